@@ -1,0 +1,269 @@
+"""The values that everything else passes along: frozen, comparable, plain JSON through msgspec.
+
+This file knows no rules. What a kind means stands in `kinds`, what a form says in `wording`,
+when a form falls in `fit`. Dicts inside a value are never changed once it is made.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, NewType
+
+import msgspec
+
+from lamina.errors import BadInput
+
+Digest = NewType("Digest", str)
+"""Hex SHA-256 of canonical bytes."""
+
+Ref = NewType("Ref", str)
+"""Names one segment of a log for good: `key@digest#nth`, never a position."""
+
+
+class Role(StrEnum):
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class _Ranked(StrEnum):
+    """A closed set of words whose order of definition is their rank."""
+
+    @property
+    def rank(self) -> int:
+        return _RANKS[self]
+
+    def __lt__(self, other: str) -> bool:
+        return self.rank < type(self)(other).rank
+
+    def __le__(self, other: str) -> bool:
+        return self.rank <= type(self)(other).rank
+
+    def __gt__(self, other: str) -> bool:
+        return self.rank > type(self)(other).rank
+
+    def __ge__(self, other: str) -> bool:
+        return self.rank >= type(self)(other).rank
+
+
+class Form(_Ranked):
+    """How much of a segment is sent. Forms only ever fall."""
+
+    OMITTED = "omitted"
+    STUB = "stub"
+    COMPACT = "compact"
+    FULL = "full"
+
+
+class Layer(_Ranked):
+    """Where an entry stands, most stable first."""
+
+    SYSTEM = "system"
+    LIBRARY = "library"
+    HISTORY = "history"
+    TURN = "turn"
+    PROMPT = "prompt"
+    STEPS = "steps"
+
+
+_RANKS: dict[_Ranked, int] = {word: rank for words in (Form, Layer) for rank, word in enumerate(words)}
+
+
+class Text(msgspec.Struct, frozen=True, tag="text", gc=False):
+    text: str
+
+
+class Image(msgspec.Struct, frozen=True, tag="image", kw_only=True, omit_defaults=True):
+    """A picture: `data` is base64, or `url` points to it. `tokens` where the caller knows them."""
+
+    data: str = ""
+    url: str = ""
+    media_type: str = ""
+    detail: str = ""
+    tokens: int | None = None
+
+
+class Document(msgspec.Struct, frozen=True, tag="document", kw_only=True, omit_defaults=True):
+    """A document such as a PDF: `data` is base64, or `url` or `text` holds it."""
+
+    data: str = ""
+    url: str = ""
+    text: str = ""
+    media_type: str = ""
+    name: str = ""
+    tokens: int | None = None
+
+
+class Thinking(msgspec.Struct, frozen=True, tag="thinking", kw_only=True, omit_defaults=True):
+    """A model's reasoning, with the provider's signature: sent back verbatim or not at all."""
+
+    text: str = ""
+    signature: str = ""
+
+
+class Raw(msgspec.Struct, frozen=True, tag="raw", kw_only=True):
+    """A provider's own block that lamina does not interpret, kept verbatim."""
+
+    dialect: str
+    data: Any
+
+
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", kw_only=True):
+    """A call of a tool. `arguments` is JSON text, exactly as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str = "{}"
+
+
+class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", kw_only=True, omit_defaults=True):
+    """What a tool answered to the call with the same `id`."""
+
+    id: str
+    content: tuple[Text | Image | Document | Raw, ...] = ()
+    name: str = ""
+    error: bool = False
+
+
+Part = Text | ToolCall | ToolResult | Image | Document | Thinking | Raw
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The smallest piece of context with an identity.
+
+    `attrs` are shown (in tags and handles) and belong to the content; `meta` is for the caller's own
+    tags and routing and is never shown or hashed. `joins`: it continues the message of the segment
+    before it. `covers`: the keys of older segments that this one stands for. `recover` says how the
+    full text can be had again; None leaves that to the kind, "" says that it cannot.
+    """
+
+    role: Role
+    kind: str
+    parts: tuple[Part, ...]
+    key: str = ""
+    attrs: dict[str, str] = {}
+    joins: bool = False
+    covers: tuple[str, ...] = ()
+    priority: int | None = None
+    pinned: bool = False
+    recover: str | None = None
+    origin: str = ""
+    at: str = ""
+    meta: dict[str, Any] = {}
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a request carries besides its messages: tool definitions and parameters, as the provider has them."""
+
+    tools: tuple[dict[str, Any], ...] = ()
+    parameters: dict[str, Any] = {}
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How large a request may be. `window` is the one dial; the rest is derived.
+
+    All limits are tokens of the room (`window - reserve`), by the counter in use. `trigger` and
+    `target` are shares of the room: above the trigger a cut is made, down to the target; None lets
+    `core.target` choose it. `keep_last` counts assistant steps, newest first.
+    """
+
+    window: int
+    reserve: int | None = None
+    trigger: float = 0.8
+    target: float | None = None
+    keep_last: int = 5
+
+    def __post_init__(self) -> None:
+        checks = (
+            (self.window > 0, f"window is {self.window!r}", "give the model's context window in tokens"),
+            (self.reserve is None or 0 <= self.reserve < self.window, f"reserve is {self.reserve!r}",
+             f"it must be at least 0 and below the window ({self.window})"),
+            (0 < self.trigger <= 1, f"trigger is {self.trigger!r}", "give a share of the room above 0, at most 1"),
+            (self.target is None or 0 < self.target <= self.trigger, f"target is {self.target!r}",
+             f"give a share of the room above 0, at most the trigger ({self.trigger})"),
+            (self.keep_last >= 0, f"keep_last is {self.keep_last!r}", "give a number of steps, 0 or more"),
+        )  # fmt: skip
+        for holds, problem, hint in checks:
+            if not holds:
+                raise BadInput(problem, place="Budget", hint=hint)
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A segment's place in one request.
+
+    `parts` are the parts as sent (empty when omitted), `why` the reason for the form, `opens`: it
+    begins a message, `prefix` the chained hash of the stream up to and including it.
+    """
+
+    segment: Segment
+    ref: Ref
+    layer: Layer
+    form: Form
+    parts: tuple[Part, ...]
+    tokens: int
+    why: str
+    opens: bool
+    prefix: Digest
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One segment that is sent lowered and must be again: form, wording and digest of the parts as sent.
+
+    `cut` is the number of the cut that lowered it, 0 if it entered lowered.
+    """
+
+    form: Form
+    why: str
+    wording: int
+    sent: Digest
+    cut: int = 0
+
+
+class Fold(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of old segments that one digest stands for. The text is kept, so no release rewords it."""
+
+    key: str
+    covers: tuple[Ref, ...]
+    text: str
+    cut: int
+
+
+class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The one event after which bytes already sent may differ. `first` is where they begin to."""
+
+    number: int
+    reason: str
+    before: int = 0
+    after: int = 0
+    first: str = ""
+    lowered: int = 0
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """The last request, as hashes: enough to see whether the next one continues it."""
+
+    sent: int
+    prefix: Digest
+    tools: Digest
+    system: Digest
+
+
+class Calibration(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider reported, against what the counter said: `millis` is 1000 x reported / counted."""
+
+    millis: int = 1000
+    samples: int = 0
+
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The only state between two builds; plain JSON."""
+
+    version: int = 1
+    lines: dict[Ref, Line] = {}
+    folds: tuple[Fold, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    repairs: dict[Ref, str] = {}
+    bound: dict[Ref, Digest] = {}
+    calibration: Calibration | None = None
+    mark: Mark | None = None
