@@ -30,7 +30,9 @@ class BadInput(LaminaError, ValueError):
 class BudgetExceeded(LaminaError, ValueError):
     """No sequence of lowerings fits the room: `floor` tokens are needed, made up by `segments`."""
 
-    def __init__(self, *, floor: int, room: int, segments: tuple[tuple[str, int], ...], reason: str = "") -> None:
+    def __init__(
+        self, *, floor: int, room: int, segments: tuple[tuple[str, int], ...], reason: str = ""
+    ) -> None:
         self.floor = floor
         self.room = room
         self.segments = segments

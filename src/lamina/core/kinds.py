@@ -34,6 +34,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One row. `attributes` name the `attrs` shown in the tag, in this order.
 
     `attachment`: lamina placed it beside a message, so equal content may become a reference.
+    `nested`: its attributes stand as elements inside the tag, before the content.
     `section`: a part of the system text that later segments with the same key replace, at a cut.
     `stability` orders sections: lower stands earlier.
     """
@@ -46,6 +47,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     recoverable: bool = True
     attributes: tuple[str, ...] = ()
     attachment: bool = False
+    nested: bool = False
     section: bool = False
     stability: int = 0
 
@@ -60,10 +62,12 @@ def _section(tag: str, stability: int, *attributes: str) -> Kind:
     )  # fmt: skip
 
 
-def _attached(tag: str, *attributes: str, priority: int = MEDIUM, recoverable: bool = True) -> Kind:
+def _attached(
+    tag: str, *attributes: str, priority: int = MEDIUM, recoverable: bool = True, nested: bool = False
+) -> Kind:
     return Kind(
         tag=tag, role=Role.USER, layer=Layer.TURN, priority=priority, recoverable=recoverable,
-        attributes=attributes, attachment=True,
+        attributes=attributes, attachment=True, nested=nested,
     )  # fmt: skip
 
 
@@ -79,8 +83,13 @@ KINDS: Kinds = MappingProxyType(
     {
         # the system text, most stable first
         "system": Kind(
-            tag="system_context", role=Role.SYSTEM, layer=Layer.SYSTEM, priority=ESSENTIAL, retention=_CRITICAL,
-            recoverable=False, attributes=("priority",),
+            tag="system_context",
+            role=Role.SYSTEM,
+            layer=Layer.SYSTEM,
+            priority=ESSENTIAL,
+            retention=_CRITICAL,
+            recoverable=False,
+            attributes=("priority",),
         ),
         "persona": _section("persona", 1),
         "project": _section("project", 2, "name"),
@@ -97,25 +106,31 @@ KINDS: Kinds = MappingProxyType(
         "spawn_subagent": _message("spawn_subagent", _A, _COMPRESSIBLE, "subagent_id", "agent_type"),
         "message_to_subagent": _message("message_to_subagent", _A, _COMPRESSIBLE, "subagent_id"),
         "subagent_result": _message("subagent_result", _U, _COMPRESSIBLE, "subagent_id", "success"),
-        "parent_message": _message("parent_agent_message", _U, _CRITICAL, "parent_agent_id", recoverable=False),
+        "parent_message": _message(
+            "parent_agent_message", _U, _CRITICAL, "parent_agent_id", recoverable=False
+        ),
         "todo": _message("todo_update", _A, _BATCH, "action"),
         "user_intervention": _message("user_intervention", _U, _CRITICAL, "subtype", recoverable=False),
         "task_completed": _message("task_completed", _A, _COMPRESSIBLE),
         "task_abandoned": _message("task_abandoned", _A, _COMPRESSIBLE, "reason"),
         "task_terminated": _message("task_terminated", _A, _COMPRESSIBLE, "terminated_by"),
         # what stands for older segments
-        "progress_summary": _message("progress_summary", _U, _BATCH, "original_count"),
+        "progress_summary": _message("progress_summary", _U, _BATCH, "compacted_at", "original_count"),
         "digest": _message("digest", _U, _BATCH, "covers"),
         # attachments
         "file": _attached("file_context", "path"),
-        "note": _attached("note_context", "title", "path"),
-        "url": _attached("url_content", "url"),
-        "web_tab": _attached("web_tab_context", "title", "url"),
-        "video": _attached("video_context", "title", "url"),
-        "pdf": _attached("embedded_pdf", "name"),
+        "note": _attached("note_context", "title", "path", nested=True),
+        "url": _attached("url_content", "url", nested=True),
+        "web_tab": _attached("web_tab_context", "title", "url", nested=True),
+        "video": _attached("video_context", "title", "url", nested=True),
+        "pdf": _attached("embedded_pdf", "name", nested=True),
         "excerpt": _attached("excerpt", "source", "place", "score", priority=LOW),
-        "selected_text": _attached("selected_text", "title", "path", recoverable=False, priority=HIGH),
-        "web_selected_text": _attached("web_selected_text", "title", "url", recoverable=False, priority=HIGH),
+        "selected_text": _attached(
+            "selected_text", "title", "path", recoverable=False, priority=HIGH, nested=True
+        ),
+        "web_selected_text": _attached(
+            "web_selected_text", "title", "url", recoverable=False, priority=HIGH, nested=True
+        ),
         "context_file": _attached("context_file", "name", "path"),
         "agents_md": _attached("agents_md", priority=HIGH),
         "apps_md": _attached("apps_md", priority=HIGH),

@@ -165,13 +165,16 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     All limits are tokens of the room (`window - reserve`), by the counter in use. `trigger` and
     `target` are shares of the room: above the trigger a cut is made, down to the target; None lets
-    `core.target` choose it. `keep_last` counts assistant steps, newest first.
+    `core.target` choose it. A cut that would free less than `least` of the room waits until the room
+    itself is full; one new result above `largest` enters COMPACT. `keep_last` counts assistant steps.
     """
 
     window: int
     reserve: int | None = None
     trigger: float = 0.8
     target: float | None = None
+    least: float = 0.2
+    largest: float = 0.25
     keep_last: int = 5
 
     def __post_init__(self) -> None:
@@ -182,6 +185,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             (0 < self.trigger <= 1, f"trigger is {self.trigger!r}", "give a share of the room above 0, at most 1"),
             (self.target is None or 0 < self.target <= self.trigger, f"target is {self.target!r}",
              f"give a share of the room above 0, at most the trigger ({self.trigger})"),
+            (0 <= self.least <= 1, f"least is {self.least!r}", "give a share of the room from 0 to 1"),
+            (0 < self.largest <= 1, f"largest is {self.largest!r}", "give a share of the room above 0, at most 1"),
             (self.keep_last >= 0, f"keep_last is {self.keep_last!r}", "give a number of steps, 0 or more"),
         )  # fmt: skip
         for holds, problem, hint in checks:
@@ -192,32 +197,42 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """A segment's place in one request.
 
-    `parts` are the parts as sent (empty when omitted), `why` the reason for the form, `opens`: it
-    begins a message, `prefix` the chained hash of the stream up to and including it.
+    `parts` are the parts as sent (empty when omitted) and `sent` their digest, `why` the reason for
+    the form, `role` the voice they are sent in. `opens`: it begins a message. `turn` and `step` count
+    from 0; a step is one assistant message with its results, or what the user said before it.
+    `prefix` is the chained hash of the stream up to and including it.
     """
 
     segment: Segment
     ref: Ref
-    layer: Layer
-    form: Form
-    parts: tuple[Part, ...]
-    tokens: int
-    why: str
-    opens: bool
-    prefix: Digest
+    content: Digest
+    role: Role
+    layer: Layer = Layer.HISTORY
+    form: Form = Form.FULL
+    parts: tuple[Part, ...] = ()
+    sent: Digest = Digest("")
+    tokens: int = 0
+    why: str = ""
+    opens: bool = True
+    turn: int = 0
+    step: int = 0
+    prefix: Digest = Digest("")
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One segment that is sent lowered and must be again: form, wording and digest of the parts as sent.
 
-    `cut` is the number of the cut that lowered it, 0 if it entered lowered.
+    `limit` bounds a COMPACT text in characters, 0 is the wording's own; `cut` is the number of the
+    cut that lowered it, 0 if it entered lowered. `reference`: equal content stood in full above it.
     """
 
     form: Form
     why: str
     wording: int
     sent: Digest
+    limit: int = 0
     cut: int = 0
+    reference: bool = False
 
 
 class Fold(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,7 +245,10 @@ class Fold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The one event after which bytes already sent may differ. `first` is where they begin to."""
+    """The one event after which bytes already sent may differ.
+
+    `first` is the segment where they begin to; `floor`: nothing more could have been lowered.
+    """
 
     number: int
     reason: str
@@ -238,6 +256,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     after: int = 0
     first: str = ""
     lowered: int = 0
+    floor: bool = False
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
@@ -264,6 +283,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     folds: tuple[Fold, ...] = ()
     cuts: tuple[Cut, ...] = ()
     repairs: dict[Ref, str] = {}
+    promoted: tuple[Ref, ...] = ()
     bound: dict[Ref, Digest] = {}
     calibration: Calibration | None = None
     mark: Mark | None = None

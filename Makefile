@@ -1,0 +1,70 @@
+# Everything a contributor runs. Only make and Python 3.11 or newer have to be there.
+
+VENV := .venv
+PYTHON_IN_VENV := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.installed-bench
+CHECKED := $(wildcard src tests examples bench tools)
+
+# Runs by hand of pytest alone use the quicker "dev" profile: see CONTRIBUTING.md.
+HYPOTHESIS_PROFILE ?= ci
+export HYPOTHESIS_PROFILE
+
+.DEFAULT_GOAL := help
+.PHONY: help deps demo test check formatted linted typed layered sized documented bench docs format lock clean
+
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+deps: $(STAMP)  ## set up .venv; every other target does it where it is missing or out of date
+
+$(STAMP): requirements/dev.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
+	@sh tools/bootstrap.sh $(VENV)
+	@touch $@
+
+demo: $(STAMP)  ## see what lamina does, in one run
+	@$(PYTHON_IN_VENV) examples/demo.py
+
+test: $(STAMP)  ## run the tests
+	@$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(ARGS)
+
+check: formatted linted typed layered sized documented  ## format, lint, types, import contracts, sizes, documentation (-k: all of them)
+
+formatted: $(STAMP)
+	@$(VENV)/bin/ruff format --check --quiet $(CHECKED)
+
+linted: $(STAMP)
+	@$(VENV)/bin/ruff check --quiet $(CHECKED)
+
+typed: $(STAMP)
+	@$(PYTHON_IN_VENV) -m mypy $(CHECKED)
+
+layered: $(STAMP)
+	@$(VENV)/bin/lint-imports --no-logo
+
+sized: $(STAMP)
+	@$(PYTHON_IN_VENV) -m tools.sizes
+
+documented: $(STAMP)
+	@$(PYTHON_IN_VENV) -m tools.docs
+
+bench: $(BENCH_STAMP)  ## compare with other libraries; prints ratios
+	@$(PYTHON_IN_VENV) bench/build.py
+
+$(BENCH_STAMP): $(STAMP) requirements/bench.txt
+	@sh tools/bootstrap.sh $(VENV) requirements/bench.txt
+	@touch $@
+
+docs: $(STAMP)  ## rewrite the output blocks of the documentation from real output
+	@$(PYTHON_IN_VENV) -m tools.docs --write
+
+format: $(STAMP)  ## format the code and apply what the linter can fix
+	@$(VENV)/bin/ruff check --fix --quiet $(CHECKED) || true
+	@$(VENV)/bin/ruff format $(CHECKED)
+
+lock: $(STAMP)  ## pin the newest versions of all requirements, with hashes
+	@sh tools/lock.sh $(VENV)
+
+clean:  ## remove everything that was made here
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,114 @@
+"""What enters lowered because it was never sent: results too large for the room, attachments over their cap.
+
+Nothing that a provider has seen changes here, so no cut is needed: the ledger line says that it
+entered this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lamina.core.arrange import Cap
+from lamina.core.bench import Bench
+from lamina.core.kinds import Kinds, priority, recoverable, row
+from lamina.core.ledger import line, lower
+from lamina.core.target import Limits
+from lamina.core.values import Entry, Form, Line, Mark, Ref, ToolResult
+from lamina.core.weigh import settled
+
+CHARACTERS = 2
+"""Characters of a COMPACT text for each token of its share: few enough for scripts that cost a token each two."""
+
+TOGETHER = 2
+"""New results may together take one part in this many of the room; beyond it the largest are shortened."""
+
+
+_LARGE = "larger than its share of the room"
+
+
+class Admitted(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries after admission, the lines that keep them so, and what could not be done."""
+
+    entries: list[Entry]
+    tokens: int
+    lines: dict[Ref, Line] = {}
+    notes: tuple[str, ...] = ()
+
+
+def unsent(entries: Sequence[Entry], mark: Mark | None, *, start: int = 0, sent: int = 0) -> int:
+    """The position from which entries are new since the last request; `sent` of those before `start` were sent."""
+    if mark is None or mark.sent <= sent:
+        return start
+    left = mark.sent - sent
+    for i in range(start, len(entries)):
+        left -= entries[i].form is not Form.OMITTED
+        if left == 0:
+            return i + 1
+    return len(entries)
+
+
+def admit(entries: list[Entry], tokens: int, limits: Limits | None, start: int, bench: Bench) -> Admitted:
+    """Entries from `start` on, which are new, in the largest form that their share of the room allows."""
+    admitted = Admitted(entries=entries, tokens=tokens)
+    if limits is not None:
+        admitted = _results(admitted, start, limits, bench)
+    if bench.options.layout.attachments is not None:
+        admitted = _capped(admitted, bench.options.layout.attachments, bench)
+    if not admitted.lines:
+        return admitted
+    again = settled(admitted.entries, bench.scale, prefix=bench.root)
+    return msgspec.structs.replace(admitted, entries=again, tokens=sum(e.tokens for e in again))
+
+
+def _results(admitted: Admitted, start: int, limits: Limits, bench: Bench) -> Admitted:
+    """Each new result within its share, and those of the last step together within theirs."""
+    entries = admitted.entries
+    new = [i for i in range(start, len(entries)) if _shortens(entries[i], bench.kinds)]
+    recent = [i for i in new if entries[i].step == entries[-1].step]
+    shares = dict.fromkeys(new, limits.largest)
+    if sum(min(entries[i].tokens, limits.largest) for i in recent) > limits.room // TOGETHER:
+        shares |= dict.fromkeys(recent, limits.room // TOGETHER // len(recent))
+    changed: dict[int, Entry] = {}
+    lines = dict(admitted.lines)
+    for i, share in shares.items():
+        if entries[i].tokens > share and share < limits.room:
+            limit = max(share * CHARACTERS, 1)
+            lowered = lower(entries[i], Form.COMPACT, _LARGE, wording=bench.wording, limit=limit)
+            if bench.scale.body(lowered) < bench.scale.body(entries[i]):
+                changed[i] = lowered
+                lines[lowered.ref] = line(lowered, wording=bench.wording, limit=limit)
+    now = [changed.get(i, e) for i, e in enumerate(entries)] if changed else entries
+    return msgspec.structs.replace(admitted, entries=now, lines=lines)
+
+
+def _shortens(entry: Entry, kinds: Kinds) -> bool:
+    if entry.form is not Form.FULL or entry.segment.pinned or entry.segment.origin == "lamina":
+        return False
+    sort = isinstance(entry.parts[0], ToolResult) or row(kinds, entry.segment).attachment
+    return sort and recoverable(kinds, entry.segment)
+
+
+def _capped(admitted: Admitted, cap: Cap, bench: Bench) -> Admitted:
+    """Attachments within their cap: lowest importance first, among equals the one added first."""
+    kinds, scale, entries, lines = bench.kinds, bench.scale, list(admitted.entries), dict(admitted.lines)
+    mine = [
+        i for i, e in enumerate(entries) if e.form is not Form.OMITTED and row(kinds, e.segment).attachment
+    ]
+    total = sum(scale.body(entries[i]) for i in mine)
+    for i in sorted(mine, key=lambda i: -priority(kinds, entries[i].segment)):
+        entry = entries[i]
+        if total <= cap.tokens or entry.segment.pinned or entry.form <= cap.form:
+            continue
+        lowered = lower(entry, cap.form, "over the cap on attachments", wording=bench.wording)
+        gain = scale.body(entry) - (scale.body(lowered) if lowered.parts else 0)
+        if gain > 0:
+            entries[i], total = lowered, total - gain
+            lines[entry.ref] = line(lowered, wording=bench.wording)
+    notes = admitted.notes
+    if total > cap.tokens:
+        notes += (
+            f"attachments take {total:,} tokens, over their cap of {cap.tokens:,}: what is left is pinned",
+        )
+    return msgspec.structs.replace(admitted, entries=entries, lines=lines, notes=notes)

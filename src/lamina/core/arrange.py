@@ -1,0 +1,250 @@
+"""Where every entry stands: layers, turns and steps, the order inside a turn, and what is left out by choice.
+
+Arrange decides places, never sizes. In the default layout an attachment stays where it first
+appeared and becomes HISTORY with its turn; `library="hoisted"` lifts earlier ones into LIBRARY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from lamina.core.kinds import Kinds, recoverable, row
+from lamina.core.repair import omitted
+from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role, ToolCall, ToolResult
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Chooses segments by kind, layer or key; empty chooses nothing."""
+
+    kinds: frozenset[str] = frozenset()
+    layers: frozenset[Layer] = frozenset()
+    keys: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.kinds or self.layers or self.keys)
+
+    def matches(self, entry: Entry) -> str:
+        """Which of its lists names the entry, or nothing."""
+        if entry.segment.kind in self.kinds:
+            return f"kind {entry.segment.kind}"
+        if entry.layer in self.layers:
+            return f"layer {entry.layer}"
+        return f"key {entry.segment.key}" if entry.segment.key in self.keys else ""
+
+
+class Cap(msgspec.Struct, frozen=True, kw_only=True):
+    """At most `tokens` of attachments, by priority; beyond it they are sent in `form`."""
+
+    tokens: int
+    form: Form = Form.STUB
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request is laid out. `context` says where a turn's attachments stand to its question.
+
+    With `include`, only what it names is sent, besides the system text; `exclude` wins over it.
+    """
+
+    library: Literal["in_place", "hoisted"] = "in_place"
+    context: Literal["before", "after", "logged"] = "before"
+    include: Filter = Filter()
+    exclude: Filter = Filter()
+    attachments: Cap | None = None
+    prior_limit: int = 5_000
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the counting of turns and steps has come."""
+
+    turn: int = -1
+    step: int = -1
+    opening: bool = False
+    talking: bool = False
+
+
+START = Place()
+
+
+def ordered(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
+    """Each turn's attachments before its question (or after it), whatever order they were logged in."""
+    if layout.context == "logged" or not any(row(kinds, e.segment).attachment for e in entries):
+        return entries
+    result: list[Entry] = []
+    for run in _opening_runs(entries, kinds):
+        result += _question_last(run, kinds) if layout.context == "before" else _question_first(run, kinds)
+    return result
+
+
+def _opening_runs(entries: Iterable[Entry], kinds: Kinds) -> Iterable[list[Entry]]:
+    """Runs of what the user's side put in before the model spoke; everything else by itself."""
+    run: list[Entry] = []
+    for entry in entries:
+        if _said(entry, kinds) and (run or not _continues(entry)):
+            run.append(entry)
+            continue
+        if run:
+            yield run
+            run = []
+        yield [entry]
+    if run:
+        yield run
+
+
+def _question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
+    last = max((i for i, e in enumerate(run) if not row(kinds, e.segment).attachment), default=-1)
+    start = last
+    while start > 0 and run[start].segment.joins:
+        start -= 1
+    return run[:start] + run[last + 1 :] + run[start : last + 1] if last >= 0 else run
+
+
+def _question_first(run: list[Entry], kinds: Kinds) -> list[Entry]:
+    asked = [e for e in run if not row(kinds, e.segment).attachment]
+    return asked + [e for e in run if row(kinds, e.segment).attachment]
+
+
+def _said(entry: Entry, kinds: Kinds) -> bool:
+    """Put in by the user's side: a message, an attachment, or a changed section of the system text."""
+    return (entry.role is Role.USER and entry.segment.role is Role.USER) or row(kinds, entry.segment).section
+
+
+def _continues(entry: Entry) -> bool:
+    return entry.segment.joins and not entry.opens
+
+
+def placed(entries: Iterable[Entry], kinds: Kinds, *, place: Place = START) -> tuple[list[Entry], Place]:
+    """Entries with turn, step and their layer inside that turn, and where the counting stands after them."""
+    turn, step, opening, talking = place.turn, place.step, place.opening, place.talking
+    result: list[Entry] = []
+    for entry in entries:
+        if _said(entry, kinds) and (opening or not _continues(entry)):
+            if not opening:
+                turn, step = turn + 1, step + 1
+            opening, talking = True, False
+        elif entry.role is Role.ASSISTANT:
+            if entry.opens or not talking:
+                step += 1
+            opening, talking = False, True
+        elif entry.role is not Role.SYSTEM:
+            opening, talking = False, False
+        layer = _layer(entry, kinds, opening=opening)
+        result.append(msgspec.structs.replace(entry, turn=max(turn, 0), step=max(step, 0), layer=layer))
+    return result, Place(turn=turn, step=step, opening=opening, talking=talking)
+
+
+def _layer(entry: Entry, kinds: Kinds, *, opening: bool) -> Layer:
+    if entry.layer in (Layer.SYSTEM, Layer.LIBRARY):
+        return entry.layer
+    if not opening or entry.role is Role.SYSTEM:
+        return Layer.TURN if row(kinds, entry.segment).section else Layer.STEPS
+    return Layer.TURN if row(kinds, entry.segment).attachment else Layer.PROMPT
+
+
+def aged(entries: Iterable[Entry], turn: int) -> list[Entry]:
+    """What belongs to a turn before `turn` is HISTORY; what has its layer already stays the same object."""
+    return [msgspec.structs.replace(e, layer=Layer.HISTORY) if _over(e, turn) else e for e in entries]
+
+
+def _over(entry: Entry, turn: int) -> bool:
+    return entry.turn < turn and entry.layer in (Layer.TURN, Layer.PROMPT, Layer.STEPS)
+
+
+def system_first(entries: list[Entry], ledger: Ledger, kinds: Kinds) -> list[Entry]:
+    """The system text, most stable section first, then the rest in order.
+
+    A section that came later stands where it came until a cut promotes it; from then on it stands in
+    the system text, in place of the older section with its key.
+    """
+    leading = next((i for i, e in enumerate(entries) if e.role is not Role.SYSTEM), len(entries))
+    promoted = frozenset(ledger.promoted)
+    system = [e for i, e in enumerate(entries) if i < leading or e.ref in promoted]
+    rest = [e for i, e in enumerate(entries) if i >= leading and e.ref not in promoted]
+    newest = {e.segment.key: e.ref for e in system if row(kinds, e.segment).section and e.segment.key}
+    system = [_current(e, newest) for e in system]
+    system.sort(key=lambda e: row(kinds, e.segment).stability)
+    return [msgspec.structs.replace(e, layer=Layer.SYSTEM) for e in system] + rest
+
+
+def _current(entry: Entry, newest: dict[str, Ref]) -> Entry:
+    stands = newest.get(entry.segment.key, entry.ref)
+    return entry if stands == entry.ref else omitted(entry, f"replaced by {stands}")
+
+
+def filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
+    """What the caller chose to leave out, each with the choice as its reason; pairs stay whole."""
+    if not layout.include and not layout.exclude:
+        return entries
+    return with_partners(entries, [_filter_reason(e, layout) for e in entries])
+
+
+def _filter_reason(entry: Entry, layout: Layout) -> str:
+    if entry.form is Form.OMITTED:
+        return ""
+    if layout.exclude and (named := layout.exclude.matches(entry)):
+        return f"filtered: {named} excluded"
+    wanted = not layout.include or layout.include.matches(entry) or entry.layer is Layer.SYSTEM
+    return "" if wanted else "filtered: not included"
+
+
+def with_partners(entries: list[Entry], reasons: list[str]) -> list[Entry]:
+    """Omits what has a reason, and with each call or result its partner."""
+    if any(reasons):
+        for call, result in pairs(entries):
+            if reasons[call] or reasons[result]:
+                reasons[call] = reasons[call] or f"{reasons[result]} (its result)"
+                reasons[result] = reasons[result] or f"{reasons[call]} (its call)"
+    return [omitted(e, why) if why else e for e, why in zip(entries, reasons, strict=True)]
+
+
+def pairs(entries: Sequence[Entry]) -> list[tuple[int, int]]:
+    """Positions of each sent call and its result."""
+    found: list[tuple[int, int]] = []
+    waiting: dict[str, list[int]] = {}
+    for i, entry in enumerate(entries):
+        if not entry.parts:
+            continue
+        first = entry.parts[0]
+        if isinstance(first, ToolCall):
+            waiting.setdefault(first.id, []).append(i)
+        elif isinstance(first, ToolResult) and waiting.get(first.id):
+            found.append((waiting[first.id].pop(), i))
+    return found
+
+
+def covered(entries: list[Entry], kinds: Kinds, *, name: Callable[[Entry], str]) -> list[Entry]:
+    """Summaries in the place of what they cover; what may not be summarised stays as it is."""
+    for cover in [
+        e for e in entries if e.segment.covers and e.form is Form.FULL and e.segment.origin != "lamina"
+    ]:
+        entries = _cover(entries, cover, kinds, name)
+    return entries
+
+
+def _cover(entries: list[Entry], cover: Entry, kinds: Kinds, name: Callable[[Entry], str]) -> list[Entry]:
+    at = entries.index(cover)
+    keys = frozenset(cover.segment.covers)
+    meant = [
+        i < at and (name(e) in keys or e.segment.key in keys) and _may_cover(e, kinds)
+        for i, e in enumerate(entries)
+    ]
+    for call, result in pairs(entries):
+        meant[call] = meant[result] = meant[call] and meant[result]
+    if not any(meant):
+        return entries
+    first = meant.index(True)
+    why = f"covered by {name(cover)}"
+    rest = [omitted(e, why) if meant[i] else e for i, e in enumerate(entries) if i != at]
+    here = msgspec.structs.replace(cover, turn=entries[first].turn, step=entries[first].step)
+    return [*rest[:first], here, *rest[first:]]
+
+
+def _may_cover(entry: Entry, kinds: Kinds) -> bool:
+    return (
+        entry.form is not Form.OMITTED
+        and entry.layer is not Layer.SYSTEM
+        and not entry.segment.pinned
+        and recoverable(kinds, entry.segment)
+    )

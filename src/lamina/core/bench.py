@@ -1,0 +1,54 @@
+"""What every stage of one build works with: the options, the scale, the ledger, the root of the stream."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lamina.core.arrange import Layout
+from lamina.core.bind import Binding
+from lamina.core.kinds import KINDS, Kinds
+from lamina.core.ladder import Order, ladder
+from lamina.core.repair import AS_IS, Repairs
+from lamina.core.target import Rates
+from lamina.core.values import Digest, Ledger
+from lamina.core.weigh import Scale
+from lamina.core.wording import PLAIN, Wording
+
+_IN_PLACE = Layout()
+_RATES = Rates()
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What a build may be told beyond its budget.
+
+    `binding` says what a changed past does to thinking; `salt` keeps tenants' prefix hashes apart.
+    """
+
+    layout: Layout = _IN_PLACE
+    repairs: Repairs = AS_IS
+    kinds: Kinds = KINDS
+    wording: Wording = PLAIN
+    order: Order = ladder
+    rates: Rates = _RATES
+    binding: Binding = "none"
+    salt: str = ""
+
+
+DEFAULT = Options()
+
+
+class Bench(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools of one build, laid out once."""
+
+    options: Options
+    scale: Scale
+    ledger: Ledger
+    root: Digest
+
+    @property
+    def kinds(self) -> Kinds:
+        return self.options.kinds
+
+    @property
+    def wording(self) -> Wording:
+        return self.options.wording

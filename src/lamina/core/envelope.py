@@ -1,0 +1,185 @@
+"""The sealed, provider-neutral request, and how it is sealed.
+
+Sealing adds nothing to a request: it compares it with the last one, records a cut if bytes already sent
+differ, checks the laws on what the build changed, and writes the ledger that the next build needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from lamina.core.hashing import digest, handle
+from lamina.core.values import (
+    Cut,
+    Digest,
+    Entry,
+    Fold,
+    Form,
+    Head,
+    Layer,
+    Ledger,
+    Line,
+    Mark,
+    Ref,
+    Role,
+    Thinking,
+)
+from lamina.core.weigh import Account
+from lamina.errors import LawBroken
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """One request: every segment of the log as an entry, in the order of the stream, and why.
+
+    `cut` is the cut that this build made, if it made one. `room` is None where no budget was given.
+    """
+
+    entries: tuple[Entry, ...]
+    head: Head
+    ledger: Ledger
+    account: Account
+    root: Digest
+    room: int | None = None
+    cut: Cut | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        return self.account.total
+
+    @property
+    def sent(self) -> tuple[Entry, ...]:
+        """The entries that are in the request, in order."""
+        return tuple(e for e in self.entries if e.form is not Form.OMITTED)
+
+    @property
+    def prefix(self) -> Digest:
+        """The hash of the whole stream."""
+        return _last(self.entries, self.root)
+
+    @property
+    def layers(self) -> Mapping[Layer, Digest]:
+        """The hash of the stream up to the end of each layer that has entries."""
+        ends = {e.layer: e.prefix for e in self.entries}
+        return {layer: ends[layer] for layer in Layer if layer in ends}
+
+    def entry(self, key: str) -> Entry:
+        """The newest entry with this key, ref or handle."""
+        for entry in reversed(self.entries):
+            if key in (entry.segment.key, entry.ref, handle(entry.content)):
+                return entry
+        raise KeyError(key)
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a build found out, for the ledger."""
+
+    lines: dict[Ref, Line] = {}
+    folds: tuple[Fold, ...] = ()
+    repairs: dict[Ref, str] = {}
+    promoted: tuple[Ref, ...] = ()
+    cut: Cut | None = None
+    reason: str = ""
+    binds: bool = False
+
+
+def seal(envelope: Envelope, facts: Facts, *, known: int = 0, known_sent: int = 0) -> Envelope:
+    """The envelope with its ledger. Entries before `known`, of which `known_sent` are sent, are as they were."""
+    _check(envelope, known)
+    before = envelope.ledger
+    cut = facts.cut or _moved(envelope, facts, start=known, sent=known_sent)
+    ledger = msgspec.structs.replace(
+        before,
+        lines=before.lines | facts.lines if facts.lines else before.lines,
+        folds=facts.folds,
+        repairs=before.repairs | facts.repairs if facts.repairs else before.repairs,
+        promoted=before.promoted + facts.promoted,
+        cuts=(*before.cuts, cut) if cut else before.cuts,
+        bound=_bound(envelope, before, known) if facts.binds else before.bound,
+        mark=mark(envelope, start=known, sent=known_sent),
+    )
+    return msgspec.structs.replace(envelope, ledger=ledger, cut=cut)
+
+
+def mark(envelope: Envelope, *, start: int = 0, sent: int = 0) -> Mark:
+    """The request as hashes, for the next build to compare with."""
+    count = sent + sum(e.form is not Form.OMITTED for e in envelope.entries[start:])
+    return Mark(
+        sent=count, prefix=envelope.prefix, tools=digest(envelope.head.tools), system=_system(envelope)
+    )
+
+
+def prefix_at(
+    entries: Sequence[Entry], sent: int, root: Digest, *, start: int = 0, before: int = 0
+) -> Digest | None:
+    """The hash of the stream after its first `sent` entries; None if it is shorter. `before` were sent before `start`."""
+    if sent <= before:
+        start, before = 0, 0
+    if sent == 0:
+        return root
+    left = sent - before
+    for entry in entries[start:]:
+        left -= entry.form is not Form.OMITTED
+        if left == 0:
+            return entry.prefix
+    return None
+
+
+def _moved(envelope: Envelope, facts: Facts, *, start: int, sent: int) -> Cut | None:
+    """The cut to record if the last request is not a prefix of this one."""
+    last = envelope.ledger.mark
+    if last is None:
+        return None
+    if prefix_at(envelope.entries, last.sent, envelope.root, start=start, before=sent) == last.prefix:
+        return None
+    if digest(envelope.head.tools) != last.tools:
+        reason = "tools changed"
+    elif _system(envelope) != last.system:
+        reason = "system text changed"
+    else:
+        reason = facts.reason or "history edited or rewound"
+    return Cut(number=len(envelope.ledger.cuts) + 1, reason=reason, after=envelope.tokens)
+
+
+def _system(envelope: Envelope) -> Digest:
+    end = envelope.root
+    for entry in envelope.entries:
+        if entry.layer is not Layer.SYSTEM:
+            break
+        end = entry.prefix
+    return end
+
+
+def _last(entries: tuple[Entry, ...], root: Digest) -> Digest:
+    return entries[-1].prefix if entries else root
+
+
+def _bound(envelope: Envelope, before: Ledger, start: int) -> dict[Ref, Digest]:
+    """What each block of thinking was bound to when it was first sent."""
+    new: dict[Ref, Digest] = {}
+    previous = envelope.entries[start - 1].prefix if start else envelope.root
+    for entry in envelope.entries[start:]:
+        if entry.parts and isinstance(entry.parts[0], Thinking) and entry.ref not in before.bound:
+            new[entry.ref] = previous
+        previous = entry.prefix
+    return before.bound | new if new else before.bound
+
+
+def _check(envelope: Envelope, start: int) -> None:
+    """The laws that a build could break, on the entries that it made."""
+    if envelope.room is not None and envelope.tokens > envelope.room:
+        raise LawBroken("within the room", f"{envelope.tokens:,} tokens in a room of {envelope.room:,}")
+    for entry in envelope.entries[start:]:
+        if (entry.form is Form.OMITTED) != (not entry.parts) or not entry.why:
+            raise LawBroken("conservation", f"{entry.ref} has form {entry.form} and {len(entry.parts)} parts")
+        line = envelope.ledger.lines.get(entry.ref)
+        if line is not None and entry.form > line.form:
+            raise LawBroken("forms never rise", f"{entry.ref} is {entry.form}, the ledger has {line.form}")
+        if entry.role is Role.SYSTEM and entry.segment.role is not Role.SYSTEM:
+            raise LawBroken("no authority is gained", f"{entry.ref} became system text")
+    for one, next_ in pairwise(envelope.entries[start:]):
+        if next_.layer is Layer.SYSTEM and one.layer is not Layer.SYSTEM:
+            raise LawBroken("append-only within an epoch", f"{next_.ref} stands after {one.ref}")

@@ -1,0 +1,80 @@
+"""Folding: a run of old steps becomes one digest that stands where the run began.
+
+Folds append: a cut adds a digest after the earlier ones. They merge only when together they take more
+than `SHARE` of the room. A digest that would not be smaller than what it stands for is not made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lamina.core.digest import digest, smallest
+from lamina.core.hashing import digest as hashed
+from lamina.core.ledger import digest_entry
+from lamina.core.values import Entry, Fold, Form, Ref, Segment, Text
+from lamina.core.weigh import Scale
+from lamina.core.wording import Wording
+
+SHARE = 6
+"""Digests may take one part in `SHARE` of the room before they merge."""
+
+LEAST, MOST = 400, 8_000
+"""Characters that a digest may use besides the user's own words."""
+
+
+def extra(room: int) -> int:
+    """Characters for what is not user text: a sixteenth of the room, at four characters a token."""
+    return max(LEAST, min(MOST, room // 16 * 4))
+
+
+def runs(entries: Sequence[Entry], chosen: frozenset[int]) -> list[list[int]]:
+    """Neighbouring chosen positions, where what is omitted already does not part them."""
+    found: list[list[int]] = []
+    open_run = False
+    for i, entry in enumerate(entries):
+        if i in chosen:
+            if not open_run:
+                found.append([])
+            found[-1].append(i)
+            open_run = True
+        elif entry.form is not Form.OMITTED:
+            open_run = False
+    return found
+
+
+def fold(run: Sequence[Entry], *, spare: int, cut: int, bounded: bool = False) -> Fold:
+    """A digest of these entries. `spare` characters go to calls, paths and the rest; the user's words are kept.
+
+    `bounded`: the last resort, in which even these must fit into `spare`.
+    """
+    covers = tuple(entry.ref for entry in run)
+    segments = [entry.segment for entry in run if entry.segment.origin != "lamina"]
+    if spare == 0:
+        text = smallest(segments)
+    else:
+        text = digest(segments, limit=spare if bounded else spare + said(segments))
+    return Fold(key=f"fold-{hashed(covers)[:12]}", covers=covers, text=text, cut=cut)
+
+
+def said(segments: Sequence[Segment]) -> int:
+    """Characters of the user's own words, with what printing them on lines of their own adds."""
+    texts = [part.text for s in segments if s.role == "user" for part in s.parts if isinstance(part, Text)]
+    return sum(len(text) + 4 * text.count("\n") + 80 for text in texts)
+
+
+def cost(fold_: Fold, at: Entry, scale: Scale, wording: Wording) -> int:
+    """Tokens of a fold's digest, as a message of its own."""
+    framing = scale.counter.framing
+    return scale.body(digest_entry(fold_, at=at, wording=wording)) + framing.message
+
+
+def neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[list[Fold]]:
+    """Folds whose digests stand side by side in `entries`, in runs of two or more."""
+    known = {Ref(f.key): f for f in folds}
+    groups: list[list[Fold]] = [[]]
+    for entry in entries:
+        if entry.ref in known:
+            groups[-1].append(known[entry.ref])
+        elif entry.form is not Form.OMITTED:
+            groups.append([])
+    return [group for group in groups if len(group) > 1]

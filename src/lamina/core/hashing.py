@@ -1,0 +1,70 @@
+"""Canonical bytes, digests and the chained prefix hash: the same in every process and on every machine.
+
+The chain is what a prefix cache sees: equal hash means equal whole prefix, from the first tool
+definition on. A salt per tenant stands at its root, so that two tenants never share a prefix hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from lamina.core.values import Digest, Head, Part, Ref, Role, Segment
+from lamina.errors import BadInput
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def canonical(value: Any) -> bytes:
+    """Compact JSON with sorted keys. Raises BadInput for what JSON or UTF-8 cannot carry."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            f"text has a lone surrogate at character {error.start}",
+            hint='replace it first, for example text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")',
+        ) from None
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise BadInput(
+            f"not a JSON value: {error}", hint="use str, int, float, bool, None, list and dict"
+        ) from None
+
+
+def digest(value: Any) -> Digest:
+    return Digest(sha256(canonical(value)).hexdigest())
+
+
+def parts_digest(role: Role, parts: Sequence[Part]) -> Digest:
+    """What is sent of one entry: its voice and its parts."""
+    return digest((role, parts))
+
+
+def content_digest(segment: Segment, sent_in_full: Digest) -> Digest:
+    """What a segment is: its parts, kind and shown attributes; not its time, meta or place.
+
+    The parts enter by the digest that they have when sent in full, so their bytes are hashed once.
+    """
+    return digest((segment.kind, segment.attrs, sent_in_full))
+
+
+def handle(content: Digest) -> str:
+    """The short name by which a segment can be recalled. It never expires."""
+    return f"k{content[:12]}"
+
+
+def ref(segment: Segment, content: Digest, nth: int) -> Ref:
+    name = f"{segment.key or handle(content)}@{content[:16]}"
+    return Ref(f"{name}#{nth}" if nth else name)
+
+
+def root(head: Head, salt: str = "") -> Digest:
+    """Where the chain begins: the tenant and the tool definitions, which every provider puts first."""
+    return digest((salt, head.tools))
+
+
+def chain(before: Digest, sent: Digest, *, opens: bool) -> Digest:
+    """One link: the same parts in a message of their own, or continuing one, are different bytes."""
+    return Digest(sha256(f"{before}{'+' if opens else '~'}{sent}".encode()).hexdigest())

@@ -1,0 +1,146 @@
+"""The ledger at work: what was sent lowered is sent the same way again.
+
+Lines are keyed by content, never by position, so merging, repair, forks and reloads do not move them.
+A line whose segment is not in the log is inert and stays, so a segment that disappears and comes back
+does not rise; only `rewind` drops lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from lamina.core.hashing import content_digest, parts_digest
+from lamina.core.repair import omitted
+from lamina.core.values import Entry, Fold, Form, Ledger, Line, Ref, Role, Segment, Text
+from lamina.core.wording import Wording, guard, tag
+from lamina.errors import BadInput
+
+VERSION = 1
+
+
+def dump(ledger: Ledger) -> dict[str, Any]:
+    """Plain JSON values."""
+    plain: dict[str, Any] = msgspec.to_builtins(ledger)
+    return {"version": VERSION} | plain
+
+
+def load(plain: Any) -> Ledger:
+    """The ledger that `dump` wrote, or a typed error; a newer version is refused, never half read."""
+    version = plain.get("version") if isinstance(plain, dict) else None
+    if version != VERSION:
+        raise BadInput(
+            f"ledger version {version!r}", place="ledger", hint=f"this release reads version {VERSION}"
+        )
+    try:
+        return msgspec.convert(plain, Ledger)
+    except msgspec.ValidationError as error:
+        raise BadInput(str(error), place="ledger", hint="pass what dump() gave, unchanged") from None
+
+
+def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
+    """The ledger without what concerns segments that the user took back. Call it on an explicit rewind only."""
+    there = frozenset(log)
+    return msgspec.structs.replace(
+        ledger,
+        lines={ref: line for ref, line in ledger.lines.items() if ref in there},
+        folds=tuple(fold for fold in ledger.folds if there.issuperset(fold.covers)),
+        repairs={ref: what for ref, what in ledger.repairs.items() if ref.split(":id")[0] in there},
+        bound={ref: prefix for ref, prefix in ledger.bound.items() if ref in there},
+        promoted=tuple(ref for ref in ledger.promoted if ref in there),
+    )
+
+
+def applied(
+    entries: list[Entry], ledger: Ledger, *, wording: Wording, standing: Iterable[str] = ()
+) -> list[Entry]:
+    """`entries` with every line and fold of the ledger in force."""
+    if ledger.lines:
+        entries = [_again(e, ledger.lines.get(e.ref), wording) for e in entries]
+    return folded(entries, ledger.folds, wording=wording, standing=standing) if ledger.folds else entries
+
+
+def _again(entry: Entry, line: Line | None, wording: Wording) -> Entry:
+    if line is None or entry.form <= line.form:
+        return entry
+    if not line.reference:
+        return lower(entry, line.form, line.why, wording=wording, limit=line.limit)
+    parts = wording.reference(entry.segment, entry.content)
+    return msgspec.structs.replace(
+        entry, form=line.form, parts=parts, sent=parts_digest(entry.role, parts), why=line.why
+    )
+
+
+def words(entry: Entry, form: Form, *, wording: Wording, limit: int = 0) -> tuple[Any, ...]:
+    """The parts an entry has in a lower form; a call or result keeps the id under which it is sent."""
+    segment = entry.segment
+    if entry.role is not segment.role:  # a late result, sent as content
+        segment = msgspec.structs.replace(segment, parts=entry.parts)
+    parts = wording(segment, form, entry.content, limit=limit)
+    return (
+        tuple(_same_id(part, sent) for part, sent in zip(parts, entry.parts, strict=False))
+        + parts[len(entry.parts) :]
+    )
+
+
+def _same_id(part: Any, sent: Any) -> Any:
+    """Repair may have renamed an id; the lowered part must carry the renamed one."""
+    before, now = getattr(sent, "id", None), getattr(part, "id", None)
+    return (
+        msgspec.structs.replace(part, id=before)
+        if now is not None and before is not None and now != before
+        else part
+    )
+
+
+def lower(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
+    """The entry in a lower form."""
+    if form is Form.OMITTED:
+        return omitted(entry, why)
+    parts = words(entry, form, wording=wording, limit=limit)
+    return msgspec.structs.replace(
+        entry, form=form, parts=parts, sent=parts_digest(entry.role, parts), why=why
+    )
+
+
+def line(lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0) -> Line:
+    """What the ledger keeps of a lowered entry."""
+    return Line(
+        form=lowered.form, why=lowered.why, wording=wording.version, sent=lowered.sent, limit=limit, cut=cut
+    )
+
+
+def folded(
+    entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wording, standing: Iterable[str] = ()
+) -> list[Entry]:
+    """Each fold's segments omitted, and its digest where the first of them stood, unless it is `standing` already."""
+    owner = {ref: fold for fold in folds for ref in fold.covers}
+    placed = set(standing)
+    result: list[Entry] = []
+    for entry in entries:
+        fold = owner.get(entry.ref)
+        if fold is None:
+            result.append(entry)
+            continue
+        if fold.key not in placed:
+            placed.add(fold.key)
+            result.append(digest_entry(fold, at=entry, wording=wording))
+        result.append(omitted(entry, f"folded into {fold.key}"))
+    return result
+
+
+def digest_entry(fold: Fold, *, at: Entry, wording: Wording) -> Entry:
+    """The digest of a fold as an entry: fenced data in the user's voice, a message of its own."""
+    attrs = {"covers": str(len(fold.covers))} | ({"recall": fold.key} if wording.handles else {})
+    text = tag("digest", attrs, guard(fold.text, wording.kinds))
+    segment = Segment(
+        role=Role.USER, kind="digest", parts=(Text(text),), key=fold.key, origin="lamina", covers=fold.covers
+    )
+    sent = parts_digest(segment.role, segment.parts)
+    return Entry(
+        segment=segment, ref=Ref(fold.key), content=content_digest(segment, sent), role=Role.USER,
+        layer=at.layer, parts=segment.parts, sent=sent, why=f"stands for {len(fold.covers)} folded segments",
+        turn=at.turn, step=at.step,
+    )  # fmt: skip

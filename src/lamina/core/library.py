@@ -1,0 +1,148 @@
+"""Attachments that come again: once in full, then by reference.
+
+In place, a later appearance of equal content refers to the one above it. Hoisted, the attachments of
+earlier turns stand compacted in LIBRARY, newest content in first-seen order, and later turns refer to
+them there: the layout of chat applications that keep a context library in the system prompt. Their
+role stays the user's: a dialect may print the layer beside the system text, lamina gives it no authority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from lamina.core.arrange import Layout
+from lamina.core.hashing import content_digest, parts_digest
+from lamina.core.kinds import Kinds, Retention, recoverable, row
+from lamina.core.repair import omitted
+from lamina.core.values import Digest, Entry, Form, Layer, Ledger, Line, Part, Ref, Role, Segment, Text
+from lamina.core.wording import Wording, named, text_of
+
+LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
+IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Context Library in the system prompt above."
+
+
+def referred(
+    entries: list[Entry], ledger: Ledger, shown: dict[Digest, Ref], *, kinds: Kinds, wording: Wording
+) -> tuple[list[Entry], dict[Ref, Line]]:
+    """Later appearances of content that stands in full, as references; and the ledger lines that keep them so.
+
+    `shown` maps content to where it stands in full; it is brought up to date.
+    """
+    lines: dict[Ref, Line] = {}
+    result: list[Entry] = []
+    for entry in entries:
+        if entry.form is Form.FULL and row(kinds, entry.segment).attachment:
+            entry, line = _refer(entry, shown, wording)
+            if line is None:
+                shown[entry.content] = entry.ref
+            elif entry.ref not in ledger.lines:
+                lines[entry.ref] = line
+        result.append(entry)
+    return result, lines
+
+
+def _refer(entry: Entry, shown: dict[Digest, Ref], wording: Wording) -> tuple[Entry, Line | None]:
+    above = shown.get(entry.content)
+    if above is None or entry.segment.meta.get("override"):
+        return entry, None
+    parts = wording.reference(entry.segment, entry.content)
+    if len(text_of(parts)) >= len(text_of(entry.parts)):
+        return entry, None
+    why = f"same content as {above} above"
+    sent = parts_digest(entry.role, parts)
+    line = Line(form=Form.STUB, why=why, wording=wording.version, sent=sent, reference=True)
+    return msgspec.structs.replace(entry, form=Form.STUB, parts=parts, sent=sent, why=why), line
+
+
+def worded(entries: Iterable[Entry], *, kinds: Kinds, wording: Wording) -> list[Entry]:
+    """Entries in full, in the words of their kind; what is said as it is stays the same object."""
+    return [_in_words(e, kinds, wording) for e in entries]
+
+
+def _in_words(entry: Entry, kinds: Kinds, wording: Wording) -> Entry:
+    kind = row(kinds, entry.segment)
+    plain = not (wording.tagged or kind.attachment or kind.section or entry.segment.kind in wording.words)
+    if plain or entry.form is not Form.FULL or entry.role is not entry.segment.role:
+        return entry
+    segment = entry.segment
+    if entry.parts is not segment.parts:  # repair changed them
+        segment = msgspec.structs.replace(segment, parts=entry.parts)
+    parts = wording(segment, Form.FULL, entry.content)
+    return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts))
+
+
+def hoisted(
+    entries: list[Entry], turn: int, *, layout: Layout, kinds: Kinds, wording: Wording
+) -> list[Entry]:
+    """Attachments of turns before `turn` in LIBRARY; those of this turn that stand there, as references."""
+    shelf: dict[str, Entry] = {}
+    rest: list[Entry] = []
+    for entry in entries:
+        if not row(kinds, entry.segment).attachment or entry.form is Form.OMITTED:
+            rest.append(entry)
+        elif entry.turn < turn:
+            rest += _shelve(entry, shelf, layout, kinds, wording)
+        else:
+            rest.append(entry)
+    if not shelf:
+        return rest
+    at = next((i for i, e in enumerate(rest) if e.layer is not Layer.SYSTEM), len(rest))
+    library = [_title(), *shelf.values()]
+    return rest[:at] + library + _pointing(rest[at:], shelf, turn, kinds)
+
+
+def _shelve(
+    entry: Entry, shelf: dict[str, Entry], layout: Layout, kinds: Kinds, wording: Wording
+) -> list[Entry]:
+    """Puts one attachment on the shelf; returns what that leaves behind in its old place."""
+    kind = row(kinds, entry.segment)
+    if kind.retention is Retention.EPHEMERAL or not recoverable(kinds, entry.segment):
+        return [omitted(entry, "stands in its own turn only")]
+    name = entry.segment.key or entry.content
+    before = shelf.get(name)
+    if before is not None and before.content == entry.content:
+        return [omitted(entry, f"stands in the library as {before.ref}")]
+    parts = wording.prior(entry.segment, limit=layout.prior_limit)
+    form = Form.FULL if len(text_of(entry.segment.parts)) <= layout.prior_limit else Form.COMPACT
+    shelf[name] = msgspec.structs.replace(
+        entry, layer=Layer.LIBRARY, parts=parts, sent=parts_digest(entry.role, parts),
+        form=form, why="in the library",
+    )  # fmt: skip
+    return [] if before is None else [omitted(before, f"newer content stands in the library as {entry.ref}")]
+
+
+def _pointing(rest: list[Entry], shelf: dict[str, Entry], turn: int, kinds: Kinds) -> list[Entry]:
+    """This turn's attachments that stand unchanged in the library, as one list of names."""
+    here = [
+        e for e in rest
+        if e.turn == turn and e.form is Form.FULL and row(kinds, e.segment).attachment
+        and (stands := shelf.get(e.segment.key or e.content)) is not None and stands.content == e.content
+    ]  # fmt: skip
+    if not here:
+        return rest
+    names = "\n".join(f"- {named(e.segment) or e.segment.key}" for e in here)
+    first, others = here[0].ref, frozenset(e.ref for e in here[1:])
+    return [_point(e, names) if e.ref == first else _named_there(e) if e.ref in others else e for e in rest]
+
+
+def _point(entry: Entry, names: str) -> Entry:
+    parts: tuple[Part, ...] = (Text(IN_LIBRARY.format(names=names)),)
+    sent = parts_digest(entry.role, parts)
+    return msgspec.structs.replace(entry, form=Form.STUB, parts=parts, sent=sent, why="stands in the library")
+
+
+def _named_there(entry: Entry) -> Entry:
+    return omitted(entry, "stands in the library, named in the list above")
+
+
+def _title() -> Entry:
+    segment = Segment(
+        role=Role.USER, kind="digest", parts=(Text(LIBRARY_TITLE),), key="library", origin="lamina"
+    )
+    sent = parts_digest(segment.role, segment.parts)
+    return Entry(
+        segment=segment, ref=Ref("library"), content=content_digest(segment, sent), role=Role.USER,
+        layer=Layer.LIBRARY, parts=segment.parts, sent=sent, why="introduces the library",
+    )  # fmt: skip

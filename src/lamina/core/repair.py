@@ -1,0 +1,296 @@
+"""A well-formed log: what every provider would refuse is mended, reported, and mended the same way again.
+
+Repair looks at structure only: calls and their results, ids, empty messages. It pairs a result with
+its call by position and id, since ids are not unique in the wild. Nothing is dropped silently: a
+segment that cannot be sent becomes an entry with a reason. What repair did once, the ledger keeps, so
+a result that arrives after lamina answered for it is new content, never a changed past.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Literal
+
+import msgspec
+
+from lamina.core.hashing import content_digest, parts_digest
+from lamina.core.hashing import ref as make_ref
+from lamina.core.values import Entry, Form, Ledger, Part, Ref, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.wording import Wording
+from lamina.errors import BadInput
+
+UNANSWERED = "[no result was recorded for this call]"
+ANSWERED = "answered by lamina"
+
+
+class Repairs(msgspec.Struct, frozen=True, kw_only=True):
+    """What to mend beyond the default, for a dialect's rules or for compatibility with another system.
+
+    `duplicates` says which of several results of one call stands; only "first" keeps what was sent.
+    `dangling`: a call without a result is answered, or left out. `late`: a result that stands away
+    from its call is appended as content, or left out. `id_pattern`: ids that do not match are
+    renamed. `merge`: adjacent messages of one role become one. `strip_tags` removes spans of these tags.
+    """
+
+    duplicates: Literal["first", "last"] = "first"
+    dangling: Literal["answer", "omit"] = "answer"
+    late: Literal["append", "omit"] = "append"
+    unique_ids: bool = False
+    id_pattern: str = ""
+    merge: bool = False
+    strip_tags: tuple[str, ...] = ()
+
+
+AS_IS = Repairs()
+
+
+class Seen(msgspec.Struct):
+    """What a scan must remember of the log before it: how often each ref, and which ids, have occurred."""
+
+    refs: dict[str, int] = {}
+    ids: dict[str, int] = {}
+    side: str = ""
+
+    def copy(self) -> Seen:
+        return Seen(refs=dict(self.refs), ids=dict(self.ids), side=self.side)
+
+
+def repair(
+    log: Iterable[Segment],
+    ledger: Ledger,
+    *,
+    wording: Wording,
+    repairs: Repairs = AS_IS,
+    seen: Seen | None = None,
+) -> tuple[list[Entry], dict[Ref, str]]:
+    """Entries for a log, all in full or omitted with a reason, and the repairs that are new to the ledger."""
+    scan = _Scan(ledger, wording, repairs, seen if seen is not None else Seen())
+    for segment in log:
+        scan.take(segment)
+    scan.close()
+    return scan.entries, scan.lines
+
+
+def side(role: Role) -> str:
+    """Whose message it is on the wire: results stand on the user's side."""
+    return "user" if role is Role.TOOL else role.value
+
+
+class _Scan:
+    """One pass over the log; `waiting` holds the positions of calls whose results may still come."""
+
+    def __init__(self, ledger: Ledger, wording: Wording, repairs: Repairs, seen: Seen) -> None:
+        self.ledger, self.wording, self.repairs, self.seen = ledger, wording, repairs, seen
+        self.entries: list[Entry] = []
+        self.lines: dict[Ref, str] = {}
+        self.waiting: dict[int, int | None] = {}
+        self.aside: list[tuple[Entry, ToolResult]] = []
+        self.pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
+
+    def take(self, segment: Segment) -> None:
+        entry = self._identify(segment)
+        first = segment.parts[0] if segment.parts else None
+        if isinstance(first, ToolResult):
+            self._result(entry, first)
+        elif _empty(entry.parts):
+            self._omit(entry, "empty")
+        elif isinstance(first, ToolCall):
+            if entry.opens:
+                self.close()
+            self._call(entry, first)
+        else:
+            if entry.opens or entry.role is not Role.ASSISTANT:
+                self.close()
+            self._keep(entry)
+
+    def close(self) -> None:
+        """The place for results is over: answer, or leave out, each call that got none."""
+        for call_at in [at for at, result in self.waiting.items() if result is None]:
+            call = self.entries[call_at]
+            if self.repairs.dangling == "omit":
+                self.entries[call_at] = omitted(call, "call without a result")
+                self._note(call.ref, "call without a result left out")
+            else:
+                self._answer(call)
+        self.waiting.clear()
+        for entry, result in self.aside:
+            self._apart(entry, result)
+        self.aside.clear()
+
+    def _identify(self, segment: Segment) -> Entry:
+        _validate(segment)
+        whole = parts_digest(segment.role, segment.parts)
+        content = content_digest(segment, whole)
+        name = make_ref(segment, content, 0)
+        nth = self.seen.refs.get(name, 0)
+        self.seen.refs[name] = nth + 1
+        parts = (
+            _stripped(segment.parts, self.repairs.strip_tags) if self.repairs.strip_tags else segment.parts
+        )
+        sent = whole if parts is segment.parts else parts_digest(segment.role, parts)
+        opens = not (segment.joins and self.seen.side == side(segment.role))
+        if self.repairs.merge:
+            opens = self.seen.side != segment.role.value
+        return Entry(
+            segment=segment, ref=make_ref(segment, content, nth), content=content, role=segment.role,
+            parts=parts, sent=sent, opens=opens, why="in full",
+        )  # fmt: skip
+
+    def _keep(self, entry: Entry) -> int:
+        self.seen.side = entry.role.value if self.repairs.merge else side(entry.role)
+        self.entries.append(entry)
+        return len(self.entries) - 1
+
+    def _omit(self, entry: Entry, why: str) -> None:
+        if entry.opens and not self.repairs.merge:
+            self.seen.side = ""  # what was to continue this message must not continue the one before
+        self.entries.append(omitted(entry, why))
+        self._note(entry.ref, why)
+
+    def _note(self, ref: Ref, what: str) -> None:
+        if self.ledger.repairs.get(ref) != what:
+            self.lines[ref] = what
+
+    def _call(self, entry: Entry, call: ToolCall) -> None:
+        name = self._safe_id(entry, call)
+        if name != call.id:
+            entry = _with_parts(entry, (ToolCall(id=name, name=call.name, arguments=call.arguments),))
+            self._note(Ref(f"{entry.ref}:id"), f"id renamed to {name}")
+        self.waiting[self._keep(entry)] = None
+
+    def _safe_id(self, entry: Entry, call: ToolCall) -> str:
+        """The call's own id, or one derived from the call alone, so that later calls cannot change it."""
+        bad = self.pattern is not None and not self.pattern.fullmatch(call.id)
+        taken = self.repairs.unique_ids and call.id in self.seen.ids
+        self.seen.ids[call.id] = self.seen.ids.get(call.id, 0) + 1
+        if not bad and not taken:
+            return call.id
+        stem = re.sub(r"[^A-Za-z0-9_-]", "_", call.id)[:40] or "call"
+        return f"{stem}_{sha256(entry.ref.encode()).hexdigest()[:8]}"
+
+    def _result(self, entry: Entry, result: ToolResult) -> None:
+        for at, answer in self.waiting.items():
+            call = self.entries[at].segment.parts[0]
+            if answer is None and isinstance(call, ToolCall) and call.id == result.id:
+                self._first(entry, result, at)
+                return
+        for at, answer in self.waiting.items():
+            call = self.entries[at].segment.parts[0]
+            if answer is not None and isinstance(call, ToolCall) and call.id == result.id:
+                self._again(entry, result, at, answer)
+                return
+        self._apart(entry, result)
+
+    def _first(self, entry: Entry, result: ToolResult, call_at: int) -> None:
+        """The first result of a call, unless an earlier request has answered it: that answer stays."""
+        if self.ledger.repairs.get(self.entries[call_at].ref) == ANSWERED:
+            self.aside.append((entry, result))
+        else:
+            self.waiting[call_at] = self._keep(self._paired(entry, result, call_at))
+
+    def _paired(self, entry: Entry, result: ToolResult, call_at: int) -> Entry:
+        sent = self.entries[call_at].parts[0]
+        if isinstance(sent, ToolCall) and sent.id != result.id:
+            renamed = ToolResult(id=sent.id, content=result.content, name=result.name, error=result.error)
+            return _with_parts(entry, (renamed,))
+        return entry
+
+    def _again(self, entry: Entry, result: ToolResult, call_at: int, answer_at: int) -> None:
+        """A second result of the same call."""
+        stands = self.entries[answer_at]
+        if self.repairs.duplicates == "last":
+            self.entries[answer_at] = omitted(stands, "duplicate result: a later one stands")
+            self._note(stands.ref, "duplicate result")
+            self.waiting[call_at] = self._keep(self._paired(entry, result, call_at))
+        else:
+            self._omit(entry, "duplicate result: an earlier one stands")
+
+    def _apart(self, entry: Entry, result: ToolResult) -> None:
+        """A result with no call beside it: content of its own if its call was here, else left out."""
+        if self.repairs.late == "append" and result.id in self.seen.ids:
+            parts = self.wording.late(entry.segment, result)
+            late = msgspec.structs.replace(entry, role=Role.USER, why="late result, as content", opens=True)
+            self._note(entry.ref, "late result appended as content")
+            self._keep(_with_parts(late, parts))
+        else:
+            self._omit(entry, "result without its call")
+
+    def _answer(self, call: Entry) -> None:
+        self._note(call.ref, ANSWERED)
+        self.entries.append(_placeholder(call))
+        self.seen.side = "tool" if self.repairs.merge else "user"
+
+
+def omitted(entry: Entry, why: str) -> Entry:
+    return msgspec.structs.replace(entry, form=Form.OMITTED, parts=(), sent="", tokens=0, why=why)
+
+
+def _with_parts(entry: Entry, parts: tuple[Part, ...]) -> Entry:
+    return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts))
+
+
+def _placeholder(call: Entry) -> Entry:
+    sent = call.parts[0]
+    if not isinstance(sent, ToolCall):
+        raise TypeError(sent)
+    result = ToolResult(id=sent.id, content=(Text(UNANSWERED),), name=sent.name, error=True)
+    segment = Segment(
+        role=Role.TOOL, kind="tool_result", parts=(result,), key=f"{call.ref}!", origin="lamina", recover=""
+    )
+    whole = parts_digest(segment.role, segment.parts)
+    return Entry(
+        segment=segment, ref=Ref(segment.key), content=content_digest(segment, whole), role=Role.TOOL,
+        parts=segment.parts, sent=whole, why="answers a call that has no result",
+    )  # fmt: skip
+
+
+def _validate(segment: Segment) -> None:
+    special = [part for part in segment.parts if isinstance(part, ToolCall | ToolResult)]
+    if not special:
+        return
+    place = f"segment {segment.key!r}"
+    if len(segment.parts) > 1:
+        hint = "give each its own segment, joined with joins=True"
+        raise BadInput("a tool call or result shares its segment with other parts", place=place, hint=hint)
+    wanted = (Role.ASSISTANT,) if isinstance(special[0], ToolCall) else (Role.TOOL, Role.USER)
+    if segment.role not in wanted:
+        hint = f"give it role {wanted[0].value!r}"
+        raise BadInput(
+            f"role {segment.role.value!r} cannot hold a {special[0].__class__.__name__}",
+            place=place,
+            hint=hint,
+        )
+
+
+def _empty(parts: tuple[Part, ...]) -> bool:
+    return all(isinstance(part, Text) and not part.text.strip() for part in parts)
+
+
+def _stripped(parts: tuple[Part, ...], tags: tuple[str, ...]) -> tuple[Part, ...]:
+    stripped = tuple(Text(strip_tags(p.text, tags)) if isinstance(p, Text) else p for p in parts)
+    return parts if stripped == parts else stripped
+
+
+def strip_tags(text: str, tags: Iterable[str]) -> str:
+    """`text` without the spans `<tag>...</tag>`, everything else exact.
+
+    Each pass is linear. Removing a span can join two halves into a new tag, so passes repeat, but not
+    for ever: what is left after a few is inert, since rendered text is never parsed.
+    """
+    for tag in tags:
+        for _ in range(4):
+            shorter = _strip_once(text, f"<{tag}>", f"</{tag}>")
+            if shorter == text:
+                break
+            text = shorter
+    return text
+
+
+def _strip_once(text: str, opening: str, closing: str) -> str:
+    kept, at = [], 0
+    while (start := text.find(opening, at)) >= 0 and (end := text.find(closing, start)) >= 0:
+        kept.append(text[at:start])
+        at = end + len(closing)
+    return "".join(kept) + text[at:] if kept else text

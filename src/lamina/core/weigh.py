@@ -1,0 +1,117 @@
+"""What each entry costs and where it stands in the stream: tokens, message boundaries, the prefix chain.
+
+Every token of a request belongs to exactly one line of the account: an entry, the tool definitions,
+the request's own framing, or the margin that scaling adds. So the parts sum to the total, always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from lamina.core.hashing import chain
+from lamina.core.repair import side
+from lamina.core.tokens import Counter, part_cost, scaled, tools_cost
+from lamina.core.values import Calibration, Digest, Entry, Form, Head, Role, Text
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the tokens of a request are. `margin` is what the counter's scale and the calibration add."""
+
+    entries: int
+    tools: int
+    request: int
+    margin: int
+    exact: bool
+
+    @property
+    def total(self) -> int:
+        return self.entries + self.tools + self.request + self.margin
+
+
+class Scale(msgspec.Struct, kw_only=True):
+    """Weighs entries. `counts` remembers bodies by the digest of what is sent; it changes no result."""
+
+    counter: Counter
+    calibration: Calibration | None = None
+    tools: int = 0
+    counts: dict[Digest, int] = {}
+
+    def body(self, entry: Entry) -> int:
+        """The parts of an entry, without the framing of its message."""
+        known = self.counts.get(entry.sent)
+        if known is None:
+            known = self.counts[entry.sent] = sum(part_cost(part, self.counter) for part in entry.parts)
+        return known
+
+    def account(self, entries: int) -> Account:
+        framing = self.counter.framing
+        raw = entries + framing.request
+        margin = scaled(raw, self.counter, self.calibration) - raw
+        exact = self.counter.exact and self.calibration is None
+        return Account(entries=entries, tools=self.tools, request=framing.request, margin=margin, exact=exact)
+
+    def total(self, entries: int) -> int:
+        return self.account(entries).total
+
+
+def scale_for(
+    counter: Counter, head: Head, calibration: Calibration | None, counts: dict[Digest, int]
+) -> Scale:
+    return Scale(
+        counter=counter, calibration=calibration, tools=tools_cost(head.tools, counter), counts=counts
+    )
+
+
+def settled(
+    entries: Iterable[Entry], scale: Scale, *, prefix: Digest, before: Role | None = None
+) -> list[Entry]:
+    """Entries with their message boundaries, tokens and prefix hash, continuing a stream at `prefix`.
+
+    An omitted entry that opened a message hands that on to the next one of its side, so dropping the
+    first block of a message never glues the rest to the message before.
+    """
+    result = _opened(list(entries), before)
+    alone = _alone(result)
+    framing = scale.counter.framing
+    for i, entry in enumerate(result):
+        if entry.form is Form.OMITTED:
+            if entry.prefix != prefix or entry.tokens:
+                result[i] = msgspec.structs.replace(entry, prefix=prefix, tokens=0)
+            continue
+        prefix = chain(prefix, entry.sent, opens=entry.opens)
+        tokens = scale.body(entry) + (framing.message if entry.opens else 0)
+        if framing.part and not alone[i]:
+            tokens += framing.part * len(entry.parts)
+        if entry.prefix != prefix or entry.tokens != tokens:
+            result[i] = msgspec.structs.replace(entry, prefix=prefix, tokens=tokens)
+    return result
+
+
+def _opened(entries: list[Entry], before: Role | None) -> list[Entry]:
+    owed = False
+    now = side(before) if before is not None else ""
+    for i, entry in enumerate(entries):
+        if entry.form is Form.OMITTED:
+            owed = owed or entry.opens
+            continue
+        here = side(entry.role)
+        if not entry.opens and (owed or here != now):
+            entries[i] = msgspec.structs.replace(entry, opens=True)
+        owed, now = False, here
+    return entries
+
+
+def _alone(entries: Sequence[Entry]) -> list[bool]:
+    """Which entries are one lone text in a message of their own."""
+    alone = [False] * len(entries)
+    last: int | None = None
+    for i, entry in enumerate(entries):
+        if entry.form is Form.OMITTED:
+            continue
+        if not entry.opens and last is not None:
+            alone[last] = False
+        alone[i] = entry.opens and len(entry.parts) == 1 and isinstance(entry.parts[0], Text)
+        last = i
+    return alone

@@ -1,0 +1,283 @@
+"""What a segment says in each form: the parts as sent.
+
+Messages are sent as they are; attachments stand in tags that their content can neither close nor
+open; what was lowered becomes one inert line with a handle. A ledger line freezes the wording's
+version, so a change of words here needs a new version beside the old one, never an edit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from lamina.core.hashing import handle
+from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind, Kinds, row
+from lamina.core.outline import outline
+from lamina.core.values import (
+    Digest,
+    Document,
+    Form,
+    Image,
+    Part,
+    Raw,
+    Segment,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+
+COMPACT_LIMIT = 1_000
+"""Characters of a COMPACT text: about 250 tokens, some 4 % of the median result worth lowering."""
+
+ARGUMENT_LIMIT = 200
+"""Characters of one argument of a call that stay when large arguments are lowered."""
+
+NAME_LIMIT = 80
+"""Characters of the description in a handle, which must stay one short line."""
+
+Words = Callable[[Segment, Form, Digest, int], tuple[Part, ...]]
+"""How one kind is worded: (segment, form, content digest, limit) to parts as sent."""
+
+
+class Wording(msgspec.Struct, frozen=True, kw_only=True):
+    """A way to word segments. `words` holds the kinds with a wording of their own.
+
+    `tagged` wraps messages in their kind's tag too (one flat transcript, as the chunk renderers of
+    agent frameworks do). `handles`: lowered text names the key by which it can be recalled.
+    """
+
+    version: int = 1
+    kinds: Kinds = KINDS
+    words: Mapping[str, Words] = {}
+    tagged: bool = False
+    handles: bool = True
+
+    def __call__(self, segment: Segment, form: Form, content: Digest, *, limit: int = 0) -> tuple[Part, ...]:
+        if form is Form.OMITTED:
+            return ()
+        own = self.words.get(segment.kind)
+        if own is not None:
+            return own(segment, form, content, limit)
+        kind = row(self.kinds, segment)
+        if form is Form.FULL:
+            return self._full(segment, kind, content)
+        if isinstance(segment.parts[0], ToolCall) and not self.tagged:
+            return (_shorter_call(segment.parts[0], content, form, handles=self.handles),)
+        if form is Form.COMPACT:
+            return self._compact(segment, kind, content, limit or COMPACT_LIMIT)
+        return _like(segment, stub(segment, content, handles=self.handles), tagged=self.tagged)
+
+    def reference(self, segment: Segment, content: Digest) -> tuple[Part, ...]:
+        """Stands for an attachment whose equal content stands in full above."""
+        name = escape(named(segment) or segment.key)
+        again = f' recall="{handle(content)}"' if self.handles else ""
+        return (
+            Text(f'<reference to="{name}"{again}>attached again, unchanged; it stands above</reference>'),
+        )
+
+    def late(self, segment: Segment, result: ToolResult) -> tuple[Part, ...]:
+        """A result that came after its call had been answered for it, as content of its own."""
+        attrs = {"tool": result.name, "call_id": result.id}
+        return (Text(tag("late_result", attrs, guard(text_of(segment.parts), self.kinds))),)
+
+    def prior(self, segment: Segment, *, limit: int) -> tuple[Part, ...]:
+        """An attachment of an earlier turn, as it stands in the hoisted library."""
+        body = outline(text_of(segment.parts), limit=limit, name=named(segment))
+        attrs = {"source": named(segment) or segment.key, "type": segment.kind}
+        return (Text(tag("prior_context", attrs, guard(body, self.kinds))),)
+
+    def _full(self, segment: Segment, kind: Kind, content: Digest) -> tuple[Part, ...]:
+        if not (self.tagged or kind.attachment or kind.section):
+            return segment.parts
+        return self._in_tag(segment, kind, content, text_of(segment.parts))
+
+    def _compact(self, segment: Segment, kind: Kind, content: Digest, limit: int) -> tuple[Part, ...]:
+        body = outline(text_of(segment.parts), limit=limit, name=named(segment))
+        if self.handles:
+            body = f"{body}\n{stub(segment, content, handles=True, verb='shortened')}"
+        if self.tagged or kind.attachment or kind.section:
+            return self._in_tag(segment, kind, content, body)
+        return _like(segment, body, tagged=False)
+
+    def _in_tag(self, segment: Segment, kind: Kind, content: Digest, body: str) -> tuple[Part, ...]:
+        known = segment.attrs | (_implied(segment) if self.tagged else {})
+        attrs = {name: known[name] for name in kind.attributes if name in known}
+        if self.tagged:
+            return (
+                Text(tag(kind.tag, {"id": segment.key or handle(content)} | attrs, guard(body, self.kinds))),
+            )
+        media = tuple(part for part in segment.parts if isinstance(part, Image | Document | Raw))
+        if kind.nested:
+            return (Text(nested(kind.tag, attrs, guard(body, self.kinds, extra=("content",)))), *media)
+        return (Text(tag(kind.tag, attrs, guard(body, self.kinds))), *media)
+
+
+PLAIN = Wording()
+"""Messages as they are, attachments in tags, handles in what was lowered."""
+
+TAGGED = Wording(tagged=True)
+"""Every segment in the tag of its kind, with its id: the transcript of a chunk renderer."""
+
+
+def stub(segment: Segment, content: Digest, *, handles: bool, verb: str = "trimmed") -> str:
+    """One inert line in place of content: what it was, its size, and its key."""
+    if not handles:
+        return f"[{verb}]"
+    size = len(text_of(segment.parts).encode("utf-8", "surrogatepass"))
+    name = _inert(described(segment))
+    return f'[{verb}: {name} · {size:,} bytes · recall("{handle(content)}")]'
+
+
+def described(segment: Segment) -> str:
+    """What a segment is, in a few words: its tool, its name, or its kind."""
+    first = segment.parts[0] if segment.parts else None
+    if isinstance(first, ToolResult):
+        return (
+            " ".join(filter(None, (first.name or segment.attrs.get("tool", ""), named(segment)))) or "result"
+        )
+    if isinstance(first, ToolCall):
+        return first.name
+    if isinstance(first, Image | Document):
+        return " ".join(filter(None, (type(first).__name__.lower(), named(segment))))
+    return f"{segment.kind} {named(segment)}".strip()
+
+
+def named(segment: Segment) -> str:
+    """The name a reader knows a segment by."""
+    for name in ("path", "url", "source", "name", "title"):
+        if segment.attrs.get(name):
+            return segment.attrs[name]
+    return next((part.name for part in segment.parts if isinstance(part, Document) and part.name), "")
+
+
+def text_of(parts: Iterable[Part]) -> str:
+    """All text of some parts, in order; what has none is named in brackets."""
+    return "\n".join(_text(part) for part in parts)
+
+
+def _text(part: Part) -> str:
+    match part:
+        case Text(text=text) | Thinking(text=text):
+            return text
+        case ToolCall(arguments=arguments):
+            return arguments
+        case ToolResult(content=content):
+            return text_of(content)
+        case Image():
+            return part.data or "[Image content]"
+        case Document():
+            return part.text or part.data or f"[Document {part.name}]"
+        case Raw(data=data):
+            return json.dumps(data, ensure_ascii=False, sort_keys=True, default=str)
+
+
+def tag(name: str, attrs: Mapping[str, str], body: str) -> str:
+    shown = "".join(f' {key}="{escape(value)}"' for key, value in attrs.items())
+    return f"<{name}{shown}>\n{body}\n</{name}>"
+
+
+def nested(name: str, attrs: Mapping[str, str], body: str) -> str:
+    inner = "".join(f"<{key}>{escape(value)}</{key}>\n" for key, value in attrs.items())
+    return f"<{name}>\n{inner}<content>\n{body}\n</content>\n</{name}>"
+
+
+_ESCAPES = {
+    "&": "&amp;",
+    '"': "&quot;",
+    "'": "&apos;",
+    "<": "&lt;",
+    ">": "&gt;",
+    "\n": "&#10;",
+    "\r": "&#13;",
+}
+
+
+def escape(value: str) -> str:
+    """An attribute value that stays inside its quotes and on its line."""
+    return "".join(_ESCAPES.get(character, character) for character in value)
+
+
+def guard(body: str, kinds: Kinds = KINDS, *, extra: tuple[str, ...] = ()) -> str:
+    """Text that can neither close its own tag nor open another: one backslash goes into each `<tag` or `</tag`.
+
+    A backslash that was already there gets one more, so `unguard` gives back exactly what went in.
+    """
+    return _opening(_tags(kinds) + extra).sub(r"<\\\1\2", body) if "<" in body else body
+
+
+def unguard(body: str, kinds: Kinds = KINDS, *, extra: tuple[str, ...] = ()) -> str:
+    return _guarded(_tags(kinds) + extra).sub(r"<\1\2", body) if "<" in body else body
+
+
+def _tags(kinds: Kinds) -> tuple[str, ...]:
+    return (*sorted({kind.tag for kind in kinds.values()}), *REFERENCE_TAGS)
+
+
+@lru_cache(maxsize=16)
+def _opening(tags: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"<(\\*)(/?\s*(?:{'|'.join(map(re.escape, tags))})\b)", re.IGNORECASE)
+
+
+@lru_cache(maxsize=16)
+def _guarded(tags: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"<\\(\\*)(/?\s*(?:{'|'.join(map(re.escape, tags))})\b)", re.IGNORECASE)
+
+
+def _implied(segment: Segment) -> dict[str, str]:
+    """The attributes that a segment's parts and role already say."""
+    match segment.parts[:1]:
+        case (ToolCall() as call,):
+            return {
+                "action": "tool_call",
+                "tool": call.name,
+                "call_id": call.id,
+                "status": "pending",
+            } | segment.attrs
+        case (ToolResult() as result,):
+            outcome = {"success": "false", "error": "true"} if result.error else {"success": "true"}
+            return {"tool": result.name, "call_id": result.id} | outcome | segment.attrs
+        case _:
+            return {"role": segment.role.value} | segment.attrs
+
+
+def _inert(text: str) -> str:
+    """No brackets, quotes or control characters: nothing in a name can end the line it stands in."""
+    kept = "".join(c if c.isprintable() and c not in '[]"<>' else " " for c in text[: NAME_LIMIT * 2])
+    return " ".join(kept.split())[:NAME_LIMIT]
+
+
+def _like(segment: Segment, text: str, *, tagged: bool) -> tuple[Part, ...]:
+    """`text` in the place of a segment's content: a result stays the result of its call."""
+    first = segment.parts[0] if segment.parts else None
+    if isinstance(first, ToolResult) and not tagged:
+        return (ToolResult(id=first.id, content=(Text(text),), name=first.name, error=first.error),)
+    return (Text(text),)
+
+
+def _shorter_call(call: ToolCall, content: Digest, form: Form, *, handles: bool) -> ToolCall:
+    """The same call with its large arguments replaced, so that names and types stay what the schema says."""
+    limit = ARGUMENT_LIMIT if form is Form.COMPACT else 0
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        arguments = None
+    if not isinstance(arguments, dict):
+        return ToolCall(id=call.id, name=call.name, arguments="{}")
+    kept = {name: _argument(value, content, limit, handles=handles) for name, value in arguments.items()}
+    return ToolCall(
+        id=call.id, name=call.name, arguments=json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
+    )
+
+
+def _argument(value: object, content: Digest, limit: int, *, handles: bool) -> object:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    again = f' · recall("{handle(content)}")' if handles else ""
+    short = (
+        f"[trimmed: {len(text.encode('utf-8', 'surrogatepass')):,} bytes{again}]" if handles else "[trimmed]"
+    )
+    return short if len(text) > max(limit, len(short)) else value

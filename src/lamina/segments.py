@@ -1,0 +1,135 @@
+"""Constructors: one function for each thing that people put into a log.
+
+    log = [system("Be brief."), file("docs/spec.md", text), user("Summarise this")]
+
+A segment's key is what the caller knows it by (a path, a URL, a message id); without one its content
+names it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from lamina.core.values import Document, Image, Part, Role, Segment, Text, Thinking, ToolCall, ToolResult
+
+
+def segment(kind: str, role: Role, content: str | Part | Iterable[Part], **fields: Any) -> Segment:
+    """A segment of any kind; `fields` are those of `Segment`."""
+    return Segment(role=role, kind=kind, parts=_parts(content), **fields)
+
+
+def system(text: str, **fields: Any) -> Segment:
+    return segment("system", Role.SYSTEM, text, **fields)
+
+
+def persona(text: str, *, key: str = "persona", **fields: Any) -> Segment:
+    return segment("persona", Role.SYSTEM, text, key=key, **fields)
+
+
+def project(text: str, *, key: str = "project", **fields: Any) -> Segment:
+    return segment("project", Role.SYSTEM, text, key=key, **fields)
+
+
+def memory(text: str, *, key: str = "memory", **fields: Any) -> Segment:
+    return segment("memory", Role.SYSTEM, text, key=key, **fields)
+
+
+def user(content: str | Part | Iterable[Part], **fields: Any) -> Segment:
+    return segment("user", Role.USER, content, **fields)
+
+
+def assistant(text: str, **fields: Any) -> Segment:
+    return segment("assistant", Role.ASSISTANT, text, **fields)
+
+
+def thinking(text: str, *, signature: str = "", **fields: Any) -> Segment:
+    return segment("thinking", Role.ASSISTANT, Thinking(text=text, signature=signature), **fields)
+
+
+def call(
+    name: str, arguments: Mapping[str, Any] | str, *, id: str, joins: bool = True, **fields: Any
+) -> Segment:  # noqa: A002
+    """A tool call; it continues the assistant message before it, if there is one."""
+    text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments), ensure_ascii=False)
+    part = ToolCall(id=id, name=name, arguments=text)
+    return segment("tool_call", Role.ASSISTANT, part, joins=joins, **fields)
+
+
+def result(
+    content: str | Part | Iterable[Part], *, id: str, name: str = "", error: bool = False, **fields: Any  # noqa: A002
+) -> Segment:  # fmt: skip
+    inner = tuple(p for p in _parts(content) if not isinstance(p, ToolCall | ToolResult | Thinking))
+    part = ToolResult(id=id, content=inner, name=name, error=error)
+    return segment("tool_result", Role.TOOL, part, **fields)
+
+
+def image(
+    *, data: str = "", url: str = "", media_type: str = "", joins: bool = True, **fields: Any
+) -> Segment:
+    """A picture beside the user's words."""
+    return segment("user", Role.USER, Image(data=data, url=url, media_type=media_type), joins=joins, **fields)
+
+
+def document(*, name: str, data: str = "", text: str = "", media_type: str = "", **fields: Any) -> Segment:
+    part = Document(name=name, data=data, text=text, media_type=media_type)
+    return segment("user", Role.USER, part, joins=True, **fields)
+
+
+def file(path: str, text: str, **fields: Any) -> Segment:
+    return _attached("file", path, text, {"path": path}, fields)
+
+
+def note(path: str, text: str, *, title: str = "", **fields: Any) -> Segment:
+    stem = path.rsplit("/", 1)[-1].removesuffix(".md")
+    return _attached("note", path, text, {"title": title or stem, "path": path}, fields)
+
+
+def url(address: str, text: str, **fields: Any) -> Segment:
+    return _attached("url", address, text, {"url": address}, fields)
+
+
+def web_tab(address: str, text: str, *, title: str = "", **fields: Any) -> Segment:
+    return _attached("web_tab", address, text, {"title": title, "url": address}, fields)
+
+
+def video(address: str, text: str, *, title: str = "", **fields: Any) -> Segment:
+    return _attached("video", address, text, {"title": title, "url": address}, fields)
+
+
+def pdf(name: str, text: str, **fields: Any) -> Segment:
+    return _attached("pdf", name, text, {"name": name}, fields)
+
+
+def excerpt(text: str, *, source: str, place: str = "", **fields: Any) -> Segment:
+    """A retrieved snippet, with where it comes from."""
+    attrs = {"source": source} | ({"place": place} if place else {})
+    return segment("excerpt", Role.USER, text, attrs=attrs, **fields)
+
+
+def selected_text(text: str, *, path: str = "", **fields: Any) -> Segment:
+    """What the user marked: it cannot be had again, so it is lowered last."""
+    return segment("selected_text", Role.USER, text, attrs={"path": path} if path else {}, **fields)
+
+
+def summary(text: str, *, covers: Iterable[str], **fields: Any) -> Segment:
+    """A summary that stands for the segments with these keys or handles."""
+    keys = tuple(covers)
+    attrs = {"original_count": str(len(keys))}
+    return segment("progress_summary", Role.USER, text, covers=keys, attrs=attrs, **fields)
+
+
+def clock(text: str, **fields: Any) -> Segment:
+    """The time, as the caller says it: it stands in its own turn only."""
+    return segment("clock", Role.USER, text, **fields)
+
+
+def _attached(kind: str, key: str, text: str, attrs: dict[str, str], fields: dict[str, Any]) -> Segment:
+    return segment(kind, Role.USER, text, **({"key": key, "attrs": attrs} | fields))
+
+
+def _parts(content: str | Part | Iterable[Part]) -> tuple[Part, ...]:
+    if isinstance(content, str):
+        return (Text(content),)
+    return tuple(content) if isinstance(content, Iterable) else (content,)

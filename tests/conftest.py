@@ -1,0 +1,16 @@
+"""Hypothesis profiles, for every test. No fixtures live here: a test says what it needs."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# Shared machines are slow at random, and no test here asserts a wall time.
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+_BY_DEFAULT = "ci" if os.environ.get("CI") == "true" else "dev"
+
+settings.register_profile("dev", parent=_PATIENT, max_examples=100)
+settings.register_profile("ci", parent=_PATIENT, max_examples=500)
+settings.register_profile("long", parent=_PATIENT, max_examples=20_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _BY_DEFAULT))

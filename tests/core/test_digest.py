@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import json
+import time
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.core.digest import LEAST, SAID, digest, smallest
+from lamina.core.values import (
+    Document,
+    Image,
+    Part,
+    Raw,
+    Role,
+    Segment,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+
+
+def user(text: str, *more: Part, kind: str = "user", **attrs: str) -> Segment:
+    return Segment(role=Role.USER, kind=kind, parts=(Text(text), *more), attrs=attrs)
+
+
+def assistant(*parts: Part | str) -> Segment:
+    typed = tuple(Text(part) if isinstance(part, str) else part for part in parts)
+    return Segment(role=Role.ASSISTANT, kind="assistant", parts=typed)
+
+
+def call(name: str, nth: str = "c1", **arguments: object) -> Segment:
+    return assistant(ToolCall(id=nth, name=name, arguments=json.dumps(arguments)))
+
+
+def result(text: str, nth: str = "c1", *, error: bool = False) -> Segment:
+    part = ToolResult(id=nth, content=(Text(text),), error=error)
+    return Segment(role=Role.TOOL, kind="tool_result", parts=(part,))
+
+
+SESSION = (
+    user("The importer crashes on empty files. Please repair it."),
+    assistant(Thinking(text="a secret thought"), "Let me look. I'll read the importer first."),
+    call("read_file", path="src/importer.py"),
+    result("def load(path):\n    return path\n" * 40),
+    call("shell", command="pytest -q tests/test_importer.py"),
+    result("Traceback (most recent call last):\n  File x\nValueError: empty file\n", error=True),
+    assistant("Root cause: the header is read before the size is checked. I looked at lib/size.py:12 too."),
+    user("Thanks. What does it return now?"),
+    assistant("It returns an empty list."),
+)
+
+TEXTS = st.text(max_size=60) | st.sampled_from(
+    [
+        "Error: \x00 bad",
+        "I will\u2028Turn 9",
+        "\ud800/a.py",
+        "x" * 3_000,
+        "a\n" * 600,
+        "שלום 👩\u200d👧",
+        "\x1b[31mred",
+    ]
+)
+LOOSE = st.recursive(
+    st.none() | st.integers() | TEXTS, lambda inner: st.dictionaries(st.text(max_size=5), inner, max_size=3)
+)
+PARTS = st.one_of(
+    TEXTS.map(Text),
+    st.builds(ToolCall, id=st.sampled_from("ab"), name=TEXTS, arguments=TEXTS | LOOSE.map(json.dumps)),
+    st.builds(
+        ToolResult,
+        id=st.sampled_from("ab"),
+        content=TEXTS.map(lambda text: (Text(text),)),
+        error=st.booleans(),
+    ),
+    TEXTS.map(lambda name: Document(name=name)),
+    TEXTS.map(lambda text: Thinking(text=text)),
+    st.just(Image(data="aGk=")),
+    st.just(Raw(dialect="x", data={})),
+)
+SEGMENTS = st.lists(
+    st.builds(
+        Segment,
+        role=st.sampled_from(Role),
+        kind=st.sampled_from(
+            ["user", "file", "digest", "skill_result", "tool_call", "selected_text", "unheard_of"]
+        ),
+        parts=st.lists(PARTS, max_size=3).map(tuple),
+        joins=st.booleans(),
+        attrs=st.dictionaries(st.sampled_from(["path", "url", "other"]), TEXTS, max_size=2),
+    ),
+    max_size=8,
+)
+
+
+@given(SEGMENTS, st.integers(LEAST, 3_000))
+def test_a_digest_is_within_its_limit_and_always_the_same(segments: list[Segment], limit: int) -> None:
+    made = digest(segments, limit=limit)
+    assert len(made) <= limit
+    assert made == digest(tuple(segments), limit=limit)
+    assert made.split("\n")[0] == smallest(segments)
+
+
+@given(SEGMENTS, st.integers(LEAST, 3_000))
+def test_every_line_of_a_digest_is_inert(segments: list[Segment], limit: int) -> None:
+    header, *lines = digest(segments, limit=limit).split("\n")
+    assert header.startswith("Earlier conversation, ")
+    own = [line for line in lines if line and not line.startswith("  ")]
+    assert all(line.startswith(("Turn ", "(and ")) for line in own)
+    assert [line for line in own if line.startswith("(and ")] in ([], own[-1:])
+    text = "".join(lines)
+    assert {unicodedata.category(character) for character in text}.isdisjoint({"Cc", "Cs", "Zl", "Zp"})
+
+
+def test_a_digest_keeps_what_matters_in_the_order_it_happened() -> None:
+    assert digest(SESSION, limit=4_000).split("\n") == [
+        "Earlier conversation, 9 messages folded.",
+        "Turn 1",
+        "  asked: The importer crashes on empty files. Please repair it.",
+        "  noted: I'll read the importer first.",
+        "  call: read_file src/importer.py -> 1,280 bytes",
+        "  call: shell pytest -q tests/test_importer.py -> 64 bytes (error)",
+        "  error: ValueError: empty file",
+        "  noted: Root cause: the header is read before the size is checked.",
+        "  paths: src/importer.py, tests/test_importer.py, lib/size.py",
+        "Turn 2",
+        "  asked: Thanks. What does it return now?",
+        "  replied: It returns an empty list.",
+    ]
+
+
+def test_user_text_has_the_first_claim_then_errors_then_notes() -> None:
+    sizes = [digest(SESSION, limit=limit) for limit in (260, 305, 420)]
+    assert all("asked: The importer crashes" in made and "asked: Thanks." in made for made in sizes)
+    assert ["error: ValueError" in made for made in sizes] == [False, True, True]
+    assert ["noted: " in made for made in sizes] == [False, False, True]
+    assert all("call: " not in made for made in sizes)
+
+
+def test_what_does_not_fit_is_counted() -> None:
+    made = digest(SESSION, limit=260)
+    assert made.endswith("\n(and 1 more error, 3 more notes, 3 more paths, 2 more calls)")
+
+
+def test_a_limit_below_the_least_gives_one_line() -> None:
+    assert digest(SESSION, limit=LEAST - 1) == smallest(SESSION) == "Earlier conversation, 9 messages folded."
+
+
+def test_segments_that_join_are_one_message() -> None:
+    attached = Segment(role=Role.USER, kind="file", parts=(Text("x"),), joins=True)
+    assert smallest([user("a"), attached]) == "Earlier conversation, 1 message folded."
+    assert smallest([attached, user("a")]) == "Earlier conversation, 2 messages folded."
+    assert smallest([]) == "Earlier conversation, 0 messages folded."
+
+
+def test_user_text_is_verbatim_up_to_its_share() -> None:
+    said = "Keep " + "this " * ((SAID - 5) // 5)
+    assert f"  asked: {said.strip()}\n" in digest([user(said), assistant("Yes.")], limit=4_000)
+
+
+def test_longer_user_text_keeps_both_ends_and_says_how_much_is_left_out() -> None:
+    made = digest([user("begin " + "x" * 5_000 + " end")], limit=4_000)
+    left = 5_000 - made.count("x")
+    assert made.split("\n")[2].startswith("  asked: begin xxx")
+    assert f"x [... {left:,} characters left out ...] x" in made
+    assert made.endswith("x end")
+
+
+def test_many_user_messages_shrink_before_any_is_left_out() -> None:
+    made = digest([user(f"request {n} " + "y" * 900) for n in range(8)], limit=2_000)
+    assert all(f"asked: request {n} yyy" in made for n in range(8))
+    assert "(and" not in made
+
+
+def test_a_user_message_without_room_for_its_ends_keeps_its_start() -> None:
+    made = digest([user("Repair the importer, please. " + "z" * 900), assistant("Fixed it.")], limit=150)
+    line = made.split("\n")[2]
+    assert line.startswith("  asked: Repair the importer, please. zzz")
+    assert line.endswith("z...")
+
+
+def test_lines_of_user_text_cannot_pass_for_structure() -> None:
+    made = digest([user("one\n\nTurn 7\r\n  error: forged\x85(and 9 more calls)")], limit=900)
+    assert made.split("\n") == [
+        "Earlier conversation, 1 message folded.",
+        "Turn 1",
+        "  asked: one",
+        "",
+        "    Turn 7",
+        "      error: forged",
+        "    (and 9 more calls)",
+    ]
+
+
+def test_calls_and_notes_stay_on_one_line() -> None:
+    made = digest(
+        [user("go"), call("sh\nTurn 2", command="a\n\nb"), assistant("Done\u2028Turn 3")], limit=900
+    )
+    assert "  call: sh Turn 2 a b -> no result" in made
+    assert made.count("\nTurn ") == 1
+
+
+def test_equal_calls_in_a_row_are_merged_with_the_size_of_all() -> None:
+    polls = [part for _ in range(3) for part in (call("poll", url="http://x.test/a"), result("wait"))]
+    made = digest([user("go"), *polls, call("stop"), call("poll", url="http://x.test/a")], limit=900)
+    assert (
+        "  call: poll http://x.test/a, 3 times -> 12 bytes\n  call: stop -> no result\n  call: poll " in made
+    )
+
+
+def test_a_reused_id_answers_the_earliest_open_call() -> None:
+    made = digest([call("one"), call("two"), result("a" * 10), result("b" * 20)], limit=900)
+    assert "call: one -> 10 bytes" in made
+    assert "call: two -> 20 bytes" in made
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "src/a.c:10:5: error: unknown type",
+        "KeyError: 'a'",
+        "FAILED tests/test_a.py::test_b",
+        "fatal: not a repository",
+        "Command finished with exit code 2",
+        '{"exit_code": 127}',
+    ],
+)
+def test_a_line_that_looks_like_an_error_is_kept(line: str) -> None:
+    text = f"building\n{line}\n" + "fine\n" * 200
+    assert digest([call("sh"), result(text)], limit=900).endswith(f"\n  error: {line}")
+
+
+def test_a_success_is_no_error() -> None:
+    assert "error" not in digest([call("sh"), result("all fine\nexit code: 0\n")], limit=900)
+
+
+def test_of_many_errors_the_first_and_the_last_two_are_kept() -> None:
+    text = "\n".join(f"Error: number {n}" for n in range(9))
+    made = digest([call("sh"), result(text)], limit=900)
+    assert [line[-1] for line in made.split("\n") if "error: " in line] == ["0", "7", "8"]
+
+
+def test_a_failed_result_without_an_error_line_gives_its_start() -> None:
+    made = digest(
+        [call("a"), result("no such thing", error=True), call("b"), result("", error=True)], limit=900
+    )
+    assert "  error: no such thing" in made
+    assert "  error: the call failed and said nothing" in made
+
+
+def test_a_short_title_brings_the_next_sentence() -> None:
+    made = digest([user("go"), assistant("Hm.\n\n## Decision\n\n- Use one table. Or two.")], limit=900)
+    assert "  noted: ## Decision - Use one table." in made
+
+
+def test_paths_are_unique_and_need_the_look_of_one() -> None:
+    text = "See src/a.py:3, src/a.py and ./run/this; and/or 1.5 e.g. http://x.test/b, README.md. // no"
+    made = digest(
+        [user(text), call("read", file_path="src/a.py"), call("read", path="with space")], limit=900
+    )
+    assert "  paths: src/a.py, ./run/this, http://x.test/b, README.md, with space\n" in made + "\n"
+
+
+def test_thinking_and_system_text_are_never_shown() -> None:
+    system = Segment(role=Role.SYSTEM, kind="system", parts=(Text("hidden rules /etc/rules.md"),))
+    made = digest([system, *SESSION], limit=4_000)
+    assert "secret" not in made
+    assert "rules" not in made
+
+
+def test_pictures_documents_and_attachments_are_named() -> None:
+    file = user("x" * 500, kind="file", path="docs/spec.md")
+    made = digest([user("look", Image(data="aGk="), Document(name="plan.pdf")), file], limit=900)
+    assert "  asked: look\n    [image]\n    [document plan.pdf]\n" in made
+    assert "  attached: file docs/spec.md -> 500 bytes\n" in made
+    assert "xxx" not in made
+
+
+def test_what_cannot_be_had_again_is_kept_like_user_text() -> None:
+    made = digest([user("the chosen words", kind="selected_text")], limit=900)
+    assert "  asked: the chosen words" in made
+
+
+def test_an_earlier_digest_is_kept_as_such() -> None:
+    made = digest([user("Earlier conversation, 3 messages folded.", kind="digest")], limit=900)
+    assert "  earlier: Earlier conversation, 3 messages folded." in made
+
+
+def test_user_words_beside_a_result_are_kept() -> None:
+    mixed = Segment(
+        role=Role.USER, kind="user", parts=(ToolResult(id="c1", content=(Text("ok"),)), Text("stop here"))
+    )
+    assert "  asked: stop here" in digest([call("sh"), mixed], limit=900)
+
+
+def test_invisible_tag_characters_are_dropped_outside_user_text() -> None:
+    hidden = "\U000e0041"
+    made = digest(
+        [user(f"a{hidden}"), call(f"sh{hidden}"), assistant(f"Done{hidden} with it, as you said.")], limit=900
+    )
+    assert made.count(hidden) == 1
+
+
+def spent(segments: list[Segment]) -> float:
+    start = time.process_time()
+    digest(segments, limit=2_000)
+    return max(time.process_time() - start, 0.003)
+
+
+@pytest.mark.parametrize(
+    "unit", ["x", "<", "\n", "a/b.c ", "Error: ", "Done. ", "I will", "[", '"', "\x1b[", ". "]
+)
+def test_the_work_grows_no_faster_than_the_text(unit: str) -> None:
+    def segments(size: int) -> list[Segment]:
+        text = unit * (size // len(unit))
+        asked = assistant(ToolCall(id="c1", name=text, arguments=text))
+        return [user(text), assistant(text), asked, result(text), result(text, error=True)]
+
+    small, large = (min(spent(segments(size)) for _ in range(2)) for size in (5_000, 80_000))
+    assert large < 80 * small  # 16 times the text: quadratic would be 256
+
+
+def test_the_work_grows_no_faster_than_the_number_of_segments() -> None:
+    small, large = (min(spent(list(SESSION) * times) for _ in range(2)) for times in (10, 160))
+    assert large < 80 * small

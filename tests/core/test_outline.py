@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.core.outline import (
+    clip,
+    code,
+    csv_rows,
+    head_tail,
+    json_rows,
+    markdown,
+    outline,
+    shorten,
+    truncate,
+    truncate_bytes,
+)
+
+NAMES = ("", "a.py", "a.md", "a.json", "a.csv", "a.tsv", "a.log", "dir.d/README", "go")
+
+ODD = ("\x00", "\ud800", "שלום\u200f", "👩\u200d👩\u200d👧", "e\u0301", "\r\n", "\u2028", "<", '"', "\\")
+SYNTAX = (
+    "# h\n",
+    "```\n",
+    "~~~",
+    "def f(a):\n",
+    "class A {\n",
+    "a,b,c\n",
+    "\t",
+    '{"a":',
+    "[",
+    "]",
+    "}",
+    "1",
+    "\n",
+)
+TEXTS = st.one_of(
+    st.text(max_size=400),
+    st.lists(st.sampled_from(ODD + SYNTAX) | st.text(max_size=20), max_size=120).map("".join),
+    st.tuples(st.sampled_from(ODD + SYNTAX), st.integers(1, 400)).map(lambda pair: pair[0] * pair[1]),
+)
+LIMITS = st.integers(-5, 600)
+
+LOG = "\n".join(f"12:00:{number:04} step {number} of the build went well" for number in range(1_000))
+PAPER = "\n\n".join(
+    f"## Part {number}\n\n" + f"Sentence of part {number} that says something. " * 30 for number in range(12)
+)
+
+
+def wire(rows: int) -> str:
+    return json.dumps([{"id": number, "name": f"n{number}", "tags": ["a", "b"]} for number in range(rows)])
+
+
+# every sort
+
+
+@given(TEXTS, LIMITS, st.sampled_from(NAMES))
+def test_outline_is_within_its_limit_or_the_text_itself(text: str, limit: int, name: str) -> None:
+    made = outline(text, limit=limit, name=name)
+    assert made == text if len(text) <= limit else len(made) <= max(limit, 0)
+    assert made == outline(text, limit=limit, name=name)
+    assert outline(made, limit=max(limit, 0), name=name) == made
+
+
+@given(TEXTS, LIMITS, st.integers(0, 300), st.integers(0, 30))
+def test_each_sort_keeps_its_limit_on_any_text(text: str, limit: int, preview: int, most: int) -> None:
+    room = max(limit, 0)
+    assert len(markdown(text, limit=limit, preview=preview, most=most)) <= room
+    assert len(code(text, limit=limit)) <= max(room, len(text) if len(text) <= limit else 0)
+    for made in (
+        head_tail(text, limit=limit),
+        json_rows(text, limit=limit),
+        truncate(text, limit, name="a.txt"),
+    ):
+        assert made == text if len(text) <= limit else len(made) <= room
+    for delimiter in ",;\t":
+        assert len(csv_rows(text, limit=limit, delimiter=delimiter)) <= max(room, min(len(text), limit))
+
+
+@given(TEXTS, st.integers(100, 600), st.sampled_from(NAMES))
+def test_a_shortened_text_says_so(text: str, limit: int, name: str) -> None:
+    made = outline(text, limit=limit, name=name)
+    assert made == text or "[... " in made
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        (PAPER, "## Part 0"),
+        (wire(400), "JSON array of 400 rows"),
+        ("id,name,when\n" * 200, "199 rows, 3 columns"),
+        ("id\tname\twhen\n" * 200, "199 rows, 3 columns"),
+        ("import os\n\n\ndef one(a):\n    pass\n\n\n" * 40, "4: def one(a):"),
+        (LOG, "12:00:0000 step 0 of the build went well"),
+        ("# not a heading in a log\n" + LOG, "# not a heading in a log"),
+    ],
+)
+def test_a_text_without_a_name_is_recognised_by_its_content(text: str, first: str) -> None:
+    assert outline(text, limit=700).split("\n")[0] == first
+
+
+def test_a_name_decides_about_the_sort() -> None:
+    comments = "# one\nx = 1\n# two\ny = 2\n" * 50 + "def f():\n" * 3
+    assert outline(comments, limit=300, name="a.md").startswith("# one\n")
+    assert "def f():" in outline(comments, limit=300, name="src/a.py").split("\n")[0]
+
+
+def test_a_name_without_a_suffix_decides_nothing() -> None:
+    assert outline(LOG, limit=500, name="md") == outline(LOG, limit=500)
+
+
+def work(function: Callable[[str], object], text: str) -> float:
+    times = []
+    for _ in range(2):
+        start = time.process_time()
+        function(text)
+        times.append(time.process_time() - start)
+    return max(min(times), 0.002)
+
+
+@pytest.mark.parametrize(
+    ("name", "units"),
+    [
+        ("", ["x", "<", "\n", "[", "a ", "e\u0301", "\ud800", "(", "a,b,c\n"]),
+        ("a.py", ["x", "\n", "def f(\n", "a (b){\n", "class a (\n"]),
+        ("a.md", ["`", "\n", "```\n", "# a\n", "# ", "~~~\n#\n"]),
+        ("a.json", ["[", '{"a":', '"', '"\\', "[1],"]),
+        ("a.csv", ['"', "a,", '"\n']),
+    ],
+)
+def test_the_work_grows_no_faster_than_the_text(name: str, units: list[str]) -> None:
+    def made(text: str) -> str:
+        return outline(text, limit=1_000, name=name)
+
+    for unit in units:
+        small, large = (unit * (size // len(unit)) for size in (10_000, 160_000))
+        assert work(made, large) < 80 * work(made, small), unit  # 16 times the text: quadratic would be 256
+
+
+# shorten, clip, truncate
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "expected"),
+    [
+        (
+            "First sentence. Second sentence. Third sentence that goes on and on to make it longer.",
+            50,
+            "First sentence. Second sentence. ...",
+        ),
+        (
+            "First paragraph with no sentence breaks\n\nSecond paragraph here",
+            50,
+            "First paragraph with no sentence breaks\n\n...",
+        ),
+        ("word1 word2 word3 word4 word5 word6 word7 word8", 25, "word1 word2 word3 word4 ..."),
+        ("verylongwordwithoutanyspaces", 10, "verylongwo..."),
+        ("short", 10, "short"),
+        ("第一句。第二句。第三句很长很长很长", 9, "第一句。第二句。 ..."),
+    ],
+)
+def test_shorten_cuts_where_a_reader_would_pause(text: str, limit: int, expected: str) -> None:
+    assert shorten(text, limit) == expected
+
+
+@given(TEXTS, st.integers(0, 400))
+def test_shorten_is_never_longer_than_its_text_nor_four_over_its_limit(text: str, limit: int) -> None:
+    assert len(shorten(text, limit)) <= min(len(text), limit + 4)
+
+
+def test_shorten_parts_no_character_from_its_marks() -> None:
+    assert shorten("cafe\u0301s are open", 4) == "caf..."
+    assert shorten("ab👩\u200d👩\u200d👧cd efgh", 4) == "ab..."
+
+
+def test_clip_keeps_both_ends_and_says_the_size_between() -> None:
+    made = clip("a" * 500 + "b" * 500, 100)
+    assert made.startswith("aaa")
+    assert made.endswith("bbb")
+    left = 1_000 - made.count("a") - made.count("b") + 1  # "bytes" holds a b
+    assert f" [... {left} bytes left out ...] " in made
+    assert "characters left out" in clip("é" * 1_000, 100, unit="characters")
+
+
+def test_clip_counts_bytes_not_characters() -> None:
+    made = clip("é" * 1_000, 100)
+    assert f"[... {2 * (1_000 - made.count('é')):,} bytes left out ...]" in made
+
+
+def test_truncate_gives_the_head_what_rounding_leaves_over() -> None:
+    made = truncate("x" * 1_000, 120, name="AGENTS.md")
+    marker = "\n[... truncated AGENTS.md; read file for full content ...]\n"
+    assert len(marker) == 59
+    assert made == "x" * 49 + marker + "x" * 12
+
+
+def test_truncate_without_room_for_the_marker_is_the_plain_head() -> None:
+    assert truncate("A" * 1_000, 50, name="notes/todo.md") == "A" * 50
+    assert truncate("A" * 1_000, 200).count("[... truncated; read file for full content ...]") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "size"),
+    [("x" * 12_000, 1_024, 1_024), ("é" * 600, 1_024, 1_024), ("✅" * 400, 1_024, 1_023), ("é", 1, 0)],
+)
+def test_truncate_bytes_stays_within_the_limit(text: str, limit: int, size: int) -> None:
+    assert len(truncate_bytes(text, limit).encode()) == size
+
+
+@given(st.text(st.characters(exclude_categories=())), st.integers(-1, 100))
+def test_truncate_bytes_is_the_longest_prefix_that_fits(text: str, limit: int) -> None:
+    made = truncate_bytes(text, limit)
+    assert text.startswith(made)
+    longer = text[: len(made) + 1]
+    assert made == text or len(longer.encode("utf-8", "surrogatepass")) > limit
+
+
+# logs
+
+
+def test_head_tail_keeps_whole_lines_of_both_ends_and_counts_the_rest() -> None:
+    made = head_tail(LOG + "\nValueError: the last line", limit=500).split("\n")
+    note = next(line for line in made if line.startswith("[... "))
+    assert note == f"[... {1_001 - len(made) + 1} lines left out ...]"
+    assert made[-1] == "ValueError: the last line"
+    assert all(line in LOG or line in (note, made[-1]) for line in made)
+    assert made.index(note) >= 4
+    assert len(made) - made.index(note) >= 4
+
+
+def test_head_tail_shortens_long_lines_so_that_others_fit() -> None:
+    made = head_tail("first\n" + "x" * 50_000 + "\n" + "middle\n" * 50 + "fatal: last", limit=400)
+    assert made.startswith("first\nxxx")
+    assert " bytes left out ...] xxx" in made
+    assert made.endswith("\nmiddle\nfatal: last")
+
+
+def test_head_tail_of_one_long_line_keeps_both_ends() -> None:
+    made = head_tail("begin" + "-" * 5_000 + "end", limit=200)
+    assert made.startswith("begin---")
+    assert made.endswith("---end")
+    assert len(made) > 190
+
+
+def test_head_tail_counts_one_line_as_one() -> None:
+    lines = ["a" * 60, "b" * 60, "c" * 300, "d" * 60]
+    assert "[... 1 line left out ...]" in head_tail("\n".join(lines), limit=260)
+
+
+# Markdown
+
+
+def test_markdown_gives_back_sections_that_fit() -> None:
+    text = "intro\n\n# One\n\nshort\n## Two\nshort too\n"
+    assert markdown(text, limit=1_000) == text
+
+
+def test_markdown_shows_at_most_so_many_sections() -> None:
+    text = "\n\n".join(f"## Section {number}\n\nText {number}." for number in range(1, 31))
+    made = markdown(text, limit=5_000, most=10)
+    assert "## Section 1\n" in made
+    assert "## Section 10\n" in made
+    assert "## Section 11" not in made
+    assert made.endswith("[... 20 more sections omitted ...]")
+
+
+def test_markdown_keeps_every_heading_of_a_paper() -> None:
+    made = markdown(PAPER, limit=len(PAPER) * 3 // 10, preview=300)
+    assert [line for line in made.split("\n") if line.startswith("#")] == [f"## Part {n}" for n in range(12)]
+    assert made.count(" ...\n") == 12
+    assert made.endswith(" bytes left out ...]")
+
+
+def test_markdown_previews_shrink_to_what_fits() -> None:
+    roomy, tight = (markdown(PAPER, limit=limit, preview=300) for limit in (5_000, 1_500))
+    assert 1_000 < len(tight) <= 1_500 < len(roomy)
+    assert tight.count("## Part") == roomy.count("## Part") == 12
+
+
+def test_markdown_drops_sections_from_the_end_where_headings_alone_are_too_many() -> None:
+    made = markdown("\n".join(f"# Heading number {n}" for n in range(100)), limit=200, most=100)
+    assert made.startswith("# Heading number 0\n")
+    shown = made.count("# Heading")
+    assert made.endswith(f"[... {100 - shown} more sections omitted ...]")
+
+
+@pytest.mark.parametrize("fence", ["```", "~~~~", "   ```python"])
+def test_markdown_takes_no_comment_in_a_fence_for_a_heading(fence: str) -> None:
+    close = fence.strip().removesuffix("python")
+    block = f"{fence}\n# comment\n" + "x = 1\n" * 100 + f"{close}\n"
+    made = markdown(f"# One\n{block}# Two\n{block}", limit=300, preview=60)
+    assert [line for line in made.split("\n") if line.startswith("# ") and "comment" not in line] == [
+        "# One",
+        "# Two",
+    ]
+    assert sum(line.strip().startswith(close) for line in made.split("\n")) == 4
+
+
+def test_markdown_fence_closes_only_with_its_own_mark() -> None:
+    text = "# One\n````\n```\n# inside\n~~~\n````\n# Two\n" + "text " * 200
+    made = markdown(text, limit=400, preview=10)
+    assert "# inside" not in made
+    assert "# Two" in made
+
+
+def test_markdown_without_headings_is_shortened_as_one_text() -> None:
+    assert markdown("A" * 3_000, limit=9_000, preview=500) == "A" * 2_000 + "..."
+    assert (
+        markdown("## Section 1\n" + "A" * 1_000, limit=9_000, preview=100)
+        == "## Section 1\n" + "A" * 387 + "..."
+    )

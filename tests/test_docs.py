@@ -1,0 +1,109 @@
+"""The documentation is true: its blocks run and print what it says, its links lead somewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.docs import PAGES, ROOT, PageError, broken_links, check, pages, write
+
+PRINTS = "```python\nx = 1\nprint(x + 1)\n```\n"
+
+
+def page_with(folder: Path, text: str) -> Path:
+    page = folder / "page.md"
+    page.write_text(text, encoding="utf-8")
+    return page
+
+
+@pytest.mark.parametrize("page", pages(ROOT), ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_of_the_page_run_and_print_what_it_says(page: Path) -> None:
+    assert [(each.place, each.printed) for each in check(page)] == []
+
+
+@pytest.mark.parametrize("page", pages(ROOT), ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_the_page_resolve(page: Path) -> None:
+    assert broken_links(page) == []
+
+
+def test_pages_in_folders_of_docs_are_found(tmp_path: Path) -> None:
+    (tmp_path / "docs" / "deep").mkdir(parents=True)
+    (tmp_path / "docs" / "deep" / "a.md").touch()
+    assert [page.name for page in pages(tmp_path)] == [*PAGES, "a.md"]
+
+
+def test_right_output_is_accepted(tmp_path: Path) -> None:
+    assert check(page_with(tmp_path, f"{PRINTS}\n<!-- output -->\n```text\n2\n```\n")) == []
+
+
+@pytest.mark.parametrize("said", ["3\n", "", "2\n2\n", "2 \n", "2\n\n"])
+def test_wrong_output_is_reported_and_rewritten(tmp_path: Path, said: str) -> None:
+    page = page_with(tmp_path, f"{PRINTS}<!-- output -->\n```\n{said}```\nafter\n")
+    (difference,) = check(page)
+    assert (difference.expected, difference.printed) == (said, "2\n")
+    write(page, [difference])
+    assert page.read_text(encoding="utf-8") == f"{PRINTS}<!-- output -->\n```\n2\n```\nafter\n"
+
+
+def test_blocks_of_one_page_share_a_namespace(tmp_path: Path) -> None:
+    again = "```python\nprint(x)\n```\n<!-- output -->\n```\n1\n```\n"
+    assert check(page_with(tmp_path, PRINTS + again)) == []
+
+
+def test_indented_blocks_run_and_are_rewritten_in_place(tmp_path: Path) -> None:
+    page = page_with(tmp_path, "- a list\n  ```python\n  if True:\n      print('a\\n  b')\n  ```\n"
+                               "  <!-- output -->\n  ```\n  ```\n")  # fmt: skip
+    write(page, check(page))
+    assert check(page) == []
+    assert "  ```\n  a\n    b\n  ```\n" in page.read_text(encoding="utf-8")
+
+
+def test_types_defined_in_a_page_can_be_resolved(tmp_path: Path) -> None:
+    code = "from __future__ import annotations\nimport typing\nclass A:\n    b: A\ntyping.get_type_hints(A)"
+    assert check(page_with(tmp_path, f"```python\n{code}\n```\n")) == []
+
+
+def test_a_block_not_run_says_why(tmp_path: Path) -> None:
+    block = "```python\nraise SystemExit\n```\n"
+    assert check(page_with(tmp_path, f"<!-- not run: needs a key -->\n{block}")) == []
+    with pytest.raises(PageError, match=r"page\.md:2: say why"):
+        check(page_with(tmp_path, f"<!-- not run -->\n{block}"))
+
+
+@pytest.mark.parametrize("before", ["", "prose\n", f"{PRINTS}prose\n", "<!-- not run: slow -->\n" + PRINTS])
+def test_output_of_nothing_is_refused(tmp_path: Path, before: str) -> None:
+    with pytest.raises(PageError, match="does not directly follow"):
+        check(page_with(tmp_path, f"{before}<!-- output -->\n```\n2\n```\n"))
+
+
+def test_an_error_names_the_line_of_the_block(tmp_path: Path) -> None:
+    with pytest.raises(PageError, match=r"page\.md:2: ZeroDivisionError"):
+        check(page_with(tmp_path, "# title\n```python\n1 / 0\n```\n"))
+    with pytest.raises(PageError, match=r"page\.md:3: invalid syntax"):
+        check(page_with(tmp_path, "# title\n```python\na b\n```\n"))
+    with pytest.raises(PageError, match=r"page\.md:2: the block is not closed"):
+        check(page_with(tmp_path, "# title\n```python\n1\n"))
+
+
+def test_blocks_inside_a_longer_fence_are_not_run(tmp_path: Path) -> None:
+    assert check(page_with(tmp_path, "````markdown\n```python\n1 / 0\n```\n````\n")) == []
+
+
+def test_a_missing_page_is_named(tmp_path: Path) -> None:
+    with pytest.raises(PageError, match=r"nowhere\.md does not exist"):
+        check(tmp_path / "nowhere.md")
+
+
+@pytest.mark.parametrize(
+    "link", ["[a](b.md)", '[a](b.md "c")', "![a](b/c.png#d)", "[a]: b.md", '<img src="b.svg">']
+)
+def test_a_link_to_a_missing_file_is_reported(tmp_path: Path, link: str) -> None:
+    assert len(broken_links(page_with(tmp_path, f"{link}\n"))) == 1
+
+
+@pytest.mark.parametrize(
+    "link", ["[a](page.md#b)", "[a](#b)", "[a](https://example.org)", "`[a](b)`", "```\n[a](b)\n```"]
+)
+def test_other_links_are_left_alone(tmp_path: Path, link: str) -> None:
+    assert broken_links(page_with(tmp_path, f"{link}\n")) == []

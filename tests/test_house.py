@@ -1,0 +1,198 @@
+"""The rules of the house that no linter knows: purity, layers, cycles, names, public names, stray text."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import lamina
+from tools.sizes import MAX_CORE, MAX_FILE, measure, problems
+
+ROOT = Path(__file__).resolve().parent.parent
+SRC = ROOT / "src"
+OURS = ("src", "tests", "tools", "examples", "bench", "docs", "requirements", ".ci")
+
+PURE = frozenset(
+    "__future__ abc ast base64 binascii bisect collections copy dataclasses decimal difflib enum fractions "
+    "functools hashlib heapq html itertools json keyword math operator posixpath re shlex statistics string "
+    "struct textwrap token tokenize types typing unicodedata zlib".split()
+)
+"""What the core may import of the standard library: nothing that reads a clock, a disk or the environment."""
+
+IMPURE_CALLS = frozenset("breakpoint compile eval exec globals hash id input open print __import__".split())
+PATHS_AS_TEXT = frozenset("basename commonpath dirname isabs join normpath split splitext".split())
+NO_MODULE = frozenset("base common engine handler helper helpers manager misc provider util utils".split())
+
+STRAY = re.compile(
+    r"(?<![\w.~-])/(?:root|work|Users)/\w"  # where somebody's machine keeps things
+    r"|py[p]i\.org|python[h]osted\.org|registry\.[n]pmjs"
+)
+
+
+def modules() -> dict[str, Path]:
+    paths = sorted((SRC / "lamina").rglob("*.py"))
+    names = (".".join(path.relative_to(SRC).with_suffix("").parts) for path in paths)
+    return {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every name a file imports, wherever in the file; `from a import b` as `a.b`."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}:{node.lineno} imports relatively; write the full name"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def core() -> list[Path]:
+    return [path for name, path in modules().items() if name.startswith("lamina.core")]
+
+
+def text_files() -> Iterator[Path]:
+    yield from (path for path in ROOT.iterdir() if path.is_file())
+    for folder in OURS:
+        files = (path for path in (ROOT / folder).rglob("*") if path.is_file())
+        yield from (path for path in files if "__pycache__" not in path.parts)
+
+
+@pytest.mark.parametrize("path", core(), ids=lambda path: path.stem)
+def test_core_imports_only_what_is_pure(path: Path) -> None:
+    assert {name.partition(".")[0] for name in imported(path)} <= PURE | {"msgspec", "lamina"}
+
+
+@pytest.mark.parametrize("path", core(), ids=lambda path: path.stem)
+def test_core_calls_nothing_that_has_effects_or_differs_between_runs(path: Path) -> None:
+    calls = (node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call))
+    names = {call.func.id: call.lineno for call in calls if isinstance(call.func, ast.Name)}
+    assert {name: line for name, line in names.items() if name in IMPURE_CALLS} == {}
+
+
+@pytest.mark.parametrize("path", core(), ids=lambda path: path.stem)
+def test_core_takes_paths_as_text(path: Path) -> None:
+    nodes = (node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Attribute))
+    used = {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == "posixpath"}
+    assert used <= PATHS_AS_TEXT
+    assert not any(name.startswith("posixpath.") for name in imported(path)), (
+        "import the module, not its names"
+    )
+
+
+def test_no_import_cycles() -> None:
+    known = modules()
+    graph = {
+        name: {
+            known_as for target in imported(path) if (known_as := nearest(target, known)) and known_as != name
+        }
+        for name, path in known.items()
+    }
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def nearest(target: str, known: dict[str, Path]) -> str:
+    """The module that `target` is or stands in."""
+    while target and target not in known:
+        target = target.rpartition(".")[0]
+    return target
+
+
+@pytest.mark.parametrize(
+    ("planted", "line", "contract"),
+    [
+        ("core/planted.py", "import time", "The core is pure"),
+        ("core/planted.py", "def later():\n    from os.path import join", "The core is pure"),
+        ("errors.py", "import lamina.core.values", "Imports go strictly down"),
+        ("core/values.py", "import lamina.core.kinds", "No cycles"),
+        ("planted.py", "", "Imports go strictly down"),
+    ],
+)
+def test_import_contracts_catch_a_planted_breach(
+    tmp_path: Path, planted: str, line: str, contract: str
+) -> None:
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    shutil.copytree(SRC / "lamina", tmp_path / "lamina", ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "lamina" / planted).open("a") as file:
+        file.write(f"\n{line}\n")
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache", "--no-logo"]
+    run = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert re.search(rf"^{contract}\b.* BROKEN$", run.stdout, re.MULTILINE), run.stdout
+
+
+def test_public_names_are_exactly_what_is_exported() -> None:
+    tree = ast.parse((SRC / "lamina" / "__init__.py").read_bytes())
+    bound = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    public = vars(lamina)["__all__"]
+    assert sorted(bound - {"annotations"}) == sorted(public)
+    assert len(set(public)) == len(public)
+
+
+def test_the_package_itself_only_names_what_is_public() -> None:
+    tree = ast.parse((SRC / "lamina" / "__init__.py").read_bytes())
+    allowed = (ast.ImportFrom, ast.Expr, ast.Assign)
+    assert [ast.unparse(node) for node in tree.body if not isinstance(node, allowed)] == []
+
+
+def test_modules_are_named_after_their_subject() -> None:
+    names = [path.relative_to(ROOT) for folder in OURS for path in (ROOT / folder).rglob("*.py")]
+    vague = [
+        str(name) for name in names if NO_MODULE & set(re.split(r"[_/.]", name.with_suffix("").as_posix()))
+    ]
+    assert vague == []
+
+
+def test_no_file_names_a_machine_or_a_package_index() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in text_files()
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        if STRAY.search(line)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda path: path.name)
+def test_requirements_are_pinned_by_hash_and_name_no_index(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    pins = re.findall(r"^[a-z][\w.-]*(?:\[[\w,]+\])?==\S+.*$(?=\n    --hash=sha256:)", text, re.MULTILINE)
+    named = [line for line in text.splitlines() if line and line[0] not in " #"]
+    assert pins == named
+    assert "://" not in text
+    assert "--index" not in text
+
+
+def test_requirements_cover_the_dependencies() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pinned = (ROOT / "requirements" / "dev.txt").read_text(encoding="utf-8")
+    names = [re.split(r"[^\w.-]", dependency)[0] for dependency in project["dependencies"]]
+    assert [name for name in names if f"\n{name}==" not in pinned] == []
+
+
+def test_sizes_are_kept() -> None:
+    assert list(problems(measure(ROOT))) == []
+
+
+def test_size_gate_names_what_is_too_large() -> None:
+    sizes = {"src/lamina/core/a.py": MAX_FILE, "tests/b.py": MAX_FILE + 1}
+    assert [problem.split()[0] for problem in problems(sizes)] == ["tests/b.py"]
+    many = {f"src/lamina/core/{number}.py": MAX_FILE for number in range(MAX_CORE // MAX_FILE)}
+    assert list(problems(many)) == []
+    assert [problem.split()[0] for problem in problems({**many, "src/lamina/core/z.py": 1})] == [
+        "src/lamina/core/"
+    ]

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Pins the newest versions of all requirements, with hashes for every platform and no index address.
+#
+#     sh tools/lock.sh VENV
+set -eu
+
+uv="$1/bin/uv"
+"$uv" --version >/dev/null 2>&1 || uv=uv
+export UV_PYTHON_DOWNLOADS=never
+
+pin() {
+    output=$1
+    shift
+    "$uv" pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
+        --no-emit-index-url --custom-compile-command 'make lock' -o "$output" "$@"
+}
+
+pin requirements/uv.txt requirements/uv.in
+pin requirements/dev.txt pyproject.toml requirements/dev.in
+pin requirements/bench.txt requirements/bench.in
