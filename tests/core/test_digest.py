@@ -122,7 +122,7 @@ def test_a_digest_keeps_what_matters_in_the_order_it_happened() -> None:
         "  asked: The importer crashes on empty files. Please repair it.",
         "  noted: I'll read the importer first.",
         "  call: read_file src/importer.py -> 1,280 bytes",
-        "  call: shell pytest -q tests/test_importer.py -> 64 bytes (error)",
+        "  call: shell pytest -q tests/test_importer.py -> 67 bytes (error)",
         "  error: ValueError: empty file",
         "  noted: Root cause: the header is read before the size is checked.",
         "  paths: src/importer.py, tests/test_importer.py, lib/size.py",

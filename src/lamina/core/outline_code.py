@@ -144,7 +144,7 @@ def _calls_like(line: str, bare: str, *, modified: bool, braced: bool) -> bool:
 def _whole(bare: str, lines: Sequence[tuple[int, str]], index: int) -> tuple[str, int]:
     """A signature with the lines that its open brackets go on for, and how many these are if they close."""
     joined, unclosed, used = bare, _unclosed(bare), 0
-    while unclosed > 0 and used < _JOINED and index + used + 1 < len(lines):
+    while unclosed > 0 and used < _JOINED and len(joined) < _WIDTH and index + used + 1 < len(lines):
         used += 1
         more = lines[index + used][1][:_WIDTH].strip()
         unclosed += _unclosed(more)

@@ -1,0 +1,100 @@
+"""The account of a request: every segment with its layer, form, tokens and reason, as rows and as text."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+
+import msgspec
+
+from lamina.core.envelope import Envelope
+from lamina.core.hashing import handle
+from lamina.core.values import Form, Layer
+from lamina.core.wording import described
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the manifest."""
+
+    key: str
+    ref: str
+    what: str
+    layer: Layer
+    form: Form
+    tokens: int
+    why: str
+    recall: str = ""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was decided about one request. `rows` and the other amounts sum to `tokens`."""
+
+    rows: tuple[Row, ...]
+    tokens: int
+    exact: bool
+    tools: int
+    request: int
+    margin: int
+    room: int | None
+    cut: str
+    notes: tuple[str, ...]
+
+    @property
+    def layers(self) -> dict[Layer, int]:
+        """Tokens by layer."""
+        sums: Tally[Layer] = Tally()
+        for row in self.rows:
+            sums[row.layer] += row.tokens
+        return {layer: sums[layer] for layer in Layer if sums[layer]}
+
+
+def explain(envelope: Envelope) -> Manifest:
+    account = envelope.account
+    return Manifest(
+        rows=tuple(_row(envelope, i) for i in range(len(envelope.entries))), tokens=account.total,
+        exact=account.exact, tools=account.tools, request=account.request, margin=account.margin,
+        room=envelope.room, cut=_cut(envelope), notes=envelope.notes,
+    )  # fmt: skip
+
+
+def _row(envelope: Envelope, index: int) -> Row:
+    entry = envelope.entries[index]
+    return Row(
+        key=entry.segment.key or handle(entry.content), ref=entry.ref, what=described(entry.segment),
+        layer=entry.layer, form=entry.form, tokens=entry.tokens, why=entry.why,
+        recall=handle(entry.content) if entry.form is not Form.FULL else "",
+    )  # fmt: skip
+
+
+def _cut(envelope: Envelope) -> str:
+    cut = envelope.cut
+    if cut is None:
+        return ""
+    amount = f", {cut.before:,} to {cut.after:,} tokens, {cut.lowered} lowered" if cut.lowered else ""
+    return f"cut {cut.number}: {cut.reason}{amount}"
+
+
+def table(manifest: Manifest, *, width: int = 100) -> str:
+    """The manifest for a terminal: one line a segment, the sums below; readable without colour."""
+    shown = [(r.layer.value, r.form.value, f"{r.tokens:,}", r.what, r.why) for r in manifest.rows]
+    heads = ("layer", "form", "tokens", "what", "why")
+    first = [max(len(row[i]) for row in [heads, *shown]) for i in range(3)]
+    left = max(width - sum(first) - 8, 20)
+    lines = [_line(row, first, left) for row in [heads, *shown]]
+    return "\n".join([*lines, "", _sums(manifest)])
+
+
+def _line(row: tuple[str, ...], widths: list[int], left: int) -> str:
+    half = left * 2 // 5
+    what = row[3] if len(row[3]) <= half else row[3][: half - 1] + "…"
+    cells = f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {what:<{half}}  {row[4]}"
+    return cells[: sum(widths) + 8 + left].rstrip()
+
+
+def _sums(manifest: Manifest) -> str:
+    parts = [f"{layer.value} {tokens:,}" for layer, tokens in manifest.layers.items()]
+    extra = (("tools", manifest.tools), ("framing", manifest.request), ("margin", manifest.margin))
+    parts += [f"{name} {tokens:,}" for name, tokens in extra if tokens]
+    room = f" of {manifest.room:,}" if manifest.room is not None else ""
+    count = "exact" if manifest.exact else "estimated"
+    total = f"{manifest.tokens:,}{room} tokens ({count}): {' + '.join(parts) or 'nothing'}"
+    return "\n".join(filter(None, [total, manifest.cut, *manifest.notes]))

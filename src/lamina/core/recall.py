@@ -1,0 +1,48 @@
+"""Bringing back what was left out: by handle, key, ref, or the key of a fold.
+
+Nothing is kept aside for this. The log has every segment in full, so a handle is only a name for
+content, and it never expires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from lamina.core.hashing import content_digest, handle, parts_digest
+from lamina.core.hashing import ref as make_ref
+from lamina.core.values import Ledger, Ref, Segment
+from lamina.errors import NotFound
+
+
+def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) -> tuple[Segment, ...]:
+    """The segments that answer to `key`, in full; for a key that changed over time, the newest content."""
+    named = list(refs(log))
+    for fold in ledger.folds if ledger else ():
+        if fold.key == key:
+            covered = frozenset(fold.covers)
+            return tuple(segment for ref, segment in named if ref in covered)
+    for ref, segment in reversed(named):
+        if key in (segment.key, ref, f"k{_content(ref)[:12]}"):
+            return (segment,)
+    raise NotFound(key)
+
+
+def refs(log: Iterable[Segment]) -> Iterator[tuple[Ref, Segment]]:
+    """Each segment of a log with the ref under which the ledger knows it."""
+    seen: dict[str, int] = {}
+    for segment in log:
+        content = content_digest(segment, parts_digest(segment.role, segment.parts))
+        first = make_ref(segment, content, 0)
+        nth = seen.get(first, 0)
+        seen[first] = nth + 1
+        yield make_ref(segment, content, nth), segment
+
+
+def _content(ref: Ref) -> str:
+    return ref.rpartition("@")[2].partition("#")[0]
+
+
+def names(segment: Segment) -> tuple[str, str]:
+    """A segment's key and its handle."""
+    content = content_digest(segment, parts_digest(segment.role, segment.parts))
+    return segment.key or handle(content), handle(content)
