@@ -265,7 +265,7 @@ def test_paths_are_unique_and_need_the_look_of_one() -> None:
 
 
 def test_thinking_and_system_text_are_never_shown() -> None:
-    system = Segment(role=Role.SYSTEM, kind="system", parts=(Text("hidden rules /etc/rules.md"),))
+    system = Segment(role=Role.SYSTEM, kind="system", parts=(Text("Error: hidden rules"),))
     made = digest([system, *SESSION], limit=4_000)
     assert "secret" not in made
     assert "rules" not in made

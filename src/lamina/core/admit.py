@@ -55,7 +55,7 @@ def admit(entries: list[Entry], tokens: int, limits: Limits | None, start: int, 
     if limits is not None:
         admitted = _results(admitted, start, limits, bench)
     if bench.options.layout.attachments is not None:
-        admitted = _capped(admitted, bench.options.layout.attachments, bench)
+        admitted = _capped(admitted, start, bench.options.layout.attachments, bench)
     if not admitted.lines:
         return admitted
     again = settled(admitted.entries, bench.scale, prefix=bench.root)
@@ -90,8 +90,8 @@ def _shortens(entry: Entry, kinds: Kinds) -> bool:
     return sort and recoverable(kinds, entry.segment)
 
 
-def _capped(admitted: Admitted, cap: Cap, bench: Bench) -> Admitted:
-    """Attachments within their cap: lowest importance first, among equals the one added first."""
+def _capped(admitted: Admitted, start: int, cap: Cap, bench: Bench) -> Admitted:
+    """Attachments within their cap: of the new ones, lowest importance first, among equals the one added first."""
     kinds, scale, entries, lines = bench.kinds, bench.scale, list(admitted.entries), dict(admitted.lines)
     mine = [
         i for i, e in enumerate(entries) if e.form is not Form.OMITTED and row(kinds, e.segment).attachment
@@ -99,7 +99,7 @@ def _capped(admitted: Admitted, cap: Cap, bench: Bench) -> Admitted:
     total = sum(scale.body(entries[i]) for i in mine)
     for i in sorted(mine, key=lambda i: -priority(kinds, entries[i].segment)):
         entry = entries[i]
-        if total <= cap.tokens or entry.segment.pinned or entry.form <= cap.form:
+        if total <= cap.tokens or i < start or entry.segment.pinned or entry.form <= cap.form:
             continue
         lowered = lower(entry, cap.form, "over the cap on attachments", wording=bench.wording)
         gain = scale.body(entry) - (scale.body(lowered) if lowered.parts else 0)
@@ -109,6 +109,7 @@ def _capped(admitted: Admitted, cap: Cap, bench: Bench) -> Admitted:
     notes = admitted.notes
     if total > cap.tokens:
         notes += (
-            f"attachments take {total:,} tokens, over their cap of {cap.tokens:,}: what is left is pinned",
+            f"attachments take {total:,} tokens, over their cap of {cap.tokens:,}: what is left is pinned, "
+            "or was sent before",
         )
     return msgspec.structs.replace(admitted, entries=entries, lines=lines, notes=notes)

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from lamina.core.kinds import Kinds, recoverable, row
+from lamina.core.kinds import Kinds, Retention, recoverable, row
 from lamina.core.repair import omitted
 from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role, ToolCall, ToolResult
 
@@ -94,11 +94,20 @@ def _opening_runs(entries: Iterable[Entry], kinds: Kinds) -> Iterable[list[Entry
 
 
 def _question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
-    last = max((i for i, e in enumerate(run) if not row(kinds, e.segment).attachment), default=-1)
+    last = max((i for i, e in enumerate(run) if _asks(e, kinds)), default=-1)
     start = last
     while start > 0 and run[start].segment.joins:
         start -= 1
-    return run[:start] + run[last + 1 :] + run[start : last + 1] if last >= 0 else run
+    if last < 0:
+        return run
+    attached = [e for e in run[last + 1 :] if row(kinds, e.segment).attachment]
+    sections = [e for e in run[last + 1 :] if not row(kinds, e.segment).attachment]
+    return run[:start] + attached + run[start : last + 1] + sections
+
+
+def _asks(entry: Entry, kinds: Kinds) -> bool:
+    kind = row(kinds, entry.segment)
+    return not (kind.attachment or kind.section)
 
 
 def _question_first(run: list[Entry], kinds: Kinds) -> list[Entry]:
@@ -120,7 +129,9 @@ def placed(entries: Iterable[Entry], kinds: Kinds, *, place: Place = START) -> t
     turn, step, opening, talking = place.turn, place.step, place.opening, place.talking
     result: list[Entry] = []
     for entry in entries:
-        if _said(entry, kinds) and (opening or not _continues(entry)):
+        if entry.form is Form.OMITTED:
+            pass
+        elif _said(entry, kinds) and (opening or not _continues(entry)):
             if not opening:
                 turn, step = turn + 1, step + 1
             opening, talking = True, False
@@ -247,4 +258,5 @@ def _may_cover(entry: Entry, kinds: Kinds) -> bool:
         and entry.layer is not Layer.SYSTEM
         and not entry.segment.pinned
         and recoverable(kinds, entry.segment)
+        and row(kinds, entry.segment).retention is not Retention.CRITICAL
     )

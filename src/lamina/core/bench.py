@@ -33,6 +33,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     binding: Binding = "none"
     salt: str = ""
 
+    def __post_init__(self) -> None:
+        if self.wording.kinds is not self.kinds:  # one table for all stages
+            wording = msgspec.structs.replace(self.wording, kinds=self.kinds)
+            msgspec.structs.force_setattr(self, "wording", wording)
+
 
 DEFAULT = Options()
 

@@ -30,6 +30,7 @@ from lamina.core.weigh import scale_for, settled
 
 NO_HEAD = Head()
 EMPTY = Ledger()
+SHELVED = "attachments moved into the library"
 
 
 def build(
@@ -63,7 +64,7 @@ def build(
         ),
         Facts(
             lines=drafted.lines | fitted.lines, folds=fitted.folds, repairs=drafted.repairs, promoted=promoted,
-            cut=fitted.cut, binds=options.binding != "none",
+            cut=fitted.cut, binds=options.binding != "none", reason=SHELVED if options.layout.library == "hoisted" else "",
         ),
         known=known, known_sent=drafted.known_sent if known else 0,
     )  # fmt: skip

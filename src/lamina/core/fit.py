@@ -15,7 +15,7 @@ import msgspec
 from lamina.core.admit import Admitted
 from lamina.core.bench import Bench
 from lamina.core.bind import held, unbound
-from lamina.core.fold import cost, extra, fold, neighbours, runs
+from lamina.core.fold import cost, extra, fold, keeps, neighbours, runs
 from lamina.core.fold import SHARE as DIGEST_SHARE
 from lamina.core.ladder import Batch, Move, Order, View, goes_last, last_resort
 from lamina.core.ledger import folded as with_folds
@@ -179,12 +179,18 @@ class Plan:
         self._merge(tight=tight)
 
     def _fold(self, run: Sequence[Entry], spare: int, *, bounded: bool) -> list[Fold]:
+        """A digest of the run that is smaller than it and keeps the user's words, if there is one."""
         whole = sum(e.tokens for e in run)
-        for size in (spare, spare // 4, 0):
+        for size in (spare, spare // 4):
             made = fold(run, spare=size, cut=self.number, bounded=bounded)
-            if cost(made, run[0], self.bench.scale, self.bench.wording) < whole:
+            if self._pays(made, run, whole, bounded=bounded):
                 return [made]
         return []
+
+    def _pays(self, made: Fold, run: Sequence[Entry], whole: int, *, bounded: bool) -> bool:
+        if cost(made, run[0], self.bench.scale, self.bench.wording) >= whole:
+            return False
+        return bounded or all(keeps(made.text, e.segment) for e in run if goes_last(e, self.bench.kinds))
 
     def _merge(self, *, tight: bool) -> None:
         """Digests side by side become one where they take too much of the room, or nothing else helps."""
@@ -192,7 +198,7 @@ class Plan:
         if not tight and sum(digests.values()) <= self.limits.room // DIGEST_SHARE:
             return
         where = {e.ref: e for e in self.result}
-        for group in neighbours(self.result, self.folds):
+        for group in neighbours(self.result, self.folds, least=1 if tight else 2):
             run = [where[ref] for f in group for ref in f.covers if ref in where]
             spare = 0 if tight else extra(self.limits.room)
             merged = fold(run, spare=spare, cut=self.number, bounded=tight)

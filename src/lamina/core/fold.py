@@ -13,7 +13,7 @@ from lamina.core.hashing import digest as hashed
 from lamina.core.ledger import digest_entry
 from lamina.core.values import Entry, Fold, Form, Ref, Segment, Text
 from lamina.core.weigh import Scale
-from lamina.core.wording import Wording
+from lamina.core.wording import Wording, text_of
 
 SHARE = 6
 """Digests may take one part in `SHARE` of the room before they merge."""
@@ -45,21 +45,34 @@ def runs(entries: Sequence[Entry], chosen: frozenset[int]) -> list[list[int]]:
 def fold(run: Sequence[Entry], *, spare: int, cut: int, bounded: bool = False) -> Fold:
     """A digest of these entries. `spare` characters go to calls, paths and the rest; the user's words are kept.
 
-    `bounded`: the last resort, in which even these must fit into `spare`.
+    `bounded`: the last resort, in which even these must fit into `spare`; with none, one line is left.
     """
     covers = tuple(entry.ref for entry in run)
     segments = [entry.segment for entry in run if entry.segment.origin != "lamina"]
-    if spare == 0:
-        text = smallest(segments)
+    if bounded:
+        text = digest(segments, limit=spare) if spare else smallest(segments)
     else:
-        text = digest(segments, limit=spare if bounded else spare + said(segments))
+        text = digest(segments, limit=spare + said(segments))
     return Fold(key=f"fold-{hashed(covers)[:12]}", covers=covers, text=text, cut=cut)
 
 
+def keeps(text: str, segment: Segment) -> bool:
+    """Whether a digest has the words of a segment, whatever it did to white space and control characters."""
+    there = _plain(text)
+    return all(_plain(line) in there for line in text_of(segment.parts).splitlines())
+
+
+def _plain(text: str) -> str:
+    return "".join(character for character in text if character.isprintable() and character != " ")
+
+
 def said(segments: Sequence[Segment]) -> int:
-    """Characters of the user's own words, with what printing them on lines of their own adds."""
+    """Characters of the user's own words, with what printing them on lines of their own adds.
+
+    A digest gives them three quarters of its room, so they get half as much again.
+    """
     texts = [part.text for s in segments if s.role == "user" for part in s.parts if isinstance(part, Text)]
-    return sum(len(text) + 4 * text.count("\n") + 80 for text in texts)
+    return sum(len(text) + 4 * text.count("\n") + 80 for text in texts) * 3 // 2
 
 
 def cost(fold_: Fold, at: Entry, scale: Scale, wording: Wording) -> int:
@@ -68,8 +81,8 @@ def cost(fold_: Fold, at: Entry, scale: Scale, wording: Wording) -> int:
     return scale.body(digest_entry(fold_, at=at, wording=wording)) + framing.message
 
 
-def neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[list[Fold]]:
-    """Folds whose digests stand side by side in `entries`, in runs of two or more."""
+def neighbours(entries: Sequence[Entry], folds: Sequence[Fold], *, least: int) -> list[list[Fold]]:
+    """Folds whose digests stand side by side in `entries`, in runs of at least `least`."""
     known = {Ref(f.key): f for f in folds}
     groups: list[list[Fold]] = [[]]
     for entry in entries:
@@ -77,4 +90,4 @@ def neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[list[Fol
             groups[-1].append(known[entry.ref])
         elif entry.form is not Form.OMITTED:
             groups.append([])
-    return [group for group in groups if len(group) > 1]
+    return [group for group in groups if len(group) >= least]

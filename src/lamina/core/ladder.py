@@ -105,7 +105,9 @@ def steps(view: View, *, verbatim: int | None) -> Iterator[Batch]:
 
 
 def goes_last(entry: Entry, kinds: Kinds) -> bool:
-    """Critical, or not to be had again: lowered only when nothing else is left."""
+    """Critical, or not to be had again: lowered only when nothing else is left. A picture has its own rung."""
+    if entry.segment.parts and isinstance(entry.segment.parts[0], Image | Document):
+        return False
     return row(kinds, entry.segment).retention is Retention.CRITICAL or not recoverable(kinds, entry.segment)
 
 

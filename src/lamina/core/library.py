@@ -17,7 +17,7 @@ from lamina.core.hashing import content_digest, parts_digest
 from lamina.core.kinds import Kinds, Retention, recoverable, row
 from lamina.core.repair import omitted
 from lamina.core.values import Digest, Entry, Form, Layer, Ledger, Line, Part, Ref, Role, Segment, Text
-from lamina.core.wording import Wording, named, text_of
+from lamina.core.wording import Wording, escape, named, text_of
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
 IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Context Library in the system prompt above."
@@ -122,7 +122,7 @@ def _pointing(rest: list[Entry], shelf: dict[str, Entry], turn: int, kinds: Kind
     ]  # fmt: skip
     if not here:
         return rest
-    names = "\n".join(f"- {named(e.segment) or e.segment.key}" for e in here)
+    names = "\n".join(f"- {escape(named(e.segment) or e.segment.key)}" for e in here)
     first, others = here[0].ref, frozenset(e.ref for e in here[1:])
     return [_point(e, names) if e.ref == first else _named_there(e) if e.ref in others else e for e in rest]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -91,10 +91,10 @@ class _Scan:
 
     def take(self, segment: Segment) -> None:
         entry = self._identify(segment)
-        first = segment.parts[0] if segment.parts else None
+        first = entry.parts[0] if entry.parts else None
         if isinstance(first, ToolResult):
             self._result(entry, first)
-        elif _empty(entry.parts):
+        elif _empty(entry.parts) and not (self.wording.tagged and entry.parts):
             self._omit(entry, "empty")
         elif isinstance(first, ToolCall):
             if entry.opens:
@@ -269,8 +269,18 @@ def _empty(parts: tuple[Part, ...]) -> bool:
 
 
 def _stripped(parts: tuple[Part, ...], tags: tuple[str, ...]) -> tuple[Part, ...]:
-    stripped = tuple(Text(strip_tags(p.text, tags)) if isinstance(p, Text) else p for p in parts)
+    stripped = tuple(_without(part, tags) for part in parts)
     return parts if stripped == parts else stripped
+
+
+def _without(part: Any, tags: tuple[str, ...]) -> Any:
+    match part:
+        case Text(text):
+            return Text(strip_tags(text, tags))
+        case ToolResult(content=content):
+            inner = tuple(_without(piece, tags) for piece in content)
+            return msgspec.structs.replace(part, content=inner)
+    return part
 
 
 def strip_tags(text: str, tags: Iterable[str]) -> str:

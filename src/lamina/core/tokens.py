@@ -9,14 +9,14 @@ builds a request adds `framing.request` once and `framing.message` per message, 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
 import msgspec
 
 from lamina.core.estimate import FAMILIES, estimate
+from lamina.core.hashing import canonical
 from lamina.core.values import Calibration, Document, Image, Part, Text, Thinking, ToolCall, ToolResult
 from lamina.errors import BadInput
 
@@ -89,7 +89,7 @@ def part_cost(part: Part, counter: Counter) -> int:
             return framing.image if part.tokens is None else part.tokens
         case Document():
             return _document_cost(part, counter)
-    return count(_compact(part.data))
+    return count(canonical(part.data).decode())
 
 
 def tools_cost(tools: Sequence[dict[str, Any]], counter: Counter) -> int:
@@ -161,19 +161,15 @@ def _definitions(tool: dict[str, Any]) -> Iterator[str]:
             yield _definition(tool)
 
 
-def _definition(function: Any) -> str:  # noqa: ANN401 - whatever stands in a provider's tool list
+def _definition(function: Any) -> str:
     match function:
         case {"name": str() as name, "input_schema": schema} | {"name": str() as name, "parameters": schema}:
-            return f"{name}{function.get('description') or ''}{_compact(schema)}"
-    return _compact(function)
+            return f"{name}{function.get('description') or ''}{canonical(schema).decode()}"
+    return canonical(function).decode()
 
 
 def _lengthened(text: str, framing: Framing) -> str:
     return text + "x" * (size(text) * (framing.tool_scale - 1000) // 1000)
-
-
-def _compact(data: Any) -> str:  # noqa: ANN401 - any JSON value
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=False, sort_keys=True, default=str)
 
 
 def _bytes_by_3_5(text: str) -> int:
@@ -193,13 +189,13 @@ RFC = Counter(
     count=_bytes_by_3_5,
     framing=Framing(name="rfc", message=8, part=3, padding="x" * 30, scale=1050, tool_scale=1200),
 )
-"""The context trimming RFC: bytes / 3.5, and 5 % on top."""
+"""Bytes / 3.5 with fixed framing and 5 % on top, for comparison with systems that count so."""
 
 CHARS4 = Counter(name="chars4", count=_chars_by_4, framing=Framing(name="none", message=0, tool=0))
 """Characters / 4, rounded up."""
 
 BYTES4 = Counter(name="bytes4", count=_bytes_by_4, framing=Framing(name="none", message=0, tool=0))
-"""Bytes / 4, rounded down: what counts this way under-counts."""
+"""Bytes / 4, rounded down: a text of three bytes is free."""
 
 STRICT = Counter(name="strict", count=size)
 """UTF-8 bytes: no byte-level tokenizer can make more tokens than that."""

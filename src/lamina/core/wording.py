@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from itertools import groupby
 
 import msgspec
 
@@ -94,7 +95,9 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     def _full(self, segment: Segment, kind: Kind, content: Digest) -> tuple[Part, ...]:
         if not (self.tagged or kind.attachment or kind.section):
             return segment.parts
-        return self._in_tag(segment, kind, content, text_of(segment.parts))
+        verbatim = () if self.tagged else tuple(part for part in segment.parts if isinstance(part, Raw))
+        body = text_of(part for part in segment.parts if part not in verbatim)
+        return (*self._in_tag(segment, kind, content, body), *_media(segment.parts), *verbatim)
 
     def _compact(self, segment: Segment, kind: Kind, content: Digest, limit: int) -> tuple[Part, ...]:
         body = outline(text_of(segment.parts), limit=limit, name=named(segment))
@@ -111,10 +114,9 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
             return (
                 Text(tag(kind.tag, {"id": segment.key or handle(content)} | attrs, guard(body, self.kinds))),
             )
-        media = tuple(part for part in segment.parts if isinstance(part, Image | Document | Raw))
         if kind.nested:
-            return (Text(nested(kind.tag, attrs, guard(body, self.kinds, extra=("content",)))), *media)
-        return (Text(tag(kind.tag, attrs, guard(body, self.kinds))), *media)
+            return (Text(nested(kind.tag, attrs, guard(body, self.kinds, extra=("content",)))),)
+        return (Text(tag(kind.tag, attrs, guard(body, self.kinds))),)
 
 
 PLAIN = Wording()
@@ -128,7 +130,7 @@ def stub(segment: Segment, content: Digest, *, handles: bool, verb: str = "trimm
     """One inert line in place of content: what it was, its size, and its key."""
     if not handles:
         return f"[{verb}]"
-    size = len(text_of(segment.parts).encode("utf-8", "surrogatepass"))
+    size = len(text_of(segment.parts, data=True).encode("utf-8", "surrogatepass"))
     name = _inert(described(segment))
     return f'[{verb}: {name} · {size:,} bytes · recall("{handle(content)}")]'
 
@@ -155,25 +157,34 @@ def named(segment: Segment) -> str:
     return next((part.name for part in segment.parts if isinstance(part, Document) and part.name), "")
 
 
-def text_of(parts: Iterable[Part]) -> str:
-    """All text of some parts, in order; what has none is named in brackets."""
-    return "\n".join(_text(part) for part in parts)
+def text_of(parts: Iterable[Part], *, data: bool = False) -> str:
+    """All text of some parts, in order; what has none is named in brackets, or with `data` stands as it is sent."""
+    return "\n".join(_text(part, data=data) for part in parts)
 
 
-def _text(part: Part) -> str:
+def _text(part: Part, *, data: bool) -> str:
     match part:
         case Text(text=text) | Thinking(text=text):
             return text
         case ToolCall(arguments=arguments):
             return arguments
         case ToolResult(content=content):
-            return text_of(content)
+            return text_of(content, data=data)
         case Image():
-            return part.data or "[Image content]"
+            return (part.data or part.url) if data else "[Image content]"
         case Document():
-            return part.text or part.data or f"[Document {part.name}]"
-        case Raw(data=data):
-            return json.dumps(data, ensure_ascii=False, sort_keys=True, default=str)
+            return part.text or ((part.data or part.url) if data else f"[Document {part.name}]")
+        case Raw():
+            return json.dumps(part.data, ensure_ascii=False, sort_keys=True, default=str)
+
+
+def _media(parts: Iterable[Part]) -> Iterator[Part]:
+    """What text cannot say, and so stands beside a tag."""
+    for part in parts:
+        if isinstance(part, ToolResult):
+            yield from _media(part.content)
+        elif isinstance(part, Image) or (isinstance(part, Document) and not part.text):
+            yield part
 
 
 def tag(name: str, attrs: Mapping[str, str], body: str) -> str:
@@ -186,20 +197,16 @@ def nested(name: str, attrs: Mapping[str, str], body: str) -> str:
     return f"<{name}>\n{inner}<content>\n{body}\n</content>\n</{name}>"
 
 
-_ESCAPES = {
-    "&": "&amp;",
-    '"': "&quot;",
-    "'": "&apos;",
-    "<": "&lt;",
-    ">": "&gt;",
-    "\n": "&#10;",
-    "\r": "&#13;",
-}
+_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+_ESCAPES = str.maketrans(
+    {"&": "&amp;", '"': "&quot;", "'": "&apos;", "<": "&lt;", ">": "&gt;"}
+    | {end: f"&#{ord(end)};" for end in _LINE_ENDS}
+)
 
 
 def escape(value: str) -> str:
     """An attribute value that stays inside its quotes and on its line."""
-    return "".join(_ESCAPES.get(character, character) for character in value)
+    return value.translate(_ESCAPES)
 
 
 def guard(body: str, kinds: Kinds = KINDS, *, extra: tuple[str, ...] = ()) -> str:
@@ -214,33 +221,49 @@ def unguard(body: str, kinds: Kinds = KINDS, *, extra: tuple[str, ...] = ()) -> 
     return _guarded(_tags(kinds) + extra).sub(r"<\1\2", body) if "<" in body else body
 
 
+def tag_balance(parts: tuple[Part, ...], kinds: Kinds = KINDS) -> bool:
+    """Whether tagged text opens one tag at its beginning and closes it at its end, and no other anywhere."""
+    text = parts[0].text if parts and isinstance(parts[0], Text) else ""
+    marks = [match for match in _opening(_tags(kinds)).finditer(text) if not match[1]]
+    if not marks:
+        return not text.startswith("<")
+    closes = marks[-1][2].startswith("/") and marks[-1].end() == len(text) - 1
+    return len(marks) == 2 and marks[0].start() == 0 and closes and f"/{marks[0][2]}" == marks[-1][2]
+
+
 def _tags(kinds: Kinds) -> tuple[str, ...]:
     return (*sorted({kind.tag for kind in kinds.values()}), *REFERENCE_TAGS)
 
 
 @lru_cache(maxsize=16)
 def _opening(tags: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"<(\\*)(/?\s*(?:{'|'.join(map(re.escape, tags))})\b)", re.IGNORECASE)
+    return re.compile(rf"<(\\*+){_name(tags)}", re.IGNORECASE)
 
 
 @lru_cache(maxsize=16)
 def _guarded(tags: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"<\\(\\*)(/?\s*(?:{'|'.join(map(re.escape, tags))})\b)", re.IGNORECASE)
+    return re.compile(rf"<\\(\\*+){_name(tags)}", re.IGNORECASE)
+
+
+def _name(tags: tuple[str, ...]) -> str:
+    """The pattern of a tag's name, by first letters and without going back, so that a run of `<` costs little."""
+    by_letter = {letter: list(group) for letter, group in groupby(sorted(tags), key=lambda tag: tag[:1])}
+    names = (
+        rf"{re.escape(a)}(?:{'|'.join(re.escape(tag[1:]) for tag in some)})" for a, some in by_letter.items()
+    )
+    return rf"(/?\s*+(?=[{re.escape(''.join(by_letter))}])(?:{'|'.join(names)})\b)"
 
 
 def _implied(segment: Segment) -> dict[str, str]:
     """The attributes that a segment's parts and role already say."""
     match segment.parts[:1]:
         case (ToolCall() as call,):
-            return {
-                "action": "tool_call",
-                "tool": call.name,
-                "call_id": call.id,
-                "status": "pending",
-            } | segment.attrs
+            named_call = dict.fromkeys(("tool", "skill"), call.name) | {"call_id": call.id}
+            return {"action": segment.kind, "status": "pending"} | named_call | segment.attrs
         case (ToolResult() as result,):
             outcome = {"success": "false", "error": "true"} if result.error else {"success": "true"}
-            return {"tool": result.name, "call_id": result.id} | outcome | segment.attrs
+            names = dict.fromkeys(("tool", "skill"), result.name) if result.name else {}
+            return names | {"call_id": result.id} | outcome | segment.attrs
         case _:
             return {"role": segment.role.value} | segment.attrs
 
@@ -264,14 +287,19 @@ def _shorter_call(call: ToolCall, content: Digest, form: Form, *, handles: bool)
     limit = ARGUMENT_LIMIT if form is Form.COMPACT else 0
     try:
         arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        arguments = None
-    if not isinstance(arguments, dict):
-        return ToolCall(id=call.id, name=call.name, arguments="{}")
-    kept = {name: _argument(value, content, limit, handles=handles) for name, value in arguments.items()}
-    return ToolCall(
-        id=call.id, name=call.name, arguments=json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
-    )
+        kept = {name: _argument(value, content, limit, handles=handles) for name, value in arguments.items()}
+        text = _object(kept)
+    except (ValueError, AttributeError, RecursionError):  # not JSON, or not an object
+        text = "{}"
+    return ToolCall(id=call.id, name=call.name, arguments=text)
+
+
+def _object(value: Mapping[str, object]) -> str:
+    """Compact JSON; a lone surrogate, which JSON can name and UTF-8 cannot carry, stays escaped."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if text.isascii() or text.encode("utf-8", "replace").decode() == text:
+        return text
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
 def _argument(value: object, content: Digest, limit: int, *, handles: bool) -> object:

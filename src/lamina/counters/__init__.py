@@ -1,0 +1,50 @@
+"""Counters by model: exact where the vocabulary is at hand, else the estimate fitted to its family.
+
+A counter that says `exact` counts text as the model's own tokenizer does. The framing around the text
+is the measured one of the model's family, whichever way the text is counted.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from lamina.core.framing import framing_for, longest_prefix, plain_name
+from lamina.core.tokens import Counter, estimate_for
+from lamina.counters import openai
+from lamina.errors import BadInput
+
+__all__ = ["counter_for"]
+
+
+@lru_cache(maxsize=256)
+def counter_for(model: str) -> Counter:
+    """The best counter there is for a model, of any provider; never fails, an unknown one is estimated."""
+    return msgspec.structs.replace(_text_counter(model), framing=framing_for(model))
+
+
+def _text_counter(model: str) -> Counter:
+    try:
+        return openai.for_model(model)
+    except (BadInput, ImportError):
+        prefix = longest_prefix(plain_name(model), _FAMILIES)
+        return estimate_for("o200k" if prefix is None else _FAMILIES[prefix])
+
+
+_FAMILIES = {
+    prefix: family
+    for prefixes, family in (
+        ("gpt-4 gpt-3.5 gpt-35 text-embedding", "cl100k"),  # where splintr is not installed
+        ("gpt-4o gpt-4.1 gpt-4.5", "o200k"),
+        ("claude", "claude"),
+        ("claude-2 claude-3 claude-instant claude-opus-4 claude-sonnet-4 claude-haiku-4", "claude3"),
+        ("claude-opus-4-7 claude-opus-4.7 claude-opus-4-8 claude-opus-4.8", "claude"),
+        ("gemini gemma", "gemini"),
+        ("llama meta-llama", "llama3"),
+        ("qwen qwq", "qwen3"),
+        ("deepseek", "deepseek"),
+        ("mistral mixtral ministral codestral devstral magistral pixtral", "mistral"),
+    )
+    for prefix in prefixes.split()
+}

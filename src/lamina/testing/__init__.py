@@ -1,0 +1,1 @@
+"""What tests of lamina, and of what is built on it, are made with."""

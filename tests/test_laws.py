@@ -1,0 +1,96 @@
+"""One property a law, under the law's name; the cases come from logs that grow under a budget."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import Phase, given, settings
+
+from lamina.core.laws import LAWS
+from lamina.testing.laws import cases, holds, repeats
+from lamina.testing.strategies import Story, stories
+
+
+@given(stories())
+def test_deterministic(story: Story) -> None:
+    repeats(story)
+    holds("deterministic", story)
+
+
+@given(stories())
+def test_within_the_room(story: Story) -> None:
+    holds("within_the_room", story)
+
+
+@given(stories())
+def test_append_only_within_an_epoch(story: Story) -> None:
+    holds("append_only_within_an_epoch", story)
+
+
+@given(stories())
+def test_forms_never_rise(story: Story) -> None:
+    holds("forms_never_rise", story)
+
+
+@given(stories())
+def test_calls_and_results_pair(story: Story) -> None:
+    holds("calls_and_results_pair", story)
+
+
+@given(stories())
+def test_conservation(story: Story) -> None:
+    holds("conservation", story)
+
+
+@given(stories())
+def test_nothing_is_lost(story: Story) -> None:
+    holds("nothing_is_lost", story)
+
+
+@given(stories())
+def test_what_cannot_be_recovered_goes_last(story: Story) -> None:
+    holds("what_cannot_be_recovered_goes_last", story)
+
+
+@given(stories())
+def test_once_in_full(story: Story) -> None:
+    holds("once_in_full", story)
+
+
+@given(stories())
+def test_lowering_shrinks(story: Story) -> None:
+    holds("lowering_shrinks", story)
+
+
+@given(stories())
+def test_untouched_means_untouched(story: Story) -> None:
+    holds("untouched_means_untouched", story)
+
+
+@given(stories())
+def test_no_authority_is_gained(story: Story) -> None:
+    holds("no_authority_is_gained", story)
+
+
+def test_every_law_has_its_property() -> None:
+    assert {f"test_{name}" for name in LAWS} <= set(globals())
+
+
+def test_stories_have_enough_to_test() -> None:
+    """At least 30 % of the logs contain a cut, 10 % a fold, 10 % bound thinking."""
+    found: Counter[str] = Counter()
+
+    @settings(max_examples=200, phases=[Phase.generate], database=None)
+    @given(stories())
+    def count(story: Story) -> None:
+        ledgers = [case.envelope.ledger for case in cases(story)]
+        found["logs"] += 1
+        found["cut"] += any(cut.lowered for ledger in ledgers for cut in ledger.cuts)
+        found["fold"] += any(ledger.folds for ledger in ledgers)
+        found["bound"] += any(ledger.bound for ledger in ledgers)
+
+    count()
+    print(dict(found))  # noqa: T201 - the figures belong into the log
+    assert found["cut"] >= 0.3 * found["logs"]
+    assert found["fold"] >= 0.1 * found["logs"]
+    assert found["bound"] >= 0.1 * found["logs"]

@@ -1,0 +1,132 @@
+"""One planted bug a law: each makes a mistake that the law forbids, and the law's property must find it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from lamina.core import build, draft, envelope, fit, hashing, ladder, ledger, library, recall, repair, wording
+from lamina.core.laws import LAWS
+from lamina.core.ledger import line, lower
+from lamina.core.values import Form, Role, Text
+from lamina.testing.laws import holds, repeats
+from lamina.testing.strategies import Story, stories
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_handle_that_changes(patch: pytest.MonkeyPatch) -> None:
+    numbers = count()
+    patch.setattr(wording, "handle", lambda _content: f"k{next(numbers)}")
+
+
+def a_fit_that_forgets(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(build, "fit", lambda admitted, _limits, bench, **_rest: fit.unfitted(admitted, bench))
+    unchecked(patch)
+
+
+def a_ledger_that_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(draft, "applied", lambda entries, _ledger, **_rest: entries)
+    unchecked(patch)
+
+
+def a_change_that_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
+    a_ledger_that_is_ignored(patch)
+    patch.setattr(envelope, "_moved", lambda *_args, **_rest: None)
+
+
+def a_call_that_nobody_answers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(repair._Scan, "close", lambda scan: scan.waiting.clear())  # noqa: SLF001
+
+
+def a_segment_that_disappears(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(repair._Scan, "_omit", lambda *_args: None)  # noqa: SLF001
+
+
+def a_name_that_forgets_the_content(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        recall, "content_digest", lambda segment, _sent: hashing.digest((segment.kind, segment.attrs))
+    )
+
+
+def a_ladder_without_respect(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ladder, "goes_last", lambda _entry, _kinds: False)
+
+
+def a_library_that_repeats(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(library, "_refer", lambda entry, _shown, _wording: (entry, None))
+
+
+def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
+    def unweighed(plan: Any, move: Any) -> int:
+        entry = plan.now[move.at]
+        lowered = lower(entry, move.form, move.why, wording=plan.bench.wording, limit=move.limit)
+        plan.now[move.at] = lowered
+        plan.lines[entry.ref] = line(lowered, wording=plan.bench.wording, limit=move.limit, cut=plan.number)
+        return 1
+
+    patch.setattr(fit.Plan, "_lower", unweighed)
+
+
+def a_tidy_hand(patch: pytest.MonkeyPatch) -> None:
+    true = draft.worded
+
+    def tidied(entries: Any, **rest: Any) -> Any:
+        return [_tidy(entry) for entry in true(entries, **rest)]
+
+    patch.setattr(draft, "worded", tidied)
+
+
+def _tidy(entry: Any) -> Any:
+    if entry.form is not Form.FULL or entry.role is not Role.USER or not isinstance(entry.parts[0], Text):
+        return entry
+    return msgspec.structs.replace(entry, parts=(Text(entry.parts[0].text.title()),))
+
+
+def a_tag_without_guard(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(wording, "guard", lambda body, *_args, **_rest: body)
+
+
+def unchecked(patch: pytest.MonkeyPatch) -> None:
+    """Takes the seal's own check away, so that the property has to find the bug."""
+    patch.setattr(envelope, "_check", lambda *_args: None)
+
+
+PLANTED: dict[str, Patch] = {
+    "deterministic": a_handle_that_changes,
+    "within_the_room": a_fit_that_forgets,
+    "append_only_within_an_epoch": a_change_that_is_not_recorded,
+    "forms_never_rise": a_ledger_that_is_ignored,
+    "calls_and_results_pair": a_call_that_nobody_answers,
+    "conservation": a_segment_that_disappears,
+    "nothing_is_lost": a_name_that_forgets_the_content,
+    "what_cannot_be_recovered_goes_last": a_ladder_without_respect,
+    "once_in_full": a_library_that_repeats,
+    "lowering_shrinks": a_stub_that_grows,
+    "untouched_means_untouched": a_tidy_hand,
+    "no_authority_is_gained": a_tag_without_guard,
+}
+
+
+def test_every_law_has_a_planted_bug() -> None:
+    assert set(PLANTED) == set(LAWS)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_the_property_kills_the_bug(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PLANTED[law](monkeypatch)
+
+    @settings(
+        max_examples=500, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck)
+    )
+    @given(stories())
+    def property_(story: Story) -> None:
+        repeats(story) if law == "deterministic" else holds(law, story)
+
+    with pytest.raises(AssertionError):
+        property_()
