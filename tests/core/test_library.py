@@ -174,15 +174,17 @@ def sources(envelope: Envelope) -> list[str]:
     return [e.segment.key for e in shelf]
 
 
+def in_full(path: str, title: str, text: str) -> str:
+    attributes = f"<title>{title}</title>\n<path>{path}</path>"
+    return f"<note_context>\n{attributes}\n<content>\n{text}\n</content>\n</note_context>"
+
+
 def test_turn_1_has_the_note_in_full_and_no_library() -> None:
     (one,) = turns(TURN_1)
     assert layer(one, Layer.SYSTEM) == ["Be brief."]
     assert layer(one, Layer.LIBRARY) == []
     assert layer(one, Layer.HISTORY) == []
-    assert layer(one, Layer.TURN) == [
-        "<note_context>\n<title>project-spec</title>\n<path>project-spec.md</path>\n"
-        f"<content>\n{PROJECT}\n</content>\n</note_context>"
-    ]
+    assert layer(one, Layer.TURN) == [in_full("project-spec.md", "project-spec", PROJECT)]
     assert layer(one, Layer.PROMPT) == ["Summarize this"]
 
 
@@ -193,10 +195,7 @@ def test_turn_2_has_the_earlier_note_compacted_in_the_library_and_refers_to_it()
     assert shelved.startswith('<prior_context source="project-spec.md" type="note">\n# Goal\n')
     assert "# Auth" in shelved
     assert len(shelved) < len(PROJECT)
-    assert layer(two, Layer.TURN) == [
-        POINTER,
-        f"<note_context>\n<title>api-docs</title>\n<path>docs/api-docs.md</path>\n<content>\n{API}\n</content>\n</note_context>",
-    ]
+    assert layer(two, Layer.TURN) == [POINTER, in_full("docs/api-docs.md", "api-docs", API)]
     assert layer(two, Layer.HISTORY) == ["Summarize this", "Here is a summary of the project spec..."]
     assert layer(two, Layer.PROMPT) == ["What endpoints does the API support?"]
 
@@ -238,6 +237,29 @@ def test_every_segment_of_the_walkthrough_is_one_entry_with_a_reason() -> None:
     assert all(e.why for e in mine)
     gone = [e for e in mine if e.form is Form.OMITTED]
     assert [e.why for e in gone] == [f"stands in the library as {mine[1].ref}"]
+
+
+def after_a_cut(*more: Segment) -> Envelope:
+    """A request after one that had to lower the note of the first turn in the library."""
+    small = Budget(window=1_200, reserve=0, largest=1, least=0, keep_last=0)
+    log = [note("a.md", SPEC * 4), user("1"), assistant("1"), user("go " * 600)]
+    before = build(log, counter=CHARS4, options=HOISTED, budget=small, ledger=turns(log[:2])[0].ledger)
+    assert before.cut is not None
+    assert [e.form for e in before.entries if e.segment.kind == "note"] == [Form.STUB]
+    return build([*log, *more], counter=CHARS4, options=HOISTED, ledger=before.ledger)
+
+
+def test_a_cut_leaves_the_library_as_the_next_request_has_it() -> None:
+    after = after_a_cut(assistant("2"), user("3"))
+    assert after.cut is None
+
+
+def test_what_was_lowered_in_the_library_is_sent_in_full_when_it_is_attached_again() -> None:
+    more = [assistant("2"), note("a.md", SPEC * 4), user("3")]
+    assert SPEC in layer(after_a_cut(*more), Layer.TURN)[0]
+    later = after_a_cut(*more, assistant("3"), user("4"))
+    assert SPEC in layer(later, Layer.LIBRARY)[1]
+    assert sources(later) == ["a.md"]
 
 
 def test_the_newest_content_takes_the_first_seen_place() -> None:

@@ -15,7 +15,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.kinds import KINDS, Kind, Retention
 from lamina.core.ladder import Batch, Move, View
 from lamina.core.repair import Repairs
-from lamina.core.tokens import CHARS4, Counter
+from lamina.core.tokens import CHARS4
 from lamina.core.values import (
     Budget,
     Digest,
@@ -31,6 +31,7 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import TAGGED, Wording, text_of
+from lamina.counters import counter_for
 from lamina.errors import BudgetExceeded
 from lamina.segments import segment, summary
 
@@ -252,9 +253,8 @@ def test_s2_04_chunks_that_are_one_question_are_never_dropped_silently() -> None
 
 
 def test_s2_05_the_count_is_exact_where_the_counter_is() -> None:
-    exact = Counter(name="words", count=lambda text: len(text.split()), exact=True, framing=CHARS4.framing)
     log = [said("Test message", "c1")]
-    assert build(log, counter=exact, options=CHUNKS).account.exact
+    assert build(log, counter=counter_for("gpt-4o"), options=CHUNKS).account.exact
     assert not build(log, counter=CHARS4, options=CHUNKS).account.exact
 
 
@@ -379,3 +379,20 @@ def test_s2_09_system_and_user_chunks_cannot_be_compacted() -> None:
 @pytest.mark.parametrize(("text", "tokens"), [("Hello, world!", 4), ("", 0), ("TestText", 2)])
 def test_s2_17_characters_by_four(text: str, tokens: int) -> None:
     assert (CHARS4(text).tokens, CHARS4(text).exact) == (tokens, False)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "model"),
+    [
+        *(("o200k", model) for model in ("gpt-4o", "gpt-4o-mini")),
+        *(("cl100k", model) for model in ("gpt-4", "gpt-4-turbo", "gpt-3.5-turbo", "text-embedding-ada-002")),
+    ],
+)
+def test_s2_17_a_model_is_counted_in_its_encoding(encoding: str, model: str) -> None:
+    assert (counter_for(model).name, counter_for(model).exact) == (encoding, True)
+    assert counter_for(model) is counter_for(model)
+
+
+@pytest.mark.parametrize("model", ["claude-3-opus-20240229", "a-model-nobody-knows"])
+def test_s2_17_what_is_approximated_is_not_called_exact(model: str) -> None:
+    assert not counter_for(model).exact

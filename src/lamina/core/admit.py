@@ -1,7 +1,7 @@
-"""What enters lowered because it was never sent: results too large for the room, attachments over their cap.
+"""What enters lowered: results too large for the room, attachments over their cap, thinking whose past changed.
 
-Nothing that a provider has seen changes here, so no cut is needed: the ledger line says that it
-entered this way.
+Nothing that a provider has seen is lowered here for want of room, so no cut is needed: the ledger line
+says that it entered this way.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import msgspec
 
 from lamina.core.arrange import Cap
 from lamina.core.bench import Bench
+from lamina.core.bind import rebound
+from lamina.core.envelope import prefix_at
 from lamina.core.kinds import Kinds, priority, recoverable, row
 from lamina.core.ledger import line, lower
+from lamina.core.memo import Drafted
 from lamina.core.target import Limits
 from lamina.core.values import Entry, Form, Line, Mark, Ref, ToolResult
 from lamina.core.weigh import settled
@@ -29,11 +32,16 @@ _LARGE = "larger than its share of the room"
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries after admission, the lines that keep them so, and what could not be done."""
+    """Entries after admission, the lines that keep them so, and what could not be done.
+
+    The first `known` entries, `known_sent` of them sent, are as the last build left them.
+    """
 
     entries: list[Entry]
     tokens: int
-    lines: dict[Ref, Line] = {}
+    lines: dict[Ref, Line]
+    known: int = 0
+    known_sent: int = 0
     notes: tuple[str, ...] = ()
 
 
@@ -49,17 +57,38 @@ def unsent(entries: Sequence[Entry], mark: Mark | None, *, start: int = 0, sent:
     return len(entries)
 
 
-def admit(entries: list[Entry], tokens: int, limits: Limits | None, start: int, bench: Bench) -> Admitted:
-    """Entries from `start` on, which are new, in the largest form that their share of the room allows."""
-    admitted = Admitted(entries=entries, tokens=tokens)
+def admit(drafted: Drafted, limits: Limits | None, bench: Bench) -> Admitted:
+    """A draft in which each new entry has the largest form that its share of the room allows."""
+    admitted = Admitted(
+        entries=drafted.entries, tokens=drafted.tokens, lines=drafted.lines,
+        known=drafted.known, known_sent=drafted.known_sent,
+    )  # fmt: skip
+    start = unsent(drafted.entries, bench.ledger.mark, start=drafted.known, sent=drafted.known_sent)
+    if bench.options.binding != "none":
+        admitted = _bound(admitted, bench)
     if limits is not None:
         admitted = _results(admitted, start, limits, bench)
     if bench.options.layout.attachments is not None:
         admitted = _capped(admitted, start, bench.options.layout.attachments, bench)
-    if not admitted.lines:
-        return admitted
+    return admitted if admitted.entries is drafted.entries else _settled(admitted, bench)
+
+
+def _settled(admitted: Admitted, bench: Bench) -> Admitted:
     again = settled(admitted.entries, bench.scale, prefix=bench.root)
-    return msgspec.structs.replace(admitted, entries=again, tokens=sum(e.tokens for e in again))
+    tokens = sum(e.tokens for e in again)
+    return msgspec.structs.replace(admitted, entries=again, tokens=tokens, known=0, known_sent=0)
+
+
+def _bound(admitted: Admitted, bench: Bench) -> Admitted:
+    """Without thinking whose past has changed since it was sent."""
+    last, entries = bench.ledger.mark, admitted.entries
+    continues = last is None or prefix_at(entries, last.sent, bench.root) == last.prefix
+    entries, lines = rebound(entries, bench.ledger, root=bench.root, continues=continues)
+    return (
+        msgspec.structs.replace(admitted, entries=entries, lines=admitted.lines | lines)
+        if lines
+        else admitted
+    )
 
 
 def _results(admitted: Admitted, start: int, limits: Limits, bench: Bench) -> Admitted:

@@ -13,7 +13,7 @@ import msgspec
 
 from lamina.core.kinds import Kinds, Retention, recoverable, row
 from lamina.core.repair import omitted
-from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Layer, Ref, Role, ToolCall, ToolResult
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,16 +163,16 @@ def _over(entry: Entry, turn: int) -> bool:
     return entry.turn < turn and entry.layer in (Layer.TURN, Layer.PROMPT, Layer.STEPS)
 
 
-def system_first(entries: list[Entry], ledger: Ledger, kinds: Kinds) -> list[Entry]:
+def system_first(entries: list[Entry], promoted: tuple[Ref, ...], kinds: Kinds) -> list[Entry]:
     """The system text, most stable section first, then the rest in order.
 
     A section that came later stands where it came until a cut promotes it; from then on it stands in
     the system text, in place of the older section with its key.
     """
     leading = next((i for i, e in enumerate(entries) if e.role is not Role.SYSTEM), len(entries))
-    promoted = frozenset(ledger.promoted)
-    system = [e for i, e in enumerate(entries) if i < leading or e.ref in promoted]
-    rest = [e for i, e in enumerate(entries) if i >= leading and e.ref not in promoted]
+    lifted = frozenset(promoted)
+    system = [e for i, e in enumerate(entries) if i < leading or e.ref in lifted]
+    rest = [e for i, e in enumerate(entries) if i >= leading and e.ref not in lifted]
     newest = {e.segment.key: e.ref for e in system if row(kinds, e.segment).section and e.segment.key}
     system = [_current(e, newest) for e in system]
     system.sort(key=lambda e: row(kinds, e.segment).stability)

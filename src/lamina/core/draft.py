@@ -49,7 +49,7 @@ def advance(draft: Draft, log: Sequence[Segment], bench: Bench) -> Draft:
     )
     entries = ordered(entries, bench.options.layout, bench.kinds)
     if not draft.entries:
-        entries = system_first(entries, bench.ledger, bench.kinds)
+        entries = system_first(entries, bench.ledger.promoted, bench.kinds)
     entries, place = placed(entries, bench.kinds, place=draft.place)
     entries = worded(filtered(entries, bench.options.layout), kinds=bench.kinds, wording=bench.wording)
     entries = applied(entries, bench.ledger, wording=bench.wording, standing=draft.folds)
@@ -66,12 +66,14 @@ def whole(log: Sequence[Segment], bench: Bench) -> Draft:
     entries, repairs = repair(
         log, bench.ledger, wording=bench.wording, repairs=bench.options.repairs, seen=start.seen
     )
-    entries = system_first(ordered(entries, layout, bench.kinds), bench.ledger, bench.kinds)
+    entries = system_first(ordered(entries, layout, bench.kinds), bench.ledger.promoted, bench.kinds)
     entries, place = placed(entries, bench.kinds)
     entries = covered(filtered(entries, layout), bench.kinds, name=_name)
     entries = worded(entries, kinds=bench.kinds, wording=bench.wording)
     if layout.library == "hoisted":
-        entries = hoisted(entries, place.turn, layout=layout, kinds=bench.kinds, wording=bench.wording)
+        entries = hoisted(
+            entries, place.turn, bench.ledger, layout=layout, kinds=bench.kinds, wording=bench.wording
+        )
     entries = applied(entries, bench.ledger, wording=bench.wording)
     lines: dict[Ref, Line] = {}
     if layout.library == "in_place":

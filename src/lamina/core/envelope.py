@@ -82,15 +82,16 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     repairs: dict[Ref, str] = {}
     promoted: tuple[Ref, ...] = ()
     cut: Cut | None = None
-    reason: str = ""
     binds: bool = False
+    hoists: bool = False
 
 
-def seal(envelope: Envelope, facts: Facts, *, known: int = 0, known_sent: int = 0) -> Envelope:
-    """The envelope with its ledger. Entries before `known`, of which `known_sent` are sent, are as they were."""
-    _check(envelope, known)
+def seal(envelope: Envelope, facts: Facts, *, known: tuple[int, int] = (0, 0)) -> Envelope:
+    """The envelope with its ledger. `known` counts the first entries that are as they were, and those of them sent."""
+    start, sent = known
+    _check(envelope, start)
     before = envelope.ledger
-    cut = facts.cut or _moved(envelope, facts, start=known, sent=known_sent)
+    cut = facts.cut or _moved(envelope, facts, start=start, sent=sent)
     ledger = msgspec.structs.replace(
         before,
         lines=before.lines | facts.lines if facts.lines else before.lines,
@@ -98,8 +99,8 @@ def seal(envelope: Envelope, facts: Facts, *, known: int = 0, known_sent: int = 
         repairs=before.repairs | facts.repairs if facts.repairs else before.repairs,
         promoted=before.promoted + facts.promoted,
         cuts=(*before.cuts, cut) if cut else before.cuts,
-        bound=_bound(envelope, before, known) if facts.binds else before.bound,
-        mark=mark(envelope, start=known, sent=known_sent),
+        bound=_bound(envelope, before, start) if facts.binds else before.bound,
+        mark=mark(envelope, start=start, sent=sent),
     )
     return msgspec.structs.replace(envelope, ledger=ledger, cut=cut)
 
@@ -140,7 +141,7 @@ def _moved(envelope: Envelope, facts: Facts, *, start: int, sent: int) -> Cut | 
     elif _system(envelope) != last.system:
         reason = "system text changed"
     else:
-        reason = facts.reason or "history edited or rewound"
+        reason = "attachments moved into the library" if facts.hoists else "history edited or rewound"
     return Cut(number=len(envelope.ledger.cuts) + 1, reason=reason, after=envelope.tokens)
 
 

@@ -13,10 +13,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from lamina.core.admit import Admitted
+from lamina.core.arrange import system_first
 from lamina.core.bench import Bench
 from lamina.core.bind import held, unbound
 from lamina.core.fold import cost, extra, fold, keeps, neighbours, runs
 from lamina.core.fold import SHARE as DIGEST_SHARE
+from lamina.core.kinds import row
 from lamina.core.ladder import Batch, Move, Order, View, goes_last, last_resort
 from lamina.core.ledger import folded as with_folds
 from lamina.core.ledger import line, lower
@@ -36,6 +38,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     lines: dict[Ref, Line]
     folds: tuple[Fold, ...]
+    promoted: tuple[Ref, ...] = ()
     cut: Cut | None = None
 
 
@@ -47,7 +50,7 @@ def fit(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int, col
     waits = held(entries, bench.options.binding)
     if not due or (waits and before <= limits.room):
         return stay
-    plan = plan_cut(entries, limits, bench, keep_last=keep_last, forced=before > limits.room)
+    plan = planned(entries, limits, bench, keep_last=keep_last, forced=before > limits.room)
     if before <= limits.room and before - plan.total < max(limits.least, 1):
         return stay
     if waits:
@@ -55,6 +58,43 @@ def fit(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int, col
     if plan.total > limits.room:
         raise exceeded(plan.result, plan.total, limits.room, bench)
     return _cut(plan, admitted, "over the trigger" if before > limits.trigger else "the cache is cold anyway")
+
+
+class Lowered(msgspec.Struct, frozen=True, kw_only=True):
+    """One segment that a cut would lower: from which form to which, and what that frees."""
+
+    ref: Ref
+    was: Form
+    now: Form
+    tokens: int
+    why: str
+
+
+class CutPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What a cut would do. `fits`: the request would be within the room."""
+
+    before: int
+    after: int
+    fits: bool
+    floor: bool
+    lowered: tuple[Lowered, ...]
+    digests: tuple[str, ...]
+
+
+def preview(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int) -> CutPlan:
+    """The plan of a cut, told and not taken."""
+    before = bench.scale.total(admitted.tokens)
+    plan = planned(admitted.entries, limits, bench, keep_last=keep_last, forced=before > limits.room)
+    now = {e.ref: e for e in plan.result}
+    lowered = tuple(
+        Lowered(ref=e.ref, was=e.form, now=now[e.ref].form, tokens=e.tokens - now[e.ref].tokens, why=now[e.ref].why)
+        for e in plan.changed() if e.ref in now
+    )  # fmt: skip
+    new = tuple(fold.text for fold in plan.folds if fold.cut == plan.number)
+    fits = plan.total <= limits.room
+    return CutPlan(
+        before=before, after=plan.total, fits=fits, floor=plan.exhausted, lowered=lowered, digests=new
+    )
 
 
 def unfitted(admitted: Admitted, bench: Bench) -> Fitted:
@@ -74,10 +114,27 @@ def _cut(plan: Plan, admitted: Admitted, reason: str) -> Fitted:
         number=plan.number, reason=reason, before=plan.before, after=bench.scale.total(tokens),
         first=changed[0].ref if changed else "", lowered=len(changed), floor=plan.exhausted,
     )  # fmt: skip
-    return Fitted(entries=entries, tokens=tokens, lines=lines, folds=plan.folds, cut=cut)
+    return _promoted(
+        Fitted(entries=entries, tokens=tokens, lines=lines, folds=plan.folds, cut=cut), cut, bench
+    )
 
 
-def plan_cut(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: int, forced: bool) -> Plan:
+def _promoted(fitted: Fitted, cut: Cut, bench: Bench) -> Fitted:
+    """At a cut, sections that came later take their place in the system text."""
+    later = tuple(
+        e.ref for e in fitted.entries
+        if e.form is Form.FULL and e.layer is not Layer.SYSTEM and row(bench.kinds, e.segment).section
+    )  # fmt: skip
+    if not later:
+        return fitted
+    promoted = bench.ledger.promoted + later
+    entries = settled(system_first(fitted.entries, promoted, bench.kinds), bench.scale, prefix=bench.root)
+    tokens = sum(e.tokens for e in entries)
+    cut = msgspec.structs.replace(cut, after=bench.scale.total(tokens))
+    return msgspec.structs.replace(fitted, entries=entries, tokens=tokens, promoted=later, cut=cut)
+
+
+def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: int, forced: bool) -> Plan:
     """What a cut would do, without doing it. `forced`: the room is exceeded, so wishes yield."""
     plan = Plan(entries, limits, bench)
     plan.take(bench.options.order, keep=keep_last, goal=limits.target)

@@ -48,7 +48,7 @@ def fold(run: Sequence[Entry], *, spare: int, cut: int, bounded: bool = False) -
     `bounded`: the last resort, in which even these must fit into `spare`; with none, one line is left.
     """
     covers = tuple(entry.ref for entry in run)
-    segments = [entry.segment for entry in run if entry.segment.origin != "lamina"]
+    segments = [entry.source for entry in run if entry.segment.origin != "lamina"]
     if bounded:
         text = digest(segments, limit=spare) if spare else smallest(segments)
     else:

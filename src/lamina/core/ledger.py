@@ -73,33 +73,11 @@ def _again(entry: Entry, line: Line | None, wording: Wording) -> Entry:
     )
 
 
-def words(entry: Entry, form: Form, *, wording: Wording, limit: int = 0) -> tuple[Any, ...]:
-    """The parts an entry has in a lower form; a call or result keeps the id under which it is sent."""
-    segment = entry.segment
-    if entry.role is not segment.role:  # a late result, sent as content
-        segment = msgspec.structs.replace(segment, parts=entry.parts)
-    parts = wording(segment, form, entry.content, limit=limit)
-    return (
-        tuple(_same_id(part, sent) for part, sent in zip(parts, entry.parts, strict=False))
-        + parts[len(entry.parts) :]
-    )
-
-
-def _same_id(part: Any, sent: Any) -> Any:
-    """Repair may have renamed an id; the lowered part must carry the renamed one."""
-    before, now = getattr(sent, "id", None), getattr(part, "id", None)
-    return (
-        msgspec.structs.replace(part, id=before)
-        if now is not None and before is not None and now != before
-        else part
-    )
-
-
 def lower(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
     """The entry in a lower form."""
     if form is Form.OMITTED:
         return omitted(entry, why)
-    parts = words(entry, form, wording=wording, limit=limit)
+    parts = wording(entry.source, form, entry.content, limit=limit)
     return msgspec.structs.replace(
         entry, form=form, parts=parts, sent=parts_digest(entry.role, parts), why=why
     )

@@ -66,46 +66,49 @@ def _in_words(entry: Entry, kinds: Kinds, wording: Wording) -> Entry:
     plain = not (wording.tagged or kind.attachment or kind.section or entry.segment.kind in wording.words)
     if plain or entry.form is not Form.FULL or entry.role is not entry.segment.role:
         return entry
-    segment = entry.segment
-    if entry.parts is not segment.parts:  # repair changed them
-        segment = msgspec.structs.replace(segment, parts=entry.parts)
-    parts = wording(segment, Form.FULL, entry.content)
+    parts = wording(entry.source, Form.FULL, entry.content)
     return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts))
 
 
 def hoisted(
-    entries: list[Entry], turn: int, *, layout: Layout, kinds: Kinds, wording: Wording
+    entries: list[Entry], turn: int, ledger: Ledger, *, layout: Layout, kinds: Kinds, wording: Wording
 ) -> list[Entry]:
     """Attachments of turns before `turn` in LIBRARY; those of this turn that stand there, as references."""
+    low = frozenset(ref for ref, line in ledger.lines.items() if line.form < Form.COMPACT)
     shelf: dict[str, Entry] = {}
     rest: list[Entry] = []
     for entry in entries:
         if not row(kinds, entry.segment).attachment or entry.form is Form.OMITTED:
             rest.append(entry)
         elif entry.turn < turn:
-            rest += _shelve(entry, shelf, layout, kinds, wording)
+            rest += _shelve(entry, shelf, low, layout=layout, kinds=kinds, wording=wording)
         else:
             rest.append(entry)
     if not shelf:
         return rest
     at = next((i for i, e in enumerate(rest) if e.layer is not Layer.SYSTEM), len(rest))
     library = [_title(), *shelf.values()]
-    return rest[:at] + library + _pointing(rest[at:], shelf, turn, kinds)
+    standing = {name: e for name, e in shelf.items() if e.ref not in low}
+    return rest[:at] + library + _pointing(rest[at:], standing, turn, kinds)
 
 
 def _shelve(
-    entry: Entry, shelf: dict[str, Entry], layout: Layout, kinds: Kinds, wording: Wording
-) -> list[Entry]:
-    """Puts one attachment on the shelf; returns what that leaves behind in its old place."""
+    entry: Entry, shelf: dict[str, Entry], low: frozenset[Ref], *,
+    layout: Layout, kinds: Kinds, wording: Wording,
+) -> list[Entry]:  # fmt: skip
+    """Puts one attachment on the shelf; returns what that leaves behind in its old place.
+
+    Equal content that a cut has lowered to a handle (it is in `low`) makes way for the new appearance.
+    """
     kind = row(kinds, entry.segment)
     if kind.retention is Retention.EPHEMERAL or not recoverable(kinds, entry.segment):
         return [omitted(entry, "stands in its own turn only")]
     name = entry.segment.key or entry.content
     before = shelf.get(name)
-    if before is not None and before.content == entry.content:
+    if before is not None and before.content == entry.content and before.ref not in low:
         return [omitted(entry, f"stands in the library as {before.ref}")]
-    parts = wording.prior(entry.segment, limit=layout.prior_limit)
-    form = Form.FULL if len(text_of(entry.segment.parts)) <= layout.prior_limit else Form.COMPACT
+    parts = wording.prior(entry.source, limit=layout.prior_limit)
+    form = Form.FULL if len(text_of(entry.source.parts)) <= layout.prior_limit else Form.COMPACT
     shelf[name] = msgspec.structs.replace(
         entry, layer=Layer.LIBRARY, parts=parts, sent=parts_digest(entry.role, parts),
         form=form, why="in the library",
@@ -139,7 +142,7 @@ def _named_there(entry: Entry) -> Entry:
 
 def _title() -> Entry:
     segment = Segment(
-        role=Role.USER, kind="digest", parts=(Text(LIBRARY_TITLE),), key="library", origin="lamina"
+        role=Role.USER, kind="user", parts=(Text(LIBRARY_TITLE),), key="library", origin="lamina"
     )
     sent = parts_digest(segment.role, segment.parts)
     return Entry(

@@ -126,17 +126,14 @@ class _Scan:
         name = make_ref(segment, content, 0)
         nth = self.seen.refs.get(name, 0)
         self.seen.refs[name] = nth + 1
-        parts = (
-            _stripped(segment.parts, self.repairs.strip_tags) if self.repairs.strip_tags else segment.parts
-        )
-        sent = whole if parts is segment.parts else parts_digest(segment.role, parts)
         opens = not (segment.joins and self.seen.side == side(segment.role))
         if self.repairs.merge:
             opens = self.seen.side != segment.role.value
-        return Entry(
+        entry = Entry(
             segment=segment, ref=make_ref(segment, content, nth), content=content, role=segment.role,
-            parts=parts, sent=sent, opens=opens, why="in full",
+            parts=segment.parts, sent=whole, opens=opens, why="in full",
         )  # fmt: skip
+        return _stripped(entry, self.repairs.strip_tags) if self.repairs.strip_tags else entry
 
     def _keep(self, entry: Entry) -> int:
         self.seen.side = entry.role.value if self.repairs.merge else side(entry.role)
@@ -210,7 +207,7 @@ class _Scan:
     def _apart(self, entry: Entry, result: ToolResult) -> None:
         """A result with no call beside it: content of its own if its call was here, else left out."""
         if self.repairs.late == "append" and result.id in self.seen.ids:
-            parts = self.wording.late(entry.segment, result)
+            parts = self.wording.late(entry.source, result)
             late = msgspec.structs.replace(entry, role=Role.USER, why="late result, as content", opens=True)
             self._note(entry.ref, "late result appended as content")
             self._keep(_with_parts(late, parts))
@@ -228,7 +225,9 @@ def omitted(entry: Entry, why: str) -> Entry:
 
 
 def _with_parts(entry: Entry, parts: tuple[Part, ...]) -> Entry:
-    return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts))
+    """The entry with mended parts; its segment stays what the log has."""
+    mended = msgspec.structs.replace(entry.segment, role=entry.role, parts=parts)
+    return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts), mended=mended)
 
 
 def _placeholder(call: Entry) -> Entry:
@@ -268,9 +267,9 @@ def _empty(parts: tuple[Part, ...]) -> bool:
     return all(isinstance(part, Text) and not part.text.strip() for part in parts)
 
 
-def _stripped(parts: tuple[Part, ...], tags: tuple[str, ...]) -> tuple[Part, ...]:
-    stripped = tuple(_without(part, tags) for part in parts)
-    return parts if stripped == parts else stripped
+def _stripped(entry: Entry, tags: tuple[str, ...]) -> Entry:
+    stripped = tuple(_without(part, tags) for part in entry.parts)
+    return entry if stripped == entry.parts else _with_parts(entry, stripped)
 
 
 def _without(part: Any, tags: tuple[str, ...]) -> Any:

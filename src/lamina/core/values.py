@@ -200,7 +200,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     `parts` are the parts as sent (empty when omitted) and `sent` their digest, `why` the reason for
     the form, `role` the voice they are sent in. `opens`: it begins a message. `turn` and `step` count
     from 0; a step is one assistant message with its results, or what the user said before it.
-    `prefix` is the chained hash of the stream up to and including it.
+    `prefix` is the chained hash of the stream up to and including it. `mended` is the segment as repair
+    left it, where that differs; every wording starts from `source`.
     """
 
     segment: Segment
@@ -217,6 +218,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     turn: int = 0
     step: int = 0
     prefix: Digest = Digest("")
+    mended: Segment | None = None
+
+    @property
+    def source(self) -> Segment:
+        return self.mended or self.segment
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -158,7 +158,7 @@ def named(segment: Segment) -> str:
 
 
 def text_of(parts: Iterable[Part], *, data: bool = False) -> str:
-    """All text of some parts, in order; what has none is named in brackets, or with `data` stands as it is sent."""
+    """All text of some parts, in order; what has none is named in brackets, or with `data` given as sent."""
     return "\n".join(_text(part, data=data) for part in parts)
 
 
@@ -210,7 +210,7 @@ def escape(value: str) -> str:
 
 
 def guard(body: str, kinds: Kinds = KINDS, *, extra: tuple[str, ...] = ()) -> str:
-    """Text that can neither close its own tag nor open another: one backslash goes into each `<tag` or `</tag`.
+    """Text that can neither close its tag nor open another: one backslash goes into each `<tag` or `</tag`.
 
     A backslash that was already there gets one more, so `unguard` gives back exactly what went in.
     """
@@ -246,7 +246,7 @@ def _guarded(tags: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def _name(tags: tuple[str, ...]) -> str:
-    """The pattern of a tag's name, by first letters and without going back, so that a run of `<` costs little."""
+    """The pattern of a tag's name, by first letters and never going back: a run of `<` costs little."""
     by_letter = {letter: list(group) for letter, group in groupby(sorted(tags), key=lambda tag: tag[:1])}
     names = (
         rf"{re.escape(a)}(?:{'|'.join(re.escape(tag[1:]) for tag in some)})" for a, some in by_letter.items()
