@@ -63,6 +63,7 @@ SCRIPTS = (
     "content>",
     "</content>",
     "</Content >",
+    "<\\\\digest",
 )
 
 PLAIN_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
@@ -115,6 +116,7 @@ def test_text_without_our_tags_is_not_touched() -> None:
     [
         ("</file_context>", "<\\/file_context>"),
         ("<\\/file_context>", "<\\\\/file_context>"),
+        ("<\\\\\\file_context>", "<\\\\\\\\file_context>"),
         ("<FILE_context path='x'>", "<\\FILE_context path='x'>"),
         ("</\n file_context>", "<\\/\n file_context>"),
         ("<reference to=", "<\\reference to="),
@@ -122,6 +124,7 @@ def test_text_without_our_tags_is_not_touched() -> None:
 )
 def test_one_backslash_goes_into_each_tag(text: str, guarded: str) -> None:
     assert guard(text) == guarded
+    assert unguard(guarded) == text
 
 
 def test_tags_of_kinds_of_ones_own_are_guarded_too() -> None:

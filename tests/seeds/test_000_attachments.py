@@ -32,7 +32,7 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import Wording, text_of
-from lamina.segments import assistant, call, clock, file, persona, result, segment, system, user
+from lamina.segments import assistant, call, clock, file, memory, persona, result, segment, system, user
 
 
 def attached(path: str, tokens: int, *, priority: int = MEDIUM, pinned: bool = False) -> Segment:
@@ -65,6 +65,12 @@ def test_s0_01_persona_then_context_then_request() -> None:
         (Layer.TURN, "Environment"),
         (Layer.PROMPT, "User Request"),
     ]
+
+
+def test_s0_01_context_logged_after_a_changed_section_still_stands_before_the_request() -> None:
+    log = [persona("System Persona"), user("User Request"), memory("Memory"), clock("Environment")]
+    said = [text_of(e.segment.parts) for e in build(log, counter=BYTES4).sent]
+    assert said == ["System Persona", "Environment", "User Request", "Memory"]
 
 
 def test_s0_02_the_least_important_goes_first() -> None:

@@ -108,7 +108,6 @@ def test_s4_54_deep_nesting_ends_and_only_shortens() -> None:
     assert len(strip_tags(text, ["checkpoint_id"])) < len(text)
 
 
-@pytest.mark.xfail(reason="words() rewords the segment as it was before repair", raises=AssertionError)
 def test_s4_54_a_stripped_tag_does_not_come_back_with_a_lower_form() -> None:
     reply = assistant("<checkpoint_id>a</checkpoint_id> " + "b" * 3_000)
     log = [user("q"), reply, user("r"), assistant("short")]

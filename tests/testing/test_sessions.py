@@ -175,3 +175,14 @@ def test_a_session_is_long_enough_to_need_cuts() -> None:
     for prefix in calls(made(1)):
         ledger = build(prefix, budget=Budget(window=24_000), ledger=ledger, memo=memo).ledger
     assert len(ledger.cuts) > 1
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_a_memo_changes_nothing_in_a_session_with_cuts_and_folds(*, thinking: bool) -> None:
+    memo, ledger, budget = Memo(), Ledger(), Budget(window=9_000)
+    for prefix in calls(session(9, turns=5, steps=6, thinking=thinking)):
+        envelope = build(prefix, budget=budget, ledger=ledger, memo=memo)
+        assert envelope == build(prefix, budget=budget, ledger=ledger)
+        ledger = envelope.ledger
+    assert ledger.cuts
+    assert ledger.folds

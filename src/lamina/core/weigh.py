@@ -94,6 +94,8 @@ def _opened(entries: list[Entry], before: Role | None) -> list[Entry]:
     now = side(before) if before is not None else ""
     for i, entry in enumerate(entries):
         if entry.form is Form.OMITTED:
+            if owed and entry.opens and entry.segment.joins:  # opened in place of one that was omitted before it
+                entries[i] = msgspec.structs.replace(entry, opens=False)
             owed = owed or entry.opens
             continue
         here = side(entry.role)
