@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from lamina.core import build, draft, envelope, fit, hashing, ladder, ledger, library, recall, repair, wording
+from lamina.core import build, draft, envelope, fit, hashing, ladder, library, recall, repair, wording
 from lamina.core.laws import LAWS
 from lamina.core.ledger import line, lower
 from lamina.core.values import Form, Role, Text

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.digest import LEAST, SAID, digest, smallest
+from lamina.core.digest import digest, smallest
 from lamina.core.values import (
     Document,
     Image,
@@ -21,6 +21,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
+from lamina.text.gist import LEAST, SAID
 
 
 def user(text: str, *more: Part, kind: str = "user", **attrs: str) -> Segment:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.supersede import SUBJECTS, Exchange, Subject, subject, superseded
+from lamina.core.supersede import Exchange, superseded
 from lamina.core.values import ToolCall, ToolResult
+from lamina.text.subjects import SUBJECTS, Call, Subject, subject
 
 
 def call(name: str, **arguments: Any) -> ToolCall:
@@ -301,14 +302,14 @@ def test_a_shell_read_and_a_file_read_are_the_same() -> None:
 
 
 def test_a_write_makes_only_reads_stale() -> None:
-    def listing(known: ToolCall) -> Subject | None:
+    def listing(known: Call) -> Subject | None:
         return Subject(verb="list", resource="a") if known.name == "ls" else None
 
     assert superseded([done("ls"), done("write", path="a")], table=(listing, *SUBJECTS)) == {}
 
 
 def test_own_readers_go_in_front() -> None:
-    def pages(known: ToolCall) -> Subject | None:
+    def pages(known: Call) -> Subject | None:
         return Subject(verb="call", resource="page") if known.name == "turn_page" else None
 
     log = [done("turn_page", to=1), done("ls"), done("turn_page", to=2), done("ls")]

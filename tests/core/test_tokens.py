@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.framing import GENERIC, framing_for, plain_name
 from lamina.core.tokens import (
     BYTES4,
     CHARS4,
@@ -24,6 +23,7 @@ from lamina.core.tokens import (
     tools_cost,
 )  # fmt: skip
 from lamina.core.values import Calibration, Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
+from lamina.counters.framing import GENERIC, framing_for, plain_name
 from lamina.errors import BadInput
 
 COUNTERS = (RFC, CHARS4, BYTES4, STRICT, ESTIMATE)

@@ -19,13 +19,13 @@ from lamina.core.wording import (
     PLAIN,
     TAGGED,
     Wording,
-    escape,
     guard,
     stub,
     text_of,
     unguard,
 )
 from lamina.segments import call, file, result, segment, user
+from lamina.text.tags import escape
 
 CONTENT = Digest("0123456789ab" + "0" * 52)
 HANDLE = 'recall("k0123456789ab")'

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.framing import framing_for
 from lamina.core.tokens import STRICT, Counter
 from lamina.counters import counter_for, openai
+from lamina.counters.framing import framing_for
 from lamina.errors import BadInput
 
 # text, o200k ids, cl100k ids: those of OpenAI's own tokenizer with its published ranks.

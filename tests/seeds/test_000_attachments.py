@@ -14,7 +14,6 @@ from lamina.core.hashing import handle
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
 from lamina.core.ladder import Batch, Move, View
 from lamina.core.ledger import dump, load
-from lamina.core.outline import truncate_bytes
 from lamina.core.recall import recall
 from lamina.core.tokens import BYTES4
 from lamina.core.values import (
@@ -33,6 +32,7 @@ from lamina.core.values import (
 )
 from lamina.core.wording import Wording, text_of
 from lamina.segments import assistant, call, clock, file, memory, persona, result, segment, system, user
+from lamina.text.outline import truncate_bytes
 
 
 def attached(path: str, tokens: int, *, priority: int = MEDIUM, pinned: bool = False) -> Segment:

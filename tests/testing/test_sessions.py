@@ -179,8 +179,8 @@ def test_a_session_is_long_enough_to_need_cuts() -> None:
 
 @pytest.mark.parametrize("thinking", [False, True])
 def test_a_memo_changes_nothing_in_a_session_with_cuts_and_folds(*, thinking: bool) -> None:
-    memo, ledger, budget = Memo(), Ledger(), Budget(window=9_000)
-    for prefix in calls(session(9, turns=5, steps=6, thinking=thinking)):
+    memo, ledger, budget = Memo(), Ledger(), Budget(window=6_000)
+    for prefix in calls(session(5, turns=4, thinking=thinking)):
         envelope = build(prefix, budget=budget, ledger=ledger, memo=memo)
         assert envelope == build(prefix, budget=budget, ledger=ledger)
         ledger = envelope.ledger

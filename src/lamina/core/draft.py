@@ -17,7 +17,7 @@ from lamina.core.hashing import handle
 from lamina.core.kinds import row
 from lamina.core.ledger import applied
 from lamina.core.library import hoisted, referred, worded
-from lamina.core.repair import Seen, repair
+from lamina.core.repair import Seen, empty, repair
 from lamina.core.values import Digest, Entry, Form, Line, Ref, Role, Segment
 from lamina.core.weigh import settled
 
@@ -83,15 +83,16 @@ def whole(log: Sequence[Segment], bench: Bench) -> Draft:
 
 def reaches_back(log: Sequence[Segment], bench: Bench) -> bool:
     """Whether something in this log, or in how it is laid out, changes what stands before it."""
-    if bench.options.layout.library == "hoisted" or bench.ledger.promoted or bench.options.repairs.merge:
+    if bench.options.layout.library == "hoisted" or bench.ledger.promoted:
         return True
-    return any(segment.covers for segment in log)
+    repairs = bench.options.repairs
+    return bool(repairs.merge or repairs.strip_tags) or any(segment.covers for segment in log)
 
 
 def boundary(log: Sequence[Segment], start: int) -> int:
     """The last position at which a log may be parted: an assistant message begins, every earlier call is closed."""
     for i in range(len(log) - 1, start, -1):
-        if log[i].role is Role.ASSISTANT and not log[i].joins:
+        if log[i].role is Role.ASSISTANT and not log[i].joins and not empty(log[i].parts):
             return i
     return start
 

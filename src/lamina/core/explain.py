@@ -1,4 +1,4 @@
-"""The account of a request: every segment with its layer, form, tokens and reason, as rows and as text."""
+"""The account of a request: every segment with its layer, form, tokens and reason, as rows."""
 
 from __future__ import annotations
 
@@ -71,30 +71,3 @@ def _cut(envelope: Envelope) -> str:
         return ""
     amount = f", {cut.before:,} to {cut.after:,} tokens, {cut.lowered} lowered" if cut.lowered else ""
     return f"cut {cut.number}: {cut.reason}{amount}"
-
-
-def table(manifest: Manifest, *, width: int = 100) -> str:
-    """The manifest for a terminal: one line a segment, the sums below; readable without colour."""
-    shown = [(r.layer.value, r.form.value, f"{r.tokens:,}", r.what, r.why) for r in manifest.rows]
-    heads = ("layer", "form", "tokens", "what", "why")
-    first = [max(len(row[i]) for row in [heads, *shown]) for i in range(3)]
-    left = max(width - sum(first) - 8, 20)
-    lines = [_line(row, first, left) for row in [heads, *shown]]
-    return "\n".join([*lines, "", _sums(manifest)])
-
-
-def _line(row: tuple[str, ...], widths: list[int], left: int) -> str:
-    half = left * 2 // 5
-    what = row[3] if len(row[3]) <= half else row[3][: half - 1] + "…"
-    cells = f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {what:<{half}}  {row[4]}"
-    return cells[: sum(widths) + 8 + left].rstrip()
-
-
-def _sums(manifest: Manifest) -> str:
-    parts = [f"{layer.value} {tokens:,}" for layer, tokens in manifest.layers.items()]
-    extra = (("tools", manifest.tools), ("framing", manifest.request), ("margin", manifest.margin))
-    parts += [f"{name} {tokens:,}" for name, tokens in extra if tokens]
-    room = f" of {manifest.room:,}" if manifest.room is not None else ""
-    count = "exact" if manifest.exact else "estimated"
-    total = f"{manifest.tokens:,}{room} tokens ({count}): {' + '.join(parts) or 'nothing'}"
-    return "\n".join(filter(None, [total, manifest.cut, *manifest.notes]))

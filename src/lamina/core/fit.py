@@ -16,8 +16,8 @@ from lamina.core.admit import Admitted
 from lamina.core.arrange import system_first
 from lamina.core.bench import Bench
 from lamina.core.bind import held, unbound
-from lamina.core.fold import cost, extra, fold, keeps, neighbours, runs
 from lamina.core.fold import SHARE as DIGEST_SHARE
+from lamina.core.fold import cost, extra, fold, keeps, neighbours, runs
 from lamina.core.kinds import row
 from lamina.core.ladder import Batch, Move, Order, View, goes_last, last_resort
 from lamina.core.ledger import folded as with_folds
@@ -26,7 +26,6 @@ from lamina.core.target import Limits
 from lamina.core.values import Cut, Entry, Fold, Form, Layer, Line, Ref, Role
 from lamina.core.weigh import settled
 from lamina.errors import BudgetExceeded
-
 
 OPEN_LOOP = "thinking in the open tool loop is bound to what a cut would change"
 

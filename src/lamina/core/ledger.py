@@ -15,8 +15,9 @@ import msgspec
 from lamina.core.hashing import content_digest, parts_digest
 from lamina.core.repair import omitted
 from lamina.core.values import Entry, Fold, Form, Ledger, Line, Ref, Role, Segment, Text
-from lamina.core.wording import Wording, guard, tag
+from lamina.core.wording import Wording, guard
 from lamina.errors import BadInput
+from lamina.text.tags import tag
 
 VERSION = 1
 

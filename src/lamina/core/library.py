@@ -17,7 +17,8 @@ from lamina.core.hashing import content_digest, parts_digest
 from lamina.core.kinds import Kinds, Retention, recoverable, row
 from lamina.core.repair import omitted
 from lamina.core.values import Digest, Entry, Form, Layer, Ledger, Line, Part, Ref, Role, Segment, Text
-from lamina.core.wording import Wording, escape, named, text_of
+from lamina.core.wording import Wording, named, text_of
+from lamina.text.tags import escape
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
 IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Context Library in the system prompt above."

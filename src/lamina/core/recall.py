@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from lamina.core.hashing import content_digest, handle, parts_digest
+from lamina.core.hashing import content_digest, parts_digest
 from lamina.core.hashing import ref as make_ref
 from lamina.core.values import Ledger, Ref, Segment
 from lamina.errors import NotFound
@@ -40,9 +40,3 @@ def refs(log: Iterable[Segment]) -> Iterator[tuple[Ref, Segment]]:
 
 def _content(ref: Ref) -> str:
     return ref.rpartition("@")[2].partition("#")[0]
-
-
-def names(segment: Segment) -> tuple[str, str]:
-    """A segment's key and its handle."""
-    content = content_digest(segment, parts_digest(segment.role, segment.parts))
-    return segment.key or handle(content), handle(content)

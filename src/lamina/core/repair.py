@@ -20,6 +20,7 @@ from lamina.core.hashing import ref as make_ref
 from lamina.core.values import Entry, Form, Ledger, Part, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import Wording
 from lamina.errors import BadInput
+from lamina.text.tags import strip_tags
 
 UNANSWERED = "[no result was recorded for this call]"
 ANSWERED = "answered by lamina"
@@ -94,7 +95,7 @@ class _Scan:
         first = entry.parts[0] if entry.parts else None
         if isinstance(first, ToolResult):
             self._result(entry, first)
-        elif _empty(entry.parts) and not (self.wording.tagged and entry.parts):
+        elif empty(entry.parts) and not (self.wording.tagged and entry.parts):
             self._omit(entry, "empty")
         elif isinstance(first, ToolCall):
             if entry.opens:
@@ -263,7 +264,7 @@ def _validate(segment: Segment) -> None:
         )
 
 
-def _empty(parts: tuple[Part, ...]) -> bool:
+def empty(parts: tuple[Part, ...]) -> bool:
     return all(isinstance(part, Text) and not part.text.strip() for part in parts)
 
 
@@ -280,26 +281,3 @@ def _without(part: Any, tags: tuple[str, ...]) -> Any:
             inner = tuple(_without(piece, tags) for piece in content)
             return msgspec.structs.replace(part, content=inner)
     return part
-
-
-def strip_tags(text: str, tags: Iterable[str]) -> str:
-    """`text` without the spans `<tag>...</tag>`, everything else exact.
-
-    Each pass is linear. Removing a span can join two halves into a new tag, so passes repeat, but not
-    for ever: what is left after a few is inert, since rendered text is never parsed.
-    """
-    for tag in tags:
-        for _ in range(4):
-            shorter = _strip_once(text, f"<{tag}>", f"</{tag}>")
-            if shorter == text:
-                break
-            text = shorter
-    return text
-
-
-def _strip_once(text: str, opening: str, closing: str) -> str:
-    kept, at = [], 0
-    while (start := text.find(opening, at)) >= 0 and (end := text.find(closing, start)) >= 0:
-        kept.append(text[at:start])
-        at = end + len(closing)
-    return "".join(kept) + text[at:] if kept else text

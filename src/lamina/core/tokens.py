@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.estimate import FAMILIES, estimate
 from lamina.core.hashing import canonical
 from lamina.core.values import Calibration, Document, Image, Part, Text, Thinking, ToolCall, ToolResult
 from lamina.errors import BadInput
+from lamina.text.estimate import FAMILIES, estimate
 
 MILLIS_LEAST, MILLIS_MOST = 500, 4000
 """A report outside these bounds says that something else was counted, not that the counter is off."""

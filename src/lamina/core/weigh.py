@@ -91,17 +91,20 @@ def settled(
 
 def _opened(entries: list[Entry], before: Role | None) -> list[Entry]:
     owed = False
-    now = side(before) if before is not None else ""
+    now = left = side(before) if before is not None else ""
     for i, entry in enumerate(entries):
-        if entry.form is Form.OMITTED:
-            if owed and entry.opens and entry.segment.joins:  # opened in place of one that was omitted before it
-                entries[i] = msgspec.structs.replace(entry, opens=False)
-            owed = owed or entry.opens
-            continue
         here = side(entry.role)
-        if not entry.opens and (owed or here != now):
-            entries[i] = msgspec.structs.replace(entry, opens=True)
-        owed, now = False, here
+        if entry.form is Form.OMITTED:
+            opens = entry.opens and not (entry.segment.joins and here == left)  # as drafted
+            if opens != entry.opens:
+                entries[i] = msgspec.structs.replace(entry, opens=opens)
+            owed = owed or opens
+        else:
+            if not entry.opens and (owed or here != now):
+                entries[i] = msgspec.structs.replace(entry, opens=True)
+            owed, now = False, here
+        if entry.segment.origin != "lamina":
+            left = here
     return entries
 
 

@@ -8,16 +8,12 @@ version, so a change of words here needs a new version beside the old one, never
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
-from itertools import groupby
 
 import msgspec
 
 from lamina.core.hashing import handle
 from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind, Kinds, row
-from lamina.core.outline import outline
 from lamina.core.values import (
     Digest,
     Document,
@@ -31,6 +27,10 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
+from lamina.text import tags
+from lamina.text.arguments import shorter
+from lamina.text.outline import outline
+from lamina.text.tags import escape, inert, nested, tag
 
 COMPACT_LIMIT = 1_000
 """Characters of a COMPACT text: about 250 tokens, some 4 % of the median result worth lowering."""
@@ -131,7 +131,7 @@ def stub(segment: Segment, content: Digest, *, handles: bool, verb: str = "trimm
     if not handles:
         return f"[{verb}]"
     size = len(text_of(segment.parts, data=True).encode("utf-8", "surrogatepass"))
-    name = _inert(described(segment))
+    name = inert(described(segment), NAME_LIMIT)
     return f'[{verb}: {name} · {size:,} bytes · recall("{handle(content)}")]'
 
 
@@ -187,71 +187,22 @@ def _media(parts: Iterable[Part]) -> Iterator[Part]:
             yield part
 
 
-def tag(name: str, attrs: Mapping[str, str], body: str) -> str:
-    shown = "".join(f' {key}="{escape(value)}"' for key, value in attrs.items())
-    return f"<{name}{shown}>\n{body}\n</{name}>"
-
-
-def nested(name: str, attrs: Mapping[str, str], body: str) -> str:
-    inner = "".join(f"<{key}>{escape(value)}</{key}>\n" for key, value in attrs.items())
-    return f"<{name}>\n{inner}<content>\n{body}\n</content>\n</{name}>"
-
-
-_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-_ESCAPES = str.maketrans(
-    {"&": "&amp;", '"': "&quot;", "'": "&apos;", "<": "&lt;", ">": "&gt;"}
-    | {end: f"&#{ord(end)};" for end in _LINE_ENDS}
-)
-
-
-def escape(value: str) -> str:
-    """An attribute value that stays inside its quotes and on its line."""
-    return value.translate(_ESCAPES)
-
-
 def guard(body: str, kinds: Kinds = KINDS, *, extra: tuple[str, ...] = ()) -> str:
-    """Text that can neither close its tag nor open another: one backslash goes into each `<tag` or `</tag`.
-
-    A backslash that was already there gets one more, so `unguard` gives back exactly what went in.
-    """
-    return _opening(_tags(kinds) + extra).sub(r"<\\\1\2", body) if "<" in body else body
+    """Text that can neither close its tag nor open one of these kinds; `unguard` gives back what went in."""
+    return tags.guard(body, _tags(kinds) + extra)
 
 
 def unguard(body: str, kinds: Kinds = KINDS, *, extra: tuple[str, ...] = ()) -> str:
-    return _guarded(_tags(kinds) + extra).sub(r"<\1\2", body) if "<" in body else body
+    return tags.unguard(body, _tags(kinds) + extra)
 
 
 def tag_balance(parts: tuple[Part, ...], kinds: Kinds = KINDS) -> bool:
     """Whether tagged text opens one tag at its beginning and closes it at its end, and no other anywhere."""
-    text = parts[0].text if parts and isinstance(parts[0], Text) else ""
-    marks = [match for match in _opening(_tags(kinds)).finditer(text) if not match[1]]
-    if not marks:
-        return not text.startswith("<")
-    closes = marks[-1][2].startswith("/") and marks[-1].end() == len(text) - 1
-    return len(marks) == 2 and marks[0].start() == 0 and closes and f"/{marks[0][2]}" == marks[-1][2]
+    return not (parts and isinstance(parts[0], Text)) or tags.balanced(parts[0].text, _tags(kinds))
 
 
 def _tags(kinds: Kinds) -> tuple[str, ...]:
     return (*sorted({kind.tag for kind in kinds.values()}), *REFERENCE_TAGS)
-
-
-@lru_cache(maxsize=16)
-def _opening(tags: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"<(\\*+){_name(tags)}", re.IGNORECASE)
-
-
-@lru_cache(maxsize=16)
-def _guarded(tags: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"<\\(\\*+){_name(tags)}", re.IGNORECASE)
-
-
-def _name(tags: tuple[str, ...]) -> str:
-    """The pattern of a tag's name, by first letters and never going back: a run of `<` costs little."""
-    by_letter = {letter: list(group) for letter, group in groupby(sorted(tags), key=lambda tag: tag[:1])}
-    names = (
-        rf"{re.escape(a)}(?:{'|'.join(re.escape(tag[1:]) for tag in some)})" for a, some in by_letter.items()
-    )
-    return rf"(/?\s*+(?=[{re.escape(''.join(by_letter))}])(?:{'|'.join(names)})\b)"
 
 
 def _implied(segment: Segment) -> dict[str, str]:
@@ -268,12 +219,6 @@ def _implied(segment: Segment) -> dict[str, str]:
             return {"role": segment.role.value} | segment.attrs
 
 
-def _inert(text: str) -> str:
-    """No brackets, quotes or control characters: nothing in a name can end the line it stands in."""
-    kept = "".join(c if c.isprintable() and c not in '[]"<>' else " " for c in text[: NAME_LIMIT * 2])
-    return " ".join(kept.split())[:NAME_LIMIT]
-
-
 def _like(segment: Segment, text: str, *, tagged: bool) -> tuple[Part, ...]:
     """`text` in the place of a segment's content: a result stays the result of its call."""
     first = segment.parts[0] if segment.parts else None
@@ -284,28 +229,9 @@ def _like(segment: Segment, text: str, *, tagged: bool) -> tuple[Part, ...]:
 
 def _shorter_call(call: ToolCall, content: Digest, form: Form, *, handles: bool) -> ToolCall:
     """The same call with its large arguments replaced, so that names and types stay what the schema says."""
-    limit = ARGUMENT_LIMIT if form is Form.COMPACT else 0
-    try:
-        arguments = json.loads(call.arguments)
-        kept = {name: _argument(value, content, limit, handles=handles) for name, value in arguments.items()}
-        text = _object(kept)
-    except (ValueError, AttributeError, RecursionError):  # not JSON, or not an object
-        text = "{}"
-    return ToolCall(id=call.id, name=call.name, arguments=text)
-
-
-def _object(value: Mapping[str, object]) -> str:
-    """Compact JSON; a lone surrogate, which JSON can name and UTF-8 cannot carry, stays escaped."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    if text.isascii() or text.encode("utf-8", "replace").decode() == text:
-        return text
-    return json.dumps(value, allow_nan=False, separators=(",", ":"))
-
-
-def _argument(value: object, content: Digest, limit: int, *, handles: bool) -> object:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     again = f' · recall("{handle(content)}")' if handles else ""
-    short = (
-        f"[trimmed: {len(text.encode('utf-8', 'surrogatepass')):,} bytes{again}]" if handles else "[trimmed]"
+    limit = ARGUMENT_LIMIT if form is Form.COMPACT else 0
+    short = shorter(
+        call.arguments, limit=limit, mark=f"[trimmed: {{size:,}} bytes{again}]" if handles else "[trimmed]"
     )
-    return short if len(text) > max(limit, len(short)) else value
+    return ToolCall(id=call.id, name=call.name, arguments=short)

@@ -10,9 +10,9 @@ from functools import lru_cache
 
 import msgspec
 
-from lamina.core.framing import framing_for, longest_prefix, plain_name
 from lamina.core.tokens import Counter, estimate_for
 from lamina.counters import openai
+from lamina.counters.framing import framing_for, longest_prefix, plain_name
 from lamina.errors import BadInput
 
 __all__ = ["counter_for"]

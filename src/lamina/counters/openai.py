@@ -13,8 +13,8 @@ from functools import cache, partial
 
 import msgspec
 
-from lamina.core.framing import framing_for, longest_prefix, plain_name
 from lamina.core.tokens import Counter
+from lamina.counters.framing import framing_for, longest_prefix, plain_name
 from lamina.errors import BadInput
 
 

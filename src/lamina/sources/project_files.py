@@ -15,10 +15,10 @@ from enum import StrEnum
 import msgspec
 
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
-from lamina.core.outline import truncate
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.segments import segment
+from lamina.text.outline import truncate
 
 CALLER_ITEMS = 32
 CALLER_NAME = 256

@@ -18,7 +18,18 @@ from lamina.core.bind import Binding
 from lamina.core.build import build
 from lamina.core.values import Budget, Segment
 from lamina.segments import (
-    assistant, call, clock, file, image, memory, note, result, selected_text, system, thinking, user,
+    assistant,
+    call,
+    clock,
+    file,
+    image,
+    memory,
+    note,
+    result,
+    selected_text,
+    system,
+    thinking,
+    user,
 )  # fmt: skip
 
 WORDS = "alpha beta gamma delta parser cache token window retry config module value".split()

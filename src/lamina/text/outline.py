@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from lamina.core.outline_code import (
+from lamina.text.code import (
     brief,
     defines,
     first_table,

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from lamina.core.outline import code, csv_rows, head_tail, json_rows, outline
-from lamina.core.outline_code import signatures
+from lamina.text.code import signatures
+from lamina.text.outline import code, csv_rows, head_tail, json_rows, outline
 
 
 def wire(rows: int) -> str:
