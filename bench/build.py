@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -286,22 +287,29 @@ def as_openai(log: Log) -> list[dict[str, Any]]:
 
 def trim(log: Log, counter: Counter, budget: Budget, runs: int) -> float | None:
     """LangChain's `trim_messages` on the same log and window, with its own count beside our estimate."""
-    try:
-        from langchain_core.messages import convert_to_messages, trim_messages  # noqa: PLC0415
-        from langchain_core.messages.utils import count_tokens_approximately  # noqa: PLC0415
-    except ImportError:
-        note("langchain-core is not installed: no comparison with it (`make bench` installs it)")
+    theirs = langchain()
+    if theirs is None:
         return None
-    messages = convert_to_messages(as_openai(log))
+    messages = theirs.convert_to_messages(as_openai(log))
 
     def exactly(some: list[Any]) -> int:
         return sum(counter.count(message.text) + counter.count(called(message)) for message in some)
 
-    count = exactly if counter.exact else count_tokens_approximately
+    count = exactly if counter.exact else theirs.utils.count_tokens_approximately
     left = int(budget.window * SHARE)  # what a cut of ours leaves standing
     options = {"token_counter": count, "max_tokens": left, "include_system": True, "start_on": "human"}
-    trim_messages(messages, **options)  # what it imports when first called is not what it costs
-    return best(lambda: trim_messages(messages, **options), runs)
+    theirs.trim_messages(messages, **options)  # what it imports when first called is not what it costs
+    return best(lambda: theirs.trim_messages(messages, **options), runs)
+
+
+@cache
+def langchain() -> Any:
+    """LangChain's messages, or None where it is not installed."""
+    try:
+        return importlib.import_module("langchain_core.messages")
+    except ImportError:
+        note("langchain-core is not installed: no comparison with it (`make bench` installs it)")
+        return None
 
 
 def called(message: Any) -> str:

@@ -74,7 +74,7 @@ def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_tidy_hand(patch: pytest.MonkeyPatch) -> None:
-    true = draft.worded
+    true = library.worded
 
     def tidied(entries: Any, **rest: Any) -> Any:
         return [_tidy(entry) for entry in true(entries, **rest)]

@@ -1,0 +1,92 @@
+"""lamina decides what a language model sees.
+
+A log of segments, a budget and the ledger of the last request go in; an envelope comes out that fits the
+window, keeps the cached prefix, can bring back what it left out, and explains every decision.
+"""
+
+from lamina.core.arrange import Cap, Filter, Layout
+from lamina.core.bench import Options
+from lamina.core.build import build, plan_cut
+from lamina.core.envelope import Envelope
+from lamina.core.explain import Manifest, explain
+from lamina.core.kinds import KINDS, Kind, Retention
+from lamina.core.laws import audit
+from lamina.core.ledger import dump, load, rewind
+from lamina.core.memo import Memo
+from lamina.core.part import Parting, part
+from lamina.core.recall import recall
+from lamina.core.repair import Repairs
+from lamina.core.tokens import Count, Counter, calibrate
+from lamina.core.values import (
+    Budget,
+    Calibration,
+    Cut,
+    Document,
+    Entry,
+    Form,
+    Head,
+    Image,
+    Layer,
+    Ledger,
+    Raw,
+    Role,
+    Segment,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from lamina.core.wording import Wording
+from lamina.errors import BadInput, BudgetExceeded, LaminaError, LawBroken, NotFound
+from lamina.report import table
+
+__all__ = [
+    "KINDS",
+    "BadInput",
+    "Budget",
+    "BudgetExceeded",
+    "Calibration",
+    "Cap",
+    "Count",
+    "Counter",
+    "Cut",
+    "Document",
+    "Entry",
+    "Envelope",
+    "Filter",
+    "Form",
+    "Head",
+    "Image",
+    "Kind",
+    "LaminaError",
+    "LawBroken",
+    "Layer",
+    "Layout",
+    "Ledger",
+    "Manifest",
+    "Memo",
+    "NotFound",
+    "Options",
+    "Parting",
+    "Raw",
+    "Repairs",
+    "Retention",
+    "Role",
+    "Segment",
+    "Text",
+    "Thinking",
+    "ToolCall",
+    "ToolResult",
+    "Wording",
+    "audit",
+    "build",
+    "calibrate",
+    "dump",
+    "explain",
+    "load",
+    "part",
+    "plan_cut",
+    "recall",
+    "rewind",
+    "table",
+]

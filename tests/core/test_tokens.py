@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +19,6 @@ from lamina.core.tokens import (
     calibrate,
     estimate_for,
     part_cost,
-    parts_cost,
     scaled,
     tools_cost,
 )  # fmt: skip
@@ -30,12 +30,19 @@ COUNTERS = (RFC, CHARS4, BYTES4, STRICT, ESTIMATE)
 FUNCTION = {"name": "read", "description": "Reads a file.", "parameters": {"type": "object"}}
 
 
+def message_cost(parts: Sequence[Part], counter: Counter) -> int:
+    """The parts of one message, without the message's own framing."""
+    lone_text = len(parts) == 1 and isinstance(parts[0], Text)
+    framing = 0 if lone_text else counter.framing.part * len(parts)
+    return framing + sum(part_cost(part, counter) for part in parts)
+
+
 def letters(**framing: Any) -> Counter:
     return Counter(name="letters", count=len, framing=Framing(**framing))
 
 
 def rfc_total(*messages: tuple[Part, ...]) -> int:
-    raw = sum(RFC.framing.message + parts_cost(parts, RFC) for parts in messages)
+    raw = sum(RFC.framing.message + message_cost(parts, RFC) for parts in messages)
     return scaled(raw, RFC, None)
 
 
@@ -113,10 +120,10 @@ def test_a_part_costs_its_text_and_its_framing(part: Part, tokens: int) -> None:
 
 def test_parts_are_framed_unless_they_are_one_lone_text() -> None:
     counter = letters(part=3)
-    assert parts_cost([Text("12")], counter) == 2
-    assert parts_cost([Text("12"), Text("3")], counter) == 3 + 3 + 3
-    assert parts_cost([result("12")], counter) == 2 + 3
-    assert parts_cost([], counter) == 0
+    assert message_cost([Text("12")], counter) == 2
+    assert message_cost([Text("12"), Text("3")], counter) == 3 + 3 + 3
+    assert message_cost([result("12")], counter) == 2 + 3
+    assert message_cost([], counter) == 0
 
 
 @pytest.mark.parametrize(

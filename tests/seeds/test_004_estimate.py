@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lamina.core.target import limits
-from lamina.core.tokens import RFC, parts_cost, scaled
+from lamina.core.tokens import RFC, part_cost, scaled
 from lamina.core.values import Budget, Head, Image, Ledger, Part, Segment, Text, ToolResult
 from lamina.segments import assistant
 from tests.seeds import rfc
@@ -13,7 +13,7 @@ from tests.seeds.rfc import texts, trim, trim_with_headroom, trimmed, turns, unt
 
 
 def one_message(*parts: Part) -> int:
-    return scaled(RFC.framing.message + parts_cost(parts, RFC), RFC, None)
+    return scaled(RFC.framing.message + sum(RFC.framing.part + part_cost(p, RFC) for p in parts), RFC, None)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.hashing import content_digest, parts_digest
-from lamina.core.repair import omitted
+from lamina.core.hashing import parts_digest
+from lamina.core.repair import omitted, own
 from lamina.core.values import Entry, Fold, Form, Ledger, Line, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, guard
 from lamina.errors import BadInput
@@ -117,9 +117,5 @@ def digest_entry(fold: Fold, *, at: Entry, wording: Wording) -> Entry:
     segment = Segment(
         role=Role.USER, kind="digest", parts=(Text(text),), key=fold.key, origin="lamina", covers=fold.covers
     )
-    sent = parts_digest(segment.role, segment.parts)
-    return Entry(
-        segment=segment, ref=Ref(fold.key), content=content_digest(segment, sent), role=Role.USER,
-        layer=at.layer, parts=segment.parts, sent=sent, why=f"stands for {len(fold.covers)} folded segments",
-        turn=at.turn, step=at.step,
-    )  # fmt: skip
+    why = f"stands for {len(fold.covers)} folded segments"
+    return own(segment, why, layer=at.layer, turn=at.turn, step=at.step)

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 import msgspec
 
 from lamina.core.arrange import Layout
-from lamina.core.hashing import content_digest, parts_digest
+from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, Retention, recoverable, row
-from lamina.core.repair import omitted
+from lamina.core.repair import omitted, own
 from lamina.core.values import Digest, Entry, Form, Layer, Ledger, Line, Part, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, named, text_of
 from lamina.text.tags import escape
@@ -142,11 +142,6 @@ def _named_there(entry: Entry) -> Entry:
 
 
 def _title() -> Entry:
-    segment = Segment(
-        role=Role.USER, kind="user", parts=(Text(LIBRARY_TITLE),), key="library", origin="lamina"
-    )
-    sent = parts_digest(segment.role, segment.parts)
-    return Entry(
-        segment=segment, ref=Ref("library"), content=content_digest(segment, sent), role=Role.USER,
-        layer=Layer.LIBRARY, parts=segment.parts, sent=sent, why="introduces the library",
-    )  # fmt: skip
+    parts = (Text(LIBRARY_TITLE),)
+    segment = Segment(role=Role.USER, kind="user", parts=parts, key="library", origin="lamina")
+    return own(segment, "introduces the library", layer=Layer.LIBRARY)

@@ -237,12 +237,17 @@ def _placeholder(call: Entry) -> Entry:
         raise TypeError(sent)
     result = ToolResult(id=sent.id, content=(Text(UNANSWERED),), name=sent.name, error=True)
     segment = Segment(
-        role=Role.TOOL, kind="tool_result", parts=(result,), key=f"{call.ref}!", origin="lamina", recover=""
+        role=Role.TOOL, kind="tool_result", parts=(result,), key=f"{call.ref}!", origin="lamina"
     )
-    whole = parts_digest(segment.role, segment.parts)
+    return own(segment, "answers a call that has no result")
+
+
+def own(segment: Segment, why: str, **place: Any) -> Entry:
+    """An entry of lamina's own, for a segment that no log has; its key is its ref."""
+    sent = parts_digest(segment.role, segment.parts)
     return Entry(
-        segment=segment, ref=Ref(segment.key), content=content_digest(segment, whole), role=Role.TOOL,
-        parts=segment.parts, sent=whole, why="answers a call that has no result",
+        segment=segment, ref=Ref(segment.key), content=content_digest(segment, sent), role=segment.role,
+        parts=segment.parts, sent=sent, why=why, **place,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import msgspec
 from lamina.core.hashing import canonical
 from lamina.core.values import Calibration, Document, Image, Part, Text, Thinking, ToolCall, ToolResult
 from lamina.errors import BadInput
-from lamina.text.estimate import FAMILIES, estimate
+from lamina.text.estimate import FAMILIES, bytes_by_3_5, bytes_by_4, chars_by_4, estimate, size
 
 MILLIS_LEAST, MILLIS_MOST = 500, 4000
 """A report outside these bounds says that something else was counted, not that the counter is off."""
@@ -66,13 +66,6 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
 
     def __call__(self, text: str) -> Count:
         return Count(self.count(text), self.exact)
-
-
-def parts_cost(parts: Sequence[Part], counter: Counter) -> int:
-    """The parts of one message, without the message's own framing."""
-    lone_text = len(parts) == 1 and isinstance(parts[0], Text)
-    framing = 0 if lone_text else counter.framing.part * len(parts)
-    return framing + sum(part_cost(part, counter) for part in parts)
 
 
 def part_cost(part: Part, counter: Counter) -> int:
@@ -132,11 +125,6 @@ def estimate_for(family: str) -> Counter:
     return Counter(name=f"estimate:{family}", count=partial(estimate, family=family))
 
 
-def size(text: str) -> int:
-    """UTF-8 bytes; a lone surrogate counts three, as its replacement would."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-
-
 def _result_cost(result: ToolResult, counter: Counter) -> int:
     text = "".join(part.text for part in result.content if isinstance(part, Text))
     rest = (part_cost(part, counter) for part in result.content if not isinstance(part, Text))
@@ -172,29 +160,17 @@ def _lengthened(text: str, framing: Framing) -> str:
     return text + "x" * (size(text) * (framing.tool_scale - 1000) // 1000)
 
 
-def _bytes_by_3_5(text: str) -> int:
-    return -(-size(text) * 2 // 7)
-
-
-def _chars_by_4(text: str) -> int:
-    return -(-len(text) // 4)
-
-
-def _bytes_by_4(text: str) -> int:
-    return size(text) // 4
-
-
 RFC = Counter(
     name="rfc",
-    count=_bytes_by_3_5,
+    count=bytes_by_3_5,
     framing=Framing(name="rfc", message=8, part=3, padding="x" * 30, scale=1050, tool_scale=1200),
 )
 """Bytes / 3.5 with fixed framing and 5 % on top, for comparison with systems that count so."""
 
-CHARS4 = Counter(name="chars4", count=_chars_by_4, framing=Framing(name="none", message=0, tool=0))
+CHARS4 = Counter(name="chars4", count=chars_by_4, framing=Framing(name="none", message=0, tool=0))
 """Characters / 4, rounded up."""
 
-BYTES4 = Counter(name="bytes4", count=_bytes_by_4, framing=Framing(name="none", message=0, tool=0))
+BYTES4 = Counter(name="bytes4", count=bytes_by_4, framing=Framing(name="none", message=0, tool=0))
 """Bytes / 4, rounded down: a text of three bytes is free."""
 
 STRICT = Counter(name="strict", count=size)

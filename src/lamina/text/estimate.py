@@ -29,6 +29,23 @@ def estimate(text: str, *, family: str = "o200k") -> int:
     return min(len(data), -(-total // UNIT))
 
 
+def size(text: str) -> int:
+    """UTF-8 bytes; a lone surrogate counts three, as its replacement would."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def bytes_by_3_5(text: str) -> int:
+    return -(-size(text) * 2 // 7)
+
+
+def chars_by_4(text: str) -> int:
+    return -(-len(text) // 4)
+
+
+def bytes_by_4(text: str) -> int:
+    return size(text) // 4
+
+
 def features(text: str) -> list[int]:
     """What the coefficients weigh, in the order of the table: for fitting."""
     data = text.encode("utf-8", "surrogatepass")
