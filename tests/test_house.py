@@ -28,6 +28,11 @@ PURE = frozenset(
 )
 """What the core may import of the standard library: nothing that reads a clock, a disk or the environment."""
 
+PURE_OF_TEXT = frozenset(
+    "__future__ collections functools itertools json posixpath re shlex textwrap typing".split()
+)
+"""The same for functions over text, which need less."""
+
 IMPURE_CALLS = frozenset("breakpoint compile eval exec globals hash id input open print __import__".split())
 PATHS_AS_TEXT = frozenset("basename commonpath dirname isabs join normpath split splitext".split())
 NO_MODULE = frozenset("base common engine handler helper helpers manager misc provider util utils".split())
@@ -54,8 +59,15 @@ def imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def core() -> list[Path]:
-    return [path for name, path in modules().items() if name.startswith("lamina.core")]
+def inside(package: str) -> list[Path]:
+    return [path for name, path in modules().items() if f"{name}.".startswith(f"{package}.")]
+
+
+CORE, TEXT = inside("lamina.core"), inside("lamina.text")
+
+
+def its_name(path: Path) -> str:
+    return f"{path.parent.name}.{path.stem}"
 
 
 def text_files() -> Iterator[Path]:
@@ -65,20 +77,34 @@ def text_files() -> Iterator[Path]:
         yield from (path for path in files if "__pycache__" not in path.parts)
 
 
-@pytest.mark.parametrize("path", core(), ids=lambda path: path.stem)
+def test_the_pure_packages_are_there() -> None:
+    assert {its_name(path) for path in CORE + TEXT} >= {"core.build", "core.fit", "text.outline", "text.tags"}
+
+
+@pytest.mark.parametrize("path", CORE, ids=its_name)
 def test_core_imports_only_what_is_pure(path: Path) -> None:
     assert {name.partition(".")[0] for name in imported(path)} <= PURE | {"msgspec", "lamina"}
 
 
-@pytest.mark.parametrize("path", core(), ids=lambda path: path.stem)
-def test_core_calls_nothing_that_has_effects_or_differs_between_runs(path: Path) -> None:
+@pytest.mark.parametrize("path", TEXT, ids=its_name)
+def test_text_imports_only_what_is_pure_and_nothing_that_knows_a_segment(path: Path) -> None:
+    ours, others = set(), set()
+    for name in imported(path):
+        (ours if name.startswith("lamina.") else others).add(name)
+    allowed = PURE_OF_TEXT | ({"msgspec"} if path.stem == "subjects" else set())
+    assert {name.partition(".")[0] for name in others} <= allowed
+    assert {name for name in ours if not name.startswith(("lamina.text.", "lamina.errors."))} == set()
+
+
+@pytest.mark.parametrize("path", CORE + TEXT, ids=its_name)
+def test_nothing_pure_calls_what_has_effects_or_differs_between_runs(path: Path) -> None:
     calls = (node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call))
     names = {call.func.id: call.lineno for call in calls if isinstance(call.func, ast.Name)}
     assert {name: line for name, line in names.items() if name in IMPURE_CALLS} == {}
 
 
-@pytest.mark.parametrize("path", core(), ids=lambda path: path.stem)
-def test_core_takes_paths_as_text(path: Path) -> None:
+@pytest.mark.parametrize("path", CORE + TEXT, ids=its_name)
+def test_what_is_pure_takes_paths_as_text(path: Path) -> None:
     nodes = (node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Attribute))
     used = {node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == "posixpath"}
     assert used <= PATHS_AS_TEXT
@@ -110,6 +136,8 @@ def nearest(target: str, known: dict[str, Path]) -> str:
     [
         ("core/planted.py", "import time", "The core is pure"),
         ("core/planted.py", "def later():\n    from os.path import join", "The core is pure"),
+        ("text/planted.py", "import locale", "The core is pure"),
+        ("text/planted.py", "import lamina.core.values", "Imports go strictly down"),
         ("errors.py", "import lamina.core.values", "Imports go strictly down"),
         ("core/values.py", "import lamina.core.kinds", "No cycles"),
         ("planted.py", "", "Imports go strictly down"),

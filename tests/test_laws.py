@@ -90,7 +90,7 @@ def test_stories_have_enough_to_test() -> None:
         found["bound"] += any(ledger.bound for ledger in ledgers)
 
     count()
-    print(dict(found))  # noqa: T201 - the figures belong into the log
+    print(dict(found))
     assert found["cut"] >= 0.3 * found["logs"]
     assert found["fold"] >= 0.1 * found["logs"]
     assert found["bound"] >= 0.1 * found["logs"]

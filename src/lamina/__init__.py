@@ -11,7 +11,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.explain import Manifest, explain
 from lamina.core.kinds import KINDS, Kind, Retention
 from lamina.core.laws import audit
-from lamina.core.ledger import dump, load, rewind
+from lamina.core.ledger import rewind
 from lamina.core.memo import Memo
 from lamina.core.part import Parting, part
 from lamina.core.recall import recall
@@ -81,9 +81,7 @@ __all__ = [
     "audit",
     "build",
     "calibrate",
-    "dump",
     "explain",
-    "load",
     "part",
     "plan_cut",
     "recall",

@@ -49,8 +49,13 @@ def thinking(text: str, *, signature: str = "", **fields: Any) -> Segment:
 
 
 def call(
-    name: str, arguments: Mapping[str, Any] | str, *, id: str, joins: bool = True, **fields: Any
-) -> Segment:  # noqa: A002
+    name: str,
+    arguments: Mapping[str, Any] | str,
+    *,
+    id: str,  # noqa: A002 - what every provider calls it
+    joins: bool = True,
+    **fields: Any,
+) -> Segment:
     """A tool call; it continues the assistant message before it, if there is one."""
     text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments), ensure_ascii=False)
     part = ToolCall(id=id, name=name, arguments=text)

@@ -7,7 +7,6 @@ from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
-from lamina.core.ledger import dump, load
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Segment
@@ -114,12 +113,12 @@ def test_a_reference_stays_one_after_its_target_is_lowered() -> None:
     log = first_turn() + again()
     before = built(log, built(log).ledger)
     log += [assistant("Yes."), user("Go on. " * 60)]
-    at_cut = built(log, load(dump(before.ledger)), window=350)
+    at_cut = built(log, Ledger.load(before.ledger.dump()), window=350)
     assert at_cut.cut is not None
     target, reference = files(at_cut)
     assert target.form is not Form.FULL
     assert refers(reference)
-    after = built([*log, assistant("Sure."), user("Thanks")], load(dump(at_cut.ledger)), window=10_000)
+    after = built([*log, assistant("Sure."), user("Thanks")], Ledger.load(at_cut.ledger.dump()), window=10_000)
     assert [e.sent for e in files(after)] == [target.sent, reference.sent]
     assert text_of(recall(log, handle(reference.content))[0].parts) == SPEC
 
@@ -160,7 +159,7 @@ def turns(*parts: list[Segment]) -> list[Envelope]:
     log: list[Segment] = []
     for part in parts:
         log += part
-        ledger = load(dump(made[-1].ledger)) if made else Ledger()
+        ledger = Ledger.load(made[-1].ledger.dump()) if made else Ledger()
         made.append(build(log, counter=CHARS4, ledger=ledger, options=HOISTED))
     return made
 

@@ -13,7 +13,6 @@ from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
 from lamina.core.ladder import Batch, Move, View
-from lamina.core.ledger import dump, load
 from lamina.core.recall import recall
 from lamina.core.tokens import BYTES4
 from lamina.core.values import (
@@ -144,7 +143,7 @@ def test_the_cap_never_changes_what_was_sent() -> None:
 
 def test_a_file_over_the_cap_stays_out_after_a_restart() -> None:
     log = (attached("a", 100), attached("b", 100), ASK)
-    ledger = load(dump(capped(*log, limit=150).ledger))
+    ledger = Ledger.load(capped(*log, limit=150).ledger.dump())
     again = capped(*log, limit=1_000, ledger=ledger)
     assert kept(again) == ["b"]
     assert recall(log, "a") == (log[0],)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.build import EMPTY, build
-from lamina.core.ledger import dump, load
 from lamina.core.tokens import RFC
 from lamina.core.values import Budget, Form, Part, Ref
 from lamina.errors import BudgetExceeded
@@ -70,7 +69,7 @@ def test_s4_23_progress_then_freeze() -> None:
 def test_s4_24_lifecycle_through_saved_state() -> None:
     log = turns(5, "User turn {i}: a*80", "Assistant turn {i}: b*80")
     first = trim(log, 340)
-    saved = load(json.loads(json.dumps(dump(first.ledger))))
+    saved = Ledger.load(json.loads(json.dumps(first.ledger.dump())))
     assert saved == first.ledger
     log += turns(1, "User turn {i}: c*80", "Assistant turn {i}: d*80", start=5)
     second = trim(log, 340, ledger=saved)

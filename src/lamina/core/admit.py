@@ -1,4 +1,4 @@
-"""What enters lowered: results too large for the room, attachments over their cap, thinking whose past changed.
+"""What enters lowered: results too large for the room, attachments over a cap, thinking whose past changed.
 
 Nothing that a provider has seen is lowered here for want of room, so no cut is needed: the ledger line
 says that it entered this way.
@@ -22,7 +22,7 @@ from lamina.core.values import Entry, Form, Line, Mark, Ref, ToolResult
 from lamina.core.weigh import settled
 
 CHARACTERS = 2
-"""Characters of a COMPACT text for each token of its share: few enough for scripts that cost a token each two."""
+"""Characters of a COMPACT text for each token of its share: few enough for scripts of two to a token."""
 
 TOGETHER = 2
 """New results may together take one part in this many of the room; beyond it the largest are shortened."""
@@ -46,7 +46,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unsent(entries: Sequence[Entry], mark: Mark | None, *, start: int = 0, sent: int = 0) -> int:
-    """The position from which entries are new since the last request; `sent` of those before `start` were sent."""
+    """The position from which entries are new since the last request; `sent` of those before `start` were."""
     if mark is None or mark.sent <= sent:
         return start
     left = mark.sent - sent
@@ -120,7 +120,7 @@ def _shortens(entry: Entry, kinds: Kinds) -> bool:
 
 
 def _capped(admitted: Admitted, start: int, cap: Cap, bench: Bench) -> Admitted:
-    """Attachments within their cap: of the new ones, lowest importance first, among equals the one added first."""
+    """Attachments within their cap: of the new ones the least important first, of equals the first added."""
     kinds, scale, entries, lines = bench.kinds, bench.scale, list(admitted.entries), dict(admitted.lines)
     mine = [
         i for i, e in enumerate(entries) if e.form is not Form.OMITTED and row(kinds, e.segment).attachment
@@ -137,8 +137,6 @@ def _capped(admitted: Admitted, start: int, cap: Cap, bench: Bench) -> Admitted:
             lines[entry.ref] = line(lowered, wording=bench.wording)
     notes = admitted.notes
     if total > cap.tokens:
-        notes += (
-            f"attachments take {total:,} tokens, over their cap of {cap.tokens:,}: what is left is pinned, "
-            "or was sent before",
-        )
+        left = "what is left is pinned, or was sent before"
+        notes += (f"attachments take {total:,} tokens, over their cap of {cap.tokens:,}: {left}",)
     return msgspec.structs.replace(admitted, entries=entries, lines=lines, notes=notes)

@@ -90,7 +90,7 @@ def reaches_back(log: Sequence[Segment], bench: Bench) -> bool:
 
 
 def boundary(log: Sequence[Segment], start: int) -> int:
-    """The last position at which a log may be parted: an assistant message begins, every earlier call is closed."""
+    """The last position where a log may be parted: an assistant message begins, earlier calls are closed."""
     for i in range(len(log) - 1, start, -1):
         if log[i].role is Role.ASSISTANT and not log[i].joins and not empty(log[i].parts):
             return i
@@ -102,7 +102,10 @@ def after_build(draft: Draft, entries: list[Entry], bench: Bench) -> Draft:
     return Draft(
         entries=entries, prefix=entries[-1].prefix if entries else draft.prefix,
         seen=draft.seen, place=draft.place,
-        shown={e.content: e.ref for e in entries if e.form is Form.FULL and row(bench.kinds, e.segment).attachment},
+        shown={
+            e.content: e.ref for e in entries
+            if e.form is Form.FULL and row(bench.kinds, e.segment).attachment
+        },
         folds=_digests(entries), tokens=sum(e.tokens for e in entries),
         sent=sum(e.form is not Form.OMITTED for e in entries),
     )  # fmt: skip

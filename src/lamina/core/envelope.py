@@ -87,7 +87,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def seal(envelope: Envelope, facts: Facts, *, known: tuple[int, int] = (0, 0)) -> Envelope:
-    """The envelope with its ledger. `known` counts the first entries that are as they were, and those of them sent."""
+    """The envelope with its ledger. `known` counts its first entries that are as before, and those sent."""
     start, sent = known
     _check(envelope, start)
     before = envelope.ledger
@@ -108,15 +108,14 @@ def seal(envelope: Envelope, facts: Facts, *, known: tuple[int, int] = (0, 0)) -
 def mark(envelope: Envelope, *, start: int = 0, sent: int = 0) -> Mark:
     """The request as hashes, for the next build to compare with."""
     count = sent + sum(e.form is not Form.OMITTED for e in envelope.entries[start:])
-    return Mark(
-        sent=count, prefix=envelope.prefix, tools=digest(envelope.head.tools), system=_system(envelope)
-    )
+    tools, tokens = digest(envelope.head.tools), envelope.account.total - envelope.account.margin
+    return Mark(sent=count, prefix=envelope.prefix, tools=tools, system=_system(envelope), tokens=tokens)
 
 
 def prefix_at(
     entries: Sequence[Entry], sent: int, root: Digest, *, start: int = 0, before: int = 0
 ) -> Digest | None:
-    """The hash of the stream after its first `sent` entries; None if it is shorter. `before` were sent before `start`."""
+    """The hash after the first `sent` entries, None if there are fewer. `before` were sent before `start`."""
     if sent <= before:
         start, before = 0, 0
     if sent == 0:

@@ -86,8 +86,8 @@ def preview(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int)
     plan = planned(admitted.entries, limits, bench, keep_last=keep_last, forced=before > limits.room)
     now = {e.ref: e for e in plan.result}
     lowered = tuple(
-        Lowered(ref=e.ref, was=e.form, now=now[e.ref].form, tokens=e.tokens - now[e.ref].tokens, why=now[e.ref].why)
-        for e in plan.changed() if e.ref in now
+        Lowered(ref=e.ref, was=e.form, now=to.form, tokens=e.tokens - to.tokens, why=to.why)
+        for e in plan.changed() if (to := now.get(e.ref)) is not None
     )  # fmt: skip
     new = tuple(fold.text for fold in plan.folds if fold.cut == plan.number)
     fits = plan.total <= limits.room
@@ -285,7 +285,7 @@ def untouchable(entries: Sequence[Entry]) -> frozenset[int]:
 
 
 def spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
-    """Positions that a cut would rather not touch: the last `keep` assistant steps and what came with the prompt."""
+    """Positions that a cut would rather spare: the last `keep` assistant steps, what came with the prompt."""
     if keep == 0:
         return frozenset()
     spoken = sorted({e.step for e in entries if e.role is Role.ASSISTANT and e.form is not Form.OMITTED})

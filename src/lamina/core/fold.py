@@ -43,7 +43,7 @@ def runs(entries: Sequence[Entry], chosen: frozenset[int]) -> list[list[int]]:
 
 
 def fold(run: Sequence[Entry], *, spare: int, cut: int, bounded: bool = False) -> Fold:
-    """A digest of these entries. `spare` characters go to calls, paths and the rest; the user's words are kept.
+    """A digest of these entries. `spare` characters go to calls, paths and the rest; the user's words stay.
 
     `bounded`: the last resort, in which even these must fit into `spare`; with none, one line is left.
     """

@@ -25,7 +25,7 @@ def canonical(value: Any) -> bytes:
     except UnicodeEncodeError as error:
         raise BadInput(
             f"text has a lone surrogate at character {error.start}",
-            hint='replace it first, for example text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")',
+            hint='replace it first: text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")',
         ) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise BadInput(

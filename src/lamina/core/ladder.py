@@ -58,7 +58,7 @@ Order = Callable[[View], Iterator[Batch]]
 
 
 def ladder(view: View) -> Iterator[Batch]:
-    """lamina's own order."""
+    """The order that is lamina's own."""
     free = [i for i in view.free() if view.entries[i].segment.origin != "lamina"]
     plain = [i for i in free if not goes_last(view.entries[i], view.kinds)]
     yield from _disposable(view, plain)
@@ -105,7 +105,7 @@ def steps(view: View, *, verbatim: int | None) -> Iterator[Batch]:
 
 
 def goes_last(entry: Entry, kinds: Kinds) -> bool:
-    """Critical, or not to be had again: lowered only when nothing else is left. A picture has its own rung."""
+    """Critical, or not to be had again: lowered when nothing else is left. Images have their own rung."""
     if entry.segment.parts and isinstance(entry.segment.parts[0], Image | Document):
         return False
     return row(kinds, entry.segment).retention is Retention.CRITICAL or not recoverable(kinds, entry.segment)

@@ -1,7 +1,7 @@
 """The laws, as code: each takes a case and yields what breaks it.
 
 `seal` checks on every build what the build could have changed; `audit` checks everything, on one
-request or on two in a row. A law that needs a second build (deterministic) is compared by `same`.
+request or on two in a row. What needs a second build is compared in `lamina.testing`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from lamina.core.envelope import Envelope, prefix_at
 from lamina.core.fit import untouchable
 from lamina.core.fold import keeps
-from lamina.core.hashing import canonical, handle
+from lamina.core.hashing import handle
 from lamina.core.kinds import KINDS, Kinds, row
 from lamina.core.ladder import goes_last
 from lamina.core.recall import recall, refs
@@ -39,11 +39,6 @@ def audit(case: Case) -> None:
     for name, law in LAWS.items():
         for detail in law(case):
             raise LawBroken(name, detail)
-
-
-def same(one: Envelope, other: Envelope) -> bool:
-    """Byte for byte: entries, account and ledger."""
-    return canonical(_bytes(one)) == canonical(_bytes(other))
 
 
 def deterministic(case: Case) -> Iterator[str]:
@@ -110,7 +105,7 @@ def conservation(case: Case) -> Iterator[str]:
     mine = Tally(e.ref for e in case.envelope.entries if e.segment.origin != "lamina")
     logged = Tally(ref for ref, _ in refs(case.log))
     if mine != logged:
-        yield f"segments and entries differ: {sorted(((mine - logged) + (logged - mine)))[:5]}"
+        yield f"segments and entries differ: {sorted((mine - logged) + (logged - mine))[:5]}"
     for entry in case.envelope.entries:
         if not entry.why:
             yield f"{entry.ref} has no reason"
@@ -243,7 +238,3 @@ LAWS: dict[str, Callable[[Case], Iterator[str]]] = {
         no_authority_is_gained,
     )
 }
-
-
-def _bytes(envelope: Envelope) -> tuple[object, ...]:
-    return (envelope.entries, envelope.account, envelope.ledger, envelope.root, envelope.notes)

@@ -8,41 +8,19 @@ does not rise; only `rewind` drops lines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import msgspec
 
 from lamina.core.hashing import parts_digest
 from lamina.core.repair import omitted, own
 from lamina.core.values import Entry, Fold, Form, Ledger, Line, Ref, Role, Segment, Text
-from lamina.core.wording import Wording, guard
-from lamina.errors import BadInput
+from lamina.core.wording import Wording, guard, named
+from lamina.text.arguments import telling
 from lamina.text.tags import tag
-
-VERSION = 1
-
-
-def dump(ledger: Ledger) -> dict[str, Any]:
-    """Plain JSON values."""
-    plain: dict[str, Any] = msgspec.to_builtins(ledger)
-    return {"version": VERSION} | plain
-
-
-def load(plain: Any) -> Ledger:
-    """The ledger that `dump` wrote, or a typed error; a newer version is refused, never half read."""
-    version = plain.get("version") if isinstance(plain, dict) else None
-    if version != VERSION:
-        raise BadInput(
-            f"ledger version {version!r}", place="ledger", hint=f"this release reads version {VERSION}"
-        )
-    try:
-        return msgspec.convert(plain, Ledger)
-    except msgspec.ValidationError as error:
-        raise BadInput(str(error), place="ledger", hint="pass what dump() gave, unchanged") from None
 
 
 def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
-    """The ledger without what concerns segments that the user took back. Call it on an explicit rewind only."""
+    """The ledger without what concerns segments that the user took back. For an explicit rewind only."""
     there = frozenset(log)
     return msgspec.structs.replace(
         ledger,
@@ -78,9 +56,19 @@ def lower(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 
     """The entry in a lower form."""
     if form is Form.OMITTED:
         return omitted(entry, why)
-    parts = wording(entry.source, form, entry.content, limit=limit)
+    parts = wording(_told(entry), form, entry.content, limit=limit)
     return msgspec.structs.replace(
         entry, form=form, parts=parts, sent=parts_digest(entry.role, parts), why=why
+    )
+
+
+def _told(entry: Entry) -> Segment:
+    """The segment to word; a result that does not say so itself is named by what its call asked for."""
+    segment, asked = entry.source, entry.asked
+    if asked is None or named(segment):
+        return segment
+    return msgspec.structs.replace(
+        segment, attrs=segment.attrs | {"tool": asked.name, "path": telling(asked.arguments)}
     )
 
 
@@ -94,7 +82,7 @@ def line(lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0) -> L
 def folded(
     entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wording, standing: Iterable[str] = ()
 ) -> list[Entry]:
-    """Each fold's segments omitted, and its digest where the first of them stood, unless it is `standing` already."""
+    """Each fold's segments omitted, its digest where the first of them stood, unless `standing` already."""
     owner = {ref: fold for fold in folds for ref in fold.covers}
     placed = set(standing)
     result: list[Entry] = []

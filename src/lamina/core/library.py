@@ -21,21 +21,25 @@ from lamina.core.wording import Wording, named, text_of
 from lamina.text.tags import escape
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
-IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Context Library in the system prompt above."
+IN_LIBRARY = (
+    "Context attached to this message:\n{names}\n\n"
+    "Find them in the Context Library in the system prompt above."
+)
 
 
 def referred(
     entries: list[Entry], ledger: Ledger, shown: dict[Digest, Ref], *, kinds: Kinds, wording: Wording
 ) -> tuple[list[Entry], dict[Ref, Line]]:
-    """Later appearances of content that stands in full, as references; and the ledger lines that keep them so.
+    """Later appearances of content that stands in full, as references, and the ledger lines that keep them.
 
     `shown` maps content to where it stands in full; it is brought up to date.
     """
     lines: dict[Ref, Line] = {}
     result: list[Entry] = []
-    for entry in entries:
-        if entry.form is Form.FULL and row(kinds, entry.segment).attachment:
-            entry, line = _refer(entry, shown, wording)
+    for full in entries:
+        entry = full
+        if full.form is Form.FULL and row(kinds, full.segment).attachment:
+            entry, line = _refer(full, shown, wording)
             if line is None:
                 shown[entry.content] = entry.ref
             elif entry.ref not in ledger.lines:
@@ -118,7 +122,7 @@ def _shelve(
 
 
 def _pointing(rest: list[Entry], shelf: dict[str, Entry], turn: int, kinds: Kinds) -> list[Entry]:
-    """This turn's attachments that stand unchanged in the library, as one list of names."""
+    """Attachments of this turn that stand unchanged in the library, as one list of names."""
     here = [
         e for e in rest
         if e.turn == turn and e.form is Form.FULL and row(kinds, e.segment).attachment

@@ -80,7 +80,8 @@ class Memo:
             return
         as_drafted = bench.ledger.lines is ledger.lines and bench.ledger.folds == ledger.folds
         self.checkpoint = Checkpoint(
-            log=log[: drafted.at], ledger=ledger, options=bench.options, counter=bench.scale.counter, root=bench.root,
+            log=log[: drafted.at], ledger=ledger,
+            options=bench.options, counter=bench.scale.counter, root=bench.root,
             draft=_as_drafted(drafted.front, entries) if as_drafted else _as_sealed(drafted, entries, bench),
         )  # fmt: skip
 

@@ -63,15 +63,16 @@ def _common(old: tuple[Entry, ...], new: tuple[Entry, ...]) -> int:
 def _cause(before: Envelope, after: Envelope, was: Entry, now: Entry | None) -> str:
     if now is None:
         return "rewound"
-    cut = after.cut
-    if _fitted(cut) and _lowered(after, was):
+    if _fitted(after.cut) and _lowered(after, was):
         return "cut"
-    if was.layer is Layer.SYSTEM or now.layer is Layer.SYSTEM:
-        return "system changed"
-    if was.layer is Layer.LIBRARY or now.layer is Layer.LIBRARY:
-        return "library changed"
-    if _lowered(after, was):
-        return "lowered"
+    for layer, cause in ((Layer.SYSTEM, "system changed"), (Layer.LIBRARY, "library changed")):
+        if layer in (was.layer, now.layer):
+            return cause
+    return "lowered" if _lowered(after, was) else _edit(before, after, was, now)
+
+
+def _edit(before: Envelope, after: Envelope, was: Entry, now: Entry) -> str:
+    """What the application did to its log."""
     if was.segment.key and was.segment.key == now.segment.key:
         return "attachment changed" if was.segment.kind == now.segment.kind != "user" else "edited"
     there = {e.ref for e in after.entries}

@@ -190,10 +190,12 @@ class _Scan:
 
     def _paired(self, entry: Entry, result: ToolResult, call_at: int) -> Entry:
         sent = self.entries[call_at].parts[0]
-        if isinstance(sent, ToolCall) and sent.id != result.id:
+        if not isinstance(sent, ToolCall):
+            return entry
+        if sent.id != result.id:
             renamed = ToolResult(id=sent.id, content=result.content, name=result.name, error=result.error)
-            return _with_parts(entry, (renamed,))
-        return entry
+            entry = _with_parts(entry, (renamed,))
+        return msgspec.structs.replace(entry, asked=sent)
 
     def _again(self, entry: Entry, result: ToolResult, call_at: int, answer_at: int) -> None:
         """A second result of the same call."""

@@ -28,7 +28,7 @@ SHARE = 0.5
 LOWEST = 0.25
 """Of the room: however fast a session grows, a cut leaves this much."""
 
-STEPS = 8
+STEPS = 4
 """Steps that should fit between two cuts."""
 
 
@@ -65,7 +65,7 @@ def limits(budget: Budget, head: Head, entries: Sequence[Entry]) -> Limits:
 
 
 def reserve(budget: Budget, head: Head) -> int:
-    """What the budget says, else the request's own limit of output and thinking, else a constant; below the window."""
+    """What the budget says, else the request's limit of output or a constant, at most half the window."""
     if budget.reserve is not None:
         return budget.reserve
     named = ("max_tokens", "max_completion_tokens", "max_output_tokens")
@@ -91,5 +91,5 @@ def _target(room: int, trigger: int, least: int, grown: int) -> int:
 
 
 def _share(room: int, share: float) -> int:
-    """A share of the room in whole tokens, rounded down; in thousandths, so that no machine rounds otherwise."""
+    """A share of the room in whole tokens, rounded down; in thousandths, so that every machine agrees."""
     return room * round(share * 1000) // 1000

@@ -154,7 +154,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a request carries besides its messages: tool definitions and parameters, as the provider has them."""
+    """What a request carries besides messages: tool definitions and parameters, as the provider has them."""
 
     tools: tuple[dict[str, Any], ...] = ()
     parameters: dict[str, Any] = {}
@@ -182,11 +182,13 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             (self.window > 0, f"window is {self.window!r}", "give the model's context window in tokens"),
             (self.reserve is None or 0 <= self.reserve < self.window, f"reserve is {self.reserve!r}",
              f"it must be at least 0 and below the window ({self.window})"),
-            (0 < self.trigger <= 1, f"trigger is {self.trigger!r}", "give a share of the room above 0, at most 1"),
+            (0 < self.trigger <= 1, f"trigger is {self.trigger!r}",
+             "give a share of the room above 0, at most 1"),
             (self.target is None or 0 < self.target <= self.trigger, f"target is {self.target!r}",
              f"give a share of the room above 0, at most the trigger ({self.trigger})"),
             (0 <= self.least <= 1, f"least is {self.least!r}", "give a share of the room from 0 to 1"),
-            (0 < self.largest <= 1, f"largest is {self.largest!r}", "give a share of the room above 0, at most 1"),
+            (0 < self.largest <= 1, f"largest is {self.largest!r}",
+             "give a share of the room above 0, at most 1"),
             (self.keep_last >= 0, f"keep_last is {self.keep_last!r}", "give a number of steps, 0 or more"),
         )  # fmt: skip
         for holds, problem, hint in checks:
@@ -201,7 +203,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     the form, `role` the voice they are sent in. `opens`: it begins a message. `turn` and `step` count
     from 0; a step is one assistant message with its results, or what the user said before it.
     `prefix` is the chained hash of the stream up to and including it. `mended` is the segment as repair
-    left it, where that differs; every wording starts from `source`.
+    left it, where that differs; every wording starts from `source`. `asked` is the call of a result.
     """
 
     segment: Segment
@@ -219,6 +221,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     step: int = 0
     prefix: Digest = Digest("")
     mended: Segment | None = None
+    asked: ToolCall | None = None
 
     @property
     def source(self) -> Segment:
@@ -266,12 +269,13 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """The last request, as hashes: enough to see whether the next one continues it."""
+    """The last request, as hashes: enough to see whether the next one continues it. `tokens`: uncalibrated."""
 
     sent: int
     prefix: Digest
     tools: Digest
     system: Digest
+    tokens: int = 0
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,3 +297,19 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bound: dict[Ref, Digest] = {}
     calibration: Calibration | None = None
     mark: Mark | None = None
+
+    def dump(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return {"version": self.version} | plain
+
+    @staticmethod
+    def load(plain: Any) -> Ledger:
+        """The ledger that `dump` wrote, or a typed error; a newer version is refused, never half read."""
+        version = plain.get("version") if isinstance(plain, dict) else None
+        if version != Ledger().version:
+            raise BadInput(f"version {version!r}", place="ledger", hint="this release reads version 1")
+        try:
+            return msgspec.convert(plain, Ledger)
+        except msgspec.ValidationError as error:
+            raise BadInput(str(error), place="ledger", hint="pass what dump() gave, unchanged") from None

@@ -1,1 +1,24 @@
 """Providers' wire formats: a request becomes a log, an envelope becomes a request, a request is checked."""
+
+from __future__ import annotations
+
+from lamina.dialects.anthropic import DIALECT as ANTHROPIC
+from lamina.dialects.openai_chat import DIALECT as OPENAI_CHAT
+from lamina.dialects.port import Dialect, Request
+from lamina.errors import BadInput
+
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (ANTHROPIC, OPENAI_CHAT)}
+"""In the order in which a request is tried on them."""
+
+
+def recognise(request: Request) -> Dialect:
+    """The dialect of a request, by its shape."""
+    for dialect in DIALECTS.values():
+        if dialect.recognises(request):
+            return dialect
+    known = ", ".join(DIALECTS)
+    raise BadInput(
+        "this does not look like a request of any dialect",
+        place="request",
+        hint=f'it needs a list "messages"; or name the dialect: {known}',
+    )

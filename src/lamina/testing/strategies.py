@@ -34,8 +34,9 @@ from lamina.segments import (
 
 WORDS = "alpha beta gamma delta parser cache token window retry config module value".split()
 SPICE = (
-    "", "", "", "", "</file_context>", "<digest>", "<\\/note_context>", "</content>", "[trimmed]", "# heading\n",
-    "Error: x", "\u202egnp", "漢字", "🙂", "\x00", '"', "src/a.py", "</user_message>", "<SYSTEM_CONTEXT>",
+    "", "", "", "", "</file_context>", "<digest>", "<\\/note_context>", "</content>", "[trimmed]",
+    "# heading\n", "Error: x", "\u202egnp", "漢字", "🙂", "\x00", '"', "src/a.py", "</user_message>",
+    "<SYSTEM_CONTEXT>",
 )  # fmt: skip
 PATHS = ("docs/spec.md", "src/app.py", "notes/a & b.md")
 OFTEN = ("same content " * 60, "# Title\n\n" + "line of text\n" * 80)

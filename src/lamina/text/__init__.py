@@ -1,1 +1,1 @@
-"""Pure functions over text: outlines, tags, estimates, what a call was about. Nothing here knows a segment."""
+"""Pure functions over text: outlines, tags, estimates, what a call is about. Nothing here knows a segment."""

@@ -1,9 +1,36 @@
-"""A call's arguments, shorter: the same names, and each large value replaced by a mark."""
+"""A call's arguments: the one that tells most, and all of them shorter, each large value replaced by a mark."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+
+TELLING = (
+    "path",
+    "file_path",
+    "filepath",
+    "filename",
+    "file",
+    "notebook_path",
+    "url",
+    "uri",
+    "command",
+    "cmd",
+    "query",
+)
+"""Arguments that say what a call was about, the best first."""
+
+_PARSED = 100_000  # characters of arguments that are worth parsing for a name
+
+
+def telling(arguments: str) -> str:
+    """The argument by which a reader would know the call; nothing if there is none."""
+    try:
+        given = json.loads(arguments) if len(arguments) <= _PARSED else {}
+    except (ValueError, RecursionError):
+        return ""
+    known = given if isinstance(given, dict) else {}
+    return next((value for name in TELLING if isinstance(value := known.get(name), str) and value), "")
 
 
 def shorter(arguments: str, *, limit: int, mark: str) -> str:

@@ -340,7 +340,7 @@ def subject(call: Call, *, table: tuple[Reader, ...] = SUBJECTS) -> Subject | No
 
 
 def replaced(subjects: Iterable[tuple[Subject | None, bool]]) -> dict[int, int]:
-    """Of calls in order, by subject and whether they failed: each that says nothing new, and the latest that says it better.
+    """Of calls in order, by subject and whether they failed: each that is outdated, and by which one.
 
     A successful read replaces earlier reads of lines that it contains, a successful write all earlier
     reads of its paths. Writes are receipts and stay. Anything else is replaced by its own repetition.

@@ -1,0 +1,187 @@
+"""Content blocks of the Messages API as parts, and parts as blocks.
+
+What is not understood becomes a `Raw` part that holds the block as it is. Nothing here knows where in a
+request a block stands, besides the place that its errors name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import msgspec
+
+from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
+from lamina.core.wording import text_of
+from lamina.dialects.anthropic.model import NAME
+from lamina.errors import BadInput
+
+Block = Mapping[str, Any]
+Inner = Text | Image | Document | Raw
+
+_ENCODER = msgspec.json.Encoder()
+_UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def plain(value: Any) -> Block | None:
+    """A block as a mapping, whether it is one or an object of an SDK; None if it is neither."""
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, Mapping):
+        return dict(value)
+    dump = getattr(value, "model_dump", None)
+    if not callable(dump):
+        return None
+    dumped = dump(mode="json", exclude_unset=True)
+    return dumped if isinstance(dumped, dict) else None
+
+
+def refuse(problem: str, place: str, hint: str) -> NoReturn:
+    raise BadInput(problem, place=place, hint=hint)
+
+
+def text_field(block: Block, name: str, place: str) -> str:
+    value = block.get(name)
+    if not isinstance(value, str):
+        refuse(f"{name!r} is {_shown(value)}", f"{place}.{name}", "give a string")
+    return value
+
+
+def call_of(block: Block, place: str) -> ToolCall:
+    asked = block.get("input")
+    if asked is not None and not isinstance(asked, Mapping):
+        refuse(f"'input' is {_shown(asked)}", f"{place}.input", "give an object")
+    try:
+        arguments = _ENCODER.encode(asked or {}).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        refuse(f"not a JSON value: {error}", f"{place}.input", "use str, int, float, bool, None, list and dict")
+    id_ = block.get("id", "")
+    return ToolCall(
+        id=id_ if isinstance(id_, str) else "", name=text_field(block, "name", place), arguments=arguments
+    )
+
+
+def thinking_of(block: Block) -> Thinking:
+    """Reasoning, in the clear or redacted; what is signed or encrypted is never read."""
+    texts = (block.get("thinking"), block.get("signature"), block.get("data"))
+    thought, signature, data = (text if isinstance(text, str) else "" for text in texts)
+    return Thinking(text=thought, signature=signature or data)
+
+
+def result_of(block: Block, place: str, *, name: str) -> tuple[ToolResult, Block | None]:
+    """A tool result; and, where its block has texts that are blank, the block without them."""
+    id_, content = text_field(block, "tool_use_id", place), block.get("content")
+    error = block.get("is_error") is True
+    if isinstance(content, str):
+        return ToolResult(id=id_, content=(Text(content),) if content else (), name=name, error=error), None
+    if content is not None and not isinstance(content, list | tuple):
+        refuse(f"'content' is {_shown(content)}", f"{place}.content", "give a string or a list of blocks")
+    pieces = [(piece, inner_of(piece, f"{place}.content[{i}]")) for i, piece in enumerate(content or ())]
+    kept = [(piece, part) for piece, part in pieces if not (isinstance(part, Text) and not part.text.strip())]
+    result = ToolResult(id=id_, content=tuple(part for _, part in kept), name=name, error=error)
+    mended = {**block, "content": [piece for piece, _ in kept]} if len(kept) < len(pieces) else None
+    return result, mended
+
+
+def inner_of(piece: Any, place: str) -> Inner:
+    """A block that may stand in a message or in a tool result."""
+    block = piece if isinstance(piece, dict) else plain(piece)
+    if block is None:
+        refuse(f"a block is {_shown(piece)}", place, 'give an object, such as {"type": "text", "text": "..."}')
+    match block.get("type"):
+        case "text":
+            return Text(text_field(block, "text", place))
+        case "image":
+            return _image(block)
+        case "document":
+            return _document(block)
+        case str():
+            return Raw(dialect=NAME, data=block)
+        case other:
+            refuse(f"'type' is {_shown(other)}", f"{place}.type", "say what the block is")
+
+
+def _image(block: Block) -> Image | Raw:
+    match block.get("source"):
+        case {"type": "base64", "data": str() as data, "media_type": str() as media}:
+            return Image(data=data, media_type=media)
+        case {"type": "url", "url": str() as url}:
+            return Image(url=url)
+    return Raw(dialect=NAME, data=block)
+
+
+def _document(block: Block) -> Document | Raw:
+    title = block.get("title")
+    name = title if isinstance(title, str) else ""
+    match block.get("source"):
+        case {"type": "base64", "data": str() as data, "media_type": str() as media}:
+            return Document(data=data, media_type=media, name=name)
+        case {"type": "text", "data": str() as text}:
+            return Document(text=text, media_type="text/plain", name=name)
+        case {"type": "url", "url": str() as url}:
+            return Document(url=url, name=name)
+    return Raw(dialect=NAME, data=block)
+
+
+def block_of(part: Part, *, signed: bool = True) -> dict[str, Any] | None:
+    """A block for a part that did not come as one; None for what this dialect cannot say.
+
+    Thinking of another provider (not `signed` here) cannot be sent, nor can its own blocks.
+    """
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text} if text.strip() else None
+        case ToolCall():
+            name = _UNSAFE.sub("_", part.name)[:128] or "tool"
+            return {"type": "tool_use", "id": part.id, "name": name, "input": arguments_of(part)}
+        case ToolResult():
+            block: dict[str, Any] = {"type": "tool_result", "tool_use_id": part.id}
+            block |= {"content": result_content(part)} if part.content else {}
+            return block | ({"is_error": True} if part.error else {})
+        case Image():
+            return {"type": "image", "source": _source(part, "image/png")}
+        case Document():
+            named = {"title": part.name} if part.name else {}
+            return {"type": "document", "source": _source(part, "application/pdf"), **named}
+        case Thinking():
+            known = signed and part.signature
+            return (
+                {"type": "thinking", "thinking": part.text, "signature": part.signature} if known else None
+            )
+        case Raw():
+            return part.data if part.dialect == NAME else None
+
+
+def result_content(result: ToolResult) -> str | list[dict[str, Any]]:
+    """What a result says: a string where it is one text, else blocks; other providers' own as JSON."""
+    if len(result.content) == 1 and isinstance(result.content[0], Text):
+        return result.content[0].text
+    blocks = (block_of(part) or block_of(Text(text_of((part,)))) for part in result.content)
+    return [block for block in blocks if block is not None]
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any]:
+    """The arguments as an object; what a model wrote that is not one stays readable inside one."""
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        arguments = call.arguments.strip() or {}
+    return arguments if isinstance(arguments, dict) else {"arguments": arguments}
+
+
+def _source(part: Image | Document, media: str) -> dict[str, Any]:
+    if isinstance(part, Document) and part.text:
+        return {"type": "text", "media_type": "text/plain", "data": part.text}
+    if part.data:
+        return {"type": "base64", "media_type": part.media_type or media, "data": part.data}
+    head, comma, data = part.url.partition(";base64,")
+    if comma and head.startswith("data:"):
+        return {"type": "base64", "media_type": head[5:] or media, "data": data}
+    return {"type": "url", "url": part.url}
+
+
+def _shown(value: Any) -> str:
+    """A value in an error: short, and never walked."""
+    return repr(value[:40]) if isinstance(value, str) else f"a value of type {type(value).__name__}"
