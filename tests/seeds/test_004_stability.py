@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lamina.core.build import EMPTY, build
 from lamina.core.tokens import RFC
-from lamina.core.values import Budget, Form, Part, Ref
+from lamina.core.values import Budget, Form, Ledger, Part, Ref
 from lamina.errors import BudgetExceeded
 from lamina.segments import assistant
 from tests.seeds import rfc

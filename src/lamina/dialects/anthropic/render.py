@@ -1,0 +1,197 @@
+"""An envelope as a request of the Messages API.
+
+A message of which nothing changed is the object that was parsed; of one that changed in part, the other
+blocks are. Rendering adds three things that this API asks for: the results of one assistant message stand
+together, first in the user message after it; a system message stands last on the user's side; and a
+conversation that would begin with the assistant, or be empty, begins with a user message that says ".".
+It decides nothing about what is sent, and places no cache markers: one on a lowered block stays there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Any
+
+from lamina.core.envelope import Envelope
+from lamina.core.repair import side
+from lamina.core.values import Entry, Layer, Raw, Role, Text, ToolCall, ToolResult
+from lamina.core.wording import text_of
+from lamina.dialects.anthropic.blocks import Block, arguments_of, block_of, plain, result_content
+from lamina.dialects.anthropic.model import NAME, model_of, takes_system_messages
+from lamina.dialects.port import groups, original, wire
+
+Message = Any
+"""A message as it came, or a dict that was made here."""
+
+
+def render(envelope: Envelope) -> dict[str, Any]:
+    """The request for this envelope."""
+    request = dict(envelope.head.parameters)
+    found = groups(envelope)
+    system = [entry for group in found if group[0].layer is Layer.SYSTEM for entry in group]
+    said = [group for group in found if group[0].layer is not Layer.SYSTEM]
+    if envelope.head.tools:
+        request["tools"] = list(envelope.head.tools)
+    if system:
+        request["system"] = _system(system)
+    request["messages"] = _messages(said, model_of(request))
+    return request
+
+
+def role_of(message: Message) -> str:
+    return str((plain(message) or {}).get("role"))
+
+
+def _system(entries: list[Entry]) -> Any:
+    whole = original(entries, NAME)
+    return whole if whole is not None else [block for entry in entries for block in _blocks(entry)]
+
+
+def _messages(said: list[list[Entry]], model: str) -> list[Message]:
+    native = takes_system_messages(model)
+    messages: list[Message] = []
+    instructed = False
+    for voice, run in groupby(said, key=lambda group: _voice(group[0], native=native)):
+        instructed = instructed or voice == "system"
+        together = _together(list(run)) if voice == "user" else run
+        messages += [made for group in together if (made := _message(group, voice)) is not None]
+    return _begun(_instructed(messages) if instructed else messages)
+
+
+def _voice(entry: Entry, *, native: bool) -> str:
+    """Whose message it is. Where the model takes no system messages, later instructions are the user's."""
+    if entry.role is Role.SYSTEM and not native and not _note(entry):
+        return "user"
+    return side(entry.role)
+
+
+def _together(run: list[list[Entry]]) -> list[list[Entry]]:
+    """What the user's side says in a row, with all its results in the first message."""
+    last = max((i for i, group in enumerate(run) if any(map(_answers, group))), default=0)
+    return [[e for group in run[: last + 1] for e in group], *run[last + 1 :]] if last else run
+
+
+def _answers(entry: Entry) -> bool:
+    return isinstance(entry.parts[0], ToolResult)
+
+
+def _message(group: list[Entry], voice: str) -> Message | None:
+    whole = original(group, NAME)
+    if whole is not None:
+        return whole
+    group = sorted(group, key=lambda entry: not _answers(entry))
+    blocks = [block for entry in group for block in _blocks(entry)]
+    if not blocks:
+        return None
+    fields: dict[str, Any] = {}
+    for entry in group:
+        fields = _fields(entry) | fields
+    return {"role": voice, **fields, "content": blocks[0]["text"] if _one_string(group) else blocks}
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    """What the entry's message had besides role and content."""
+    note = _note(entry)
+    whole = plain(note.get("message")) or note.get("fields", {})
+    return {name: value for name, value in whole.items() if name not in ("role", "content")}
+
+
+def _one_string(group: Sequence[Entry]) -> bool:
+    """Whether a message is one text that did not come as a block."""
+    parts = group[0].parts
+    return len(group) == len(parts) == 1 and isinstance(parts[0], Text) and "block" not in _note(group[0])
+
+
+def _note(entry: Entry) -> dict[str, Any]:
+    """What parsing noted on the entry's segment, whether or not it is sent as it came."""
+    note: dict[str, Any] = entry.segment.meta.get("wire", {})
+    return note if note.get("dialect") == NAME else {}
+
+
+def _blocks(entry: Entry) -> Iterable[Any]:
+    came = _note(entry).get("block")
+    if came and wire(entry, NAME):
+        return list(came)
+    blocks = (_block(entry, part, came) for part in entry.parts)
+    return [block for block in blocks if block is not None]
+
+
+def _block(entry: Entry, part: Any, came: list[Any] | None) -> Block | None:
+    was = [plain(block) or {} for block in came or ()]
+    if was and isinstance(part, ToolCall | ToolResult):
+        return _changed(part, was[0], entry.segment.parts[0])
+    marks = [block["cache_control"] for block in was if block.get("cache_control")]
+    foreign = entry.segment.meta.get("wire", {}).get("dialect", NAME) != NAME
+    made = block_of(part, signed=not foreign)
+    if made is None and isinstance(part, Raw) and entry.role is not Role.ASSISTANT:
+        made = block_of(Text(text_of((part,))))
+    return {**made, "cache_control": marks[-1]} if made is not None and marks else made
+
+
+def _changed(part: ToolCall | ToolResult, was: Block, came: Any) -> Block:
+    """The block of a call or result with only what changed made anew, so markers and unknown fields stay."""
+    if isinstance(part, ToolCall):
+        same = isinstance(came, ToolCall) and came.arguments == part.arguments
+        arguments = was.get("input", {}) if same else arguments_of(part)
+        return {**was, "id": part.id, "name": part.name, "input": arguments}
+    block = {**was, "tool_use_id": part.id}
+    if isinstance(came, ToolResult) and came.content == part.content:
+        return block
+    return {**block, "content": result_content(part)}
+
+
+def _instructed(messages: list[Message]) -> list[Message]:
+    """Messages with each system message after what the user's side says there."""
+    result: list[Message] = []
+    for spoken, run in groupby(messages, key=lambda message: role_of(message) == "assistant"):
+        result += run if spoken else _instructions_last(list(run), result[-1:])
+    return result
+
+
+def _instructions_last(run: list[Message], before: list[Message]) -> list[Message]:
+    system = [message for message in run if role_of(message) == "system"]
+    user = [message for message in run if role_of(message) != "system"]
+    if not system:
+        return run
+    if not user and not (before and ends_in_server_result(before[0])):
+        user = [_dot()]
+    return [*user, system[0] if len(system) == 1 else _joined(system)]
+
+
+def _joined(messages: list[Message]) -> Message:
+    fields: dict[str, Any] = {}
+    for message in messages:
+        fields = dict(plain(message) or {}) | fields
+    blocks = [block for message in messages for block in content_of(message)]
+    return {**fields, "content": blocks}
+
+
+def content_of(message: Message) -> list[Any]:
+    """The blocks of a message; a string is read as one."""
+    content = (plain(message) or {}).get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return list(content) if isinstance(content, list | tuple) else []
+
+
+def ends_in_server_result(message: Message) -> bool:
+    """Whether an assistant message ends with what a tool on the provider's side gave."""
+    sort = (plain(last) or {}).get("type") if (last := (content_of(message) or [None])[-1]) is not None else ""
+    return isinstance(sort, str) and sort.endswith("_tool_result")
+
+
+def _begun(messages: list[Message]) -> list[Message]:
+    """Messages that begin with the user, or with a compaction, which stands for what the user said."""
+    if messages and (role_of(messages[0]) == "user" or begins_compacted(messages[0])):
+        return messages
+    return [_dot(), *messages]
+
+
+def begins_compacted(message: Message) -> bool:
+    first = (content_of(message) or [None])[0]
+    return (plain(first) or {}).get("type") == "compaction"
+
+
+def _dot() -> Message:
+    return {"role": "user", "content": "."}
