@@ -118,7 +118,9 @@ def test_a_reference_stays_one_after_its_target_is_lowered() -> None:
     target, reference = files(at_cut)
     assert target.form is not Form.FULL
     assert refers(reference)
-    after = built([*log, assistant("Sure."), user("Thanks")], Ledger.load(at_cut.ledger.dump()), window=10_000)
+    after = built(
+        [*log, assistant("Sure."), user("Thanks")], Ledger.load(at_cut.ledger.dump()), window=10_000
+    )
     assert [e.sent for e in files(after)] == [target.sent, reference.sent]
     assert text_of(recall(log, handle(reference.content))[0].parts) == SPEC
 

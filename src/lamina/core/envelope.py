@@ -69,7 +69,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     def entry(self, key: str) -> Entry:
         """The newest entry with this key, ref or handle."""
         for entry in reversed(self.entries):
-            if key in (entry.segment.key, entry.ref, handle(entry.content)):
+            if key and key in (entry.segment.key, entry.ref, handle(entry.content)):
                 return entry
         raise KeyError(key)
 

@@ -264,6 +264,8 @@ class Plan:
                 gone = {f.key for f in group}
                 first = self.folds.index(group[0])
                 rest = [f for f in self.folds if f.key not in gone]
+                known = tuple(k for f in group for k in (f.key, *f.merged) if k != merged.key)
+                merged = msgspec.structs.replace(merged, merged=known)
                 self.folds = (*rest[:first], merged, *rest[first:])
         self._weigh()
 

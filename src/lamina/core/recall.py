@@ -18,11 +18,11 @@ def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) ->
     """The segments that answer to `key`, in full; for a key that changed over time, the newest content."""
     named = list(refs(log))
     for fold in ledger.folds if ledger else ():
-        if fold.key == key:
+        if key == fold.key or key in fold.merged:
             covered = frozenset(fold.covers)
             return tuple(segment for ref, segment in named if ref in covered)
     for ref, segment in reversed(named):
-        if key in (segment.key, ref, f"k{_content(ref)[:12]}"):
+        if key and key in (segment.key, ref, f"k{_content(ref)[:12]}"):
             return (segment,)
     raise NotFound(key)
 

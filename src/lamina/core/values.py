@@ -245,12 +245,16 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Fold(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of old segments that one digest stands for. The text is kept, so no release rewords it."""
+    """A run of old segments that one digest stands for. The text is kept, so no release rewords it.
+
+    `merged` are the keys of earlier folds that went into it: a request has shown them, so they answer still.
+    """
 
     key: str
     covers: tuple[Ref, ...]
     text: str
     cut: int
+    merged: tuple[str, ...] = ()
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

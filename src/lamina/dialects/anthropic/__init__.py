@@ -31,7 +31,8 @@ def recognises(request: Request) -> bool:
     messages = request.get("messages")
     if not isinstance(messages, list | tuple) or not all(isinstance(m, Mapping) for m in messages):
         return False
-    tools = [tool for tool in request.get("tools") or () if isinstance(tool, Mapping)]
+    given = request.get("tools")
+    tools = [t for t in given if isinstance(t, Mapping)] if isinstance(given, list | tuple) else []
     sorts = {sort for message in messages for sort in _sorts(message)}
     if any(_foreign(m) for m in messages) or sorts & _OTHER_BLOCKS or any("function" in t for t in tools):
         return False

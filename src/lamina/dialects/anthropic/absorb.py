@@ -38,19 +38,23 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     for event in events:
         given = plain(event)
         if given is None:
-            refuse(f"an event is a value of type {type(event).__name__}", "stream", "give the events as they came")
+            refuse(
+                f"an event is a value of type {type(event).__name__}",
+                "stream",
+                "give the events as they came",
+            )
         stream.take(given)
     return stream.absorbed()
 
 
 def _absorbed(content: list[Any], usage: Any, stop: Any) -> Absorbed:
     answer = {"role": "assistant", "content": content}
-    segments = parse_message(answer, "response") if content else ()
+    segments = parse_message(answer) if content else ()
     return Absorbed(segments=segments, usage=_usage(usage), stop=stop if isinstance(stop, str) else "")
 
 
 def _usage(usage: Any) -> Usage:
-    """This API counts what was read from the cache, what was written to it and the rest apart."""
+    """The counts. What was read from the cache and what was written to it are not in `input_tokens`."""
     given = plain(usage) or {}
     cached, written = _count(given, "cache_read_input_tokens"), _count(given, "cache_creation_input_tokens")
     whole = _count(given, "input_tokens") + cached + written

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 import msgspec
@@ -20,6 +20,9 @@ from lamina.errors import BadInput
 
 Block = Mapping[str, Any]
 Inner = Text | Image | Document | Raw
+
+LISTS = (list, tuple)
+"""What may stand where JSON has a list. Spelled as a tuple: a union would be made anew at each look."""
 
 _ENCODER = msgspec.json.Encoder()
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
@@ -39,28 +42,27 @@ def plain(value: Any) -> Block | None:
 
 
 def refuse(problem: str, place: str, hint: str) -> NoReturn:
+    """Raises BadInput. Places inside a block are relative; who knows where it stands adds that."""
     raise BadInput(problem, place=place, hint=hint)
 
 
-def text_field(block: Block, name: str, place: str) -> str:
+def text_field(block: Block, name: str) -> str:
     value = block.get(name)
-    if not isinstance(value, str):
-        refuse(f"{name!r} is {_shown(value)}", f"{place}.{name}", "give a string")
-    return value
+    if isinstance(value, str):
+        return value
+    refuse(f"{name!r} is {shown(value)}", f".{name}", "give a string")
 
 
-def call_of(block: Block, place: str) -> ToolCall:
-    asked = block.get("input")
-    if asked is not None and not isinstance(asked, Mapping):
-        refuse(f"'input' is {_shown(asked)}", f"{place}.input", "give an object")
+def call_of(block: Block) -> ToolCall:
+    asked, id_ = block.get("input"), block.get("id", "")
+    if asked is not None and not isinstance(asked, dict):
+        refuse(f"'input' is {shown(asked)}", ".input", "give an object")
     try:
         arguments = _ENCODER.encode(asked or {}).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        refuse(f"not a JSON value: {error}", f"{place}.input", "use str, int, float, bool, None, list and dict")
-    id_ = block.get("id", "")
-    return ToolCall(
-        id=id_ if isinstance(id_, str) else "", name=text_field(block, "name", place), arguments=arguments
-    )
+        refuse(f"not a JSON value: {error}", ".input", "use str, int, float, bool, None, list and dict")
+    id_ = id_ if isinstance(id_, str) else ""
+    return ToolCall(id=id_, name=text_field(block, "name"), arguments=arguments)
 
 
 def thinking_of(block: Block) -> Thinking:
@@ -70,37 +72,48 @@ def thinking_of(block: Block) -> Thinking:
     return Thinking(text=thought, signature=signature or data)
 
 
-def result_of(block: Block, place: str, *, name: str) -> tuple[ToolResult, Block | None]:
+def result_of(block: Block, id_: str, name: str) -> tuple[ToolResult, Block | None]:
     """A tool result; and, where its block has texts that are blank, the block without them."""
-    id_, content = text_field(block, "tool_use_id", place), block.get("content")
-    error = block.get("is_error") is True
+    content, error = block.get("content"), block.get("is_error") is True
     if isinstance(content, str):
         return ToolResult(id=id_, content=(Text(content),) if content else (), name=name, error=error), None
-    if content is not None and not isinstance(content, list | tuple):
-        refuse(f"'content' is {_shown(content)}", f"{place}.content", "give a string or a list of blocks")
-    pieces = [(piece, inner_of(piece, f"{place}.content[{i}]")) for i, piece in enumerate(content or ())]
-    kept = [(piece, part) for piece, part in pieces if not (isinstance(part, Text) and not part.text.strip())]
-    result = ToolResult(id=id_, content=tuple(part for _, part in kept), name=name, error=error)
-    mended = {**block, "content": [piece for piece, _ in kept]} if len(kept) < len(pieces) else None
-    return result, mended
+    if content is not None and not isinstance(content, LISTS):
+        refuse(f"'content' is {shown(content)}", ".content", "give a string or a list of blocks")
+    parts = _inners(content or ())
+    result = ToolResult(id=id_, content=tuple(p for p in parts if not _blank(p)), name=name, error=error)
+    if len(result.content) == len(parts):
+        return result, None
+    kept = [piece for piece, part in zip(content or (), parts, strict=True) if not _blank(part)]
+    return result, {**block, "content": kept}
 
 
-def inner_of(piece: Any, place: str) -> Inner:
+def _inners(pieces: Sequence[Any]) -> list[Inner]:
+    parts: list[Inner] = []
+    for i, piece in enumerate(pieces):
+        try:
+            parts.append(inner_of(piece))
+        except BadInput as error:
+            refuse(error.problem, f".content[{i}]{error.place}", error.hint)
+    return parts
+
+
+def _blank(part: Part) -> bool:
+    return isinstance(part, Text) and not part.text.strip()
+
+
+def inner_of(piece: Any) -> Inner:
     """A block that may stand in a message or in a tool result."""
     block = piece if isinstance(piece, dict) else plain(piece)
     if block is None:
-        refuse(f"a block is {_shown(piece)}", place, 'give an object, such as {"type": "text", "text": "..."}')
-    match block.get("type"):
-        case "text":
-            return Text(text_field(block, "text", place))
-        case "image":
-            return _image(block)
-        case "document":
-            return _document(block)
-        case str():
-            return Raw(dialect=NAME, data=block)
-        case other:
-            refuse(f"'type' is {_shown(other)}", f"{place}.type", "say what the block is")
+        refuse(f"a block is {shown(piece)}", "", 'give an object with a "type"')
+    sort = block.get("type")
+    if sort == "text":
+        return Text(text_field(block, "text"))
+    if not isinstance(sort, str):
+        refuse(f"'type' is {shown(sort)}", ".type", "say what the block is")
+    if sort == "image":
+        return _image(block)
+    return _document(block) if sort == "document" else Raw(dialect=NAME, data=block)
 
 
 def _image(block: Block) -> Image | Raw:
@@ -140,18 +153,19 @@ def block_of(part: Part, *, signed: bool = True) -> dict[str, Any] | None:
             block: dict[str, Any] = {"type": "tool_result", "tool_use_id": part.id}
             block |= {"content": result_content(part)} if part.content else {}
             return block | ({"is_error": True} if part.error else {})
-        case Image():
-            return {"type": "image", "source": _source(part, "image/png")}
-        case Document():
-            named = {"title": part.name} if part.name else {}
-            return {"type": "document", "source": _source(part, "application/pdf"), **named}
         case Thinking():
-            known = signed and part.signature
-            return (
-                {"type": "thinking", "thinking": part.text, "signature": part.signature} if known else None
-            )
+            sealed = {"type": "thinking", "thinking": part.text, "signature": part.signature}
+            return sealed if signed and part.signature else None
         case Raw():
             return part.data if part.dialect == NAME else None
+    return _media(part)
+
+
+def _media(part: Image | Document) -> dict[str, Any]:
+    if isinstance(part, Image):
+        return {"type": "image", "source": _source(part, "image/png")}
+    named = {"title": part.name} if part.name else {}
+    return {"type": "document", "source": _source(part, "application/pdf"), **named}
 
 
 def result_content(result: ToolResult) -> str | list[dict[str, Any]]:
@@ -182,6 +196,6 @@ def _source(part: Image | Document, media: str) -> dict[str, Any]:
     return {"type": "url", "url": part.url}
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value in an error: short, and never walked."""
     return repr(value[:40]) if isinstance(value, str) else f"a value of type {type(value).__name__}"

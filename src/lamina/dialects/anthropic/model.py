@@ -49,7 +49,7 @@ def binding(model: str) -> Binding:
 
 
 def binding_of(request: Mapping[str, Any]) -> Binding:
-    """What a changed past does to the thinking in this request: what it asks for, else what its model does."""
+    """What a changed past does to thinking in this request: what it asks for, else what its model does."""
     match request.get("thinking"):
         case {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}:
             return "drop"

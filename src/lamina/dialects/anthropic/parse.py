@@ -11,24 +11,28 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 import msgspec
 
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.anthropic.blocks import (
+    LISTS,
     Block,
     call_of,
     inner_of,
     plain,
     refuse,
     result_of,
+    shown,
     text_field,
     thinking_of,
 )
 from lamina.dialects.anthropic.model import NAME
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
+from lamina.errors import BadInput
 
 ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
 PATHS = ("path", "file_path", "filepath", "filename", "file", "notebook_path")
@@ -37,7 +41,13 @@ PATHS = ("path", "file_path", "filepath", "filename", "file", "notebook_path")
 PATH_LIMIT = 200
 """Characters of a path that is worth showing in a handle."""
 
-_BELONGS = {"tool_use": "assistant", "thinking": "assistant", "redacted_thinking": "assistant", "tool_result": "user"}
+_BELONGS = {
+    "tool_use": "assistant",
+    "thinking": "assistant",
+    "redacted_thinking": "assistant",
+    "tool_result": "user",
+}
+_LINKS = frozenset(("tool_call", "tool_result"))
 _BLANK = Segment(role=Role.USER, kind="user", parts=())
 
 
@@ -46,28 +56,38 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
     if not isinstance(request, Mapping):
         refuse(f"a request is a value of type {type(request).__name__}", "request", "give an object")
     messages = request.get("messages")
-    if not isinstance(messages, list | tuple):
+    if not isinstance(messages, LISTS):
         refuse("no list of messages", "messages", 'give "messages" as a list')
     system = _system(request.get("system"))
     known = memo.known if memo is not None else []
     reused = known[: _unchanged(known, messages)]
-    scan = _Scan()
-    for _, segments in reused:
-        scan.follow(segments)
-    new = [scan.message(messages[i], f"messages[{i}]") for i in range(len(reused), len(messages))]
+    past = [segments for _, segments in reused]
+    new = _parsed(messages, past)
     if memo is not None:
-        memo.known = reused + [(snapshot(m), s) for m, s in zip(messages[len(reused) :], new, strict=True)]
-    log = [*system, *(s for _, some in reused for s in some), *(s for some in new for s in some)]
-    return Parsed(log=tuple(log), head=_head(request, without=("system",) if system else ()))
+        memo.known = reused + [(snapshot(m), s) for m, s in zip(messages[len(past) :], new, strict=True)]
+    log = tuple(chain(system, chain.from_iterable(past), chain.from_iterable(new)))
+    return Parsed(log=log, head=_head(request, without=("system",) if system else ()))
 
 
-def parse_message(message: Any, place: str) -> tuple[Segment, ...]:
+def _parsed(messages: Sequence[Any], past: list[tuple[Segment, ...]]) -> list[tuple[Segment, ...]]:
+    """The messages after those that make up the past."""
+    scan = _Scan(past if len(messages) > len(past) else [])
+    new: list[tuple[Segment, ...]] = []
+    for i in range(len(past), len(messages)):
+        try:
+            new.append(scan.message(messages[i]))
+        except BadInput as error:
+            refuse(error.problem, f"messages[{i}]{error.place}", error.hint)
+    return new
+
+
+def parse_message(message: Any) -> tuple[Segment, ...]:
     """The segments of one message that nothing came before."""
-    return _Scan().message(message, place)
+    return _Scan([]).message(message)
 
 
 def snapshot(message: Any) -> Any:
-    """A copy to compare with later, sharing all strings; something equal to nothing if it cannot be copied."""
+    """A copy to compare with later, sharing all strings; equal to nothing if it cannot be copied."""
     try:
         return msgspec.to_builtins(message)
     except (TypeError, ValueError, RecursionError):
@@ -92,7 +112,7 @@ def _unchanged(known: list[tuple[Any, tuple[Segment, ...]]], messages: Any) -> i
 
 def _head(request: Request, *, without: tuple[str, ...]) -> Head:
     tools = request.get("tools") or ()
-    if not isinstance(tools, list | tuple) or not all(isinstance(tool, dict) for tool in tools):
+    if not isinstance(tools, LISTS) or not all(isinstance(tool, dict) for tool in tools):
         refuse("not a list of objects", "tools", 'give "tools" as a list of definitions')
     taken = {"messages", *without, *(("tools",) if tools else ())}
     parameters = {name: value for name, value in request.items() if name not in taken}
@@ -105,10 +125,17 @@ def _system(system: Any) -> list[Segment]:
         return []
     if isinstance(system, str):
         return [_segment(_Piece(Role.SYSTEM, "system", (Text(system),)), system, first=True, count=1)]
-    if not isinstance(system, list | tuple):
+    if not isinstance(system, LISTS):
         refuse(f"a value of type {type(system).__name__}", "system", "give a string or a list of text blocks")
-    pieces = [_Piece(Role.SYSTEM, "system", (inner_of(b, f"system[{i}]"),), [b]) for i, b in enumerate(system)]
+    pieces = [_Piece(Role.SYSTEM, "system", (_system_part(b, i),), [b]) for i, b in enumerate(system)]
     return [_segment(p, system, first=i == 0, count=len(pieces)) for i, p in enumerate(pieces)]
+
+
+def _system_part(block: Any, index: int) -> Part:
+    try:
+        return inner_of(block)
+    except BadInput as error:
+        refuse(error.problem, f"system[{index}]{error.place}", error.hint)
 
 
 class _Piece(NamedTuple):
@@ -118,7 +145,7 @@ class _Piece(NamedTuple):
     kind: str
     parts: tuple[Part, ...]
     blocks: list[Any] | None = None
-    attrs: dict[str, str] = {}
+    attrs: dict[str, str] | None = None
     pinned: bool = False
     mended: bool = False
 
@@ -126,102 +153,124 @@ class _Piece(NamedTuple):
 class _Scan:
     """One pass over the messages: which calls wait for results, and whether a message may be continued."""
 
-    def __init__(self) -> None:
+    def __init__(self, past: list[tuple[Segment, ...]]) -> None:
         self.now: dict[str, deque[Segment]] = {}
         self.older: dict[str, Segment] = {}
         self.role = ""
         self.linked = False
+        at = len(past) - 1
+        while at > 0 and (past[at][0].role is not Role.ASSISTANT or past[at][0].joins):
+            at -= 1
+        self.unread = past[: max(at, 0)]
+        for segments in past[max(at, 0) :]:
+            self._follow(segments)
 
-    def message(self, message: Any, place: str) -> tuple[Segment, ...]:
+    def message(self, message: Any) -> tuple[Segment, ...]:
         given = message if isinstance(message, dict) else plain(message)
         if given is None:
-            refuse(f"a message is a value of type {type(message).__name__}", place, "give an object")
+            refuse(f"a message is {shown(message)}", "", "give an object")
         role = given.get("role")
         if not isinstance(role, str) or role not in ROLES:
-            shown = role[:40] if isinstance(role, str) else type(role).__name__
-            refuse(f"unknown role {shown!r}", f"{place}.role", 'use "user", "assistant" or "system"')
-        pieces = self._pieces(given.get("content"), role, place)
-        count = 0 if any(piece.mended for piece in pieces) else len(pieces)
-        if role == "user" and not _results_first(pieces):
-            pieces, count = sorted(pieces, key=lambda piece: piece.kind != "tool_result"), 0
-        linked = any(piece.kind in ("tool_call", "tool_result") for piece in pieces)
-        joins = linked and self.linked and self.role == role
-        fields = {k: v for k, v in given.items() if k not in ("role", "content")} if len(given) > 2 else {}
+            refuse(f"the role is {shown(role)}", ".role", 'use "user", "assistant" or "system"')
+        pieces = self._pieces(given.get("content"), role)
+        count, linked = len(pieces), False
+        for i, piece in enumerate(pieces):
+            if piece.kind in _LINKS:
+                linked = True
+                if piece.mended or (role == "user" and i and pieces[i - 1].kind != piece.kind):
+                    count = 0
+        if linked and not count:
+            pieces = sorted(pieces, key=lambda piece: piece.kind != "tool_result")
+        joins = self._continues(role, linked=linked)
+        fields = {k: v for k, v in given.items() if k not in ("role", "content")} if len(given) > 2 else None
         segments = tuple(
-            _segment(p, message, first=i == 0, count=count, joins=joins or i > 0, fields=fields)
-            for i, p in enumerate(pieces)
+            [
+                _segment(p, message, first=i == 0, count=count, joins=joins or i > 0, fields=fields)
+                for i, p in enumerate(pieces)
+            ]
         )
-        self._begin(role, linked=linked, joins=joins)
-        self._ask(segments)
+        self._begin(role, segments, linked=linked or joins, joins=joins)
         return segments
 
-    def follow(self, segments: tuple[Segment, ...]) -> None:
+    def _follow(self, segments: tuple[Segment, ...]) -> None:
         """What a message that was parsed before means for those after it."""
-        first = segments[0].role
-        role = "user" if first is Role.TOOL else first.value
-        linked = any(s.kind in ("tool_call", "tool_result") for s in segments)
-        self._begin(role, linked=linked, joins=segments[0].joins)
-        self._ask(segments)
+        first = segments[0]
+        role = "user" if first.role is Role.TOOL else first.role.value
+        linked = first.joins or any(s.kind in _LINKS for s in segments)
+        self._begin(role, segments, linked=linked, joins=first.joins)
         for segment in segments:
-            if segment.kind == "tool_result" and isinstance(result := segment.parts[0], ToolResult):
+            if isinstance(result := segment.parts[0], ToolResult):
                 self._asked(result.id)
 
-    def _begin(self, role: str, *, linked: bool, joins: bool) -> None:
-        if role == "assistant" and not joins and self.now:
+    def _continues(self, role: str, *, linked: bool) -> bool:
+        """Whether calls wait, and the assistant goes on; or results come in more than one user message."""
+        return self.linked and self.role == role and (linked or role == "assistant")
+
+    def _begin(self, role: str, segments: Iterable[Segment], *, linked: bool, joins: bool) -> None:
+        self.role, self.linked = role, linked
+        if role != "assistant":
+            return
+        if self.now and not joins:
             self.older |= {id_: calls[-1] for id_, calls in self.now.items()}
             self.now = {}
-        self.role, self.linked = role, linked
-
-    def _ask(self, segments: Iterable[Segment]) -> None:
         for segment in segments:
-            if segment.kind == "tool_call" and isinstance(call := segment.parts[0], ToolCall):
+            if isinstance(call := segment.parts[0], ToolCall):
                 self.now.setdefault(call.id, deque()).append(segment)
 
     def _asked(self, id_: str) -> Segment | None:
         """The call that a result with this id answers: of those that wait the first, else the newest."""
         waiting = self.now.get(id_)
         if waiting is None:
-            return self.older.get(id_)
+            return self._late(id_)
         return waiting.popleft() if len(waiting) > 1 else waiting[0]
 
-    def _pieces(self, content: Any, role: str, place: str) -> list[_Piece]:
+    def _late(self, id_: str) -> Segment | None:
+        """A call before the last assistant message; the past is read only where one is looked for."""
+        calls = {
+            call.id: segment
+            for segment in chain.from_iterable(self.unread)
+            if isinstance(call := segment.parts[0], ToolCall)
+        }
+        self.older, self.unread = calls | self.older if calls else self.older, []
+        return self.older.get(id_)
+
+    def _pieces(self, content: Any, role: str) -> list[_Piece]:
         speaker = ROLES[role]
         if isinstance(content, str):
             return [_Piece(speaker, role, (Text(content),))]
-        if not isinstance(content, list | tuple):
-            hint = "give a string or a list of blocks"
-            refuse(f"content is a value of type {type(content).__name__}", f"{place}.content", hint)
+        if not isinstance(content, LISTS):
+            refuse(f"the content is {shown(content)}", ".content", "give a string or a list of blocks")
         pieces: list[_Piece] = []
         for i, block in enumerate(content):
-            piece = self._piece(block, role, f"{place}.content[{i}]")
-            if pieces and _one_thing(pieces[-1], piece):
-                before = pieces.pop()
-                parts, blocks = before.parts + piece.parts, (before.blocks or []) + [block]
-                piece = _Piece(speaker, role, parts, blocks)
-            pieces.append(piece)
+            try:
+                pieces.append(self._piece(block, role))
+            except BadInput as error:
+                refuse(error.problem, f".content[{i}]{error.place}", error.hint)
+        if role == "assistant" and any(map(_own, pieces)):
+            pieces = _runs_as_one(pieces)
         return pieces or [_Piece(speaker, role, (Text(""),), [])]
 
-    def _piece(self, block: Any, role: str, place: str) -> _Piece:
+    def _piece(self, block: Any, role: str) -> _Piece:
         given = block if isinstance(block, dict) else plain(block)
         sort = given.get("type") if given is not None else None
         if given is None or not isinstance(sort, str) or sort not in _BELONGS:
-            part = inner_of(block, place)
+            part = inner_of(block)
             return _Piece(ROLES[role], role, (part,), [block], pinned=sort == "compaction")
         if _BELONGS[sort] != role:
             hint = f"a {sort} block belongs to the {_BELONGS[sort]}"
-            refuse(f"a {sort} block in a message of the {role}", place, hint)
+            refuse(f"a {sort} block in a message of the {role}", "", hint)
         if sort == "tool_use":
-            return _Piece(Role.ASSISTANT, "tool_call", (call_of(given, place),), [block])
+            return _Piece(Role.ASSISTANT, "tool_call", (call_of(given),), [block])
         if sort == "tool_result":
-            return self._result(block, given, place)
+            return self._result(block, given)
         return _Piece(Role.ASSISTANT, "thinking", (thinking_of(given),), [block])
 
-    def _result(self, block: Any, given: Block, place: str) -> _Piece:
-        asked = self._asked(text_field(given, "tool_use_id", place))
+    def _result(self, block: Any, given: Block) -> _Piece:
+        id_ = text_field(given, "tool_use_id")
+        asked = self._asked(id_)
         call = asked.parts[0] if asked is not None else None
-        name = call.name if isinstance(call, ToolCall) else ""
-        result, mended = result_of(given, place, name=name)
-        attrs = _subject(asked) if asked is not None else {}
+        result, mended = result_of(given, id_, call.name if isinstance(call, ToolCall) else "")
+        attrs = _subject(asked) if asked is not None else None
         source = block if mended is None else mended
         return _Piece(Role.TOOL, "tool_result", (result,), [source], attrs, mended=mended is not None)
 
@@ -233,32 +282,31 @@ def _segment(
     if fields and not first:  # the first block may be left out, and with it what the message said
         meta["wire"]["fields"] = fields
     return Segment(
-        role=piece.role, kind=piece.kind, parts=piece.parts, attrs=piece.attrs, pinned=piece.pinned,
+        role=piece.role, kind=piece.kind, parts=piece.parts, attrs=piece.attrs or {}, pinned=piece.pinned,
         joins=not first if joins is None else joins, origin=NAME, meta=meta,
     )  # fmt: skip
 
 
-def _results_first(pieces: list[_Piece]) -> bool:
-    ended = False
-    for piece in pieces:
-        if piece.kind != "tool_result":
-            ended = True
-        elif ended:
-            return False
-    return True
+def _own(piece: _Piece) -> bool:
+    return isinstance(piece.parts[0], Raw) and not piece.pinned
 
 
-def _one_thing(before: _Piece, piece: _Piece) -> bool:
-    """A provider's own blocks in a row, such as a search and what it found, are lowered together or not at all."""
-    both = isinstance(before.parts[0], Raw) and isinstance(piece.parts[0], Raw)
-    return both and piece.role is Role.ASSISTANT and not (before.pinned or piece.pinned)
+def _runs_as_one(pieces: list[_Piece]) -> list[_Piece]:
+    """The API's own blocks in a row, such as a search and what it found, as one: neither stands alone."""
+    result: list[_Piece] = []
+    for own, grouped in groupby(pieces, key=_own):
+        run = list(grouped)
+        if own:
+            parts = tuple(part for piece in run for part in piece.parts)
+            run = [_Piece(run[0].role, run[0].kind, parts, [b for piece in run for b in piece.blocks or ()])]
+        result += run
+    return result
 
 
 def _subject(call: Segment) -> dict[str, str]:
     """The file that a call is about, if its arguments name one."""
-    block = plain(call.meta["wire"]["block"][0]) or {}
-    given = block.get("input")
-    if not isinstance(given, Mapping):
+    given = (plain(call.meta["wire"]["block"][0]) or {}).get("input")
+    if not isinstance(given, dict):
         return {}
     for name in PATHS:
         value = given.get(name)

@@ -18,11 +18,15 @@ from lamina.core.repair import side
 from lamina.core.values import Entry, Layer, Raw, Role, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic.blocks import Block, arguments_of, block_of, plain, result_content
+from lamina.dialects.anthropic.messages import (
+    Message,
+    begins_compacted,
+    content_of,
+    ends_in_server_result,
+    role_of,
+)
 from lamina.dialects.anthropic.model import NAME, model_of, takes_system_messages
 from lamina.dialects.port import groups, original, wire
-
-Message = Any
-"""A message as it came, or a dict that was made here."""
 
 
 def render(envelope: Envelope) -> dict[str, Any]:
@@ -39,22 +43,22 @@ def render(envelope: Envelope) -> dict[str, Any]:
     return request
 
 
-def role_of(message: Message) -> str:
-    return str((plain(message) or {}).get("role"))
-
-
 def _system(entries: list[Entry]) -> Any:
+    """The system text as it came, or as blocks: a system message that nothing precedes belongs to it too."""
     whole = original(entries, NAME)
-    return whole if whole is not None else [block for entry in entries for block in _blocks(entry)]
+    if whole is not None and plain(whole) is None:
+        return whole
+    return [block for entry in entries for block in _blocks(entry)]
 
 
 def _messages(said: list[list[Entry]], model: str) -> list[Message]:
     native = takes_system_messages(model)
     messages: list[Message] = []
     instructed = False
-    for voice, run in groupby(said, key=lambda group: _voice(group[0], native=native)):
+    for voice, grouped in groupby(said, key=lambda group: _voice(group[0], native=native)):
+        run = list(grouped)
         instructed = instructed or voice == "system"
-        together = _together(list(run)) if voice == "user" else run
+        together = _together(run) if voice == "user" else run
         messages += [made for group in together if (made := _message(group, voice)) is not None]
     return _begun(_instructed(messages) if instructed else messages)
 
@@ -144,8 +148,9 @@ def _changed(part: ToolCall | ToolResult, was: Block, came: Any) -> Block:
 def _instructed(messages: list[Message]) -> list[Message]:
     """Messages with each system message after what the user's side says there."""
     result: list[Message] = []
-    for spoken, run in groupby(messages, key=lambda message: role_of(message) == "assistant"):
-        result += run if spoken else _instructions_last(list(run), result[-1:])
+    for spoken, grouped in groupby(messages, key=lambda message: role_of(message) == "assistant"):
+        run = list(grouped)
+        result += run if spoken else _instructions_last(run, result[-1:])
     return result
 
 
@@ -167,30 +172,11 @@ def _joined(messages: list[Message]) -> Message:
     return {**fields, "content": blocks}
 
 
-def content_of(message: Message) -> list[Any]:
-    """The blocks of a message; a string is read as one."""
-    content = (plain(message) or {}).get("content")
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return list(content) if isinstance(content, list | tuple) else []
-
-
-def ends_in_server_result(message: Message) -> bool:
-    """Whether an assistant message ends with what a tool on the provider's side gave."""
-    sort = (plain(last) or {}).get("type") if (last := (content_of(message) or [None])[-1]) is not None else ""
-    return isinstance(sort, str) and sort.endswith("_tool_result")
-
-
 def _begun(messages: list[Message]) -> list[Message]:
     """Messages that begin with the user, or with a compaction, which stands for what the user said."""
     if messages and (role_of(messages[0]) == "user" or begins_compacted(messages[0])):
         return messages
     return [_dot(), *messages]
-
-
-def begins_compacted(message: Message) -> bool:
-    first = (content_of(message) or [None])[0]
-    return (plain(first) or {}).get("type") == "compaction"
 
 
 def _dot() -> Message:

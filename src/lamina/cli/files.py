@@ -1,0 +1,94 @@
+"""Files that commands read and write: requests, and the ledger that stands beside a conversation.
+
+Whatever is wrong with a file is a `BadInput` that names it. A ledger is replaced in one step, so that a
+reader finds the old one or the new one, whenever it looks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+from lamina.cli.output import tell
+from lamina.cli.strict import loads
+from lamina.core.values import Ledger
+from lamina.errors import BadInput
+
+
+def read_request(path: str) -> dict[str, Any]:
+    """The request in a file, or on standard input where the path is `-`."""
+    name = "stdin" if path == "-" else path
+    value = loads(_text(_stdin() if path == "-" else _bytes(path), name), name=name)
+    if not isinstance(value, dict):
+        raise BadInput(f"it holds {_sort(value)}", place=name, hint="give one request: an object with messages")
+    return value
+
+
+def read_ledger(path: str | None) -> Ledger:
+    """The ledger in a file; a new one where there is no such file yet."""
+    if path is None or not os.path.lexists(path):
+        return Ledger()
+    value = loads(_text(_bytes(path), path), name=path)
+    try:
+        return Ledger.load(value)
+    except BadInput as error:
+        hint = "give a ledger that lamina wrote, or another name to begin a new one"
+        raise BadInput(error.problem, place=path, hint=hint) from None
+
+
+def write_ledger(path: str, ledger: Ledger) -> None:
+    """Replace the file in one step: written beside it first, then renamed."""
+    target = Path(os.path.realpath(path))  # a link stays, and what it points to is replaced
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        if target.exists() and not target.is_file():
+            raise BadInput("it is not a file", place=path, hint="name a file for the ledger")
+        with beside.open("x", encoding="utf-8") as file:
+            json.dump(ledger.dump(), file, ensure_ascii=True)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            beside.chmod(stat.S_IMODE(target.stat().st_mode))
+        beside.replace(target)
+    except OSError as error:
+        raise BadInput(f"it cannot be written: {error.strerror}", place=path, hint="check folder and rights") from None
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _bytes(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise BadInput("there is no such file", place=path, hint="check the path") from None
+    except IsADirectoryError:
+        raise BadInput("it is a folder", place=path, hint="name a file in it") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise BadInput(f"it cannot be read: {reason}", place=path, hint="check the path and its rights") from None
+
+
+def _stdin() -> bytes:
+    if sys.stdin is None:
+        raise BadInput("it is closed", place="stdin", hint="pipe a request into the command")
+    if sys.stdin.isatty():
+        tell("reading a request from the terminal; end it with Ctrl-D")
+    return sys.stdin.buffer.read()
+
+
+def _text(content: bytes, name: str) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        found = f"byte {error.start:,} (0x{content[error.start]:02x}) is not UTF-8"
+        raise BadInput(found, place=name, hint="give JSON, as UTF-8") from None
+
+
+def _sort(value: Any) -> str:
+    names = {list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")

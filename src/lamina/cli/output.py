@@ -1,0 +1,62 @@
+"""What commands print: results on standard output, remarks on standard error, progress for who waits."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+PATIENCE = 1.0
+"""Seconds after which somebody at a terminal is told what takes so long."""
+
+
+def emit(value: Any) -> None:
+    """One JSON value on a line of standard output, in UTF-8 whatever the terminal speaks."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    try:
+        plain = f"{text}\n".encode()
+    except UnicodeEncodeError:  # half of a pair of surrogates can only be written as an escape
+        plain = f"{json.dumps(value, allow_nan=False)}\n".encode()
+    binary = getattr(sys.stdout, "buffer", None)
+    if binary is None:
+        sys.stdout.write(plain.decode())
+        return
+    sys.stdout.flush()
+    binary.write(plain)
+    binary.flush()
+
+
+def tell(text: str) -> None:
+    """A remark, beside the result."""
+    with contextlib.suppress(OSError):  # nobody listens; the result still counts
+        print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def progress(what: str) -> Iterator[None]:
+    """Says on a terminal what is being done, once it takes long."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done = threading.Event()
+    watch = threading.Thread(target=_report, args=(what, done), daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watch.join()
+
+
+def _report(what: str, done: threading.Event) -> None:
+    seconds = 0
+    while not done.wait(PATIENCE):
+        seconds += 1
+        sys.stderr.write(f"\r{what}, {seconds} s")
+        sys.stderr.flush()
+    if seconds:
+        sys.stderr.write(f"\r{' ' * (len(what) + 12)}\r")
+        sys.stderr.flush()

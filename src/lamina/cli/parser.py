@@ -1,0 +1,60 @@
+"""How commands read their arguments: one width for help, one line for what is wrong, shared options."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any, NoReturn
+
+WIDTH = 92
+"""Of help, wherever it is printed: the documentation shows it as it is."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Help in a fixed layout, without colour; errors as one line."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=_layout, allow_abbrev=False, **settings)
+        self.color = False
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"lamina: {message}; see {self.prog} --help\n")
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        sys.stderr.write(message or "")
+        raise SystemExit(status)
+
+
+def add_file(parser: argparse.ArgumentParser, name: str = "file", metavar: str = "FILE") -> None:
+    parser.add_argument(name, metavar=metavar, help="a request as JSON; - is standard input")
+
+
+def add_json(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--json", action="store_true", help=f"print one JSON object: {what}")
+
+
+def add_dialect(parser: argparse.ArgumentParser, known: str) -> None:
+    parser.add_argument(
+        "--dialect", metavar="NAME", help=f"{known}; recognised from the request where it is not given"
+    )
+
+
+def add_budget(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--window", metavar="N", type=tokens, help="the context window in tokens; the model's where it is not given"
+    )
+    parser.add_argument(
+        "--reserve", metavar="N", type=tokens, help="tokens of it kept free for the answer; the request's own limit"
+    )
+
+
+def tokens(text: str) -> int:
+    """A number of tokens, as an argument."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _layout(prog: str) -> argparse.HelpFormatter:
+    return argparse.RawDescriptionHelpFormatter(prog, width=WIDTH, max_help_position=20)

@@ -1,0 +1,36 @@
+"""What a message of the Messages API says of itself: its role, its blocks, how it begins and ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lamina.dialects.anthropic.blocks import LISTS, plain
+
+Message = Any
+"""A message as it came, or a dict that was made here."""
+
+
+def role_of(message: Message) -> str:
+    return str((plain(message) or {}).get("role"))
+
+
+def content_of(message: Message) -> list[Any]:
+    """The blocks of a message; a string is read as one."""
+    content = (plain(message) or {}).get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return list(content) if isinstance(content, LISTS) else []
+
+
+def begins_compacted(message: Message) -> bool:
+    """Whether a message begins with a compaction, which stands for everything that was said before."""
+    return _sort(content_of(message)[:1]) == "compaction"
+
+
+def ends_in_server_result(message: Message) -> bool:
+    """Whether an assistant message ends with what a tool on the API's side gave."""
+    return _sort(content_of(message)[-1:]).endswith("_tool_result")
+
+
+def _sort(blocks: list[Any]) -> str:
+    return str((plain(blocks[0]) or {}).get("type")) if blocks else ""

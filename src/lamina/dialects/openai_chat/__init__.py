@@ -1,0 +1,65 @@
+"""The Chat Completions API of OpenAI, and of the many servers that are compatible with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lamina.core.bind import Binding
+from lamina.core.repair import Repairs
+from lamina.dialects.openai_chat.absorb import absorb, absorb_stream
+from lamina.dialects.openai_chat.check import check
+from lamina.dialects.openai_chat.parse import parse
+from lamina.dialects.openai_chat.parts import NAME
+from lamina.dialects.openai_chat.render import render
+from lamina.dialects.port import Dialect, Request
+
+__all__ = ["DIALECT"]
+
+_FIELDS_OF_OTHERS = frozenset(
+    ("system", "stop_sequences", "anthropic_version", "contents", "input", "keep_alive", "options")
+)
+_BLOCKS_OF_OTHERS = frozenset(
+    ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "image", "document")
+)
+
+
+def recognises(request: Request) -> bool:
+    """Whether it has messages, and nothing that only another wire format has; a plain one counts as ours."""
+    messages = request.get("messages")
+    if not isinstance(messages, list | tuple) or not _FIELDS_OF_OTHERS.isdisjoint(request):
+        return False
+    tools = request.get("tools")
+    if isinstance(tools, list | tuple) and any(isinstance(t, dict) and "input_schema" in t for t in tools):
+        return False
+    return not any(_foreign(message) for message in messages)
+
+
+def _foreign(message: Any) -> bool:
+    content = message.get("content") if isinstance(message, Mapping) else None
+    if not isinstance(content, list | tuple) or "tool_calls" in message:
+        return False
+    return any(_sort(block) in _BLOCKS_OF_OTHERS for block in content)
+
+
+def _sort(block: Any) -> str:
+    sort = block.get("type") if isinstance(block, Mapping) else None
+    return sort if isinstance(sort, str) else ""
+
+
+def _binding(_: str) -> Binding:
+    """Nothing here is bound to what stands before it."""
+    return "none"
+
+
+DIALECT = Dialect(
+    name=NAME,
+    recognises=recognises,
+    parse=parse,
+    render=render,
+    check=check,
+    absorb=absorb,
+    absorb_stream=absorb_stream,
+    repairs=Repairs(unique_ids=True, id_pattern=r"(?s).+"),  # an id may be anything but empty
+    binding=_binding,
+)

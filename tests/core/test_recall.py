@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.hashing import handle
+from lamina.core.recall import recall, refs
+from lamina.core.tokens import CHARS4
+from lamina.core.values import Budget, Form, Ledger, Ref, Segment
+from lamina.errors import BudgetExceeded, NotFound
+from lamina.segments import assistant, call, file, result, user
+from lamina.testing.strategies import Story, stories
+
+OLD, NEW = file("a.md", "old content"), file("a.md", "new content")
+LOG = (OLD, user("Read it"), assistant("Read."), NEW, user("Again"))
+NAMES = [ref for ref, _ in refs(LOG)]
+
+
+def test_a_key_brings_back_its_newest_content() -> None:
+    assert recall(LOG, "a.md") == (NEW,)
+
+
+@pytest.mark.parametrize("position", range(len(LOG)))
+def test_a_ref_brings_back_its_own_segment(position: int) -> None:
+    assert recall(LOG, NAMES[position]) == (LOG[position],)
+
+
+@pytest.mark.parametrize("position", range(len(LOG)))
+def test_a_handle_brings_back_its_own_content(position: int) -> None:
+    content = build(LOG).entry(NAMES[position]).content
+    assert recall(LOG, handle(content)) == (LOG[position],)
+
+
+def test_equal_content_has_one_handle_and_a_ref_for_each_appearance() -> None:
+    log = (user("yes"), assistant("no"), user("yes"))
+    first, _, second = (ref for ref, _ in refs(log))
+    assert second == f"{first}#1"
+    assert recall(log, second)[0] is log[2]
+    assert recall(log, first)[0] is log[0]
+
+
+@pytest.mark.parametrize("key", ["b.md", "", "k000000000000", "fold-000000000000", "a.m"])
+def test_what_is_not_there_is_not_found(key: str) -> None:
+    with pytest.raises(NotFound) as caught:
+        recall(LOG, key, ledger=Ledger())
+    assert caught.value.key == key
+
+
+def session(steps: int) -> tuple[Segment, ...]:
+    log = [user("Look around, please")]
+    for n in range(steps):
+        log += [assistant(f"Step {n}. " + "Words. " * 30), call("look", {"at": f"{n}"}, id=f"c{n}")]
+        log += [result(f"seen {n} " * 40, id=f"c{n}")]
+    return (*log, assistant("Done."), user("Thanks"))
+
+
+def folded(log: tuple[Segment, ...], ledger: Ledger | None = None, *, window: int = 300) -> Envelope:
+    budget = Budget(window=window, reserve=0, keep_last=0)
+    envelope = build(log, budget=budget, counter=CHARS4, ledger=ledger or Ledger())
+    assert envelope.ledger.folds
+    return envelope
+
+
+def test_the_key_of_a_fold_brings_back_the_whole_run_in_order() -> None:
+    log = session(12)
+    envelope = folded(log)
+    fold = envelope.ledger.folds[0]
+    named = dict(refs(log))
+    assert recall(log, fold.key, ledger=envelope.ledger) == tuple(named[ref] for ref in fold.covers)
+    assert f'recall="{fold.key}"' in str(envelope.entry(fold.key).parts)
+    with pytest.raises(NotFound):
+        recall(log, fold.key)
+
+
+def test_a_saved_ledger_brings_back_the_same() -> None:
+    log = session(12)
+    ledger = folded(log).ledger
+    saved = Ledger.load(json.loads(json.dumps(ledger.dump())))
+    for fold in ledger.folds:
+        assert recall(log, fold.key, ledger=saved) == recall(log, fold.key, ledger=ledger)
+
+
+def test_a_key_whose_digest_was_merged_brings_back_what_it_stood_for() -> None:
+    log, ledger, covers = session(60), Ledger(), dict[str, tuple[Ref, ...]]()
+    for end in range(30, len(log), 10):
+        ledger = folded(log[:end], ledger, window=700).ledger
+        covers |= {fold.key: fold.covers for fold in ledger.folds}
+    gone = covers.keys() - {fold.key for fold in ledger.folds}
+    assert gone
+    for key in gone:
+        found = {ref for ref, segment in refs(log) if segment in recall(log, key, ledger=ledger)}
+        assert found >= set(covers[key])
+
+
+@given(stories())
+def test_every_key_that_a_request_ever_showed_still_answers(story: Story) -> None:
+    """Handles never expire: what any earlier request named can be had after the last one."""
+    shown: dict[str, tuple[Ref, ...]] = {}
+    ledger, log = Ledger(), story.log
+    for stop in story.stops:
+        log = story.log[:stop]
+        try:
+            envelope = build(log, budget=story.budget, ledger=ledger)
+        except BudgetExceeded:
+            continue
+        ledger = envelope.ledger
+        shown |= {handle(e.content): (e.ref,) for e in envelope.entries if e.form is not Form.FULL}
+        shown |= {fold.key: fold.covers for fold in ledger.folds}
+    named = dict(refs(log))
+    for key, covers in shown.items():
+        wanted = [named[ref].parts for ref in covers if ref in named]
+        found = [segment.parts for segment in recall(log, key, ledger=ledger)] if wanted else []
+        assert all(parts in found for parts in wanted)

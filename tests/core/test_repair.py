@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import re
+from itertools import permutations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.core.bench import Options
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.laws import Case, calls_and_results_pair
+from lamina.core.part import part
+from lamina.core.repair import ANSWERED, UNANSWERED, Repairs
+from lamina.core.tokens import CHARS4
+from lamina.core.values import Entry, Form, Ledger, Ref, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.wording import text_of
+from lamina.errors import BadInput
+from lamina.segments import assistant, call, result, segment, user
+from lamina.testing.strategies import logs
+
+ASK = user("List the files")
+LS = call("ls", {"path": "."}, id="c1")
+
+
+def built(*log: Segment, ledger: Ledger | None = None, repairs: Repairs | None = None) -> Envelope:
+    options = Options(repairs=repairs or Repairs())
+    return build(log, ledger=ledger or Ledger(), counter=CHARS4, options=options)
+
+
+def texts(envelope: Envelope) -> list[str]:
+    return [text_of(e.parts) for e in envelope.sent]
+
+
+def left_out(envelope: Envelope) -> dict[str, str]:
+    return {text_of(e.segment.parts): e.why for e in envelope.entries if e.form is Form.OMITTED}
+
+
+def ids(envelope: Envelope) -> list[str]:
+    """The ids of calls and results, as sent."""
+    parts = (e.parts[0] for e in envelope.sent)
+    return [p.id for p in parts if isinstance(p, ToolCall | ToolResult)]
+
+
+def pairs(envelope: Envelope) -> bool:
+    return not list(calls_and_results_pair(Case(log=(), envelope=envelope)))
+
+
+def kept_in_ledger(envelope: Envelope, key: str) -> str:
+    return envelope.ledger.repairs[Ref(key)]
+
+
+# calls without results
+
+
+@pytest.mark.parametrize("after", [(), (user("Never mind"),), (assistant("Well"),)])
+def test_a_call_without_a_result_is_answered_for_it(after: tuple[Segment, ...]) -> None:
+    envelope = built(ASK, LS, *after)
+    asked, answer = envelope.sent[1:3]
+    assert answer.parts == (ToolResult(id="c1", name="ls", content=(Text(UNANSWERED),), error=True),)
+    assert answer.segment.origin == "lamina"
+    assert envelope.ledger.repairs == {asked.ref: ANSWERED}
+    assert pairs(envelope)
+
+
+def test_the_answer_stays_and_a_result_that_comes_later_is_content() -> None:
+    before = built(ASK, LS)
+    ledger = Ledger.load(before.ledger.dump())
+    after = built(ASK, LS, result("a.md", id="c1", name="ls"), user("Thanks"), ledger=ledger)
+    assert part(before, after).continues
+    late = after.sent[len(before.sent)]
+    assert (late.role, late.why) == (Role.USER, "late result, as content")
+    assert text_of(late.parts) == '<late_result tool="ls" call_id="c1">\na.md\n</late_result>'
+    assert kept_in_ledger(after, late.ref) == "late result appended as content"
+    assert pairs(after)
+
+
+def test_without_that_request_the_same_result_is_a_result() -> None:
+    envelope = built(ASK, LS, result("a.md", id="c1"), user("Thanks"))
+    assert texts(envelope)[2:] == ["a.md", "Thanks"]
+    assert envelope.ledger.repairs == {}
+
+
+def test_a_result_after_something_else_was_said_is_content() -> None:
+    envelope = built(ASK, LS, user("Hurry"), result("a.md", id="c1"))
+    assert [e.segment.kind for e in envelope.sent] == [
+        "user", "tool_call", "tool_result", "user", "tool_result",
+    ]  # fmt: skip
+    assert texts(envelope)[2] == UNANSWERED
+    assert envelope.sent[-1].role is Role.USER
+
+
+def test_late_results_and_unanswered_calls_can_be_left_out_instead() -> None:
+    mirror = Repairs(dangling="omit", late="omit")
+    envelope = built(ASK, LS, user("Hurry"), result("a.md", id="c1"), repairs=mirror)
+    assert left_out(envelope) == {'{"path": "."}': "call without a result", "a.md": "result without its call"}
+    assert sorted(envelope.ledger.repairs.values()) == [
+        "call without a result left out", "result without its call",
+    ]  # fmt: skip
+
+
+# results that are too many, or have no call
+
+
+def test_of_two_results_the_first_stands_since_it_was_sent() -> None:
+    log = (ASK, LS, result("first", id="c1"))
+    before = built(*log)
+    after = built(*log, result("second", id="c1"), user("Go on"), ledger=before.ledger)
+    assert part(before, after).continues
+    assert left_out(after) == {"second": "duplicate result: an earlier one stands"}
+    assert list(after.ledger.repairs.values()) == ["duplicate result: an earlier one stands"]
+
+
+def test_of_two_results_the_last_stands_where_that_is_asked_for() -> None:
+    log = (ASK, LS, result("first", id="c1"), result("second", id="c1"))
+    envelope = built(*log, repairs=Repairs(duplicates="last"))
+    assert texts(envelope)[2:] == ["second"]
+    assert left_out(envelope) == {"first": "duplicate result: a later one stands"}
+    assert kept_in_ledger(envelope, envelope.entries[2].ref) == "duplicate result"
+
+
+def test_a_result_whose_call_was_never_there_is_left_out() -> None:
+    envelope = built(ASK, result("who asked?", id="c9"), assistant("Hm"))
+    assert left_out(envelope) == {"who asked?": "result without its call"}
+    assert kept_in_ledger(envelope, envelope.entries[1].ref) == "result without its call"
+
+
+# ids
+
+
+def test_calls_that_share_one_id_are_paired_by_position() -> None:
+    log = [ASK]
+    for name in "abc":
+        log += [call("read", {"path": name}, id="call"), result(name * 3, id="call")]
+    envelope = built(*log)
+    assert texts(envelope)[2::2] == ["aaa", "bbb", "ccc"]
+    assert (left_out(envelope), envelope.ledger.repairs) == ({}, {})
+
+
+def test_parallel_calls_that_share_one_id_get_one_result_each() -> None:
+    log = (ASK, call("read", {"n": 1}, id="x"), call("read", {"n": 2}, id="x"))
+    envelope = built(*log, result("one", id="x"), result("two", id="x"))
+    assert texts(envelope)[3:] == ["one", "two"]
+    short = built(*log, result("one", id="x"))
+    assert texts(short)[3:] == ["one", UNANSWERED]
+    assert pairs(short)
+
+
+@pytest.mark.parametrize("order", list(permutations("abc")))
+def test_results_of_parallel_calls_may_come_in_any_order(order: tuple[str, ...]) -> None:
+    log = [ASK, assistant("All three"), *(call("read", {"path": i}, id=i) for i in "abc")]
+    envelope = built(*log, *(result(f"content of {i}", id=i) for i in order))
+    assert ids(envelope) == [*"abc", *order]
+    assert envelope.ledger.repairs == {}
+    assert pairs(envelope)
+
+
+@pytest.mark.parametrize("missing", "abc")
+def test_only_the_missing_one_of_parallel_calls_is_answered(missing: str) -> None:
+    log = [ASK, *(call("read", {"path": i}, id=i) for i in "abc")]
+    envelope = built(*log, *(result("there", id=i) for i in "cba" if i != missing))
+    assert ids(envelope)[-1] == missing
+    assert texts(envelope).count(UNANSWERED) == 1
+    assert pairs(envelope)
+
+
+def test_ids_that_break_the_pattern_are_renamed_with_their_results() -> None:
+    log = (ASK, call("read", {}, id="a/b"), call("read", {"n": 1}, id="a_b"))
+    answers = (result("one", id="a/b"), result("two", id="a_b"))
+    envelope = built(*log, *answers, repairs=Repairs(id_pattern="[a-z_0-9]+"))
+    renamed = ids(envelope)[0]
+    assert ids(envelope) == [renamed, "a_b", renamed, "a_b"]
+    assert re.fullmatch("a_b_[0-9a-f]{8}", renamed)
+    asked = envelope.sent[1]
+    assert envelope.ledger.repairs == {Ref(f"{asked.ref}:id"): f"id renamed to {renamed}"}
+    assert asked.segment == log[1], "the log keeps the id"
+
+
+def test_an_id_that_was_used_before_is_renamed_where_ids_must_be_unique() -> None:
+    log = [ASK]
+    for name in ("one", "two", "three"):
+        log += [call("read", {"path": name}, id="call"), result(name, id="call")]
+    made = [built(*log[:end], repairs=Repairs(unique_ids=True)) for end in (5, 7)]
+    first, second, third = ids(made[1])[::2]
+    assert first == "call"
+    assert len({first, second, third}) == 3
+    assert ids(made[1])[1::2] == [first, second, third]
+    assert ids(made[0]) == ids(made[1])[:4], "a later call does not change the name of an earlier one"
+
+
+def test_an_id_without_a_valid_character_is_renamed_too() -> None:
+    envelope = built(ASK, call("read", {}, id=""), result("r", id=""), repairs=Repairs(id_pattern=".+"))
+    first, second = ids(envelope)
+    assert first == second
+    assert re.fullmatch("call_[0-9a-f]{8}", first)
+
+
+# messages
+
+
+@pytest.mark.parametrize("nothing", ["", "   ", "\n\t "])
+def test_an_empty_message_is_left_out_with_a_reason(nothing: str) -> None:
+    envelope = built(user(nothing), ASK, assistant(nothing))
+    assert texts(envelope) == ["List the files"]
+    assert [e.why for e in envelope.entries] == ["empty", "in full", "empty"]
+    assert set(envelope.ledger.repairs.values()) == {"empty"}
+
+
+def test_a_segment_without_parts_is_left_out() -> None:
+    envelope = built(ASK, segment("assistant", Role.ASSISTANT, ()))
+    assert [e.why for e in envelope.entries] == ["in full", "empty"]
+
+
+def test_what_continues_an_empty_message_does_not_continue_the_one_before() -> None:
+    envelope = built(ASK, assistant("One"), assistant(" "), LS, result("r", id="c1"))
+    assert [e.opens for e in envelope.sent] == [True, True, True, True]
+
+
+def test_adjacent_messages_of_one_role_stay_apart_unless_merging_is_asked_for() -> None:
+    log = (user("One"), user("Two"), assistant("Three"))
+    assert [e.opens for e in built(*log).sent] == [True, True, True]
+    assert [e.opens for e in built(*log, repairs=Repairs(merge=True)).sent] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        (segment("user", Role.USER, LS.parts[0]), "cannot hold a ToolCall"),
+        (segment("tool_result", Role.ASSISTANT, result("r", id="c1").parts[0]), "cannot hold a ToolResult"),
+        (segment("assistant", Role.ASSISTANT, (Text("so"), LS.parts[0])), "shares its segment"),
+    ],
+)
+def test_what_no_log_can_mean_is_refused(bad: Segment, problem: str) -> None:
+    with pytest.raises(BadInput, match=problem):
+        built(ASK, bad)
+
+
+# the ledger
+
+
+def mended(entry: Entry) -> str:
+    """The line that the ledger must have for this entry, if repair did something to it."""
+    if entry.segment.origin == "lamina":
+        return entry.segment.key.removesuffix("!")
+    if entry.form is Form.OMITTED or entry.role is not entry.segment.role:
+        return entry.ref
+    renamed = isinstance(entry.parts[0], ToolCall) and entry.parts != entry.segment.parts
+    return f"{entry.ref}:id" if renamed else ""
+
+
+REPAIRS = st.sampled_from(
+    [
+        Repairs(),
+        Repairs(dangling="omit"),
+        Repairs(duplicates="last"),
+        Repairs(unique_ids=True, id_pattern=r"\w+"),
+    ]
+)
+
+
+@given(logs(), REPAIRS)
+def test_every_repair_is_a_line_of_the_ledger_and_is_made_once(
+    log: tuple[Segment, ...], repairs: Repairs
+) -> None:
+    once = built(*log, repairs=repairs)
+    assert {mended(e) for e in once.entries} - {""} == set(once.ledger.repairs)
+    again = built(*log, ledger=Ledger.load(once.ledger.dump()), repairs=repairs)
+    assert again.entries == once.entries
+    assert again.ledger == once.ledger
+
+
+@given(logs(oddly=False))
+def test_a_well_formed_log_is_not_touched(log: tuple[Segment, ...]) -> None:
+    envelope = built(*log)
+    assert envelope.ledger.repairs == {}
+    assert all(e.form is not Form.OMITTED and e.mended is None for e in envelope.entries)
