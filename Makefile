@@ -23,7 +23,7 @@ $(STAMP): requirements/dev.txt requirements/uv.txt pyproject.toml tools/bootstra
 	@touch $@
 
 demo: $(STAMP)  ## see what lamina does, in one run
-	@$(PYTHON_IN_VENV) examples/demo.py
+	@$(VENV)/bin/lamina demo --once
 
 test: $(STAMP)  ## run the tests
 	@$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(ARGS)
@@ -47,6 +47,7 @@ sized: $(STAMP)
 
 documented: $(STAMP)
 	@$(PYTHON_IN_VENV) -m tools.docs
+	@$(PYTHON_IN_VENV) -m tools.cli_help
 
 bench: $(BENCH_STAMP)  ## compare with other libraries; prints ratios
 	@$(PYTHON_IN_VENV) bench/build.py
@@ -57,6 +58,7 @@ $(BENCH_STAMP): $(STAMP) requirements/bench.txt
 
 docs: $(STAMP)  ## rewrite the output blocks of the documentation from real output
 	@$(PYTHON_IN_VENV) -m tools.docs --write
+	@$(PYTHON_IN_VENV) -m tools.cli_help --write
 
 format: $(STAMP)  ## format the code and apply what the linter can fix
 	@$(VENV)/bin/ruff check --fix --quiet $(CHECKED) || true

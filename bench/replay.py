@@ -21,11 +21,13 @@ import time
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from lamina.core.hashing import canonical
 from lamina.core.laws import LAWS, Case
+from lamina.core.recall import refs
 from lamina.core.values import Budget, Form, Ledger
 from lamina.counters.openai import o200k
 from lamina.dialects import DIALECTS
@@ -36,7 +38,7 @@ from lamina.request import Fitted, RequestMemo, fit_request
 RESERVE = 0.125
 MODELS = {"openai_chat": "gpt-5", "anthropic": "claude-sonnet-4-5"}
 BOUND = "claude-opus-5-5"
-SAMPLED = 7  # the whole audit, law by law, on every so many calls
+SAMPLED = 23  # the whole audit, law by law, on every so many calls
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -82,14 +84,21 @@ def damaged(messages: list[Any], dice: random.Random) -> list[Any]:
 
 def recount(request: dict[str, Any]) -> int:
     """Tokens of a request counted without lamina's own arithmetic: all text in it, by o200k."""
-    count = o200k().count
+    count = _counted
     total = sum(count(json.dumps(tool, ensure_ascii=False)) for tool in request.get("tools", ()))
     for message in request["messages"]:
         content = message.get("content")
         for text in [content] if isinstance(content, str) else [_said(block) for block in content or ()]:
             total += count(text)
-        total += sum(count(c["function"]["name"] + c["function"]["arguments"]) for c in message.get("tool_calls") or ())
+        total += sum(
+            count(c["function"]["name"] + c["function"]["arguments"]) for c in message.get("tool_calls") or ()
+        )
     return total
+
+
+@lru_cache(maxsize=100_000)
+def _counted(text: str) -> int:
+    return o200k().count(text)
 
 
 def _said(block: dict[str, Any]) -> str:
@@ -97,7 +106,7 @@ def _said(block: dict[str, Any]) -> str:
         content = block.get("content") or ""
         return content if isinstance(content, str) else " ".join(_said(b) for b in content)
     if block.get("type") == "tool_use":
-        return block["name"] + json.dumps(block["input"], ensure_ascii=False)
+        return f"{block['name']}{json.dumps(block['input'], ensure_ascii=False)}"
     return str(block.get("text") or block.get("thinking") or "")
 
 
@@ -109,7 +118,8 @@ class Replay:
         self.room = window - int(window * RESERVE)
         self.dialect = dialect
         self.found: Tally[str] = Tally(sessions=1)
-        self.memo, self.ledger, self.before = RequestMemo(), Ledger(), None
+        self.memo, self.ledger = RequestMemo(), Ledger()
+        self.before: list[Any] = []
         self.fitted: Fitted | None = None
 
     def call(self, request: dict[str, Any]) -> None:
@@ -117,7 +127,12 @@ class Replay:
         started = time.process_time()
         try:
             fitted = fit_request(
-                request, dialect=self.dialect, budget=self.budget, ledger=self.ledger, counter=o200k(), memo=self.memo
+                request,
+                dialect=self.dialect,
+                budget=self.budget,
+                ledger=self.ledger,
+                counter=o200k(),
+                memo=self.memo,
             )
         except BudgetExceeded:
             self.found["exceeded"] += 1
@@ -138,9 +153,9 @@ class Replay:
         found["edits"] += envelope.cut is not None and envelope.cut.lowered == 0
         if envelope.cut and envelope.cut.lowered and not envelope.cut.floor:
             found["shallow"] += envelope.cut.before - envelope.cut.after < self.room // 5
-        stream = [canonical(_plain(m)) for m in fitted.request["messages"]]
-        if self.before is not None and envelope.cut is None:
-            found["moved"] += stream[: len(self.before)] != self.before
+        stream = list(fitted.request["messages"])
+        if envelope.cut is None:
+            found["moved"] += len(stream) < len(self.before) or not all(map(_same, self.before, stream))
         self.before = stream
         if found["calls"] % SAMPLED == 0:
             previous = self.fitted.envelope if self.fitted else None
@@ -152,16 +167,16 @@ class Replay:
         if self.fitted:
             kept = Ledger.load(json.loads(json.dumps(self.fitted.ledger.dump())))
             assert kept == self.fitted.ledger
+            known = dict(refs(self.fitted.log))
             for entry in self.fitted.envelope.entries:
                 if entry.form is not Form.FULL and entry.segment.origin != "lamina":
                     self.found["lowered"] += 1
-                    self.found["lost"] += not self._comes_back(entry.ref, entry.segment.parts)
+                    self.found["lost"] += known[entry.ref].parts != entry.segment.parts
         return self.found
 
-    def _comes_back(self, ref: str, parts: Any) -> bool:
-        from lamina.core.recall import recall  # noqa: PLC0415
 
-        return self.fitted is not None and recall(self.fitted.log, ref)[0].parts == parts
+def _same(one: Any, other: Any) -> bool:
+    return one is other or canonical(_plain(one)) == canonical(_plain(other))
 
 
 def _plain(message: Any) -> Any:
@@ -169,10 +184,10 @@ def _plain(message: Any) -> Any:
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if isinstance(blocks, list):
-        blocks = [{k: v for k, v in b.items() if k != "cache_control"} if isinstance(b, dict) else b for b in blocks]
+        blocks = [
+            {k: v for k, v in b.items() if k != "cache_control"} if isinstance(b, dict) else b for b in blocks
+        ]
     return {**message, "content": blocks}
-
-
 
 
 def session(row: dict[str, Any], window: int, *, harm: bool, bound: bool, seed: int = 0) -> Tally[str]:
@@ -194,8 +209,14 @@ COLUMNS = (
 def main() -> int:
     options = _options()
     sums: dict[int, Tally[str]] = {window: Tally() for window in options.windows}
-    files = [p for path in options.paths for p in ([path] if path.is_file() else sorted(path.glob("*.jsonl*")))]
-    batches = [(str(path), window, options.damage, options.bound, options.limit) for path in files for window in options.windows]
+    files = [
+        p for path in options.paths for p in ([path] if path.is_file() else sorted(path.glob("*.jsonl*")))
+    ]
+    batches = [
+        (str(path), window, options.damage, options.bound, options.limit)
+        for path in files
+        for window in options.windows
+    ]
     with ProcessPoolExecutor(options.jobs) as pool:
         for done, (window, found) in enumerate(pool.map(whole_file, batches), start=1):
             sums[window] += found
@@ -228,7 +249,9 @@ def _print(sums: dict[int, Tally[str]]) -> None:
 def _options() -> Any:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("paths", nargs="+", type=Path, help="JSONL files, or folders of them")
-    parser.add_argument("--windows", type=_numbers, default=[16_000, 32_000, 64_000, 200_000], help="tokens, by commas")
+    parser.add_argument(
+        "--windows", type=_numbers, default=[16_000, 32_000, 64_000, 200_000], help="tokens, by commas"
+    )
     parser.add_argument("--damage", action="store_true", help="drop, double, move and cut messages first")
     parser.add_argument("--bound", action="store_true", help="a model whose thinking is bound to its past")
     parser.add_argument("--limit", type=int, default=0, help="at most so many sessions of a file")

@@ -39,6 +39,8 @@ from lamina.core.values import (
 from lamina.core.wording import Wording
 from lamina.errors import BadInput, BudgetExceeded, LaminaError, LawBroken, NotFound
 from lamina.report import table
+from lamina.request import Fitted, RequestMemo, fit_request
+from lamina.wrap import wrap
 
 __all__ = [
     "KINDS",
@@ -54,6 +56,7 @@ __all__ = [
     "Entry",
     "Envelope",
     "Filter",
+    "Fitted",
     "Form",
     "Head",
     "Image",
@@ -70,6 +73,7 @@ __all__ = [
     "Parting",
     "Raw",
     "Repairs",
+    "RequestMemo",
     "Retention",
     "Role",
     "Segment",
@@ -82,9 +86,11 @@ __all__ = [
     "build",
     "calibrate",
     "explain",
+    "fit_request",
     "part",
     "plan_cut",
     "recall",
     "rewind",
     "table",
+    "wrap",
 ]

@@ -7,7 +7,9 @@ from lamina.core.explain import Manifest
 
 def table(manifest: Manifest, *, width: int = 100) -> str:
     """The manifest for a terminal: one line a segment, the sums below; readable without colour."""
-    shown = [(r.layer.value, r.form.value, f"{r.tokens:,}", r.what, r.why) for r in manifest.rows]
+    shown = [
+        (r.layer.value, r.form.value, f"{r.tokens:,}", _plain(r.what), _plain(r.why)) for r in manifest.rows
+    ]
     heads = ("layer", "form", "tokens", "what", "why")
     first = [max(len(row[i]) for row in [heads, *shown]) for i in range(3)]
     left = max(width - sum(first) - 8, 20)
@@ -20,6 +22,11 @@ def _line(row: tuple[str, ...], widths: list[int], left: int) -> str:
     what = row[3] if len(row[3]) <= half else row[3][: half - 1] + "…"
     cells = f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {what:<{half}}  {row[4]}"
     return cells[: sum(widths) + 8 + left].rstrip()
+
+
+def _plain(text: str) -> str:
+    """Names come from outside: none may end its line or speak to the terminal."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _sums(manifest: Manifest) -> str:

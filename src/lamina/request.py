@@ -66,6 +66,8 @@ def fit_request(
     """
     if breakpoints != "keep":
         raise BadInput(f"breakpoints is {breakpoints!r}", place="fit_request", hint='only "keep" is known yet')
+    if not isinstance(request, Mapping):
+        raise BadInput(f"{type(request).__name__} is not a request", place="request", hint="pass the arguments as a dict")
     speaks = named(dialect) if dialect is not None else recognise(request)
     memo = memo or RequestMemo()
     parsed = speaks.parse(request, memo=memo.parse)

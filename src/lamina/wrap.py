@@ -3,174 +3,180 @@
     client = lamina.wrap(Anthropic())
     client.messages.create(model=..., max_tokens=..., messages=history)
 
-The wrapped client keeps the ledger of each conversation, told apart by how they begin, or by name with
-`client.conversation("support-42")`. When a provider reports an overflow all the same, one deeper cut is
-made and the call is sent once more. Everything else goes through to the client untouched; no SDK is
-imported here.
+A request goes with the ledger of the conversation that it continues; `client.conversation("support-42")`
+says which, so that nothing is guessed. When a request is refused as too long all the same, one deeper cut
+is made and it is sent once more. Everything else is the client's own: answers, streams, errors and
+attributes. Endpoints that lamina has no dialect for are not touched, and no SDK is imported here.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Self
 
-import msgspec
-
-from lamina.core.hashing import digest
+from lamina.calls import Call, Conversations
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import ANTHROPIC, OPENAI_CHAT
+from lamina.dialects.overflow import overflow
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
-from lamina.models import model
-from lamina.request import Fitted, RequestMemo, fit_request
-
-CONVERSATIONS = 256
-"""How many conversations a wrapped client remembers; the one not used for longest is forgotten first."""
-
-DEEPER = 0.75
-"""Of the window believed before, what is used after an overflow that does not name the limit."""
-
-OVERFLOW = re.compile(
-    r"(?:context|prompt|input|token|request)[^.]{0,80}(?:overflow|maximum|too long|too large|limit|exceed)"
-    r"|(?:exceed|too long|too large)[^.]{0,80}(?:context|token|window)",
-    re.IGNORECASE,
-)
-LIMIT = re.compile(r"(?:maximum(?: context length)?(?: is| of)?|n_ctx[\"']?\s*[:=]|context size \()\s*(\d{3,8})", re.IGNORECASE)
-
-
-class Conversation(msgspec.Struct, kw_only=True):
-    """What is kept between two calls of one conversation."""
-
-    ledger: Ledger = Ledger()
-    memo: Any = None
-    window: int | None = None
+from lamina.request import Fitted
 
 
 def wrap(client: Any, *, budget: Budget | None = None, counter: Counter | None = None) -> Any:
     """The client, with every request fitted. `budget` and `counter` are those of `fit_request`."""
-    paths = [path for path in _ENDPOINTS if _there(client, path)]
-    if not paths:
+    if not any(_there(client, path) for path in _ENDPOINTS):
         raise BadInput(
             f"{type(client).__name__} is not a client that lamina knows",
             place="wrap",
-            hint="pass an OpenAI or Anthropic client, sync or async; or call fit_request before your own call",
+            hint="pass a client of OpenAI's or Anthropic's SDK; or call fit_request before your own call",
         )
-    return Wrapped(client, Fitting(budget, counter))
-
-
-class Fitting:
-    """Fits requests, with a ledger for each conversation."""
-
-    def __init__(self, budget: Budget | None, counter: Counter | None, name: str | None = None) -> None:
-        self.budget, self.counter, self.name = budget, counter, name
-        self.kept: OrderedDict[str, Conversation] = OrderedDict()
-
-    def named(self, name: str) -> Fitting:
-        other = Fitting(self.budget, self.counter, name)
-        other.kept = self.kept
-        return other
-
-    def fit(self, request: Mapping[str, Any], dialect: Dialect, *, window: int | None = None) -> tuple[Fitted, Conversation]:
-        """The request as it can be sent, and the conversation that its ledger belongs to."""
-        known = self._conversation(request)
-        if window is not None:
-            known.window = window
-        budget = self.budget or Budget(window=known.window or model(str(request.get("model", ""))).window)
-        if known.window is not None and known.window < budget.window:
-            budget = msgspec.structs.replace(budget, window=known.window)
-        fitted = fit_request(
-            request, dialect=dialect, budget=budget, ledger=known.ledger, counter=self.counter, memo=known.memo
-        )
-        return fitted, known
-
-    def deeper(self, error: Exception, request: Mapping[str, Any], dialect: Dialect) -> Fitted | None:
-        """The request cut once more after an overflow; None if the error was something else."""
-        if getattr(error, "status_code", None) not in (400, 413) or not OVERFLOW.search(str(error)):
-            return None
-        found = LIMIT.search(str(error))
-        before = self.budget.window if self.budget else model(str(request.get("model", ""))).window
-        window = int(found[1]) if found and int(found[1]) < before else int(before * DEEPER)
-        fitted, _ = self.fit(request, dialect, window=window)
-        return fitted
-
-    def _conversation(self, request: Mapping[str, Any]) -> Conversation:
-        name = self.name or _beginning(request)
-        known = self.kept.setdefault(name, Conversation(memo=RequestMemo()))
-        self.kept.move_to_end(name)
-        while len(self.kept) > CONVERSATIONS:
-            self.kept.popitem(last=False)
-        return known
+    return Wrapped(client, Conversations(budget, counter))
 
 
 class Wrapped:
-    """Stands for a part of a client; attributes that are not an endpoint are the client's own."""
+    """Stands for a client or a part of it: its endpoints fit their requests."""
 
-    def __init__(self, inner: Any, fitting: Fitting, path: str = "") -> None:
-        self._inner, self._fitting, self._path = inner, fitting, path
+    def __init__(self, inner: Any, conversations: Conversations, path: str = "") -> None:
+        vars(self).update(_inner=inner, _conversations=conversations, _path=path)
+
+    def conversation(self, name: str, *, ledger: Ledger | None = None) -> Wrapped:
+        """The same client, for one conversation by name; `ledger` continues one of an earlier process."""
+        return Wrapped(self._inner, self._conversations.named(name, ledger=ledger), self._path)
+
+    @property
+    def fitted(self) -> Fitted | None:
+        """The last request that was answered, as `fit_request` gave it: ledger, account, `recall`."""
+        last: Fitted | None = self._conversations.last()
+        return last
 
     def __getattr__(self, name: str) -> Any:
-        path = f"{self._path}.{name}" if self._path else name
-        inner = getattr(self._inner, name)
-        dialect = _ENDPOINTS.get(path)
-        if dialect is not None:
-            return _fitted(inner, self._fitting, dialect)
-        if any(known.startswith(f"{path}.") for known in _ENDPOINTS):
-            return Wrapped(inner, self._fitting, path)
-        return inner
+        if name.startswith("__"):  # `copy` asks an object that has no attributes yet
+            raise AttributeError(name)
+        inner, path = getattr(self._inner, name), f"{self._path}.{name}".lstrip(".")
+        if path in _ENDPOINTS:
+            return _sending(inner, self._conversations, path)
+        if path in ("copy", "with_options"):
+            return lambda **options: Wrapped(inner(**options), self._conversations)
+        return Wrapped(inner, self._conversations, path) if path in _ON_THE_WAY else inner
 
-    def conversation(self, name: str) -> Wrapped:
-        """The same client, for one conversation by name."""
-        return Wrapped(self._inner, self._fitting.named(name), self._path)
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._inner, name, value)
 
     def __repr__(self) -> str:
         return f"lamina.wrap({self._inner!r})"
 
+    def __enter__(self) -> Self:
+        self._inner.__enter__()
+        return self
 
-def _fitted(send: Callable[..., Any], fitting: Fitting, dialect: Dialect) -> Callable[..., Any]:
-    """`send`, with its request fitted before and one deeper cut after an overflow."""
+    def __exit__(self, *error: object) -> Any:
+        return self._inner.__exit__(*error)
 
-    def sync(**request: Any) -> Any:
-        fitted, known = fitting.fit(request, dialect)
+    async def __aenter__(self) -> Self:
+        await self._inner.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> Any:
+        return await self._inner.__aexit__(*error)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """Frameworks ask what a client is an instance of."""
+        return type(self._inner)
+
+
+def _sending(send: Callable[..., Any], conversations: Conversations, path: str) -> Callable[..., Any]:
+    """`send` with its request fitted before, and one deeper cut after an overflow."""
+    dialect = _ENDPOINTS[path]
+
+    @wraps(send)
+    def now(**request: Any) -> Any:
+        call = Call(conversations, dialect, request)
         try:
-            answer = send(**fitted.request)
+            answer = send(**call.request)
         except Exception as error:
-            again = fitting.deeper(error, request, dialect)
-            if again is None:
+            if not _deepened(call, error):
                 raise
-            fitted, answer = again, send(**again.request)
-        known.ledger = fitted.ledger
+            answer = send(**call.request)
+        call.done(usage=_reported(answer))
         return answer
 
+    @wraps(send)
     async def later(**request: Any) -> Any:
-        fitted, known = fitting.fit(request, dialect)
+        call = Call(conversations, dialect, request)
         try:
-            answer = await send(**fitted.request)
+            answer = await send(**call.request)
         except Exception as error:
-            again = fitting.deeper(error, request, dialect)
-            if again is None:
+            if not _deepened(call, error):
                 raise
-            fitted, answer = again, await send(**again.request)
-        known.ledger = fitted.ledger
+            answer = await send(**call.request)
+        call.done(usage=_reported(answer))
         return answer
 
-    return later if inspect.iscoroutinefunction(inspect.unwrap(send)) else sync
+    @wraps(send)
+    def when_entered(**request: Any) -> Any:
+        return Entered(send, Call(conversations, dialect, request))
+
+    if path.endswith(".stream") or ".with_streaming_response." in path:
+        return when_entered
+    return later if inspect.iscoroutinefunction(inspect.unwrap(send)) else now
 
 
-def _beginning(request: Mapping[str, Any]) -> str:
-    """What tells conversations apart: the system text and the first message."""
-    messages = request.get("messages")
-    first = messages[:1] if isinstance(messages, list) else messages
-    plain = msgspec.to_builtins((request.get("system"), first), enc_hook=_dumped)
-    return digest(plain)
+class Entered:
+    """For a context of an SDK that sends its request when it is entered; what that gives is the SDK's own."""
+
+    def __init__(self, send: Callable[..., Any], call: Call) -> None:
+        self._send, self._call = send, call
+        self._inner: Any = None
+
+    def __enter__(self) -> Any:
+        self._inner = self._send(**self._call.request)
+        try:
+            stream = self._inner.__enter__()
+        except Exception as error:
+            if not _deepened(self._call, error):
+                raise
+            self._inner = self._send(**self._call.request)
+            stream = self._inner.__enter__()
+        self._call.done()
+        return stream
+
+    def __exit__(self, *error: object) -> Any:
+        return self._inner.__exit__(*error)
+
+    async def __aenter__(self) -> Any:
+        self._inner = self._send(**self._call.request)
+        try:
+            stream = await self._inner.__aenter__()
+        except Exception as error:
+            if not _deepened(self._call, error):
+                raise
+            self._inner = self._send(**self._call.request)
+            stream = await self._inner.__aenter__()
+        self._call.done()
+        return stream
+
+    async def __aexit__(self, *error: object) -> Any:
+        return await self._inner.__aexit__(*error)
 
 
-def _dumped(value: Any) -> Any:
-    """An object of the SDK's as plain values."""
-    return value.model_dump(mode="json") if hasattr(value, "model_dump") else repr(value)
+def _deepened(call: Call, error: Exception) -> bool:
+    said = " ".join(str(part) for part in (error, getattr(error, "code", ""), getattr(error, "type", "")))
+    found = overflow(getattr(error, "status_code", None), said)
+    return found is not None and call.deepened(found)
+
+
+_INPUT = ("prompt_tokens", "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+def _reported(answer: Any) -> int:
+    """The tokens that an answer says were read. A stream says it later, to whoever reads it."""
+    counts = (getattr(getattr(answer, "usage", None), name, None) for name in _INPUT)
+    return sum(tokens for tokens in counts if isinstance(tokens, int))
 
 
 def _there(client: Any, path: str) -> bool:
@@ -180,8 +186,13 @@ def _there(client: Any, path: str) -> bool:
 
 
 _ENDPOINTS: dict[str, Dialect] = {
-    "messages.create": ANTHROPIC,
-    "messages.stream": ANTHROPIC,
-    "chat.completions.create": OPENAI_CHAT,
-    "chat.completions.stream": OPENAI_CHAT,
+    f"{version}{resource}{response}.{method}": dialect
+    for version in ("", "beta.")
+    for resource, dialect in (("messages", ANTHROPIC), ("chat.completions", OPENAI_CHAT))
+    for response in ("", ".with_raw_response", ".with_streaming_response")
+    for method in ("create", "parse", "stream")
 }
+
+_ON_THE_WAY = frozenset(
+    ".".join(path.split(".")[:length]) for path in _ENDPOINTS for length in range(1, path.count(".") + 1)
+)

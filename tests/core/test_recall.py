@@ -86,7 +86,7 @@ def test_a_saved_ledger_brings_back_the_same() -> None:
 
 def test_a_key_whose_digest_was_merged_brings_back_what_it_stood_for() -> None:
     log, ledger, covers = session(60), Ledger(), dict[str, tuple[Ref, ...]]()
-    for end in range(30, len(log), 10):
+    for end in range(31, len(log), 9):
         ledger = folded(log[:end], ledger, window=700).ledger
         covers |= {fold.key: fold.covers for fold in ledger.folds}
     gone = covers.keys() - {fold.key for fold in ledger.folds}

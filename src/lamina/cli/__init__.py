@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -46,7 +47,8 @@ Commands that read a FILE read standard input where it is "-".
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     given = [*(sys.argv[1:] if argv is None else argv)]
-    _open_streams()
+    if not _open_streams():
+        return BAD_INPUT
     try:
         code = _run(given)
         sys.stdout.flush()
@@ -69,7 +71,7 @@ def parser_for(command: str = "") -> Parser:
     parser = Parser(
         prog="lamina",
         usage="lamina COMMAND ...",
-        description="Decide what a language model sees: requests that fit, keep the cached prefix, and are explained.",
+        description="Decide what a language model sees: requests that fit and keep the cached prefix.",
         epilog=_EXAMPLES,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
@@ -112,7 +114,11 @@ def _version() -> str:
 
 
 def _failed(error: Exception, *, machine: bool) -> int:
-    code, kind, message = BUG, "bug", f"{type(error).__name__}: {error}; this is a bug in lamina, please report it"
+    code, kind, message = (
+        BUG,
+        "bug",
+        f"{type(error).__name__}: {error}; this is a bug in lamina, please report it",
+    )
     facts: dict[str, Any] = {}
     if isinstance(error, BudgetExceeded):
         code, kind, message = NO_ROOM, "budget_exceeded", str(error)
@@ -131,14 +137,17 @@ def _failed(error: Exception, *, machine: bool) -> int:
     return code
 
 
-def _open_streams() -> None:
-    """Streams that can be written to, whatever the shell closed and whatever the terminal can show."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123 - until the end
-        stream = getattr(sys, name)
-        if hasattr(stream, "reconfigure"):
+def _open_streams() -> bool:
+    """Whether there is an output; remarks may go nowhere. No terminal is asked for what it cannot show."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - open until the end
+    if sys.stdout is None:
+        tell("lamina: output: it is closed")
+        return False
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    return True
 
 
 def _silence() -> None:

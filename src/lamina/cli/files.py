@@ -6,6 +6,7 @@ reader finds the old one or the new one, whenever it looks.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -24,20 +25,22 @@ def read_request(path: str) -> dict[str, Any]:
     name = "stdin" if path == "-" else path
     value = loads(_text(_stdin() if path == "-" else _bytes(path), name), name=name)
     if not isinstance(value, dict):
-        raise BadInput(f"it holds {_sort(value)}", place=name, hint="give one request: an object with messages")
+        raise BadInput(
+            f"it holds {_sort(value)}", place=name, hint="give one request: an object with messages"
+        )
     return value
 
 
 def read_ledger(path: str | None) -> Ledger:
     """The ledger in a file; a new one where there is no such file yet."""
-    if path is None or not os.path.lexists(path):
+    if path is None or not Path(path).exists():
         return Ledger()
     value = loads(_text(_bytes(path), path), name=path)
     try:
         return Ledger.load(value)
     except BadInput as error:
         hint = "give a ledger that lamina wrote, or another name to begin a new one"
-        raise BadInput(error.problem, place=path, hint=hint) from None
+        raise BadInput(f"it is not a ledger: {error.problem}", place=path, hint=hint) from None
 
 
 def write_ledger(path: str, ledger: Ledger) -> None:
@@ -56,9 +59,12 @@ def write_ledger(path: str, ledger: Ledger) -> None:
             beside.chmod(stat.S_IMODE(target.stat().st_mode))
         beside.replace(target)
     except OSError as error:
-        raise BadInput(f"it cannot be written: {error.strerror}", place=path, hint="check folder and rights") from None
+        raise BadInput(
+            f"it cannot be written: {error.strerror}", place=path, hint="check folder and rights"
+        ) from None
     finally:
-        beside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
 
 
 def _bytes(path: str) -> bytes:
@@ -70,7 +76,9 @@ def _bytes(path: str) -> bytes:
         raise BadInput("it is a folder", place=path, hint="name a file in it") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise BadInput(f"it cannot be read: {reason}", place=path, hint="check the path and its rights") from None
+        raise BadInput(
+            f"it cannot be read: {reason}", place=path, hint="check the path and its rights"
+        ) from None
 
 
 def _stdin() -> bytes:

@@ -20,6 +20,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"lamina: {message}; see {self.prog} --help\n")
 
+    def print_help(self, file: Any = None) -> None:
+        (file or sys.stdout).write(self.format_help())  # argparse's own hides that it failed
+
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         sys.stderr.write(message or "")
         raise SystemExit(status)
@@ -34,17 +37,21 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_dialect(parser: argparse.ArgumentParser, known: str) -> None:
-    parser.add_argument(
-        "--dialect", metavar="NAME", help=f"{known}; recognised from the request where it is not given"
-    )
+    parser.add_argument("--dialect", metavar="NAME", help=f"{known}; by default, what the request looks like")
 
 
 def add_budget(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--window", metavar="N", type=tokens, help="the context window in tokens; the model's where it is not given"
+        "--window",
+        metavar="N",
+        type=tokens,
+        help="the context window in tokens; by default, the model's",
     )
     parser.add_argument(
-        "--reserve", metavar="N", type=tokens, help="tokens of it kept free for the answer; the request's own limit"
+        "--reserve",
+        metavar="N",
+        type=tokens,
+        help="tokens of it for the answer; by default, the request's own limit",
     )
 
 

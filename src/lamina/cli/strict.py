@@ -67,7 +67,7 @@ def _whole(text: str) -> int:
 
 def _too_deep(value: Any) -> bool:
     level = [value]
-    for _ in range(DEPTH + 1):
+    for _ in range(DEPTH):
         inner: list[Any] = []
         for each in level:
             if isinstance(each, dict):
@@ -98,7 +98,8 @@ class _Level(NamedTuple):
 
 
 _TOKEN = re.compile(
-    r'[ \t\n\r]*+(?:(?P<mark>[{}\[\],:])|(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")|(?P<word>[-+.\w]++))', re.DOTALL
+    r'[ \t\n\r]*+(?:(?P<mark>[{}\[\],:])|(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")|(?P<word>[-+.\w]++))',
+    re.DOTALL,
 )
 
 

@@ -129,8 +129,8 @@ def placed(entries: Iterable[Entry], kinds: Kinds, *, place: Place = START) -> t
     turn, step, opening, talking = place.turn, place.step, place.opening, place.talking
     result: list[Entry] = []
     for entry in entries:
-        if entry.form is Form.OMITTED:
-            pass
+        if entry.form is Form.OMITTED or (row(kinds, entry.segment).section and not opening):
+            pass  # a changed section is no question: it opens no turn
         elif _said(entry, kinds) and (opening or not _continues(entry)):
             if not opening:
                 turn, step = turn + 1, step + 1

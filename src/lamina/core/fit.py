@@ -84,16 +84,17 @@ def preview(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int)
     """The plan of a cut, told and not taken."""
     before = bench.scale.total(admitted.tokens)
     plan = planned(admitted.entries, limits, bench, keep_last=keep_last, forced=before > limits.room)
-    now = {e.ref: e for e in plan.result}
+    fitted = _cut(plan, admitted, "planned")
+    now = {e.ref: e for e in fitted.entries}
     lowered = tuple(
         Lowered(ref=e.ref, was=e.form, now=to.form, tokens=e.tokens - to.tokens, why=to.why)
-        for e in plan.changed() if (to := now.get(e.ref)) is not None
+        for e in plan.entries if (to := now.get(e.ref)) is not None and to.sent != e.sent
     )  # fmt: skip
     new = tuple(fold.text for fold in plan.folds if fold.cut == plan.number)
-    fits = plan.total <= limits.room
     return CutPlan(
-        before=before, after=plan.total, fits=fits, floor=plan.exhausted, lowered=lowered, digests=new
-    )
+        before=before, after=bench.scale.total(fitted.tokens), fits=plan.total <= limits.room,
+        floor=plan.exhausted, lowered=lowered, digests=new,
+    )  # fmt: skip
 
 
 def unfitted(admitted: Admitted, bench: Bench) -> Fitted:
@@ -144,6 +145,9 @@ def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: in
         plan.take(bench.options.order, keep=keep, goal=enough)
     if forced and plan.total > limits.room:
         plan.take(last_resort, keep=0, goal=limits.trigger, tight=True)
+    if forced and plan.total > limits.room:  # a few stubs can be smaller than their digest
+        plan.chosen.clear()
+        plan.take(last_resort, keep=0, goal=limits.room, tight=True)
     return plan
 
 
@@ -258,9 +262,7 @@ class Plan:
             run = [where[ref] for f in group for ref in f.covers if ref in where]
             spare = 0 if tight else extra(self.limits.room)
             merged = fold(run, spare=spare, cut=self.number, bounded=tight)
-            if cost(merged, run[0], self.bench.scale, self.bench.wording) < sum(
-                digests[Ref(f.key)] for f in group
-            ):
+            if self._pays(merged, run, sum(digests[Ref(f.key)] for f in group), bounded=tight):
                 gone = {f.key for f in group}
                 first = self.folds.index(group[0])
                 rest = [f for f in self.folds if f.key not in gone]

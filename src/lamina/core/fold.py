@@ -6,6 +6,7 @@ than `SHARE` of the room. A digest that would not be smaller than what it stands
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from lamina.core.digest import digest, smallest
@@ -20,6 +21,9 @@ SHARE = 6
 
 LEAST, MOST = 400, 8_000
 """Characters that a digest may use besides the user's own words."""
+
+
+_BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 def extra(room: int) -> int:
@@ -57,13 +61,13 @@ def fold(run: Sequence[Entry], *, spare: int, cut: int, bounded: bool = False) -
 
 
 def keeps(text: str, segment: Segment) -> bool:
-    """Whether a digest has the words of a segment, whatever it did to white space and control characters."""
+    """Whether a digest has the words of a segment, in order, whatever stands between them."""
     there = _plain(text)
     return all(_plain(line) in there for line in text_of(segment.parts).splitlines())
 
 
 def _plain(text: str) -> str:
-    return "".join(character for character in text if character.isprintable() and character != " ")
+    return _BETWEEN_WORDS.sub("", text)
 
 
 def said(segments: Sequence[Segment]) -> int:

@@ -17,11 +17,11 @@ from lamina.core.fold import keeps
 from lamina.core.hashing import handle
 from lamina.core.kinds import KINDS, Kinds, row
 from lamina.core.ladder import goes_last
-from lamina.core.recall import recall, refs
+from lamina.core.recall import names, refs
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
 from lamina.core.values import Entry, Form, Layer, Role, Segment, ToolCall, ToolResult
 from lamina.core.wording import tag_balance
-from lamina.errors import LawBroken, NotFound
+from lamina.errors import LawBroken
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,18 +116,14 @@ def conservation(case: Case) -> Iterator[str]:
 
 
 def nothing_is_lost(case: Case) -> Iterator[str]:
-    """What was lowered comes back in full by its handle, and what was folded by the key of its fold."""
-    known = {handle(e.content): e for e in case.envelope.entries if e.segment.origin != "lamina"}
-    for name, entry in known.items():
-        if entry.form is Form.FULL:
+    """What was lowered comes back in full by its handle."""
+    known = names(refs(case.log))
+    for entry in case.envelope.entries:
+        if entry.form is Form.FULL or entry.segment.origin == "lamina":
             continue
-        try:
-            found = recall(case.log, name, ledger=case.envelope.ledger)
-        except NotFound:
-            yield f"{entry.ref} cannot be recalled"
-            continue
-        if found[0].parts != entry.segment.parts:
-            yield f"{entry.ref} comes back as something else"
+        found = known.get(handle(entry.content))
+        if found is None or found.parts != entry.segment.parts:
+            yield f"{entry.ref} does not come back"
 
 
 def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:

@@ -50,11 +50,11 @@ class Memo:
 
     def __init__(self) -> None:
         self.checkpoint: Checkpoint | None = None
-        self._counts: dict[str, dict[Digest, int]] = {}
+        self._counts: dict[Counter, dict[Digest, int]] = {}
 
     def counts(self, counter: Counter) -> dict[Digest, int]:
         """Tokens by the digest of what is sent, for one counter."""
-        return self._counts.setdefault(f"{counter.name}/{counter.framing.name}", {})
+        return self._counts.setdefault(counter, {})
 
     def drafted(self, log: tuple[Segment, ...], bench: Bench) -> Drafted:
         """The log as entries, resuming from the checkpoint where the log continues it."""

@@ -16,15 +16,26 @@ from lamina.errors import NotFound
 
 def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) -> tuple[Segment, ...]:
     """The segments that answer to `key`, in full; for a key that changed over time, the newest content."""
-    named = list(refs(log))
+    known = list(refs(log))
     for fold in ledger.folds if ledger else ():
         if key == fold.key or key in fold.merged:
             covered = frozenset(fold.covers)
-            return tuple(segment for ref, segment in named if ref in covered)
-    for ref, segment in reversed(named):
-        if key and key in (segment.key, ref, f"k{_content(ref)[:12]}"):
-            return (segment,)
-    raise NotFound(key)
+            return tuple(segment for ref, segment in known if ref in covered)
+    found = names(known).get(key)
+    if found is None:
+        raise NotFound(key)
+    return (found,)
+
+
+def names(known: Iterable[tuple[Ref, Segment]]) -> dict[str, Segment]:
+    """Segments by everything that they answer to: ref, handle and key; the newest of those that share one."""
+    found: dict[str, Segment] = {}
+    for ref, segment in known:
+        content = ref.rpartition("@")[2].partition("#")[0]
+        found |= {ref: segment, f"k{content[:12]}": segment}
+        if segment.key:
+            found[segment.key] = segment
+    return found
 
 
 def refs(log: Iterable[Segment]) -> Iterator[tuple[Ref, Segment]]:
@@ -36,7 +47,3 @@ def refs(log: Iterable[Segment]) -> Iterator[tuple[Ref, Segment]]:
         nth = seen.get(first, 0)
         seen[first] = nth + 1
         yield make_ref(segment, content, nth), segment
-
-
-def _content(ref: Ref) -> str:
-    return ref.rpartition("@")[2].partition("#")[0]

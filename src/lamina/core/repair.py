@@ -179,7 +179,10 @@ class _Scan:
             if answer is not None and isinstance(call, ToolCall) and call.id == result.id:
                 self._again(entry, result, at, answer)
                 return
-        self._apart(entry, result)
+        if self.waiting:  # nothing may stand between a call and its results
+            self.aside.append((entry, result))
+        else:
+            self._apart(entry, result)
 
     def _first(self, entry: Entry, result: ToolResult, call_at: int) -> None:
         """The first result of a call, unless an earlier request has answered it: that answer stays."""

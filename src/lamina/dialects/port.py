@@ -63,7 +63,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One wire format.
 
     `recognises` says whether a request looks like this dialect's; `binding` what a changed past does to
-    thinking of a model; `absorb` takes a whole response, or all events of a stream in order.
+    thinking in a request; `absorb` takes a whole response, or all events of a stream in order.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     absorb: Callable[[Any], Absorbed]
     absorb_stream: Callable[[Sequence[Any]], Absorbed]
     repairs: Repairs
-    binding: Callable[[str], Binding]
+    binding: Callable[[Request], Binding]
 
 
 def came_from(

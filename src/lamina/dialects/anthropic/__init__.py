@@ -14,7 +14,7 @@ from typing import Any
 from lamina.core.repair import Repairs
 from lamina.dialects.anthropic.absorb import absorb, absorb_stream
 from lamina.dialects.anthropic.check import check
-from lamina.dialects.anthropic.model import NAME, binding, binding_of, model_of
+from lamina.dialects.anthropic.model import NAME, binding_of, model_of
 from lamina.dialects.anthropic.parse import parse
 from lamina.dialects.anthropic.render import render
 from lamina.dialects.port import Dialect, Request
@@ -55,6 +55,6 @@ def _sorts(message: Mapping[str, Any]) -> list[str]:
 
 DIALECT = Dialect(
     name=NAME, recognises=recognises, parse=parse, render=render, check=check, absorb=absorb,
-    absorb_stream=absorb_stream, binding=binding,
+    absorb_stream=absorb_stream, binding=binding_of,
     repairs=Repairs(unique_ids=True, id_pattern=r"[a-zA-Z0-9_-]{1,128}"),
 )  # fmt: skip

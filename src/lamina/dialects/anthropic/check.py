@@ -29,23 +29,20 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 
 
 class Turn(NamedTuple):
-    """A message, read: its place in the request, its role and its blocks."""
+    """A message, read: its place in the request, its role, and its blocks with their places."""
 
     place: str
     role: str
-    blocks: list[Block]
+    blocks: list[tuple[str, Block]]
     message: Any
 
-    def all(self) -> list[tuple[str, Block]]:
-        """The blocks, with their places."""
-        return [(f"{self.place}.content[{i}]", block) for i, block in enumerate(self.blocks)]
+    def of(self, *sorts: str) -> list[tuple[str, Block]]:
+        """The blocks of some types."""
+        return [found for found in self.blocks if found[1].get("type") in sorts]
 
-    def of(self, sort: str) -> list[tuple[str, Block]]:
-        """The blocks of one type, with their places."""
-        return [(f"{self.place}.content[{i}]", b) for i, b in enumerate(self.blocks) if b.get("type") == sort]
-
-    def ids(self, sort: str, name: str) -> list[Any]:
-        return [block.get(name) for _, block in self.of(sort)]
+    def ids(self, sort: str, name: str) -> frozenset[str]:
+        ids = (block.get(name) for _, block in self.of(sort))
+        return frozenset(id_ for id_ in ids if isinstance(id_, str))
 
 
 class Reading(NamedTuple):
@@ -79,8 +76,9 @@ def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
 
 
 def _turn(index: int, message: Any) -> Turn:
-    blocks = [plain(block) or {} for block in content_of(message)]
-    return Turn(f"messages[{index}]", role_of(message), blocks, message)
+    place = f"messages[{index}]"
+    blocks = [(f"{place}.content[{i}]", plain(block) or {}) for i, block in enumerate(content_of(message))]
+    return Turn(place, role_of(message), blocks, message)
 
 
 def has_limit(reading: Reading) -> Breaches:
@@ -107,9 +105,8 @@ def ends_with_user(reading: Reading) -> Breaches:
 
 def calls_are_answered(reading: Reading) -> Breaches:
     """A3: every tool_use has its tool_result in the next message."""
-    for turn, after in zip(reading.turns, [*reading.turns[1:], None], strict=True):
-        given = after.ids("tool_result", "tool_use_id") if after and after.role == "user" else []
-        answered = {id_ for id_ in given if isinstance(id_, str)}
+    for turn, after in zip(reading.turns, [*reading.turns[1:], None], strict=False):
+        answered = after.ids("tool_result", "tool_use_id") if after else frozenset()
         for place, call in turn.of("tool_use"):
             if call.get("id") not in answered:
                 yield place, f"`tool_use` id {call.get('id')!r} without a `tool_result` immediately after"
@@ -118,8 +115,7 @@ def calls_are_answered(reading: Reading) -> Breaches:
 def results_have_their_call(reading: Reading) -> Breaches:
     """A4: every tool_result answers a tool_use of the message before it."""
     for turn, before in zip(reading.turns, [None, *reading.turns], strict=False):
-        asked = before.ids("tool_use", "id") if before else []
-        known = {id_ for id_ in asked if isinstance(id_, str)}
+        known = before.ids("tool_use", "id") if before else frozenset()
         for place, result in turn.of("tool_result"):
             if result["tool_use_id"] not in known:
                 yield place, f"unexpected `tool_use_id` {result['tool_use_id']!r}: no such call just before"
@@ -150,11 +146,12 @@ def _repeated(blocks: list[tuple[str, Block]], name: str, seen: set[str], what: 
 def results_come_first(reading: Reading) -> Breaches:
     """A6: in a user message, results stand before everything else."""
     for turn in reading.turns:
-        sorts = [block.get("type") for block in turn.blocks]
-        first = next((i for i, sort in enumerate(sorts) if sort != "tool_result"), len(sorts))
-        for i in range(first, len(sorts)):
-            if sorts[i] == "tool_result":
-                yield f"{turn.place}.content[{i}]", "`tool_result` blocks must come before other content"
+        began = False
+        for place, block in turn.blocks:
+            if block.get("type") != "tool_result":
+                began = True
+            elif began:
+                yield place, "`tool_result` blocks must come before other content"
 
 
 def nothing_is_empty(reading: Reading) -> Breaches:
@@ -162,7 +159,7 @@ def nothing_is_empty(reading: Reading) -> Breaches:
     for turn in reading.turns:
         if not turn.blocks:
             yield turn.place, "messages must have non-empty content"
-        for place, block in turn.all():
+        for place, block in turn.blocks:
             yield from ((where, "text content blocks must be non-empty") for where in _blank(block, place))
     for place, block in _system_blocks(reading):
         yield from (
@@ -195,18 +192,19 @@ def thinking_is_bound(reading: Reading) -> Breaches:
     """A10: what stands before bound thinking is what stood there when it was first sent.
 
     The stream is hashed again and compared with the ledger. Where the ledger has repairs, the messages
-    are not those that were hashed, so nothing is said; nor for ledgers of a salted build.
+    are not those that were hashed, and equal thoughts cannot be told apart: nothing is said of either.
     """
     ledger = reading.ledger
     if ledger is None or not ledger.bound or ledger.repairs:
         return
     envelope = build(reading.parsed.log, head=reading.parsed.head)
-    places = (place for turn in reading.turns for place, block in turn.all() if block.get("type") in THOUGHTS)
+    places = (place for turn in reading.turns for place, _ in turn.of(*THOUGHTS))
     previous = envelope.root
     for entry in envelope.entries:
         if entry.parts and isinstance(entry.parts[0], Thinking):
             place, then = next(places), ledger.bound.get(entry.ref)
-            if then is not None and then != previous:
+            alone = "#" not in entry.ref and f"{entry.ref}#1" not in ledger.bound
+            if alone and then is not None and then != previous:
                 yield place, "invalid `signature` in `thinking` block: bound to a different conversation"
         previous = entry.prefix
 
@@ -260,7 +258,7 @@ def _marks(reading: Reading) -> Iterator[tuple[str, Block]]:
     tools = [(f"tools[{i}]", tool) for i, tool in enumerate(reading.parsed.head.tools)]
     yield from (found for found in [*tools, *_system_blocks(reading)] if _marked(found[1]))
     for turn in reading.turns:
-        for place, block in turn.all():
+        for place, block in turn.blocks:
             yield from (found for found in [*_inner(block, place), (place, block)] if _marked(found[1]))
 
 

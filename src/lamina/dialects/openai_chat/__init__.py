@@ -47,7 +47,7 @@ def _sort(block: Any) -> str:
     return sort if isinstance(sort, str) else ""
 
 
-def _binding(_: str) -> Binding:
+def _binding(_: object) -> Binding:
     """Nothing here is bound to what stands before it."""
     return "none"
 

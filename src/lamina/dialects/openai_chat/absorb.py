@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lamina.dialects.openai_chat.parse import Calls, read
+from lamina.dialects.openai_chat.calls import Calls
+from lamina.dialects.openai_chat.parse import read
 from lamina.dialects.openai_chat.parts import plain, shown
 from lamina.dialects.port import Absorbed, Usage
 from lamina.errors import BadInput

@@ -6,7 +6,7 @@ This file does not know messages, roles or calls. What it has no type for stays 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lamina.core.values import Document, Image, Part, Raw, Text
@@ -71,6 +71,29 @@ def shown(value: Any) -> str:
         return repr(value) if len(value) <= 40 else f"{value[:40]!r}…"
     empty = isinstance(value, list | tuple | dict) and not value
     return f"an empty {type(value).__name__}" if empty else f"of type {type(value).__name__}"
+
+
+def listed(message: Mapping[str, Any], name: str) -> Sequence[Any]:
+    value = message.get(name)
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        hint = "give text or a list" if name == "content" else "give a list"
+        raise BadInput(f"{name} is {shown(value)}", place=name, hint=hint)
+    return value
+
+
+def text_or_none(block: Mapping[str, Any], name: str) -> str | None:
+    value = block.get(name)
+    if value is not None and not isinstance(value, str):
+        raise BadInput(f"{name} is {shown(value)}", place=name, hint="give a string")
+    return value
+
+
+def within(place: str, error: BadInput) -> BadInput:
+    """The error, with its place seen from further out."""
+    inner = f"{place}.{error.place}" if error.place else place
+    return BadInput(error.problem, place=inner, hint=error.hint)
 
 
 def _image(inner: Any) -> Image | None:

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.values import Entry, Head, Image, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.dialects.openai_chat.parse import SAFE_NAME, fields, sayable
+from lamina.dialects.openai_chat.calls import LEGACY, SAFE_NAME
+from lamina.dialects.openai_chat.parse import INSTEAD, fields, sayable
 from lamina.dialects.openai_chat.parts import MARKER, NAME, blocks_of, plain
 from lamina.dialects.port import groups, original, wire
 from lamina.errors import BadInput
@@ -32,10 +34,10 @@ def render(envelope: Envelope) -> Json:
         if message is None:
             writer.write(group)
         else:
-            writer.take(message, group)
+            writer.keep(message, group)
     writer.flush()
     if not writer.messages:
-        hint = "add a message with content"
+        hint = "add a message that says something"
         raise BadInput("nothing is left to send", place="messages", hint=hint)
     return {**envelope.head.parameters, "messages": writer.messages, **_tools(envelope.head)}
 
@@ -54,29 +56,31 @@ class _Writer:
     """
 
     def __init__(self, envelope: Envelope) -> None:
+        self.envelope = envelope
         self.messages: list[Any] = []
         self.legacy: set[str] = set()
         self.media: list[Json] = []
-        self.defined = frozenset(_defined(envelope.head))
-        self.origins = _origins(envelope.entries)
 
-    def take(self, message: Any, group: Sequence[Entry]) -> None:
+    def keep(self, message: Any, group: Sequence[Entry]) -> None:
         """A message as it came."""
         if group[0].role is not Role.TOOL:
             self.flush()
-        self.legacy.update(e.parts[0].id for e in group if isinstance(e.parts[0], ToolCall) and _legacy(e))
+            self._note_legacy(group)
         self.messages.append(message)
 
     def write(self, group: Sequence[Entry]) -> None:
         """A message that changed: its results first, each a message of its own, then the rest."""
-        results = [e for e in group if isinstance(e.parts[0], ToolResult)]
-        for entry in results:
-            self._result(entry, entry.parts[0])  # type: ignore[arg-type]
-        rest = [e for e in group if not isinstance(e.parts[0], ToolResult)]
+        rest = []
+        for entry in group:
+            part = entry.parts[0]
+            if isinstance(part, ToolResult):
+                self._result(entry, part)
+            else:
+                rest.append(entry)
         if rest:
             self.flush()
-            made = self._assistant(rest) if rest[0].role is Role.ASSISTANT else self._said(rest)
-            self.messages += made
+            self._note_legacy(rest)
+            self.messages += self._assistant(rest) if rest[0].role is Role.ASSISTANT else self._said(rest)
 
     def flush(self) -> None:
         """Pictures of results, which a tool message cannot hold, follow the results in the user's voice."""
@@ -84,12 +88,11 @@ class _Writer:
             self.messages.append({"role": "user", "content": self.media})
             self.media = []
 
-    def _origin(self, entry: Entry) -> Json:
-        """The message that an entry was parsed from, unless it now speaks in another voice."""
-        if entry.role is not entry.segment.role:
-            return {}
-        message = self.origins.get(id(entry.segment))
-        return {} if message is None else plain(message)
+    def _note_legacy(self, group: Sequence[Entry]) -> None:
+        for entry in group:
+            part = entry.parts[0]
+            if isinstance(part, ToolCall) and _legacy(entry):
+                self.legacy.add(part.id)
 
     def _said(self, group: Sequence[Entry]) -> list[Json]:
         message = self._origin(group[0])
@@ -103,23 +106,21 @@ class _Writer:
         message = self._origin(group[0])
         blocks: list[Any] = []
         kept: Json = {}
-        calls = [e for e in group if isinstance(e.parts[0], ToolCall)]
         for entry in group:
             data = _beside(entry.segment)
             here, said = ({}, _blocks(entry)) if data is None else _fields(entry, data)
             kept |= here
             blocks += said
-        known = frozenset(name for found in fields(message) for name in found)
-        new = {name: value for name, value in message.items() if name not in known} | kept
-        new |= {"content": _joined(blocks, message), **self._calls(calls)}
-        new = {name: value for name, value in new.items() if value is not _GONE}
+        mine = {name for found in fields(message) for name in found} | {"tool_calls", "function_call"}
+        new = {name: value for name, value in message.items() if name not in mine}
+        new |= {**kept, "content": _joined(blocks, message), **self._calls(group)}
         return _speakable({"role": "assistant", **new})
 
-    def _calls(self, entries: Sequence[Entry]) -> Json:
-        old = [e for e in entries if _legacy(e)]
-        new = [self._call(e) for e in entries if not _legacy(e)]
-        self.legacy.update(e.parts[0].id for e in old if isinstance(e.parts[0], ToolCall))
-        return {"tool_calls": new or _GONE, "function_call": self._call(old[0]) if old else _GONE}
+    def _calls(self, group: Sequence[Entry]) -> Json:
+        calls = [e for e in group if isinstance(e.parts[0], ToolCall)]
+        old = [self._call(e) for e in calls if _legacy(e)]
+        new = [self._call(e) for e in calls if not _legacy(e)]
+        return ({"tool_calls": new} if new else {}) | ({"function_call": old[0]} if old else {})
 
     def _call(self, entry: Entry) -> Any:
         """A call as its block, which stays the same object if nothing in it changed."""
@@ -127,7 +128,7 @@ class _Writer:
         if not isinstance(call, ToolCall):
             raise TypeError(call)
         block = _block(entry)
-        was = plain(block) if block is not None else {"id": "", "type": "function"}
+        was = {"id": "", "type": "function"} if block is None else plain(block)
         named = {"name": self._name(call.name)}
         if _legacy(entry):
             now = {**was, **named, "arguments": call.arguments}
@@ -140,39 +141,62 @@ class _Writer:
 
     def _name(self, name: str) -> str:
         """A name that providers take; what the request itself defines is left alone."""
-        if name in self.defined or SAFE_NAME.fullmatch(name):
+        if SAFE_NAME.fullmatch(name) or name in self._defined:
             return name
         return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
 
     def _result(self, entry: Entry, result: ToolResult) -> None:
         message = self._origin(entry)
-        before = entry.segment.parts[0]
-        same = isinstance(before, ToolResult) and before.content == result.content
-        if message and same and sayable(message.get("content")):
-            content = message["content"]
-        else:
-            content = text_of(part for part in result.content if not isinstance(part, Image | Raw))
-            if isinstance(message.get("content"), list):
-                content = [{"type": "text", "text": content}]
-            self.media += [b for part in result.content if isinstance(part, Image) for b in blocks_of(part)]
         rest = {name: value for name, value in message.items() if name not in ("role", "tool_call_id")}
+        content = self._answer(entry, result, message)
         if result.id in self.legacy:
-            new = {**rest, "role": "function", "name": self._name(result.name), "content": content}
+            new = {"role": "function", **rest, "name": self._name(result.name), "content": content}
         else:
             new = {"role": "tool", **rest, "tool_call_id": result.id, "content": content}
         self.messages.append(new)
 
+    def _answer(self, entry: Entry, result: ToolResult, message: Json) -> Any:
+        """The content of a result: as it came if only its id changed, else as text."""
+        before = entry.segment.parts[0]
+        if (
+            isinstance(before, ToolResult)
+            and before.content == result.content
+            and sayable(message.get("content"))
+        ):
+            return message["content"]
+        self.media += [b for part in result.content if isinstance(part, Image) for b in blocks_of(part)]
+        text = text_of(part for part in result.content if not isinstance(part, Image | Raw))
+        return [{"type": "text", "text": text}] if isinstance(message.get("content"), list) else text
 
-_GONE = object()
+    def _origin(self, entry: Entry) -> Json:
+        """The message that an entry was parsed from, unless it now speaks in another voice."""
+        message = self._origins.get(id(entry.segment)) if entry.role is entry.segment.role else None
+        return {} if message is None else plain(message)
+
+    @cached_property
+    def _origins(self) -> dict[int, Any]:
+        """The message of each parsed segment, also where the entry that opened it is not sent."""
+        found: dict[int, Any] = {}
+        message: Any = None
+        for entry in self.envelope.entries:
+            note = entry.segment.meta.get("wire", {})
+            if note.get("dialect") == NAME:
+                message = note.get("message", message)
+                found[id(entry.segment)] = message
+            elif entry.segment.origin != "lamina":
+                message = None
+        return found
+
+    @cached_property
+    def _defined(self) -> frozenset[str]:
+        return frozenset(_names(self.envelope.head))
 
 
 def _speakable(message: Json) -> list[Json]:
     """An assistant message whose content may be null only beside something else that the model said."""
-    if message["content"] is None and not any(
-        message.get(name) for name in ("tool_calls", "function_call", "refusal", "audio")
-    ):
-        return [{**message, "content": ""}] if any(fields(message)) else []
-    return [message]
+    if message["content"] is not None or any(message.get(name) for name in INSTEAD):
+        return [message]
+    return [{**message, "content": ""}] if fields(message) else []
 
 
 def _fields(entry: Entry, data: Json) -> tuple[Json, list[Json]]:
@@ -236,28 +260,17 @@ def _block(entry: Entry) -> Any:
 
 def _legacy(entry: Entry) -> bool:
     """Whether a call came without an id, as a function_call."""
+    call = entry.segment.parts[0]
+    if not isinstance(call, ToolCall) or not call.id.startswith(LEGACY):
+        return False
     block = _block(entry)
-    return block is not None and "function" not in plain(block) and "custom" not in plain(block)
+    return block is not None and plain(block).keys().isdisjoint(("function", "custom"))
 
 
-def _origins(entries: Iterable[Entry]) -> dict[int, Any]:
-    """The message of each parsed segment, also where the entry that opened it is not sent."""
-    found: dict[int, Any] = {}
-    message: Any = None
-    for entry in entries:
-        note = entry.segment.meta.get("wire", {})
-        if note.get("dialect") != NAME:
-            message = message if entry.segment.origin == "lamina" else None
-        elif "message" in note:
-            message = note["message"]
-        if message is not None and note:
-            found[id(entry.segment)] = message
-    return found
-
-
-def _defined(head: Head) -> Iterable[str]:
+def _names(head: Head) -> Iterator[str]:
     for tool in head.tools:
-        for holder in (tool, tool.get("function"), tool.get("custom")):
+        holders: Iterable[Any] = (tool, tool.get("function"), tool.get("custom"))
+        for holder in holders:
             name = holder.get("name") if isinstance(holder, dict) else None
             if isinstance(name, str):
                 yield name

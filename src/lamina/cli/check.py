@@ -1,0 +1,53 @@
+"""`lamina check`: which rules of its API a request breaks, before the API says so."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import msgspec
+
+from lamina.cli.files import read_request
+from lamina.cli.output import emit, tell
+from lamina.cli.parser import add_dialect, add_file, add_json
+from lamina.dialects import DIALECTS, recognise
+from lamina.dialects.port import Violation
+from lamina.request import named
+
+_EXAMPLES = """\
+One line for each rule that is broken: its name, the place, what is wrong.
+
+examples:
+  lamina check request.json
+  lamina fit request.json | lamina check -
+
+exit status: 0 no rule is broken, 1 at least one is, 2 input that cannot be used
+"""
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "lamina check FILE [--dialect NAME] [--json]"
+    parser.epilog = _EXAMPLES
+    add_file(parser)
+    add_dialect(parser, " or ".join(DIALECTS))
+    add_json(parser, "dialect and violations")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    request = read_request(arguments.file)
+    dialect = named(arguments.dialect) if arguments.dialect is not None else recognise(request)
+    found = dialect.check(request)
+    if arguments.json:
+        emit({"dialect": dialect.name, "violations": msgspec.to_builtins(found)})
+    elif found:
+        print(_lines(found))
+    else:
+        tell(f"no rule of {dialect.name} is broken")
+    return 1 if found else 0
+
+
+def _lines(found: Sequence[Violation]) -> str:
+    rule, place = (
+        max(len(text) for text in column) for column in zip(*((v.rule, v.place) for v in found), strict=True)
+    )
+    return "\n".join(f"{v.rule:<{rule}}  {v.place:<{place}}  {' '.join(v.message.split())}" for v in found)

@@ -1,0 +1,108 @@
+"""`lamina fit`: a request goes in, one that fits comes out, in the same dialect."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import msgspec
+
+from lamina.cli.files import read_ledger, read_request, write_ledger
+from lamina.cli.output import emit, progress, tell
+from lamina.cli.parser import add_budget, add_dialect, add_file, add_json
+from lamina.core.envelope import Envelope
+from lamina.core.explain import explain
+from lamina.core.values import Budget, Form
+from lamina.dialects import DIALECTS
+from lamina.errors import BadInput
+from lamina.models import model
+from lamina.report import table
+from lamina.request import Fitted, fit_request
+
+_EXAMPLES = """\
+The fitted request goes to standard output, the account to standard error. With --ledger every
+request of a conversation continues the last one: the file is read if it is there, and replaced.
+
+examples:
+  lamina fit request.json > fitted.json
+  lamina fit request.json --window 32000 --reserve 4000 --ledger chat.ledger.json > fitted.json
+  lamina fit - --explain < request.json > /dev/null
+
+exit status: 0 fitted, 2 input that cannot be used, 3 no request that small is possible
+"""
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "lamina fit FILE [--window N] [--reserve N] [--ledger FILE] [--dialect NAME] [--explain] [--json]"
+    )
+    parser.epilog = _EXAMPLES
+    add_file(parser)
+    add_request_options(parser)
+    parser.add_argument(
+        "--explain", action="store_true", help="give the account as a table, one line a segment"
+    )
+    add_json(parser, "request, ledger and manifest")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    fitted = fitted_from(arguments)
+    if arguments.ledger is not None:
+        write_ledger(arguments.ledger, fitted.ledger)
+    if arguments.json:
+        emit(
+            {"request": fitted.request, "ledger": fitted.ledger.dump(), "manifest": manifest(fitted.envelope)}
+        )
+        return 0
+    tell(table(explain(fitted.envelope)) if arguments.explain else account(fitted.envelope))
+    emit(fitted.request)
+    return 0
+
+
+def add_request_options(parser: argparse.ArgumentParser) -> None:
+    """What says how a request is fitted."""
+    add_budget(parser)
+    parser.add_argument("--ledger", metavar="FILE", help="what was lowered before in this conversation")
+    add_dialect(parser, " or ".join(DIALECTS))
+
+
+def fitted_from(arguments: argparse.Namespace) -> Fitted:
+    """The request that the arguments name, fitted; nothing is written."""
+    request = read_request(arguments.file)
+    ledger = read_ledger(arguments.ledger)
+    try:
+        budget = _budget(request, window=arguments.window, reserve=arguments.reserve)
+        with progress(f"fitting {arguments.file}"):
+            return fit_request(request, dialect=arguments.dialect, budget=budget, ledger=ledger)
+    except BadInput as error:
+        if error.place != "model":
+            raise
+        raise BadInput(error.problem, place="model", hint="give its context window: --window N") from None
+
+
+def manifest(envelope: Envelope) -> dict[str, Any]:
+    """The account as plain values."""
+    found = explain(envelope)
+    plain: dict[str, Any] = msgspec.to_builtins(found)
+    return {"layers": {layer.value: tokens for layer, tokens in found.layers.items()}} | plain
+
+
+def account(envelope: Envelope) -> str:
+    """What was done, in a line or two."""
+    own = [entry for entry in envelope.entries if entry.segment.origin != "lamina"]
+    lowered = sum(entry.form is not Form.FULL for entry in own)
+    room = f" of {envelope.room:,}" if envelope.room is not None else ""
+    count = "exact" if envelope.account.exact else "estimated"
+    said = (
+        f"{envelope.tokens:,}{room} tokens ({count}), {len(own) - lowered:,} of {len(own):,} segments in full"
+    )
+    cut = explain(envelope).cut
+    return "\n".join(filter(None, [said, cut, *envelope.notes]))
+
+
+def _budget(request: dict[str, Any], *, window: int | None, reserve: int | None) -> Budget | None:
+    if window is None and reserve is None:
+        return None
+    return Budget(
+        window=model(str(request.get("model", ""))).window if window is None else window, reserve=reserve
+    )

@@ -1,0 +1,256 @@
+"""The command itself, and the commands that only look: check, explain, diff."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.cli import COMMANDS
+from lamina.cli.bar import bar
+from tests.cli.running import BRIEF, HELLO, LONGER, SHORT, long_session, run, saved, shell
+from tools.cli_help import PAGE, outdated, rewritten
+
+ORPHAN: dict[str, Any] = {"messages": [HELLO, {"role": "tool", "tool_call_id": "q", "content": "y"}]}
+
+
+def test_help_names_every_command() -> None:
+    done = run("--help")
+    assert done.code == 0
+    assert re.findall(r"^  ([a-z]+) +\S", done.out.partition("commands")[2], re.MULTILINE)[
+        : len(COMMANDS)
+    ] == [*COMMANDS]
+    assert run() == (2, "", done.out)
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_has_examples_and_is_calm(command: str) -> None:
+    done = run(*filter(None, [command]), "--help")
+    assert done.code == 0
+    assert done.err == ""
+    assert "\nexamples:\n  lamina " in done.out
+    assert "!" not in done.out
+    assert "\x1b" not in done.out
+    assert max(map(len, done.out.splitlines())) <= 110
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_examples_in_help_are_commands_that_parse(command: str) -> None:
+    options = set(re.findall(r"^  (?:-h, )?(--[a-z]+)", run(command, "--help").out, re.MULTILINE))
+    examples = re.findall(rf"^  lamina {command} (.*)$", run(command, "--help").out, re.MULTILINE)
+    assert examples
+    for example in examples:
+        assert set(re.findall(r"--[a-z]+", example.partition("|")[0])) <= options
+
+
+def test_the_page_shows_the_current_help() -> None:
+    assert outdated(PAGE.read_text(encoding="utf-8")) == []
+
+
+def test_a_page_with_old_help_is_noticed_and_rewritten() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    old = page.replace("  --once ", "  --twice ")
+    assert outdated(old) == ["lamina demo"]
+    assert rewritten(old) == page
+    assert outdated(page.replace("<!-- help: fit -->", "")) == ["lamina fit"]
+
+
+def test_version_is_that_of_the_package() -> None:
+    assert re.fullmatch(r"lamina \d+\.\d+\.\d+\S*\n", run("--version").out)
+
+
+def test_help_and_version_import_nothing_but_the_command_line(tmp_path: Path) -> None:
+    code = (
+        "import sys, lamina; known = set(sys.modules); from lamina.cli import main; main(['--help']); "
+        "main(['--version']); new = set(sys.modules) - known; "
+        "print(sorted(m for m in new if m.partition('.')[0] in ('lamina', 'splintr')))"
+    )
+    done = shell(f'"{sys.executable}" -c "{code}"', tmp_path)
+    assert done.out.splitlines()[-1] == "['lamina.cli', 'lamina.cli.output', 'lamina.cli.parser']"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["frob"], "unknown command 'frob'; use one of fit, check, explain, diff, demo; see lamina --help"),
+        (["--frob"], "unrecognized arguments: --frob; see lamina --help"),
+        (["fit"], "the following arguments are required: FILE; see lamina fit --help"),
+        (
+            ["fit", "-", "--window", "many"],
+            "argument --window: 'many' is not a whole number; see lamina fit --help",
+        ),
+        (["fit", "-", "--win", "9"], "unrecognized arguments: --win 9; see lamina fit --help"),
+        (["fit", "-", "--window", "-1"], "Budget: window is -1; give the model's context window in tokens"),
+        (
+            ["fit", "-", "--dialect", "latin"],
+            "dialect: unknown dialect 'latin'; use one of anthropic, openai_chat",
+        ),
+        (
+            ["check", "-", "--dialect", "latin"],
+            "dialect: unknown dialect 'latin'; use one of anthropic, openai_chat",
+        ),
+        (["diff", "-"], "the following arguments are required: AFTER; see lamina diff --help"),
+        (["diff", "-", "-"], "diff: both requests are standard input; give a file for one of them"),
+        (["demo", "--seed", "x"], "argument --seed: 'x' is not a whole number; see lamina demo --help"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(arguments: list[str], said: str) -> None:
+    assert run(*arguments, given=json.dumps(SHORT).encode()) == (2, "", f"lamina: {said}\n")
+
+
+@pytest.mark.parametrize("command", ["fit", "explain"])
+@pytest.mark.parametrize(
+    ("request_", "place"),
+    [
+        ({}, "request"),
+        ({"messages": "hi"}, "request"),
+        ({"messages": [{"role": "boss", "content": "x"}]}, r"messages\[0\]\.role"),
+        (
+            {"messages": [HELLO, {"role": "user", "content": [{"type": 3}]}]},
+            r"messages\[1\]\.content\[0\]\.type",
+        ),
+    ],
+)
+def test_what_is_no_request_is_placed(tmp_path: Path, command: str, request_: Any, place: str) -> None:
+    done = run(command, saved(tmp_path, request_))
+    assert (done.code, done.out) == (2, "")
+    assert re.fullmatch(rf"lamina: {place}: [^;\n]+; .+\n", done.err)
+
+
+def test_a_bug_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> int:
+        raise KeyError("lost")
+
+    monkeypatch.setattr("lamina.cli.demo.run", broken)
+    assert run("demo") == (70, "", "lamina: KeyError: 'lost'; this is a bug in lamina, please report it\n")
+
+
+def test_check_says_nothing_on_standard_output_where_nothing_is_wrong(tmp_path: Path) -> None:
+    assert run("check", saved(tmp_path, SHORT)) == (0, "", "no rule of openai_chat is broken\n")
+
+
+def test_check_prints_one_line_for_each_violation(tmp_path: Path) -> None:
+    done = run("check", saved(tmp_path, ORPHAN))
+    assert (done.code, done.err) == (1, "")
+    assert re.fullmatch(r"results_have_calls  messages\[1\]  .*'q'\n", done.out)
+
+
+def test_check_gives_the_same_as_json(tmp_path: Path) -> None:
+    done = run("check", saved(tmp_path, ORPHAN), "--json")
+    found = json.loads(done.out)
+    assert (done.code, found["dialect"]) == (1, "openai_chat")
+    assert [(each["rule"], each["place"]) for each in found["violations"]] == [
+        ("results_have_calls", "messages[1]")
+    ]
+    assert json.loads(run("check", saved(tmp_path, SHORT), "--json").out)["violations"] == []
+
+
+def test_what_fit_gives_passes_check(tmp_path: Path) -> None:
+    saved(tmp_path, long_session(12))
+    done = shell(
+        "set -o pipefail; lamina fit request.json --window 5000 2>/dev/null | lamina check -", tmp_path
+    )
+    assert done == (0, "", "no rule of openai_chat is broken\n")
+
+
+def test_explain_prints_table_bar_and_legend(tmp_path: Path) -> None:
+    done = run("explain", saved(tmp_path, LONGER), "--window", "60", "--reserve", "10")
+    assert (done.code, done.err) == (0, "")
+    *table, bar_, legend_ = done.out.splitlines()
+    assert table == [
+        "layer    form  tokens  what                            why",
+        "system   full       7  system                          in full",
+        "history  full       5  user                            in full",
+        "history  full       6  assistant                       in full",
+        "prompt   full       6  user                            in full",
+        "",
+        "30 of 50 tokens (exact): system 7 + history 11 + prompt 6 + framing 6",
+        "",
+    ]
+    assert bar_ == f"[{'S' * 11}{'H' * 18}{'P' * 9}{'~' * 10}{'.' * 32}]"
+    assert legend_ == "S system 7, H history 11, P prompt 6, ~ framing 6, . free 20"
+
+
+def test_explain_reads_a_ledger_and_writes_none(tmp_path: Path) -> None:
+    path, ledger = saved(tmp_path, long_session(12)), tmp_path / "ledger.json"
+    window = ("--window", "5000", "--ledger", ledger)
+    cut = json.loads(run("explain", path, *window, "--json").out)["cut"]
+    assert cut.startswith("cut 1: ")
+    assert not ledger.exists()
+    run("fit", path, *window)
+    assert json.loads(run("explain", path, *window, "--json").out)["cut"] == ""
+
+
+@pytest.mark.parametrize(
+    ("parts", "drawn"),
+    [
+        ({}, "[          ]"),
+        ({"system": 5, "free": 5}, "[SSSSS.....]"),
+        ({"system": 1, "free": 999}, "[S.........]"),
+        ({"system": 1, "prompt": 1, "steps": 1}, "[SSSPPPPsss]"),
+        ({"system": 999, "prompt": 1, "steps": 1, "free": 1}, "[SSSSSSSPs.]"),
+    ],
+)
+def test_a_bar_is_in_proportion_and_leaves_nothing_out(parts: dict[str, int], drawn: str) -> None:
+    assert bar(parts, width=10) == drawn
+
+
+def test_diff_says_that_a_request_continues_another(tmp_path: Path) -> None:
+    one, two = saved(tmp_path, SHORT, "one.json"), saved(tmp_path, LONGER, "two.json")
+    done = run("diff", one, two)
+    assert done == (
+        0,
+        f"{two} continues {one}: 18 of 18 tokens kept, 2 new segments, from assistant on\n",
+        "",
+    )
+    assert run("diff", one, one).out == f"{one} continues {one}: 18 of 18 tokens kept, nothing new\n"
+
+
+def test_diff_says_where_and_why_two_requests_part(tmp_path: Path) -> None:
+    one = saved(tmp_path, LONGER, "one.json")
+    changed = {
+        "system changed": [{**BRIEF, "content": "Be long."}, *LONGER["messages"][1:]],
+        "edited": [BRIEF, {**HELLO, "content": "Help"}, *LONGER["messages"][2:]],
+        "rewound": [BRIEF, HELLO],
+    }
+    places = {"system changed": "1 (system)", "edited": "2 (user)", "rewound": "3 (assistant)"}
+    for cause, messages in changed.items():
+        two = saved(tmp_path, {**LONGER, "messages": messages}, "two.json")
+        done = run("diff", one, two)
+        assert (done.code, done.err) == (1, "")
+        place = re.escape(f"{two} parts from {one} at segment {places[cause]}, byte ")
+        found = re.fullmatch(rf"{place}\d+: {cause}; (\d+) of 30 tokens kept, (\d+) lost\n", done.out)
+        assert found, done.out
+        assert int(found[1]) + int(found[2]) == 30
+
+
+def test_diff_notices_other_tools(tmp_path: Path) -> None:
+    tool = {"type": "function", "function": {"name": "shell", "parameters": {"type": "object"}}}
+    one = saved(tmp_path, SHORT, "one.json")
+    two = saved(tmp_path, {**SHORT, "tools": [tool]}, "two.json")
+    done = run("diff", one, two)
+    assert done.code == 1
+    assert re.search(
+        r"at the tool definitions, byte \d+: tools changed; 0 of 18 tokens kept, 18 lost\n", done.out
+    )
+
+
+def test_diff_as_json(tmp_path: Path) -> None:
+    one, two = saved(tmp_path, LONGER, "one.json"), saved(tmp_path, SHORT, "two.json")
+    found = json.loads(run("diff", one, two, "--json").out)
+    assert (found["continues"], found["cause"], found["segment"]) == (False, "rewound", 3)
+    assert (found["kept"], found["lost"]) == (18, 12)
+    assert found["before"]["what"] == "assistant"
+    assert json.loads(run("diff", two, one, "--json").out)["continues"] is True
+
+
+def test_diff_names_the_file_that_is_no_request(tmp_path: Path) -> None:
+    one, two = saved(tmp_path, SHORT, "one.json"), saved(tmp_path, {"messages": []}, "two.json")
+    done = run("diff", one, two)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"lamina: {two}: ")
+    assert done.err.count("\n") == 1

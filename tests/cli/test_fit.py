@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from lamina.core.values import Ledger
+from lamina.dialects import DIALECTS
+from lamina.request import fit_request
+from tests.cli.running import LONGER, SHORT, long_session, run, saved
+
+WINDOW = ("--window", "5000")
+
+
+def test_a_request_that_fits_comes_out_as_it_is_with_an_account_beside_it(tmp_path: Path) -> None:
+    done = run("fit", saved(tmp_path, SHORT), "--window", "2000", "--reserve", "500")
+    assert done.code == 0
+    assert json.loads(done.out) == SHORT
+    assert done.out.count("\n") == 1
+    assert done.err == "18 of 1,500 tokens (exact), 2 of 2 segments in full\n"
+
+
+def test_standard_input_is_a_request_too() -> None:
+    done = run("fit", "-", "--window", "2000", given=json.dumps(SHORT).encode())
+    assert (done.code, json.loads(done.out)) == (0, SHORT)
+
+
+def test_what_is_too_long_is_lowered_and_valid(tmp_path: Path) -> None:
+    request = long_session(12)
+    done = run("fit", saved(tmp_path, request), *WINDOW)
+    fitted = json.loads(done.out)
+    assert len(done.out) < len(json.dumps(request)) / 2
+    assert DIALECTS["openai_chat"].check(fitted) == []
+    first, cut = done.err.splitlines()
+    assert first.endswith("segments in full")
+    assert cut.startswith("cut 1: over the trigger, ")
+
+
+def test_explain_prints_the_table_beside_the_request(tmp_path: Path) -> None:
+    done = run("fit", saved(tmp_path, SHORT), "--window", "2000", "--reserve", "500", "--explain")
+    assert json.loads(done.out) == SHORT
+    assert done.err.splitlines() == [
+        "layer   form  tokens  what                            why",
+        "system  full       7  system                          in full",
+        "prompt  full       5  user                            in full",
+        "",
+        "18 of 1,500 tokens (exact): system 7 + prompt 5 + framing 6",
+    ]
+
+
+def test_json_is_one_object_with_all_that_was_decided(tmp_path: Path) -> None:
+    request = long_session(12)
+    done = run("fit", saved(tmp_path, request), *WINDOW, "--json")
+    found = json.loads(done.out)
+    assert (done.code, done.err) == (0, "")
+    assert [*found] == ["request", "ledger", "manifest"]
+    manifest = found["manifest"]
+    assert sum(manifest["layers"].values()) + manifest["tools"] + manifest["request"] == manifest["tokens"]
+    assert len(Ledger.load(found["ledger"]).cuts) == 1
+
+
+def test_a_ledger_makes_the_next_request_continue_this_one(tmp_path: Path) -> None:
+    ledger, outputs = tmp_path / "ledger.json", []
+    for steps in (12, 13):
+        path = saved(tmp_path, long_session(steps))
+        outputs.append(json.loads(run("fit", path, *WINDOW, "--ledger", ledger).out)["messages"])
+    assert outputs[1][: len(outputs[0])] == outputs[0]
+    assert len(Ledger.load(json.loads(ledger.read_text())).cuts) == 1
+    alone = json.loads(run("fit", saved(tmp_path, long_session(13)), *WINDOW).out)["messages"]
+    assert alone[: len(outputs[0])] != outputs[0]
+
+
+def test_the_ledger_in_the_file_is_the_one_of_the_request(tmp_path: Path) -> None:
+    request = long_session(12)
+    run("fit", saved(tmp_path, request), "--ledger", tmp_path / "ledger.json")
+    written = Ledger.load(json.loads((tmp_path / "ledger.json").read_text()))
+    assert written == fit_request(request).ledger
+
+
+def test_a_ledger_is_replaced_in_place_with_its_rights_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    link.symlink_to(real)
+    run("fit", saved(tmp_path, SHORT), "--ledger", link)
+    real.chmod(0o640)
+    first = real.read_text()
+    run("fit", saved(tmp_path, LONGER), "--ledger", link)
+    assert real.read_text() != first
+    assert link.is_symlink()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.json", "real.json", "request.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "it is empty; give one JSON object"),
+        ("{", "expecting property name enclosed in double quotes; give JSON"),
+        ("[]", "it is not a ledger: version None; give a ledger that lamina wrote, or another name"),
+        ('{"version": 99}', "it is not a ledger: version 99; "),
+        ('{"version": 1, "lines": 3}', "it is not a ledger: Expected `object`, got `int`"),
+    ],
+)
+def test_a_broken_ledger_is_named_and_left_as_it_is(tmp_path: Path, content: str, said: str) -> None:
+    ledger = tmp_path / "ledger.json"
+    ledger.write_text(content)
+    done = run("fit", saved(tmp_path, SHORT), "--ledger", ledger)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"lamina: {ledger}")
+    assert said in done.err
+    assert done.err.count("\n") == 1
+    assert ledger.read_text() == content
+
+
+def test_a_ledger_that_cannot_be_written_means_that_no_request_is_printed(tmp_path: Path) -> None:
+    for path, problem in (
+        (tmp_path / "missing" / "ledger.json", "it cannot be written: No such file or directory"),
+        (saved(tmp_path, SHORT) / "ledger.json", "it cannot be written: Not a directory"),
+        (tmp_path, "it is a folder"),
+    ):
+        done = run("fit", saved(tmp_path, SHORT), "--ledger", path)
+        assert (done.code, done.out) == (2, "")
+        assert done.err.startswith(f"lamina: {path}: {problem}; ")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_may_not_be_written_to_is_named(tmp_path: Path) -> None:
+    path = saved(tmp_path, SHORT)
+    (tmp_path / "shut").mkdir(mode=0o500)
+    done = run("fit", path, "--ledger", tmp_path / "shut" / "ledger.json")
+    assert (done.code, done.out) == (2, "")
+    assert "it cannot be written: Permission denied" in done.err
+
+
+def test_a_window_that_is_too_small_says_what_is_in_the_way(tmp_path: Path) -> None:
+    done = run("fit", saved(tmp_path, SHORT), "--window", "10", "--ledger", tmp_path / "ledger.json")
+    assert (done.code, done.out) == (3, "")
+    assert done.err.startswith("lamina: the smallest possible request has 18 tokens and the room is 5; ")
+    assert not (tmp_path / "ledger.json").exists()
+
+
+def test_errors_are_json_too_where_json_was_asked_for(tmp_path: Path) -> None:
+    error = json.loads(run("fit", saved(tmp_path, SHORT), "--window", "10", "--json").out)["error"]
+    assert (error["kind"], error["floor"], error["room"]) == ("budget_exceeded", 18, 5)
+    error = json.loads(run("fit", tmp_path / "missing", "--json").out)["error"]
+    assert (error["kind"], error["problem"]) == ("bad_input", "there is no such file")
+
+
+def test_a_reserve_alone_is_taken_from_the_window_of_the_model(tmp_path: Path) -> None:
+    path = saved(tmp_path, SHORT)
+    rooms = [
+        json.loads(run("fit", path, "--reserve", reserve, "--json").out)["manifest"]["room"]
+        for reserve in ("1000", "3000")
+    ]
+    assert rooms[0] - rooms[1] == 2000
+
+
+def test_a_model_that_nobody_knows_needs_a_window(tmp_path: Path) -> None:
+    path = saved(tmp_path, {**SHORT, "model": "my-own"})
+    for arguments in ((), ("--reserve", "10")):
+        done = run("fit", path, *arguments)
+        assert done == (2, "", "lamina: model: unknown model 'my-own'; give its context window: --window N\n")
+    assert run("fit", path, "--window", "2000").code == 0
+
+
+def test_letters_of_every_script_come_out_as_they_are(tmp_path: Path) -> None:
+    request = {"model": "gpt-5", "messages": [{"role": "user", "content": "Grüße, 世界 🌍"}]}
+    assert "Grüße, 世界 🌍" in run("fit", saved(tmp_path, request)).out
+
+
+def test_half_of_a_surrogate_pair_comes_out_as_the_escape_that_it_was() -> None:
+    text = '{"model": "gpt-5", "user": "\\ud800", "messages": [{"role": "user", "content": "é"}]}'
+    done = run("fit", "-", given=text.encode())
+    assert done.code == 0
+    assert json.loads(done.out) == json.loads(text)

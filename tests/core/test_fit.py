@@ -1,0 +1,338 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.core.bench import Options
+from lamina.core.bind import AFTER_CUT, Binding
+from lamina.core.build import build, plan_cut
+from lamina.core.envelope import Envelope
+from lamina.core.fit import OPEN_LOOP, CutPlan
+from lamina.core.fold import fold, runs
+from lamina.core.kinds import KINDS, recoverable
+from lamina.core.ladder import REPLY_LIMIT
+from lamina.core.ledger import digest_entry, lower
+from lamina.core.target import limits
+from lamina.core.tokens import CHARS4, part_cost
+from lamina.core.values import Budget, Entry, Form, Head, Layer, Ledger, Role, Segment, Text, Thinking
+from lamina.core.wording import PLAIN
+from lamina.errors import BudgetExceeded
+from lamina.segments import assistant, call, file, result, system, thinking, user
+from lamina.testing.laws import cases
+from lamina.testing.strategies import Story, stories
+
+WORDS = "many words about nothing "
+
+
+def steps(count: int, size: int = 30, *, first: int = 0) -> list[Segment]:
+    """Calls and their results; each result is `size` times 25 characters long, and has a key."""
+    numbers = range(first, first + count)
+    asked = [call("read", {"path": f"{n}.txt"}, id=f"c{n}", joins=False) for n in numbers]
+    given = [result(f"{n}: " + WORDS * size, id=f"c{n}", name="read", key=f"r{n}") for n in numbers]
+    return [segment for pair in zip(asked, given, strict=True) for segment in pair]
+
+
+def room(tokens: int, *, keep_last: int = 0, least: float = 0.2, target: float | None = None) -> Budget:
+    """A budget in which nothing enters lowered."""
+    return Budget(
+        window=tokens, reserve=0, keep_last=keep_last, least=least, target=target, largest=1
+    )  # fmt: skip
+
+
+def built(log: list[Segment], budget: Budget, ledger: Ledger | None = None, *, idle: float = 0) -> Envelope:
+    return build(log, budget=budget, counter=CHARS4, ledger=ledger or Ledger(), idle=idle)
+
+
+def refused(log: list[Segment], budget: Budget) -> BudgetExceeded:
+    with pytest.raises(BudgetExceeded) as caught:
+        built(log, budget)
+    return caught.value
+
+
+def lowered(envelope: Envelope) -> set[str]:
+    """Keys of what is not sent in full."""
+    return {e.segment.key for e in envelope.entries if e.form is not Form.FULL} - {""}
+
+
+# the floor
+
+
+def test_a_budget_that_cannot_be_met_names_the_floor_and_what_it_is_made_of() -> None:
+    log = [
+        system("Rules. " * 50, key="rules"), user("Read this. " * 30), *steps(3),
+        assistant("Read."), user("Why? " * 10, key="why"),
+    ]  # fmt: skip
+    error = refused(log, room(60))
+    assert (error.room, error.segments[0], error.segments[-1][0]) == (60, ("rules", 88), "why")
+    assert f"{error.floor:,} tokens and the room is 60" in str(error)
+    fitted = built(log, room(error.floor))
+    assert fitted.tokens == error.floor
+
+
+def choices(entry: Entry) -> list[Entry]:
+    """The entry in every form that lamina may give it, by what it is."""
+    if not entry.parts or entry.layer in (Layer.SYSTEM, Layer.PROMPT) or entry.segment.pinned:
+        return [entry]
+    reply = entry.role is Role.ASSISTANT and isinstance(entry.parts[0], Text)
+    forms = {Form.STUB: 0}
+    if isinstance(entry.parts[0], Thinking):
+        forms = {Form.OMITTED: 0}
+    elif recoverable(KINDS, entry.segment):
+        forms = {Form.COMPACT: REPLY_LIMIT if reply else 0, Form.STUB: 0}
+    return [
+        entry,
+        *(lower(entry, form, "tried", wording=PLAIN, limit=limit) for form, limit in forms.items()),
+    ]
+
+
+def cost(entry: Entry) -> int:
+    """What an entry costs where messages cost nothing beside their text."""
+    return sum(part_cost(part, CHARS4) for part in entry.parts)
+
+
+def _without_thinking(entry: Entry) -> Entry:
+    return min(choices(entry), key=cost) if isinstance(entry.parts[0], Thinking) else entry
+
+
+def smallest(log: list[Segment]) -> int:
+    """The least that any choice of forms and folds comes to."""
+    entries = [_without_thinking(entry) for entry in build(log, counter=CHARS4).entries]
+    costs = [min(map(cost, choices(entry))) for entry in entries]
+    foldable = {i for i, entry in enumerate(entries) if entry.parts and len(choices(entry)) > 1}
+    for i in [i for i, entry in enumerate(entries) if entry.segment.kind == "tool_call"]:
+        if not {i, i + 1} <= foldable:  # its result stands right after it, and they go together
+            foldable -= {i, i + 1}
+    found = runs(entries, frozenset(foldable))
+    digests = [fold([entries[i] for i in run], spare=0, cut=1, bounded=True) for run in found]
+    gains = [
+        sum(costs[i] for i in run) - cost(digest_entry(digest, at=entries[run[0]], wording=PLAIN))
+        for run, digest in zip(found, digests, strict=True)
+    ]
+    subsets = (some for count in range(len(gains) + 1) for some in combinations(gains, count))
+    return sum(costs) - max(map(sum, subsets))
+
+
+@st.composite
+def small_logs(draw: st.DrawFn) -> list[Segment]:
+    """A few messages before a last question, each small or large, some pinned."""
+    log: list[Segment] = [system("Be brief.")]
+    for number in range(draw(st.integers(1, 6))):
+        size, pinned = draw(st.sampled_from((0, 1, 4, 40, 200))), draw(st.integers(0, 5)) == 0
+        text, name = f"{number} " + WORDS * size, f"c{number}"
+        shapes = {
+            "user": [user(text, pinned=pinned)],
+            "reply": [assistant(text, pinned=pinned)],
+            "step": [
+                call("read", {"path": text}, id=name, joins=False),
+                result(text, id=name, pinned=pinned),
+            ],
+            "file": [file(f"{number}.md", text, pinned=pinned), user("See there")],
+            "thought": [thinking(text), assistant(text, joins=True)],
+        }
+        log += shapes[draw(st.sampled_from(sorted(shapes)))]
+    return [*log, assistant("Well."), user("So?")]
+
+
+@given(small_logs())
+def test_the_floor_is_what_trying_everything_finds(log: list[Segment]) -> None:
+    floor = refused(log, room(1)).floor
+    assert floor == smallest(log)
+    assert built(log, room(floor)).tokens == floor
+
+
+# what is spared
+
+
+LOOP = [user("Read them all"), *steps(8)]
+WHOLE = build(LOOP, counter=CHARS4).tokens
+
+
+def test_the_last_steps_are_spared_while_that_is_possible() -> None:
+    envelope = built(LOOP, room(WHOLE, keep_last=3))
+    assert envelope.cut is not None
+    assert {"r0", "r1"} <= lowered(envelope)
+    assert lowered(envelope).isdisjoint({"r5", "r6", "r7"})
+
+
+def test_the_budget_is_law_and_the_spared_steps_a_wish() -> None:
+    envelope = built(LOOP, room(WHOLE // 2, keep_last=8))
+    assert lowered(envelope)
+    assert envelope.entry("r7").form is Form.FULL, "the last step is never touched"
+
+
+@given(stories())
+def test_the_system_text_the_prompt_and_what_is_pinned_are_never_touched(story: Story) -> None:
+    for case in cases(story):
+        for entry in case.envelope.entries:
+            fixed = entry.segment.kind == "system" or entry.layer is Layer.PROMPT or entry.segment.pinned
+            if fixed and entry.ref not in case.envelope.ledger.repairs:
+                assert (entry.form, entry.parts) == (Form.FULL, entry.segment.parts)
+
+
+# when a cut is made, and how far it goes
+
+
+@given(stories())
+def test_a_cut_frees_its_least_unless_it_meets_the_floor(story: Story) -> None:
+    for case in cases(story):
+        cut = case.envelope.cut
+        if cut is not None and cut.lowered:
+            least = limits(story.budget, Head(), case.envelope.entries).least
+            assert cut.floor or cut.before - cut.after >= least
+
+
+def test_nothing_is_cut_up_to_the_trigger() -> None:
+    assert built(LOOP, room(-(-WHOLE * 10 // 8))).cut is None
+    assert built(LOOP, room(-(-WHOLE * 10 // 8) - 2)).cut is not None
+
+
+def test_a_cut_waits_while_it_would_free_too_little() -> None:
+    log = [system("Rules. " * 400), *LOOP]
+    whole = build(log, counter=CHARS4).tokens
+    for budget, due in ((room(whole, keep_last=7), False), (room(whole - 1, keep_last=7), True)):
+        envelope = built(log, budget)
+        assert (envelope.cut is not None) is due
+    assert built(log, room(whole, keep_last=7, least=0)).cut is not None, "it would have freed something"
+
+
+def test_a_cold_cache_is_a_reason_to_cut_early() -> None:
+    budget, ttl = room(WHOLE * 2, target=0.2), Options().rates.ttl
+    before = built(LOOP, budget)
+    assert before.cut is None
+    assert built(LOOP, budget, before.ledger, idle=ttl).cut is None
+    cold = built(LOOP, budget, before.ledger, idle=ttl + 1)
+    assert cold.cut is not None
+    assert cold.cut.reason == "the cache is cold anyway"
+    assert cold.tokens <= budget.window // 5
+
+
+def test_a_cold_cache_is_no_reason_for_a_small_cut() -> None:
+    assert built(LOOP, room(WHOLE * 10), idle=10**6).cut is None
+
+
+# the plan of a cut
+
+
+@given(stories())
+def test_a_plan_says_what_the_build_then_does(story: Story) -> None:
+    ledger, options = Ledger(), Options(binding=story.binding)
+    for stop in story.stops:
+        log, saved = story.log[:stop], ledger.dump()
+        plan = plan_cut(log, budget=story.budget, ledger=ledger, options=options)
+        assert ledger.dump() == saved
+        try:
+            envelope = build(log, budget=story.budget, ledger=ledger, options=options)
+        except BudgetExceeded as error:
+            reason = error.reason
+        else:
+            if envelope.cut is not None and envelope.cut.lowered:
+                assert_planned(plan, envelope, ledger)
+            ledger = envelope.ledger
+            continue
+        assert not plan.fits or reason == OPEN_LOOP
+
+
+def assert_planned(plan: CutPlan, envelope: Envelope, before: Ledger) -> None:
+    cut = envelope.cut
+    assert cut is not None
+    assert (plan.before, plan.after, plan.floor, plan.fits) == (cut.before, envelope.tokens, cut.floor, True)
+    now = {e.ref: e for e in envelope.entries}
+    assert [(move.now, move.why) for move in plan.lowered] == [
+        (now[move.ref].form, now[move.ref].why) for move in plan.lowered
+    ]
+    assert sum(move.tokens for move in plan.lowered) > 0
+    new = [fold.text for fold in envelope.ledger.folds if fold.cut == cut.number]
+    assert list(plan.digests) == new
+    assert all(fold.cut == cut.number for fold in set(envelope.ledger.folds) - set(before.folds))
+
+
+def test_a_plan_can_be_had_before_a_cut_is_due() -> None:
+    plan = plan_cut(LOOP, budget=room(WHOLE * 2, target=0.2), counter=CHARS4)
+    assert (plan.before, plan.fits, plan.floor) == (WHOLE, True, False)
+    assert plan.after <= WHOLE * 2 // 5
+    assert {move.was for move in plan.lowered} == {Form.FULL}
+
+
+def test_a_plan_says_so_where_no_cut_would_be_enough() -> None:
+    log = [system("Rules. " * 400), user("Go")]
+    plan = plan_cut(log, budget=room(100), counter=CHARS4)
+    assert (plan.fits, plan.floor, plan.lowered) == (False, True, ())
+    assert plan.after == plan.before == refused(log, room(100)).floor
+
+
+# bound thinking
+
+
+def thought(number: int) -> Segment:
+    return thinking(f"thought {number}", signature=f"s{number}", key=f"t{number}")
+
+
+def thoughtful(count: int) -> list[Segment]:
+    """An open tool loop in which each step begins with a thought."""
+    log = [user("Read them all")]
+    for n in range(count):
+        asked, given = steps(1, first=n)
+        log += [thought(n), msgspec.structs.replace(asked, joins=True), given]
+    return log
+
+
+OPEN = thoughtful(6)
+ENDED = [*OPEN, assistant("All read."), user("Thanks")]
+SIZE = build(OPEN, counter=CHARS4).tokens
+
+
+def bound(log: list[Segment], budget: Budget, binding: Binding, ledger: Ledger | None = None) -> Envelope:
+    options = Options(binding=binding)
+    return build(log, budget=budget, counter=CHARS4, ledger=ledger or Ledger(), options=options)
+
+
+def thoughts(envelope: Envelope) -> list[str]:
+    return [e.segment.key for e in envelope.sent if e.segment.kind == "thinking"]
+
+
+def test_strictly_bound_thinking_lets_a_cut_wait_in_an_open_loop() -> None:
+    assert bound(OPEN, room(SIZE), "none").cut is not None
+    assert bound(OPEN, room(SIZE), "strict").cut is None
+
+
+def test_where_it_cannot_wait_the_error_says_why() -> None:
+    with pytest.raises(BudgetExceeded) as caught:
+        bound(OPEN, room(SIZE - 1), "strict")
+    assert caught.value.reason == OPEN_LOOP
+    assert OPEN_LOOP in str(caught.value)
+
+
+def test_after_the_turn_the_cut_is_made_and_later_thinking_goes_with_it() -> None:
+    before = bound(OPEN, room(SIZE), "strict")
+    after = bound(ENDED, room(SIZE), "strict", before.ledger)
+    assert after.cut is not None
+    first = next(i for i, e in enumerate(after.entries) if e.ref == after.cut.first)
+    late = [e for e in after.entries[first:] if e.segment.kind == "thinking"]
+    assert late
+    assert {(e.form, e.why) for e in late} <= {(Form.OMITTED, AFTER_CUT), (Form.OMITTED, "disposable")}
+
+
+def test_thinking_before_the_first_edit_stays() -> None:
+    pinned = [msgspec.structs.replace(s, pinned=True) if n < 4 else s for n, s in enumerate(ENDED)]
+    before = bound(pinned[: len(OPEN)], room(SIZE), "strict")
+    after = bound(pinned, room(SIZE), "strict", before.ledger)
+    assert after.cut is not None
+    assert thoughts(after) == ["t0"]
+
+
+def test_a_provider_that_drops_blocks_itself_is_sent_the_latest_one() -> None:
+    envelope = bound(OPEN, room(SIZE), "drop")
+    assert envelope.cut is not None
+    assert thoughts(envelope) == ["t5"]
+
+
+def test_an_edit_upstream_takes_the_thinking_after_it_along() -> None:
+    before = bound(ENDED, room(SIZE * 10), "strict")
+    edited = [*ENDED[:4], thought(9), *ENDED[5:]]
+    edited = [user("Read some of them"), *ENDED[1:]]
+    after = bound(edited, room(SIZE * 10), "strict", before.ledger)
+    assert (thoughts(before), thoughts(after)) == ([f"t{n}" for n in range(6)], [])

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.core.bench import Options
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.memo import Memo
+from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
+from lamina.core.values import Budget, Ledger, Segment
+from lamina.errors import BudgetExceeded
+from lamina.segments import assistant, call, result, user
+from lamina.testing.laws import same
+from lamina.testing.sessions import calls, session
+from lamina.testing.strategies import logs
+
+Log = tuple[Segment, ...]
+
+
+class Move(NamedTuple):
+    """What happens to a conversation between two builds; `place` is a share of the log, in hundredths."""
+
+    what: str
+    place: int
+
+
+WHATS = ("grow", "grow", "grow", "edit", "rewind", "fork", "reload", "options", "counter")
+MOVES = st.lists(st.builds(Move, st.sampled_from(WHATS), st.integers(0, 99)), min_size=3, max_size=10)
+
+
+class Conversation:
+    """A log that grows out of a longer one, and is tampered with; built with a memo and without."""
+
+    def __init__(self, whole: Log, window: int) -> None:
+        self.whole, self.end = whole, 2
+        self.budget = Budget(window=window, reserve=0, keep_last=1)
+        self.ledger, self.options, self.counter = Ledger(), Options(), ESTIMATE
+        self.memo = Memo()
+
+    def take(self, move: Move) -> None:
+        place = len(self.whole) * move.place // 100
+        match move.what:
+            case "grow":
+                self.end = min(self.end + 1 + move.place % 5, len(self.whole))
+            case "edit":
+                self.whole = (*self.whole[:place], user(f"edited {move.place}"), *self.whole[place + 1 :])
+            case "rewind":
+                self.end = max(place, 2)
+            case "fork":
+                self.whole, self.ledger = (*self.whole[:place], *self.whole[place::-1]), Ledger()
+            case "reload":
+                self.ledger = Ledger.load(self.ledger.dump())
+            case "options":
+                self.options = Options(salt=str(move.place % 2))
+            case "counter":
+                self.counter = (ESTIMATE, RFC)[move.place % 2]
+
+    def build(self, memo: Memo | None) -> Envelope | int:
+        try:
+            return build(
+                self.whole[: self.end], budget=self.budget, ledger=self.ledger, counter=self.counter,
+                options=self.options, memo=memo,
+            )  # fmt: skip
+        except BudgetExceeded as error:
+            return error.floor
+
+
+@given(logs(), st.integers(400, 3_000), MOVES)
+def test_a_memo_changes_nothing_whatever_happens_to_the_log(
+    whole: Log, window: int, moves: list[Move]
+) -> None:
+    talk = Conversation(whole, window)
+    for move in moves:
+        talk.take(move)
+        with_memo, without = talk.build(talk.memo), talk.build(None)
+        if isinstance(with_memo, Envelope) and isinstance(without, Envelope):
+            assert same(with_memo, without)
+            talk.ledger = with_memo.ledger
+        else:
+            assert with_memo == without
+
+
+def requests(log: Log, memo: Callable[[], Memo | None]) -> list[Envelope]:
+    """Every request of a session."""
+    ledger, made = Ledger(), []
+    for each in calls(log):
+        made.append(build(each, budget=Budget(window=12_000, reserve=0), ledger=ledger, memo=memo()))
+        ledger = made[-1].ledger
+    return made
+
+
+def test_two_threads_may_share_a_memo() -> None:
+    shared = Memo()
+    sessions = [session(seed, turns=2, steps=4) for seed in (1, 2)]
+    plain = [requests(log, lambda: None) for log in sessions]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda log: requests(log, lambda: shared), sessions * 2))
+    for index, made in enumerate(found):
+        assert all(map(same, made, plain[index % 2]))
+        assert len(made) == len(plain[index % 2])
+
+
+class Tally:
+    """A counter that remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.counter = Counter(name="tally", count=self.count)
+
+    def count(self, text: str) -> int:
+        self.asked.append(text)
+        return len(text)
+
+
+def test_with_a_memo_only_what_is_new_is_counted() -> None:
+    tally, memo = Tally(), Memo()
+    log = [user("One"), call("ls", {}, id="c1"), result("a.md", id="c1"), assistant("Two"), user("Three")]
+    first = build(log, counter=tally.counter, memo=memo)
+    tally.asked.clear()
+    build([*log, assistant("Four"), user("Five")], counter=tally.counter, ledger=first.ledger, memo=memo)
+    assert sorted(tally.asked) == ["Five", "Four"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Counter(name="mine", count=len, framing=Framing(call=50)),
+        Counter(name="mine", count=lambda text: 2 * len(text)),
+    ],
+    ids=["framing", "count"],
+)
+def test_counters_that_share_a_name_do_not_share_their_counts(other: Counter) -> None:
+    log, memo = [user("One"), call("ls", {}, id="c1"), result("a.md", id="c1")], Memo()
+    build(log, counter=Counter(name="mine", count=len), memo=memo)
+    assert build(log, counter=other, memo=memo).tokens == build(log, counter=other).tokens
+
+
+def test_a_memo_resumes_where_the_log_continues_and_begins_anew_where_it_does_not() -> None:
+    memo, log = Memo(), [user("One"), assistant("Two"), user("Three"), assistant("Four"), user("Five")]
+    first = build(log, counter=CHARS4, memo=memo)
+    kept = memo.checkpoint
+    assert kept is not None
+    assert kept.log == tuple(log[:3])
+    edited = [user("Zero"), *log[1:]]
+    build(edited, counter=CHARS4, ledger=first.ledger, memo=memo)
+    assert memo.checkpoint is not None
+    assert memo.checkpoint.log == tuple(edited[:3])

@@ -1,0 +1,123 @@
+"""Broken histories of the Messages API: whatever happened to a request, what is sent is valid."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+
+from lamina.dialects.anthropic import DIALECT
+from lamina.errors import BudgetExceeded
+from tests.dialects.test_anthropic import EVERYTHING, SHARES, Json, fitted, made, requests, unique, windows
+
+
+class Damage:
+    """Ways in which histories break, each on a list of messages at a place."""
+
+    @staticmethod
+    def drop(messages: list[Json], at: int) -> None:
+        del messages[at]
+
+    @staticmethod
+    def double(messages: list[Json], at: int) -> None:
+        messages.insert(at, copy.deepcopy(messages[at]))
+
+    @staticmethod
+    def reorder(messages: list[Json], at: int) -> None:
+        messages.insert(0, messages.pop(at))
+
+    @staticmethod
+    def truncate(messages: list[Json], at: int) -> None:
+        del messages[at + 1 :]
+
+    @staticmethod
+    def blank(messages: list[Json], at: int) -> None:
+        messages[at] = {"role": messages[at]["role"], "content": "  "}
+
+    @staticmethod
+    def empty(messages: list[Json], at: int) -> None:
+        messages[at] = {"role": messages[at]["role"], "content": []}
+
+    @staticmethod
+    def blank_blocks(messages: list[Json], at: int) -> None:
+        for part in blocks(messages[at]):
+            if part["type"] == "text":
+                part["text"] = "\n"
+            if isinstance(part.get("content"), list) and part["type"] == "tool_result":
+                part["content"].insert(0, {"type": "text", "text": ""})
+
+    @staticmethod
+    def same_id(messages: list[Json], _at: int) -> None:
+        for part in (part for message in messages for part in blocks(message)):
+            for name in ("id", "tool_use_id"):
+                if name in part and part["type"] in ("tool_use", "tool_result"):
+                    part[name] = "functions.call:0"
+
+    @staticmethod
+    def orphan(messages: list[Json], at: int) -> None:
+        messages.insert(at, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "lost"}]})
+
+    @staticmethod
+    def reverse(messages: list[Json], at: int) -> None:
+        if messages[at]["role"] == "user":
+            blocks(messages[at]).reverse()
+
+    @staticmethod
+    def split(messages: list[Json], at: int) -> None:
+        alone = [messages[at] | {"content": [part]} for part in blocks(messages[at])]
+        messages[at : at + 1] = alone or messages[at : at + 1]
+
+    @staticmethod
+    def instruct(messages: list[Json], at: int) -> None:
+        messages.insert(at, {"role": "system", "content": "Be brief."})
+
+
+def blocks(message: Json) -> list[Json]:
+    return message["content"] if isinstance(message["content"], list) else []
+
+
+WAYS = sorted(name for name in vars(Damage) if not name.startswith("_"))
+DAMAGES = st.lists(st.tuples(st.sampled_from(WAYS), st.integers(0, 30)), min_size=1, max_size=5)
+
+
+def damaged(request: Json, damages: list[tuple[str, int]]) -> Json:
+    messages = copy.deepcopy(request["messages"])
+    for way, at in damages:
+        if messages:
+            getattr(Damage, way)(messages, at % len(messages))
+    return request | {"messages": messages}
+
+
+@given(requests(), DAMAGES)
+def test_a_damaged_request_is_sent_valid(request_: Json, damages: list[tuple[str, int]]) -> None:
+    rendered, envelope = fitted(damaged(request_, damages))
+    assert DIALECT.check(rendered) == []
+    assert fitted(rendered)[0] == rendered
+    assert DIALECT.check(rendered, ledger=envelope.ledger) == []
+
+
+@given(requests(), DAMAGES, SHARES)
+def test_a_damaged_request_is_fitted_valid(
+    request_: Json, damages: list[tuple[str, int]], share: float
+) -> None:
+    broken = damaged(request_, damages)
+    try:
+        rendered, _ = fitted(broken, budget=windows(broken, share))
+    except BudgetExceeded:
+        reject()
+    assert DIALECT.check(rendered) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_to_break_a_request_breaks_one(way: str) -> None:
+    """Else the two tests above could not fail."""
+    whole = unique(made([1, 5, 8, 13, 21, 34]))
+    valid_anyway = ("truncate", "blank_blocks")
+    found = any(
+        DIALECT.check(damaged(request, [(way, at)])) or way in valid_anyway
+        for request in (whole, EVERYTHING)
+        for at in range(len(request["messages"]))
+    )
+    assert found

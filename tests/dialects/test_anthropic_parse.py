@@ -1,0 +1,150 @@
+"""What parsing notes, what a memo may reuse, and what is refused."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lamina.core.values import Document, Image, Raw, Thinking, ToolResult
+from lamina.core.wording import described
+from lamina.dialects.anthropic import DIALECT
+from lamina.dialects.port import ParseMemo
+from lamina.errors import BadInput
+from tests.dialects.test_anthropic import EVERYTHING, SEARCH, Json, fitted
+from tests.dialects.test_anthropic_render import CALL, REST, RESULT, STEP
+
+
+def test_parsing_says_what_each_segment_is() -> None:
+    log = DIALECT.parse(EVERYTHING).log
+    assert [(s.role.value, s.kind, s.joins) for s in log[:9]] == [
+        ("system", "system", False),
+        ("user", "user", False),
+        ("user", "user", True),
+        ("user", "user", True),
+        ("assistant", "thinking", False),
+        ("assistant", "thinking", True),
+        ("assistant", "assistant", True),
+        ("assistant", "assistant", True),
+        ("assistant", "assistant", True),
+    ]
+    assert isinstance(log[2].parts[0], Image)
+    assert isinstance(log[3].parts[0], Document)
+    assert log[4].parts == (Thinking(signature="sig"),)
+    assert [part.data["type"] for part in log[6].parts if isinstance(part, Raw)] == [
+        b["type"] for b in SEARCH
+    ]
+    (result, _) = (s for s in log if isinstance(s.parts[0], ToolResult))
+    assert (described(result), result.attrs) == ("read_file a.py", {"path": "a.py"})
+    assert isinstance(part := result.parts[0], ToolResult)
+    assert part.error
+    assert {segment.origin for segment in log} == {"anthropic"}
+
+
+def test_head_keeps_everything_else() -> None:
+    head = DIALECT.parse(EVERYTHING).head
+    assert head.tools[0] is EVERYTHING["tools"][0]
+    assert head.parameters == {name: EVERYTHING[name] for name in ("model", "max_tokens", "thinking")}
+
+
+def test_a_late_result_is_named_after_its_call() -> None:
+    late = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "late"}]}
+    memo = ParseMemo()
+    messages = [*STEP[:2], *REST]
+    DIALECT.parse({"messages": messages}, memo=memo)
+    for given in (memo, None):
+        result = DIALECT.parse({"messages": [*messages, late]}, memo=given).log[-1].parts[0]
+        assert isinstance(result, ToolResult)
+        assert result.name == "read"
+
+
+def test_a_memo_gives_the_same_segments_for_what_has_not_changed() -> None:
+    memo = ParseMemo()
+    first = DIALECT.parse({"messages": STEP}, memo=memo).log
+    again = DIALECT.parse({"messages": [*copy.deepcopy(STEP), *REST]}, memo=memo).log
+    assert all(a is b for a, b in zip(first, again, strict=False))
+    assert again == DIALECT.parse({"messages": [*STEP, *REST]}).log
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_a_memo_sees_a_message_that_was_changed_in_place(at: int) -> None:
+    memo, messages = ParseMemo(), copy.deepcopy(STEP)
+    DIALECT.parse({"messages": messages}, memo=memo)
+    content = messages[at]["content"]
+    messages[at]["content"] = "changed" if isinstance(content, str) else [{"type": "text", "text": "changed"}]
+    assert DIALECT.parse({"messages": messages}, memo=memo).log == DIALECT.parse({"messages": messages}).log
+
+
+def test_a_memo_does_not_give_back_an_object_that_was_changed_since() -> None:
+    """A client may send copies and go on to mark the originals."""
+    memo, messages = ParseMemo(), copy.deepcopy(STEP)
+    sent = copy.deepcopy(messages)
+    DIALECT.parse({"messages": messages}, memo=memo)
+    messages[2]["content"][0]["novel"] = "changed"
+    rendered = fitted({"messages": sent}, read=memo)[0]
+    assert rendered["messages"] == sent
+
+
+def test_a_memo_outlives_a_shorter_request_and_objects_that_cannot_be_copied() -> None:
+    memo = ParseMemo()
+    odd = {"role": "user", "content": [SimpleNamespace(model_dump=lambda **_: {"type": "text", "text": "x"})]}
+    for messages in ([*STEP, odd], STEP[:1], [*STEP, odd]):
+        assert (
+            DIALECT.parse({"messages": messages}, memo=memo).log == DIALECT.parse({"messages": messages}).log
+        )
+
+
+@pytest.mark.parametrize(
+    ("messages", "place"),
+    [
+        ([{"role": "user", "content": [{"type": "text"}]}], "messages[0].content[0].text"),
+        ([*STEP, {"role": "user"}], "messages[4].content"),
+        (
+            [{"role": "assistant", "content": [{"type": "tool_use", "id": "x"}]}],
+            "messages[0].content[0].name",
+        ),
+        ([{"role": "user", "content": [{"type": "tool_result"}]}], "messages[0].content[0].tool_use_id"),
+        ([{"role": "user", "content": [RESULT | {"content": ["x"]}]}], "messages[0].content[0].content[0]"),
+        ([{"role": "developer", "content": "x"}], "messages[0].role"),
+    ],
+)
+def test_bad_input_says_where(messages: list[Json], place: str) -> None:
+    with pytest.raises(BadInput) as refused:
+        DIALECT.parse({"messages": messages})
+    assert refused.value.place == place
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "block", [CALL | {"input": {"a": nested(50_000)}}, {"type": "novel", "data": nested(50_000)}]
+)
+def test_depth_bombs_are_refused(block: Json) -> None:
+    request = {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": [block]}]}
+    with pytest.raises(BadInput):
+        fitted(request, read=ParseMemo())
+
+
+def test_circles_are_refused() -> None:
+    block: Json = {"type": "novel"}
+    block["self"] = block
+    with pytest.raises(BadInput):
+        fitted({"messages": [{"role": "user", "content": [block]}]}, read=ParseMemo())
+
+
+def test_many_blocks_take_linear_time() -> None:
+    """No time is asserted: a scan that is not linear takes minutes over these."""
+    many = 20_000
+    calls = [CALL | {"id": "x"}] * many
+    answers = [{"type": "tool_result", "tool_use_id": "x", "content": "a"}] * many
+    found = [{"type": "novel"}] * many
+    messages = [{"role": "assistant", "content": [*found, *calls]}, {"role": "user", "content": answers}]
+    assert len(DIALECT.parse({"messages": messages}).log) == 2 * many + 1
+    assert DIALECT.check({"messages": messages})

@@ -1,0 +1,267 @@
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.core.values import Document, Form, Image, Raw, Role, Text, ToolCall, ToolResult
+from lamina.dialects.openai_chat import DIALECT
+from lamina.errors import BadInput, BudgetExceeded
+from tests.dialects.openai_chat_requests import (
+    PIXEL,
+    Json,
+    answered,
+    answers,
+    asks,
+    called,
+    conversation,
+    fitted,
+    request,
+    sent,
+    user,
+)  # fmt: skip
+
+EVERYTHING = request(
+    {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
+    {"role": "system", "content": "Answer in French."},
+    user(
+        [
+            {"type": "text", "text": "What is this?", "prompt_cache_breakpoint": {"mode": "explicit"}},
+            {"type": "text", "text": " "},
+            {"type": "image_url", "image_url": {"url": PIXEL, "detail": "low"}},
+            {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+            {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"}},
+            {"type": "file", "file": {"file_id": "file-1"}},
+            {"type": "hologram", "hologram": {"depth": 3}},
+        ],
+        name="ada",
+    ),
+    {"role": "assistant", "content": [{"type": "text", "text": "A"}, {"type": "refusal", "refusal": "No"}]},
+    user(""),
+    {"role": "assistant", "content": None, "refusal": "I cannot.", "annotations": []},
+    user("Then say it."),
+    {"role": "assistant", "audio": {"id": "audio_1"}, "content": None},
+    user("Read both."),
+    asks(
+        called("c1"),
+        {"id": "c2", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}},
+        content="",
+        reasoning_content="Let me look.",
+        reasoning_details=[{"type": "reasoning.encrypted", "data": "opaque"}],
+    ),
+    answers("c2", [{"type": "text", "text": "patched"}]),
+    answers("c1"),
+    {"role": "system", "content": "The user is in a hurry."},
+    {"role": "assistant", "content": "", "reasoning": "Cut off"},
+    user("Old style."),
+    {"role": "assistant", "content": None, "function_call": {"name": "now", "arguments": "{}"}},
+    {"role": "function", "name": "now", "content": "noon"},
+    {"role": "assistant", "content": "Done.", "some_server": {"field": 1}},
+    tools=[{"type": "function", "function": {"name": "read_file", "parameters": {"type": "object"}}}],
+    temperature=0,
+    stream=True,
+    metadata={"unknown": ["to", "us"]},
+)
+
+
+def test_a_request_that_nothing_is_done_to_comes_back_as_the_same_objects() -> None:
+    assert DIALECT.check(EVERYTHING) == []
+    made = DIALECT.render(fitted(EVERYTHING))
+    assert made == EVERYTHING
+    for before, after in zip(EVERYTHING["messages"], made["messages"], strict=True):
+        assert before is after
+    assert made["tools"][0] is EVERYTHING["tools"][0]
+    assert made["metadata"] is EVERYTHING["metadata"]
+
+
+def test_pieces_are_typed() -> None:
+    parts = [s.parts[0] for s in DIALECT.parse(EVERYTHING).log]
+    assert Image(data="iVBORw0KGgo=" * 300, media_type="image/png", detail="low") in parts
+    assert Image(url="https://example.org/a.png") in parts
+    assert Document(data="UklGRg==", media_type="audio/wav", name="audio.wav") in parts
+    assert Document(data="JVBE", media_type="application/pdf", name="a.pdf") in parts
+    assert Document(url="file-1", name="file-1") in parts
+    assert Raw(dialect="openai_chat", data={"type": "hologram", "hologram": {"depth": 3}}) in parts
+    assert ToolCall(id="c2", name="patch", arguments='{"input": "*** Begin"}') in parts
+    assert ToolResult(id="c2", name="patch", content=(Text("patched"),)) in parts
+
+
+def test_roles_kinds_and_joins() -> None:
+    log = DIALECT.parse(EVERYTHING).log
+    assert [s.kind for s in log[:2]] == ["system", "system"]
+    assert [s.role for s in log if s.kind == "thinking"] == [Role.ASSISTANT, Role.ASSISTANT]
+    assert len([s for s in log if not s.joins]) == len(EVERYTHING["messages"])
+    assert {s.origin for s in log} == {"openai_chat"}
+
+
+def test_a_result_is_named_after_its_call_by_position_where_ids_repeat() -> None:
+    calls = (called("x", "read_file"), called("x", "bash", '{"command": "ls"}'))
+    log = DIALECT.parse(request(user(), asks(*calls), answers("x"), answers("x"))).log
+    assert [s.parts[0].name for s in log if isinstance(s.parts[0], ToolResult)] == ["read_file", "bash"]
+    assert [s.attrs for s in log if s.kind == "tool_result"] == [{"path": "src/a.py"}, {}]
+
+
+def test_a_lowered_message_is_a_copy_in_which_the_rest_is_the_same() -> None:
+    old = asks(called("c1", "write", json.dumps({"path": "a", "text": "long " * 900})), server="kept")
+    messages = sent(request(user(), old, answers("c1"), user(), answered(), user()), window=420, keep_last=0)
+    changed = next(m for m in messages if m.get("tool_calls"))
+    assert changed is not old
+    assert changed["server"] == "kept"
+    assert changed["content"] is None
+    assert "trimmed" in json.loads(changed["tool_calls"][0]["function"]["arguments"])["text"]
+    assert len(old["tool_calls"][0]["function"]["arguments"]) > 4000
+
+
+def test_a_lowered_picture_leaves_its_neighbours_and_its_marker() -> None:
+    picture = {"type": "image_url", "image_url": {"url": PIXEL}, "prompt_cache_breakpoint": {}}
+    text = {"type": "text", "text": "Look."}
+    messages = sent(
+        request(user([text, picture]), answered(), user(), answered(), user()), window=600, keep_last=0
+    )
+    assert messages[0]["content"][0] is text
+    assert messages[0]["content"][1]["type"] == "text"
+    assert messages[0]["content"][1]["prompt_cache_breakpoint"] == {}
+
+
+def test_old_reasoning_is_shortened_in_its_own_field() -> None:
+    old = {"role": "assistant", "content": "Yes.", "reasoning_content": "hm " * 3000}
+    messages = sent(request(user(), old, user(), answered(), user()), window=800, keep_last=0)
+    assert messages[1]["content"] == "Yes."
+    assert messages[1]["reasoning_content"].startswith("[trimmed: thinking")
+
+
+def test_a_shortened_custom_call_keeps_its_shape() -> None:
+    call = {"id": "c", "type": "custom", "custom": {"name": "patch", "input": "line\n" * 2000}}
+    log = request(user(), asks(call), answers("c", "ok"), user(), answered(), user())
+    custom = sent(log, window=400, keep_last=0)[1]["tool_calls"][0]
+    assert custom["type"] == "custom"
+    assert custom["custom"]["input"].startswith("[trimmed")
+
+
+def test_only_the_id_of_a_repeated_call_changes() -> None:
+    content = [{"type": "text", "text": "one"}]
+    messages = sent(
+        request(user(), asks(called("x")), answers("x"), asks(called("x")), answers("x", content))
+    )
+    assert messages[1]["tool_calls"][0]["id"] == "x"
+    assert messages[3]["tool_calls"][0]["id"] == messages[4]["tool_call_id"] != "x"
+    assert messages[4]["content"] is content
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [user(), asks(called("c1"))],
+        [user(), asks(called("c1"), called("c2")), answers("c2")],
+        [user(), asks(called("c1")), user(), answers("c1")],
+        [user(), asks(called("c1")), {"role": "system", "content": "x"}, answers("c1")],
+        [user(), answers("nobody")],
+        [user(), asks(called("c1"), called("c1")), answers("c1"), answers("c1"), answers("c1")],
+        [user(), asks(called("")), answers("")],
+        [
+            user(),
+            asks({"type": "function", "function": {"name": "now"}}),
+            {"role": "tool", "content": "noon"},
+        ],
+        [user(), asks(called("c1", "functions.read:0")), answers("c1")],
+        [user(), asks({"id": "c1", "function": {"name": "f", "arguments": {"a": 1}}}), answers("c1", None)],
+        [user(), {"role": "assistant", "content": None}, user([]), answered(" ")],
+        [user(), {"role": "assistant", "content": None, "reasoning_content": "hm"}],
+        [user(), asks(), asks(called("c1"), content=[]), answers("c1", [])],
+        [user(), {"role": "assistant", "function_call": {"name": "now", "arguments": "{}"}}, user()],
+        [user(), {"role": "function", "name": "now", "content": "noon"}],
+        [user(), asks(called("c1")), {"role": "function", "name": "read_file", "content": "noon"}],
+    ],
+)
+def test_what_a_provider_would_refuse_is_mended(messages: list[Json]) -> None:
+    assert DIALECT.check(request(*messages))
+    sent(request(*messages))
+
+
+def test_names_that_the_request_defines_are_left_alone() -> None:
+    tools = [{"type": "function", "function": {"name": "fs.read"}}]
+    made = DIALECT.render(fitted(request(user(), asks(called("c", "fs.read")), answers("c"), tools=tools)))
+    assert made["messages"][1]["tool_calls"][0]["function"]["name"] == "fs.read"
+
+
+def test_functions_from_before_tools_keep_their_name() -> None:
+    old = request(user(), functions=[{"name": "now", "parameters": {}}])
+    assert DIALECT.parse(old).head.tools == ({"name": "now", "parameters": {}},)
+    assert DIALECT.render(fitted(old)) == old
+
+
+def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
+    with pytest.raises(BadInput, match="nothing is left to send"):
+        DIALECT.render(fitted(request({"role": "assistant", "content": None})))
+
+
+@pytest.mark.parametrize(
+    ("given_", "place"),
+    [
+        ({}, "messages"),
+        ({"messages": []}, "messages"),
+        (request(7), "messages[0]"),
+        (request({"content": "x"}), "messages[0].role"),
+        (request(user(), {"role": "narrator"}), "messages[1].role"),
+        (request(user({"a": 1})), "messages[0].content"),
+        (request(user([{"type": "text", "text": 1}])), "messages[0].content[0].text"),
+        (request(user(["x"])), "messages[0].content[0]"),
+        (request({"role": "assistant", "tool_calls": 5}), "messages[0].tool_calls"),
+        (request(asks(called("a"), {"id": "b"})), "messages[0].tool_calls[1].function"),
+        (request(asks(called("a", "f", 3))), "messages[0].tool_calls[0].arguments"),  # type: ignore[arg-type]
+        (request(answers(5)), "messages[0].tool_call_id"),  # type: ignore[arg-type]
+        (request(user(), tools=["x"]), "tools[0]"),
+    ],
+)
+def test_bad_input_says_where(given_: Json, place: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        DIALECT.parse(given_)
+    assert caught.value.place == place
+    assert caught.value.hint
+
+
+def test_objects_of_an_sdk_are_read_and_come_back_as_they_are() -> None:
+    class Message:
+        def model_dump(self, *, exclude_unset: bool) -> Json:
+            return answered() if exclude_unset else {}
+
+    message = Message()
+    made = DIALECT.render(fitted(request(user(), message)))
+    assert made["messages"][1] is message
+    assert DIALECT.check(made) == []
+
+
+SEEDS = st.integers(0, 10_000)
+
+
+@given(SEEDS)
+def test_valid_requests_come_back_as_the_same_objects(seed: int) -> None:
+    given_ = conversation(seed)
+    assert DIALECT.check(given_) == []
+    made = DIALECT.render(fitted(given_))
+    assert made == given_
+    assert all(a is b for a, b in zip(made["messages"], given_["messages"], strict=True))
+
+
+@given(SEEDS, st.sampled_from((0.2, 0.4, 0.7)), st.integers(0, 3))
+def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
+    seed: int, share: float, keep_last: int
+) -> None:
+    given_ = conversation(seed)
+    window = 300 + int(share * fitted(given_).tokens)
+    with suppress(BudgetExceeded):
+        envelope = fitted(given_, window=window, keep_last=keep_last)
+        made = DIALECT.render(envelope)
+        assert DIALECT.check(made) == []
+        DIALECT.parse(json.loads(json.dumps(made)))
+        mine = {id(message) for message in given_["messages"]}
+        whole = {id(e.segment.meta["wire"].get("message")) for e in envelope.sent if e.segment.meta}
+        lowered = [e for e in envelope.entries if e.form is not Form.FULL]
+        assert lowered or mine == {id(message) for message in made["messages"]} == whole
+        assert all(
+            id(m) in mine for m in made["messages"] if any(m == before for before in given_["messages"])
+        )

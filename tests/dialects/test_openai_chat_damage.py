@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.dialects.openai_chat import DIALECT
+from lamina.dialects.port import ParseMemo
+from lamina.errors import BadInput, BudgetExceeded
+from tests.dialects.openai_chat_requests import Json, answered, conversation, fitted, request, user
+
+SEEDS = st.integers(0, 10_000)
+
+
+def _dropped(messages: list[Json], dice: Random) -> None:
+    del messages[dice.randrange(len(messages))]
+
+
+def _doubled(messages: list[Json], dice: Random) -> None:
+    at = dice.randrange(len(messages))
+    messages.insert(at, copy.deepcopy(messages[at]))
+
+
+def _shuffled(messages: list[Json], dice: Random) -> None:
+    dice.shuffle(messages)
+
+
+def _truncated(messages: list[Json], dice: Random) -> None:
+    del messages[dice.randrange(1, len(messages) + 1) :]
+
+
+def _beheaded(messages: list[Json], dice: Random) -> None:
+    del messages[: dice.randrange(len(messages))]
+
+
+def _one_id(messages: list[Json], _: Random) -> None:
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            call["id"] = "call"
+        if "tool_call_id" in message:
+            message["tool_call_id"] = "call"
+
+
+def _no_ids(messages: list[Json], _: Random) -> None:
+    for message in messages:
+        message.pop("tool_call_id", None)
+        for call in message.get("tool_calls", ()):
+            call.pop("id", None)
+
+
+def _emptied(messages: list[Json], dice: Random) -> None:
+    for message in messages:
+        if dice.random() < 0.3:
+            message["content"] = dice.choice(("", " ", None, []))
+
+
+DAMAGES: tuple[Callable[[list[Json], Random], None], ...] = (
+    _dropped, _doubled, _shuffled, _truncated, _beheaded, _one_id, _no_ids, _emptied,
+)  # fmt: skip
+
+
+@given(SEEDS, st.lists(st.sampled_from(DAMAGES), min_size=1, max_size=3), st.sampled_from((None, 3000)))
+def test_damaged_requests_are_sent_valid(
+    seed: int, damages: list[Callable[[list[Json], Random], None]], window: int | None
+) -> None:
+    given_ = copy.deepcopy(conversation(seed))
+    for damage in damages:
+        if len(given_["messages"]) > 1:
+            damage(given_["messages"], Random(seed))  # noqa: S311
+    with suppress(BudgetExceeded, BadInput):
+        made = DIALECT.render(fitted(given_, window=window))
+        assert DIALECT.check(made) == []
+
+
+NAMES = (
+    "role content tool_calls tool_call_id function_call function custom name arguments input id type text "
+    "image_url url file input_audio refusal audio reasoning_content prompt_cache_breakpoint x"
+).split()
+WORDS = ("user", "assistant", "tool", "function", "text", "image_url", "function_call", "read.it")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=5),
+    max_leaves=20,
+)
+ROLES = st.sampled_from(("system", "developer", "user", "assistant", "assistant", "tool", "tool", "function"))
+MESSAGES = st.builds(
+    lambda role, rest: {"role": role, **rest}, ROLES, st.dictionaries(st.sampled_from(NAMES[1:]), JSON)
+)
+
+
+@given(st.lists(MESSAGES | JSON, max_size=5), JSON)
+def test_any_json_is_a_request_or_bad_input(messages: list[Any], tools: Any) -> None:
+    given_ = {"messages": messages, "tools": tools}
+    DIALECT.check(given_)
+    DIALECT.recognises(given_)
+    with suppress(BadInput):
+        made = DIALECT.render(fitted(given_))
+        tools_aside = [v for v in DIALECT.check(made) if not v.place.startswith("tools")]
+        assert [v for v in tools_aside if v.rule != "markers_stand_on_parts"] == []
+
+
+@given(SEEDS, st.integers(1, 8))
+def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -> None:
+    given_, memo, before = conversation(seed), ParseMemo(), ()
+    for end in sorted({max(1, len(given_["messages"]) * i // pieces) for i in range(1, pieces + 1)}):
+        part = given_ | {"messages": copy.deepcopy(given_["messages"][:end])}
+        now = DIALECT.parse(part, memo=memo)
+        assert now == DIALECT.parse(part)
+        assert all(a is b for a, b in zip(before, now.log, strict=False))
+        before = now.log
+
+
+@given(SEEDS, st.sampled_from((0, 1, 2, 3, 5, 8)), st.sampled_from(("tool_call_id", "content", "role")))
+def test_a_message_that_changed_under_a_memo_is_read_again(seed: int, at: int, field: str) -> None:
+    given_, memo = copy.deepcopy(conversation(seed)), ParseMemo()
+    DIALECT.parse(given_, memo=memo)
+    message = given_["messages"][at % len(given_["messages"])]
+    message |= {"role": "user", "content": "changed"} if field == "role" else {field: "changed"}
+    assert DIALECT.parse(given_, memo=memo) == DIALECT.parse(given_)
+
+
+def test_an_old_object_that_its_owner_changed_is_not_sent() -> None:
+    memo, old = ParseMemo(), answered("as it was")
+    DIALECT.parse(request(user(), old), memo=memo)
+    again = request(user(), dict(old))
+    old["content"] = "changed since"
+    assert DIALECT.parse(again, memo=memo).log[1].meta["wire"]["message"] is again["messages"][1]
+
+
+def test_what_is_nested_for_ever_is_bad_input() -> None:
+    message: Json = user([{"type": "mirror"}])
+    message["content"][0]["mirror"] = message
+    for memo in (None, ParseMemo()):
+        with suppress(BadInput):
+            parsed = DIALECT.parse(request(message), memo=memo)
+            fitted(request(message))
+            raise AssertionError(parsed)
+
+
+def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
+    for letter in ("<", "{", "\\", ";", "a"):
+        text = letter * 1_000_000
+        call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": text}}
+        parts: list[Any] = [
+            {"type": "text", "text": text},
+            {"type": "image_url", "image_url": {"url": "data:" + text}},
+        ]
+        messages = [user(parts), {"role": "assistant", "content": None, "tool_calls": [call]}]
+        messages.append({"role": "tool", "tool_call_id": "c", "content": text})
+        given_ = request(*messages)
+        assert DIALECT.check(given_) == []
+        assert len(DIALECT.parse(given_).log) == 4

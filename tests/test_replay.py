@@ -1,0 +1,20 @@
+"""A sample of `bench/replay.py`: generated sessions through `fit_request`, whole and damaged, every promise checked."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.replay import generated, session
+
+BROKEN = ("invalid", "over", "moved", "inexact", "unlawful", "lost", "refused", "exceeded")
+
+
+@pytest.mark.parametrize("harm", [False, True], ids=["whole", "damaged"])
+@pytest.mark.parametrize("window", [16_000, 32_000])
+def test_sessions_keep_every_promise(window: int, *, harm: bool) -> None:
+    for seed, row in enumerate(generated(range(3))):
+        found = session(row, window, harm=harm, bound=False, seed=seed)
+        assert found["calls"] > 10
+        assert {name: found[name] for name in BROKEN if found[name]} == {}
+        if not harm:
+            assert found["shallow"] == found["edits"] == 0
