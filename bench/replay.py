@@ -85,7 +85,7 @@ def damaged(messages: list[Any], dice: random.Random) -> list[Any]:
 def recount(request: dict[str, Any]) -> int:
     """Tokens of a request counted without lamina's own arithmetic: all text in it, by o200k."""
     count = _counted
-    total = sum(count(json.dumps(tool, ensure_ascii=False)) for tool in request.get("tools", ()))
+    total = sum(count(canonical(tool).decode()) for tool in request.get("tools", ()))
     for message in request["messages"]:
         content = message.get("content")
         for text in [content] if isinstance(content, str) else [_said(block) for block in content or ()]:

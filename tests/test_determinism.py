@@ -1,4 +1,4 @@
-"""The same bytes in every process and thread, whatever the hash seed, locale or time zone, after a restart."""
+"""The same bytes in every process and thread, whatever hash seed, locale or time zone, after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample of `bench/replay.py`: generated sessions through `fit_request`, whole and damaged, every promise checked."""
+"""A sample of `bench/replay.py`: generated sessions through `fit_request`, whole and damaged, all checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`fit_request`: the same object where there is nothing to do, a typed error or a correct result for anything."""
+"""`fit_request`: the same object where nothing is to do, a typed error or a correct result for anything."""
 
 from __future__ import annotations
 
@@ -139,7 +139,8 @@ def test_a_prompt_that_cannot_fit_is_refused_with_its_floor() -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        None, 7, "text", [], {}, {"messages": None}, {"messages": {}}, {"messages": [None]}, {"messages": [[]]},
+        None, 7, "text", [], {},
+        {"messages": None}, {"messages": {}}, {"messages": [None]}, {"messages": [[]]},
         {"messages": [{"role": "king", "content": "x"}]}, {"messages": [{"content": "x"}]},
         {"model": "gpt-4o", "messages": [{"role": "user", "content": "\ud800"}]},
         {"model": "gpt-4o", "messages": [{"role": "user", "content": 7}]},

@@ -55,8 +55,9 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
 def fit_request(
     request: Mapping[str, Any], *, dialect: str | Dialect | None = None, budget: Budget | None = None,
-    ledger: Ledger | Mapping[str, Any] | None = None, counter: Counter | None = None, usage: Usage | int | None = None,
-    idle: float | None = None, memo: RequestMemo | None = None, breakpoints: Breakpoints = "keep",
+    ledger: Ledger | Mapping[str, Any] | None = None, counter: Counter | None = None,
+    usage: Usage | int | None = None, idle: float | None = None,
+    memo: RequestMemo | None = None, breakpoints: Breakpoints = "keep",
 ) -> Fitted:  # fmt: skip
     """The request, valid and within the window of its model, continuing the last one byte for byte.
 
@@ -65,9 +66,12 @@ def fit_request(
     it; `idle` the seconds since. The client's cache markers stay where they are.
     """
     if breakpoints != "keep":
-        raise BadInput(f"breakpoints is {breakpoints!r}", place="fit_request", hint='only "keep" is known yet')
+        raise BadInput(
+            f"breakpoints is {breakpoints!r}", place="fit_request", hint='only "keep" is known yet'
+        )
     if not isinstance(request, Mapping):
-        raise BadInput(f"{type(request).__name__} is not a request", place="request", hint="pass the arguments as a dict")
+        found = type(request).__name__
+        raise BadInput(f"{found} is not a request", place="request", hint="pass the arguments as a dict")
     speaks = named(dialect) if dialect is not None else recognise(request)
     memo = memo or RequestMemo()
     parsed = speaks.parse(request, memo=memo.parse)
@@ -87,7 +91,9 @@ def named(dialect: str | Dialect) -> Dialect:
     if isinstance(dialect, Dialect):
         return dialect
     if dialect not in DIALECTS:
-        raise BadInput(f"unknown dialect {dialect!r}", place="dialect", hint=f"use one of {', '.join(DIALECTS)}")
+        raise BadInput(
+            f"unknown dialect {dialect!r}", place="dialect", hint=f"use one of {', '.join(DIALECTS)}"
+        )
     return DIALECTS[dialect]
 
 

@@ -19,7 +19,8 @@ from typing import Any, Self
 from lamina.calls import Call, Conversations
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
-from lamina.dialects import ANTHROPIC, OPENAI_CHAT
+from lamina.dialects.anthropic import DIALECT as ANTHROPIC
+from lamina.dialects.openai_chat import DIALECT as OPENAI_CHAT
 from lamina.dialects.overflow import overflow
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput

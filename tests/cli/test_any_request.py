@@ -12,18 +12,20 @@ from hypothesis import strategies as st
 
 from tests.cli.running import run, saved
 
+CALL = {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a.md"}}
+RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "One line.\n" * 400}
 CLAUDE: dict[str, Any] = {
     "model": "claude-opus-4-5",
     "max_tokens": 500,
     "system": "Be brief.",
     "messages": [
         {"role": "user", "content": "Read it."},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a.md"}}]},
-        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": "One line.\n" * 400}]},
+        {"role": "assistant", "content": [CALL]},
+        {"role": "user", "content": [RESULT]},
         {"role": "assistant", "content": "It has one line, many times."},
         {"role": "user", "content": "Which one?"},
     ],
-}  # fmt: skip
+}
 
 WORDS = st.sampled_from(
     "user assistant tool system text tool_use tool_result thinking image_url function call_1 claude-x".split()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from lamina.cli.output import progress
 from tests.cli.running import SHORT, long_session, saved, shell
 
 
@@ -78,3 +81,28 @@ def test_an_interrupt_ends_quietly(tmp_path: Path) -> None:
     assert done.out.splitlines()[-1] == "130"
     assert "Traceback" not in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["wait"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_whoever_waits_at_a_terminal_is_told_what_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("lamina.cli.output.PATIENCE", 0.01)
+    monkeypatch.setattr("sys.stderr", terminal)
+    with progress("fitting a.json"):
+        while "2 s" not in terminal.getvalue():
+            time.sleep(0.01)
+    assert terminal.getvalue().startswith("\rfitting a.json, 1 s\rfitting a.json, 2 s")
+    assert terminal.getvalue().endswith(" \r")
+
+
+def test_what_is_quick_or_goes_to_a_file_says_nothing_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    for stream, patience in ((Terminal(), 60.0), (io.StringIO(), 0.0)):
+        monkeypatch.setattr("lamina.cli.output.PATIENCE", patience)
+        monkeypatch.setattr("sys.stderr", stream)
+        with progress("fitting a.json"):
+            time.sleep(0.02)
+        assert stream.getvalue() == ""

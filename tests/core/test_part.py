@@ -104,6 +104,7 @@ def test_what_the_application_did_is_named(cause: str) -> None:
     assert (parting.cause, parting.at) == (cause, place)
     assert parting.was == BEFORE.sent[place].ref
     assert parting.entry == (after.sent[place].ref if cause != "rewound" else "")
+    assert parting.kept == BEFORE.account.tools + sum(e.tokens for e in BEFORE.sent[:place])
     assert not parting.continues
 
 

@@ -214,7 +214,7 @@ def test_a_segment_without_parts_is_left_out() -> None:
 
 def test_what_continues_an_empty_message_does_not_continue_the_one_before() -> None:
     envelope = built(ASK, assistant("One"), assistant(" "), LS, result("r", id="c1"))
-    assert [e.opens for e in envelope.sent] == [True, True, True, True]
+    assert [(e.opens, e.step) for e in envelope.sent] == [(True, 0), (True, 1), (True, 2), (True, 2)]
 
 
 def test_adjacent_messages_of_one_role_stay_apart_unless_merging_is_asked_for() -> None:

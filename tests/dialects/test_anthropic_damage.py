@@ -98,6 +98,14 @@ def test_a_damaged_request_is_sent_valid(request_: Json, damages: list[tuple[str
     assert DIALECT.check(rendered, ledger=envelope.ledger) == []
 
 
+@given(requests(), DAMAGES)
+def test_mended_thinking_is_not_taken_for_unbound(request_: Json, damages: list[tuple[str, int]]) -> None:
+    """A conversation that ends with the assistant is the caller's own choice, so it is not looked at here."""
+    rendered, envelope = fitted(damaged(request_ | {"model": "claude-opus-5-5"}, damages))
+    rules = {violation.rule for violation in DIALECT.check(rendered, ledger=envelope.ledger)}
+    assert rules <= {"ends_with_user"}
+
+
 @given(requests(), DAMAGES, SHARES)
 def test_a_damaged_request_is_fitted_valid(
     request_: Json, damages: list[tuple[str, int]], share: float

@@ -12,6 +12,7 @@ from lamina.core.build import build
 from lamina.core.values import (
     Budget,
     Digest,
+    Fold,
     Form,
     Head,
     Image,
@@ -21,7 +22,7 @@ from lamina.core.values import (
     Role,
     Segment,
     Text,
-)  # fmt: skip
+)
 from lamina.dialects.anthropic import DIALECT
 from tests.dialects.test_anthropic import MARK, PICTURE, SEARCH, Json, fitted
 
@@ -106,9 +107,26 @@ def test_what_a_message_said_besides_its_content_survives_its_first_block() -> N
 
 
 def test_a_search_and_what_it_found_are_lowered_together() -> None:
-    spoken = {"role": "assistant", "content": [{"type": "text", "text": "so"}, *SEARCH]}
+    marked = [
+        block | {"cache_control": MARK | {"ttl": ttl}}
+        for block, ttl in zip(SEARCH, ("1h", "5m"), strict=True)
+    ]
+    spoken = {"role": "assistant", "content": [{"type": "text", "text": "so"}, *marked]}
     sent = lowered([STEP[0], spoken, *REST], Form.STUB, 2)
     assert [block["type"] for block in sent[1]["content"]] == ["text", "text"]
+    assert sent[1]["content"][1]["cache_control"] == MARK | {"ttl": "5m"}
+
+
+def test_a_digest_does_not_part_a_call_from_its_result() -> None:
+    calls = [CALL, CALL | {"id": "t2"}]
+    answers = [{"type": "tool_result", "tool_use_id": id_, "content": id_} for id_ in ("t1", "t2")]
+    messages = [STEP[0], {"role": "assistant", "content": calls}, {"role": "user", "content": answers}]
+    log = DIALECT.parse({"messages": messages}).log
+    refs = [entry.ref for entry in build(log).entries]
+    fold = Fold(key="fold-1", covers=(refs[2], refs[4]), text="second call", cut=1)
+    sent = DIALECT.render(build(log, ledger=Ledger(folds=(fold,))))["messages"]
+    assert sent[1]["content"] == calls[:1]
+    assert [block["type"] for block in sent[2]["content"]] == ["tool_result", "text"]
 
 
 def test_results_in_several_messages_go_into_one() -> None:

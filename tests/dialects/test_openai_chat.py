@@ -7,10 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina import segments
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
 from lamina.core.values import Document, Form, Image, Raw, Role, Text, ToolCall, ToolResult
 from lamina.dialects.openai_chat import DIALECT
 from lamina.errors import BadInput, BudgetExceeded
 from tests.dialects.openai_chat_requests import (
+    OPTIONS,
     PIXEL,
     Json,
     answered,
@@ -182,6 +186,33 @@ def test_what_a_provider_would_refuse_is_mended(messages: list[Json]) -> None:
     sent(request(*messages))
 
 
+def test_what_came_from_elsewhere_is_written_from_its_parts() -> None:
+    picture = Image(data="aGk=", media_type="image/png")
+    log = [
+        segments.system("Be brief."),
+        segments.user(
+            (Text("See"), picture, Document(name="a.pdf", data="JVBE", media_type="application/pdf"))
+        ),
+        segments.thinking("hm", signature="s"),
+        segments.assistant("I look.", joins=True),
+        segments.call("shot", {"of": "window"}, id="c1"),
+        segments.call("log", {}, id="c2"),
+        segments.result((Text("taken"), picture), id="c1"),
+        segments.result("empty", id="c2", joins=True),
+        segments.thinking("only thought"),
+        segments.file("a.md", "# A"),
+        segments.user("And?"),
+    ]
+    made = DIALECT.render(build(log, options=OPTIONS))
+    assert DIALECT.check(made) == []
+    roles = [message["role"] for message in made["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "tool", "user", "user", "user"]
+    assert [part["type"] for part in made["messages"][1]["content"]] == ["text", "image_url", "file"]
+    assert made["messages"][2]["content"] == "I look."
+    assert made["messages"][3]["content"] == "taken"
+    assert made["messages"][5]["content"][0]["image_url"]["url"] == "data:image/png;base64,aGk="
+
+
 def test_names_that_the_request_defines_are_left_alone() -> None:
     tools = [{"type": "function", "function": {"name": "fs.read"}}]
     made = DIALECT.render(fitted(request(user(), asks(called("c", "fs.read")), answers("c"), tools=tools)))
@@ -259,9 +290,16 @@ def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
         assert DIALECT.check(made) == []
         DIALECT.parse(json.loads(json.dumps(made)))
         mine = {id(message) for message in given_["messages"]}
-        whole = {id(e.segment.meta["wire"].get("message")) for e in envelope.sent if e.segment.meta}
-        lowered = [e for e in envelope.entries if e.form is not Form.FULL]
-        assert lowered or mine == {id(message) for message in made["messages"]} == whole
-        assert all(
-            id(m) in mine for m in made["messages"] if any(m == before for before in given_["messages"])
-        )
+        assert {id(message) for message in made["messages"]} & mine == whole(envelope)
+
+
+def whole(envelope: Envelope) -> set[int]:
+    """The messages that were parsed and of which nothing was lowered."""
+    found: dict[int, list[Form]] = {}
+    latest = 0
+    for entry in envelope.entries:
+        if entry.segment.origin != "lamina":
+            note = entry.segment.meta["wire"]
+            latest = id(note["message"]) if "message" in note else latest
+            found.setdefault(latest, []).append(entry.form)
+    return {message for message, forms in found.items() if set(forms) == {Form.FULL}}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -170,7 +171,9 @@ def _panel(call: _Call, session: _Session) -> list[str]:
     costs = ", ".join(f"{tally.name} {tally.cost:,.0f}" for tally in session.tallies)
     shares = ", ".join(f"{tally.name} {100 * tally.share:.1f} %" for tally in session.tallies)
     quiet = _line(call).removesuffix(_event(call.envelope))
-    return [quiet, "", legend(amounts(call.envelope)), f"prefix kept: {shares}", f"input cost: {costs}"]
+    lines = [quiet, "", legend(amounts(call.envelope)), f"prefix kept: {shares}", f"input cost: {costs}"]
+    columns = shutil.get_terminal_size().columns - 1  # a line that wraps would be two to go back over
+    return [line[:columns] for line in lines]
 
 
 class _Lowered(NamedTuple):

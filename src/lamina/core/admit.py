@@ -27,7 +27,6 @@ CHARACTERS = 2
 TOGETHER = 2
 """New results may together take one part in this many of the room; beyond it the largest are shortened."""
 
-
 _LARGE = "larger than its share of the room"
 
 

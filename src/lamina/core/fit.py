@@ -179,12 +179,12 @@ class Plan:
         moves = order(self.view(keep))
         raw = sum(e.tokens for e in self.result)
         guess = (spare + 120) // 3
-        for attempt in range(4):
-            left = self._take(moves, raw, goal, guess=guess, to_the_end=attempt == 3, tight=tight)
+        for attempt in range(6):
+            left = self._take(moves, raw, goal, guess=guess, to_the_end=attempt == 5, tight=tight)
             self._compose(spare, tight=tight)
             if self.total <= goal or not left:
                 break
-            raw, guess = sum(e.tokens for e in self.result), 0
+            raw, guess = sum(e.tokens for e in self.result), (self.total - goal) // 2
         self.exhausted = self.total > goal
 
     def _take(
@@ -242,7 +242,7 @@ class Plan:
         """A digest of the run that is smaller than it and keeps the user's words, if there is one."""
         whole = sum(e.tokens for e in run)
         for size in (spare, spare // 4):
-            made = fold(run, spare=size, cut=self.number, bounded=bounded)
+            made = fold(run, spare=size, cut=self.number, kinds=self.bench.kinds, bounded=bounded)
             if self._pays(made, run, whole, bounded=bounded):
                 return [made]
         return []
@@ -250,7 +250,7 @@ class Plan:
     def _pays(self, made: Fold, run: Sequence[Entry], whole: int, *, bounded: bool) -> bool:
         if cost(made, run[0], self.bench.scale, self.bench.wording) >= whole:
             return False
-        return bounded or all(keeps(made.text, e.segment) for e in run if goes_last(e, self.bench.kinds))
+        return bounded or keeps(made.text, [e.segment for e in run if goes_last(e, self.bench.kinds)])
 
     def _merge(self, *, tight: bool) -> None:
         """Digests side by side become one where they take too much of the room, or nothing else helps."""
@@ -261,7 +261,7 @@ class Plan:
         for group in neighbours(self.result, self.folds, least=1 if tight else 2):
             run = [where[ref] for f in group for ref in f.covers if ref in where]
             spare = 0 if tight else extra(self.limits.room)
-            merged = fold(run, spare=spare, cut=self.number, bounded=tight)
+            merged = fold(run, spare=spare, cut=self.number, kinds=self.bench.kinds, bounded=tight)
             if self._pays(merged, run, sum(digests[Ref(f.key)] for f in group), bounded=tight):
                 gone = {f.key for f in group}
                 first = self.folds.index(group[0])

@@ -7,10 +7,12 @@ than `SHARE` of the room. A digest that would not be smaller than what it stands
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from lamina.core.digest import digest, smallest
 from lamina.core.hashing import digest as hashed
+from lamina.core.kinds import Kinds
+from lamina.core.ladder import goes_last
 from lamina.core.ledger import digest_entry
 from lamina.core.values import Entry, Fold, Form, Ref, Segment, Text
 from lamina.core.weigh import Scale
@@ -21,7 +23,6 @@ SHARE = 6
 
 LEAST, MOST = 400, 8_000
 """Characters that a digest may use besides the user's own words."""
-
 
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
@@ -46,7 +47,7 @@ def runs(entries: Sequence[Entry], chosen: frozenset[int]) -> list[list[int]]:
     return found
 
 
-def fold(run: Sequence[Entry], *, spare: int, cut: int, bounded: bool = False) -> Fold:
+def fold(run: Sequence[Entry], *, spare: int, cut: int, kinds: Kinds, bounded: bool = False) -> Fold:
     """A digest of these entries. `spare` characters go to calls, paths and the rest; the user's words stay.
 
     `bounded`: the last resort, in which even these must fit into `spare`; with none, one line is left.
@@ -56,27 +57,24 @@ def fold(run: Sequence[Entry], *, spare: int, cut: int, bounded: bool = False) -
     if bounded:
         text = digest(segments, limit=spare) if spare else smallest(segments)
     else:
-        text = digest(segments, limit=spare + said(segments))
+        text = digest(segments, limit=spare + said(entry.source for entry in run if goes_last(entry, kinds)))
     return Fold(key=f"fold-{hashed(covers)[:12]}", covers=covers, text=text, cut=cut)
 
 
-def keeps(text: str, segment: Segment) -> bool:
-    """Whether a digest has the words of a segment, in order, whatever stands between them."""
+def keeps(text: str, segments: Iterable[Segment]) -> bool:
+    """Whether a digest has the words of these segments, whatever stands between them."""
     there = _plain(text)
-    return all(_plain(line) in there for line in text_of(segment.parts).splitlines())
+    return all(_plain(line) in there for s in segments for line in text_of(s.parts).splitlines())
 
 
 def _plain(text: str) -> str:
     return _BETWEEN_WORDS.sub("", text)
 
 
-def said(segments: Sequence[Segment]) -> int:
-    """Characters of the user's own words, with what printing them on lines of their own adds.
-
-    A digest gives them three quarters of its room, so they get half as much again.
-    """
-    texts = [part.text for s in segments if s.role == "user" for part in s.parts if isinstance(part, Text)]
-    return sum(len(text) + 4 * text.count("\n") + 80 for text in texts) * 3 // 2
+def said(segments: Iterable[Segment]) -> int:
+    """Characters of words that must stay, with what printing them on lines of their own adds."""
+    texts = (part.text for segment in segments for part in segment.parts if isinstance(part, Text))
+    return sum(len(text) + 4 * text.count("\n") + 40 for text in texts)
 
 
 def cost(fold_: Fold, at: Entry, scale: Scale, wording: Wording) -> int:

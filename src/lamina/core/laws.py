@@ -130,7 +130,7 @@ def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:
     """Never summarised; lowered only when everything else that may be lowered is."""
     folds = {ref: fold for fold in case.envelope.ledger.folds for ref in fold.covers}
     mine = [e for e in case.envelope.entries if _unrecoverable(e, case) and e.form is not Form.FULL]
-    lost = [e for e in mine if e.ref not in folds or not keeps(folds[e.ref].text, e.segment)]
+    lost = [e for e in mine if e.ref not in folds or not keeps(folds[e.ref].text, [e.segment])]
     for entry in lost:
         if entry.form is Form.COMPACT or entry.why.startswith("covered by"):
             yield f"{entry.ref} is summarised"

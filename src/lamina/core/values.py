@@ -245,10 +245,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Fold(msgspec.Struct, frozen=True, kw_only=True):
-    """A run of old segments that one digest stands for. The text is kept, so no release rewords it.
-
-    `merged` are the keys of earlier folds that went into it: a request has shown them, so they answer still.
-    """
+    """Old segments under one digest. Its text and the keys `merged` into it are kept: both were sent."""
 
     key: str
     covers: tuple[Ref, ...]
@@ -273,7 +270,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """The last request, as hashes: enough to see whether the next one continues it. `tokens`: uncalibrated."""
+    """The last request, as hashes: enough to see whether the next one continues it. `tokens` as counted."""
 
     sent: int
     prefix: Digest

@@ -1,4 +1,4 @@
-"""A call's arguments: the one that tells most, and all of them shorter, each large value replaced by a mark."""
+"""A call's arguments: the one that tells most, and all of them shorter, a mark for each large value."""
 
 from __future__ import annotations
 

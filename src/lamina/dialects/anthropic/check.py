@@ -8,13 +8,20 @@ looked at further. Nothing is known here of sizes, prices or what a tool's schem
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from lamina.core.bind import thinks
 from lamina.core.build import build
-from lamina.core.values import Ledger, Thinking
+from lamina.core.values import Head, Ledger, Segment
 from lamina.dialects.anthropic.blocks import LISTS, Block, plain
-from lamina.dialects.anthropic.messages import begins_compacted, content_of, ends_in_server_result, role_of
+from lamina.dialects.anthropic.messages import (
+    begins_compacted,
+    content_of,
+    dot,
+    ends_in_server_result,
+    role_of,
+)
 from lamina.dialects.anthropic.model import model_of, rejects_prefill
 from lamina.dialects.anthropic.parse import parse
 from lamina.dialects.port import Parsed, Request, Violation
@@ -191,22 +198,32 @@ def thinking_is_whole(reading: Reading) -> Breaches:
 def thinking_is_bound(reading: Reading) -> Breaches:
     """A10: what stands before bound thinking is what stood there when it was first sent.
 
-    The stream is hashed again and compared with the ledger. Where the ledger has repairs, the messages
-    are not those that were hashed, and equal thoughts cannot be told apart: nothing is said of either.
+    The stream is hashed again and compared with the ledger. Rendering may have put a user message first.
+    It may have moved system messages, and where the ledger has repairs, messages are not those that were
+    hashed: nothing is said of such requests, nor of equal thoughts, which cannot be told apart.
     """
-    ledger = reading.ledger
-    if ledger is None or not ledger.bound or ledger.repairs:
+    ledger, turns = reading.ledger, reading.turns
+    moved = any(turn.role == "system" for turn in turns)
+    if ledger is None or not ledger.bound or ledger.repairs or moved:
         return
-    envelope = build(reading.parsed.log, head=reading.parsed.head)
-    places = (place for turn in reading.turns for place, _ in turn.of(*THOUGHTS))
-    previous = envelope.root
-    for entry in envelope.entries:
-        if entry.parts and isinstance(entry.parts[0], Thinking):
-            place, then = next(places), ledger.bound.get(entry.ref)
-            alone = "#" not in entry.ref and f"{entry.ref}#1" not in ledger.bound
-            if alone and then is not None and then != previous:
-                yield place, "invalid `signature` in `thinking` block: bound to a different conversation"
-        previous = entry.prefix
+    log, first = reading.parsed.log, turns[0].message if turns else None
+    loose = _unbound(log, reading.parsed.head, ledger)
+    if loose and first == dot():
+        rest = [segment for segment in log if segment.meta["wire"].get("message") is not first]
+        loose &= _unbound(rest, reading.parsed.head, ledger)
+    places = [place for turn in turns for place, _ in turn.of(*THOUGHTS)]
+    for at in sorted(loose):
+        yield places[at], "invalid `signature` in `thinking` block: bound to a different conversation"
+
+
+def _unbound(log: Sequence[Segment], head: Head, ledger: Ledger) -> set[int]:
+    """Which thoughts, counted from 0, stand after something else than the ledger has."""
+    envelope = build(log, head=head)
+    befores = [envelope.root, *(entry.prefix for entry in envelope.entries)]
+    stands = [(e, before) for e, before in zip(envelope.entries, befores, strict=False) if thinks(e)]
+    bound = [(ledger.bound.get(e.ref), before) for e, before in stands]
+    twice = [e.ref.partition("#")[0] + "#1" in ledger.bound for e, _ in stands]
+    return {i for i, (then, now) in enumerate(bound) if then is not None and then != now and not twice[i]}
 
 
 def system_messages_stand_right(reading: Reading) -> Breaches:

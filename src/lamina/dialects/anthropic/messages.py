@@ -22,6 +22,11 @@ def content_of(message: Message) -> list[Any]:
     return list(content) if isinstance(content, LISTS) else []
 
 
+def dot() -> Message:
+    """What the user says where somebody must: as little as the API takes."""
+    return {"role": "user", "content": "."}
+
+
 def begins_compacted(message: Message) -> bool:
     """Whether a message begins with a compaction, which stands for everything that was said before."""
     return _sort(content_of(message)[:1]) == "compaction"

@@ -158,6 +158,7 @@ class _Scan:
         self.older: dict[str, Segment] = {}
         self.role = ""
         self.linked = False
+        self.spoken = False
         at = len(past) - 1
         while at > 0 and (past[at][0].role is not Role.ASSISTANT or past[at][0].joins):
             at -= 1
@@ -203,11 +204,17 @@ class _Scan:
                 self._asked(result.id)
 
     def _continues(self, role: str, *, linked: bool) -> bool:
-        """Whether calls wait, and the assistant goes on; or results come in more than one user message."""
+        """Whether a message goes on with the one before.
+
+        Calls wait, and the assistant goes on; results come in more than one user message; or nobody has
+        spoken yet, and a system message adds to the system text.
+        """
+        if role == "system":
+            return not self.spoken
         return self.linked and self.role == role and (linked or role == "assistant")
 
     def _begin(self, role: str, segments: Iterable[Segment], *, linked: bool, joins: bool) -> None:
-        self.role, self.linked = role, linked
+        self.role, self.linked, self.spoken = role, linked, self.spoken or role != "system"
         if role != "assistant":
             return
         if self.now and not joins:

@@ -22,6 +22,7 @@ from lamina.dialects.anthropic.messages import (
     Message,
     begins_compacted,
     content_of,
+    dot,
     ends_in_server_result,
     role_of,
 )
@@ -160,7 +161,7 @@ def _instructions_last(run: list[Message], before: list[Message]) -> list[Messag
     if not system:
         return run
     if not user and not (before and ends_in_server_result(before[0])):
-        user = [_dot()]
+        user = [dot()]
     return [*user, system[0] if len(system) == 1 else _joined(system)]
 
 
@@ -176,8 +177,4 @@ def _begun(messages: list[Message]) -> list[Message]:
     """Messages that begin with the user, or with a compaction, which stands for what the user said."""
     if messages and (role_of(messages[0]) == "user" or begins_compacted(messages[0])):
         return messages
-    return [_dot(), *messages]
-
-
-def _dot() -> Message:
-    return {"role": "user", "content": "."}
+    return [dot(), *messages]

@@ -100,21 +100,25 @@ def _longer(old: Any, values: Iterable[Any], depth: int, *, calls: bool) -> _Ite
 
 
 def _item(items: _Items, value: Mapping[str, Any], depth: int, *, calls: bool) -> None:
-    """Continues the item of the same index, or begins one; a call with an id of its own is a new one."""
+    """Continues an item, or begins one."""
     index = value.get("index")
     index = index if isinstance(index, int) else None
-    at = items.places.get(index)
-    if at is None and calls and items and index is None and not value.get("id"):
-        at = len(items) - 1
-    if at is not None and calls and value.get("id") and items[at].get("id") not in ([], None, [value["id"]]):
-        at = None
+    at = _continued(items, value, index) if calls else items.places.get(index)
     if at is None:
+        at = len(items)
         items.append({})
-        at = len(items) - 1
-        if index is not None:
-            items.places[index] = at
+        items.places |= {} if index is None else {index: at}
     rest = {name: inner for name, inner in value.items() if name != "index"} if calls else value
     _add(items[at], rest, depth + 1)
+
+
+def _continued(items: _Items, call: Mapping[str, Any], index: int | None) -> int | None:
+    """The place of the call that goes on: that of the index, or the last; one with another id is new."""
+    at = items.places.get(index, len(items) - 1 if index is None else -1)
+    if at < 0 or not isinstance(items[at], dict):
+        return None
+    before, id_ = items[at].get("id"), call.get("id")
+    return at if not id_ or not before or before == [id_] else None
 
 
 def _finished(value: Any) -> Any:
