@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 from typing import Any, NamedTuple
 
 import anthropic
@@ -110,6 +112,22 @@ class Speaker(NamedTuple):
             return {"role": "tool", "tool_call_id": id_, "content": text}
         return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": id_, "content": text}]}
 
+    def past(self, steps: int, *, about: str = "part") -> list[Any]:
+        """A history in which a file was read in each step, and explained after it."""
+        history: list[Any] = [{"role": "user", "content": f"Explain every {about}."}]
+        for step in range(steps):
+            said = {"role": "assistant", "content": [TextBlock(type="text", text="Next.")]}
+            if self.sdk == "openai":
+                said = {"role": "assistant", "content": "Next."}
+            history.append(self.calling(said, f"c{step}", f"src/{about}_{step}.py"))
+            history.append(self.result(f"c{step}", listing(f"{about}_{step}")))
+        return history
+
+
+def listing(name: str) -> str:
+    """A file of some 400 bytes."""
+    return "".join(f"def {name}_{line}(): return {line * line}\n" for line in range(14))
+
 
 SPEAKERS = tuple(Speaker(sdk, is_async) for sdk in ("openai", "anthropic") for is_async in (False, True))
 
@@ -182,3 +200,27 @@ async def _messages_stream(speaker: Speaker, client: Any, request: dict[str, Any
 def _messages_answer(content: Any, usage: Any) -> Answer:
     cached = usage.cache_read_input_tokens or 0
     return Answer({"role": "assistant", "content": content}, usage.input_tokens + cached, cached)
+
+
+@contextmanager
+def refusing(status: int, message: str) -> Iterator[tuple[str, list[bytes]]]:
+    """A server that answers every request with the same error: its address, and the requests it had."""
+    seen: list[bytes] = []
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            seen.append(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.dumps({"type": "error", "error": {"type": "error", "message": message}}).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", seen
+        server.shutdown()

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import anthropic
 import openai
 import pytest
 
+import lamina
 from lamina import Budget, Counter, Fitted, Form
 from lamina.core.wording import text_of
 from lamina.testing.upstream import Upstream, upstream
-from tests.talking import SPEAKERS, Answer, Speaker, Wire, named
+from tests.talking import SPEAKERS, Answer, Speaker, Wire, entered, listing, named, refusing
 
 TURNS = 60
 WINDOW = 4096
@@ -60,10 +62,6 @@ async def session(speaker: Speaker, client: Any, turns: int, *, about: str = "pa
     return Session(taken, said, client.fitted)
 
 
-def listing(name: str) -> str:
-    return "".join(f"def {name}_{line}(): return {line * line}\n" for line in range(14))
-
-
 @each_speaker
 def test_a_long_session_is_never_refused_and_keeps_the_servers_cache(
     server: Upstream, speaker: Speaker
@@ -101,3 +99,156 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(inner)
     elif hasattr(value, "model_dump"):
         yield from strings(value.model_dump())
+
+
+@each_speaker
+@each_way
+def test_after_an_overflow_one_deeper_cut_is_sent_and_the_limit_is_remembered(
+    server: Upstream, speaker: Speaker, way: int
+) -> None:
+    wire, history = Wire(), speaker.past(12)
+
+    async def talk() -> int:
+        async with speaker.wrapped(server.url, wire, budget=Budget(window=4 * WINDOW)) as client:
+            first = await speaker.ask(client, history, way=way)
+            assert wire.statuses == [400, 200]
+            await speaker.ask(client, [*history, first.said, {"role": "user", "content": "And?"}], way=way)
+            return len(client.fitted.ledger.cuts)
+
+    assert asyncio.run(talk()) == 1
+    assert wire.statuses == [400, 200, 200]
+    assert len(wire.bodies[1]) < len(wire.bodies[0])
+
+
+@each_speaker
+def test_a_counter_that_says_too_little_is_held_to_what_the_server_counted(
+    server: Upstream, speaker: Speaker
+) -> None:
+    wire = Wire()
+    third = Counter(name="third", count=lambda text: len(text) // 3)
+
+    async def talk() -> None:
+        async with speaker.wrapped(server.url, wire, budget=Budget(window=WINDOW), counter=third) as client:
+            await speaker.ask(client, speaker.past(15))
+
+    asyncio.run(talk())
+    assert wire.statuses == [400, 200]
+
+
+@each_speaker
+@each_way
+def test_an_overflow_that_a_deeper_cut_does_not_mend_is_the_servers_error_after_one_retry(
+    server: Upstream, speaker: Speaker, way: int
+) -> None:
+    wire = Wire()
+    history = [*speaker.past(6), {"role": "assistant", "content": "Done."}, prompt("x" * 5000)]
+
+    async def talk() -> None:
+        async with speaker.wrapped(server.url, wire, budget=Budget(window=4 * WINDOW)) as client:
+            await speaker.ask(client, history, way=way)
+
+    with pytest.raises((openai.BadRequestError, anthropic.BadRequestError), match=r"exceeds the available"):
+        asyncio.run(talk())
+    assert wire.statuses == [400, 400]
+
+
+@each_speaker
+def test_what_cannot_be_made_smaller_is_not_sent_again(server: Upstream, speaker: Speaker) -> None:
+    wire = Wire()
+
+    async def talk() -> None:
+        async with speaker.wrapped(server.url, wire, budget=Budget(window=4 * WINDOW)) as client:
+            await speaker.ask(client, [prompt("x" * 5000)])
+
+    with pytest.raises((openai.BadRequestError, anthropic.BadRequestError)):
+        asyncio.run(talk())
+    assert wire.statuses == [400]
+
+
+@each_speaker
+@each_way
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "max_tokens is too large: 500000. This model supports at most 16384 completion tokens"),
+        (401, "invalid api key"),
+        (429, "request exceeds the context tokens that you may send in a minute"),
+        (500, "internal error"),
+    ],
+)
+def test_every_other_error_is_the_sdks_own_and_nothing_is_sent_twice(
+    speaker: Speaker, way: int, status: int, message: str
+) -> None:
+    async def talk(client: Any) -> Exception:
+        with pytest.raises(Exception, match=re.escape(message)) as caught:
+            async with entered(client, speaker):
+                await speaker.ask(client, speaker.past(1), way=way)
+        return caught.value
+
+    with refusing(status, message) as (url, seen):
+        bare = asyncio.run(talk(speaker.client(url)))
+        error = asyncio.run(talk(lamina.wrap(speaker.client(url), budget=Budget(window=WINDOW))))
+    assert (type(error), str(error)) == (type(bare), str(bare))
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+
+
+@each_speaker
+def test_a_server_that_is_not_there_is_the_sdks_own_error(speaker: Speaker) -> None:
+    with upstream(window=256) as gone:
+        url = gone.url
+
+    async def talk() -> None:
+        async with speaker.wrapped(url, budget=Budget(window=WINDOW)) as client:
+            await speaker.ask(client, speaker.past(1))
+
+    with pytest.raises((openai.APIConnectionError, anthropic.APIConnectionError)):
+        asyncio.run(talk())
+
+
+@pytest.mark.parametrize("by_name", [False, True], ids=["found", "named"])
+@each_speaker
+def test_conversations_over_one_client_do_not_disturb_each_other(
+    server: Upstream, speaker: Speaker, *, by_name: bool
+) -> None:
+    """Both begin with the same question, and what each sends is what it sends when it is alone."""
+
+    async def talk(order: str) -> dict[str, list[bytes]]:
+        wire, sent = Wire(), {"a": [], "b": []}
+        async with speaker.wrapped(server.url, wire, budget=Budget(window=2048)) as client:
+            clients = {name: client.conversation(name) if by_name else client for name in "ab"}
+            histories = {name: [prompt("What next?")] for name in "ab"}
+            for step, name in enumerate(order):
+                history = histories[name]
+                answer = await speaker.ask(clients[name], history)
+                history.append(speaker.calling(answer.said, f"c{len(history)}", f"{name}.py"))
+                history.append(speaker.result(f"c{len(history) - 1}", listing(f"{name}_{len(history)}")))
+                sent[name].append(wire.bodies[step])
+            assert all(clients[name].fitted.ledger.cuts for name in order)
+        return sent
+
+    together, alone = asyncio.run(talk("ab" * 8)), asyncio.run(talk("a" * 8))
+    assert together["a"] == alone["a"]
+    assert together["b"] == asyncio.run(talk("b" * 8))["b"]
+
+
+def test_many_conversations_at_once(server: Upstream) -> None:
+    speaker, wire = Speaker("openai", is_async=True), Wire()
+
+    async def talk() -> list[Session]:
+        async with speaker.wrapped(server.url, wire, budget=Budget(window=2048)) as client:
+            names = [f"topic{number}" for number in range(6)]
+            alone = (session(speaker, client.conversation(name), 10, about=name) for name in names)
+            return await asyncio.gather(*alone)
+
+    sessions = asyncio.run(talk())
+    assert wire.statuses == [200] * 60
+    for number, (_, said, fitted) in enumerate(sessions):
+        assert len(fitted.ledger.cuts) > 0
+        within_reach = reachable(fitted)
+        assert [text for text in said if text not in within_reach] == []
+        assert set(re.findall(r"topic\d", within_reach)) == {f"topic{number}"}
+
+
+def prompt(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}

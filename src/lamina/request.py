@@ -117,4 +117,5 @@ def _as_it_came(envelope: Envelope) -> bool:
 
 
 def _untouched(entry: Entry) -> bool:
-    return entry.form is Form.FULL and entry.parts is entry.segment.parts and entry.segment.origin != "lamina"
+    whole = entry.form is Form.FULL and entry.parts is entry.segment.parts and entry.segment.origin != "lamina"
+    return whole and entry.segment.meta.get("wire", {}).get("count") != 0  # 0: parsing had to mend the message

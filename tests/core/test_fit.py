@@ -10,18 +10,19 @@ from hypothesis import strategies as st
 from lamina.core.bench import Options
 from lamina.core.bind import AFTER_CUT, Binding
 from lamina.core.build import build, plan_cut
+from lamina.core.digest import smallest as one_line
 from lamina.core.envelope import Envelope
 from lamina.core.fit import OPEN_LOOP, CutPlan
-from lamina.core.fold import fold, runs
+from lamina.core.fold import runs
 from lamina.core.kinds import KINDS, recoverable
 from lamina.core.ladder import REPLY_LIMIT
 from lamina.core.ledger import digest_entry, lower
 from lamina.core.target import limits
 from lamina.core.tokens import CHARS4, part_cost
-from lamina.core.values import Budget, Entry, Form, Head, Layer, Ledger, Role, Segment, Text, Thinking
+from lamina.core.values import Budget, Entry, Fold, Form, Head, Layer, Ledger, Role, Segment, Text, Thinking
 from lamina.core.wording import PLAIN
 from lamina.errors import BudgetExceeded
-from lamina.segments import assistant, call, file, result, system, thinking, user
+from lamina.segments import assistant, call, file, memory, result, system, thinking, user
 from lamina.testing.laws import cases
 from lamina.testing.strategies import Story, stories
 
@@ -98,6 +99,13 @@ def _without_thinking(entry: Entry) -> Entry:
     return min(choices(entry), key=cost) if isinstance(entry.parts[0], Thinking) else entry
 
 
+def least_digest(run: list[Entry]) -> int:
+    """What one line costs that stands for the run."""
+    text = one_line([entry.segment for entry in run])
+    fold = Fold(key="fold-" + "0" * 12, covers=tuple(entry.ref for entry in run), text=text, cut=1)
+    return cost(digest_entry(fold, at=run[0], wording=PLAIN))
+
+
 def smallest(log: list[Segment]) -> int:
     """The least that any choice of forms and folds comes to."""
     entries = [_without_thinking(entry) for entry in build(log, counter=CHARS4).entries]
@@ -107,11 +115,7 @@ def smallest(log: list[Segment]) -> int:
         if not {i, i + 1} <= foldable:  # its result stands right after it, and they go together
             foldable -= {i, i + 1}
     found = runs(entries, frozenset(foldable))
-    digests = [fold([entries[i] for i in run], spare=0, cut=1, bounded=True) for run in found]
-    gains = [
-        sum(costs[i] for i in run) - cost(digest_entry(digest, at=entries[run[0]], wording=PLAIN))
-        for run, digest in zip(found, digests, strict=True)
-    ]
+    gains = [sum(costs[i] for i in run) - least_digest([entries[i] for i in run]) for run in found]
     subsets = (some for count in range(len(gains) + 1) for some in combinations(gains, count))
     return sum(costs) - max(map(sum, subsets))
 
@@ -159,9 +163,19 @@ def test_the_last_steps_are_spared_while_that_is_possible() -> None:
 
 
 def test_the_budget_is_law_and_the_spared_steps_a_wish() -> None:
-    envelope = built(LOOP, room(WHOLE // 2, keep_last=8))
-    assert lowered(envelope)
+    log = [user("Hello there, how are you today? " * 3, key="hello"), assistant("Well."), *LOOP]
+    envelope = built(log, room(WHOLE // 2, keep_last=8))
+    assert {"r0", "r1"} <= lowered(envelope)
+    assert "nothing else is left to lower" not in {e.why for e in envelope.entries}
+    assert envelope.entry("hello").form is Form.FULL, "what cannot be had again goes last"
     assert envelope.entry("r7").form is Form.FULL, "the last step is never touched"
+
+
+def test_a_changed_section_does_not_make_history_of_the_prompt() -> None:
+    envelope = built([*LOOP, memory("Likes brevity"), *steps(2, first=8)], room(WHOLE // 2))
+    assert envelope.cut is not None
+    question = next(e for e in envelope.entries if e.segment == LOOP[0])
+    assert (question.layer, question.form) == (Layer.PROMPT, Form.FULL)
 
 
 @given(stories())
@@ -308,12 +322,11 @@ def test_where_it_cannot_wait_the_error_says_why() -> None:
 
 def test_after_the_turn_the_cut_is_made_and_later_thinking_goes_with_it() -> None:
     before = bound(OPEN, room(SIZE), "strict")
-    after = bound(ENDED, room(SIZE), "strict", before.ledger)
+    after = bound(ENDED, room(SIZE, keep_last=3), "strict", before.ledger)
     assert after.cut is not None
-    first = next(i for i, e in enumerate(after.entries) if e.ref == after.cut.first)
-    late = [e for e in after.entries[first:] if e.segment.kind == "thinking"]
-    assert late
-    assert {(e.form, e.why) for e in late} <= {(Form.OMITTED, AFTER_CUT), (Form.OMITTED, "disposable")}
+    assert after.entry("t0").why == "disposable"
+    assert [after.entry(f"t{n}").why for n in (4, 5)] == [AFTER_CUT] * 2, "spared by the cut, but bound to it"
+    assert thoughts(after) == []
 
 
 def test_thinking_before_the_first_edit_stays() -> None:
@@ -332,7 +345,6 @@ def test_a_provider_that_drops_blocks_itself_is_sent_the_latest_one() -> None:
 
 def test_an_edit_upstream_takes_the_thinking_after_it_along() -> None:
     before = bound(ENDED, room(SIZE * 10), "strict")
-    edited = [*ENDED[:4], thought(9), *ENDED[5:]]
     edited = [user("Read some of them"), *ENDED[1:]]
     after = bound(edited, room(SIZE * 10), "strict", before.ledger)
     assert (thoughts(before), thoughts(after)) == ([f"t{n}" for n in range(6)], [])

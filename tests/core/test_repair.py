@@ -181,7 +181,7 @@ def test_an_id_that_was_used_before_is_renamed_where_ids_must_be_unique() -> Non
     log = [ASK]
     for name in ("one", "two", "three"):
         log += [call("read", {"path": name}, id="call"), result(name, id="call")]
-    made = [built(*log[:end], repairs=Repairs(unique_ids=True)) for end in (5, 7)]
+    made = [built(*log[:end], repairs=Repairs(unique_ids="log")) for end in (5, 7)]
     first, second, third = ids(made[1])[::2]
     assert first == "call"
     assert len({first, second, third}) == 3
@@ -254,7 +254,7 @@ REPAIRS = st.sampled_from(
         Repairs(),
         Repairs(dangling="omit"),
         Repairs(duplicates="last"),
-        Repairs(unique_ids=True, id_pattern=r"\w+"),
+        Repairs(unique_ids="log", id_pattern=r"\w+"),
     ]
 )
 

@@ -193,6 +193,19 @@ def test_nothing_is_said_of_equal_thoughts() -> None:
     assert DIALECT.check(request, ledger=ledger) == []
 
 
+@pytest.mark.parametrize(
+    "before",
+    [[], [VALID["messages"][0], INSTRUCTED, VALID["messages"][0]]],
+    ids=["a user message put first", "instructions moved"],
+)
+def test_what_rendering_adds_or_moves_is_not_taken_for_a_changed_past(before: list[Json]) -> None:
+    messages = [*before, *VALID["messages"][1:]]
+    rendered, envelope = fitted(VALID | {"model": "claude-opus-5-5", "messages": messages})
+    assert len(envelope.ledger.bound) == 2
+    assert rendered["messages"] != messages
+    assert DIALECT.check(rendered, ledger=envelope.ledger) == []
+
+
 def test_after_a_compaction_the_assistant_may_begin() -> None:
     compaction = {"role": "assistant", "content": [{"type": "compaction", "content": "before"}]}
     assert DIALECT.check(VALID | {"messages": [compaction, VALID["messages"][0]]}) == []

@@ -148,12 +148,16 @@ def test_a_shortened_custom_call_keeps_its_shape() -> None:
 
 def test_only_the_id_of_a_repeated_call_changes() -> None:
     content = [{"type": "text", "text": "one"}]
-    messages = sent(
-        request(user(), asks(called("x")), answers("x"), asks(called("x")), answers("x", content))
-    )
-    assert messages[1]["tool_calls"][0]["id"] == "x"
-    assert messages[3]["tool_calls"][0]["id"] == messages[4]["tool_call_id"] != "x"
-    assert messages[4]["content"] is content
+    messages = sent(request(user(), asks(called("x"), called("x")), answers("x"), answers("x", content)))
+    first, second = (call["id"] for call in messages[1]["tool_calls"])
+    assert (first, messages[2]["tool_call_id"]) == ("x", "x")
+    assert messages[3]["tool_call_id"] == second != "x"
+    assert messages[3]["content"] is content
+
+
+def test_an_id_that_a_server_uses_for_every_call_is_left_alone() -> None:
+    given = request(user(), asks(called("x")), answers("x"), asks(called("x")), answers("x"))
+    assert sent(given) == given["messages"]
 
 
 @pytest.mark.parametrize(

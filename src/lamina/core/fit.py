@@ -143,11 +143,12 @@ def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: in
     while forced and plan.total > enough and keep > 0:
         keep //= 2
         plan.take(bench.options.order, keep=keep, goal=enough)
-    if forced and plan.total > limits.room:
-        plan.take(last_resort, keep=0, goal=limits.trigger, tight=True)
+    for size in (limits.room, 0):
+        if forced and plan.total > limits.room:
+            plan.take(last_resort, keep=0, goal=limits.trigger, limit=size)
     if forced and plan.total > limits.room:  # a few stubs can be smaller than their digest
         plan.chosen.clear()
-        plan.take(last_resort, keep=0, goal=limits.room, tight=True)
+        plan.take(last_resort, keep=0, goal=limits.room, limit=0)
     return plan
 
 
@@ -169,19 +170,20 @@ class Plan:
         self.result, self.total = entries, self.before
         self.exhausted = False
 
-    def take(self, order: Order, *, keep: int, goal: int, tight: bool = False) -> None:
+    def take(self, order: Order, *, keep: int, goal: int, limit: int | None = None) -> None:
         """Moves from `order`, sparing the last `keep` steps, until the request is at most `goal` tokens.
+
+        A `limit` bounds each digest in characters, even the words that it would keep; 0 leaves one line.
 
         What digests will cost is a guess until they are written, so the moves may go on after that; the
         guess is made a few times only, then the order is taken to its end.
         """
-        spare = 0 if tight else extra(self.limits.room)
         moves = order(self.view(keep))
         raw = sum(e.tokens for e in self.result)
-        guess = (spare + 120) // 3
+        guess = ((extra(self.limits.room) if limit is None else limit) + 120) // 3
         for attempt in range(6):
-            left = self._take(moves, raw, goal, guess=guess, to_the_end=attempt == 5, tight=tight)
-            self._compose(spare, tight=tight)
+            left = self._take(moves, raw, goal, guess=guess, to_the_end=attempt == 5, tight=limit is not None)
+            self._compose(limit)
             if self.total <= goal or not left:
                 break
             raw, guess = sum(e.tokens for e in self.result), (self.total - goal) // 2
@@ -229,40 +231,41 @@ class Plan:
         self.lines[entry.ref] = line(lowered, wording=self.bench.wording, limit=move.limit, cut=self.number)
         return gain
 
-    def _compose(self, spare: int, *, tight: bool) -> None:
+    def _compose(self, limit: int | None) -> None:
         """Writes the digests, and weighs the request as it would be sent."""
         made: list[Fold] = []
         for run in runs(self.now, frozenset(self.chosen)):
-            made += self._fold([self.now[i] for i in run], spare, bounded=tight)
+            made += self._fold([self.now[i] for i in run], limit)
         self.folds = self.bench.ledger.folds + tuple(made)
         self._weigh()
-        self._merge(tight=tight)
+        self._merge(limit)
 
-    def _fold(self, run: Sequence[Entry], spare: int, *, bounded: bool) -> list[Fold]:
+    def _fold(self, run: Sequence[Entry], limit: int | None) -> list[Fold]:
         """A digest of the run that is smaller than it and keeps the user's words, if there is one."""
         whole = sum(e.tokens for e in run)
-        for size in (spare, spare // 4):
-            made = fold(run, spare=size, cut=self.number, kinds=self.bench.kinds, bounded=bounded)
-            if self._pays(made, run, whole, bounded=bounded):
-                return [made]
-        return []
+        tried = (self._digest(run, limit, share) for share in (1, 4))
+        return [made for made in tried if self._pays(made, run, whole, limit)][:1]
 
-    def _pays(self, made: Fold, run: Sequence[Entry], whole: int, *, bounded: bool) -> bool:
+    def _digest(self, run: Sequence[Entry], limit: int | None, share: int = 1) -> Fold:
+        spare = (extra(self.limits.room) if limit is None else limit) // share
+        return fold(run, spare=spare, cut=self.number, kinds=self.bench.kinds, bounded=limit is not None)
+
+    def _pays(self, made: Fold, run: Sequence[Entry], whole: int, limit: int | None) -> bool:
         if cost(made, run[0], self.bench.scale, self.bench.wording) >= whole:
             return False
-        return bounded or keeps(made.text, [e.segment for e in run if goes_last(e, self.bench.kinds)])
+        kept = [e.segment for e in run if goes_last(e, self.bench.kinds)]
+        return limit is not None or keeps(made.text, kept)
 
-    def _merge(self, *, tight: bool) -> None:
+    def _merge(self, limit: int | None) -> None:
         """Digests side by side become one where they take too much of the room, or nothing else helps."""
         digests = {e.ref: e.tokens for e in self.result if e.segment.kind == "digest"}
-        if not tight and sum(digests.values()) <= self.limits.room // DIGEST_SHARE:
+        if limit is None and sum(digests.values()) <= self.limits.room // DIGEST_SHARE:
             return
         where = {e.ref: e for e in self.result}
-        for group in neighbours(self.result, self.folds, least=1 if tight else 2):
+        for group in neighbours(self.result, self.folds, least=2 if limit is None else 1):
             run = [where[ref] for f in group for ref in f.covers if ref in where]
-            spare = 0 if tight else extra(self.limits.room)
-            merged = fold(run, spare=spare, cut=self.number, kinds=self.bench.kinds, bounded=tight)
-            if self._pays(merged, run, sum(digests[Ref(f.key)] for f in group), bounded=tight):
+            merged = self._digest(run, limit)
+            if self._pays(merged, run, sum(digests[Ref(f.key)] for f in group), limit):
                 gone = {f.key for f in group}
                 first = self.folds.index(group[0])
                 rest = [f for f in self.folds if f.key not in gone]

@@ -9,6 +9,7 @@ a result that arrives after lamina answered for it is new content, never a chang
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, Literal
@@ -31,14 +32,14 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
 
     `duplicates` says which of several results of one call stands; only "first" keeps what was sent.
     `dangling`: a call without a result is answered, or left out. `late`: a result that stands away
-    from its call is appended as content, or left out. `id_pattern`: ids that do not match are
-    renamed. `merge`: adjacent messages of one role become one. `strip_tags` removes spans of these tags.
+    from its call is appended as content, or left out. `unique_ids`: in one message, or in the
+    whole log. `id_pattern`: ids that do not match are renamed. `merge`: adjacent messages of one role become one. `strip_tags` removes spans of these tags.
     """
 
     duplicates: Literal["first", "last"] = "first"
     dangling: Literal["answer", "omit"] = "answer"
     late: Literal["append", "omit"] = "append"
-    unique_ids: bool = False
+    unique_ids: Literal["", "message", "log"] = ""
     id_pattern: str = ""
     merge: bool = False
     strip_tags: tuple[str, ...] = ()
@@ -87,6 +88,8 @@ class _Scan:
         self.entries: list[Entry] = []
         self.lines: dict[Ref, str] = {}
         self.waiting: dict[int, int | None] = {}
+        self.unanswered: dict[str, deque[int]] = {}
+        self.answered: dict[str, int] = {}
         self.aside: list[tuple[Entry, ToolResult]] = []
         self.pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
 
@@ -115,7 +118,8 @@ class _Scan:
                 self._note(call.ref, "call without a result left out")
             else:
                 self._answer(call)
-        self.waiting.clear()
+        for known in (self.waiting, self.unanswered, self.answered):
+            known.clear()
         for entry, result in self.aside:
             self._apart(entry, result)
         self.aside.clear()
@@ -156,12 +160,15 @@ class _Scan:
         if name != call.id:
             entry = _with_parts(entry, (ToolCall(id=name, name=call.name, arguments=call.arguments),))
             self._note(Ref(f"{entry.ref}:id"), f"id renamed to {name}")
-        self.waiting[self._keep(entry)] = None
+        at = self._keep(entry)
+        self.waiting[at] = None
+        self.unanswered.setdefault(call.id, deque()).append(at)
 
     def _safe_id(self, entry: Entry, call: ToolCall) -> str:
         """The call's own id, or one derived from the call alone, so that later calls cannot change it."""
         bad = self.pattern is not None and not self.pattern.fullmatch(call.id)
-        taken = self.repairs.unique_ids and call.id in self.seen.ids
+        seen = self.seen.ids if self.repairs.unique_ids == "log" else self.unanswered
+        taken = bool(self.repairs.unique_ids) and call.id in seen
         self.seen.ids[call.id] = self.seen.ids.get(call.id, 0) + 1
         if not bad and not taken:
             return call.id
@@ -169,17 +176,12 @@ class _Scan:
         return f"{stem}_{sha256(entry.ref.encode()).hexdigest()[:8]}"
 
     def _result(self, entry: Entry, result: ToolResult) -> None:
-        for at, answer in self.waiting.items():
-            call = self.entries[at].segment.parts[0]
-            if answer is None and isinstance(call, ToolCall) and call.id == result.id:
-                self._first(entry, result, at)
-                return
-        for at, answer in self.waiting.items():
-            call = self.entries[at].segment.parts[0]
-            if answer is not None and isinstance(call, ToolCall) and call.id == result.id:
-                self._again(entry, result, at, answer)
-                return
-        if self.waiting:  # nothing may stand between a call and its results
+        if self.unanswered.get(result.id):
+            self._first(entry, result, self.unanswered[result.id].popleft())
+        elif result.id in self.answered:
+            call_at = self.answered[result.id]
+            self._again(entry, result, call_at, self.waiting[call_at] or 0)
+        elif self.waiting:  # nothing may stand between a call and its results
             self.aside.append((entry, result))
         else:
             self._apart(entry, result)
@@ -190,6 +192,7 @@ class _Scan:
             self.aside.append((entry, result))
         else:
             self.waiting[call_at] = self._keep(self._paired(entry, result, call_at))
+            self.answered[result.id] = call_at
 
     def _paired(self, entry: Entry, result: ToolResult, call_at: int) -> Entry:
         sent = self.entries[call_at].parts[0]

@@ -1,14 +1,11 @@
 """How far a cut should go.
 
-A cut rewrites the prompt from its first edit on, once; everything it leaves is read again at every
-later step. With growth g a step, trigger H and target L there are n = (H - L) / g steps between two
-cuts. Reads cost r a token, writes w, so a step costs about
-
-    r (H + L) / 2  +  (w - r) L g / (H - L)
-
-which falls as L falls: on price alone the deepest cut is the cheapest. What stops it is what the
-model can no longer see. So the target keeps half of the room, and goes below that only where growth is
-so fast that fewer than `STEPS` steps would fit before the next cut.
+A cut rewrites the prompt from its first edit on, once; what it leaves is read again at every later step.
+With growth g a step, trigger H and target L there are (H - L) / g steps between two cuts. Reads cost r a
+token, writes w, so a step costs about r (H + L) / 2 + (w - r) L g / (H - L), which falls as L falls: on
+price alone the deepest cut is the cheapest. What stops it is what the model can no longer see. So the
+target keeps half of the room, and less only where growth is so fast that fewer than `STEPS` steps would
+fit before the next cut.
 """
 
 from __future__ import annotations

@@ -94,7 +94,9 @@ def _started(window: int, slots: int) -> Any:
     params.model.path, params.model_alias = str(model_file()), {MODEL}
     params.hostnames, params.port = ["127.0.0.1"], 0
     params.n_ctx, params.n_parallel, params.kv_unified = window * slots, slots, False
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1  # more wait for each other on a busy machine
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = (
+        1  # more wait for each other on a busy machine
+    )
     params.sampling.temp = 0  # the same prompt has the same answer
     params.warmup = params.fit_params = False
     params.verbosity = -1
@@ -119,7 +121,7 @@ def model_file() -> Path:
     folder = tempfile.mkdtemp(prefix="lamina-upstream-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder) / f"{MODEL}.gguf"
-    _write_model(path)
+    write_model(path)
     return path
 
 
@@ -128,7 +130,7 @@ _BYTES_FROM = 4
 """The token of byte 0: the ones before it have a meaning of their own."""
 
 
-def _write_model(path: Path) -> None:
+def write_model(path: Path) -> None:
     import gguf  # noqa: PLC0415 - for tests only
 
     writer = gguf.GGUFWriter(str(path), "llama")

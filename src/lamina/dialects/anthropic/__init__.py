@@ -56,5 +56,5 @@ def _sorts(message: Mapping[str, Any]) -> list[str]:
 DIALECT = Dialect(
     name=NAME, recognises=recognises, parse=parse, render=render, check=check, absorb=absorb,
     absorb_stream=absorb_stream, binding=binding_of,
-    repairs=Repairs(unique_ids=True, id_pattern=r"[a-zA-Z0-9_-]{1,128}"),
+    repairs=Repairs(unique_ids="log", id_pattern=r"[a-zA-Z0-9_-]{1,128}"),
 )  # fmt: skip

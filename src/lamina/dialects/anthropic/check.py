@@ -1,8 +1,8 @@
 """The rules of the Messages API that a request can be held against without asking it.
 
-Each rule is a function from a request to its breaches, and one row of `RULES`; its docstring has the
-number that it has in our notes. A request that cannot be read at all breaks `readable` and is not
-looked at further. Nothing is known here of sizes, prices or what a tool's schema allows.
+Each rule is a function from a request to its breaches, and one row of `RULES`; its docstring begins with
+the rule's number, by which documents and tests cite it. A request that cannot be read at all breaks
+`readable` and is not looked at further. Sizes, prices and what a tool's schema allows are not known here.
 """
 
 from __future__ import annotations

@@ -60,6 +60,6 @@ DIALECT = Dialect(
     check=check,
     absorb=absorb,
     absorb_stream=absorb_stream,
-    repairs=Repairs(unique_ids=True, id_pattern=r"(?s).+"),  # an id may be anything but empty
+    repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id may be anything but empty
     binding=_binding,
 )
