@@ -214,7 +214,8 @@ def test_conversations_over_one_client_do_not_disturb_each_other(
     """Both begin with the same question, and what each sends is what it sends when it is alone."""
 
     async def talk(order: str) -> dict[str, list[bytes]]:
-        wire, sent = Wire(), {"a": [], "b": []}
+        wire = Wire()
+        sent: dict[str, list[bytes]] = {"a": [], "b": []}
         async with speaker.wrapped(server.url, wire, budget=Budget(window=2048)) as client:
             clients = {name: client.conversation(name) if by_name else client for name in "ab"}
             histories = {name: [prompt("What next?")] for name in "ab"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lamina.core.explain import Manifest
+from lamina.core.values import Cut
 
 
 def table(manifest: Manifest, *, width: int = 100) -> str:
@@ -36,4 +37,12 @@ def _sums(manifest: Manifest) -> str:
     room = f" of {manifest.room:,}" if manifest.room is not None else ""
     count = "exact" if manifest.exact else "estimated"
     total = f"{manifest.tokens:,}{room} tokens ({count}): {' + '.join(parts) or 'nothing'}"
-    return "\n".join(filter(None, [total, manifest.cut, *manifest.notes]))
+    return "\n".join(filter(None, [total, told(manifest.cut), *manifest.notes]))
+
+
+def told(cut: Cut | None) -> str:
+    """A cut in one line."""
+    if cut is None:
+        return ""
+    amount = f", {cut.before:,} to {cut.after:,} tokens, {cut.lowered} lowered" if cut.lowered else ""
+    return f"cut {cut.number}: {cut.reason}{amount}"

@@ -18,7 +18,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo
 from lamina.core.recall import recall
 from lamina.core.tokens import Counter, calibrate
-from lamina.core.values import Budget, Entry, Form, Ledger, Segment
+from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Role, Segment
 from lamina.core.wording import text_of
 from lamina.counters import counter_for
 from lamina.dialects import DIALECTS, recognise
@@ -83,7 +83,7 @@ def fit_request(
         parsed.log, head=parsed.head, budget=budget or Budget(window=model(name).window), ledger=known,
         counter=counter, idle=idle or 0, options=options, memo=memo.build,
     )  # fmt: skip
-    fitted = request if _as_it_came(envelope) else speaks.render(envelope)
+    fitted = request if _as_it_came(envelope, speaks) else speaks.render(envelope)
     return Fitted(request=fitted, ledger=envelope.ledger, envelope=envelope, log=parsed.log)  # type: ignore[arg-type]
 
 
@@ -112,7 +112,11 @@ def _ledger(given: Ledger | Mapping[str, Any] | None) -> Ledger:
     return given if isinstance(given, Ledger) else Ledger.load(given)
 
 
-def _as_it_came(envelope: Envelope) -> bool:
+def _as_it_came(envelope: Envelope, dialect: Dialect) -> bool:
+    """Whether rendering would give back the request: nothing lowered, repaired, or mended on the way in."""
+    begins = next((entry.role for entry in envelope.entries if entry.layer is not Layer.SYSTEM), Role.USER)
+    if dialect.user_first and begins is Role.ASSISTANT:
+        return False
     return all(_untouched(entry) for entry in envelope.entries)
 
 

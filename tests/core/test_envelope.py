@@ -100,7 +100,6 @@ def test_a_cut_is_told_in_one_line() -> None:
     cut = envelope.cut
     assert cut is not None
     told = f"cut 1: over the trigger, {cut.before:,} to {cut.after:,} tokens, {cut.lowered} lowered"
-    assert explain(envelope).cut == told
     assert told in table(explain(envelope)).splitlines()
 
 

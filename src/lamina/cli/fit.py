@@ -16,7 +16,7 @@ from lamina.core.values import Budget, Form
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
 from lamina.models import model
-from lamina.report import table
+from lamina.report import table, told
 from lamina.request import Fitted, fit_request
 
 _EXAMPLES = """\
@@ -96,8 +96,7 @@ def account(envelope: Envelope) -> str:
     said = (
         f"{envelope.tokens:,}{room} tokens ({count}), {len(own) - lowered:,} of {len(own):,} segments in full"
     )
-    cut = explain(envelope).cut
-    return "\n".join(filter(None, [said, cut, *envelope.notes]))
+    return "\n".join(filter(None, [said, told(envelope.cut), *envelope.notes]))
 
 
 def _budget(request: dict[str, Any], *, window: int | None, reserve: int | None) -> Budget | None:

@@ -8,7 +8,7 @@ import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
-from lamina.core.values import Form, Layer
+from lamina.core.values import Cut, Form, Layer
 from lamina.core.wording import described
 
 
@@ -35,7 +35,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     request: int
     margin: int
     room: int | None
-    cut: str
+    cut: Cut | None
     notes: tuple[str, ...]
 
     @property
@@ -52,7 +52,7 @@ def explain(envelope: Envelope) -> Manifest:
     return Manifest(
         rows=tuple(_row(envelope, i) for i in range(len(envelope.entries))), tokens=account.total,
         exact=account.exact, tools=account.tools, request=account.request, margin=account.margin,
-        room=envelope.room, cut=_cut(envelope), notes=envelope.notes,
+        room=envelope.room, cut=envelope.cut, notes=envelope.notes,
     )  # fmt: skip
 
 
@@ -63,11 +63,3 @@ def _row(envelope: Envelope, index: int) -> Row:
         layer=entry.layer, form=entry.form, tokens=entry.tokens, why=entry.why,
         recall=handle(entry.content) if entry.form is not Form.FULL else "",
     )  # fmt: skip
-
-
-def _cut(envelope: Envelope) -> str:
-    cut = envelope.cut
-    if cut is None:
-        return ""
-    amount = f", {cut.before:,} to {cut.after:,} tokens, {cut.lowered} lowered" if cut.lowered else ""
-    return f"cut {cut.number}: {cut.reason}{amount}"

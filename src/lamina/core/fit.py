@@ -225,7 +225,7 @@ class Plan:
             return 0
         lowered = lower(entry, move.form, move.why, wording=self.bench.wording, limit=move.limit)
         gain = self.bench.scale.body(entry) - (self.bench.scale.body(lowered) if lowered.parts else 0)
-        if gain <= 0:
+        if gain < (move.form is not Form.OMITTED):
             return 0
         self.now[move.at] = msgspec.structs.replace(lowered, tokens=max(entry.tokens - gain, 0))
         self.lines[entry.ref] = line(lowered, wording=self.bench.wording, limit=move.limit, cut=self.number)

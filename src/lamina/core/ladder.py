@@ -112,14 +112,17 @@ def goes_last(entry: Entry, kinds: Kinds) -> bool:
 
 
 def _disposable(view: View, free: list[int]) -> Iterator[Batch]:
+    """What stands in its own turn only, and thinking; of one message all of it or none."""
     for i in free:
         entry = view.entries[i]
         retention = row(view.kinds, entry.segment).retention
         if retention is Retention.EPHEMERAL and entry.layer is Layer.HISTORY:
             yield (Move(i, Form.OMITTED, "stands in its own turn only"),)
-        elif retention is Retention.DISPOSABLE:
-            form = Form.OMITTED if _is(entry, Thinking) else Form.STUB
-            yield (Move(i, form, "disposable"),)
+        elif retention is Retention.DISPOSABLE and not _is(entry, Thinking):
+            yield (Move(i, Form.STUB, "disposable"),)
+    thoughts = [i for i in free if _is(view.entries[i], Thinking)]
+    for _, step in groupby(thoughts, key=lambda i: view.entries[i].step):
+        yield tuple(Move(i, Form.OMITTED, "disposable") for i in step)
 
 
 def _stale(view: View, free: list[int]) -> Iterator[Batch]:

@@ -63,7 +63,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One wire format.
 
     `recognises` says whether a request looks like this dialect's; `binding` what a changed past does to
-    thinking in a request; `absorb` takes a whole response, or all events of a stream in order.
+    thinking in a request; `user_first` that the user must begin;
+    `absorb` takes a whole response, or all events of a stream in order.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     absorb_stream: Callable[[Sequence[Any]], Absorbed]
     repairs: Repairs
     binding: Callable[[Request], Binding]
+    user_first: bool = False
 
 
 def came_from(

@@ -55,6 +55,6 @@ def _sorts(message: Mapping[str, Any]) -> list[str]:
 
 DIALECT = Dialect(
     name=NAME, recognises=recognises, parse=parse, render=render, check=check, absorb=absorb,
-    absorb_stream=absorb_stream, binding=binding_of,
+    absorb_stream=absorb_stream, binding=binding_of, user_first=True,
     repairs=Repairs(unique_ids="log", id_pattern=r"[a-zA-Z0-9_-]{1,128}"),
 )  # fmt: skip

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.dialects.overflow import LONGEST, Overflow, overflow
+
+NUMBERED = [
+    "request (12019 tokens) exceeds the available context size (4096 tokens), try increasing it",
+    "prompt is too long: 12019 tokens > 4096 maximum",
+    "input length and `max_tokens` exceed context limit: 12019 + 21333 > 4096, decrease input length",
+    "This model's maximum context length is 4096 tokens. However, your messages resulted in 12019 tokens.",
+    "This model's maximum prompt length is 4096 but the request contains 12019 tokens.",
+    "Input tokens exceed the configured limit of 4096 tokens. Your messages resulted in 12019 tokens.",
+    "Prompt contains 12019 tokens, too large for model with 4096 maximum context length",
+    "The prompt (total length 12019) is too long to fit into the model (context length 4096).",
+    "The decoder prompt (length 12019) is longer than the maximum model length of 4096.",
+    "The input (12019 tokens) is longer than the model's context length (4096 tokens).",
+    "The input token count (12019) exceeds the maximum number of tokens allowed (4096).",
+]
+PLAIN = [
+    "Your input exceeds the context window of this model. context_length_exceeded",
+    "Input is too long for requested model.",
+    "`inputs` tokens + `max_new_tokens` must be <= 4097",
+    "Request exceeds the maximum size request_too_large",
+]
+OTHERS = [
+    "max_tokens is too large: 500000. This model supports at most 16384 completion tokens",
+    "messages.0.content: text content blocks must be non-empty",
+    "invalid api key",
+    "Unsupported parameter: 'max_tokens' is not supported with this model.",
+    "string too long. Expected a string with maximum length 64",
+    "",
+]
+
+
+@pytest.mark.parametrize("message", NUMBERED)
+def test_numbers_are_read(message: str) -> None:
+    assert overflow(400, message) == Overflow(asked=12019, limit=4096)
+
+
+@pytest.mark.parametrize("message", PLAIN)
+def test_an_overflow_may_come_without_numbers(message: str) -> None:
+    assert overflow(413, message) == Overflow()
+
+
+@pytest.mark.parametrize("message", OTHERS)
+def test_other_errors_are_none(message: str) -> None:
+    assert overflow(400, message) is None
+
+
+@pytest.mark.parametrize("status", [None, 200, 401, 403, 429, 500, 529])
+def test_with_another_status_it_is_something_else(status: int | None) -> None:
+    assert overflow(status, NUMBERED[0]) is None
+
+
+@given(
+    st.builds(Overflow, asked=st.none() | st.integers(1, 10**6), limit=st.none() | st.integers(1, 10**6)),
+    st.integers(2, 10**6),
+)
+def test_the_next_window_is_smaller_than_what_was_refused(found: Overflow, counted: int) -> None:
+    assert found.window(counted, otherwise=0.75) < counted
+
+
+@given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**6))
+def test_what_fits_the_next_window_fits_the_limit_as_the_api_counts(
+    asked: int, limit: int, counted: int
+) -> None:
+    window = Overflow(asked=asked, limit=limit).window(counted, otherwise=0.75)
+    if asked > limit:
+        assert window * asked <= limit * counted or asked < counted
+
+
+def test_a_long_message_is_read_at_its_beginning_only() -> None:
+    assert overflow(400, "x" * 10 * LONGEST + NUMBERED[0]) is None
+    assert overflow(400, "(1 tokens)" * 10**6) is None

@@ -1,0 +1,172 @@
+"""Which conversation a request belongs to, and what is kept of it: no server and no SDK."""
+
+from __future__ import annotations
+
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from lamina import Budget
+from lamina.calls import CONVERSATIONS, Call, Conversations
+from lamina.core.tokens import STRICT
+from lamina.dialects.openai_chat import DIALECT
+from lamina.dialects.overflow import Overflow
+
+Messages = list[dict[str, Any]]
+
+
+def conversations(window: int = 4000) -> Conversations:
+    return Conversations(Budget(window=window, reserve=0), STRICT)
+
+
+def call(among: Conversations, messages: Messages, *, model: str = "m") -> Call:
+    return Call(among, DIALECT, {"model": model, "messages": messages})
+
+
+def sent(among: Conversations, messages: Messages, *, model: str = "m") -> Messages:
+    made = call(among, messages, model=model)
+    made.done()
+    found: Messages = made.request["messages"]
+    return found
+
+
+def history(steps: int, about: str = "", *, system: str = "Be brief.") -> Messages:
+    """A system text, a question, and replies of some 300 bytes that name a subject."""
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": "Go on."}]
+    for step in range(steps):
+        messages.append({"role": "assistant", "content": f"{about} {step} " + "and so on, " * 28})
+        messages.append({"role": "user", "content": "Go on."})
+    return messages
+
+
+def lowered(messages: Messages) -> bool:
+    return "recall" in str(messages)
+
+
+def test_a_request_continues_its_conversation_among_others_that_began_alike() -> None:
+    among, alone = conversations(), conversations()
+    for steps in range(40):
+        mine = sent(among, history(steps, "tea"))
+        sent(among, history(steps, "coffee"))
+        assert mine == sent(alone, history(steps, "tea"))
+    assert lowered(mine)
+
+
+def test_an_edited_history_keeps_what_was_lowered_before_the_edit() -> None:
+    among = conversations()
+    for steps in range(1, 14):
+        before = sent(among, history(steps, "tea"))
+    edited = [*history(13, "tea")[:-1], {"role": "user", "content": "No, wait."}]
+    assert lowered(before)
+    assert sent(among, edited)[:-1] == before[:-1]
+    assert sent(among, history(13, "tea")) == before
+
+
+def test_another_system_text_is_another_conversation_with_the_same_past() -> None:
+    among = conversations()
+    for steps in range(1, 14):
+        before = sent(among, history(steps, "tea"))
+    assert sent(among, history(13, "tea", system="It is noon."))[1:] == before[1:]
+    assert sent(among, history(13, "tea")) == before
+
+
+def test_a_fork_takes_nothing_over_that_it_does_not_share() -> None:
+    """What one branch lowered stands in full in another that says it too, and has room for it."""
+    among = conversations()
+    for steps in range(1, 14):
+        first = sent(among, history(steps, "tea"))
+    assert lowered(first)
+    other = [*history(1, "coffee"), *history(2, "tea")[2:4]]
+    assert sent(among, other) == other
+
+
+def test_a_call_that_failed_leaves_no_trace() -> None:
+    among = conversations()
+    call(among, history(20, "tea"))
+    assert not among.kept
+    assert among.last() is None
+
+
+def test_the_one_not_used_for_longest_is_forgotten() -> None:
+    among = conversations()
+    for number in range(CONVERSATIONS + 1):
+        sent(among.named(f"number {number}"), history(0))
+    assert len(among.kept) == CONVERSATIONS
+    assert among.named("number 0").last() is None
+    assert among.named("number 1").last() is not None
+
+
+def test_an_overflow_is_learnt_for_its_model_and_conversation_only() -> None:
+    among = conversations(window=20_000)
+    refused = call(among.named("a"), history(20, "tea"))
+    assert refused.deepened(Overflow(asked=9000, limit=3000))
+    assert lowered(refused.request["messages"])
+    refused.done()
+    assert lowered(sent(among.named("a"), history(21, "tea")))
+    assert not lowered(sent(among.named("b"), history(20, "tea")))
+    fresh = history(20, "coffee")
+    assert lowered(sent(among.named("a"), fresh))
+    assert not lowered(sent(among.named("a"), fresh, model="larger")[-4:])
+
+
+def test_an_explicit_reserve_yields_to_a_smaller_window() -> None:
+    among = Conversations(Budget(window=20_000, reserve=4000), STRICT)
+    refused = call(among, history(20, "tea"))
+    assert refused.deepened(Overflow(asked=9000, limit=3000))
+
+
+def test_when_the_limit_cannot_be_met_the_smallest_request_is_tried() -> None:
+    among = conversations(window=20_000)
+    refused = call(among, [*history(9, "tea"), {"role": "user", "content": "x" * 2000}])
+    assert refused.deepened(Overflow(asked=9000, limit=300))
+    assert len(str(refused.request)) < 3000
+    assert not refused.deepened(Overflow(asked=3000, limit=300))
+
+
+def test_of_two_calls_at_once_neither_is_lost() -> None:
+    among = conversations()
+    sent(among, history(5, "tea"))
+    left, right = call(among, history(9, "tea")), call(among, [*history(8, "tea"), *history(1, "milk")[2:]])
+    left.done()
+    right.done()
+    assert sorted(len(known.told) for known in among.kept.values()) == [19, 19]
+
+
+def test_a_cut_is_not_forgotten_for_a_call_that_began_before_it() -> None:
+    among = conversations().named("a")
+    early, late = call(among, history(2, "tea")), call(among, history(13, "tea"))
+    late.done()
+    early.done()
+    assert among.last() is not None
+    assert len(among.kept["a"].ledger.cuts) == 1
+
+
+def test_threads_may_share_a_client() -> None:
+    among, failed = conversations(), []
+
+    def talk(about: str) -> None:
+        alone = conversations()
+        for steps in range(16):
+            if sent(among, history(steps, about)) != sent(alone, history(steps, about)):
+                failed.append((about, steps))
+
+    threads = [Thread(target=talk, args=(about,)) for about in ("tea", "coffee", "milk")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+def test_an_iterator_is_read_once() -> None:
+    messages = history(3, "tea")
+    among = conversations()
+    made = Call(among, DIALECT, {"model": "m", "messages": iter(messages)})
+    assert made.request["messages"] == messages
+
+
+@pytest.mark.parametrize("messages", ["Hello", None, [{"role": "nobody"}]])
+def test_what_is_no_request_is_refused_with_its_place(messages: Any) -> None:
+    with pytest.raises(ValueError, match="messages"):
+        call(conversations(), messages)
