@@ -179,10 +179,10 @@ def test_explain_reads_a_ledger_and_writes_none(tmp_path: Path) -> None:
     path, ledger = saved(tmp_path, long_session(12)), tmp_path / "ledger.json"
     window = ("--window", "5000", "--ledger", ledger)
     cut = json.loads(run("explain", path, *window, "--json").out)["cut"]
-    assert cut.startswith("cut 1: ")
+    assert (cut["number"], cut["reason"]) == (1, "over the trigger")
     assert not ledger.exists()
     run("fit", path, *window)
-    assert json.loads(run("explain", path, *window, "--json").out)["cut"] == ""
+    assert json.loads(run("explain", path, *window, "--json").out)["cut"] is None
 
 
 @pytest.mark.parametrize(

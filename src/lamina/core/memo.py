@@ -42,6 +42,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     options: Options
     counter: Counter
     root: Digest
+    turn: int
     draft: Draft
 
 
@@ -58,29 +59,30 @@ class Memo:
 
     def drafted(self, log: tuple[Segment, ...], bench: Bench) -> Drafted:
         """The log as entries, resuming from the checkpoint where the log continues it."""
-        last = self._resume(log, bench)
+        return self._from(self._resume(log, bench), log, bench)
+
+    def _from(self, last: Checkpoint | None, log: tuple[Segment, ...], bench: Bench) -> Drafted:
         front, start = (last.draft, len(last.log)) if last else (begin(bench.root), 0)
         if reaches_back(log[start:], bench):
             return _drafted(whole(log, bench))
         at = boundary(log, start)
         middle = advance(front, log[start:at], bench) if at > start else front
-        return _drafted(advance(middle, log[at:], bench), front=front, middle=middle, at=at)
+        final = advance(middle, log[at:], bench)
+        if last and final.place.turn < last.turn:  # an edit took a turn back: what was history is not
+            return self._from(None, log, bench)
+        return _drafted(final, front=front, middle=middle, at=at)
 
     def keep(
-        self,
-        drafted: Drafted,
-        log: tuple[Segment, ...],
-        entries: Sequence[Entry],
-        ledger: Ledger,
-        bench: Bench,
-    ) -> None:
+        self, drafted: Drafted, log: tuple[Segment, ...],
+        entries: Sequence[Entry], ledger: Ledger, bench: Bench,
+    ) -> None:  # fmt: skip
         """Remembers a build that sealed these entries and returned this ledger."""
         if drafted.front is None:
             self.checkpoint = None
             return
         as_drafted = bench.ledger.lines is ledger.lines and bench.ledger.folds == ledger.folds
         self.checkpoint = Checkpoint(
-            log=log[: drafted.at], ledger=ledger,
+            log=log[: drafted.at], ledger=ledger, turn=entries[-1].turn if entries else 0,
             options=bench.options, counter=bench.scale.counter, root=bench.root,
             draft=_as_drafted(drafted.front, entries) if as_drafted else _as_sealed(drafted, entries, bench),
         )  # fmt: skip

@@ -32,8 +32,9 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
 
     `duplicates` says which of several results of one call stands; only "first" keeps what was sent.
     `dangling`: a call without a result is answered, or left out. `late`: a result that stands away
-    from its call is appended as content, or left out. `unique_ids`: in one message, or in the
-    whole log. `id_pattern`: ids that do not match are renamed. `merge`: adjacent messages of one role become one. `strip_tags` removes spans of these tags.
+    from its call is appended as content, or left out. `unique_ids`: in one message, or in the whole
+    log. `id_pattern`: ids that do not match are renamed. `merge`: adjacent messages of one role become
+    one. `strip_tags` removes spans of these tags.
     """
 
     duplicates: Literal["first", "last"] = "first"
