@@ -104,7 +104,11 @@ def _growth(dialect: str, runs: int) -> list[dict[str, float]]:
     print(f"  {'messages':>9}{'first ms':>10}{'next ms':>10}")
     for size in SIZES:
         whole = request(dialect, size)
-        row = {"messages": size, "first": first(whole, HUGE, max(2, runs // 2)), "next": next_turn(whole, HUGE, runs)}
+        row = {
+            "messages": size,
+            "first": first(whole, HUGE, max(2, runs // 2)),
+            "next": next_turn(whole, HUGE, runs),
+        }
         rows.append(row)
         print(f"  {size:>9,}{row['first'] * 1000:>10.1f}{row['next'] * 1000:>10.2f}")
     return rows

@@ -143,13 +143,16 @@ def test_a_cut_is_not_forgotten_for_a_call_that_began_before_it() -> None:
 
 
 def test_threads_may_share_a_client() -> None:
-    among, failed = conversations(), []
+    among = conversations()
+    failed: list[tuple[str, int]] = []
 
     def talk(about: str) -> None:
         alone = conversations()
-        for steps in range(16):
-            if sent(among, history(steps, about)) != sent(alone, history(steps, about)):
-                failed.append((about, steps))
+        failed.extend(
+            (about, steps)
+            for steps in range(16)
+            if sent(among, history(steps, about)) != sent(alone, history(steps, about))
+        )
 
     threads = [Thread(target=talk, args=(about,)) for about in ("tea", "coffee", "milk")]
     for thread in threads:

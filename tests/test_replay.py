@@ -13,7 +13,7 @@ BROKEN = ("invalid", "over", "moved", "inexact", "unlawful", "lost", "refused", 
 @pytest.mark.parametrize("window", [16_000, 32_000])
 def test_sessions_keep_every_promise(window: int, *, harm: bool) -> None:
     for seed, row in enumerate(generated(range(3))):
-        found = session(row, window, harm=harm, bound=False, seed=seed)
+        found = session(row, window, harm=harm, seed=seed)
         assert found["calls"] > 10
         assert {name: found[name] for name in BROKEN if found[name]} == {}
         if not harm:

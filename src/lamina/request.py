@@ -121,5 +121,6 @@ def _as_it_came(envelope: Envelope, dialect: Dialect) -> bool:
 
 
 def _untouched(entry: Entry) -> bool:
-    whole = entry.form is Form.FULL and entry.parts is entry.segment.parts and entry.segment.origin != "lamina"
-    return whole and entry.segment.meta.get("wire", {}).get("count") != 0  # 0: parsing had to mend the message
+    segment = entry.segment
+    whole = entry.form is Form.FULL and entry.parts is segment.parts and segment.origin != "lamina"
+    return whole and segment.meta.get("wire", {}).get("count") != 0  # 0: parsing had to mend the message

@@ -13,7 +13,7 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
-from lamina.core.values import Budget, Ledger, Segment
+from lamina.core.values import Budget, Layer, Ledger, Segment
 from lamina.errors import BudgetExceeded
 from lamina.segments import assistant, call, result, user
 from lamina.testing.laws import same
@@ -139,6 +139,13 @@ def test_counters_that_share_a_name_do_not_share_their_counts(other: Counter) ->
     log, memo = [user("One"), call("ls", {}, id="c1"), result("a.md", id="c1")], Memo()
     build(log, counter=Counter(name="mine", count=len), memo=memo)
     assert build(log, counter=other, memo=memo).tokens == build(log, counter=other).tokens
+
+
+def test_turns_that_are_taken_back_make_the_prompt_a_prompt_again() -> None:
+    memo, log = Memo(), [user("One"), assistant("Two"), user("Three")]
+    before = build(log, memo=memo)
+    after = build(log[:2], ledger=before.ledger, memo=memo)
+    assert (before.entries[0].layer, after.entries[0].layer) == (Layer.HISTORY, Layer.PROMPT)
 
 
 def test_a_memo_resumes_where_the_log_continues_and_begins_anew_where_it_does_not() -> None:

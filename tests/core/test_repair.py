@@ -189,6 +189,16 @@ def test_an_id_that_was_used_before_is_renamed_where_ids_must_be_unique() -> Non
     assert ids(made[0]) == ids(made[1])[:4], "a later call does not change the name of an earlier one"
 
 
+def test_an_id_may_be_used_again_where_it_need_only_be_unique_in_its_message() -> None:
+    log = [ASK]
+    for name in ("one", "two"):
+        log += [call("read", {"path": name}, id="c"), call("read", {"path": name * 2}, id="c")]
+        log += [result(name, id="c"), result(name * 2, id="c")]
+    first, again, *answers, third, _, _, _ = ids(built(*log, repairs=Repairs(unique_ids="message")))
+    assert first == third == "c" != again
+    assert answers == [first, again]
+
+
 def test_an_id_without_a_valid_character_is_renamed_too() -> None:
     envelope = built(ASK, call("read", {}, id=""), result("r", id=""), repairs=Repairs(id_pattern=".+"))
     first, second = ids(envelope)

@@ -27,7 +27,9 @@ from lamina.core.values import Cut, Entry, Fold, Form, Layer, Line, Ref, Role
 from lamina.core.weigh import settled
 from lamina.errors import BudgetExceeded
 
-OPEN_LOOP = "thinking in the open tool loop is bound to what a cut would change"
+OPEN_LOOP = (
+    "thinking in the open tool loop is bound to what a cut would change; ask for drop_block to allow it"
+)
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
