@@ -47,17 +47,21 @@ def model(name: str) -> Model:
 
 
 def plain_name(name: str) -> str:
-    """A model's own name: no vendor path or region, no mark of fine-tuning, and versions with one sign.
+    """A model's own name with one sign between the numbers of its version: `claude-opus-4-5`."""
+    return _VERSION.sub("-", own_name(name).replace("_", "-"))
 
-    `us.anthropic.claude-opus-4-5`, `anthropic/claude-opus-4.5` and `claude-opus-4-5` are one model.
+
+def own_name(name: str) -> str:
+    """A model's own name: no vendor path or region, no mark of fine-tuning.
+
+    `us.anthropic.claude-opus-5`, `anthropic/claude-opus-5` and `claude-opus-5` are one model.
     """
     plain = name[:_LONGEST].lower().rpartition("/")[2].removeprefix("ft:")
-    plain = _VENDOR.sub("", plain, count=1)
-    return _VERSION.sub("-", plain.replace("_", "-"))
+    return _VENDOR.sub("", plain, count=1)
 
 
 _LONGEST = 200
-_VENDOR = re.compile(r"(?:[a-z]+\.){1,3}(?=[a-z])")
+_VENDOR = re.compile(r"^(?:[a-z]+\.){1,3}(?=[a-z])")
 _VERSION = re.compile(r"(?<=\d)[.p](?=\d)")
 
 # What may follow a name without making it another model: a date, a host's suffix, a size, a tuning. A

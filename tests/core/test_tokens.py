@@ -23,8 +23,9 @@ from lamina.core.tokens import (
     tools_cost,
 )  # fmt: skip
 from lamina.core.values import Calibration, Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
-from lamina.counters.framing import GENERIC, framing_for, plain_name
+from lamina.counters.framing import GENERIC, framing_for
 from lamina.errors import BadInput
+from lamina.models import own_name
 
 COUNTERS = (RFC, CHARS4, BYTES4, STRICT, ESTIMATE)
 FUNCTION = {"name": "read", "description": "Reads a file.", "parameters": {"type": "object"}}
@@ -234,4 +235,4 @@ def test_no_framing_is_negative() -> None:
 
 @given(st.text())
 def test_any_text_may_be_a_model_name(model: str) -> None:
-    assert framing_for(model) == framing_for(plain_name(model))
+    assert framing_for(model) == framing_for(own_name(model))

@@ -12,8 +12,9 @@ import msgspec
 
 from lamina.core.tokens import Counter, estimate_for
 from lamina.counters import openai
-from lamina.counters.framing import framing_for, longest_prefix, plain_name
+from lamina.counters.framing import framing_for, longest_prefix
 from lamina.errors import BadInput
+from lamina.models import own_name
 
 __all__ = ["counter_for"]
 
@@ -28,7 +29,7 @@ def _text_counter(model: str) -> Counter:
     try:
         return openai.for_model(model)
     except (BadInput, ImportError):
-        prefix = longest_prefix(plain_name(model), _FAMILIES)
+        prefix = longest_prefix(own_name(model), _FAMILIES)
         return estimate_for("o200k" if prefix is None else _FAMILIES[prefix])
 
 

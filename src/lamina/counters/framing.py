@@ -11,11 +11,11 @@ of the other families: they have the generic 8.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from lamina.core.tokens import Framing
+from lamina.models import own_name
 
 GENERIC = Framing(name="generic", request=7, message=4, call=8, result=8, tools=240, tool=55)
 """For models that nobody measured: about three in four of the measured ones cost no more."""
@@ -23,24 +23,12 @@ GENERIC = Framing(name="generic", request=7, message=4, call=8, result=8, tools=
 
 def framing_for(model: str) -> Framing:
     """The framing of a model, by the longest name in the table that its own name begins with."""
-    prefix = longest_prefix(plain_name(model), _BY_PREFIX)
+    prefix = longest_prefix(own_name(model), _BY_PREFIX)
     return GENERIC if prefix is None else _BY_PREFIX[prefix]
-
-
-def plain_name(model: str) -> str:
-    """A model's own name, without vendor path, region, or the mark of fine-tuning.
-
-    `us.anthropic.claude-opus-5`, `anthropic/claude-opus-5` and `claude-opus-5` are one model.
-    """
-    name = model.lower().rpartition("/")[2].removeprefix("ft:")
-    return _VENDOR.sub("", name, count=1)
 
 
 def longest_prefix(name: str, table: Mapping[str, object]) -> str | None:
     return max((prefix for prefix in table if name.startswith(prefix)), key=len, default=None)
-
-
-_VENDOR = re.compile(r"^(?:[a-z]+\.){1,3}(?=[a-z])")
 
 
 def _framing(

@@ -14,8 +14,9 @@ from functools import cache, partial
 import msgspec
 
 from lamina.core.tokens import Counter
-from lamina.counters.framing import framing_for, longest_prefix, plain_name
+from lamina.counters.framing import framing_for, longest_prefix
 from lamina.errors import BadInput
+from lamina.models import own_name
 
 
 @cache
@@ -36,7 +37,7 @@ def for_model(model: str) -> Counter:
     A model newer than the newest whose encoding OpenAI has published counts as o200k, without the
     claim to be exact.
     """
-    name = plain_name(model)
+    name = own_name(model)
     prefix = longest_prefix(name, _ENCODINGS)
     if prefix is None or _WORD_GOES_ON.match(name, len(prefix)):
         raise BadInput(
