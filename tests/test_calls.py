@@ -36,7 +36,7 @@ def history(steps: int, about: str = "", *, system: str = "Be brief.") -> Messag
     messages = [{"role": "system", "content": system}, {"role": "user", "content": "Go on."}]
     for step in range(steps):
         messages.append({"role": "assistant", "content": f"{about} {step} " + "and so on, " * 28})
-        messages.append({"role": "user", "content": "Go on."})
+        messages.append({"role": "user", "content": f"More {about} {step}."})
     return messages
 
 
@@ -69,6 +69,7 @@ def test_another_system_text_is_another_conversation_with_the_same_past() -> Non
         before = sent(among, history(steps, "tea"))
     assert sent(among, history(13, "tea", system="It is noon."))[1:] == before[1:]
     assert sent(among, history(13, "tea")) == before
+    assert len(among.kept) == 2
 
 
 def test_a_fork_takes_nothing_over_that_it_does_not_share() -> None:
@@ -77,8 +78,9 @@ def test_a_fork_takes_nothing_over_that_it_does_not_share() -> None:
     for steps in range(1, 14):
         first = sent(among, history(steps, "tea"))
     assert lowered(first)
-    other = [*history(1, "coffee"), *history(2, "tea")[2:4]]
-    assert sent(among, other) == other
+    again = history(6, "tea")[-2:]
+    assert str(again[0]["content"]) not in str(first)
+    assert sent(among, [*history(1, "tea"), *history(1, "milk")[2:], *again])[-2:] == again
 
 
 def test_a_call_that_failed_leaves_no_trace() -> None:
@@ -105,9 +107,8 @@ def test_an_overflow_is_learnt_for_its_model_and_conversation_only() -> None:
     refused.done()
     assert lowered(sent(among.named("a"), history(21, "tea")))
     assert not lowered(sent(among.named("b"), history(20, "tea")))
-    fresh = history(20, "coffee")
-    assert lowered(sent(among.named("a"), fresh))
-    assert not lowered(sent(among.named("a"), fresh, model="larger")[-4:])
+    assert lowered(sent(among.named("a"), history(20, "coffee")))
+    assert not lowered(sent(among.named("a"), history(20, "milk")[2:], model="larger"))
 
 
 def test_an_explicit_reserve_yields_to_a_smaller_window() -> None:
