@@ -20,7 +20,7 @@ from anthropic.types import TextBlock, ToolUseBlock
 from openai.types.chat import ChatCompletionMessage
 
 import lamina
-from lamina.testing.upstream import COUNTER, MODEL
+from lamina.testing.upstream import COUNTER, MODEL, PATIENCE
 
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
@@ -67,6 +67,7 @@ class Speaker(NamedTuple):
             "http_client": getattr(module, http)(event_hooks={"response": [hook]}),
             "default_headers": {"Connection": "close"},  # the server ends idle connections as it likes
             "max_retries": 0,
+            "timeout": PATIENCE,
         }
         return getattr(module, client)(base_url=address, api_key="none", **(own | options))
 

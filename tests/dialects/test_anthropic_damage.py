@@ -129,3 +129,21 @@ def test_every_way_to_break_a_request_breaks_one(way: str) -> None:
         for at in range(len(request["messages"]))
     )
     assert found
+
+
+def test_a_message_that_lost_one_block_and_gained_another_is_not_the_original() -> None:
+    """An empty text is left out and the next message's call joins: as many blocks, but not the same ones."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    used = [{"type": "tool_use", "id": f"t{i}", "name": "bash", "input": {}} for i in range(2)]
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "\n"}, used[0]]},
+        {"role": "assistant", "content": [used[1]]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": f"t{i}", "content": "ok"} for i in range(2)],
+        },
+    ]
+    rendered, _ = fitted({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages})
+    assert DIALECT.check(rendered) == []
+    assert rendered["messages"][1]["content"] == [thought, *used]

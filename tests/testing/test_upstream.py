@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from lamina import Budget, fit_request
-from lamina.testing.upstream import COUNTER, MODEL, Upstream, model_file, upstream, write_model
+from lamina.testing.upstream import COUNTER, MODEL, PATIENCE, Upstream, model_file, upstream, write_model
 
 TOOLS = [
     {
@@ -41,7 +41,8 @@ def server() -> Iterator[Upstream]:
 
 def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
     headers = {"Content-Type": "application/json", "Connection": "close"}
-    with urlopen(Request(url, json.dumps(body).encode(), headers)) as answer:  # noqa: S310 - this machine
+    request = Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - this machine
+    with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - as above
         found: dict[str, Any] = json.load(answer)
     return found
 
@@ -123,7 +124,7 @@ def test_it_ends_with_its_context_also_after_an_error() -> None:
     with pytest.raises(KeyError), upstream(window=256) as running:
         raise KeyError
     with pytest.raises(URLError):
-        urlopen(f"{running.url}/health")  # noqa: S310 - this machine
+        urlopen(f"{running.url}/health", timeout=PATIENCE)  # noqa: S310 - this machine
 
 
 def test_two_can_run_at_once(server: Upstream) -> None:

@@ -103,6 +103,8 @@ def original(group: Sequence[Entry], dialect: str) -> Any:
     notes = [wire(entry, dialect) for entry in group]
     if not all(notes) or notes[0].get("count") != len(group):
         return None
+    if any("message" in note for note in notes[1:]):  # another message was joined to it
+        return None
     return notes[0].get("message")
 
 

@@ -81,7 +81,7 @@ def upstream(*, window: int = 4096, slots: int = 1) -> Iterator[Upstream]:
     server = _started(window, slots)
     try:
         url = server.listening_address
-        _wait_for(f"{url}/health")
+        _wait_for(f"{url}/slots")  # answered by its main loop: one that has not begun cannot be stopped
         yield Upstream(url=url, window=window, slots=slots)
     finally:
         del server  # its destructor stops it and waits for its threads
