@@ -70,7 +70,8 @@ def test_a_long_session_is_never_refused_and_keeps_the_servers_cache(
 
     async def talk() -> Session:
         async with speaker.wrapped(server.url, wire, budget=Budget(window=WINDOW)) as client:
-            return await session(speaker, client, TURNS)
+            # of its own, so that what is cached was sent by this very client
+            return await session(speaker, client, TURNS, about=named(speaker))
 
     turns, said, fitted = asyncio.run(talk())
     assert wire.statuses == [200] * TURNS

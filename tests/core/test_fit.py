@@ -4,7 +4,7 @@ from itertools import combinations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.core.bench import Options
@@ -141,6 +141,7 @@ def small_logs(draw: st.DrawFn) -> list[Segment]:
     return [*log, assistant("Well."), user("So?")]
 
 
+@settings(max_examples=125)
 @given(small_logs())
 def test_the_floor_is_what_trying_everything_finds(log: list[Segment]) -> None:
     floor = refused(log, room(1)).floor
@@ -190,6 +191,7 @@ def test_the_system_text_the_prompt_and_what_is_pinned_are_never_touched(story: 
 # when a cut is made, and how far it goes
 
 
+@settings(max_examples=125)
 @given(stories())
 def test_a_cut_frees_its_least_unless_it_meets_the_floor(story: Story) -> None:
     for case in cases(story):
@@ -231,6 +233,7 @@ def test_a_cold_cache_is_no_reason_for_a_small_cut() -> None:
 # the plan of a cut
 
 
+@settings(max_examples=125)
 @given(stories())
 def test_a_plan_says_what_the_build_then_does(story: Story) -> None:
     ledger, options = Ledger(), Options(binding=story.binding)

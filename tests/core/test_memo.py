@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.core.bench import Options
@@ -71,6 +71,7 @@ class Conversation:
             return error.floor
 
 
+@settings(max_examples=125)
 @given(logs(), st.integers(400, 3_000), MOVES)
 def test_a_memo_changes_nothing_whatever_happens_to_the_log(
     whole: Log, window: int, moves: list[Move]

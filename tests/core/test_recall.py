@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
@@ -96,6 +96,7 @@ def test_a_key_whose_digest_was_merged_brings_back_what_it_stood_for() -> None:
         assert found >= set(covers[key])
 
 
+@settings(max_examples=125)
 @given(stories())
 def test_every_key_that_a_request_ever_showed_still_answers(story: Story) -> None:
     """Handles never expire: what any earlier request named can be had after the last one."""

@@ -126,7 +126,7 @@ def logs(*, oddly: bool = True, thinks: bool = False) -> st.SearchStrategy[tuple
         begun = [system(text(dice, 30)), *opening(dice)]
         return tuple(begun + [s for n in numbers[1:] for s in piece(n, oddly=oddly, thinks=thinks)])
 
-    return st.lists(st.integers(0, 4_000), min_size=4, max_size=14).map(made)
+    return st.lists(st.integers(0, 4_000), min_size=4, max_size=10).map(made)
 
 
 @st.composite
@@ -134,7 +134,7 @@ def stories(draw: st.DrawFn, *, oddly: bool = True) -> Story:
     """A log built several times while it grows, mostly in a window that is too small for it."""
     binding: Binding = draw(st.sampled_from(("none", "none", "strict", "drop")))
     log = draw(logs(oddly=oddly, thinks=binding != "none"))
-    count = draw(st.integers(2, 5))
+    count = draw(st.integers(2, 4))
     stops = tuple(sorted({max(2, len(log) * (i + 1) // count) for i in range(count)}))
     share = draw(st.sampled_from((0.3, 0.4, 0.5, 0.6, 0.8, 5)))
     window = 500 + int(share * build(log).tokens)

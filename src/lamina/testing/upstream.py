@@ -94,9 +94,8 @@ def _started(window: int, slots: int) -> Any:
     params.model.path, params.model_alias = str(model_file()), {MODEL}
     params.hostnames, params.port = ["127.0.0.1"], 0
     params.n_ctx, params.n_parallel, params.kv_unified = window * slots, slots, False
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = (
-        1  # more wait for each other on a busy machine
-    )
+    for threads in (params.cpuparams, params.cpuparams_batch):
+        threads.n_threads = 1  # several would wait for each other wherever the machine is busy
     params.sampling.temp = 0  # the same prompt has the same answer
     params.warmup = params.fit_params = False
     params.verbosity = -1
