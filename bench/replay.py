@@ -6,7 +6,7 @@ A path is a JSONL file (also .gz, or .zst where `zstandard` is installed) of ses
 `messages` and perhaps `tools` in the OpenAI chat or Anthropic messages format. Each model call of each
 session is fitted in order with the ledger passed on. Counted per window: requests that break a rule of
 their dialect, that are over the room recounted by another counter, `BudgetExceeded`, prefix changes
-without a recorded cut, cuts that free too little, sums that are not exact, and segments that do not come
+without a recorded cut, cuts that free too little, sessions cut more often than their growth explains, sums that are not exact, and segments that do not come
 back.
 """
 
@@ -29,6 +29,7 @@ from typing import Any
 from lamina.core.hashing import canonical
 from lamina.core.laws import LAWS, Case
 from lamina.core.recall import refs
+from lamina.core.target import SHARE
 from lamina.core.values import Budget, Form, Ledger
 from lamina.counters.openai import o200k
 from lamina.dialects import DIALECTS
@@ -124,10 +125,12 @@ class Replay:
         self.found: Tally[str] = Tally(sessions=1)
         self.memo, self.ledger = RequestMemo(), Ledger()
         self.before: list[Any] = []
+        self.asked: dict[str, Any] = {"messages": []}
         self.fitted: Fitted | None = None
 
     def call(self, request: dict[str, Any]) -> None:
         self.found["calls"] += 1
+        self.asked = request
         started = time.process_time()
         try:
             fitted = fit_request(
@@ -167,7 +170,9 @@ class Replay:
             found["unlawful"] += any(True for law in LAWS.values() for _ in law(case))
 
     def finish(self) -> Tally[str]:
-        """Recalls everything that is lowered at the end, with the ledger through JSON."""
+        """Recalls everything that is lowered at the end, with the ledger through JSON; counts cuts against growth."""
+        apart = self.room * (self.budget.trigger - SHARE)
+        self.found["often"] += self.found["cuts"] > recount(self.asked) / apart + 1
         if self.fitted:
             kept = Ledger.load(json.loads(json.dumps(self.fitted.ledger.dump())))
             self.found["lost"] += kept != self.fitted.ledger
@@ -206,7 +211,7 @@ def session(row: dict[str, Any], window: int, *, harm: bool, bound: str = "", se
 
 COLUMNS = (
     "sessions", "calls", "cuts", "exceeded", "invalid", "over", "moved", "shallow", "inexact", "unlawful",
-    "lowered", "lost", "refused", "edits",
+    "often", "lowered", "lost", "refused", "edits",
 )  # fmt: skip
 
 
