@@ -2,12 +2,12 @@
 
     python bench/replay.py PATH... [--windows 16000,32000] [--damage] [--bound drop] [--jobs 2] [--json FILE]
 
-A path is a JSONL file (also .gz, or .zst where `zstandard` is installed) of sessions, each with
-`messages` and perhaps `tools` in the OpenAI chat or Anthropic messages format. Each model call of each
-session is fitted in order with the ledger passed on. Counted per window: requests that break a rule of
-their dialect, that are over the room recounted by another counter, `BudgetExceeded`, prefix changes
-without a recorded cut, cuts that free too little, sessions cut more often than their growth explains, sums that are not exact, and segments that do not come
-back.
+A path is a JSONL file (also .gz, or .zst where `zstandard` is installed) of sessions, each with `messages`
+and perhaps `tools` in the OpenAI chat or Anthropic messages format. Each model call of each session is
+fitted in order with the ledger passed on. Counted per window: requests that break a rule of their
+dialect, that are over the room recounted by another counter, `BudgetExceeded`, prefix changes without a
+recorded cut, cuts that free too little, sessions cut more often than their growth explains, sums that are
+not exact, and segments that do not come back.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Replay:
             found["unlawful"] += any(True for law in LAWS.values() for _ in law(case))
 
     def finish(self) -> Tally[str]:
-        """Recalls everything that is lowered at the end, with the ledger through JSON; counts cuts against growth."""
+        """Recalls what is lowered at the end, with the ledger through JSON; counts cuts against growth."""
         apart = self.room * (self.budget.trigger - SHARE)
         self.found["often"] += self.found["cuts"] > recount(self.asked) / apart + 1
         if self.fitted:
