@@ -145,9 +145,10 @@ def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: in
     while forced and plan.total > enough and keep > 0:
         keep //= 2
         plan.take(bench.options.order, keep=keep, goal=enough)
-    for size in (limits.room, 0):
-        if forced and plan.total > limits.room:
-            plan.take(last_resort, keep=0, goal=limits.trigger, limit=size)
+    shallow = plan.before - plan.total < limits.least
+    for size, most in ((limits.room, enough if shallow else limits.room), (0, limits.room)):
+        if forced and plan.total > most:
+            plan.take(last_resort, keep=0, goal=enough, limit=size)
     if forced and plan.total > limits.room:  # a few stubs can be smaller than their digest
         plan.chosen.clear()
         plan.take(last_resort, keep=0, goal=limits.room, limit=0)

@@ -94,7 +94,6 @@ KINDS: Kinds = MappingProxyType(
         "persona": _section("persona", 1),
         "project": _section("project", 2, "name"),
         "memory": _section("memory", 3),
-        # messages
         "user": _message("user_message", _U, _CRITICAL, "role", recoverable=False),
         "assistant": _message("assistant_response", _A, _COMPRESSIBLE, "role"),
         "clarification": _message("assistant_clarification", _A, _COMPRESSIBLE, "role", "action"),
