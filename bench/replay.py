@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import importlib
 import io
 import json
 import random
@@ -49,8 +50,7 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
         if path.suffix == ".gz":
             stream = gzip.open(raw)  # noqa: SIM115 - it reads from `raw`, which is closed
         elif path.suffix == ".zst":
-            import zstandard  # noqa: PLC0415 - only where a file needs it
-
+            zstandard: Any = importlib.import_module("zstandard")  # only where a file needs it
             stream = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw)
         for line in io.TextIOWrapper(stream, "utf-8"):
             yield json.loads(line)
