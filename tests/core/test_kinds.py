@@ -89,4 +89,4 @@ def test_an_unknown_kind_is_refused_with_what_is_known() -> None:
     assert raised.value.problem == "unknown kind 'ticket'"
     assert raised.value.place == "segment 't1'"
     assert "web_tab" in raised.value.hint
-    assert "KINDS | {'ticket': Kind(...)}" in raised.value.hint
+    assert "{**KINDS, 'ticket': Kind(...)}" in raised.value.hint

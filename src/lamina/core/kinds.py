@@ -1,7 +1,7 @@
 """The table of kinds: one row for everything a segment can be.
 
 A row says how a kind is tagged, whose voice it has, where it stands, what goes first when room is
-short, and whether its full text can be had again. Users add rows (`KINDS | {"ticket": Kind(...)}`)
+short, and whether its full text can be had again. Users add rows (`{**KINDS, "ticket": Kind(...)}`)
 and pass the table on; nothing is registered globally.
 """
 
@@ -152,7 +152,7 @@ def row(kinds: Kinds, segment: Segment) -> Kind:
         raise BadInput(
             f"unknown kind {segment.kind!r}",
             place=f"segment {segment.key!r}",
-            hint=f"use one of {known}, or pass kinds=KINDS | {{{segment.kind!r}: Kind(...)}}",
+            hint=f"use one of {known}, or pass kinds={{**KINDS, {segment.kind!r}: Kind(...)}}",
         ) from None
 
 

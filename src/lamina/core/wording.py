@@ -33,7 +33,7 @@ from lamina.text.outline import outline
 from lamina.text.tags import escape, inert, nested, tag
 
 COMPACT_LIMIT = 1_000
-"""Characters of a COMPACT text: about 250 tokens, some 4 % of the median result worth lowering."""
+"""Characters of a COMPACT text: room for headings, or for some lines of either end."""
 
 ARGUMENT_LIMIT = 200
 """Characters of one argument of a call that stay when large arguments are lowered."""

@@ -1,7 +1,8 @@
 """Whether an API refused a request as too long, and what it said about the limit.
 
 Every API says it in its own words, so this is a list of them. It knows messages and status codes, and no
-SDK: who has an error of another kind passes its status and its text.
+SDK: who has an error of another kind passes its status and its text. llama.cpp's words are tested
+against a real server; those of the hosted APIs are as they are reported, and not seen in a test here.
 """
 
 from __future__ import annotations
