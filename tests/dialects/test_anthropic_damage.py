@@ -147,3 +147,18 @@ def test_a_message_that_lost_one_block_and_gained_another_is_not_the_original() 
     rendered, _ = fitted({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages})
     assert DIALECT.check(rendered) == []
     assert rendered["messages"][1]["content"] == [thought, *used]
+
+
+def test_words_that_join_a_message_which_lost_a_block_are_sent() -> None:
+    """The result is doubled, the first beside an empty text: the later words must not be lost."""
+    use = {"type": "tool_use", "id": "t0", "name": "bash", "input": {}}
+    answer = {"type": "tool_result", "tool_use_id": "t0", "content": "ok"}
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [answer, {"type": "text", "text": "\n"}]},
+        {"role": "user", "content": [answer, {"type": "text", "text": "and then?"}]},
+    ]
+    rendered, _ = fitted({"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": messages})
+    assert DIALECT.check(rendered) == []
+    assert "and then?" in str(rendered["messages"])

@@ -83,7 +83,7 @@ def came_from(
     segment: Segment, dialect: str, message: Any, *, first: bool, count: int, block: Any = None
 ) -> dict[str, Any]:
     """The note that parsing leaves in `meta`: the message that the segment opens, or its block of it."""
-    note: dict[str, Any] = {"dialect": dialect}
+    note: dict[str, Any] = {"dialect": dialect, "of": message}
     if first:
         note |= {"message": message, "count": count}
     if block is not None:
@@ -103,7 +103,7 @@ def original(group: Sequence[Entry], dialect: str) -> Any:
     notes = [wire(entry, dialect) for entry in group]
     if not all(notes) or notes[0].get("count") != len(group):
         return None
-    if any("message" in note for note in notes[1:]):  # another message was joined to it
+    if any(note["of"] is not notes[0]["of"] for note in notes):  # a part of another message was joined to it
         return None
     return notes[0].get("message")
 
