@@ -1,12 +1,12 @@
 """What enters lowered: results too large for the room, attachments over a cap, thinking whose past changed.
 
-Nothing that a provider has seen is lowered here for want of room, so no cut is needed: the ledger line
-says that it entered this way.
+So does what cannot be said where the request goes: `Options.carries` knows. Nothing that a provider has
+seen is lowered here for want of room, so no cut is needed: the ledger line says that it entered this way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -18,7 +18,7 @@ from lamina.core.kinds import Kinds, priority, recoverable, row
 from lamina.core.ledger import line, lower
 from lamina.core.memo import Drafted
 from lamina.core.target import Limits
-from lamina.core.values import Entry, Form, Line, Mark, Ref, ToolResult
+from lamina.core.values import Entry, Form, Line, Mark, Ref, Segment, ToolResult
 from lamina.core.weigh import settled
 
 CHARACTERS = 2
@@ -63,6 +63,8 @@ def admit(drafted: Drafted, limits: Limits | None, bench: Bench) -> Admitted:
         known=drafted.known, known_sent=drafted.known_sent,
     )  # fmt: skip
     start = unsent(drafted.entries, bench.ledger.mark, start=drafted.known, sent=drafted.known_sent)
+    if bench.options.carries is not None:
+        admitted = _carried(admitted, bench.options.carries, bench)
     if bench.options.binding != "none":
         admitted = _bound(admitted, bench)
     if limits is not None:
@@ -76,6 +78,21 @@ def _settled(admitted: Admitted, bench: Bench) -> Admitted:
     again = settled(admitted.entries, bench.scale, prefix=bench.root)
     tokens = sum(e.tokens for e in again)
     return msgspec.structs.replace(admitted, entries=again, tokens=tokens, known=0, known_sent=0)
+
+
+def _carried(admitted: Admitted, carries: Callable[[Segment], str], bench: Bench) -> Admitted:
+    """What cannot be said there as a stub; not at all where it is thinking, or smaller than its stub."""
+    entries, lines = list(admitted.entries), dict(admitted.lines)
+    for i in range(admitted.known, len(entries)):
+        entry = entries[i]
+        if entry.form is not Form.FULL or not (why := carries(entry.segment)):
+            continue
+        lowered = lower(entry, Form.STUB, why, wording=bench.wording)
+        if entry.segment.kind == "thinking" or bench.scale.body(lowered) > bench.scale.body(entry):
+            lowered = lower(entry, Form.OMITTED, why, wording=bench.wording)
+        entries[i], lines[entry.ref] = lowered, line(lowered, wording=bench.wording)
+    changed = len(lines) > len(admitted.lines)
+    return msgspec.structs.replace(admitted, entries=entries, lines=lines) if changed else admitted
 
 
 def _bound(admitted: Admitted, bench: Bench) -> Admitted:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from lamina.core.arrange import Layout
@@ -10,7 +12,7 @@ from lamina.core.kinds import KINDS, Kinds
 from lamina.core.ladder import Order, ladder
 from lamina.core.repair import AS_IS, Repairs
 from lamina.core.target import Rates
-from lamina.core.values import Digest, Ledger
+from lamina.core.values import Digest, Ledger, Segment
 from lamina.core.weigh import Scale
 from lamina.core.wording import PLAIN, Wording
 
@@ -21,7 +23,8 @@ _RATES = Rates()
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What a build may be told beyond its budget.
 
-    `binding` says what a changed past does to thinking; `salt` keeps tenants' prefix hashes apart.
+    `binding` says what a changed past does to thinking; `salt` keeps tenants' prefix hashes apart;
+    `carries` why a segment cannot be said where this request goes, "" if it can.
     """
 
     layout: Layout = _IN_PLACE
@@ -32,6 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     rates: Rates = _RATES
     binding: Binding = "none"
     salt: str = ""
+    carries: Callable[[Segment], str] | None = None
 
     def __post_init__(self) -> None:
         if self.wording.kinds is not self.kinds:  # one table for all stages

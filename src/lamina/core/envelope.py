@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import msgspec
 
-from lamina.core.hashing import digest, handle
+from lamina.core.hashing import digest, handle, unmarked
 from lamina.core.values import (
     Cut,
     Digest,
@@ -108,7 +108,7 @@ def seal(envelope: Envelope, facts: Facts, *, known: tuple[int, int] = (0, 0)) -
 def mark(envelope: Envelope, *, start: int = 0, sent: int = 0) -> Mark:
     """The request as hashes, for the next build to compare with."""
     count = sent + sum(e.form is not Form.OMITTED for e in envelope.entries[start:])
-    tools, tokens = digest(envelope.head.tools), envelope.account.total - envelope.account.margin
+    tools, tokens = digest(unmarked(envelope.head.tools)), envelope.account.total - envelope.account.margin
     return Mark(sent=count, prefix=envelope.prefix, tools=tools, system=_system(envelope), tokens=tokens)
 
 
@@ -135,7 +135,7 @@ def _moved(envelope: Envelope, facts: Facts, *, start: int, sent: int) -> Cut | 
         return None
     if prefix_at(envelope.entries, last.sent, envelope.root, start=start, before=sent) == last.prefix:
         return None
-    if digest(envelope.head.tools) != last.tools:
+    if digest(unmarked(envelope.head.tools)) != last.tools:
         reason = "tools changed"
     elif _system(envelope) != last.system:
         reason = "system text changed"

@@ -62,7 +62,16 @@ def ref(segment: Segment, content: Digest, nth: int) -> Ref:
 
 def root(head: Head, salt: str = "") -> Digest:
     """Where the chain begins: the tenant and the tool definitions, which every provider puts first."""
-    return digest((salt, head.tools))
+    return digest((salt, unmarked(head.tools)))
+
+
+def unmarked(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Tool definitions without cache markers, which are no part of what a provider reads."""
+    return [{k: v for k, v in tool.items() if k not in MARKERS} for tool in tools]
+
+
+MARKERS = frozenset(("cache_control",))
+"""Fields by which a definition marks a cache boundary."""
 
 
 def chain(before: Digest, sent: Digest, *, opens: bool) -> Digest:

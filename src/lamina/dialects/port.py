@@ -15,7 +15,8 @@ import msgspec
 from lamina.core.bind import Binding
 from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs
-from lamina.core.values import Entry, Form, Head, Segment
+from lamina.core.values import Entry, Form, Head, Raw, Role, Segment, Thinking, ToolResult
+from lamina.stream import Stream
 
 Request = Mapping[str, Any]
 
@@ -52,6 +53,52 @@ class Absorbed(msgspec.Struct, frozen=True, kw_only=True):
     stop: str = ""
 
 
+class Tool(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that the model may call, as every provider has it: its `schema` is JSON Schema."""
+
+    name: str
+    description: str = ""
+    schema: dict[str, Any] = {}
+
+
+class PlainHead(msgspec.Struct, frozen=True, kw_only=True):
+    """What a head means in words that every dialect has, for a request that goes to another provider.
+
+    `choice` is "auto", "none", "any", or "tool:" with a name; `answer` the JSON Schema that the answer must
+    have; `left` names the fields and tools that have no plain meaning.
+    """
+
+    model: str = ""
+    tools: tuple[Tool, ...] = ()
+    output: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    stop: tuple[str, ...] = ()
+    choice: str = ""
+    answer: dict[str, Any] | None = None
+    effort: str = ""
+    stream: bool | None = None
+    left: tuple[str, ...] = ()
+
+
+class OwnHead(msgspec.Struct, frozen=True, kw_only=True):
+    """A plain head in the words of one dialect. `left` names what those words cannot say."""
+
+    head: Head
+    left: tuple[str, ...] = ()
+
+
+class Marking(msgspec.Struct, frozen=True, kw_only=True):
+    """Cache markers to place: the lifetime for each block's `place`, "" for the provider's own.
+
+    `automatic` and `key` are set on the request as a whole where the dialect has a field for them.
+    """
+
+    places: Mapping[str, str] = {}
+    automatic: str = ""
+    key: str = ""
+
+
 class ParseMemo:
     """Remembers how each message was parsed, to parse a growing request only at its end."""
 
@@ -65,6 +112,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     `recognises` says whether a request looks like this dialect's; `binding` what a changed past does to
     thinking in a request; `user_first` that the user must begin;
     `absorb` takes a whole response, or all events of a stream in order.
+    `stream` is what a prefix cache sees of a request; `mark` puts exactly these cache markers on it, and
+    takes off all others. `carries` says why a segment of another dialect cannot be said here, "" if it can;
+    `plain_head` and `own_head` translate everything that is not a message.
     """
 
     name: str
@@ -76,6 +126,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     absorb_stream: Callable[[Sequence[Any]], Absorbed]
     repairs: Repairs
     binding: Callable[[Request], Binding]
+    stream: Callable[[Request], Stream]
+    mark: Callable[[Request, Marking], dict[str, Any]]
+    carries: Callable[[Segment], str]
+    plain_head: Callable[[Head], PlainHead]
+    own_head: Callable[[PlainHead], OwnHead]
     user_first: bool = False
 
 
@@ -106,6 +161,41 @@ def original(group: Sequence[Entry], dialect: str) -> Any:
     if any(note["of"] is not notes[0]["of"] for note in notes):  # a part of another message was joined to it
         return None
     return notes[0].get("message")
+
+
+def elsewhere(segment: Segment, dialect: str) -> str:
+    """The other dialect that a segment was parsed from; nothing for one of this dialect, or of none."""
+    name: str = segment.meta.get("wire", {}).get("dialect", "")
+    return "" if name == dialect else name
+
+
+def unsayable(segment: Segment, dialect: str) -> str:
+    """Why a segment of another dialect cannot be said in this one: only its own model can read it."""
+    other = elsewhere(segment, dialect)
+    if not other:
+        return ""
+    if segment.kind == "thinking" or isinstance(segment.parts[0], Thinking):
+        return f"reasoning of {other} means nothing to {dialect}"
+    if segment.role is Role.ASSISTANT and isinstance(segment.parts[0], Raw):
+        return f"a block of {other} that {dialect} has no words for"
+    return ""
+
+
+def failed(result: ToolResult, text: str) -> str:
+    """The text of a result where the wire has no flag for an error: it says so itself."""
+    return text if not result.error or "error" in text[:200].lower() else f"Error: {text}"
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A string, or the strings of a list, as it may stand in a parameter; nothing for anything else."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list | tuple) else ()
+
+
+def number(value: Any) -> Any:
+    """A number as it may stand in a parameter; nothing for anything else."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def groups(envelope: Envelope) -> list[list[Entry]]:

@@ -9,15 +9,17 @@ Read `parse` first, then `render`; `blocks` has the shapes, `model` what a model
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from lamina.core.repair import Repairs
 from lamina.dialects.anthropic.absorb import absorb, absorb_stream
 from lamina.dialects.anthropic.check import check
+from lamina.dialects.anthropic.head import own_head, plain_head
 from lamina.dialects.anthropic.model import NAME, binding_of, model_of
 from lamina.dialects.anthropic.parse import parse
 from lamina.dialects.anthropic.render import render
-from lamina.dialects.port import Dialect, Request
+from lamina.dialects.port import Dialect, Request, unsayable
 
 __all__ = ["DIALECT", "NAME", "binding_of", "recognises"]
 
@@ -56,5 +58,10 @@ def _sorts(message: Mapping[str, Any]) -> list[str]:
 DIALECT = Dialect(
     name=NAME, recognises=recognises, parse=parse, render=render, check=check, absorb=absorb,
     absorb_stream=absorb_stream, binding=binding_of, user_first=True,
+    stream=None,  # type: ignore[arg-type]
+    mark=None,  # type: ignore[arg-type]
+    carries=partial(unsayable, dialect=NAME),
+    plain_head=plain_head,
+    own_head=own_head,
     repairs=Repairs(unique_ids="log", id_pattern=r"[a-zA-Z0-9_-]{1,128}"),
 )  # fmt: skip

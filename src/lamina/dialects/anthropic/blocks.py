@@ -147,8 +147,8 @@ def block_of(part: Part, *, signed: bool = True) -> dict[str, Any] | None:
         case Text(text):
             return {"type": "text", "text": text} if text.strip() else None
         case ToolCall():
-            name = _UNSAFE.sub("_", part.name)[:128] or "tool"
-            return {"type": "tool_use", "id": part.id, "name": name, "input": arguments_of(part)}
+            name, arguments = safe_name(part.name), arguments_of(part)
+            return {"type": "tool_use", "id": part.id, "name": name, "input": arguments}
         case ToolResult():
             block: dict[str, Any] = {"type": "tool_result", "tool_use_id": part.id}
             block |= {"content": result_content(part)} if part.content else {}
@@ -159,6 +159,11 @@ def block_of(part: Part, *, signed: bool = True) -> dict[str, Any] | None:
         case Raw():
             return part.data if part.dialect == NAME else None
     return _media(part)
+
+
+def safe_name(name: str) -> str:
+    """A name of a tool that this API takes."""
+    return _UNSAFE.sub("_", name)[:128] or "tool"
 
 
 def _media(part: Image | Document) -> dict[str, Any]:

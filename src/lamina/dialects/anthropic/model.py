@@ -27,6 +27,16 @@ SYSTEM_MESSAGES: Since = MappingProxyType(
 )
 """Messages may have the role "system". Nobody has verified it for Sonnet 5.5."""
 
+NO_SAMPLING: Since = MappingProxyType(
+    {"opus": (4, 7), "sonnet": (5, 0), "haiku": (5, 0), "fable": (5, 0), "mythos": (5, 0)}
+)
+"""No temperature or top_p. Nobody has verified it for Haiku."""
+
+NO_FORCED_TOOL: Since = MappingProxyType(
+    {"fable": (5, 1), "mythos": (5, 1), "opus": (5, 5), "sonnet": (5, 5)}
+)
+"""The model may not be made to call a tool."""
+
 NO_PREFILL = (4, 6)
 """From this version on, of any family, a conversation may not end with the assistant."""
 
@@ -60,6 +70,14 @@ def binding_of(request: Mapping[str, Any]) -> Binding:
 
 def takes_system_messages(model: str) -> bool:
     return _since(model, SYSTEM_MESSAGES)
+
+
+def takes_no_sampling(model: str) -> bool:
+    return _since(model, NO_SAMPLING)
+
+
+def forces_no_tool(model: str) -> bool:
+    return _since(model, NO_FORCED_TOOL)
 
 
 def rejects_prefill(model: str) -> bool:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from lamina.core.bind import Binding
 from lamina.core.repair import Repairs
 from lamina.dialects.openai_chat.absorb import absorb, absorb_stream
 from lamina.dialects.openai_chat.check import check
+from lamina.dialects.openai_chat.head import own_head, plain_head
 from lamina.dialects.openai_chat.parse import parse
 from lamina.dialects.openai_chat.parts import NAME
 from lamina.dialects.openai_chat.render import render
-from lamina.dialects.port import Dialect, Request
+from lamina.dialects.port import Dialect, Request, unsayable
 
 __all__ = ["DIALECT"]
 
@@ -62,4 +64,9 @@ DIALECT = Dialect(
     absorb_stream=absorb_stream,
     repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id may be anything but empty
     binding=_binding,
+    stream=None,  # type: ignore[arg-type]
+    mark=None,  # type: ignore[arg-type]
+    carries=partial(unsayable, dialect=NAME),
+    plain_head=plain_head,
+    own_head=own_head,
 )

@@ -21,6 +21,8 @@ from lamina.errors import BadInput
 SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """What a function may be called (C4)."""
 
+_UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
+
 LEGACY = "function_call:"
 """How the ids of calls begin that have none on the wire."""
 
@@ -136,6 +138,11 @@ def _name(block: Mapping[str, Any]) -> str:
     if not isinstance(name, str):
         raise BadInput(f"the name is {shown(name)}", place="name", hint="give the function's name")
     return name
+
+
+def safe_name(name: str) -> str:
+    """A name that providers take."""
+    return name if _safe(name) else _UNSAFE.sub("_", name)[:64] or "unnamed"
 
 
 def _safe(name: str) -> bool:

@@ -9,7 +9,6 @@ room: only what this wire format has no words for.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
@@ -17,10 +16,10 @@ from typing import Any
 from lamina.core.envelope import Envelope
 from lamina.core.values import Entry, Head, Image, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.dialects.openai_chat.calls import LEGACY, SAFE_NAME
+from lamina.dialects.openai_chat.calls import LEGACY, safe_name
 from lamina.dialects.openai_chat.parse import INSTEAD, fields, sayable
 from lamina.dialects.openai_chat.parts import MARKER, NAME, blocks_of, plain
-from lamina.dialects.port import groups, original, wire
+from lamina.dialects.port import failed, groups, original, wire
 from lamina.errors import BadInput
 
 Json = dict[str, Any]
@@ -141,9 +140,7 @@ class _Writer:
 
     def _name(self, name: str) -> str:
         """A name that providers take; what the request itself defines is left alone."""
-        if SAFE_NAME.fullmatch(name) or name in self._defined:
-            return name
-        return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
+        return name if name in self._defined else safe_name(name)
 
     def _result(self, entry: Entry, result: ToolResult) -> None:
         message = self._origin(entry)
@@ -165,7 +162,7 @@ class _Writer:
         ):
             return message["content"]
         self.media += [b for part in result.content if isinstance(part, Image) for b in blocks_of(part)]
-        text = text_of(part for part in result.content if not isinstance(part, Image | Raw))
+        text = failed(result, text_of(part for part in result.content if not isinstance(part, Image)))
         return [{"type": "text", "text": text}] if isinstance(message.get("content"), list) else text
 
     def _origin(self, entry: Entry) -> Json:
