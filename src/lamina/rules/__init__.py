@@ -1,0 +1,34 @@
+"""What each provider's prefix cache does: dated rules, a simulator for each algorithm, and the price.
+
+    rules = rules_for("claude-opus-5-5")
+    cache = simulator(rules)
+    tally = cache.send(stream, at=0.0)
+
+Read `values.py` first: `Rules` is everything that is known of a cache, `Tally` what a request took.
+"""
+
+from __future__ import annotations
+
+from lamina.rules.load import all_rules, load_rules, rules_for
+from lamina.rules.named import Caches
+from lamina.rules.price import Price, cost, storage
+from lamina.rules.simulate import Cache, TokenCache, simulator, token_simulator
+from lamina.rules.values import Level, Match, Rules, Tally
+
+__all__ = [
+    "Cache",
+    "Caches",
+    "Level",
+    "Match",
+    "Price",
+    "Rules",
+    "Tally",
+    "TokenCache",
+    "all_rules",
+    "cost",
+    "load_rules",
+    "rules_for",
+    "simulator",
+    "storage",
+    "token_simulator",
+]

@@ -1,0 +1,146 @@
+"""What a cache does, as data: the rules of one provider or server, and what one request took under them.
+
+A `Rules` is read from a dated TOML file, or made by hand. It names an algorithm and carries its numbers; the
+algorithms are in the files beside this one. It knows no request, and no price of a model.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeVar
+
+import msgspec
+
+from lamina.errors import BadInput
+from lamina.models import plain_name
+from lamina.stream import SETTINGS
+
+Match = Literal["breakpoints", "tail", "prefix", "named", "units", "pages", "slots"]
+"""How a cache finds what it knows.
+
+breakpoints: entries where markers stand, found by walking back from a marker; tail: entries where markers
+and the last turn end, found at any boundary of the request; prefix: longest common prefix; named: caches
+that were created by name; units: whole units at the ends of turns and of detected common prefixes; pages:
+a chain of hashes over pages of tokens; slots: the last sequence of each of a few slots.
+"""
+
+Level = Literal["all", "system", "messages", "none"]
+"""Where a changed setting enters the prefix: what is before that level stays readable."""
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The cache of one provider or server, as written down from its `sources` on the day `as_of`.
+
+    `models` and `dialects` say what it is for: beginnings of model names, names of dialects. `lifetimes` are
+    seconds by the word that a marker uses for them, `lifetime` the word that holds without one; a cache
+    without markers has one lifetime and its word is free. `refresh`: a read begins the lifetime anew.
+    `promised` is false where the provider calls its cache best effort: what is simulated is then the best
+    case. `markers` is the most a request may carry, `look_back` the positions (or, for "tail", the
+    boundaries) searched, `runs` that a run of calls or of results is one position. `minimum` is the
+    smallest prefix in tokens that is cached, `minimums` the exceptions by beginnings of model names;
+    `granularity` the tokens that a hit is rounded down to. `read`, `write` and `write_long` multiply the
+    input price where the model's own prices are not known, `reads` the exceptions; `storage` is USD for a
+    million tokens and an hour. `levels` has the level of each setting that matters; `strips_thinking` names
+    models that drop earlier thinking when the user speaks. `isolation` is whose requests share a cache,
+    `key` the request field that routes to one. `slots` and `memory` are for servers: how many sequences are
+    kept, and how many tokens beside them (0: without limit).
+    """
+
+    name: str
+    title: str
+    as_of: str
+    sources: tuple[str, ...]
+    match: Match
+    note: str = ""
+    models: tuple[str, ...] = ()
+    dialects: tuple[str, ...] = ()
+    promised: bool = True
+    lifetimes: dict[str, float] = {}
+    lifetime: str = ""
+    refresh: bool = True
+    markers: int = 0
+    look_back: int = 0
+    runs: bool = False
+    automatic: bool = False
+    minimum: int = 0
+    minimums: dict[str, int] = {}
+    granularity: int = 1
+    read: float = 1.0
+    write: float = 1.0
+    write_long: float = 1.0
+    reads: dict[str, float] = {}
+    storage: float = 0.0
+    levels: dict[str, Level] = {}
+    strips_thinking: tuple[str, ...] = ()
+    isolation: str = ""
+    key: str = ""
+    slots: int = 1
+    memory: int = 0
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.levels) - set(SETTINGS))
+        numbers = (self.markers, self.look_back, self.minimum, self.memory, *self.minimums.values())
+        checks = (
+            (not unknown, f"levels has {', '.join(unknown)}", f"settings are {', '.join(SETTINGS)}"),
+            (not self.lifetimes or self.lifetime in self.lifetimes, f"lifetime is {self.lifetime!r}",
+             f"give one of lifetimes: {', '.join(self.lifetimes)}"),
+            (all(seconds > 0 for seconds in self.lifetimes.values()), f"lifetimes are {self.lifetimes!r}",
+             "give seconds above 0"),
+            (min(numbers) >= 0, "a number is negative", "limits are 0 or more"),
+            (self.granularity > 0 and self.slots > 0, f"granularity {self.granularity}, slots {self.slots}",
+             "both are 1 or more"),
+        )  # fmt: skip
+        for holds, problem, hint in checks:
+            if not holds:
+                raise BadInput(problem, place=f"rules {self.name!r}", hint=hint)
+
+    def least(self, model: str) -> int:
+        """The smallest prefix of `model` that is cached, in tokens."""
+        return _by_beginning(self.minimums, model, self.minimum)
+
+    def read_share(self, model: str) -> float:
+        """What a cached token of `model` costs, as a share of the input price."""
+        return _by_beginning(self.reads, model, self.read)
+
+    def strips(self, model: str) -> bool:
+        """Whether `model` drops earlier thinking when the user speaks."""
+        return plain_name(model).startswith(tuple(map(plain_name, self.strips_thinking)))
+
+    def seconds(self, word: str) -> float:
+        """A lifetime in seconds, by its word; "" and words not known are the lifetime by default."""
+        return self.lifetimes.get(word) or self.lifetimes.get(self.lifetime) or float("inf")
+
+    def is_long(self, word: str) -> bool:
+        """Whether writing with this lifetime has the long price."""
+        return self.seconds(word) > self.seconds("")
+
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _by_beginning(table: dict[str, _Number], model: str, otherwise: _Number) -> _Number:
+    """The value under the longest name that `model` begins with."""
+    plain = plain_name(model)
+    known = {plain_name(name): value for name, value in table.items()}
+    for end in range(len(plain), 0, -1):
+        if plain[:end] in known:
+            return known[plain[:end]]
+    return otherwise
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request took, in tokens of its prompt. `why` says it in a sentence.
+
+    `written_long` is what was written with the longer of two lifetimes, and not part of `written`. `hit` is
+    the number of whole blocks that were read.
+    """
+
+    read: int = 0
+    written: int = 0
+    written_long: int = 0
+    uncached: int = 0
+    hit: int = 0
+    why: str = ""
+
+    @property
+    def total(self) -> int:
+        return self.read + self.written + self.written_long + self.uncached

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.models import Hours, Prices, Tier, table
+from tools import models as tool
+
+ABOUT = {"name": "litellm", "file": "prices.json", "version": "1.2.3", "released": "2026-01-02"}
+
+
+def entry(**more: Any) -> dict[str, Any]:
+    plain = {"max_input_tokens": 1000, "max_output_tokens": 100, "mode": "chat", "litellm_provider": "acme"}
+    return plain | {"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05} | more
+
+
+def overlay(names: str, **more: Any) -> dict[str, Any]:
+    return {"group": [{"family": "o200k", "from": "{}", "names": names}], **more}
+
+
+def rows(source: dict[str, Any], names: str, **more: Any) -> dict[str, Any]:
+    return {
+        row.model.listed or row.model.name: row.model for row in tool.made(source, overlay(names, **more))
+    }
+
+
+def test_the_table_is_made_with_the_overlay_that_stands_here() -> None:
+    made = json.loads(tool.TABLE.read_text(encoding="utf-8"))
+    assert made["overlay"] == tool.digest(tool.OVERLAY.read_bytes()), "run python -m tools.models"
+    assert len(made["models"]) == len(table())
+
+
+def test_prices_are_per_million_and_exact() -> None:
+    made = rows({"a": entry(cache_read_input_token_cost=3e-08)}, "a")["a"]
+    assert made.prices == Prices(input=3.0, output=15.0, read=0.03)
+
+
+def test_a_write_that_is_free_on_top_of_input_has_no_price_of_its_own() -> None:
+    assert rows({"a": entry(cache_creation_input_token_cost=0.0)}, "a")["a"].prices.write is None
+
+
+def test_tiers_above_a_size() -> None:
+    longer = {
+        "input_cost_per_token_above_200k_tokens": 6e-06,
+        "output_cost_per_token_above_200k_tokens": 3e-05,
+    }
+    made = rows({"a": entry(max_input_tokens=10**6, **longer)}, "a")["a"]
+    assert made.tiers == (Tier(above=200_000, prices=Prices(input=6, output=30)),)
+    assert rows({"a": entry(max_input_tokens=200_000, **longer)}, "a")["a"].tiers == ()
+
+
+def test_a_tier_that_lacks_a_price_is_refused() -> None:
+    source = entry(max_input_tokens=10**6, input_cost_per_token_above_200k_tokens=6e-06)
+    with pytest.raises(tool.SourceError, match="no price of output"):
+        rows({"a": source}, "a")
+
+
+def test_tiers_by_range() -> None:
+    ranges = [
+        {"range": [32000.0, 64000.0], "input_cost_per_token": 2e-06, "output_cost_per_token": 2e-06},
+        {"range": [0, 32000.0], "input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06},
+    ]
+    made = rows({"a": entry(tiered_pricing=ranges)}, "a")["a"]
+    assert made.prices == Prices(input=1, output=1)
+    assert made.tiers == (Tier(above=32_000, prices=Prices(input=2, output=2)),)
+
+
+def test_quiet_hours() -> None:
+    windows = [
+        {"hours_utc": ["22:30-00:00"], "weekdays": [1, 2]},
+        {"hours_utc": "00:00-00:00", "weekdays": [7]},
+    ]
+    quiet = {"input_cost_per_token": 1e-06, "output_cost_per_token": 1e-06, "windows": windows}
+    made = rows({"a": entry(off_peak_pricing=quiet)}, "a")["a"].off_peak
+    assert made.hours == (Hours(days=(1, 2), start=1350, end=1440), Hours(days=(7,), start=0, end=1440))
+    with pytest.raises(tool.SourceError, match="time zone"):
+        rows({"a": entry(off_peak_pricing=quiet | {"weekday_timezone": "Asia/Shanghai"})}, "a")
+
+
+def test_open_models_have_no_prices() -> None:
+    group = {"family": "o200k", "from": "{}", "names": "a", "open": True}
+    [row] = tool.made({"a": entry()}, {"group": [group]})
+    assert (row.model.window, row.model.prices) == (1000, Prices())
+
+
+def test_a_host_has_a_row_only_where_it_differs() -> None:
+    bedrock = {"litellm_provider": "bedrock_converse"}
+    source = {
+        "a-1": entry(),
+        "acme.a-1-20260101-v1:0": entry(**bedrock),
+        "us.acme.a-1-20260101-v1:0": entry(input_cost_per_token=4e-06, **bedrock),
+        "us.acme.a-1-mini": entry(input_cost_per_token=4e-06, **bedrock),
+        "us.acme.other": entry(**bedrock),
+        "acme.one": entry(max_input_tokens=500, **bedrock),
+    }
+    made = rows(source, "a-1", hosted={"acme.one": "a-1"})
+    assert sorted(made) == ["a-1", "acme.one", "us.acme.a-1"]
+    assert (made["us.acme.a-1"].name, made["us.acme.a-1"].prices.input) == ("a-1", 4.0)
+    assert (made["acme.one"].name, made["acme.one"].window) == ("a-1", 500)
+
+
+def test_a_fix_changes_what_it_names() -> None:
+    fix = [{"names": "a", "minimum": 64, "prices": {"input": 1.0, "output": 2.0}, "source": "a page"}]
+    made = rows({"a": entry(), "b": entry()}, "a b", fix=fix)
+    assert (made["a"].minimum, made["a"].prices) == (64, Prices(input=1, output=2))
+    assert made["b"].minimum is None
+
+
+@pytest.mark.parametrize(
+    ("fix", "problem"),
+    [
+        ({"names": "c", "minimum": 64, "source": "a page"}, "a fix needs models of the table"),
+        ({"names": "a", "minimum": 64}, "a fix needs"),
+        ({"names": "a", "source": "a page"}, "a fix needs"),
+        ({"names": "a", "output": 100, "source": "a page"}, "take that fix out"),
+    ],
+)
+def test_a_fix_that_fixes_nothing_is_refused(fix: dict[str, Any], problem: str) -> None:
+    with pytest.raises(tool.SourceError, match=problem):
+        rows({"a": entry()}, "a", fix=[fix])
+
+
+@pytest.mark.parametrize(
+    ("source", "names", "problem"),
+    [
+        ({}, "a", "has no 'a'"),
+        ({"a": entry(max_input_tokens=None)}, "a", "no window"),
+        ({"a": entry()}, "a a", "named twice"),
+    ],
+)
+def test_a_source_that_lacks_something_is_refused(source: dict[str, Any], names: str, problem: str) -> None:
+    with pytest.raises(tool.SourceError, match=problem):
+        rows(source, names)
+
+
+def test_a_folder_is_read_with_its_licence_and_version(tmp_path: Path) -> None:
+    (tmp_path / "litellm").mkdir()
+    (tmp_path / "litellm" / "prices.json").write_text('{"a": {}}', encoding="utf-8")
+    licenses = tmp_path / "litellm-1.2.3.dist-info" / "licenses"
+    licenses.mkdir(parents=True)
+    (licenses / "LICENSE").write_text("Portions ...\nMIT License\n\nwords\n", encoding="utf-8")
+    assert tool.read(tmp_path, ABOUT) == ({"a": {}}, "MIT License\n\nwords")
+    assert tool.read(tmp_path / "litellm" / "prices.json", ABOUT) == ({"a": {}}, "")
+    with pytest.raises(tool.SourceError, match=r"is 1\.2\.3"):
+        tool.read(tmp_path, ABOUT | {"version": "1.2.4"})
+    with pytest.raises(tool.SourceError, match="has no"):
+        tool.read(licenses, ABOUT)
+
+
+def test_check_fails_on_another_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tool.written(tool.made({"a": entry()}, overlay("a")), ABOUT, "a notice")
+    assert json.loads(text)["models"][0]["window"] == 1000
+    monkeypatch.setattr(tool, "TABLE", tmp_path / "models.json")
+    assert tool.checked(text) == 1
+    (tmp_path / "models.json").write_text(text, encoding="utf-8")
+    assert tool.checked(text) == 0
+    assert tool.checked(text.replace("1000", "1001")) == 1
+    assert '"window":1001' in capsys.readouterr().err
