@@ -1,13 +1,14 @@
 """Replays recorded agent sessions through `fit_request`, call by call, and checks every promise on the way.
 
-    python bench/replay.py PATH... [--windows 16000,32000] [--damage] [--bound drop] [--jobs 2] [--json FILE]
+    python bench/replay.py PATH... [--windows 16000,32000] [--dialects own,gemini] [--every 5] [--damage]
 
 A path is a JSONL file (also .gz, or .zst where `zstandard` is installed) of sessions, each with `messages`
-and perhaps `tools` in the OpenAI chat or Anthropic messages format. Each model call of each session is
-fitted in order with the ledger passed on. Counted per window: requests that break a rule of their
-dialect, that are over the room recounted by another counter, `BudgetExceeded`, prefix changes without a
-recorded cut, cuts that free too little, sessions cut more often than their growth explains, sums that are
-not exact, and segments that do not come back.
+and perhaps `tools` in the OpenAI chat or Anthropic messages format, or `input` in that of OpenAI responses.
+Each model call of each session is converted to each dialect and fitted in order with the ledger passed on.
+Counted per dialect and window: conversions that break a rule, requests that do, that are over the room
+recounted by another counter, `BudgetExceeded`, prefix changes without a recorded cut, cuts that free too
+little, sessions cut more often than their growth explains, sums that are not exact, and segments that do not
+come back.
 """
 
 from __future__ import annotations
@@ -27,21 +28,30 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from lamina.core.arrange import Layout
+from lamina.core.build import build
 from lamina.core.hashing import canonical
 from lamina.core.laws import LAWS, Case
+from lamina.core.memo import Memo
 from lamina.core.recall import refs
 from lamina.core.target import SHARE
 from lamina.core.values import Budget, Form, Ledger
 from lamina.counters.openai import o200k
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect
+from lamina.dialects.port import Dialect, ParseMemo
+from lamina.dialects.translate import options_for, translated
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.request import Fitted, RequestMemo, fit_request
+from lamina.testing.conformance import MODELS
 
 RESERVE = 0.125
-MODELS = {"openai_chat": "gpt-5", "anthropic": "claude-sonnet-4-5"}
 BOUND = "claude-opus-5-5"
 SAMPLED = 23  # the whole audit, law by law, on every so many calls
+FORMATS = {
+    "anthropic-messages": "anthropic",
+    "openai-chat": "openai_chat",
+    "openai-responses": "openai_responses",
+}
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
@@ -57,17 +67,42 @@ def rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def requests(row: dict[str, Any], dialect: str, bound: str) -> Iterator[dict[str, Any]]:
-    """The request of each model call: the messages before each assistant message."""
+    """The request of each model call: what stands before each thing that the model said."""
     model = BOUND if bound and dialect == "anthropic" else MODELS[dialect]
-    messages, tools = row["messages"], row.get("tools") or []
+    named = "input" if dialect == "openai_responses" else "messages"
+    items, tools = row[named], row.get("tools") or []
     extra: dict[str, Any] = {"max_tokens": 1_000} if dialect == "anthropic" else {}
+    extra |= {"instructions": row["instructions"]} if row.get("instructions") else {}
     if tools and dialect == "openai_chat":
         extra["tools"] = tools
     if bound == "drop":
         extra["thinking"] = {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
-    for i, message in enumerate(messages):
-        if message["role"] == "assistant" and i:
-            yield {"model": model, **extra, "messages": messages[:i]}
+    for i, item in enumerate(items):
+        if i and _by_the_model(item) and not _by_the_model(items[i - 1]):
+            yield {"model": model, **extra, named: items[:i]}
+
+
+def _by_the_model(item: dict[str, Any]) -> bool:
+    sort = str(item.get("type", ""))
+    return item.get("role") == "assistant" or sort == "reasoning" or sort.endswith("_call")
+
+
+class Converted:
+    """Requests of one dialect as those of another, each from the whole log so far."""
+
+    def __init__(self, source: Dialect, target: Dialect) -> None:
+        self.source, self.target = source, target
+        self.parsing, self.memo, self.found = ParseMemo(), Memo(), Tally[str]()
+
+    def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self.source is self.target:
+            return request
+        parsed = self.source.parse(request, memo=self.parsing)
+        head = translated(parsed.head, self.source, self.target, model=MODELS[self.target.name]).head
+        options = options_for(self.target, head, layout=Layout(context="logged"))
+        made = self.target.render(build(parsed.log, head=head, options=options, memo=self.memo))
+        self.found["unconverted"] += bool(self.target.check(made))
+        return made
 
 
 def damaged(messages: list[Any], dice: random.Random) -> list[Any]:
@@ -89,15 +124,13 @@ def damaged(messages: list[Any], dice: random.Random) -> list[Any]:
 
 def recount(request: dict[str, Any]) -> int:
     """Tokens of a request counted without lamina's own arithmetic: all text in it, by o200k."""
-    count = _counted
-    total = sum(count(canonical(tool).decode()) for tool in request.get("tools", ()))
-    for message in request["messages"]:
+    total = sum(_counted(canonical(tool).decode()) for tool in request.get("tools", ()))
+    for message in request.get("messages", ()):
         content = message.get("content")
         for text in [content] if isinstance(content, str) else [_said(block) for block in content or ()]:
-            total += count(text)
-        total += sum(
-            count(c["function"]["name"] + c["function"]["arguments"]) for c in message.get("tool_calls") or ()
-        )
+            total += _counted(text)
+        called = (call.get("function") or {} for call in message.get("tool_calls") or ())
+        total += sum(_counted(f"{call.get('name')}{call.get('arguments')}") for call in called)
     return total
 
 
@@ -124,8 +157,8 @@ class Replay:
         self.dialect = dialect
         self.found: Tally[str] = Tally(sessions=1)
         self.memo, self.ledger = RequestMemo(), Ledger()
-        self.before: list[Any] = []
-        self.asked: dict[str, Any] = {"messages": []}
+        self.before: list[bytes] = []
+        self.asked: dict[str, Any] = {}
         self.fitted: Fitted | None = None
 
     def call(self, request: dict[str, Any]) -> None:
@@ -160,9 +193,9 @@ class Replay:
         found["edits"] += envelope.cut is not None and envelope.cut.lowered == 0
         if envelope.cut and envelope.cut.lowered and not envelope.cut.floor:
             found["shallow"] += envelope.cut.before - envelope.cut.after < self.room // 5
-        stream = list(fitted.request["messages"])
+        stream = [block.data for block in self.dialect.stream(fitted.request).blocks]
         if envelope.cut is None:
-            found["moved"] += len(stream) < len(self.before) or not all(map(_same, self.before, stream))
+            found["moved"] += stream[: len(self.before)] != self.before
         self.before = stream
         if found["calls"] % SAMPLED == 0:
             previous = self.fitted.envelope if self.fitted else None
@@ -172,7 +205,8 @@ class Replay:
     def finish(self) -> Tally[str]:
         """Recalls what is lowered at the end, with the ledger through JSON; counts cuts against growth."""
         apart = self.room * (self.budget.trigger - SHARE)
-        self.found["often"] += self.found["cuts"] > recount(self.asked) / apart + 1
+        asked = max(recount(self.asked), self.fitted.envelope.tokens if self.fitted else 0)
+        self.found["often"] += self.found["cuts"] > asked / apart + 1
         if self.fitted:
             kept = Ledger.load(json.loads(json.dumps(self.fitted.ledger.dump())))
             self.found["lost"] += kept != self.fitted.ledger
@@ -184,75 +218,71 @@ class Replay:
         return self.found
 
 
-def _same(one: Any, other: Any) -> bool:
-    return one is other or canonical(_plain(one)) == canonical(_plain(other))
-
-
-def _plain(message: Any) -> Any:
-    """String content read as one text block, cache markers removed: the prefix stream of the laws."""
-    content = message.get("content")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    if isinstance(blocks, list):
-        blocks = [
-            {k: v for k, v in b.items() if k != "cache_control"} if isinstance(b, dict) else b for b in blocks
-        ]
-    return {**message, "content": blocks}
-
-
-def session(row: dict[str, Any], window: int, *, harm: bool, bound: str = "", seed: int = 0) -> Tally[str]:
-    name = "anthropic" if "anthropic" in row.get("format", "") else "openai_chat"
-    run = Replay(window, DIALECTS[name])
+def session(
+    row: dict[str, Any], window: int, *, harm: bool = False, bound: str = "", seed: int = 0, into: str = "",
+    every: int = 1,
+) -> Tally[str]:  # fmt: skip
+    """One session under one window, in its own dialect or `into` another; `every` so many calls."""
+    source = DIALECTS[FORMATS[row["format"]]]
+    target = DIALECTS[into or source.name]
+    run, converted = Replay(window, target), Converted(source, target)
+    named = "input" if source.name == "openai_responses" else "messages"
     if harm:
-        row = {**row, "messages": damaged(row["messages"], random.Random(seed))}  # noqa: S311
-    for request in requests(row, name, bound):
-        run.call(request)
-    return run.finish()
+        row = {**row, named: damaged(row[named], random.Random(seed))}  # noqa: S311
+    asked = list(requests(row, source.name, bound))
+    for request in asked[::-1][::every][::-1]:  # always with the last, the largest
+        run.call(converted(request))
+    return run.finish() + converted.found
 
 
 COLUMNS = (
-    "sessions", "calls", "cuts", "exceeded", "invalid", "over", "moved", "shallow", "inexact", "unlawful",
-    "often", "lowered", "lost", "refused", "edits",
+    "sessions", "calls", "cuts", "exceeded", "unconverted", "invalid", "over", "moved", "shallow",
+    "inexact", "unlawful", "often", "lowered", "lost", "refused", "edits",
 )  # fmt: skip
 
 
 def main() -> int:
     options = _options()
-    sums: dict[int, Tally[str]] = {window: Tally() for window in options.windows}
     files = [
-        p for path in options.paths for p in ([path] if path.is_file() else sorted(path.glob("*.jsonl*")))
+        p for path in options.paths for p in ([path] if path.is_file() else sorted(path.rglob("*.jsonl*")))
     ]
     batches = [
-        (str(path), window, options.damage, options.bound, options.limit)
-        for path in files
+        (str(path), window, into, options)
+        for into in options.dialects
         for window in options.windows
+        for path in files
     ]
+    sums: dict[tuple[str, int], Tally[str]] = {(b[2], b[1]): Tally() for b in batches}
     with ProcessPoolExecutor(options.jobs) as pool:
-        for done, (window, found) in enumerate(pool.map(whole_file, batches), start=1):
-            sums[window] += found
+        for done, (where, found) in enumerate(pool.map(whole_file, batches), start=1):
+            sums[where] += found
             print(f"\r{done} of {len(batches)} files", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     _print(sums)
     if options.json:
-        options.json.write_text(json.dumps({str(w): dict(t) for w, t in sums.items()}, indent=1))
-    bad = ("invalid", "over", "moved", "inexact", "unlawful", "lost")
+        options.json.write_text(json.dumps({f"{d}@{w}": dict(t) for (d, w), t in sums.items()}, indent=1))
+    bad = ("unconverted", "invalid", "over", "moved", "inexact", "unlawful", "lost")
     return int(any(tally[name] for tally in sums.values() for name in bad))
 
 
-def whole_file(batch: tuple[str, int, bool, str, int]) -> tuple[int, Tally[str]]:
-    path, window, harm, bound, limit = batch
+def whole_file(batch: tuple[str, int, str, Any]) -> tuple[tuple[str, int], Tally[str]]:
+    path, window, into, options = batch
     found: Tally[str] = Tally()
     for seed, row in enumerate(rows(Path(path))):
-        if limit and seed >= limit:
+        if options.limit and seed >= options.limit:
             break
-        found += session(row, window, harm=harm, bound=bound, seed=seed)
-    return window, found
+        found += session(
+            row, window, harm=options.damage, bound=options.bound, seed=seed,
+            into="" if into == "own" else into, every=options.every,
+        )  # fmt: skip
+    return (into, window), found
 
 
-def _print(sums: dict[int, Tally[str]]) -> None:
-    print(" ".join(f"{name:>9}" for name in ("window", *COLUMNS, "ms/call")))
-    for window, tally in sums.items():
-        cells = [f"{window:>9,}", *(f"{tally[name]:>9,}" for name in COLUMNS)]
-        print(" ".join([*cells, f"{tally['microseconds'] / max(tally['calls'], 1) / 1000:>9.2f}"]))
+def _print(sums: dict[tuple[str, int], Tally[str]]) -> None:
+    print(f"{'dialect':>16} " + " ".join(f"{name:>11}" for name in ("window", *COLUMNS, "ms/call")))
+    for (into, window), tally in sums.items():
+        cells = [f"{into:>16}", f"{window:>11,}", *(f"{tally[name]:>11,}" for name in COLUMNS)]
+        print(" ".join([*cells, f"{tally['microseconds'] / max(tally['calls'], 1) / 1000:>11.2f}"]))
 
 
 def _options() -> Any:
@@ -261,6 +291,10 @@ def _options() -> Any:
     parser.add_argument(
         "--windows", type=_numbers, default=[16_000, 32_000, 64_000, 200_000], help="tokens, by commas"
     )
+    parser.add_argument(
+        "--dialects", type=_names, default=["own"], help='by commas; "own" is the session\'s, "all" each one'
+    )
+    parser.add_argument("--every", type=int, default=1, help="only every so many calls of a session")
     parser.add_argument("--damage", action="store_true", help="drop, double, move and cut messages first")
     parser.add_argument(
         "--bound", choices=("", "strict", "drop"), default="", help="thinking is bound to its past"
@@ -275,9 +309,12 @@ def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
+def _names(text: str) -> list[str]:
+    return list(DIALECTS) if text == "all" else text.split(",")
+
+
 def generated(seeds: Iterable[int]) -> Iterator[dict[str, Any]]:
     """Sessions of the project's own, in the OpenAI chat format, for the tests."""
-    from lamina.core.build import build  # noqa: PLC0415
     from lamina.testing.sessions import session as made  # noqa: PLC0415
 
     for seed in seeds:

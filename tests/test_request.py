@@ -159,7 +159,7 @@ def test_unknown_dialect_and_breakpoints_say_what_is_known() -> None:
     with pytest.raises(BadInput, match="openai_chat"):
         fit_request(chat(1), dialect="latin")
     with pytest.raises(BadInput, match="keep"):
-        fit_request(chat(1), breakpoints="plan")  # type: ignore[arg-type]
+        fit_request(chat(1), breakpoints="all")  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="version"):
         fit_request(chat(1), ledger={"version": 99})
 

@@ -13,7 +13,6 @@ from lamina.core.kinds import KINDS, Kind, Retention
 from lamina.core.laws import audit
 from lamina.core.ledger import rewind
 from lamina.core.memo import Memo
-from lamina.core.part import Parting, part
 from lamina.core.recall import recall
 from lamina.core.repair import Repairs
 from lamina.core.tokens import Count, Counter, calibrate
@@ -38,6 +37,7 @@ from lamina.core.values import (
 )
 from lamina.core.wording import Wording
 from lamina.errors import BadInput, BudgetExceeded, LaminaError, LawBroken, NotFound
+from lamina.part import Parting, part
 from lamina.report import table
 from lamina.request import Fitted, RequestMemo, fit_request
 from lamina.wrap import wrap

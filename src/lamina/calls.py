@@ -20,10 +20,10 @@ from lamina.core.recall import refs
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger, Ref, Role
 from lamina.dialects.overflow import Overflow
-from lamina.dialects.port import Dialect
+from lamina.dialects.port import Dialect, Usage
 from lamina.errors import BudgetExceeded
 from lamina.models import model
-from lamina.request import Fitted, RequestMemo, fit_request
+from lamina.request import Breakpoints, Fitted, RequestMemo, ServerHelp, fit_request
 
 CONVERSATIONS = 256
 """How many conversations are remembered; the one not used for longest is forgotten first."""
@@ -50,6 +50,11 @@ class Call:
         """What to send."""
         return self._fitted.request
 
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What must be sent with it, in headers."""
+        return self._fitted.headers
+
     def deepened(self, found: Overflow) -> bool:
         """Makes the request smaller, as much as the API asked for or as can be; False if it cannot be."""
         counted = self._fitted.envelope.tokens
@@ -65,19 +70,35 @@ class Call:
                 self._fitted = self._fit(_limited(self._budget(), full.floor, reserve=0))
         return True
 
-    def done(self, *, usage: int = 0) -> None:
+    def done(self, *, usage: Usage | int = 0) -> None:
         """It was answered; `usage` is what the API counted for it, if it said so."""
         known = msgspec.structs.replace(
-            self._known, ledger=self._fitted.ledger, fitted=self._fitted, windows=self._windows, usage=usage
-        )
+            self._known, ledger=self._fitted.ledger, fitted=self._fitted, windows=self._windows,
+            usage=self._counted(usage),
+        )  # fmt: skip
         with self._among.lock:
-            self._among.keep(self._key, known, before=self._before)
+            self._key = self._among.keep(self._key, known, before=self._before)
+
+    def counted(self, usage: Usage | int) -> None:
+        """What the API counted, where it says so only at the end of an answer."""
+        with self._among.lock:
+            known = self._among.kept.get(self._key)
+            if known is not None and known.fitted is self._fitted:  # else a later call is what counts
+                self._among.kept[self._key] = msgspec.structs.replace(known, usage=self._counted(usage))
+
+    def _counted(self, usage: Usage | int) -> Usage | int:
+        """The usage; of an answer that does not say, only what the server cleared last."""
+        before = self._known.usage
+        if usage in (0, Usage()) and isinstance(before, Usage):
+            return Usage(cleared=before.cleared)
+        return usage
 
     def _fit(self, budget: Budget) -> Fitted:
         known = self._known
         return fit_request(
             self._asked, dialect=self._dialect, budget=budget, ledger=known.ledger, usage=known.usage,
-            counter=self._among.counter, memo=known.memo,
+            counter=self._among.counter, memo=known.memo, breakpoints=self._among.breakpoints,
+            server=self._among.server,
         )  # fmt: skip
 
     def _budget(self) -> Budget:
@@ -103,7 +124,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     memo: Any = msgspec.field(default_factory=RequestMemo)
     told: tuple[Ref, ...] = ()
     system: tuple[Ref, ...] = ()
-    usage: int = 0
+    usage: Usage | int = 0
     windows: dict[str, int] = {}
     fitted: Any = None
 
@@ -111,8 +132,12 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 class Conversations:
     """Conversations, by name where they have one, else told apart by what was said in them."""
 
-    def __init__(self, budget: Budget | None = None, counter: Counter | None = None) -> None:
+    def __init__(
+        self, budget: Budget | None = None, counter: Counter | None = None, *,
+        breakpoints: Breakpoints = "keep", server: ServerHelp | None = None,
+    ) -> None:  # fmt: skip
         self.budget, self.counter, self.name = budget, counter, ""
+        self.breakpoints, self.server = breakpoints, server
         self.kept: OrderedDict[str | int, Conversation] = OrderedDict()
         self.numbers, self.lock = count(), Lock()
 
@@ -147,18 +172,22 @@ class Conversations:
         fork = msgspec.structs.replace(new, ledger=ledger, memo=known.memo, windows=known.windows)
         return next(self.numbers), fork
 
-    def keep(self, key: str | int, known: Conversation, *, before: Conversation | None) -> None:
-        """Remembers a conversation; where another call took it further meanwhile, both if that can be."""
+    def keep(self, key: str | int, known: Conversation, *, before: Conversation | None) -> str | int:
+        """Remembers a conversation; where another call took it further meanwhile, both if that can be.
+
+        Returns the key that it is remembered by.
+        """
         now = self.kept.get(key)
         if now is not None and now is not before:
             if isinstance(key, int):
                 key = next(self.numbers)
             elif len(now.ledger.cuts) > len(known.ledger.cuts):
-                return
+                return key
         self.kept[key] = known
         self.kept.move_to_end(key)
         while len(self.kept) > CONVERSATIONS:
             self.kept.popitem(last=False)
+        return key
 
 
 class _Close(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
+from itertools import accumulate
 from typing import Any, Literal
 
 import msgspec
@@ -19,7 +20,7 @@ Sort = Literal["tool", "system", "text", "call", "result", "thinking", "image", 
 """What a block is; "system" is system or developer text, wherever it stands."""
 
 
-class Block(msgspec.Struct, frozen=True, kw_only=True):
+class Block(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One position of the stream.
 
     `data` are its canonical bytes without markers; `place` is its path in the request, `name` what a reader
@@ -64,11 +65,8 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
 
     def chain(self, *, root: bytes = b"") -> list[bytes]:
         """The hash of the stream up to and with each block, from `root` on."""
-        link, links = blake2b(root, digest_size=16).digest(), []
-        for block in self.blocks:
-            link = blake2b(link + (b"+" if block.opens else b"~") + block.data, digest_size=16).digest()
-            links.append(link)
-        return links
+        start = blake2b(root, digest_size=16).digest()
+        return list(accumulate(self.blocks, linked, initial=start))[1:]
 
     def weighed(self, tokens: Iterable[int]) -> Stream:
         """The stream with each block's tokens."""
@@ -79,11 +77,17 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, blocks=blocks)
 
 
+def linked(before: bytes, block: Block) -> bytes:
+    """The hash of a stream with one more block: its bytes, its voice, and whether it begins a message."""
+    seam = f"{'+' if block.opens else '~'}{block.role}:".encode()
+    return blake2b(before + seam + block.data, digest_size=16).digest()
+
+
 SETTINGS = (
     "tool_choice", "parallel", "thinking", "effort", "format", "verbosity", "speed", "tier", "web_search",
-    "citations", "images", "task_budget", "geo",
+    "citations", "images", "task_budget", "geo", "other",
 )  # fmt: skip
-"""Parameters that a cache may depend on, in one vocabulary for all dialects."""
+"""Parameters that a cache may depend on, in one vocabulary for all dialects; "other" are unknown ones."""
 
 
 def bare(value: Any, markers: frozenset[str]) -> Any:

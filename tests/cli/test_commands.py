@@ -204,10 +204,10 @@ def test_diff_says_that_a_request_continues_another(tmp_path: Path) -> None:
     done = run("diff", one, two)
     assert done == (
         0,
-        f"{two} continues {one}: 18 of 18 tokens kept, 2 new segments, from assistant on\n",
+        f"{two} continues {one}: 18 tokens kept, 2 new blocks, from messages[2].content[0] on\n",
         "",
     )
-    assert run("diff", one, one).out == f"{one} continues {one}: 18 of 18 tokens kept, nothing new\n"
+    assert run("diff", one, one).out == f"{one} continues {one}: 18 tokens kept, nothing new\n"
 
 
 def test_diff_says_where_and_why_two_requests_part(tmp_path: Path) -> None:
@@ -217,15 +217,18 @@ def test_diff_says_where_and_why_two_requests_part(tmp_path: Path) -> None:
         "edited": [BRIEF, {**HELLO, "content": "Help"}, *LONGER["messages"][2:]],
         "rewound": [BRIEF, HELLO],
     }
-    places = {"system changed": "1 (system)", "edited": "2 (user)", "rewound": "3 (assistant)"}
+    places = {"system changed": 0, "edited": 1, "rewound": 2}
     for cause, messages in changed.items():
         two = saved(tmp_path, {**LONGER, "messages": messages}, "two.json")
         done = run("diff", one, two)
         assert (done.code, done.err) == (1, "")
-        place = re.escape(f"{two} parts from {one} at segment {places[cause]}, byte ")
-        found = re.fullmatch(rf"{place}\d+: {cause}; (\d+) of 30 tokens kept, (\d+) lost\n", done.out)
-        assert found, done.out
+        where, why, tokens, advice = done.out.splitlines()
+        assert where.startswith(f"{two} parts from {one} at messages[{places[cause]}].content[0], byte ")
+        assert why.startswith(f"cause:  {cause}: ")
+        found = re.fullmatch(r"tokens: (\d+) of 30 kept, (\d+) lost", tokens)
+        assert found, tokens
         assert int(found[1]) + int(found[2]) == 30
+        assert advice.startswith("advice: ")
 
 
 def test_diff_notices_other_tools(tmp_path: Path) -> None:
@@ -234,18 +237,48 @@ def test_diff_notices_other_tools(tmp_path: Path) -> None:
     two = saved(tmp_path, {**SHORT, "tools": [tool]}, "two.json")
     done = run("diff", one, two)
     assert done.code == 1
-    assert re.search(
-        r"at the tool definitions, byte \d+: tools changed; 0 of 18 tokens kept, 18 lost\n", done.out
-    )
+    assert "cause:  tool added: a tool was added: shell\n" in done.out
+    assert "tokens: 0 of 18 kept, 18 lost\n" in done.out
 
 
 def test_diff_as_json(tmp_path: Path) -> None:
     one, two = saved(tmp_path, LONGER, "one.json"), saved(tmp_path, SHORT, "two.json")
     found = json.loads(run("diff", one, two, "--json").out)
-    assert (found["continues"], found["cause"], found["segment"]) == (False, "rewound", 3)
+    assert (found["continues"], found["cause"], found["at"]) == (False, "rewound", 2)
     assert (found["kept"], found["lost"]) == (18, 12)
-    assert found["before"]["what"] == "assistant"
+    assert (found["was"], found["entry"]) == ("messages[2].content[0]", "")
     assert json.loads(run("diff", two, one, "--json").out)["continues"] is True
+
+
+def test_diff_under_the_rules_of_a_cache(tmp_path: Path) -> None:
+    long = {**SHORT, "model": "gpt-6-sol", "messages": [BRIEF, {**HELLO, "content": "many words " * 2_000}]}
+    one = saved(tmp_path, long, "one.json")
+    two = saved(tmp_path, {**long, "reasoning_effort": "low"}, "two.json")
+    assert run("diff", one, two).out.endswith("nothing new\nalso differing: effort\n")
+    done = run("diff", one, two, "--rules", "auto")
+    assert done.code == 1
+    assert "cause:  effort changed: " in done.out
+    assert "more than reading them" in done.out
+    assert "rules:  OpenAI API, GPT-5.6 and later, " in done.out
+    assert "expired" in run("diff", one, one, "--rules", "openai", "--gap", "4000").out
+    assert run("diff", one, two, "--rules", "unknown").code == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--rules", "nowhere", "--rules: unknown rules 'nowhere'; use auto, a TOML file, or one of "),
+        ("--gap", "-1", "argument --gap: '-1' is no number of seconds, 0 or more"),
+        ("--gap", "nan", "argument --gap: 'nan' is no number of seconds, 0 or more"),
+    ],
+)
+def test_diff_refuses_rules_and_times_that_are_none(
+    tmp_path: Path, option: str, value: str, said: str
+) -> None:
+    one = saved(tmp_path, SHORT, "one.json")
+    done = run("diff", one, one, option, value)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
 
 
 def test_diff_names_the_file_that_is_no_request(tmp_path: Path) -> None:

@@ -149,10 +149,7 @@ TURN_3 = [
     note("project-spec.md", PROJECT),
     user("Explain the auth flow from the spec"),
 ]
-POINTER = (
-    "Context attached to this message:\n- project-spec.md\n\n"
-    "Find them in the Context Library in the system prompt above."
-)
+POINTER = "Context attached to this message:\n- project-spec.md\n\nFind them in the Context Library above."
 
 
 def turns(*parts: list[Segment]) -> list[Envelope]:

@@ -11,12 +11,12 @@ from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.laws import Case, calls_and_results_pair
-from lamina.core.part import part
 from lamina.core.repair import ANSWERED, UNANSWERED, Repairs
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Entry, Form, Ledger, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
+from lamina.part import part
 from lamina.segments import assistant, call, result, segment, user
 from lamina.testing.strategies import logs
 

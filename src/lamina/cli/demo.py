@@ -22,11 +22,11 @@ from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
-from lamina.core.part import part
 from lamina.core.values import Budget, Form, Ledger
 from lamina.core.wording import described, text_of
 from lamina.counters import counter_for
 from lamina.dialects import DIALECTS
+from lamina.part import part
 from lamina.request import AS_LOGGED, Fitted, RequestMemo, fit_request
 
 SEED, WINDOW = 7, 32_000

@@ -21,10 +21,7 @@ from lamina.core.wording import Wording, named, text_of
 from lamina.text.tags import escape
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
-IN_LIBRARY = (
-    "Context attached to this message:\n{names}\n\n"
-    "Find them in the Context Library in the system prompt above."
-)
+IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Context Library above."
 
 
 def referred(

@@ -149,10 +149,14 @@ def _definitions(tool: dict[str, Any]) -> Iterator[str]:
             yield _definition(tool)
 
 
+_SCHEMAS = ("input_schema", "parameters", "parametersJsonSchema", "parameters_json_schema")
+
+
 def _definition(function: Any) -> str:
-    match function:
-        case {"name": str() as name, "input_schema": schema} | {"name": str() as name, "parameters": schema}:
-            return f"{name}{function.get('description') or ''}{canonical(schema).decode()}"
+    if isinstance(function, dict) and isinstance(name := function.get("name"), str):
+        for schema in _SCHEMAS:
+            if schema in function:
+                return f"{name}{function.get('description') or ''}{canonical(function[schema]).decode()}"
     return canonical(function).decode()
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
+from lamina.dialects.gemini import DIALECT as GEMINI
+from lamina.dialects.ollama import DIALECT as OLLAMA
 from lamina.dialects.openai_chat import DIALECT as OPENAI_CHAT
+from lamina.dialects.openai_responses import DIALECT as OPENAI_RESPONSES
 from lamina.dialects.port import Dialect, Request
+from lamina.dialects.text import DIALECT as TEXT
 from lamina.errors import BadInput
 
-DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (ANTHROPIC, OPENAI_CHAT)}
+DIALECTS: dict[str, Dialect] = {
+    dialect.name: dialect for dialect in (ANTHROPIC, OPENAI_RESPONSES, GEMINI, OLLAMA, OPENAI_CHAT, TEXT)
+}
 """In the order in which a request is tried on them."""
 
 
@@ -20,5 +26,5 @@ def recognise(request: Request) -> Dialect:
     raise BadInput(
         "this does not look like a request of any dialect",
         place="request",
-        hint=f'it needs a list "messages"; or name the dialect: {known}',
+        hint=f'it needs "messages", "input", "contents" or "prompt"; or name the dialect: {known}',
     )

@@ -36,13 +36,30 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class Cleared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a server left out of the prompt by itself: input tokens, tool uses, and turns with thinking."""
+
+    tokens: int = 0
+    tool_uses: int = 0
+    thinking_turns: int = 0
+
+    def __str__(self) -> str:
+        counts = ((self.tool_uses, "tool use"), (self.thinking_turns, "thinking turn"))
+        told = [f"{count:,} {what}{'s' * (count != 1)}" for count, what in counts if count]
+        return " and ".join(told) or "nothing"
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider says a call took, in tokens; `input` counts everything that was read."""
+    """What a provider says a call took, in tokens; `input` counts everything that was read.
+
+    `cleared` is what its server left out of the prompt before that was counted.
+    """
 
     input: int = 0
     cached: int = 0
     written: int = 0
     output: int = 0
+    cleared: Cleared = Cleared()
 
 
 class Absorbed(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +108,8 @@ class OwnHead(msgspec.Struct, frozen=True, kw_only=True):
 class Marking(msgspec.Struct, frozen=True, kw_only=True):
     """Cache markers to place: the lifetime for each block's `place`, "" for the provider's own.
 
-    `automatic` and `key` are set on the request as a whole where the dialect has a field for them.
+    `automatic` and `key` are set on the request as a whole where the dialect has a field for them; without
+    a key the caller's own stays.
     """
 
     places: Mapping[str, str] = {}
@@ -106,11 +124,16 @@ class ParseMemo:
         self.known: list[tuple[Any, tuple[Segment, ...]]] = []
 
 
+def _never(_: Request) -> bool:
+    return False
+
+
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One wire format.
 
     `recognises` says whether a request looks like this dialect's; `binding` what a changed past does to
-    thinking in a request; `user_first` that the user must begin;
+    thinking in a request; `mends` whether rendering mends a request of which no segment changed;
+    `steady` is False where the layout itself moves bytes at each new question.
     `absorb` takes a whole response, or all events of a stream in order.
     `stream` is what a prefix cache sees of a request; `mark` puts exactly these cache markers on it, and
     takes off all others. `carries` says why a segment of another dialect cannot be said here, "" if it can;
@@ -131,7 +154,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     carries: Callable[[Segment], str]
     plain_head: Callable[[Head], PlainHead]
     own_head: Callable[[PlainHead], OwnHead]
-    user_first: bool = False
+    mends: Callable[[Request], bool] = _never
+    steady: bool = True
 
 
 def came_from(

@@ -15,7 +15,7 @@ import msgspec
 
 from lamina.core.hashing import canonical
 from lamina.rules.values import Rules
-from lamina.stream import Block, Stream
+from lamina.stream import Block, Stream, linked
 
 UNDIVIDED = ("image", "document")
 """Blocks whose bytes are no text: they are read whole or not at all."""
@@ -41,7 +41,7 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
         """The path that goes on with these blocks, as after an answer."""
         links = list(self.links)
         for block in more:
-            links.append(_link(links[-1] if links else self.root, block))
+            links.append(linked(links[-1] if links else self.root, block))
         sums = accumulate((block.tokens for block in more), initial=self.tokens)
         return Path(
             blocks=(*self.blocks, *more),
@@ -61,7 +61,7 @@ def path_of(stream: Stream, rules: Rules) -> Path:
         level = _level(block, reached)
         for crossed in _LEVELS[reached:level]:
             link = blake2b(link + enters[crossed], digest_size=16).digest()
-        reached, link = level, _link(link, block)
+        reached, link = level, linked(link, block)
         links.append(link)
     sums = tuple(accumulate(block.tokens for block in blocks))
     return Path(blocks=blocks, links=tuple(links), sums=sums, root=root)
@@ -108,10 +108,6 @@ def _level(block: Block, reached: int) -> int:
     if reached == len(_LEVELS):
         return reached
     return max(reached, {"tool": 0, "system": 1}.get(block.sort, 2))
-
-
-def _link(link: bytes, block: Block) -> bytes:
-    return blake2b(link + (b"+" if block.opens else b"~") + block.data, digest_size=16).digest()
 
 
 def _without_stripped(blocks: tuple[Block, ...]) -> tuple[Block, ...]:

@@ -1,1 +1,16 @@
-"""What tests of lamina, and of what is built on it, are made with."""
+"""What tests of lamina, and of what is built on it, are made with.
+
+lamina.testing.dialect(DIALECT)      the conformance suite for a wire format
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name == "dialect":
+        from lamina.testing.conformance import dialect  # noqa: PLC0415 - who needs one session does not pay
+
+        return dialect
+    raise AttributeError(name)

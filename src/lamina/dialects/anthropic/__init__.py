@@ -16,9 +16,12 @@ from lamina.core.repair import Repairs
 from lamina.dialects.anthropic.absorb import absorb, absorb_stream
 from lamina.dialects.anthropic.check import check
 from lamina.dialects.anthropic.head import own_head, plain_head
+from lamina.dialects.anthropic.mark import mark
+from lamina.dialects.anthropic.messages import begins_compacted, role_of
 from lamina.dialects.anthropic.model import NAME, binding_of, model_of
 from lamina.dialects.anthropic.parse import parse
 from lamina.dialects.anthropic.render import render
+from lamina.dialects.anthropic.stream import stream
 from lamina.dialects.port import Dialect, Request, unsayable
 
 __all__ = ["DIALECT", "NAME", "binding_of", "recognises"]
@@ -55,11 +58,18 @@ def _sorts(message: Mapping[str, Any]) -> list[str]:
     return [sort for sort in sorts if isinstance(sort, str)]
 
 
+def _mends(request: Request) -> bool:
+    """A conversation that the assistant begins is given a user message before it."""
+    messages = request.get("messages")
+    first = messages[0] if isinstance(messages, list | tuple) and messages else None
+    return first is None or (role_of(first) == "assistant" and not begins_compacted(first))
+
+
 DIALECT = Dialect(
     name=NAME, recognises=recognises, parse=parse, render=render, check=check, absorb=absorb,
-    absorb_stream=absorb_stream, binding=binding_of, user_first=True,
-    stream=None,  # type: ignore[arg-type]
-    mark=None,  # type: ignore[arg-type]
+    absorb_stream=absorb_stream, binding=binding_of, mends=_mends,
+    stream=stream,
+    mark=mark,
     carries=partial(unsayable, dialect=NAME),
     plain_head=plain_head,
     own_head=own_head,

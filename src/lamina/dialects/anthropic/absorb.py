@@ -11,9 +11,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from lamina.dialects.anthropic.blocks import plain, refuse
 from lamina.dialects.anthropic.parse import parse_message
-from lamina.dialects.port import Absorbed, Usage
+from lamina.dialects.anthropic.server import cleared
+from lamina.dialects.port import Absorbed, Cleared, Usage
 
 BROKEN = "error"
 """Why a stream stopped that did not come to its end."""
@@ -29,7 +32,7 @@ def absorb(response: Any) -> Absorbed:
     content = message.get("content")
     if not isinstance(content, list):
         refuse("no list of blocks", "response.content", "give what the Messages API answered")
-    return _absorbed(content, message.get("usage"), message.get("stop_reason"))
+    return _absorbed(content, message.get("usage"), message.get("stop_reason"), cleared(message))
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
@@ -47,10 +50,11 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     return stream.absorbed()
 
 
-def _absorbed(content: list[Any], usage: Any, stop: Any) -> Absorbed:
+def _absorbed(content: list[Any], usage: Any, stop: Any, left_out: Cleared) -> Absorbed:
     answer = {"role": "assistant", "content": content}
     segments = parse_message(answer) if content else ()
-    return Absorbed(segments=segments, usage=_usage(usage), stop=stop if isinstance(stop, str) else "")
+    used = msgspec.structs.replace(_usage(usage), cleared=left_out)
+    return Absorbed(segments=segments, usage=used, stop=stop if isinstance(stop, str) else "")
 
 
 def _usage(usage: Any) -> Usage:
@@ -73,6 +77,7 @@ class _Stream:
         self.blocks: dict[int, _Growing] = {}
         self.usage: dict[str, Any] = {}
         self.stop: Any = ""
+        self.cleared = Cleared()
         self.ended = False
 
     def take(self, event: Mapping[str, Any]) -> None:
@@ -89,6 +94,7 @@ class _Stream:
                     self.blocks[index].done = True
             case {"type": "message_delta", "delta": delta}:
                 self.stop = (plain(delta) or {}).get("stop_reason") or self.stop
+                self.cleared = cleared(event) if event.get("context_management") else self.cleared
                 self._used(event)
             case {"type": "message_stop"}:
                 self.ended = True
@@ -98,7 +104,8 @@ class _Stream:
     def absorbed(self) -> Absorbed:
         grown = (block.grown() for _, block in sorted(self.blocks.items()))
         content = [block for block in grown if block is not None]
-        return _absorbed(content, self.usage, self.stop if self.ended or self.stop else BROKEN)
+        stop = self.stop if self.ended or self.stop else BROKEN
+        return _absorbed(content, self.usage, stop, self.cleared)
 
     def _used(self, event: Mapping[str, Any]) -> None:
         """Later counts are of the whole message; one that is not given stands as it was."""

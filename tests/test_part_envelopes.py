@@ -12,9 +12,9 @@ from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import canonical
-from lamina.core.part import Parting, part
 from lamina.core.tokens import RFC
 from lamina.core.values import Budget, Head, Segment
+from lamina.part import Parting, part
 from lamina.segments import assistant, call, file, result, system, user
 from lamina.testing.strategies import logs
 
@@ -58,27 +58,35 @@ BEFORE = built(*LOG)
 def test_a_request_that_continues_has_no_cause_and_loses_nothing() -> None:
     after = built(*LOG, user("Thanks"))
     parting = part(BEFORE, after)
-    assert parting == Parting(cause="none", at=len(LOG), entry=after.sent[-1].ref, kept=BEFORE.tokens)
+    assert (parting.cause, parting.at, parting.entry) == ("none", len(LOG), after.sent[-1].ref)
+    assert (parting.kept, parting.lost, parting.was, parting.byte) == (BEFORE.tokens, 0, "", 0)
     assert parting.continues
 
 
 def test_the_same_request_has_no_new_entry() -> None:
-    assert part(BEFORE, built(*LOG)) == Parting(cause="none", at=len(LOG), kept=BEFORE.tokens)
+    parting = part(BEFORE, built(*LOG))
+    assert (parting.cause, parting.at, parting.entry, parting.kept) == ("none", len(LOG), "", BEFORE.tokens)
 
 
 @pytest.mark.parametrize(
     ("tools", "cause"),
     [
         ((TOOLS[0] | {"description": "Reads one"}, TOOLS[1]), "tools changed"),
-        ((*TOOLS, {"name": "list"}), "tools changed"),
-        ((), "tools changed"),
+        (({"name": "list"}, *TOOLS), "tool added"),
+        ((), "tool removed"),
         (TOOLS[::-1], "tools reordered"),
     ],
 )
 def test_tools_stand_first_so_nothing_is_kept(tools: tuple[dict[str, Any], ...], cause: str) -> None:
     parting = part(BEFORE, built(*LOG, tools=tools))
     assert (parting.cause, parting.at, parting.kept, parting.lost) == (cause, 0, 0, BEFORE.tokens)
-    assert parting.byte == first_difference(canonical(TOOLS), canonical(tools))
+    assert parting.byte == (first_difference(canonical(TOOLS[0]), canonical(tools[0])) if tools else 0)
+
+
+def test_a_tool_at_the_end_leaves_those_before_it() -> None:
+    parting = part(BEFORE, built(*LOG, tools=(*TOOLS, {"name": "list"})))
+    assert (parting.cause, parting.at, parting.entry) == ("tool added", 0, "tools[2]")
+    assert parting.offset == len(canonical(TOOLS[0])) + len(canonical(TOOLS[1]))
 
 
 def test_another_tenant_shares_no_prefix() -> None:
@@ -109,10 +117,10 @@ def test_what_the_application_did_is_named(cause: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "edited", [at(4, user("And why?")), (*LOG[:3], *LOG[4:])], ids=["replaced", "removed"]
+    ("edited", "cause"), [(at(4, user("And why?")), "edited"), ((*LOG[:3], *LOG[4:]), "removed")]
 )
-def test_a_message_without_a_key_that_is_gone_was_edited(edited: tuple[Segment, ...]) -> None:
-    assert part(BEFORE, built(*edited)).cause == "edited"
+def test_a_message_without_a_key_that_is_gone(edited: tuple[Segment, ...], cause: str) -> None:
+    assert part(BEFORE, built(*edited)).cause == cause
 
 
 def long_session() -> tuple[Segment, ...]:

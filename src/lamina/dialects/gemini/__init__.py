@@ -1,0 +1,56 @@
+"""The generateContent API of Gemini, as REST bodies and as arguments of the google-genai SDK.
+
+    parse ──▶ log, head          render ──▶ request          check ──▶ what the API would refuse
+    absorb, absorb_stream ──▶ an answer as segments          stream ──▶ what its cache sees
+
+A request is rendered in the shape in which it came; what another dialect parsed is rendered as arguments
+of the SDK, `{"model", "contents", "config"}`. Read `parse` first, then `render`; `contents` and `parts`
+have the shapes, `wire` the spelling.
+"""
+
+from __future__ import annotations
+
+from lamina.core.bind import Binding
+from lamina.core.repair import Repairs
+from lamina.core.values import Document, Image, Segment
+from lamina.dialects.gemini.absorb import absorb, absorb_stream
+from lamina.dialects.gemini.check import check, mends
+from lamina.dialects.gemini.head import own_head, plain_head
+from lamina.dialects.gemini.parse import parse
+from lamina.dialects.gemini.parts import sayable
+from lamina.dialects.gemini.prefix import mark, stream
+from lamina.dialects.gemini.render import render
+from lamina.dialects.gemini.wire import NAME
+from lamina.dialects.port import Dialect, Request, elsewhere, unsayable
+
+__all__ = ["DIALECT", "NAME", "carries", "recognises"]
+
+_FIELDS_OF_OTHERS = frozenset(("messages", "input", "prompt", "instructions"))
+
+
+def recognises(request: Request) -> bool:
+    """Whether it has contents, which no other wire format has."""
+    return request.get("contents") is not None and _FIELDS_OF_OTHERS.isdisjoint(request)
+
+
+def carries(segment: Segment) -> str:
+    """Why a segment of another dialect cannot be said here, "" if it can."""
+    if not (other := elsewhere(segment, NAME)):
+        return ""
+    for part in segment.parts:
+        if isinstance(part, Image | Document) and not sayable(part):
+            return f"media of {other} that {NAME} cannot fetch"
+    return unsayable(segment, NAME)
+
+
+def _binding(_: object) -> Binding:
+    """Nothing here is bound to what stands before it."""
+    return "none"
+
+
+DIALECT = Dialect(
+    name=NAME, recognises=recognises, parse=parse, render=render, check=check, absorb=absorb,
+    absorb_stream=absorb_stream, binding=_binding, mends=mends, stream=stream, mark=mark, carries=carries,
+    plain_head=plain_head, own_head=own_head,
+    repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id may be anything but empty
+)  # fmt: skip

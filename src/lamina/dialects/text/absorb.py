@@ -1,0 +1,72 @@
+"""A completion as a segment: what the model wrote after the prompt, ready to stand in the next one.
+
+Understood are the completions of OpenAI and compatible servers, those of Ollama and of llama.cpp, and plain
+text. The space after the cue belongs to the layout, so one is taken off: the next prompt has the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lamina.dialects.openai_chat.parts import plain
+from lamina.dialects.port import Absorbed, Usage
+from lamina.dialects.text.parse import spoken
+
+
+def absorb(response: Any) -> Absorbed:
+    """A completion, as text, a dict, or an object of an SDK."""
+    return absorb_stream((response,))
+
+
+def absorb_stream(events: Sequence[Any]) -> Absorbed:
+    """All events of a stream, in order."""
+    texts: list[str] = []
+    usage, stop = Usage(), ""
+    for event in events:
+        chunk = {"response": event} if isinstance(event, str) else plain(event, "response")
+        choice = _choice(chunk.get("choices"))
+        found = (choice.get("text"), chunk.get("response"), chunk.get("content"))
+        texts += [text for text in found if isinstance(text, str)][:1]
+        usage = _usage(chunk) or usage
+        stop = _stop(chunk, choice) or stop
+    said = "".join(texts).removeprefix(" ")
+    return Absorbed(segments=(spoken(said),) if said.strip() else (), usage=usage, stop=stop)
+
+
+def _choice(choices: Any) -> Mapping[str, Any]:
+    """The choice with index 0."""
+    for choice in choices if isinstance(choices, list | tuple) else ():
+        found = plain(choice, "choices")
+        if not found.get("index"):
+            return found
+    return {}
+
+
+def _usage(chunk: Mapping[str, Any]) -> Usage | None:
+    """What the call took, in the words of whichever server answers."""
+    given = chunk.get("usage")
+    if given is not None:
+        usage = plain(given, "usage")
+        details = usage.get("prompt_tokens_details")
+        details = {} if details is None else plain(details, "usage")
+        return Usage(
+            input=_count(usage.get("prompt_tokens")), cached=_count(details.get("cached_tokens")),
+            output=_count(usage.get("completion_tokens")),
+        )  # fmt: skip
+    if "prompt_eval_count" in chunk or "eval_count" in chunk:
+        return Usage(input=_count(chunk.get("prompt_eval_count")), output=_count(chunk.get("eval_count")))
+    if "tokens_evaluated" in chunk:
+        return Usage(
+            input=_count(chunk.get("tokens_evaluated")), output=_count(chunk.get("tokens_predicted"))
+        )
+    return None
+
+
+def _stop(chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> str:
+    found = (choice.get("finish_reason"), chunk.get("done_reason"), chunk.get("stop_type"))
+    return next((reason for reason in found if isinstance(reason, str) and reason), "")
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0

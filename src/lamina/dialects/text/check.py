@@ -1,0 +1,91 @@
+"""The rules of a request with one flat prompt, each a small function; none changes anything.
+
+They hold for completion endpoints of all kinds. What a prompt says is not judged: it is one text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from lamina.core.values import Ledger
+from lamina.dialects.port import Request, Violation
+
+Found = Iterator[tuple[str, str]]
+"""Where a rule is broken, and how."""
+
+Rule = Callable[[Request], Found]
+
+
+def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
+    """Every rule that the request breaks. Nothing here is bound to the past, so the ledger is not asked."""
+    del ledger
+    return [
+        Violation(rule=name, place=place, message=message)
+        for name, rule in RULES.items()
+        for place, message in rule(request)
+    ]
+
+
+def prompt_is_one_text(request: Request) -> Found:
+    """T1: the prompt is one string that is not empty; lists of prompts are requests of their own."""
+    prompt = request.get("prompt")
+    if not isinstance(prompt, str) or not prompt:
+        yield "prompt", "not one text that says something"
+
+
+def prompt_can_be_encoded(request: Request) -> Found:
+    """T2: the prompt has no half of a surrogate pair, which UTF-8 cannot carry."""
+    prompt = request.get("prompt")
+    if isinstance(prompt, str):
+        try:
+            prompt.encode()
+        except UnicodeEncodeError as error:
+            yield "prompt", f"a lone surrogate at character {error.start}"
+
+
+def nothing_else_speaks(request: Request) -> Found:
+    """T3: beside a flat prompt there are no messages, and no tools to call."""
+    for name in ("messages", "tools", "tool_choice", "functions", "contents"):
+        if request.get(name):
+            yield name, "has no place beside a flat prompt"
+
+
+def model_is_named(request: Request) -> Found:
+    """T4: a model, where one is given, is a string that is not empty."""
+    model = request.get("model")
+    if model is not None and not (isinstance(model, str) and model):
+        yield "model", "not the name of a model"
+
+
+def numbers_are_possible(request: Request) -> Found:
+    """T5: limits are whole and not negative, sampling parameters are numbers."""
+    for name, sorts in _NUMBERS.items():
+        value = request.get(name)
+        fits = isinstance(value, sorts) and not isinstance(value, bool)
+        if value is not None and not (fits and value >= 0):
+            yield name, "not a number that is possible here"
+
+
+def stops_are_texts(request: Request) -> Found:
+    """T6: stop is a string or a list of strings."""
+    stop = request.get("stop")
+    if stop is not None and not all(isinstance(text, str) for text in _list(stop)):
+        yield "stop", "neither a string nor a list of strings"
+
+
+RULES: dict[str, Rule] = {
+    rule.__name__: rule
+    for rule in (
+        prompt_is_one_text, prompt_can_be_encoded, nothing_else_speaks, model_is_named, numbers_are_possible,
+        stops_are_texts,
+    )
+}  # fmt: skip
+
+_NUMBERS: dict[str, tuple[type[float], ...]] = {
+    "max_tokens": (int,), "temperature": (int, float), "top_p": (int, float), "n": (int,),
+}  # fmt: skip
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]

@@ -1,0 +1,35 @@
+"""From one dialect to another: the head in its words, and the options that a build for it needs.
+
+Messages need no translation: a log is the same for all dialects, and each renders what it did not parse
+from typed parts. What cannot be said there is for the core to lower, with the reason that the dialect gives.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from lamina.core.arrange import Layout
+from lamina.core.bench import Options
+from lamina.core.values import Head
+from lamina.dialects.port import Dialect, OwnHead
+
+_IN_PLACE = Layout()
+
+
+def translated(head: Head, source: Dialect, target: Dialect, *, model: str = "") -> OwnHead:
+    """Tools and parameters for another dialect, and the names of those that it cannot say."""
+    plain = source.plain_head(head)
+    if model:
+        plain = msgspec.structs.replace(plain, model=model)
+    own = target.own_head(plain)
+    return OwnHead(head=own.head, left=plain.left + own.left)
+
+
+def options_for(dialect: Dialect, head: Head, *, layout: Layout = _IN_PLACE, **more: Any) -> Options:
+    """How to build for a dialect: what it mends, what it cannot say, what a changed past does there."""
+    return Options(
+        layout=layout, repairs=dialect.repairs, carries=dialect.carries,
+        binding=dialect.binding(head.parameters), **more,
+    )  # fmt: skip

@@ -1,0 +1,43 @@
+"""What lamina itself did between two envelopes: cuts, lowered entries, the library, changed attachments.
+
+An envelope knows why an entry is sent as it is, so nothing has to be guessed from text. Where lamina did
+nothing, `own_cause` is empty and the blocks have to say what happened.
+"""
+
+from __future__ import annotations
+
+from lamina.core.envelope import Envelope
+from lamina.core.hashing import digest
+from lamina.core.values import Cut, Entry, Form, Layer
+
+
+def tenant_changed(before: Envelope, after: Envelope) -> bool:
+    """The root has salt and tools in it; beside equal tools it is the salt."""
+    return before.root != after.root and digest(before.head.tools) == digest(after.head.tools)
+
+
+def own_cause(before: Envelope, after: Envelope, at: int) -> str:
+    """The cause at the sent entry `at`, "" where lamina has none of its own."""
+    old, new = before.sent, after.sent
+    if at >= len(old) or at >= len(new):
+        return ""
+    was, now = old[at], new[at]
+    if _fitted(after.cut) and _lowered(after, was):
+        return "cut"
+    if Layer.SYSTEM in (was.layer, now.layer):
+        return ""
+    if Layer.LIBRARY in (was.layer, now.layer):
+        return "library changed"
+    if _lowered(after, was):
+        return "lowered"
+    attached = was.segment.kind == now.segment.kind not in ("user", "assistant")
+    return "attachment changed" if was.segment.key == now.segment.key != "" and attached else ""
+
+
+def _fitted(cut: Cut | None) -> bool:
+    return cut is not None and cut.lowered > 0
+
+
+def _lowered(after: Envelope, was: Entry) -> bool:
+    """Whether the entry that stood here is sent in a lower form now."""
+    return any(e.ref == was.ref and e.form < was.form for e in after.entries if e.form is not Form.FULL)

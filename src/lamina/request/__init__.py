@@ -1,0 +1,158 @@
+"""In front of any SDK call: a provider's request goes in, one that fits comes out.
+
+    parse ──▶ build ──▶ render, or the request as it came ──▶ mark, if cache markers are asked for
+
+It comes out in the dialect it came in, or `to` another. Stateless: the caller keeps the ledger between
+calls, and the request itself is the store from which everything that was lowered can be recalled. Nothing
+to do means the same object comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from lamina.core.arrange import Layout
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.memo import Memo
+from lamina.core.recall import recall
+from lamina.core.tokens import Counter
+from lamina.core.values import Budget, Entry, Form, Head, Ledger, Segment
+from lamina.core.wording import text_of
+from lamina.counters import counter_for
+from lamina.dialects import DIALECTS, recognise
+from lamina.dialects.anthropic.server import asks_to_clear
+from lamina.dialects.port import Dialect, OwnHead, ParseMemo, Usage
+from lamina.dialects.translate import options_for, translated
+from lamina.errors import BadInput
+from lamina.models import model as facts_of
+from lamina.request.marking import Breakpoints, Lifetimes, known_breakpoints, marked
+from lamina.request.reported import ServerHelp, calibrated, helped, noted, roomier, usage_of
+from lamina.rules import Rules
+from lamina.rules.plan import Plan
+
+__all__ = ["Breakpoints", "Fitted", "Lifetimes", "RequestMemo", "ServerHelp", "fit_request", "named"]
+
+AS_LOGGED = Layout(context="logged")
+"""A parsed request is laid out already: nothing of it changes places."""
+
+
+class RequestMemo:
+    """Makes the next fit of a growing request cheaper and never changes it. One for each conversation."""
+
+    def __init__(self) -> None:
+        self.parse = ParseMemo()
+        self.build = Memo()
+
+
+class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that fits, the ledger for the next call, and the account of what was done.
+
+    `headers` must be sent with it, and `plan` says why each cache marker stands where it does. `left` names
+    the parameters and tools that the dialect it went to has no words for.
+    """
+
+    request: dict[str, Any]
+    ledger: Ledger
+    envelope: Envelope
+    log: tuple[Segment, ...]
+    headers: Mapping[str, str] = {}
+    plan: Plan | None = None
+    left: tuple[str, ...] = ()
+
+    def recall(self, key: str) -> str:
+        """The full text of what a handle, or the key of a digest, stands for."""
+        return "\n".join(text_of(s.parts) for s in recall(self.log, key, ledger=self.ledger))
+
+
+def fit_request(
+    request: Mapping[str, Any], *, dialect: str | Dialect | None = None, to: str | Dialect | None = None,
+    model: str = "", budget: Budget | None = None, ledger: Ledger | Mapping[str, Any] | None = None,
+    counter: Counter | None = None, usage: Usage | int | None = None, idle: float | None = None,
+    memo: RequestMemo | None = None, breakpoints: Breakpoints = "keep", rules: Rules | None = None,
+    server: ServerHelp | None = None,
+) -> Fitted:  # fmt: skip
+    """The request, valid and within the window of its model, continuing the last one byte for byte.
+
+    `dialect` is recognised from the request's shape, `budget` taken from the model's window, `counter`
+    from its tokenizer, `rules` from its cache. `to` is the dialect to answer in and `model` the one to
+    ask, where they are others than the request's. `ledger` is what the last call returned; `usage` what the
+    provider reported for it; `idle` the seconds since. `breakpoints` says what becomes of cache markers,
+    `server` what is left to the provider's server.
+    """
+    known_breakpoints(breakpoints)
+    speaks, memo = _spoken(request, dialect), memo or RequestMemo()
+    goes = speaks if to is None else named(to)
+    asked, headers = helped(request, goes, server) if goes is speaks else (request, {})
+    parsed = speaks.parse(asked, memo=memo.parse)
+    own = _head(parsed.head, speaks, goes, model)
+    name = str(own.head.parameters.get("model", ""))
+    counter = counter or counter_for(name)
+    given, told = _ledger(ledger), usage_of(usage)
+    room = _budget(budget or Budget(window=facts_of(name).window), own.head, goes)
+    if asks_to_clear(asked):
+        room = roomier(room, own.head, told.cleared.tokens)
+    envelope = build(
+        parsed.log, head=own.head, budget=room, ledger=noted(calibrated(given, told, counter), told),
+        counter=counter, idle=idle or 0, options=options_for(goes, own.head, layout=AS_LOGGED),
+        memo=memo.build,
+    )  # fmt: skip
+    same = own.head is parsed.head and all(map(_untouched, envelope.entries)) and not speaks.mends(asked)
+    done = marked(
+        asked if same else goes.render(envelope), envelope, goes, breakpoints=breakpoints, counter=counter,
+        rules=rules, before=given.mark,
+    )  # fmt: skip
+    return Fitted(
+        request=done.request, ledger=envelope.ledger, envelope=envelope, log=parsed.log, headers=headers,
+        plan=done.plan, left=own.left,
+    )  # fmt: skip
+
+
+def named(dialect: str | Dialect) -> Dialect:
+    if isinstance(dialect, Dialect):
+        return dialect
+    if dialect not in DIALECTS:
+        raise BadInput(
+            f"unknown dialect {dialect!r}", place="dialect", hint=f"use one of {', '.join(DIALECTS)}"
+        )
+    return DIALECTS[dialect]
+
+
+def _spoken(request: Any, dialect: str | Dialect | None) -> Dialect:
+    if not isinstance(request, Mapping):
+        found = type(request).__name__
+        raise BadInput(f"{found} is not a request", place="request", hint="pass the arguments as a dict")
+    return named(dialect) if dialect is not None else recognise(request)
+
+
+def _head(head: Head, speaks: Dialect, goes: Dialect, model: str) -> OwnHead:
+    """The head to send: the very one that came, if nothing about it is asked to be another."""
+    if goes is not speaks:
+        return translated(head, speaks, goes, model=model)
+    if model and model != head.parameters.get("model"):
+        return OwnHead(head=Head(tools=head.tools, parameters={**head.parameters, "model": model}))
+    return OwnHead(head=head)
+
+
+def _budget(budget: Budget, head: Head, dialect: Dialect) -> Budget:
+    """The budget, with what the answer may take where the dialect says that in a place of its own."""
+    if budget.reserve is not None or any(name.startswith("max_") for name in head.parameters):
+        return budget
+    output = dialect.plain_head(head).output
+    return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2)) if output else budget
+
+
+def _ledger(given: Ledger | Mapping[str, Any] | None) -> Ledger:
+    if given is None:
+        return Ledger()
+    return given if isinstance(given, Ledger) else Ledger.load(given)
+
+
+def _untouched(entry: Entry) -> bool:
+    """Whether rendering would give it back as it came: not lowered, repaired, or mended on the way in."""
+    segment = entry.segment
+    whole = entry.form is Form.FULL and entry.parts is segment.parts and segment.origin != "lamina"
+    return whole and segment.meta.get("wire", {}).get("count") != 0  # 0: parsing had to mend the message

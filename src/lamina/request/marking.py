@@ -1,0 +1,107 @@
+"""Cache markers on a request that is otherwise finished: the last step, which changes nothing that is read.
+
+Where they stand is planned by `rules.plan`, how they are written is the dialect's; here the two meet the
+ledger, which knows what a cut lowered and where the last request ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from lamina.core.envelope import Envelope
+from lamina.core.tokens import Counter
+from lamina.core.values import Entry, Mark
+from lamina.dialects.port import Dialect, Marking
+from lamina.errors import BadInput
+from lamina.rules import Rules, rules_for
+from lamina.rules.plan import Plan, plan
+from lamina.stream import Stream
+
+
+class Lifetimes(msgspec.Struct, frozen=True, kw_only=True):
+    """How long what is marked should be kept, in the provider's words ("5m", "1h"); "" is its own choice.
+
+    `stable` is for tools, system text and what a cut lowered, `tail` for the end of each request.
+    """
+
+    stable: str = ""
+    tail: str = ""
+
+
+Breakpoints = Literal["keep", "plan", "none"] | Lifetimes
+"""Cache markers: the client's own stay; lamina plans them, perhaps with lifetimes; or there are none."""
+
+
+class Marked(msgspec.Struct, frozen=True, kw_only=True):
+    """A request with its markers, and why each stands where it does, if they were planned."""
+
+    request: dict[str, Any]
+    plan: Plan | None = None
+
+
+def marked(
+    request: Mapping[str, Any], envelope: Envelope, dialect: Dialect, *, breakpoints: Breakpoints,
+    counter: Counter, rules: Rules | None, before: Mark | None,
+) -> Marked:  # fmt: skip
+    """The request with the markers that were asked for; as it is where its cache takes none."""
+    if breakpoints == "keep":
+        return Marked(request=request)  # type: ignore[arg-type]
+    if breakpoints == "none":
+        return Marked(request=dialect.mark(request, Marking()))
+    wished = breakpoints if isinstance(breakpoints, Lifetimes) else Lifetimes()
+    cache = rules or rules_for(str(request.get("model", "")), dialect=dialect.name)
+    if not cache.markers or _MARKED_BY.get(dialect.name) != cache.match:
+        return Marked(request=request)  # type: ignore[arg-type]
+    stream = dialect.stream(request)
+    planned = plan(
+        _weighed(stream, counter, cache.least(stream.model)), cache, stable=wished.stable, tail=wished.tail,
+        cut=_lowered(envelope), last=_last(envelope, before),
+    )  # fmt: skip
+    marking = Marking(places=planned.places, key=planned.key)
+    return Marked(request=dialect.mark(request, marking), plan=planned)
+
+
+def known_breakpoints(breakpoints: Any) -> None:
+    """Raises BadInput for what says nothing about markers."""
+    if breakpoints not in ("keep", "plan", "none") and not isinstance(breakpoints, Lifetimes):
+        hint = 'use "keep", "plan", "none" or Lifetimes(...)'
+        raise BadInput(f"breakpoints is {breakpoints!r}", place="fit_request", hint=hint)
+
+
+_MARKED_BY = {"anthropic": "breakpoints", "openai_chat": "tail", "openai_responses": "tail"}
+"""The sort of cache whose markers a dialect has words for: a model may be behind another's wire format."""
+
+
+def _weighed(stream: Stream, counter: Counter, least: int) -> Stream:
+    """The stream with tokens on as many blocks as it takes to say what is below the minimum."""
+    total, tokens = 0, []
+    for block in stream.blocks:
+        tokens.append(counter.count(block.data.decode()) if total < least else 0)
+        total += tokens[-1]
+    return stream.weighed(tokens)
+
+
+def _lowered(envelope: Envelope) -> int | None:
+    """The number of the last block that a cut lowered, or that stands for what it folded."""
+    lines, sent = envelope.ledger.lines, envelope.sent
+    for count in range(len(sent), 0, -1):
+        entry = sent[count - 1]
+        line = lines.get(entry.ref)
+        if (line and line.cut) or (entry.segment.origin == "lamina" and entry.segment.kind == "digest"):
+            return _block(envelope, sent[:count])
+    return None
+
+
+def _last(envelope: Envelope, before: Mark | None) -> int | None:
+    """The number of the last block of the request before this one, if this one continues it."""
+    if before is None or envelope.cut is not None:
+        return None
+    return _block(envelope, envelope.sent[: before.sent])
+
+
+def _block(envelope: Envelope, sent: Sequence[Entry]) -> int:
+    """The number of the last block of these entries. It depends on nothing after them, so it stays."""
+    return len(envelope.head.tools) + sum(len(entry.parts) for entry in sent) - 1

@@ -1,0 +1,140 @@
+"""A local server that answers like the providers do and refuses what breaks a rule, for tests of clients.
+
+    with checking() as server:
+        OpenAI(base_url=f"{server.url}/v1", api_key="none").chat.completions.create(...)
+    assert server.refused == []
+
+It knows each API by its path, asks the dialect's `check`, and says the same few words to whatever is valid.
+It runs on the loopback address, for as long as its context lasts.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from lamina.dialects import DIALECTS
+from lamina.dialects.port import Violation
+from lamina.errors import BadInput
+
+SAID = "Valid."
+"""What the server answers."""
+
+
+class Checking:
+    """What was asked of a server: the requests that were valid, and the violations of those that were not."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.valid: list[tuple[str, dict[str, Any]]] = []
+        self.refused: list[Violation] = []
+
+    def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """The status and the body for a request at a path."""
+        name, body = _dialect_at(path, body)
+        if not name:
+            return 404, {"error": {"message": f"nothing is served at {path}", "type": "not_found_error"}}
+        dialect = DIALECTS[name]
+        try:
+            found = dialect.check(body)
+            if not found:
+                dialect.parse(body)
+        except BadInput as error:
+            found = [Violation(rule="parses", place=error.place, message=str(error))]
+        if found:
+            self.refused += found
+            told = "; ".join(f"{v.rule} at {v.place}: {v.message}" for v in found)
+            return 400, {"error": {"message": told, "type": "invalid_request_error", "code": 400}}
+        self.valid.append((name, body))
+        return 200, _ANSWERS[name]
+
+
+@contextmanager
+def checking() -> Iterator[Checking]:
+    """A server for as long as the context lasts."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Asked)
+    server.daemon_threads = True
+    seen = Checking(f"http://127.0.0.1:{server.server_address[1]}")
+    vars(server)["seen"] = seen
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Asked(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        seen: Checking = vars(self.server)["seen"]
+        status, answer = seen.answer(self.path.partition("?")[0], body)
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+        """Nothing: a test says what it wants to know."""
+
+
+def _dialect_at(path: str, body: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    for ending, name in _PATHS.items():
+        if path.endswith(ending):
+            return name, body
+    model, _, verb = path.rpartition("/")[2].partition(":")
+    return ("gemini", {"model": model, **body}) if verb == "generateContent" else ("", body)
+
+
+_PATHS = {
+    "/v1/messages": "anthropic",
+    "/chat/completions": "openai_chat",
+    "/responses": "openai_responses",
+    "/api/chat": "ollama",
+    "/completions": "text",
+}
+
+_USAGE = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+_TEXT = {"type": "output_text", "text": SAID, "annotations": []}
+
+_ANSWERS: dict[str, dict[str, Any]] = {
+    "anthropic": {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": SAID}], "usage": {"input_tokens": 1, "output_tokens": 1},
+    },
+    "openai_chat": {
+        "id": "c", "object": "chat.completion", "created": 0, "model": "m", "usage": _USAGE,
+        "choices": [
+            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": SAID}}
+        ],
+    },
+    "openai_responses": {
+        "id": "resp_1", "object": "response", "created_at": 0, "model": "m", "status": "completed",
+        "output": [
+            {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [_TEXT]}
+        ],
+        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+    },
+    "gemini": {
+        "candidates": [{"content": {"role": "model", "parts": [{"text": SAID}]}, "finishReason": "STOP"}],
+        "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+    },
+    "ollama": {
+        "model": "m", "created_at": "2026-01-01T00:00:00Z", "message": {"role": "assistant", "content": SAID},
+        "done": True, "done_reason": "stop", "prompt_eval_count": 1, "eval_count": 1,
+    },
+    "text": {
+        "id": "t", "object": "text_completion", "created": 0, "model": "m", "usage": _USAGE,
+        "choices": [{"index": 0, "text": SAID, "finish_reason": "stop", "logprobs": None}],
+    },
+}  # fmt: skip

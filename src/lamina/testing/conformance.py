@@ -1,0 +1,336 @@
+"""What every dialect must do, as a suite that anyone can run on their own.
+
+    @pytest.mark.parametrize("case", lamina.testing.dialect(MY_DIALECT, model="my-model"), ids=str)
+    def test_my_dialect(case):
+        case()
+
+The requests of the suite are sessions that lamina makes up and a log with everything that a log can hold,
+in the words of the dialect, besides those that the caller gives. What a provider refuses is for `check` to
+know: the suite only asks it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from functools import cached_property, partial
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lamina.core.arrange import Layout
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.hashing import canonical
+from lamina.core.values import Budget, Form, Head, Ledger, Segment
+from lamina.dialects import DIALECTS
+from lamina.dialects.port import Dialect, Marking, ParseMemo, PlainHead, Request, Tool
+from lamina.dialects.translate import options_for, translated
+from lamina.errors import BadInput, BudgetExceeded
+from lamina.testing.gallery import gallery
+from lamina.testing.sessions import calls, session
+
+MODELS = {
+    "anthropic": "claude-opus-4-6",
+    "openai_chat": "gpt-5",
+    "openai_responses": "gpt-5",
+    "gemini": "gemini-3-pro",
+    "ollama": "qwen3",
+    "text": "gpt-5",
+}
+"""A model for each dialect of lamina, to speak of in requests."""
+
+WINDOWS = (3_000, 8_000)
+"""Small enough that every session is cut several times."""
+
+AS_LOGGED = Layout(context="logged")
+
+
+class Conformance(NamedTuple):
+    """One promise, ready to be tried."""
+
+    name: str
+    run: Callable[[], None]
+
+    def __call__(self) -> None:
+        self.run()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def dialect(
+    subject: Dialect, *, model: str = "", requests: Sequence[Request] = (), seeds: Sequence[int] = (1, 2)
+) -> list[Conformance]:
+    """The suite for one dialect. `requests` are samples of the caller's own, valid and in this dialect."""
+    trial = Trial(subject, model or MODELS.get(subject.name, ""), requests, seeds)
+    return [Conformance(f"{subject.name}: {_told(promise)}", partial(promise, trial)) for promise in PROMISES]
+
+
+class Trial:
+    """A dialect on trial, with its requests."""
+
+    def __init__(self, subject: Dialect, model: str, given: Sequence[Request], seeds: Sequence[int]) -> None:
+        self.subject, self.model, self.given, self.seeds = subject, model, given, seeds
+
+    @cached_property
+    def sessions(self) -> list[list[dict[str, Any]]]:
+        """Growing conversations: the request of each call of the model."""
+        logs = [session(seed, turns=3, steps=4) for seed in self.seeds]
+        return [[self.said(log) for log in calls(whole)] for whole in logs]
+
+    @cached_property
+    def samples(self) -> list[Request]:
+        """Requests of every sort."""
+        ends = [requests[-1] for requests in self.sessions]
+        return [*self.given, *ends, self.said(gallery()), self.said(gallery(thinking=False))]
+
+    @cached_property
+    def head(self) -> Head:
+        return self.subject.own_head(plain_head(self.model)).head
+
+    def said(self, log: Sequence[Segment]) -> dict[str, Any]:
+        """A log in the words of the dialect, as a client would send it: the same bytes each time."""
+        made = self.subject.render(build(log, head=self.head, options=options_for(self.subject, self.head)))
+        plain: dict[str, Any] = msgspec.json.decode(canonical(made))
+        return plain
+
+    def built(self, request: Request, **given: Any) -> Envelope:
+        parsed = self.subject.parse(request)
+        options = options_for(self.subject, parsed.head, layout=AS_LOGGED)
+        return build(parsed.log, head=parsed.head, options=options, **given)
+
+    def fault(self, request: Request) -> str:
+        return "; ".join(f"{v.rule} at {v.place}: {v.message}" for v in self.subject.check(request))
+
+
+def _told(promise: Callable[[Trial], None]) -> str:
+    return promise.__name__.replace("_", " ")
+
+
+def plain_head(model: str) -> PlainHead:
+    """A head with two tools and the settings that every provider has."""
+    path = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    tools = (
+        Tool(name="read_file", description="Reads a file.", schema=path),
+        Tool(name="list_files", schema={"type": "object", "properties": {}}),
+    )
+    return PlainHead(model=model, tools=tools, output=1_000, choice="auto", stream=False)
+
+
+def own_requests_are_recognised(trial: Trial) -> None:
+    """Its requests are recognised and valid."""
+    for request in trial.samples:
+        assert trial.subject.recognises(request)
+        others = (other for name, other in DIALECTS.items() if name != trial.subject.name)
+        assert [other.name for other in others if other.recognises(request)] == []
+        assert trial.fault(request) == ""
+
+
+def untouched_means_untouched(trial: Trial) -> None:
+    """A request that fits comes back as it was, the same objects."""
+    for request in trial.samples:
+        rendered = trial.subject.render(trial.built(request))
+        assert canonical(rendered) == canonical(request)
+        for name, value in request.items():
+            if isinstance(value, list):
+                assert all(one is other for one, other in zip(rendered[name], value, strict=True)), name
+
+
+def every_request_of_a_session_fits(trial: Trial) -> None:
+    """A session in a small window gives valid requests, each continuing the last unless it cut."""
+    for window in WINDOWS:
+        for requests in trial.sessions:
+            cuts = _replayed(trial, requests, window)
+            assert cuts or window > WINDOWS[0], "the window was meant to be too small"
+
+
+def _replayed(trial: Trial, requests: Sequence[Request], window: int) -> int:
+    ledger, cuts = Ledger(), 0
+    before: list[tuple[str, bytes]] = []
+    for request in requests:
+        try:
+            envelope = trial.built(request, budget=Budget(window=window, reserve=0), ledger=ledger)
+        except BudgetExceeded:
+            continue
+        rendered = trial.subject.render(envelope)
+        assert trial.fault(rendered) == ""
+        after = _seen(trial, rendered)
+        moved = after[: len(before)] != before and trial.subject.steady
+        assert envelope.cut is not None or not moved, "the prefix moved without a cut"
+        ledger, before, cuts = envelope.ledger, after, cuts + (envelope.cut is not None)
+    return cuts
+
+
+def what_is_lowered_is_valid_json(trial: Trial) -> None:
+    """A request is plain JSON, and is read back as it was written."""
+    for request in trial.samples:
+        with_ledger = trial.built(request, budget=Budget(window=6_000, reserve=0, keep_last=0))
+        rendered = trial.subject.render(with_ledger)
+        again = json.loads(json.dumps(rendered))
+        assert trial.fault(again) == ""
+        assert _seen(trial, again) == _seen(trial, rendered)
+        assert trial.subject.parse(again).log
+
+
+def a_memo_changes_nothing(trial: Trial) -> None:
+    """Parsing with a memo gives what parsing without one gives."""
+    for requests in trial.sessions:
+        memo = ParseMemo()
+        for request in requests:
+            assert trial.subject.parse(request, memo=memo) == trial.subject.parse(request)
+
+
+def damage_is_mended(trial: Trial) -> None:
+    """A request with items dropped, doubled or swapped becomes valid."""
+    for seed, request in enumerate(trial.samples):
+        for name, items in request.items():
+            if isinstance(items, list) and len(items) > 4:
+                harmed = {**request, name: _damaged(items, Random(seed))}  # noqa: S311
+                assert trial.fault(trial.subject.render(trial.built(harmed))) == ""
+
+
+def _damaged(items: Sequence[Any], dice: Random) -> list[Any]:
+    """Items between the first and the last, with some dropped, doubled or swapped."""
+    result: list[Any] = []
+    for item in items[1:-1]:
+        roll = dice.random()
+        result += [] if roll < 0.1 else [item, item] if roll < 0.2 else [item]
+        if 0.2 <= roll < 0.3 and len(result) > 1:
+            result[-1], result[-2] = result[-2], result[-1]
+    return [items[0], *result, items[-1]]
+
+
+def others_can_be_said(trial: Trial) -> None:
+    """What another dialect says becomes a valid request, and what is left out has a reason."""
+    for other in DIALECTS.values():
+        away = Trial(other, MODELS[other.name], (), trial.seeds[:1])
+        for request in away.samples:
+            parsed = other.parse(request)
+            own = translated(parsed.head, other, trial.subject, model=trial.model)
+            options = options_for(trial.subject, own.head, layout=AS_LOGGED)
+            envelope = build(parsed.log, head=own.head, options=options)
+            assert trial.fault(trial.subject.render(envelope)) == ""
+            mine = [e for e in envelope.entries if e.segment.origin != "lamina"]
+            assert len(mine) == len(parsed.log)
+            assert all(e.why for e in mine if e.form is not Form.FULL)
+
+
+def its_own_is_carried(trial: Trial) -> None:
+    """Nothing that it parsed itself is refused when it is sent again."""
+    for request in trial.samples:
+        log = trial.subject.parse(request).log
+        assert [why for segment in log if (why := trial.subject.carries(segment))] == []
+
+
+def a_head_keeps_its_meaning(trial: Trial) -> None:
+    """Tools and parameters mean the same after a translation there and back."""
+    plain = plain_head(trial.model)
+    own = trial.subject.own_head(plain)
+    back = trial.subject.plain_head(own.head)
+    for name in plain.__struct_fields__:
+        same = getattr(back, name) == getattr(plain, name) or name in _DEFAULTS
+        assert same or name in own.left, name
+
+
+_DEFAULTS = ("stream", "choice")
+"""What the suite asks for as every API does by itself, so that one without a word for it says it too."""
+
+
+def markers_are_no_part_of_the_stream(trial: Trial) -> None:
+    """Markers are placed where they were asked for, nowhere else, and change nothing that is read."""
+    for request in trial.samples:
+        before = deepcopy(request)
+        stream = trial.subject.stream(request)
+        places = [block.place for block in stream.blocks if block.markable]
+        chosen = dict.fromkeys(places[:1] + places[-1:], "")
+        marked = trial.subject.mark(request, Marking(places=chosen))
+        assert request == before, "the input was changed"
+        assert trial.fault(marked) == ""
+        again = trial.subject.stream(marked)
+        assert {block.place for block in again.blocks if block.marker} == set(chosen)
+        assert [(b.role, b.data) for b in again.blocks] == [(b.role, b.data) for b in stream.blocks]
+        bare = trial.subject.stream(trial.subject.mark(marked, Marking()))
+        assert not [block.place for block in bare.blocks if block.marker]
+
+
+def the_stream_reads_everything(trial: Trial) -> None:
+    """Every block of the stream has a place, bytes and a voice, and growing adds at the end."""
+    for requests in trial.sessions:
+        before: list[Any] = []
+        for request in requests:
+            stream = trial.subject.stream(request)
+            assert all(block.place and block.data and block.role for block in stream.blocks)
+            assert len({block.place for block in stream.blocks}) == len(stream.blocks)
+            after = _seen(trial, request)
+            assert after[: len(before)] == before or not trial.subject.steady
+            before = after
+
+
+def nonsense_is_refused(trial: Trial) -> None:
+    """What is no request raises BadInput, and nothing else."""
+    for request in trial.samples[:3]:
+        for harmed in _nonsense(request, Random(7)):  # noqa: S311
+            for ask in (
+                trial.subject.parse,
+                trial.subject.check,
+                trial.subject.stream,
+                trial.subject.recognises,
+            ):
+                with suppress(BadInput):
+                    ask(harmed)
+
+
+def _nonsense(request: Request, dice: Random, *, rounds: int = 150) -> Iterator[dict[str, Any]]:
+    """Copies of a request, each with a value somewhere replaced by one of another sort."""
+    odd: tuple[Any, ...] = (
+        None,
+        7,
+        -1.5,
+        True,
+        "",
+        "x",
+        [],
+        {},
+        [None],
+        [[]],
+        {"type": 5},
+        {"role": None},
+        ["text"],
+        {"x": {}},
+    )
+    for _ in range(rounds):
+        harmed: Any = deepcopy(request)
+        place = harmed
+        while True:
+            inner = list(place) if isinstance(place, Mapping) else list(range(len(place)))
+            key = dice.choice(inner)
+            if isinstance(place[key], dict | list) and place[key] and dice.random() < 0.75:
+                place = place[key]
+                continue
+            place[key] = dice.choice(odd)
+            break
+        yield harmed
+
+
+def _seen(trial: Trial, request: Request) -> list[tuple[str, bytes]]:
+    return [(block.role, block.data) for block in trial.subject.stream(request).blocks]
+
+
+PROMISES: tuple[Callable[[Trial], None], ...] = (
+    own_requests_are_recognised,
+    untouched_means_untouched,
+    every_request_of_a_session_fits,
+    what_is_lowered_is_valid_json,
+    a_memo_changes_nothing,
+    damage_is_mended,
+    others_can_be_said,
+    its_own_is_carried,
+    a_head_keeps_its_meaning,
+    markers_are_no_part_of_the_stream,
+    the_stream_reads_everything,
+    nonsense_is_refused,
+)

@@ -1,0 +1,221 @@
+"""Explicit caches through the real google-genai client, against a server that keeps them as Gemini does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+from google import genai
+from google.genai import errors, types
+
+from lamina.clients.gemini_caches import AsyncCachedHead, CachedHead, with_cached
+from lamina.errors import BadInput
+
+MODEL = "gemini-3.8-flash"
+HANDBOOK = "Section 1. " * 50
+
+
+class Gemini:
+    """The caches that there are, and everything that was asked for. `broken` refuses whatever comes next."""
+
+    def __init__(self) -> None:
+        self.caches: dict[str, Any] = {}
+        self.asked: list[str] = []
+        self.bodies: list[Any] = []
+        self.broken = False
+        self.url = ""
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        name = path.split("/", 2)[2]  # after the version
+        self.asked.append(f"{method} {name}")
+        self.bodies.append(body)
+        if self.broken:
+            return 500, {"error": {"code": 500, "message": "internal", "status": "INTERNAL"}}
+        if method == "POST" and name == "cachedContents":
+            made = f"cachedContents/{len(self.asked)}"
+            self.caches[made] = body
+            return 200, {"name": made, "usageMetadata": {"totalTokenCount": 2_000}}
+        wanted = body.get("cachedContent", "") if method == "POST" else name
+        if wanted not in self.caches:
+            message = "CachedContent not found (or permission denied)"
+            return 403, {"error": {"code": 403, "message": message, "status": "PERMISSION_DENIED"}}
+        if method == "DELETE":
+            del self.caches[name]
+            return 200, {}
+        if method == "PATCH":
+            return 200, {"name": name}
+        content = {"role": "model", "parts": [{"text": f"from {wanted}"}]}
+        return 200, {"candidates": [{"content": content}]}
+
+
+@pytest.fixture
+def gemini() -> Iterator[Gemini]:
+    api = Gemini()
+
+    class Answering(BaseHTTPRequestHandler):
+        def _do(self) -> None:
+            size = int(self.headers.get("Content-Length") or 0)
+            path = self.path.partition("?")[0]
+            status, body = api.answer(self.command, path, json.loads(self.rfile.read(size) or b"{}"))
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        do_POST = do_PATCH = do_DELETE = _do  # noqa: N815 - the names that the server asks for
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        api.url = f"http://127.0.0.1:{server.server_port}"
+        yield api
+        server.shutdown()
+
+
+class Clock:
+    """Seconds, as the test says."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def client(gemini: Gemini) -> Any:
+    return genai.Client(api_key="none", http_options=types.HttpOptions(base_url=gemini.url))
+
+
+def head(gemini: Gemini, clock: Clock, **more: Any) -> CachedHead:
+    return CachedHead(client(gemini), model=MODEL, system=HANDBOOK, clock=clock, **more)
+
+
+def test_a_cache_is_made_once_and_used_by_every_request(gemini: Gemini) -> None:
+    clock = Clock()
+    with head(gemini, clock) as cached:
+        answers = [cached.generate_content(contents=f"What is in {i}?").text for i in range(3)]
+        assert gemini.asked[0] == "POST cachedContents"
+        assert gemini.bodies[0]["ttl"] == "3600s"
+        assert HANDBOOK in json.dumps(gemini.bodies[0]["systemInstruction"])
+        assert answers == [f"from {cached.name()}"] * 3
+        assert HANDBOOK not in json.dumps(gemini.bodies[1:])
+    assert gemini.caches == {}
+    assert len(gemini.asked) == 5
+
+
+def test_a_cache_is_renewed_before_it_expires(gemini: Gemini) -> None:
+    clock = Clock()
+    cached = head(gemini, clock, lifetime=100)
+    name = cached.name()
+    clock.now += 74
+    assert cached.name() == name
+    clock.now += 2
+    assert cached.name() == name
+    clock.now += 74
+    assert cached.name() == name
+    assert [asked.split()[0] for asked in gemini.asked] == ["POST", "PATCH"]
+
+
+@pytest.mark.parametrize("passed", [76, 101])
+def test_a_cache_that_is_gone_is_made_anew(gemini: Gemini, passed: float) -> None:
+    """Whether that is seen when it should be renewed, or known from the clock."""
+    clock = Clock()
+    cached = head(gemini, clock, lifetime=100)
+    name = cached.name()
+    gemini.caches.clear()
+    clock.now += passed
+    assert cached.name() != name
+    assert cached.name() in gemini.caches
+
+
+def test_a_request_whose_cache_is_gone_is_sent_again_with_a_new_one(gemini: Gemini) -> None:
+    cached = head(gemini, Clock())
+    name = cached.name()
+    gemini.caches.clear()
+    assert cached.generate_content(contents="Hello").text != f"from {name}"
+    assert [asked.split()[1].split("/")[-1] for asked in gemini.asked] == [
+        "cachedContents", f"{MODEL}:generateContent", "cachedContents", f"{MODEL}:generateContent",
+    ]  # fmt: skip
+
+
+def test_another_error_is_the_sdks_own_and_nothing_is_sent_again(gemini: Gemini) -> None:
+    cached = head(gemini, Clock())
+    cached.name()
+    gemini.broken = True
+    sent = len(gemini.asked)
+    with pytest.raises(errors.ServerError):
+        cached.generate_content(contents="Hello")
+    assert len(gemini.asked) == sent + 1
+    with pytest.raises(errors.ServerError):
+        cached.delete()
+
+
+def test_deleting_what_is_gone_is_no_error_and_nothing_is_deleted_twice(gemini: Gemini) -> None:
+    cached = head(gemini, Clock())
+    cached.delete()
+    assert gemini.asked == []
+    cached.name()
+    gemini.caches.clear()
+    cached.delete()
+    cached.delete()
+    assert [asked.split()[0] for asked in gemini.asked] == ["POST", "DELETE"]
+
+
+def test_storage_is_told_in_token_hours_and_money(gemini: Gemini) -> None:
+    clock = Clock()
+    cached = head(gemini, clock, lifetime=7200)
+    assert cached.token_hours == 0
+    cached.name()
+    clock.now += 1800
+    assert cached.token_hours == pytest.approx(1_000)
+    cached.delete()
+    clock.now += 5000
+    assert cached.token_hours == pytest.approx(1_000)
+    cached.name()
+    clock.now += 100_000
+    assert cached.token_hours == pytest.approx(1_000 + 4_000), "an expired cache costs nothing"
+    assert cached.storage_cost(4.5) == pytest.approx(0.0225)
+
+
+def test_the_same_with_an_async_client(gemini: Gemini) -> None:
+    clock = Clock()
+
+    async def talk() -> list[str]:
+        async with AsyncCachedHead(client(gemini), model=MODEL, system=HANDBOOK, clock=clock) as cached:
+            asked = (cached.generate_content(contents=f"What is in {i}?") for i in range(3))
+            answers = [answer.text for answer in await asyncio.gather(*asked)]
+            gemini.caches.clear()
+            answers.append((await cached.generate_content(contents="And now?")).text)
+        return answers
+
+    answers = asyncio.run(talk())
+    assert len(set(answers[:3])) == 1
+    assert answers[3] != answers[0]
+    assert sum(asked.endswith("cachedContents") for asked in gemini.asked) == 2
+    assert gemini.caches == {}
+
+
+def test_what_the_cache_has_may_not_be_said_again() -> None:
+    plain = with_cached(types.GenerateContentConfig(temperature=0.5), "cachedContents/1")
+    assert (plain.temperature, plain.cached_content) == (0.5, "cachedContents/1")
+    assert with_cached(None, "a") == {"cached_content": "a"}
+    configs: tuple[Any, ...] = ({"tools": []}, types.GenerateContentConfig(system_instruction="Be brief."))
+    for config in configs:
+        with pytest.raises(BadInput, match="beside a cache"):
+            with_cached(config, "a")
+
+
+def test_a_head_without_anything_to_cache_is_refused() -> None:
+    with pytest.raises(BadInput, match="empty"):
+        CachedHead(object(), model=MODEL, display_name="handbook")
+    with pytest.raises(BadInput, match="lifetime"):
+        CachedHead(object(), model=MODEL, system="x", lifetime=0)

@@ -1,0 +1,110 @@
+"""Requests of the generateContent API for tests: small builders, and whole conversations from a number."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+from google.genai import types
+
+from lamina.core.arrange import Layout
+from lamina.core.bench import Options
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.values import Budget
+from lamina.dialects.gemini import DIALECT
+
+Json = dict[str, Any]
+OPTIONS = Options(repairs=DIALECT.repairs, layout=Layout(context="logged"), carries=DIALECT.carries)
+PIXEL = "iVBORw0K" * 400
+SIGNED = "c2lnbmVkIGJ5IHRoZSBtb2RlbA=="
+
+
+def user(*parts: Any) -> Json:
+    return {"role": "user", "parts": [text(part) for part in parts or ("Go on.",)]}
+
+
+def model(*parts: Any) -> Json:
+    return {"role": "model", "parts": [text(part) for part in parts or ("Yes.",)]}
+
+
+def text(part: Any) -> Any:
+    return {"text": part} if isinstance(part, str) else part
+
+
+def asks(name: str = "read_file", /, *, id_: str = "", signed: bool = True, **args: Any) -> Json:
+    call = {"name": name, "args": args or {"path": "src/a.py"}} | ({"id": id_} if id_ else {})
+    return {"functionCall": call} | ({"thoughtSignature": SIGNED} if signed else {})
+
+
+def answers(name: str = "read_file", /, output: Any = "x = 1\n" * 40, *, id_: str = "") -> Json:
+    response = output if isinstance(output, dict) else {"output": output}
+    return {"functionResponse": {"name": name, "response": response} | ({"id": id_} if id_ else {})}
+
+
+def body(*contents: Any, **fields: Any) -> Json:
+    """A REST body."""
+    return {"model": "gemini-3-pro", "contents": list(contents), "generationConfig": {}, **fields}
+
+
+def arguments(*contents: Any, **config: Any) -> Json:
+    """Keyword arguments of the SDK."""
+    return {"model": "gemini-3-pro", "contents": list(contents), "config": config}
+
+
+def fitted(given: Json, *, window: int | None = None, **dials: Any) -> Envelope:
+    parsed = DIALECT.parse(given)
+    budget = Budget(window=window, reserve=0, **dials) if window else None
+    return build(parsed.log, head=parsed.head, budget=budget, options=OPTIONS)
+
+
+def sent(given: Json, **dials: Any) -> list[Any]:
+    """The contents that are sent; the request is valid, and reads back."""
+    made = DIALECT.render(fitted(given, **dials))
+    assert DIALECT.check(made) == []
+    DIALECT.parse(json.loads(json.dumps(made)))
+    return list(made["contents"])
+
+
+def accepted(made: Json) -> None:
+    """The SDK's own types take it."""
+    for content in made["contents"]:
+        types.Content.model_validate(content)
+    config = made.get("config")
+    if config is not None:
+        types.GenerateContentConfig.model_validate(config)
+    else:
+        types.GenerationConfig.model_validate(made["generationConfig"])
+
+
+def conversation(seed: int) -> Json:
+    """A valid request of a few turns: text, pictures, thoughts, calls in parallel with and without ids."""
+    dice = Random(seed)  # noqa: S311 - a seeded generator is the point
+    contents: list[Json] = []
+    for turn in range(dice.randint(1, 6)):
+        said = f"{turn} " + "word " * dice.choice((1, 5, 200))
+        picture = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
+        contents.append(dice.choice((user(said), user(said, picture), user(picture, said))))
+        for step in range(dice.choice((0, 1, 1, 3))):
+            contents += _step(dice, f"{turn}_{step}")
+        thought = {"text": "hm " * 50, "thought": True}
+        last = {"text": "reply " * dice.choice((1, 100)), "thoughtSignature": SIGNED}
+        contents.append(dice.choice((model(last), model(thought, last), model("Yes."))))
+    contents.append(user("And now?"))
+    if dice.random() < 0.5:
+        return body(*contents, systemInstruction={"parts": [{"text": "Be brief."}, {"text": "Be kind."}]})
+    return arguments(*contents, system_instruction="Be brief.", max_output_tokens=500)
+
+
+def _step(dice: Random, name: str) -> list[Json]:
+    ids = [f"c{name}_{i}" for i in range(dice.choice((1, 1, 2, 3)))]
+    tool, named = dice.choice(("read_file", "bash", "fs.write")), dice.random() < 0.5
+    args = {"path": "a.py", "text": "x " * dice.choice((1, 500))}
+    calls = [asks(tool, id_=id_ if named else "", signed=i == 0, **args) for i, id_ in enumerate(ids)]
+    before: list[Any] = dice.choice(([], ["I look."], [{"text": "hm " * 100, "thought": True}]))
+    if named:
+        dice.shuffle(ids)
+    outputs = [f"{dice.random()} " * dice.choice((1, 20, 400)) for _ in ids]
+    results = [answers(tool, out, id_=id_ if named else "") for id_, out in zip(ids, outputs, strict=True)]
+    return [model(*before, *calls), user(*results)]

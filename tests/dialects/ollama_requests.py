@@ -1,0 +1,97 @@
+"""Requests of Ollama's chat API for tests: small builders, and whole conversations from a number."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+from lamina.core.arrange import Layout
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.values import Budget
+from lamina.dialects.ollama import DIALECT
+from lamina.dialects.port import Dialect
+from lamina.dialects.translate import options_for, translated
+
+Json = dict[str, Any]
+LOGGED = Layout(context="logged")
+
+PIXEL = "iVBORw0KGgoA" * 300
+TOOL = {
+    "type": "function",
+    "function": {"name": "read_file", "parameters": {"type": "object", "properties": {}}},
+}
+
+
+def called(name: str = "read_file", arguments: Any = None, **fields: Any) -> Json:
+    given = {"path": "src/a.py"} if arguments is None else arguments
+    return {"function": {"name": name, "arguments": given}, **fields}
+
+
+def asks(*calls: Any, **fields: Any) -> Json:
+    return {"role": "assistant", "content": "", "tool_calls": list(calls), **fields}
+
+
+def answers(content: str = "x = 1\n" * 40, name: str = "read_file", **fields: Any) -> Json:
+    return {"role": "tool", "content": content, "tool_name": name, **fields}
+
+
+def user(content: Any = "Go on.", **fields: Any) -> Json:
+    return {"role": "user", "content": content, **fields}
+
+
+def answered(text: str = "Yes.", **fields: Any) -> Json:
+    return {"role": "assistant", "content": text, **fields}
+
+
+def request(*messages: Any, **fields: Any) -> Json:
+    return {"model": "qwen3", "messages": list(messages), **fields}
+
+
+def fitted(given_: Json, *, window: int | None = None, **dials: Any) -> Envelope:
+    parsed = DIALECT.parse(given_)
+    budget = Budget(window=window, reserve=0, **dials) if window else None
+    options = options_for(DIALECT, parsed.head, layout=LOGGED)
+    return build(parsed.log, head=parsed.head, budget=budget, options=options)
+
+
+def sent(given_: Json, **dials: Any) -> list[Json]:
+    """The messages that are sent; the request is valid, and reads back."""
+    made = DIALECT.render(fitted(given_, **dials))
+    assert DIALECT.check(made) == []
+    DIALECT.parse(json.loads(json.dumps(made)))
+    return list(made["messages"])
+
+
+def converted(given_: Json, source: Dialect, target: Dialect, *, window: int | None = None) -> Json:
+    """A request of one dialect in another."""
+    parsed = source.parse(given_)
+    head = translated(parsed.head, source, target).head
+    budget = Budget(window=window, reserve=0) if window else None
+    options = options_for(target, head, layout=LOGGED)
+    return target.render(build(parsed.log, head=head, budget=budget, options=options))
+
+
+def conversation(seed: int) -> Json:
+    """A valid request of a few turns: text, pictures, reasoning, calls in parallel, results named or not."""
+    dice = Random(seed)  # noqa: S311 - a seeded generator is the point
+    messages: list[Json] = [{"role": "system", "content": "Be brief."}]
+    for turn in range(dice.randint(1, 6)):
+        said = f"{turn} " + "word " * dice.choice((1, 5, 200))
+        messages.append(dice.choice((user(said), user(said, images=[PIXEL, PIXEL]), user(""))))
+        for _ in range(dice.choice((0, 1, 1, 3))):
+            names = [dice.choice(("read_file", "bash", "write")) for _ in range(dice.choice((1, 1, 2, 3)))]
+            calls = [called(name, {"path": "a.py", "text": "x " * dice.choice((1, 500))}) for name in names]
+            extra: Json = dice.choice(({}, {"thinking": "hm " * 100}, {"content": "I look."}))
+            messages.append(asks(*calls, **extra))
+            results = [answers(f"{dice.random()} " * dice.choice((1, 20, 400)), name) for name in names]
+            if dice.random() < 0.3:
+                results = [{"role": "tool", "content": result["content"]} for result in results]
+            elif dice.random() < 0.5:
+                dice.shuffle(results)
+            messages += results
+        messages.append(answered("reply " * dice.choice((1, 100))))
+    if dice.random() < 0.5:
+        messages.append(user("And now?"))
+    return request(*messages, options={"num_ctx": 8192}, tools=[TOOL])

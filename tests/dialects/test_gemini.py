@@ -1,0 +1,377 @@
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina import segments
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.values import (
+    Document,
+    Form,
+    Head,
+    Image,
+    Raw,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
+from lamina.dialects.gemini import DIALECT
+from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
+from lamina.errors import BadInput, BudgetExceeded
+from tests.dialects.gemini_requests import (
+    OPTIONS,
+    PIXEL,
+    SIGNED,
+    Json,
+    accepted,
+    answers,
+    arguments,
+    asks,
+    body,
+    conversation,
+    fitted,
+    model,
+    sent,
+    user,
+)  # fmt: skip
+
+EVERYTHING = body(
+    user(
+        "What is this?",
+        {"inlineData": {"mimeType": "image/png", "data": PIXEL}, "mediaResolution": {"level": "LOW"}},
+        {"inlineData": {"mimeType": "application/pdf", "data": "JVBE", "displayName": "a.pdf"}},
+        {"fileData": {"mimeType": "image/jpeg", "fileUri": "https://example.org/a.jpg"}},
+        {"fileData": {"mimeType": "video/mp4", "fileUri": "gs://bucket/film.mp4"}},
+        " ",
+        {"hologram": {"depth": 3}},
+    ),
+    model({"text": "Let me look.", "thought": True}, {"text": "A cat.", "thoughtSignature": SIGNED}),
+    user(" "),
+    model(
+        {"executableCode": {"language": "PYTHON", "code": "print(1)"}},
+        {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}},
+        "One.",
+        {"text": "", "thoughtSignature": SIGNED},
+    ),
+    user("Search it."),
+    model(
+        {"toolCall": {"id": "t1", "toolType": "GOOGLE_SEARCH", "args": {"q": "cat"}}},
+        {"toolResponse": {"id": "t1", "toolType": "GOOGLE_SEARCH", "response": {"hits": 3}}},
+        "Found.",
+    ),
+    model("And more."),
+    user("Read both."),
+    model("I read.", asks(id_="c1"), asks("bash", id_="c2", signed=False, command="ls")),
+    user("also:", answers("bash", {"error": "no such file"}, id_="c2"), answers(id_="c1")),
+    model(asks("now", signed=False), asks("now", signed=False)),
+    {"parts": [answers("now", {"hour": 12, "minute": 1}), answers("now", {"result": "noon"})]},
+    model("Done."),
+    user("Thanks.", "What next?"),
+    systemInstruction={"role": "system", "parts": [{"text": "Be brief."}, {"text": "Be kind."}]},
+    tools=[
+        {"functionDeclarations": [{"name": "read_file", "parameters": {"type": "OBJECT"}}]},
+        {"codeExecution": {}},
+    ],
+    safetySettings=[{"category": "HARM_CATEGORY_HARASSMENT", "threshold": "OFF"}],
+    somethingNew={"unknown": ["to", "us"]},
+)
+
+
+def test_a_request_that_nothing_is_done_to_comes_back_as_the_same_objects() -> None:
+    assert DIALECT.check(EVERYTHING) == []
+    made = DIALECT.render(fitted(EVERYTHING))
+    assert made == EVERYTHING
+    assert list(made)[1:] == list(EVERYTHING)[1:]
+    for before, after in zip(EVERYTHING["contents"], made["contents"], strict=True):
+        assert before is after
+    assert made["systemInstruction"] is EVERYTHING["systemInstruction"]
+    assert made["tools"][0] is EVERYTHING["tools"][0]
+    assert made["somethingNew"] is EVERYTHING["somethingNew"]
+
+
+def test_pieces_are_typed() -> None:
+    log = DIALECT.parse(EVERYTHING).log
+    parts = [part for segment in log for part in segment.parts]
+    assert Image(data=PIXEL, media_type="image/png") in parts
+    assert Document(data="JVBE", media_type="application/pdf", name="a.pdf") in parts
+    assert Image(url="https://example.org/a.jpg", media_type="image/jpeg") in parts
+    assert Document(url="gs://bucket/film.mp4", media_type="video/mp4", name="film.mp4") in parts
+    assert Raw(dialect="gemini", data={"hologram": {"depth": 3}}) in parts
+    assert Thinking(text="Let me look.") in parts
+    assert Thinking(text="", signature=SIGNED) in parts
+    assert ToolCall(id="c2", name="bash", arguments='{"command":"ls"}') in parts
+    assert ToolResult(id="c2", name="bash", content=(Text("no such file"),), error=True) in parts
+    assert sum(len(segment.parts) == 2 for segment in log) == 2  # a tool of the API with what it gave
+
+
+def test_roles_kinds_and_joins() -> None:
+    log = DIALECT.parse(EVERYTHING).log
+    assert [s.kind for s in log[:3]] == ["system", "system", "user"]
+    assert {s.role for s in log if s.kind == "thinking"} == {Role.ASSISTANT}
+    assert len([s for s in log if not s.joins]) == len(EVERYTHING["contents"]) + 1
+    assert {s.origin for s in log} == {"gemini"}
+
+
+def test_results_without_ids_answer_calls_by_name_and_position() -> None:
+    calls = model(asks("now"), asks(signed=False), asks("now", signed=False))
+    results = user(answers("now", "1"), answers("now", "2"), answers("read_file", "3"))
+    log = DIALECT.parse(body(user(), calls, results)).log
+    ids = {s.parts[0].id: s.parts[0].name for s in log if isinstance(s.parts[0], ToolCall)}
+    given_ = [s.parts[0] for s in log if isinstance(s.parts[0], ToolResult)]
+    assert len(ids) == 3
+    assert [ids[result.id] for result in given_] == ["now", "now", "read_file"]
+    assert [s.attrs for s in log if s.kind == "tool_result"] == [{"path": "src/a.py"}] * 3
+
+
+def test_the_id_of_a_call_without_one_does_not_depend_on_its_place() -> None:
+    one = DIALECT.parse(body(user(), model(asks()), user(answers())))
+    two = DIALECT.parse(body(user(), model(), user(), model(asks()), user(answers())))
+    assert one.log[1].parts == two.log[3].parts
+
+
+def test_a_lowered_content_is_a_copy_in_which_the_rest_is_the_same() -> None:
+    thought = {"text": "I write.", "thoughtSignature": SIGNED}
+    old = model(thought, asks("write", id_="c1", path="a", text="long " * 900))
+    contents = sent(
+        body(user(), old, user(answers("write", "ok", id_="c1")), model(), user(), model(), user()),
+        window=420, keep_last=0,
+    )  # fmt: skip
+    changed = contents[1]
+    assert changed is not old
+    assert changed["parts"][0] is thought
+    assert changed["parts"][1]["thoughtSignature"] == SIGNED
+    assert "trimmed" in changed["parts"][1]["functionCall"]["args"]["text"]
+    assert changed["parts"][1]["functionCall"]["id"] == "c1"
+    assert len(old["parts"][1]["functionCall"]["args"]["text"]) > 4000
+
+
+def test_a_lowered_result_keeps_its_name_its_field_and_gets_no_id() -> None:
+    old = user(answers("bash", {"result": "line\n" * 2000}))
+    contents = sent(body(user(), model(asks("bash")), old, model(), user()), window=600, keep_last=0)
+    response = contents[2]["parts"][0]["functionResponse"]
+    assert response.keys() == {"name", "response"}
+    assert response["response"]["result"] != old["parts"][0]["functionResponse"]["response"]["result"]
+    assert response["name"] == "bash"
+
+
+def test_a_lowered_picture_leaves_its_neighbours() -> None:
+    picture, said = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}, {"text": "Look."}
+    contents = sent(body(user(said, picture), model(), user(), model(), user()), window=600, keep_last=0)
+    assert contents[0]["parts"][0] is said
+    assert contents[0]["parts"][1].keys() == {"text"}
+
+
+def test_a_lowered_result_no_longer_shows_its_media() -> None:
+    shot = answers("shot", "taken " * 900)
+    shot["functionResponse"]["parts"] = [{"inlineData": {"mimeType": "image/png", "data": PIXEL}}]
+    given_ = body(user(), model(asks("shot")), user(shot), model(), user(), model(), user())
+    assert [type(p) for p in DIALECT.parse(given_).log[2].parts[0].content] == [Text, Image]  # type: ignore[union-attr]
+    response = sent(given_, window=500, keep_last=0)[2]["parts"][0]["functionResponse"]
+    assert response.keys() == {"name", "response"}
+
+
+def test_text_that_is_shortened_loses_its_signature() -> None:
+    old = model({"text": "reply " * 3000, "thoughtSignature": SIGNED, "partMetadata": {"a": 1}})
+    said = sent(body(user(), old, user(), model(), user()), window=800, keep_last=0)[1]["parts"][0]
+    assert said.keys() == {"text", "partMetadata"}
+    assert "recall" in said["text"]
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        [model(asks()), user(answers())],
+        [user(), model(asks())],
+        [user(), model(asks(id_="c1"), asks(id_="c2")), user(answers(id_="c2"))],
+        [user(), model(asks(id_="c1")), user(), model(), user(answers(id_="c1"))],
+        [user(), model(asks(id_="c1"), asks(id_="c1")), user(answers(id_="c1"), answers(id_="c1"))],
+        [user(), user(answers("nobody"))],
+        [user(), model(asks()), user(answers(), answers())],
+        [user(), model("I look."), model(asks()), user(answers())],
+        [user(), model(asks(id_="c1")), model(asks(id_="c2")), user(answers(id_="c1"), answers(id_="c2"))],
+        [user(), model(asks(), asks(signed=False)), user(answers()), user(answers())],
+        [user(), model(asks("functions read:0")), user(answers("functions read:0"))],
+        [user(), model(asks("a")), user(answers("b"))],
+        [user(), model(asks(id_="c1")), user(answers())],
+        [user(), model(asks()), user(answers(id_="c1"))],
+        [user(), model(asks()), user({"functionResponse": {"name": "read_file"}})],
+        [user(), model(asks()), {"role": "function", "parts": [answers()]}],
+        [user(), model(asks(signed=False)), user(answers()), model(asks(signed=False)), user(answers())],
+        [user("", "Go."), model(), user()],
+        [user(), {"role": "model", "parts": []}, user()],
+        [user(), model()],
+    ],
+)
+def test_what_the_api_would_refuse_is_mended(contents: list[Json]) -> None:
+    assert DIALECT.check(body(*contents))
+    sent(body(*contents))
+    sent({"model": "gemini-3-pro", "contents": contents})
+
+
+def test_no_result_is_lost_where_contents_are_put_together() -> None:
+    contents = [
+        user(),
+        model("I look."),
+        model(asks("a")),
+        model(asks("b")),
+        user(answers("b", "B")),
+        user(answers("a", "A")),
+    ]
+    made = sent(body(*contents))
+    assert [content["role"] for content in made] == ["user", "model", "user"]
+    said = [part["functionResponse"]["response"] for part in made[2]["parts"]]
+    assert said == [{"output": "B"}, {"output": "A"}]
+
+
+def test_calls_of_others_carry_the_signature_that_is_documented_for_them() -> None:
+    log = [
+        segments.user("Go."),
+        segments.call("a", {}, id="c1"),
+        segments.call("b", {}, id="c2"),
+        segments.result("1", id="c1"),
+        segments.result("2", id="c2", joins=True),
+        segments.assistant("Done."),
+        segments.user("And?"),
+    ]
+    new = DIALECT.render(build(log, head=Head(parameters={"model": "gemini-3-pro"}), options=OPTIONS))
+    parts = new["contents"][1]["parts"]
+    assert [part.get("thought_signature") for part in parts] == [FOREIGN_SIGNATURE, None]
+    old = DIALECT.render(build(log, head=Head(parameters={"model": "gemini-2.5-pro"}), options=OPTIONS))
+    assert FOREIGN_SIGNATURE not in json.dumps(old)
+
+
+def test_unsigned_calls_of_earlier_turns_stay_as_they_came() -> None:
+    given_ = body(user(), model(asks(signed=False)), user(answers()), model(), user())
+    assert DIALECT.check(given_) == []
+    assert sent(given_)[1] is given_["contents"][1]
+
+
+def test_what_came_from_elsewhere_is_written_in_the_shape_of_the_sdk() -> None:
+    picture = Image(data="aGk=", media_type="image/png")
+    log = [
+        segments.system("Be brief."),
+        segments.user(
+            (Text("See"), picture, Document(name="a.pdf", data="JVBE", media_type="application/pdf"))
+        ),
+        segments.assistant("I look."),
+        segments.call("take shot", {"of": "window"}, id="c1"),
+        segments.call("log", {}, id="c2"),
+        segments.result((Text("taken"), picture), id="c1"),
+        segments.result("broken", id="c2", error=True, joins=True),
+        segments.file("a.md", "# A"),
+        segments.user("And?"),
+    ]
+    made = DIALECT.render(build(log, options=OPTIONS))
+    assert DIALECT.check(made) == []
+    assert made.keys() == {"contents", "config"}
+    assert made["config"] == {"system_instruction": {"parts": [{"text": "Be brief."}]}}
+    assert [content["role"] for content in made["contents"]] == ["user", "model", "user", "user", "user"]
+    assert made["contents"][0]["parts"][1] == {"inline_data": {"mime_type": "image/png", "data": "aGk="}}
+    calls = [part["function_call"] for part in made["contents"][1]["parts"][1:]]
+    assert calls[0] == {"id": "c1", "name": "take_shot", "args": {"of": "window"}}
+    results = made["contents"][2]["parts"]
+    assert results[0]["function_response"] == {
+        "id": "c1",
+        "name": "take_shot",
+        "response": {"output": "taken"},
+    }
+    assert results[1]["function_response"]["response"] == {"error": "broken"}
+    assert results[2] == {"inline_data": {"mime_type": "image/png", "data": "aGk="}}
+
+
+def test_later_instructions_are_said_by_the_user() -> None:
+    log = [
+        segments.system("Be brief."),
+        segments.user("Hi."),
+        segments.assistant("Hi."),
+        segments.system("Be loud."),
+    ]
+    made = DIALECT.render(build([*log, segments.user("Go.")], options=OPTIONS))
+    assert "Be loud." not in json.dumps(made["config"])
+    assert [content["role"] for content in made["contents"]] == ["user", "model", "user", "user"]
+
+
+def test_names_that_the_request_defines_are_left_alone() -> None:
+    tools = [{"functionDeclarations": [{"name": "read it"}]}]
+    given_ = body(user(), model(asks("read it")), user(answers("read it")), tools=tools)
+    assert DIALECT.render(fitted(given_))["contents"][1] == given_["contents"][1]
+
+
+def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
+    with pytest.raises(BadInput, match="nothing is left to send"):
+        DIALECT.render(fitted(body(user(""))))
+
+
+@pytest.mark.parametrize(
+    ("given_", "place"),
+    [
+        ({}, "contents"),
+        ({"contents": []}, "contents"),
+        ({"contents": 7}, "contents"),
+        ({"contents": ["a", 7]}, "contents[1]"),
+        (body({"role": "narrator", "parts": []}), "contents[0].role"),
+        (body(user(), {"role": "system", "parts": [{"text": "x"}]}), "contents[1].role"),
+        (body({"role": "user"}), "contents[0].parts"),
+        (body({"role": "user", "parts": "x"}), "contents[0].parts"),
+        (body(user({"text": 1})), "contents[0].parts[0].text"),
+        (body(user(asks())), "contents[0].parts[0].functionCall"),
+        (body(model(answers())), "contents[0].parts[0].functionResponse"),
+        (body(model({"functionCall": {"args": {}}})), "contents[0].parts[0].functionCall.name"),
+        (body(model({"functionCall": {"name": "f", "args": [1]}})), "contents[0].parts[0].functionCall.args"),
+        (body(user({"functionResponse": {"response": 1}})), "contents[0].parts[0].functionResponse.response"),
+        (body(user(), tools=["x"]), "tools[0]"),
+        (arguments(user(), tools=7), "config.tools"),
+        ({"contents": "x", "config": 7}, "config"),
+        (arguments(user(), system_instruction=["x", 7]), "config.system_instruction[1]"),
+        (arguments(user(), system_instruction={"parts": [7]}), "config.system_instruction.parts[0]"),
+    ],
+)  # fmt: skip
+def test_bad_input_says_where(given_: Json, place: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        DIALECT.parse(given_)
+    assert caught.value.place == place
+    assert caught.value.hint
+
+
+SEEDS = st.integers(0, 10_000)
+
+
+@given(SEEDS)
+def test_valid_requests_come_back_as_the_same_objects(seed: int) -> None:
+    given_ = conversation(seed)
+    assert DIALECT.check(given_) == []
+    made = DIALECT.render(fitted(given_))
+    assert made == given_
+    assert all(a is b for a, b in zip(made["contents"], given_["contents"], strict=True))
+
+
+@given(SEEDS, st.sampled_from((0.2, 0.4, 0.7)), st.integers(0, 3))
+def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
+    seed: int, share: float, keep_last: int
+) -> None:
+    given_ = conversation(seed)
+    window = 300 + int(share * fitted(given_).tokens)
+    with suppress(BudgetExceeded):
+        envelope = fitted(given_, window=window, keep_last=keep_last)
+        made = DIALECT.render(envelope)
+        assert DIALECT.check(made) == []
+        accepted(made)
+        DIALECT.parse(json.loads(json.dumps(made)))
+        mine = {id(content) for content in given_["contents"]}
+        assert {id(content) for content in made["contents"]} & mine == whole(envelope)
+
+
+def whole(envelope: Envelope) -> set[int]:
+    """The contents that were parsed and of which nothing was lowered."""
+    found: dict[int, list[Form]] = {}
+    for entry in envelope.entries:
+        if entry.segment.origin != "lamina" and entry.role is not Role.SYSTEM:
+            found.setdefault(id(entry.segment.meta["wire"]["of"]), []).append(entry.form)
+    return {content for content, forms in found.items() if set(forms) == {Form.FULL}}

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.core.values import Segment
+from lamina.dialects.gemini import DIALECT
+from lamina.dialects.port import ParseMemo
+from lamina.errors import BadInput, BudgetExceeded
+from tests.dialects.gemini_requests import Json, answers, asks, body, conversation, fitted, model, user
+
+SEEDS = st.integers(0, 10_000)
+
+
+def _dropped(contents: list[Json], dice: Random) -> None:
+    del contents[dice.randrange(len(contents))]
+
+
+def _doubled(contents: list[Json], dice: Random) -> None:
+    at = dice.randrange(len(contents))
+    contents.insert(at, copy.deepcopy(contents[at]))
+
+
+def _shuffled(contents: list[Json], dice: Random) -> None:
+    dice.shuffle(contents)
+
+
+def _truncated(contents: list[Json], dice: Random) -> None:
+    del contents[dice.randrange(1, len(contents) + 1) :]
+
+
+def _beheaded(contents: list[Json], dice: Random) -> None:
+    del contents[: dice.randrange(len(contents))]
+
+
+def _thinned(contents: list[Json], dice: Random) -> None:
+    for content in contents:
+        if dice.random() < 0.3:
+            del content["parts"][dice.randrange(len(content["parts"]))]
+    contents[:] = [content for content in contents if content["parts"]] or [user()]
+
+
+def _split(contents: list[Json], _: Random) -> None:
+    contents[:] = [{**content, "parts": [part]} for content in contents for part in content["parts"]]
+
+
+def _one_id(contents: list[Json], _: Random) -> None:
+    for inner in _linked(contents):
+        inner["id"] = "call"
+
+
+def _no_ids(contents: list[Json], _: Random) -> None:
+    for inner in _linked(contents):
+        inner.pop("id", None)
+
+
+def _some_ids(contents: list[Json], dice: Random) -> None:
+    for inner in _linked(contents):
+        if dice.random() < 0.4:
+            inner["id"] = dice.choice(("", "x", "y"))
+
+
+def _other_names(contents: list[Json], dice: Random) -> None:
+    for inner in _linked(contents):
+        if dice.random() < 0.3:
+            inner["name"] = dice.choice(("", "bash", "1 + 1", "nächste"))
+
+
+def _unsigned(contents: list[Json], _: Random) -> None:
+    for content in contents:
+        for part in content["parts"]:
+            part.pop("thoughtSignature", None)
+
+
+def _emptied(contents: list[Json], dice: Random) -> None:
+    for content in contents:
+        for part in content["parts"]:
+            if "text" in part and dice.random() < 0.3:
+                part["text"] = dice.choice(("", " "))
+
+
+def _linked(contents: list[Json]) -> list[Json]:
+    found = [part for content in contents for part in content["parts"]]
+    return [part[name] for part in found for name in ("functionCall", "functionResponse") if name in part]
+
+
+Damage = Callable[[list[Json], Random], None]
+DAMAGES: tuple[Damage, ...] = (
+    _dropped, _doubled, _shuffled, _truncated, _beheaded, _thinned, _split, _one_id, _no_ids, _some_ids,
+    _other_names, _unsigned, _emptied,
+)  # fmt: skip
+
+
+@given(SEEDS, st.lists(st.sampled_from(DAMAGES), min_size=1, max_size=3), st.sampled_from((None, 3000)))
+def test_damaged_requests_are_sent_valid(seed: int, damages: list[Damage], window: int | None) -> None:
+    given_ = copy.deepcopy(conversation(seed))
+    for damage in damages:
+        if len(given_["contents"]) > 1:
+            damage(given_["contents"], Random(seed))  # noqa: S311
+    with suppress(BudgetExceeded):
+        try:
+            made = DIALECT.render(fitted(given_, window=window))
+        except BadInput as error:
+            assert error.problem == "nothing is left to send"  # noqa: PT017
+            return
+        assert DIALECT.check(made) == []
+
+
+NAMES = (
+    "role parts text inlineData inline_data fileData functionCall function_call functionResponse id name "
+    "args response mimeType data fileUri uri thought thoughtSignature executableCode toolCall x"
+).split()
+WORDS = ("user", "model", "function", "system", "read.it", "image/png", "aGk=")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=10,
+)
+PARTS = st.dictionaries(st.sampled_from(NAMES[2:]), JSON, max_size=3) | JSON
+CONTENTS = st.builds(
+    lambda role, parts: {"role": role, "parts": parts},
+    st.sampled_from(("user", "user", "model", "model", "function", None)),
+    st.lists(PARTS, max_size=3),
+)
+FIELDS = st.dictionaries(
+    st.sampled_from(("systemInstruction", "system_instruction", "tools", "toolConfig", "generationConfig")),
+    JSON,
+)
+
+
+@given(st.lists(CONTENTS | JSON, max_size=4) | JSON, FIELDS, st.booleans())
+def test_any_json_is_a_request_or_bad_input(contents: Any, fields: Json, inside: bool) -> None:  # noqa: FBT001
+    given_ = {"model": "gemini-3", "contents": contents} | ({"config": fields} if inside else fields)
+    DIALECT.check(given_)
+    DIALECT.recognises(given_)
+    with suppress(BadInput):
+        DIALECT.stream(given_)
+    with suppress(BadInput):
+        made = DIALECT.render(fitted(given_))
+        DIALECT.plain_head(DIALECT.parse(given_).head)
+        broken = {v.rule for v in DIALECT.check(made) if v.place.startswith("contents")}
+        assert broken <= {"media_are_whole", "parts_say_one_thing"}  # what is unknown is sent as it came
+
+
+@given(JSON)
+def test_any_value_is_a_request_or_bad_input(given_: Any) -> None:
+    for read in (DIALECT.parse, DIALECT.stream, DIALECT.absorb):
+        with suppress(BadInput):
+            read(given_)
+    DIALECT.check(given_)
+    with suppress(BadInput):
+        DIALECT.absorb_stream([given_])
+    with suppress(BadInput):
+        DIALECT.absorb({"candidates": [{"content": given_}], "usageMetadata": given_})
+
+
+@given(SEEDS, st.integers(1, 8))
+def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -> None:
+    given_, memo = conversation(seed), ParseMemo()
+    before: tuple[Segment, ...] = ()
+    for end in sorted({max(1, len(given_["contents"]) * i // pieces) for i in range(1, pieces + 1)}):
+        part = given_ | {"contents": copy.deepcopy(given_["contents"][:end])}
+        now = DIALECT.parse(part, memo=memo)
+        assert now == DIALECT.parse(part)
+        said = [s for s in now.log if s.kind != "system"]
+        assert all(a is b for a, b in zip(before, said, strict=False))
+        before = tuple(said)
+
+
+@given(SEEDS, st.sampled_from((0, 1, 2, 3, 5, 8)))
+def test_a_content_that_changed_under_a_memo_is_read_again(seed: int, at: int) -> None:
+    given_, memo = copy.deepcopy(conversation(seed)), ParseMemo()
+    DIALECT.parse(given_, memo=memo)
+    content = given_["contents"][at % len(given_["contents"])]
+    content["parts"].append({"text": "changed"})
+    assert DIALECT.parse(given_, memo=memo) == DIALECT.parse(given_)
+
+
+def test_loose_parts_are_remembered_too() -> None:
+    memo = ParseMemo()
+    one = DIALECT.parse({"contents": ["Hi", "there"]}, memo=memo)
+    two = DIALECT.parse(
+        {"contents": ["Hi", "there", {"role": "model", "parts": [{"text": "Hi."}]}]}, memo=memo
+    )
+    assert all(a is b for a, b in zip(one.log, two.log, strict=False))
+
+
+def test_an_old_object_that_its_owner_changed_is_not_sent() -> None:
+    memo, old = ParseMemo(), model("as it was")
+    DIALECT.parse(body(user(), old), memo=memo)
+    again = body(user(), copy.deepcopy(old))
+    old["parts"][0]["text"] = "changed since"
+    assert DIALECT.parse(again, memo=memo).log[1].meta["wire"]["message"] is again["contents"][1]
+
+
+def test_what_is_nested_for_ever_is_bad_input() -> None:
+    content: Json = user({"mirror": None})
+    content["parts"][0]["mirror"] = content
+    with pytest.raises(BadInput):
+        DIALECT.parse(body(content), memo=ParseMemo())
+    with pytest.raises(BadInput):
+        fitted(body(content))
+    with pytest.raises(BadInput):
+        DIALECT.stream(body(content))
+    schema: Json = {"type": "OBJECT"}
+    schema["items"] = schema
+    tools = [{"functionDeclarations": [{"name": "f", "parameters": schema}]}]
+    DIALECT.plain_head(DIALECT.parse(body(user(), tools=tools)).head)
+
+
+def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
+    for letter in ("<", "{", "\\", ";", "a"):
+        text = letter * 1_000_000
+        picture = {"fileData": {"mimeType": "image/png", "fileUri": f"data:{text}"}}
+        calls = model(asks(text, id_=text, path=text))
+        given_ = body(user(text, picture), calls, user(answers(text, text, id_=text)))
+        assert {v.rule for v in DIALECT.check(given_)} == {"names_fit_the_pattern"}
+        assert len(DIALECT.parse(given_).log) == 4
+
+
+def test_many_calls_without_ids_are_paired_in_linear_time() -> None:
+    count = 20_000
+    calls = model(*(asks(f"f{i % 7}", signed=i == 0, n=i % 3) for i in range(count)))
+    given_ = body(user(), calls, user(*(answers(f"f{i % 7}", "x") for i in range(count))))
+    assert DIALECT.check(given_) == []
+    assert len(DIALECT.parse(given_).log) == 2 * count + 1

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from google.genai import types
+
+from lamina.core.values import Image, Text
+from lamina.dialects.gemini import DIALECT
+from tests.dialects.gemini_requests import fitted
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        "Hello",
+        {"text": "Hello"},
+        ["Hello", "there"],
+        ["Hello", {"inline_data": {"mime_type": "image/png", "data": b"\x89PNG"}}],
+        [{"role": "user", "parts": [{"text": "Hello"}]}, ["one", "two"]],
+        types.Part(text="Hello"),
+        [types.UserContent(parts=[types.Part(text="Hello")])],
+        [types.Part.from_bytes(data=b"\x89PNG", mime_type="image/png"), "What is it?"],
+        [types.File(uri="https://example.org/files/1", mime_type="application/pdf"), "Read it."],
+    ],
+)
+def test_contents_in_every_shape_of_the_sdk_come_back_as_they_are(contents: Any) -> None:
+    given_ = {"model": "gemini-3-pro", "contents": contents, "config": {"temperature": 0}}
+    assert DIALECT.check(given_) == []
+    made = DIALECT.render(fitted(given_))
+    assert made == given_
+    if isinstance(contents, list):
+        assert all(a is b for a, b in zip(made["contents"], contents, strict=True))
+    else:
+        assert made["contents"] is contents
+
+
+def test_one_content_comes_back_in_a_list() -> None:
+    content = {"role": "user", "parts": [{"text": "Hello"}]}
+    made = DIALECT.render(fitted({"model": "gemini-3-pro", "contents": content}))
+    assert made == {"model": "gemini-3-pro", "contents": [content]}
+
+
+def test_bytes_are_read_as_base64() -> None:
+    part = types.Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
+    for given_ in (part, {"inline_data": {"mime_type": "image/png", "data": b"\x89PNG"}}):
+        log = DIALECT.parse({"contents": [given_]}).log
+        assert log[0].parts == (Image(data=base64.b64encode(b"\x89PNG").decode(), media_type="image/png"),)
+
+
+def test_loose_parts_get_a_content_where_others_are_made() -> None:
+    call = types.Part(function_call=types.FunctionCall(name="now", args={}))
+    made = DIALECT.render(fitted({"model": "gemini-2.5-pro", "contents": ["Hi", call]}))["contents"]
+    assert [content["role"] for content in made] == ["user", "model", "user"]
+    assert made[0]["parts"] == [{"text": "Hi"}]
+    assert made[1]["parts"][0] is call
+
+
+def test_objects_of_the_sdk_are_read_and_come_back_as_they_are() -> None:
+    config = types.GenerateContentConfig(
+        system_instruction="Be brief.", temperature=0,
+        tools=[types.Tool(function_declarations=[types.FunctionDeclaration(name="now")])],
+    )  # fmt: skip
+    content = types.ModelContent(parts=[types.Part.from_text(text="Hi.")])
+    given_ = {"model": "gemini-3-pro", "contents": ["Hi", content, "And?"][1:], "config": config}
+    parsed = DIALECT.parse(given_)
+    assert parsed.log[0].parts == (Text("Be brief."),)
+    assert parsed.head.tools == ({"function_declarations": [{"name": "now"}]},)
+    made = DIALECT.render(fitted(given_))
+    assert made["contents"][0] is content
+    assert types.GenerateContentConfig.model_validate(made["config"]) == config

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import copy
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import ollama
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ollama._types import ChatRequest
+
+from lamina.core.values import Document, Form, Image, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.ollama import DIALECT
+from lamina.errors import BadInput, BudgetExceeded
+from tests.dialects.ollama_requests import (
+    PIXEL,
+    TOOL,
+    Json,
+    answered,
+    answers,
+    asks,
+    called,
+    conversation,
+    fitted,
+    request,
+    sent,
+    user,
+)
+
+SEEDS = st.integers(0, 10_000)
+
+EVERYTHING = request(
+    {"role": "system", "content": "Be brief."},
+    user("Look.", images=[PIXEL, b"\x89PNG", "photo.png", Path("a.jpg")]),
+    answered("I see.", thinking="A picture."),
+    asks(called(), called("now", {}), note="kept"),
+    answers("noon", "now", images=[PIXEL]),
+    {"role": "tool", "content": "x = 1"},
+    {"role": "system", "content": "Hurry."},
+    user(""),
+    user("", images=[PIXEL]),
+    {"role": "assistant", "tool_calls": [called(id="w1"), called(id="w2")]},
+    answers("2", tool_call_id="w2"),
+    answers("1", tool_call_id="w1"),
+    tools=[TOOL],
+    options={"num_ctx": 8192, "temperature": 0.5},
+    think="high",
+    keep_alive="10m",
+    format="json",
+    stream=True,
+)
+
+
+def test_every_kind_of_message_comes_back_as_the_same_object() -> None:
+    assert DIALECT.check(EVERYTHING) == []
+    made = DIALECT.render(fitted(EVERYTHING))
+    assert made == EVERYTHING
+    assert all(a is b for a, b in zip(made["messages"], EVERYTHING["messages"], strict=True))
+
+
+def test_each_piece_is_a_segment_of_its_own() -> None:
+    log = DIALECT.parse(EVERYTHING).log
+    kinds = [(segment.kind, segment.joins) for segment in log[:10]]
+    assert kinds == [
+        ("system", False), ("user", False), ("user", True), ("user", True), ("user", True), ("user", True),
+        ("thinking", False), ("assistant", True), ("tool_call", False), ("tool_call", True),
+    ]  # fmt: skip
+    assert [segment.parts[0] for segment in log[2:6]] == [
+        Image(data=PIXEL), Image(data="iVBORw=="), Image(url="photo.png"), Image(url="a.jpg"),
+    ]  # fmt: skip
+    assert all(segment.origin == "ollama" for segment in log)
+
+
+def test_head_keeps_everything_that_is_not_a_message() -> None:
+    head = DIALECT.parse(EVERYTHING).head
+    assert head.tools == (TOOL,)
+    assert {**head.parameters, "messages": EVERYTHING["messages"], "tools": [TOOL]} == EVERYTHING
+
+
+def test_results_belong_to_calls_by_name_and_place() -> None:
+    calls = asks(called("f", {"n": 1}), called("g", {"path": "b.py"}), called("f", {"n": 2}))
+    log = DIALECT.parse(request(user(), calls, answers("g", "g"), answers("1", "f"), answers("2", "f"))).log
+    ids = [part.id for s in log if isinstance(part := s.parts[0], ToolCall)]
+    results = [part for s in log if isinstance(part := s.parts[0], ToolResult)]
+    assert [(r.name, r.id) for r in results] == [("g", ids[1]), ("f", ids[0]), ("f", ids[2])]
+    assert log[4].attrs == {"path": "b.py"}
+
+
+def test_a_result_without_a_name_belongs_to_the_first_call_that_waits() -> None:
+    calls = asks(called("f"), called("g"))
+    log = DIALECT.parse(request(user(), calls, answers("g", "g"), {"role": "tool", "content": "f"})).log
+    assert [part.name for s in log if isinstance(part := s.parts[0], ToolResult)] == ["g", "f"]
+
+
+def test_a_wrong_name_is_put_right_where_only_one_call_can_be_meant() -> None:
+    messages = sent(request(user(), asks(called("read")), answers("x", "Read")))
+    assert messages[2] == {"role": "tool", "content": "x", "tool_name": "read"}
+
+
+def test_a_result_of_a_tool_that_nobody_called_is_left_out_and_the_calls_are_answered() -> None:
+    messages = sent(request(user(), asks(called("f"), called("g")), answers("h", "h"), answers("f", "f")))
+    assert [(m["role"], m.get("tool_name")) for m in messages[2:]] == [("tool", "f"), ("tool", "g")]
+    assert messages[2]["content"] == "f"
+
+
+def test_arguments_that_are_text_become_an_object() -> None:
+    messages = sent(request(user(), asks(called("f", '{"a": 1}'), called("g", "no json")), *_two()))
+    functions = [call["function"] for call in messages[1]["tool_calls"]]
+    assert [f["arguments"] for f in functions] == [{"a": 1}, {"arguments": "no json"}]
+
+
+def _two() -> tuple[Json, Json]:
+    return answers("1", "f"), answers("2", "g")
+
+
+def test_a_data_url_loses_its_prefix_and_the_rest_of_the_message_stays() -> None:
+    message = user("See.", images=[f"data:image/png;base64,{PIXEL}", PIXEL], mood="fine")
+    assert sent(request(message)) == [user("See.", images=[PIXEL, PIXEL], mood="fine")]
+
+
+def test_a_call_that_was_not_lowered_is_the_same_object_beside_one_that_was() -> None:
+    small, large = called("f", {"n": 1}), called("g", {"text": "word " * 3000})
+    given_ = request(user(), asks(small, large), *_two(), answered(), user("more"), answered(), user("Last."))
+    messages = sent(given_, window=900, keep_last=0)
+    calls = next(m["tool_calls"] for m in messages if m.get("tool_calls"))
+    assert calls[0] is small
+    assert "trimmed" in calls[1]["function"]["arguments"]["text"]
+
+
+def test_a_picture_that_was_lowered_is_said_in_the_content() -> None:
+    given_ = request(user("See.", images=[PIXEL]), answered(), user("more"), answered(), user("Last."))
+    pictured = fitted(given_).tokens
+    messages = sent(given_, window=pictured // 2, keep_last=0)
+    assert "images" not in messages[0]
+    assert messages[0]["content"].startswith("See.\n[trimmed: image")
+
+
+def test_objects_of_the_sdk_are_read_and_come_back_as_they_are() -> None:
+    call = ollama.Message.ToolCall(function=ollama.Message.ToolCall.Function(name="f", arguments={"a": 1}))
+    spoken = ollama.Message(role="assistant", tool_calls=[call])
+    seen = ollama.Message(role="user", content="See.", images=[ollama.Image(value=Path("missing.png"))])
+    given_ = request(seen, spoken, answers("x", "f"), tools=[ollama.Tool.model_validate(TOOL)])
+    made = DIALECT.render(fitted(given_))
+    assert made["messages"][0] is seen
+    assert made["messages"][1] is spoken
+    assert made["tools"][0]["function"]["name"] == "read_file"
+    assert DIALECT.check(made) == []
+
+
+@pytest.mark.parametrize(
+    ("given_", "place"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": "hi"}, "messages"),
+        (request("hi"), "messages[0]"),
+        (request({"role": "narrator", "content": "x"}), "messages[0].role"),
+        (request(user(["x"])), "messages[0].content"),
+        (request(user(images="x")), "messages[0].images"),
+        (request(user(images=["https://example.org/a.png"])), "messages[0].images[0]"),
+        (request(user(images=[5])), "messages[0].images[0]"),
+        (request(answered(thinking=5)), "messages[0].thinking"),
+        (request(asks(5)), "messages[0].tool_calls[0]"),
+        (request(asks({"function": {"name": 5}})), "messages[0].tool_calls[0].function.name"),
+        (request(asks(called("f", 5))), "messages[0].tool_calls[0].function.arguments"),
+        (request(answers(name=5)), "messages[0].tool_name"),  # type: ignore[arg-type]
+        (request(user(), tools=[5]), "tools[0]"),
+        (request(user(), tools=[print]), "tools[0]"),
+    ],
+)
+def test_bad_input_says_where(given_: Json, place: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        DIALECT.parse(given_)
+    assert caught.value.place == place
+    assert caught.value.hint
+
+
+@given(SEEDS)
+def test_valid_requests_come_back_as_the_same_objects(seed: int) -> None:
+    given_ = conversation(seed)
+    assert DIALECT.check(given_) == []
+    made = DIALECT.render(fitted(given_))
+    assert made == given_
+    assert all(a is b for a, b in zip(made["messages"], given_["messages"], strict=True))
+
+
+@given(SEEDS, st.sampled_from((0.2, 0.4, 0.7)), st.integers(0, 3))
+def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
+    seed: int, share: float, keep_last: int
+) -> None:
+    given_ = conversation(seed)
+    window = 300 + int(share * fitted(given_).tokens)
+    with suppress(BudgetExceeded):
+        envelope = fitted(given_, window=window, keep_last=keep_last)
+        made = DIALECT.render(envelope)
+        assert DIALECT.check(made) == []
+        validated(made)
+        mine = {id(message): message for message in given_["messages"]}
+        changed = {id(e.segment.meta["wire"]["of"]) for e in envelope.entries if _lowered(e.form, e.segment)}
+        assert {id(m) for m in made["messages"]} & mine.keys() == mine.keys() - changed
+
+
+def _lowered(form: Form, segment: Segment) -> bool:
+    return form is not Form.FULL and segment.origin == "ollama"
+
+
+def validated(made: Json) -> None:
+    """The request as the official client builds it from these arguments."""
+    messages = [
+        ollama.Message.model_validate(
+            {name: _images(value) if name == "images" else value for name, value in dict(m).items() if value}
+        )
+        for m in made["messages"]
+    ]
+    asked = ChatRequest.model_validate(made | {"messages": messages})
+    assert json.loads(asked.model_dump_json(exclude_none=True))["messages"]
+
+
+def _images(values: list[Any]) -> list[ollama.Image]:
+    return [ollama.Image(value=value) for value in values]
+
+
+def foreign(*parts: Any, role: Role = Role.USER, kind: str = "user") -> Segment:
+    return Segment(role=role, kind=kind, parts=parts, origin="anthropic")
+
+
+@pytest.mark.parametrize(
+    ("segment", "reason"),
+    [
+        (foreign(Text("x")), ""),
+        (foreign(Image(data="AAAA")), ""),
+        (foreign(Image(url="data:image/png;base64,AAAA")), ""),
+        (foreign(Image(url="https://example.org/a.png")), "address"),
+        (foreign(Document(text="x")), ""),
+        (foreign(Document(data="AAAA")), "document"),
+        (foreign(Raw(dialect="anthropic", data={"type": "x"})), ""),
+        (
+            foreign(Raw(dialect="anthropic", data={}), role=Role.ASSISTANT, kind="assistant"),
+            "block of anthropic",
+        ),
+        (foreign(Raw(dialect="anthropic", data={}), role=Role.ASSISTANT, kind="thinking"), "reasoning of"),
+        (foreign(Thinking(text="x"), role=Role.ASSISTANT, kind="thinking"), ""),
+        (
+            foreign(Thinking(text="x", signature="s"), role=Role.ASSISTANT, kind="thinking"),
+            "reasoning of anth",
+        ),
+        (foreign(ToolResult(id="c", content=(Document(data="AAAA"),))), "document"),
+        (foreign(ToolResult(id="c", content=(Image(url="https://example.org/a.png"),))), ""),
+        (Segment(role=Role.USER, kind="user", parts=(Image(url="a.png"),), origin="ollama"), ""),
+    ],
+)
+def test_what_cannot_be_said_here_has_a_reason(segment: Segment, reason: str) -> None:
+    why = DIALECT.carries(segment)
+    assert reason in why if reason else why == ""
+
+
+def test_requests_are_not_changed_by_any_function() -> None:
+    before = copy.deepcopy(EVERYTHING)
+    DIALECT.render(fitted(EVERYTHING))
+    DIALECT.stream(EVERYTHING)
+    DIALECT.check(EVERYTHING)
+    assert before == EVERYTHING

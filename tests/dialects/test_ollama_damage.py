@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.core.values import Segment
+from lamina.dialects.anthropic import DIALECT as ANTHROPIC
+from lamina.dialects.ollama import DIALECT
+from lamina.dialects.openai_chat import DIALECT as OPENAI_CHAT
+from lamina.dialects.port import ParseMemo
+from lamina.errors import BadInput, BudgetExceeded
+from tests.dialects import openai_chat_requests as chat
+from tests.dialects.ollama_requests import (
+    PIXEL,
+    Json,
+    answered,
+    answers,
+    asks,
+    called,
+    conversation,
+    converted,
+    fitted,
+    request,
+    user,
+)
+from tests.dialects.test_ollama import validated
+
+SEEDS = st.integers(0, 10_000)
+
+
+def _dropped(messages: list[Json], dice: Random) -> None:
+    del messages[dice.randrange(len(messages))]
+
+
+def _doubled(messages: list[Json], dice: Random) -> None:
+    at = dice.randrange(len(messages))
+    messages.insert(at, copy.deepcopy(messages[at]))
+
+
+def _shuffled(messages: list[Json], dice: Random) -> None:
+    dice.shuffle(messages)
+
+
+def _truncated(messages: list[Json], dice: Random) -> None:
+    del messages[dice.randrange(1, len(messages) + 1) :]
+
+
+def _beheaded(messages: list[Json], dice: Random) -> None:
+    del messages[: dice.randrange(len(messages))]
+
+
+def _renamed(messages: list[Json], dice: Random) -> None:
+    for message in messages:
+        if "tool_name" in message and dice.random() < 0.5:
+            message["tool_name"] = dice.choice(("bash", "nothing", ""))
+
+
+def _one_id(messages: list[Json], _: Random) -> None:
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            call["id"] = "call"
+        if message["role"] == "tool":
+            message["tool_call_id"] = "call"
+
+
+def _as_text(messages: list[Json], _: Random) -> None:
+    for message in messages:
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = '["a"]'
+
+
+def _emptied(messages: list[Json], dice: Random) -> None:
+    for message in messages:
+        if dice.random() < 0.3:
+            message["content"] = dice.choice(("", " ", None))
+
+
+DAMAGES: tuple[Callable[[list[Json], Random], None], ...] = (
+    _dropped, _doubled, _shuffled, _truncated, _beheaded, _renamed, _one_id, _as_text, _emptied,
+)  # fmt: skip
+
+
+@given(SEEDS, st.lists(st.sampled_from(DAMAGES), min_size=1, max_size=3), st.sampled_from((None, 3000)))
+def test_damaged_requests_are_sent_valid(
+    seed: int, damages: list[Callable[[list[Json], Random], None]], window: int | None
+) -> None:
+    given_ = copy.deepcopy(conversation(seed))
+    for damage in damages:
+        if len(given_["messages"]) > 1:
+            damage(given_["messages"], Random(seed))  # noqa: S311
+    with suppress(BudgetExceeded, BadInput):
+        made = DIALECT.render(fitted(given_, window=window))
+        assert DIALECT.check(made) == []
+        validated(made)
+
+
+NAMES = (
+    "role content tool_calls tool_name tool_call_id function name arguments id images thinking value x"
+).split()
+WORDS = ("user", "assistant", "tool", "read.it", "AAAA", "a.png", "data:;base64,AAAA")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(WORDS),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=4),
+    max_leaves=10,
+)
+ROLES = st.sampled_from(("system", "user", "assistant", "assistant", "tool", "tool"))
+MESSAGES = st.builds(
+    lambda role, rest: {"role": role, **rest},
+    ROLES,
+    st.dictionaries(st.sampled_from(NAMES[1:]), JSON, max_size=4),
+)
+
+
+@given(st.lists(MESSAGES | JSON, max_size=4), JSON, JSON)
+def test_any_json_is_a_request_or_bad_input(messages: list[Any], tools: Any, options: Any) -> None:
+    given_ = {"messages": messages, "tools": tools, "options": options}
+    DIALECT.check(given_)
+    DIALECT.recognises(given_)
+    with suppress(BadInput):
+        DIALECT.stream(given_)
+    with suppress(BadInput):
+        made = DIALECT.render(fitted(given_))
+        assert [v for v in DIALECT.check(made) if not v.place.startswith(("tools", "options"))] == []
+
+
+CALLS = st.lists(st.sampled_from(("f", "g")), min_size=1, max_size=3)
+STEPS = st.tuples(
+    CALLS,
+    st.lists(st.sampled_from(("f", "g", "h", "")), max_size=4),
+    st.booleans(),
+)
+
+
+@given(st.lists(STEPS, min_size=1, max_size=3))
+def test_results_in_any_number_and_order_are_sent_valid(
+    steps: list[tuple[list[str], list[str], bool]],
+) -> None:
+    messages = [user()]
+    for names, results, speaks in steps:
+        messages.append(asks(*(called(name, {"n": i}) for i, name in enumerate(names))))
+        messages += [answers(f"{i}", name) for i, name in enumerate(results)]
+        messages += [answered()] if speaks else []
+    made = DIALECT.render(fitted(request(*messages)))
+    assert DIALECT.check(made) == []
+    if DIALECT.check(request(*messages)) == []:
+        assert all(a is b for a, b in zip(made["messages"], messages, strict=True))
+
+
+@given(SEEDS, st.integers(1, 8))
+def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -> None:
+    given_, memo = conversation(seed), ParseMemo()
+    before: tuple[Segment, ...] = ()
+    for end in sorted({max(1, len(given_["messages"]) * i // pieces) for i in range(1, pieces + 1)}):
+        part = given_ | {"messages": copy.deepcopy(given_["messages"][:end])}
+        now = DIALECT.parse(part, memo=memo)
+        assert now == DIALECT.parse(part)
+        assert all(a is b for a, b in zip(before, now.log, strict=False))
+        before = now.log
+
+
+@given(SEEDS, st.integers(0, 9), st.sampled_from(("tool_name", "content", "role")))
+def test_a_message_that_changed_under_a_memo_is_read_again(seed: int, at: int, field: str) -> None:
+    given_, memo = copy.deepcopy(conversation(seed)), ParseMemo()
+    DIALECT.parse(given_, memo=memo)
+    message = given_["messages"][at % len(given_["messages"])]
+    message |= {"role": "user", "content": "changed"} if field == "role" else {field: "changed"}
+    assert DIALECT.parse(given_, memo=memo) == DIALECT.parse(given_)
+
+
+def test_what_is_nested_for_ever_is_bad_input() -> None:
+    arguments: Json = {}
+    arguments["mirror"] = arguments
+    with pytest.raises(BadInput):
+        DIALECT.parse(request(user(), asks(called("f", arguments))))
+    with pytest.raises(BadInput):
+        DIALECT.stream(request(user(), asks(called("f", arguments))))
+
+
+def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
+    for letter in ("<", "{", "\\", "\n", "A", "="):
+        text = letter * 1_000_000
+        given_ = request(user(text), asks(called("f", {"text": text}), called(text, {})), answers(text, "f"))
+        assert len(DIALECT.parse(given_).log) == 4
+        DIALECT.check(given_ | {"messages": [*given_["messages"], user(images=[text])]})
+
+
+@given(SEEDS, st.sampled_from((None, 3000)))
+def test_requests_of_openai_chat_are_valid_here(seed: int, window: int | None) -> None:
+    with suppress(BudgetExceeded):
+        made = converted(chat.conversation(seed), OPENAI_CHAT, DIALECT, window=window)
+        assert DIALECT.check(made) == []
+        validated(made)
+        assert made["truncate"] is False
+
+
+def _anthropic() -> Json:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+    calls = [
+        {"type": "thinking", "thinking": "hm", "signature": "s"},
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "a", "name": "read_file", "input": {"path": "a.py"}},
+        {"type": "tool_use", "id": "b", "name": "read_file", "input": {"path": "b.py"}},
+        {"type": "tool_use", "id": "c", "name": "shot", "input": {}},
+    ]
+    results = [
+        {"type": "tool_result", "tool_use_id": "b", "content": "in b", "is_error": True},
+        {"type": "tool_result", "tool_use_id": "c", "content": [{"type": "text", "text": "a shot"}, picture]},
+        {"type": "tool_result", "tool_use_id": "a", "content": "in a"},
+        {"type": "text", "text": "Go on."},
+    ]
+    paper = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PIXEL}}
+    words = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "the spec"}}
+    found = [
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}},
+        {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+        {"type": "text", "text": "Found."},
+    ]
+    return {
+        "model": "claude-sonnet-5",
+        "max_tokens": 100,
+        "system": [{"type": "text", "text": "Be brief."}],
+        "tools": [{"name": "read_file", "description": "reads", "input_schema": {"type": "object"}}],
+        "messages": [
+            user([{"type": "text", "text": "See."}, picture, paper, words]),
+            {"role": "assistant", "content": calls},
+            user(results),
+            {"role": "assistant", "content": found},
+            user("And?"),
+        ],
+    }
+
+
+def test_a_request_of_anthropic_is_said_here() -> None:
+    made = converted(_anthropic(), ANTHROPIC, DIALECT)
+    assert DIALECT.check(made) == []
+    validated(made)
+    roles = [message["role"] for message in made["messages"]]
+    assert roles == ["system", "user", "assistant", "tool", "tool", "tool", "user", "assistant", "user"]
+    assert made["tools"][0]["function"]["parameters"] == {"type": "object"}
+    assert made["options"] == {"num_predict": 100}
+
+
+def test_results_that_would_be_read_wrongly_stand_in_the_order_of_their_calls() -> None:
+    made = converted(_anthropic(), ANTHROPIC, DIALECT)
+    results = [message for message in made["messages"] if message["role"] == "tool"]
+    assert [(r["tool_name"], r["content"]) for r in results] == [
+        ("read_file", "in a"), ("read_file", "in b"), ("shot", "a shot"),
+    ]  # fmt: skip
+    assert results[2]["images"] == [PIXEL]
+
+
+def test_what_another_provider_alone_can_read_is_named_and_its_reasoning_left_out() -> None:
+    made = converted(_anthropic(), ANTHROPIC, DIALECT)
+    asked, called_, spoken = (made["messages"][i] for i in (1, 2, 7))
+    assert asked["images"] == [PIXEL]
+    assert "the spec" in asked["content"]
+    assert "[trimmed: document" in asked["content"]
+    assert "thinking" not in called_
+    assert spoken["content"].endswith("Found.")

@@ -1,0 +1,300 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lamina import segments
+from lamina.core.build import build
+from lamina.core.values import Document, Image, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.openai_responses import DIALECT
+from lamina.dialects.translate import options_for
+from lamina.errors import BadInput
+from tests.dialects.openai_responses_requests import (
+    AS_LOGGED,
+    PIXEL,
+    Json,
+    answers,
+    calls,
+    fitted,
+    request,
+    says,
+    screen,
+    sent,
+    thinks,
+    user,
+)  # fmt: skip
+
+EVERYTHING = request(
+    {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
+    {"type": "additional_tools", "role": "developer", "tools": [{"type": "web_search"}]},
+    {"type": "compaction", "id": "cmp_1", "encrypted_content": "sealed"},
+    user(
+        [
+            {
+                "type": "input_text",
+                "text": "What is this?",
+                "prompt_cache_breakpoint": {"mode": "explicit"},
+            },
+            {"type": "input_text", "text": " "},
+            {"type": "input_image", "image_url": PIXEL, "detail": "low"},
+            {"type": "input_image", "image_url": "https://example.org/a.png", "detail": "auto"},
+            {"type": "input_image", "file_id": "file-9", "detail": "auto"},
+            {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"},
+            {"type": "input_file", "file_url": "https://example.org/b.pdf"},
+            {"type": "input_file", "file_id": "file-1"},
+            {"type": "hologram", "hologram": {"depth": 3}},
+        ]
+    ),
+    thinks(1, content=None, summary=[{"type": "summary_text", "text": "A picture."}]),
+    says("A", n=2, phase="commentary", content=[
+        {"type": "output_text", "text": "A", "annotations": [{"type": "url_citation", "url": "u"}]},
+        {"type": "refusal", "refusal": "No"},
+    ]),
+    {"role": "user", "content": ""},
+    {"role": "assistant", "content": "Hm."},
+    user("Read both."),
+    thinks(3), thinks(4),
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}},
+    {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["a"], "results": None},
+    {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "container_id": "c", "outputs": [],
+     "status": "completed"},
+    {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "aGk="},
+    {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s", "tools": []},
+    {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "n", "arguments": "{}", "output": "o"},
+    calls("c1", id="fc_1", status="completed", namespace="files"),
+    {"type": "custom_tool_call", "call_id": "c2", "name": "patch", "input": "*** Begin", "id": "ctc_1"},
+    {"type": "local_shell_call", "id": "ls_1", "call_id": "c3", "status": "completed",
+     "action": {"type": "exec", "command": ["ls"], "env": {}}},
+    {"type": "shell_call", "call_id": "c4", "action": {"commands": ["ls"]}},
+    {"type": "apply_patch_call", "call_id": "c5", "status": "completed",
+     "operation": {"type": "delete_file", "path": "a.py"}},
+    screen("c6")[0],
+    {"type": "mcp_approval_request", "id": "mcpr_1", "name": "n", "arguments": "{}", "server_label": "s"},
+    {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "done"}]},
+    answers("c1"),
+    {"type": "local_shell_call_output", "id": "c3", "output": "a.py"},
+    {"type": "shell_call_output", "call_id": "c4", "output": [
+        {"stdout": "a", "stderr": "b", "outcome": {"type": "exit", "exit_code": 0}}]},
+    {"type": "apply_patch_call_output", "call_id": "c5", "status": "completed"},
+    screen("c6")[1],
+    {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
+    {"role": "system", "content": "The user is in a hurry."},
+    {"type": "program", "id": "pr_1", "call_id": "p1", "code": "f()", "fingerprint": "x"},
+    calls("n1", caller={"type": "program", "caller_id": "p1"}),
+    answers("n1"),
+    {"type": "program_output", "id": "po_1", "call_id": "p1", "result": "1", "status": "completed"},
+    {"type": "tool_search_call", "arguments": {}, "call_id": "t1", "execution": "client"},
+    {"type": "tool_search_output", "call_id": "t1", "tools": [], "execution": "client"},
+    {"type": "configuration_update", "reasoning": {"effort": "low"}},
+    {"id": "msg_77"},
+    {"type": "item_reference", "id": "msg_78"},
+    {"type": "a_type_of_tomorrow", "id": "at_1", "data": [1]},
+    user([{"type": "input_text", "text": "Done?"}]),
+    {"type": "compaction_trigger"},
+    instructions="You review code.",
+    tools=[{"type": "function", "name": "read_file", "parameters": {"type": "object"}, "strict": None}],
+    prompt_cache_key="k", prompt_cache_options={"mode": "explicit", "ttl": "12h"},
+    metadata={"unknown": ["to", "us"]},
+)  # fmt: skip
+
+
+def test_a_request_that_nothing_is_done_to_comes_back_as_the_same_objects() -> None:
+    assert DIALECT.check(EVERYTHING) == []
+    made = DIALECT.render(fitted(EVERYTHING))
+    assert made == EVERYTHING
+    for before, after in zip(EVERYTHING["input"], made["input"], strict=True):
+        assert before is after
+    assert made["instructions"] is EVERYTHING["instructions"]
+    assert made["tools"][0] is EVERYTHING["tools"][0]
+    assert made["metadata"] is EVERYTHING["metadata"]
+
+
+def test_pieces_are_typed() -> None:
+    parts = [s.parts[0] for s in DIALECT.parse(EVERYTHING).log]
+    assert Image(data="iVBORw0KGgo=" * 300, media_type="image/png", detail="low") in parts
+    assert Image(url="https://example.org/a.png", detail="auto") in parts
+    assert Document(data="JVBE", media_type="application/pdf", name="a.pdf") in parts
+    assert Document(url="https://example.org/b.pdf") in parts
+    assert Document(url="file-1", name="file-1") in parts
+    assert Raw(dialect="openai_responses", data={"type": "hologram", "hologram": {"depth": 3}}) in parts
+    assert Thinking(text="A picture.", signature="sealed 1") in parts
+    assert ToolCall(id="c2", name="patch", arguments='{"input": "*** Begin"}') in parts
+    assert ToolResult(id="c2", name="patch", content=(Text("done"),)) in parts
+    assert ToolResult(id="c3", name="local_shell", content=(Text("a.py"),)) in parts
+    assert ToolResult(id="c4", name="shell", content=(Text("a\nb"),)) in parts
+    assert ToolCall(id="mcpr_1", name="mcp_approval_request", arguments="{}") in parts
+
+
+def test_roles_kinds_and_joins() -> None:
+    log = DIALECT.parse(EVERYTHING).log
+    assert [s.kind for s in log[:3]] == ["system"] * 3
+    assert {s.role for s in log if s.kind == "thinking"} == {Role.ASSISTANT}
+    assert {s.origin for s in log} == {"openai_responses"}
+    result = next(s for s in log if isinstance(p := s.parts[0], ToolResult) and p.id == "c1")
+    assert result.attrs == {"path": "src/a.py"}
+    log = DIALECT.parse(request(user(), thinks(1), says(), calls("c"), answers("c"))).log
+    assert [s.joins for s in log] == [False, False, True, True, False]
+
+
+def test_a_result_is_named_after_its_call_by_position_where_ids_repeat() -> None:
+    asked = (calls("x"), calls("x", "bash", '{"command": "ls"}'))
+    log = DIALECT.parse(request(user(), *asked, answers("x"), answers("x"))).log
+    assert [s.parts[0].name for s in log if isinstance(s.parts[0], ToolResult)] == ["read_file", "bash"]
+    assert [s.attrs for s in log if s.kind == "tool_result"] == [{"path": "src/a.py"}, {}]
+
+
+def test_a_string_is_what_the_user_says_and_stays_a_string() -> None:
+    given = {"model": "m", "input": "Hello"}
+    assert [(s.role, s.parts) for s in DIALECT.parse(given).log] == [(Role.USER, (Text("Hello"),))]
+    assert DIALECT.render(fitted(given)) == given
+
+
+@pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
+def test_an_output_whose_call_the_server_has_is_kept(field: str) -> None:
+    given = request(answers("c9"), user("And?"), **{field: "resp_1"})
+    assert DIALECT.check(given) == []
+    assert DIALECT.render(fitted(given)) == given
+    assert DIALECT.check(request(answers("c9"), user())) != []
+
+
+def test_a_request_that_only_continues_has_no_input() -> None:
+    for given in ({"model": "m", "prompt": {"id": "pmpt_1"}}, {"previous_response_id": "r", "input": []}):
+        assert DIALECT.recognises(given)
+        assert DIALECT.check(given) == []
+        assert DIALECT.render(fitted(given)) == given
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [user(), calls("c1")],
+        [user(), calls("c1"), calls("c2"), answers("c2")],
+        [user(), calls("c1"), user(), says(), answers("c1")],
+        [user(), answers("nobody")],
+        [user(), calls("x"), calls("x"), answers("x"), answers("x"), answers("x")],
+        [user(), calls("x"), answers("x"), calls("x"), answers("x")],
+        [user(), calls(""), answers("")],
+        [user(), calls("c" * 70), answers("c" * 70)],
+        [user(), calls("c1", "functions.read:0"), answers("c1")],
+        [user(), {"type": "function_call", "call_id": "c", "name": "f", "arguments": {"a": 1}}, answers("c")],
+        [user(), calls("c1"), answers("c1", None)],
+        [user([]), user(), says()],
+        [user([{"type": "text", "text": "Hi"}]), says()],
+        [user([{"type": "output_text", "text": "Hi"}])],
+        [user(), {"role": "assistant", "content": [{"type": "input_text", "text": "Hi"}]}],
+        [user(), {"role": "assistant", "content": [{"type": "input_image", "image_url": PIXEL}]}, user()],
+        [user(), {"id": "msg_1"}, {"id": "msg_1"}, user()],
+        [user(), {"id": "a b"}, {"type": "item_reference"}, user()],
+        [user(), screen("c")[0], user()],
+    ],
+)
+def test_what_the_api_would_refuse_is_mended(items: list[Json]) -> None:
+    assert DIALECT.check(request(*items))
+    sent(request(*items))
+
+
+def test_what_came_from_elsewhere_is_written_from_its_parts() -> None:
+    picture = Image(data="aGk=", media_type="image/png")
+    log = [
+        segments.system("Be brief."),
+        segments.system("In French."),
+        segments.user(
+            (Text("See"), picture, Document(name="a.pdf", data="JVBE", media_type="application/pdf"))
+        ),
+        segments.thinking("hm", signature="s"),
+        segments.assistant("I look.", joins=True),
+        segments.call("files/read", {"of": "window"}, id="c1"),
+        segments.call("log", {}, id="c2"),
+        segments.result((Text("taken"), picture), id="c1"),
+        segments.result("nothing", id="c2", joins=True, error=True),
+        segments.user("And?"),
+    ]
+    envelope = build(log, options=options_for(DIALECT, DIALECT.parse(request(user())).head, layout=AS_LOGGED))
+    made = DIALECT.render(envelope)
+    assert DIALECT.check(made) == []
+    assert made["instructions"] == "Be brief.\n\nIn French."
+    items = made["input"]
+    assert [item["type"] for item in items] == [
+        "message", "message", "function_call", "function_call", "function_call_output",
+        "function_call_output", "message",
+    ]  # fmt: skip
+    assert [part["type"] for part in items[0]["content"]] == ["input_text", "input_image", "input_file"]
+    assert items[1] == {"type": "message", "role": "assistant", "content": "I look."}
+    assert items[2]["name"] == "files_read"
+    assert [part["type"] for part in items[4]["output"]] == ["input_text", "input_image"]
+    assert items[5]["output"] == "Error: nothing"
+
+
+def test_what_cannot_be_said_here_has_a_reason() -> None:
+    def why(*parts: Any, role: Role = Role.USER, dialect: str = "gemini") -> str:
+        meta = {"wire": {"dialect": dialect}}
+        return DIALECT.carries(Segment(role=role, kind="user", parts=parts, meta=meta))
+
+    assert why(Thinking(text="hm", signature="s"), role=Role.ASSISTANT)
+    assert why(Raw(dialect="gemini", data={"executableCode": {}}), role=Role.ASSISTANT)
+    assert why(Image(data="aGk="), role=Role.ASSISTANT)
+    assert why(Document(data="aGk=", media_type="audio/wav"))
+    assert why(Image(data="aGk=", media_type="image/heic"))
+    assert why(Document(url="files/abc"))
+    assert why(ToolResult(id="c", content=(Document(url="files/abc"),)), role=Role.TOOL)
+    assert why(Document(url="file-1"), dialect="openai_chat") == ""
+    assert why(Raw(dialect="gemini", data={"videoMetadata": {}})) == ""
+    assert why(Text("hi"), Image(url="https://example.org/a.png")) == ""
+
+
+def test_names_that_the_request_defines_are_left_alone() -> None:
+    tools = [{"type": "function", "name": "fs.read"}]
+    made = DIALECT.render(fitted(request(user(), calls("c", "fs.read"), answers("c"), tools=tools)))
+    assert made["input"][1]["name"] == "fs.read"
+
+
+def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
+    with pytest.raises(BadInput, match="nothing is left to send"):
+        DIALECT.render(fitted(request(user([]))))
+
+
+@pytest.mark.parametrize(
+    ("given_", "place"),
+    [
+        ({}, "input"),
+        ({"input": []}, "input"),
+        ({"input": 7}, "input"),
+        ({"input": "x", "instructions": []}, "instructions"),
+        (request(7), "input[0]"),
+        (request({"content": "x"}), "input[0].type"),
+        (request({"type": 5}), "input[0].type"),
+        (request(user(), {"role": "narrator"}), "input[1].role"),
+        (request({"role": ["user"]}), "input[0].role"),
+        (request(user({"a": 1})), "input[0].content"),
+        (request(user([{"type": "input_text", "text": 1}])), "input[0].content[0].text"),
+        (request(user(["x"])), "input[0].content[0]"),
+        (request(user([{"type": []}])), "input[0].content[0].type"),
+        (request({"type": "function_call", "call_id": "c"}), "input[0].name"),
+        (request(calls(5)), "input[0].call_id"),  # type: ignore[arg-type]
+        (request(calls("c", arguments=[])), "input[0].arguments"),  # type: ignore[arg-type]
+        (request(answers("c", 5)), "input[0].output"),
+        (request(thinks(1, summary=5)), "input[0].summary"),
+        (request(thinks(1, summary=["x"])), "input[0].summary[0]"),
+        (request(user(), tools={}, previous_response_id="r") | {"tools": 5}, "tools"),
+        (request(user(), tools=[1]), "tools[0]"),
+    ],
+)
+def test_what_is_no_request_is_refused_with_its_place(given_: Json, place: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        DIALECT.parse(given_)
+    assert caught.value.place == place
+
+
+def test_requests_of_others_are_not_taken_for_ours() -> None:
+    others: list[Json] = [
+        {"messages": [], "input": "x"},
+        {"contents": []},
+        {"model": "m", "input": ["embed", "these"]},
+        {"model": "m", "prompt": "Once upon"},
+        {},
+    ]
+    for given in others:
+        assert not DIALECT.recognises(given)
+    assert DIALECT.recognises({"model": "m", "input": "Hello"})
+    assert DIALECT.recognises(EVERYTHING)

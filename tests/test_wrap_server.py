@@ -1,0 +1,172 @@
+"""What a wrapped client does beside fitting: headers, what the server cleared, other shapes of clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import anthropic
+import pytest
+
+from lamina import Budget, wrap
+from lamina.core.tokens import STRICT
+from lamina.dialects.anthropic.server import BINDING_BETA
+from lamina.request import ServerHelp
+from lamina.wrap import with_headers
+from tests.talking import refusing
+from tests.test_request_server import CLEARING, answer, thinking
+
+DROP = ServerHelp(drop_block=True)
+
+
+def sent_headers(endpoint: str, **request: Any) -> str:
+    """The betas that the official client sends."""
+    seen: list[str] = []
+    http = anthropic.DefaultHttpxClient(
+        event_hooks={"request": [lambda sent: seen.append(sent.headers.get("anthropic-beta", ""))]}
+    )
+    with refusing(400, "no") as (url, bodies):
+        bare = anthropic.Anthropic(base_url=url, api_key="none", http_client=http, max_retries=0)
+        with wrap(bare, server=DROP) as client:
+            create = client.beta.messages.create if endpoint == "beta" else client.messages.create
+            with pytest.raises(anthropic.BadRequestError):
+                create(**thinking(2), **request)
+    assert b'"prefix_mismatch_behavior":"drop_block"' in bodies[0].replace(b": ", b":")
+    return seen[0]
+
+
+def test_the_beta_that_a_request_needs_is_sent_with_the_callers_own() -> None:
+    assert sent_headers("messages") == BINDING_BETA
+    extra = {"Anthropic-Beta": "files-api-2025-04-14"}
+    assert sent_headers("messages", extra_headers=extra) == f"files-api-2025-04-14,{BINDING_BETA}"
+    assert sent_headers("beta") == BINDING_BETA
+    assert sent_headers("beta", betas=["one-2026", BINDING_BETA]) == f"one-2026,{BINDING_BETA}"
+
+
+def test_headers_leave_the_callers_arguments_alone() -> None:
+    request = {"extra_headers": {"anthropic-beta": "one"}, "betas": ["two"]}
+    ours = {"anthropic-beta": BINDING_BETA}
+    assert with_headers(request, {}, beta=True) is request
+    assert with_headers(request, ours, beta=True)["extra_headers"] == {
+        "anthropic-beta": f"one,{BINDING_BETA}"
+    }
+    assert request == {"extra_headers": {"anthropic-beta": "one"}, "betas": ["two"]}
+
+
+def kept(wrapped: Any) -> Any:
+    """What is remembered of the one conversation."""
+    (known,) = vars(wrapped)["_conversations"].kept.values()
+    return known
+
+
+def clearing_client(answers: list[Any], **more: Any) -> Any:
+    sent: list[dict[str, Any]] = []
+
+    def create(**request: Any) -> Any:
+        sent.append(request)
+        return answers[len(sent) - 1]
+
+    messages = SimpleNamespace(create=create, **more)
+    return SimpleNamespace(beta=SimpleNamespace(messages=messages), sent=sent)
+
+
+def test_what_the_server_cleared_is_given_to_the_next_call() -> None:
+    """An answer that does not say what was cleared leaves that as it was."""
+    told = [answer(uses=12), SimpleNamespace(), answer(uses=12), answer(uses=14)]
+    client = clearing_client(told)
+    wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), counter=STRICT)
+    request = thinking(3, model="claude-opus-5") | {"context_management": CLEARING}
+    reasons, remembered = [], []
+    for _ in told:
+        wrapped.beta.messages.create(**request)
+        reasons.append([cut.reason for cut in wrapped.fitted.ledger.cuts])
+        remembered.append((kept(wrapped).usage.input, kept(wrapped).usage.cleared.tool_uses))
+    once = ["the provider cleared 12 tool uses and 1 thinking turn"]
+    assert reasons == [[], once, once, once]
+    assert remembered == [(500, 12), (0, 12), (500, 12), (500, 14)]
+    assert all(sent["context_management"] is CLEARING for sent in client.sent)
+
+
+def test_a_stream_says_at_its_end_what_was_counted_and_cleared() -> None:
+    class Stream:
+        def __enter__(self) -> Any:
+            return SimpleNamespace(current_message_snapshot=answer(uses=2))
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing to close."""
+
+    client = clearing_client([], stream=lambda **_: Stream())
+    wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), counter=STRICT)
+    with wrapped.beta.messages.stream(**thinking(1, model="claude-opus-5")):
+        pass
+    known = kept(wrapped)
+    assert (known.usage.input, known.usage.cleared.tool_uses) == (500, 2)
+
+
+class Refused(Exception):
+    """As an SDK says that a request was too long."""
+
+    status_code = 400
+
+
+TOO_LONG = "request exceeds the available context size: 9000 tokens, the limit is 2000 tokens"
+
+
+def flowing(seen: list[Any]) -> Any:
+    """A method like those that send when their first chunk is asked for; it refuses what is long."""
+
+    def chat(model: str = "", messages: Any = None, *, stream: bool = False) -> Iterator[Any]:
+        seen.append((model, stream))
+        if len(str(messages)) > 4_000:
+            raise Refused(TOO_LONG)
+        yield SimpleNamespace(text="a")
+        yield SimpleNamespace(text="b", prompt_eval_count=77)
+
+    return chat
+
+
+def history() -> list[dict[str, str]]:
+    said = [{"role": "assistant", "content": f"Part {i}. " + "and so on, " * 30} for i in range(20)]
+    return [m for one in said for m in ({"role": "user", "content": "Go on."}, one)] + [
+        {"role": "user", "content": "And?"}
+    ]
+
+
+def test_a_generator_that_is_refused_is_asked_once_more_for_less() -> None:
+    seen: list[Any] = []
+    wrapped = wrap(SimpleNamespace(chat=flowing(seen)), budget=Budget(window=50_000), counter=STRICT)
+    chunks = wrapped.chat("a-model", history(), stream=True)
+    assert [chunk.text for chunk in chunks] == ["a", "b"]
+    assert seen == [("a-model", True)] * 2
+    known = kept(wrapped)
+    assert known.usage.input == 77
+    with pytest.raises(TypeError, match="multiple values"):
+        wrapped.chat("a-model", model="another")
+
+
+def test_the_same_for_an_async_generator() -> None:
+    seen: list[Any] = []
+
+    async def chat(**request: Any) -> AsyncIterator[Any]:
+        async def chunks() -> AsyncIterator[Any]:
+            for chunk in flowing(seen)(request["model"], request["messages"]):
+                yield chunk
+
+        return chunks()
+
+    async def talk() -> list[str]:
+        wrapped = wrap(SimpleNamespace(chat=chat), budget=Budget(window=50_000), counter=STRICT)
+        return [chunk.text async for chunk in await wrapped.chat(model="a-model", messages=history())]
+
+    assert asyncio.run(talk()) == ["a", "b"]
+    assert len(seen) == 2
+
+
+def test_planned_markers_go_through_a_wrapped_client() -> None:
+    sent: list[dict[str, Any]] = []
+    bare = SimpleNamespace(messages=SimpleNamespace(create=lambda **request: sent.append(request)))
+    wrapped = wrap(bare, breakpoints="plan")
+    wrapped.messages.create(**thinking(8, model="claude-opus-5"))
+    assert str(sent[0]).count("cache_control") == len(wrapped.fitted.plan.places) >= 1
