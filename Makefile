@@ -18,7 +18,7 @@ help:  ## print this list
 
 deps: $(STAMP)  ## set up .venv; every other target does it where it is missing or out of date
 
-$(STAMP): requirements/dev.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
+$(STAMP): requirements/dev.txt requirements/claude.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
 	@sh tools/bootstrap.sh $(VENV)
 	@touch $@
 

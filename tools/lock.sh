@@ -11,10 +11,11 @@ export UV_PYTHON_DOWNLOADS=never
 pin() {
     output=$1
     shift
-    "$uv" pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 \
+    "$uv" pip compile --quiet --upgrade --generate-hashes --universal --python-version "${newer:-3.11}" \
         --no-emit-index-url --custom-compile-command 'make lock' -o "$output" "$@"
 }
 
 pin requirements/uv.txt requirements/uv.in
 pin requirements/dev.txt pyproject.toml requirements/dev.in
 pin requirements/bench.txt requirements/bench.in
+newer=3.12 pin requirements/claude.txt --no-deps requirements/claude.in

@@ -39,7 +39,8 @@ from lamina.core.wording import Wording
 from lamina.errors import BadInput, BudgetExceeded, LaminaError, LawBroken, NotFound
 from lamina.part import Parting, part
 from lamina.report import table
-from lamina.request import Fitted, RequestMemo, fit_request
+from lamina.request import Fitted, Lifetimes, RequestMemo, ServerHelp, fit_request
+from lamina.rules import Rules, cost, rules_for, simulator
 from lamina.wrap import wrap
 
 __all__ = [
@@ -66,6 +67,7 @@ __all__ = [
     "Layer",
     "Layout",
     "Ledger",
+    "Lifetimes",
     "Manifest",
     "Memo",
     "NotFound",
@@ -76,7 +78,9 @@ __all__ = [
     "RequestMemo",
     "Retention",
     "Role",
+    "Rules",
     "Segment",
+    "ServerHelp",
     "Text",
     "Thinking",
     "ToolCall",
@@ -85,12 +89,15 @@ __all__ = [
     "audit",
     "build",
     "calibrate",
+    "cost",
     "explain",
     "fit_request",
     "part",
     "plan_cut",
     "recall",
     "rewind",
+    "rules_for",
+    "simulator",
     "table",
     "wrap",
 ]

@@ -3,8 +3,15 @@
     LaminaError
     ├── BadInput (ValueError)          a value that cannot be used, with its place and what to do
     ├── BudgetExceeded (ValueError)    the smallest possible request is larger than the room
+    ├── CountFailed (RuntimeError)     an endpoint that counts tokens did not answer
     ├── LawBroken (AssertionError)     a law of lamina does not hold: always a bug, never the caller's
-    └── NotFound (LookupError)         nothing in the log answers to this key
+    ├── NotFound (LookupError)         nothing in the log answers to this key
+    └── StoreError (RuntimeError)      a conversation could not be kept or read as it was
+        ├── Conflict                   another writer was first; nothing of this was written
+        ├── Reused (ValueError)        an idempotency key came again with another body
+        ├── Tampered                   a record is not what was written, or not where it was
+        ├── WrongKey (PermissionError) this key does not open this store
+        └── Broken (OSError)           the storage failed; the handle takes nothing more until reopened
 
 Each inherits the builtin that a caller would catch, and carries its data as attributes.
 """
@@ -46,6 +53,17 @@ class BudgetExceeded(LaminaError, ValueError):
         )
 
 
+class CountFailed(LaminaError, RuntimeError):
+    """An endpoint did not count. `asked` names it, `cause` is its own error."""
+
+    def __init__(self, asked: str, cause: BaseException) -> None:
+        self.asked = asked
+        self.cause = cause
+        super().__init__(
+            f"{asked} did not count: {cause!r:.200}; try again, or give otherwise=counter_for(model)"
+        )
+
+
 class LawBroken(LaminaError, AssertionError):
     """A law does not hold for an envelope. Please report it: the message names law and entry."""
 
@@ -61,3 +79,40 @@ class NotFound(LaminaError, LookupError):
     def __init__(self, key: str) -> None:
         self.key = key
         super().__init__(f"no segment answers to {key!r}; pass the log that the request was built from")
+
+
+class StoreError(LaminaError, RuntimeError):
+    """A conversation could not be kept or read as it was. `conversation` names it."""
+
+    def __init__(self, problem: str, *, conversation: str = "", hint: str = "") -> None:
+        self.problem = problem
+        self.conversation = conversation
+        self.hint = hint
+        text = f"conversation {conversation!r}: {problem}" if conversation else problem
+        super().__init__(f"{text}; {hint}" if hint else text)
+
+
+class Conflict(StoreError):
+    """Another writer appended first: `found` records are there, not the `expected` ones."""
+
+    def __init__(self, *, conversation: str, expected: int, found: int) -> None:
+        self.expected = expected
+        self.found = found
+        hint = "read what is new, build again, and append to that"
+        super().__init__(f"{found} records, not {expected}", conversation=conversation, hint=hint)
+
+
+class Reused(StoreError, ValueError):
+    """An idempotency key that was used for something else."""
+
+
+class Tampered(StoreError):
+    """A record is not what was written, or stands where it was not."""
+
+
+class WrongKey(StoreError, PermissionError):
+    """The key does not open this store: never the same as an empty one."""
+
+
+class Broken(StoreError, OSError):
+    """The storage failed while writing. What was acknowledged before is kept; open the store again."""

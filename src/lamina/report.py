@@ -35,8 +35,7 @@ def _sums(manifest: Manifest) -> str:
     extra = (("tools", manifest.tools), ("framing", manifest.request), ("margin", manifest.margin))
     parts += [f"{name} {tokens:,}" for name, tokens in extra if tokens]
     room = f" of {manifest.room:,}" if manifest.room is not None else ""
-    count = "exact" if manifest.exact else "estimated"
-    total = f"{manifest.tokens:,}{room} tokens ({count}): {' + '.join(parts) or 'nothing'}"
+    total = f"{manifest.tokens:,}{room} tokens ({manifest.basis}): {' + '.join(parts) or 'nothing'}"
     return "\n".join(filter(None, [total, told(manifest.cut), *manifest.notes]))
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from lamina.cli import COMMANDS
 from lamina.cli.bar import bar
+from lamina.dialects import DIALECTS
 from tests.cli.running import BRIEF, HELLO, LONGER, SHORT, long_session, run, saved, shell
 from tools.cli_help import PAGE, outdated, rewritten
 
@@ -87,11 +88,11 @@ def test_help_and_version_import_nothing_but_the_command_line(tmp_path: Path) ->
         (["fit", "-", "--window", "-1"], "Budget: window is -1; give the model's context window in tokens"),
         (
             ["fit", "-", "--dialect", "latin"],
-            "dialect: unknown dialect 'latin'; use one of anthropic, openai_chat",
+            f"dialect: unknown dialect 'latin'; use one of {', '.join(DIALECTS)}",
         ),
         (
             ["check", "-", "--dialect", "latin"],
-            "dialect: unknown dialect 'latin'; use one of anthropic, openai_chat",
+            f"dialect: unknown dialect 'latin'; use one of {', '.join(DIALECTS)}",
         ),
         (["diff", "-"], "the following arguments are required: AFTER; see lamina diff --help"),
         (["diff", "-", "-"], "diff: both requests are standard input; give a file for one of them"),
@@ -160,7 +161,7 @@ def test_what_fit_gives_passes_check(tmp_path: Path) -> None:
 def test_explain_prints_table_bar_and_legend(tmp_path: Path) -> None:
     done = run("explain", saved(tmp_path, LONGER), "--window", "60", "--reserve", "10")
     assert (done.code, done.err) == (0, "")
-    *table, bar_, legend_ = done.out.splitlines()
+    *table, bar_, legend_, price_ = done.out.splitlines()
     assert table == [
         "layer    form  tokens  what                            why",
         "system   full       7  system                          in full",
@@ -172,6 +173,7 @@ def test_explain_prints_table_bar_and_legend(tmp_path: Path) -> None:
         "",
     ]
     assert bar_ == f"[{'S' * 11}{'H' * 18}{'P' * 9}{'~' * 10}{'.' * 32}]"
+    assert price_.startswith("input: $0.")
     assert legend_ == "S system 7, H history 11, P prompt 6, ~ framing 6, . free 20"
 
 

@@ -56,7 +56,7 @@ def test_json_is_one_object_with_all_that_was_decided(tmp_path: Path) -> None:
     done = run("fit", saved(tmp_path, request), *WINDOW, "--json")
     found = json.loads(done.out)
     assert (done.code, done.err) == (0, "")
-    assert [*found] == ["request", "ledger", "manifest"]
+    assert [*found] == ["request", "ledger", "left", "manifest"]
     manifest = found["manifest"]
     assert sum(manifest["layers"].values()) + manifest["tools"] + manifest["request"] == manifest["tokens"]
     assert len(Ledger.load(found["ledger"]).cuts) == 1
@@ -175,3 +175,19 @@ def test_half_of_a_surrogate_pair_comes_out_as_the_escape_that_it_was() -> None:
     done = run("fit", "-", given=text.encode())
     assert done.code == 0
     assert json.loads(done.out) == json.loads(text)
+
+
+def test_a_request_goes_to_another_dialect_and_says_what_stays_behind(tmp_path: Path) -> None:
+    request = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}], "logit_bias": {"1": 2}}
+    done = run("fit", saved(tmp_path, request), "--to", "gemini", "--model", "gemini-3-pro")
+    contents = [{"role": "user", "parts": [{"text": "hi"}]}]
+    assert json.loads(done.out) == {"model": "gemini-3-pro", "contents": contents, "config": {}}
+    assert "without logit_bias: gemini has no words for that" in done.err
+
+
+def test_markers_are_planned_where_they_are_asked_for(tmp_path: Path) -> None:
+    request = {"model": "claude-opus-5", "max_tokens": 9, "system": "Be brief. " * 400,
+               "messages": [{"role": "user", "content": "hi"}]}  # fmt: skip
+    path = saved(tmp_path, request)
+    assert "cache_control" not in run("fit", path).out
+    assert run("fit", path, "--breakpoints", "plan").out.count("cache_control") == 2

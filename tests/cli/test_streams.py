@@ -75,7 +75,7 @@ def test_the_command_is_installed_under_its_name(tmp_path: Path) -> None:
 
 def test_an_interrupt_ends_quietly(tmp_path: Path) -> None:
     done = shell(
-        "mkfifo wait; set -m; lamina fit - <wait & exec 3>wait; sleep 1; kill -INT %1; wait %1; echo $?",
+        "mkfifo wait; set -m; lamina fit - <wait & exec 3>wait; sleep 4; kill -INT %1; wait %1; echo $?",
         tmp_path,
     )
     assert done.out.splitlines()[-1] == "130"

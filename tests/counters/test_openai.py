@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.tokens import STRICT, Counter
-from lamina.counters import counter_for, openai
-from lamina.counters.framing import framing_for
+from lamina.core.tokens import STRICT
+from lamina.counters import openai
 from lamina.errors import BadInput
 
 # text, o200k ids, cl100k ids: those of OpenAI's own tokenizer with its published ranks.
@@ -137,45 +134,3 @@ def test_a_model_whose_encoding_is_unpublished_is_not_called_exact() -> None:
 def test_other_models_are_refused_with_what_to_do(model: str) -> None:
     with pytest.raises(BadInput, match="counter_for"):
         openai.for_model(model)
-
-
-@pytest.mark.parametrize(
-    ("model", "name", "exact"),
-    [
-        ("gpt-5.5", "o200k", True),
-        ("gpt-4", "cl100k", True),
-        ("gpt-6.1-sol", "o200k", False),
-        ("claude-opus-4-7", "estimate:claude", False),
-        ("claude-sonnet-5-5", "estimate:claude", False),
-        ("anthropic/claude-sonnet-4.5", "estimate:claude3", False),
-        ("us.anthropic.claude-3-haiku-20240307-v1:0", "estimate:claude3", False),
-        ("gemini-3-pro-preview", "estimate:gemini", False),
-        ("llama-3.3-70b", "estimate:llama3", False),
-        ("qwen3-max", "estimate:qwen3", False),
-        ("deepseek-chat", "estimate:deepseek", False),
-        ("codestral-latest", "estimate:mistral", False),
-        ("mystery-1", "estimate:o200k", False),
-    ],
-)
-def test_every_model_has_a_counter_with_its_framing(model: str, name: str, *, exact: bool) -> None:
-    counter = counter_for(model)
-    assert (counter.name, counter.exact, counter.framing) == (name, exact, framing_for(model))
-
-
-def test_a_missing_splintr_is_noticed_when_the_counter_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "splintr", None)
-    monkeypatch.setattr(openai, "_encoder", openai._encoder.__wrapped__)  # noqa: SLF001
-    with pytest.raises(ImportError, match="splintr"):
-        openai.o200k.__wrapped__()
-
-
-@pytest.mark.parametrize(("model", "family"), [("gpt-4o", "o200k"), ("gpt-4", "cl100k")])
-def test_without_splintr_the_estimate_counts(
-    model: str, family: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(model: str) -> Counter:
-        raise ImportError(model)
-
-    monkeypatch.setattr(openai, "for_model", missing)
-    counter = counter_for.__wrapped__(model)
-    assert (counter.name, counter.exact) == (f"estimate:{family}", False)

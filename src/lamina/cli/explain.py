@@ -1,14 +1,17 @@
-"""`lamina explain`: every segment of a request with layer, form, tokens and reason; a bar of the layers."""
+"""`lamina explain`: every segment of a request with layer, form, tokens and reason; the layers; the price."""
 
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from lamina.cli.bar import amounts, bar, legend
 from lamina.cli.fit import add_request_options, fitted_from, manifest
 from lamina.cli.output import emit
 from lamina.cli.parser import add_file, add_json
 from lamina.core.explain import explain
+from lamina.errors import BadInput
+from lamina.models import AS_OF, model, price_of
 from lamina.report import table
 
 WIDTH = 80
@@ -34,10 +37,26 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    envelope = fitted_from(arguments).envelope
+    fitted = fitted_from(arguments)
+    envelope, name = fitted.envelope, str(fitted.request.get("model", ""))
     if arguments.json:
-        emit(manifest(envelope))
+        emit(manifest(envelope) | {"price": price(name, envelope.tokens)})
         return 0
     parts = amounts(envelope)
     print(f"{table(explain(envelope))}\n\n{bar(parts, width=WIDTH)}\n{legend(parts)}")
+    cost = price(name, envelope.tokens)
+    if cost:
+        print(
+            f"input: ${cost['uncached']:.4f} uncached, ${cost['read']:.4f} from the cache ({cost['as_of']})"
+        )
     return 0
+
+
+def price(name: str, tokens: int) -> dict[str, Any] | None:
+    """What so much input costs before it is sent, with nothing and with all of it cached; None if unknown."""
+    try:
+        prices = price_of(model(name), tokens=tokens)
+    except BadInput:
+        return None
+    uncached, read = prices.cost(uncached=tokens), prices.cost(read=tokens)
+    return None if uncached is None else {"uncached": uncached, "read": read, "as_of": AS_OF}

@@ -1,4 +1,4 @@
-"""`lamina fit`: a request goes in, one that fits comes out, in the same dialect."""
+"""`lamina fit`: a request goes in, one that fits comes out, in the same dialect or another."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ examples:
   lamina fit request.json > fitted.json
   lamina fit request.json --window 32000 --reserve 4000 --ledger chat.ledger.json > fitted.json
   lamina fit - --explain < request.json > /dev/null
+  lamina fit request.json --to gemini --model gemini-3-pro > gemini.json
+  lamina fit request.json --breakpoints plan > marked.json
 
 exit status: 0 fitted, 2 input that cannot be used, 3 no request that small is possible
 """
@@ -34,11 +36,18 @@ exit status: 0 fitted, 2 input that cannot be used, 3 no request that small is p
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina fit FILE [--window N] [--reserve N] [--ledger FILE] [--dialect NAME] [--explain] [--json]"
+        "lamina fit FILE [--window N] [--reserve N] [--ledger FILE] [--dialect NAME] [--to NAME]\n"
+        "           [--model NAME] [--breakpoints keep|plan|none] [--explain] [--json]"
     )
     parser.epilog = _EXAMPLES
     add_file(parser)
     add_request_options(parser)
+    parser.add_argument("--to", metavar="NAME", help="the dialect to answer in, where it is another")
+    parser.add_argument("--model", metavar="NAME", default="", help="the model to ask, where it is another")
+    parser.add_argument(
+        "--breakpoints", choices=("keep", "plan", "none"), default="keep",
+        help="cache markers: the request's own (the default), planned ones, or none",
+    )  # fmt: skip
     parser.add_argument(
         "--explain", action="store_true", help="give the account as a table, one line a segment"
     )
@@ -50,17 +59,19 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.ledger is not None:
         write_ledger(arguments.ledger, fitted.ledger)
     if arguments.json:
-        emit(
-            {"request": fitted.request, "ledger": fitted.ledger.dump(), "manifest": manifest(fitted.envelope)}
-        )
+        found = {"request": fitted.request, "ledger": fitted.ledger.dump(), "left": list(fitted.left)}
+        emit(found | {"manifest": manifest(fitted.envelope)})
         return 0
     tell(table(explain(fitted.envelope)) if arguments.explain else account(fitted.envelope))
+    if fitted.left:
+        tell(f"without {', '.join(fitted.left)}: {arguments.to} has no words for that")
     emit(fitted.request)
     return 0
 
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:
     """What says how a request is fitted."""
+    parser.set_defaults(to=None, model="", breakpoints="keep")
     add_budget(parser)
     parser.add_argument("--ledger", metavar="FILE", help="what was lowered before in this conversation")
     add_dialect(parser, " or ".join(DIALECTS))
@@ -71,9 +82,13 @@ def fitted_from(arguments: argparse.Namespace) -> Fitted:
     request = read_request(arguments.file)
     ledger = read_ledger(arguments.ledger)
     try:
-        budget = _budget(request, window=arguments.window, reserve=arguments.reserve)
+        name = arguments.model or str(request.get("model", ""))
+        budget = _budget(name, window=arguments.window, reserve=arguments.reserve)
         with progress(f"fitting {arguments.file}"):
-            return fit_request(request, dialect=arguments.dialect, budget=budget, ledger=ledger)
+            return fit_request(
+                request, dialect=arguments.dialect, to=arguments.to, model=arguments.model, budget=budget,
+                ledger=ledger, breakpoints=arguments.breakpoints,
+            )  # fmt: skip
     except BadInput as error:
         if error.place != "model":
             raise
@@ -92,16 +107,12 @@ def account(envelope: Envelope) -> str:
     own = [entry for entry in envelope.entries if entry.segment.origin != "lamina"]
     lowered = sum(entry.form is not Form.FULL for entry in own)
     room = f" of {envelope.room:,}" if envelope.room is not None else ""
-    count = "exact" if envelope.account.exact else "estimated"
-    said = (
-        f"{envelope.tokens:,}{room} tokens ({count}), {len(own) - lowered:,} of {len(own):,} segments in full"
-    )
+    full = f"{len(own) - lowered:,} of {len(own):,} segments in full"
+    said = f"{envelope.tokens:,}{room} tokens ({envelope.account.basis}), {full}"
     return "\n".join(filter(None, [said, told(envelope.cut), *envelope.notes]))
 
 
-def _budget(request: dict[str, Any], *, window: int | None, reserve: int | None) -> Budget | None:
+def _budget(name: str, *, window: int | None, reserve: int | None) -> Budget | None:
     if window is None and reserve is None:
         return None
-    return Budget(
-        window=model(str(request.get("model", ""))).window if window is None else window, reserve=reserve
-    )
+    return Budget(window=model(name).window if window is None else window, reserve=reserve)

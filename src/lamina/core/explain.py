@@ -8,6 +8,7 @@ import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
+from lamina.core.tokens import Basis
 from lamina.core.values import Cut, Form, Layer
 from lamina.core.wording import described
 
@@ -31,6 +32,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     tokens: int
     exact: bool
+    basis: Basis
     tools: int
     request: int
     margin: int
@@ -51,8 +53,8 @@ def explain(envelope: Envelope) -> Manifest:
     account = envelope.account
     return Manifest(
         rows=tuple(_row(envelope, i) for i in range(len(envelope.entries))), tokens=account.total,
-        exact=account.exact, tools=account.tools, request=account.request, margin=account.margin,
-        room=envelope.room, cut=envelope.cut, notes=envelope.notes,
+        exact=account.exact, basis=account.basis, tools=account.tools, request=account.request,
+        margin=account.margin, room=envelope.room, cut=envelope.cut, notes=envelope.notes,
     )  # fmt: skip
 
 

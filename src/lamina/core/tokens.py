@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -56,13 +56,25 @@ class Framing(msgspec.Struct, frozen=True, kw_only=True):
     tool_scale: int = 1000
 
 
+Basis = Literal["exact", "measured", "estimated"]
+
+
 class Counter(msgspec.Struct, frozen=True, kw_only=True):
-    """Counts text with `count`, and says whether that is what the model's own tokenizer would say."""
+    """Counts text with `count`, and says what its numbers rest on.
+
+    `exact`: the model's own tokenizer. `measured`: no published one, but counts that the provider reported
+    agree. Neither: an estimate, which reported usage calibrates.
+    """
 
     name: str
     count: Callable[[str], int]
     exact: bool = False
+    measured: bool = False
     framing: Framing = Framing()
+
+    @property
+    def basis(self) -> Basis:
+        return "exact" if self.exact else "measured" if self.measured else "estimated"
 
     def __call__(self, text: str) -> Count:
         return Count(self.count(text), self.exact)

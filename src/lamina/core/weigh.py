@@ -12,7 +12,7 @@ import msgspec
 
 from lamina.core.hashing import chain
 from lamina.core.repair import side
-from lamina.core.tokens import Counter, part_cost, scaled, tools_cost
+from lamina.core.tokens import Basis, Counter, part_cost, scaled, tools_cost
 from lamina.core.values import Calibration, Digest, Entry, Form, Head, Role, Text
 
 
@@ -23,7 +23,11 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     tools: int
     request: int
     margin: int
-    exact: bool
+    basis: Basis
+
+    @property
+    def exact(self) -> bool:
+        return self.basis == "exact"
 
     @property
     def total(self) -> int:
@@ -49,8 +53,8 @@ class Scale(msgspec.Struct, kw_only=True):
         framing = self.counter.framing
         raw = entries + framing.request
         margin = scaled(raw, self.counter, self.calibration) - raw
-        exact = self.counter.exact and self.calibration is None
-        return Account(entries=entries, tools=self.tools, request=framing.request, margin=margin, exact=exact)
+        basis = self.counter.basis if self.calibration is None else "estimated"
+        return Account(entries=entries, tools=self.tools, request=framing.request, margin=margin, basis=basis)
 
     def total(self, entries: int) -> int:
         return self.account(entries).total

@@ -1,4 +1,4 @@
-"""Counters by model: exact where the vocabulary is at hand, else the estimate fitted to its family.
+"""Counters by model: exact where the vocabulary is at hand, else measured, else the estimate.
 
 A counter that says `exact` counts text as the model's own tokenizer does. The framing around the text
 is the measured one of the model's family, whichever way the text is counted.
@@ -11,12 +11,13 @@ from functools import lru_cache
 import msgspec
 
 from lamina.core.tokens import Counter, estimate_for
-from lamina.counters import openai
+from lamina.counters import claude, open_models, openai
+from lamina.counters.files import from_file
 from lamina.counters.framing import framing_for, longest_prefix
 from lamina.errors import BadInput
 from lamina.models import own_name
 
-__all__ = ["counter_for"]
+__all__ = ["counter_for", "from_file"]
 
 
 @lru_cache(maxsize=256)
@@ -26,11 +27,14 @@ def counter_for(model: str) -> Counter:
 
 
 def _text_counter(model: str) -> Counter:
-    try:
-        return openai.for_model(model)
-    except (BadInput, ImportError):
-        prefix = longest_prefix(own_name(model), _FAMILIES)
-        return estimate_for("o200k" if prefix is None else _FAMILIES[prefix])
+    for known in (openai, claude, open_models):
+        try:
+            counter: Counter = known.for_model(model)
+        except (BadInput, ImportError):
+            continue
+        return counter
+    prefix = longest_prefix(own_name(model), _FAMILIES)
+    return estimate_for("o200k" if prefix is None else _FAMILIES[prefix])
 
 
 _FAMILIES = {

@@ -1,19 +1,19 @@
 """Exact counts for OpenAI's models, offline: o200k and cl100k, with the vocabularies that splintr carries.
 
-Text is only ever text here: `<|endoftext|>` in a file is seven or so ordinary tokens, not one special
-one. What stands around the text (`framing`) is measured, not exact. Loading a vocabulary happens once
-per process, when its counter is first asked for.
+What stands around the text (`framing`) is measured, not exact. Loading a vocabulary happens once per
+process, when its counter is first asked for.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 
 import msgspec
 
 from lamina.core.tokens import Counter
+from lamina.counters import vocabularies
 from lamina.counters.framing import framing_for, longest_prefix
 from lamina.errors import BadInput
 from lamina.models import own_name
@@ -21,14 +21,16 @@ from lamina.models import own_name
 
 @cache
 def o200k() -> Counter:
-    """GPT-4o and later, the o-series, gpt-oss."""
-    return Counter(name="o200k", count=_counting("o200k_base"), exact=True, framing=framing_for("gpt-5"))
+    """GPT-4o and later, the o-series, gpt-oss: its o200k_harmony differs in special tokens only."""
+    found = vocabularies.vocabulary("o200k_base")
+    return msgspec.structs.replace(found, name="o200k", framing=framing_for("gpt-5"))
 
 
 @cache
 def cl100k() -> Counter:
     """GPT-4, GPT-3.5 and the text-embedding models."""
-    return Counter(name="cl100k", count=_counting("cl100k_base"), exact=True, framing=framing_for("gpt-4"))
+    found = vocabularies.vocabulary("cl100k_base")
+    return msgspec.structs.replace(found, name="cl100k", framing=framing_for("gpt-4"))
 
 
 def for_model(model: str) -> Counter:
@@ -50,29 +52,7 @@ def for_model(model: str) -> Counter:
 
 def encode(text: str, *, encoding: str = "o200k_base") -> list[int]:
     """Token ids, with special tokens read as plain text and lone surrogates as U+FFFD."""
-    encode_ordinary = _encoder(encoding)
-    try:
-        return encode_ordinary(text)
-    except UnicodeEncodeError:
-        return encode_ordinary(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-
-
-def _counting(encoding: str) -> Callable[[str], int]:
-    _encoder(encoding)  # so that what is missing is missed here, and not when counting
-    return partial(_count, encoding)
-
-
-def _count(encoding: str, text: str) -> int:
-    return len(encode(text, encoding=encoding))
-
-
-@cache
-def _encoder(encoding: str) -> Callable[[str], list[int]]:
-    from splintr import Tokenizer  # noqa: PLC0415 - who counts otherwise does not pay for it
-
-    # Every other method of splintr matches special tokens in the text, some of them invented.
-    encode_ordinary: Callable[[str], list[int]] = Tokenizer.from_pretrained(encoding).encode_ordinary
-    return encode_ordinary
+    return vocabularies.encode(text, vocabulary=encoding)
 
 
 @cache

@@ -1,0 +1,113 @@
+"""Claude's tokens, offline, as `ctok` reconstructs them: measured by probing the API, not official.
+
+Anthropic publishes no tokenizer since Claude 2. `ctok` is pure Python and reads about 0.2 MB a second, so
+counts are kept by content, and of a text longer than `WHOLE` characters only evenly spread samples are
+counted: they say by how much the estimate of the whole is to be corrected. Nothing here is ever called
+exact. Needs the extra `claude`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from importlib import import_module
+
+from lamina.core.tokens import Counter
+from lamina.counters.framing import longest_prefix
+from lamina.counters.guard import guarded
+from lamina.counters.kept import Kept
+from lamina.counters.marks import between_long_runs
+from lamina.errors import BadInput
+from lamina.models import own_name
+from lamina.text.estimate import estimate
+
+WHOLE = 65_536
+"""Characters up to which a text is counted whole: a third of a second on the machine of the benchmarks."""
+
+SAMPLES, SAMPLE = 8, 4_096
+"""How many samples of a longer text are counted, and the characters of each."""
+
+TokenCount = Callable[[str, str], int]
+
+
+def for_model(model: str) -> Counter:
+    """The counter of a Claude model. A model that nobody probed has the newest vocabulary, with no claim."""
+    name = own_name(model)
+    prefix = longest_prefix(name, _GENERATIONS)
+    if prefix is None or not _GENERATIONS[prefix][0]:
+        raise BadInput(
+            f"no tokenizer is known for model {model!r}",
+            place="claude.for_model",
+            hint="use counter_for(model) for an estimate",
+        )
+    return _counter(*_GENERATIONS[prefix])
+
+
+def version(number: str) -> Counter:
+    """The counter of a generation: "3.0" is Claude 3 to Opus 4.6, "4.8" is Opus 4.7 and later."""
+    if number not in _FAMILIES:
+        raise BadInput(
+            f"unknown generation {number!r}", place="version", hint=f"use one of {list(_FAMILIES)}"
+        )
+    return _counter(number, measured=True)
+
+
+@cache
+def _counter(number: str, measured: bool) -> Counter:  # noqa: FBT001 - a column of the table below
+    return Counter(name=f"ctok-{number}", count=_count_of(number), measured=measured)
+
+
+@cache
+def _count_of(number: str) -> Kept:
+    """One memo for each generation, whatever is claimed for it."""
+    token_count: TokenCount = import_module("ctok").token_count  # an extra, and without types
+    family = _FAMILIES[number]
+    frame = _proven_frame(token_count, number)
+    count = guarded(partial(_text_tokens, token_count, number, frame), family)
+    return Kept(partial(_sampled, count, family))
+
+
+def _proven_frame(token_count: TokenCount, number: str) -> int:
+    """What `ctok` adds for the message; refuses a `ctok` that does not count as the measured one did."""
+    if token_count(_PROBE, number) != _PROOFS[number]:
+        raise BadInput(
+            "ctok does not count a known text as it should",
+            place="claude",
+            hint="install ctok 1.3, or count with estimate_for('claude')",
+        )
+    return token_count("a", number) - 1
+
+
+def _text_tokens(token_count: TokenCount, number: str, frame: int, text: str) -> int:
+    return sum(max(0, token_count(piece, number) - frame) for piece in between_long_runs(text))
+
+
+def _sampled(count: Callable[[str], int], family: str, text: str) -> int:
+    if len(text) <= WHOLE:
+        return count(text)
+    step = (len(text) - SAMPLE) // (SAMPLES - 1)
+    samples = [text[start : start + SAMPLE] for start in range(0, step * SAMPLES, step)]
+    counted = sum(map(count, samples))
+    estimated = sum(estimate(sample, family=family) for sample in samples)
+    return -(-estimate(text, family=family) * counted // estimated)
+
+
+_PROBE = "hello, world"
+_PROOFS = {"3.0": 10, "4.8": 10}
+_FAMILIES = {"3.0": "claude3", "4.8": "claude"}
+
+# What ctok 1.3 says of itself (read 2026-11-15) and recorded usage confirms for the models that
+# docs/counting.md names. Opus 4.7 differs from 4.8 only in the frame.
+_GENERATIONS: dict[str, tuple[str, bool]] = {
+    prefix: generation
+    for prefixes, generation in (
+        ("claude", ("4.8", False)),
+        ("claude-2 claude-instant claude-v", ("", False)),
+        ("claude-3 claude-opus-4 claude-sonnet-4 claude-haiku-4", ("3.0", True)),
+        ("claude-opus-4-7 claude-opus-4.7 claude-opus-4-8 claude-opus-4.8", ("4.8", True)),
+        ("claude-sonnet-5 claude-fable-5", ("4.8", True)),
+        ("claude-sonnet-5- claude-sonnet-5. claude-fable-5- claude-fable-5.", ("4.8", False)),
+        ("claude-sonnet-5-2 claude-fable-5-2", ("4.8", True)),  # a date, not a version
+    )
+    for prefix in prefixes.split()
+}

@@ -1,0 +1,128 @@
+"""Vocabularies that splintr carries: text to tokens as the model's own tokenizer does it, offline.
+
+Text is only ever text here: `<|endoftext|>` in a file is seven or so ordinary tokens, not one special
+one. Each vocabulary proves itself when it is loaded, by the ids of one known text, so that one which is
+missing, cut short or replaced by bytes is refused. It does not know which model has which vocabulary.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import cache, partial
+from hashlib import sha256
+
+from lamina.core.tokens import Counter
+from lamina.counters.guard import guarded, without_surrogates
+from lamina.counters.marks import between_long_runs
+from lamina.errors import BadInput
+
+Encode = Callable[[str], list[int]]
+Count = Callable[[str], int]
+
+PROBE = "Zählt: 世界 🌍 f(x)=x**2  # don't\n<|endoftext|>"
+"""Words, scripts, signs and the spelling of a special token: what a wrong vocabulary gets wrong."""
+
+
+def names() -> tuple[str, ...]:
+    """The vocabularies that can be asked for."""
+    return tuple(_PROOFS)
+
+
+@cache
+def vocabulary(name: str) -> Counter:
+    """A counter that says `exact`: of this vocabulary, whoever has it. Its framing is the plain one."""
+    encoder(name)  # so that what is missing is missed here, and not when counting
+    return Counter(name=name, count=guarded(_counting(name), _FAMILIES[name]), exact=True)
+
+
+def encode(text: str, *, vocabulary: str) -> list[int]:
+    """Token ids, with special tokens read as plain text and lone surrogates as U+FFFD."""
+    encode_ordinary = encoder(vocabulary)
+    try:
+        return encode_ordinary(text)
+    except UnicodeEncodeError:
+        return encode_ordinary(without_surrogates(text))
+
+
+@cache
+def encoder(name: str) -> Encode:
+    """The proven encoder of a vocabulary, for text without surrogates."""
+    if name not in _PROOFS:
+        raise BadInput(f"unknown vocabulary {name!r}", place="vocabulary", hint=f"use one of {names()}")
+    found = _loaded(name)
+    if sha256(str(found(PROBE)).encode()).hexdigest()[:16] != _PROOFS[name]:
+        raise BadInput(
+            f"splintr's vocabulary {name!r} does not encode a known text as it should",
+            place="vocabulary",
+            hint="install the release of splintr-rs that lamina names, or count with estimate_for(...)",
+        )
+    return found
+
+
+def _loaded(name: str) -> Encode:
+    from splintr import Tokenizer  # noqa: PLC0415 - who counts otherwise does not pay for it
+
+    # Every other method of splintr matches special tokens in the text, some of them invented.
+    encode_ordinary: Encode = Tokenizer.from_pretrained(name).encode_ordinary
+    return encode_ordinary
+
+
+def _counting(name: str) -> Count:
+    if name.startswith("gemma"):
+        return partial(_count_with_tags, name)
+    return partial(_count_composed if name == "qwen3" else _count, name)
+
+
+def _count(name: str, text: str) -> int:
+    return len(encode(text, vocabulary=name))
+
+
+def _count_composed(name: str, text: str) -> int:
+    """Qwen composes characters first; composing takes quadratic time on a long run of marks, so not there."""
+    if text.isascii():
+        return _count(name, text)
+    return sum(_count(name, unicodedata.normalize("NFC", piece)) for piece in between_long_runs(text))
+
+
+def _count_with_tags(name: str, text: str) -> int:
+    """Gemma's vocabularies hold some HTML tags as whole tokens, which splintr takes for special ones."""
+    pieces = _TAGS.split(text)
+    return len(pieces) - 1 + sum(_count(name, piece) for piece in pieces if piece)
+
+
+_TAGS = re.compile(
+    "</?(?:table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|strong|em|b|i|u|s|sub|sup|code)>"
+)
+
+_FAMILIES = {
+    "o200k_base": "o200k",
+    "cl100k_base": "cl100k",
+    "gemma2": "gemini",
+    "gemma3": "gemini",
+    "gemma4": "gemini",
+    "llama3": "llama3",
+    "qwen3": "qwen3",
+    "deepseek_v3": "deepseek",
+    "mistral_v3": "mistral",
+    "glm4": "llama3",
+    "kimi_k2": "o200k",
+    "kimi_k3": "o200k",
+}
+
+# Digests of the ids of `PROBE`.
+_PROOFS = {
+    "o200k_base": "1a16ff0d8afbd0b9",
+    "cl100k_base": "d4b3bb9479351c11",
+    "gemma2": "d054beb915bb9a9d",
+    "gemma3": "e278df52168090e9",
+    "gemma4": "e278df52168090e9",
+    "llama3": "4769d7f224834319",
+    "qwen3": "760b227603bd3671",
+    "deepseek_v3": "b291047342fde53e",
+    "mistral_v3": "6abaa27c246a4a7c",
+    "glm4": "0798f1aa21da56df",
+    "kimi_k2": "cbd648884bca3767",
+    "kimi_k3": "cbd648884bca3767",
+}
