@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bench.replay import generated, session
+from lamina.dialects import DIALECTS
 
-BROKEN = ("invalid", "over", "moved", "inexact", "unlawful", "lost", "refused", "exceeded")
+BROKEN = ("unconverted", "invalid", "over", "moved", "inexact", "unlawful", "lost", "refused", "exceeded")
 
 
 @pytest.mark.parametrize("harm", [False, True], ids=["whole", "damaged"])
@@ -18,3 +19,11 @@ def test_sessions_keep_every_promise(window: int, *, harm: bool) -> None:
         assert {name: found[name] for name in BROKEN if found[name]} == {}
         if not harm:
             assert found["shallow"] == found["edits"] == 0
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_session_keeps_every_promise_in_every_dialect(dialect: str) -> None:
+    [row] = generated([7])
+    found = session(row, 16_000, into=dialect, every=3)
+    assert found["cuts"] > 0
+    assert {name: found[name] for name in BROKEN if found[name]} == {}

@@ -1,0 +1,96 @@
+"""`fit_request(..., to=)`: a conversation in one dialect goes to another, call by call."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from lamina import Budget, Form, Ledger, RequestMemo, fit_request
+from lamina.dialects import DIALECTS
+from lamina.testing.conformance import MODELS, Trial
+from lamina.testing.gallery import PIXEL
+
+PAIRS = list(permutations(DIALECTS, 2))
+
+
+def told(request: dict[str, Any], dialect: str) -> list[bytes]:
+    return [block.data for block in DIALECTS[dialect].stream(request).blocks]
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS)
+def test_a_growing_conversation_goes_to_another_dialect_and_keeps_its_prefix(
+    source: str, target: str
+) -> None:
+    [requests] = Trial(DIALECTS[source], MODELS[source], (), (4,)).sessions
+    ledger, memo, before, cuts = Ledger(), RequestMemo(), list[bytes](), 0
+    for request in requests[::2]:
+        fitted = fit_request(
+            request, dialect=source, to=target, model=MODELS[target], ledger=ledger, memo=memo,
+            budget=Budget(window=5_000, reserve=0),
+        )  # fmt: skip
+        assert DIALECTS[target].check(fitted.request) == []
+        assert fitted.request["model"] == MODELS[target]
+        after = told(fitted.request, target)
+        if fitted.envelope.cut is None and DIALECTS[target].steady:
+            assert after[: len(before)] == before
+        ledger, before, cuts = fitted.ledger, after, cuts + (fitted.envelope.cut is not None)
+    assert cuts
+
+
+def with_search() -> dict[str, Any]:
+    """A request with what only its own API has: a search of the server, and signed thinking."""
+    found = {
+        "type": "web_search_result",
+        "title": "Rates",
+        "url": "https://example.com",
+        "encrypted_content": "x" * 400,
+    }
+    query = {"query": "parcel " * 40}
+    return {
+        "model": "claude-opus-4-6", "max_tokens": 100, "messages": [
+            {"role": "user", "content": [
+                {"type": "text", "text": "What does a parcel cost?"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
+            ]},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "I search.", "signature": "c2ln"},
+                {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": query},
+                {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [found]},
+                {"type": "text", "text": "Four."},
+            ]},
+            {"role": "user", "content": "Sure?"},
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("target", [name for name in DIALECTS if name != "anthropic"])
+def test_what_the_other_cannot_say_has_a_reason_and_comes_back(target: str) -> None:
+    fitted = fit_request(with_search(), to=target, model=MODELS[target])
+    assert DIALECTS[target].check(fitted.request) == []
+    lowered = [e for e in fitted.envelope.entries if e.form is not Form.FULL]
+    assert {"thinking", "assistant"} <= {e.segment.kind for e in lowered}
+    assert all(e.why for e in lowered)
+    stub = next(e for e in lowered if e.form is Form.STUB and e.segment.kind == "assistant")
+    key = stub.parts[0].text.split('recall("')[1].split('"')[0]  # type: ignore[union-attr]
+    assert "web_search" in fitted.recall(key)
+
+
+def test_the_same_dialect_with_another_model_changes_nothing_but_the_model() -> None:
+    request = with_search()
+    fitted = fit_request(request, to="anthropic", model="claude-sonnet-4-6")
+    assert fitted.request == {**request, "model": "claude-sonnet-4-6"}
+    assert fit_request(request, to="anthropic", model="claude-opus-4-6").request is request
+
+
+def test_the_reserve_is_what_the_request_says_wherever_it_says_it() -> None:
+    contents = [{"role": "user", "parts": [{"text": "hi"}]}]
+    request = {"model": "gemini-3-pro", "contents": contents, "config": {"max_output_tokens": 777}}
+    assert fit_request(request, budget=Budget(window=10_000)).envelope.room == 10_000 - 777
+
+
+def test_a_request_that_only_rendering_can_mend_is_mended() -> None:
+    contents = [{"role": "user", "parts": [{"text": "hi"}]}, {"role": "model", "parts": [{"text": "hello"}]}]
+    fitted = fit_request({"model": "gemini-3-pro", "contents": contents})
+    assert DIALECTS["gemini"].check(fitted.request) == []
