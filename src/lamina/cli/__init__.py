@@ -5,7 +5,8 @@ is asked for, so that `lamina --help` is quick. Nothing here knows what a comman
 
     0  done                               2    input that cannot be used
     1  check found something, or two      3    no request that small is possible
-       requests part                      70   a bug in lamina
+       requests part                      4    a store refuses it, or does not hold
+                                          70   a bug in lamina
 """
 
 from __future__ import annotations
@@ -15,22 +16,27 @@ import contextlib
 import io
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import Parser
-from lamina.errors import BadInput, BudgetExceeded
+from lamina.errors import BadInput, BudgetExceeded, NotFound, StoreError
 
 COMMANDS = {
     "fit": "make a request fit the window of its model",
     "check": "list the rules of the API that a request breaks",
     "explain": "show every segment of a request: layer, form, tokens and why",
     "diff": "say where and why two requests part",
+    "sessions": "list, show, export, import, delete or verify conversations that are kept",
+    "recall": "bring back the full text behind a handle",
+    "rekey": "seal a store anew under another key",
+    "torture": "kill, starve and lie to a store, and count what it loses",
     "demo": "send a made-up session through lamina and watch",
 }
-BAD_INPUT, NO_ROOM, BUG, CLOSED, STOPPED = 2, 3, 70, 141, 130
+BAD_INPUT, NO_ROOM, STORE, BUG, CLOSED, STOPPED = 2, 3, 4, 70, 141, 130
 
 _EXAMPLES = """\
 examples:
@@ -38,6 +44,7 @@ examples:
   lamina check request.json
   lamina explain request.json --window 32000
   lamina diff before.json after.json
+  lamina sessions list
   lamina demo
 
 Commands that read a FILE read standard input where it is "-".
@@ -50,7 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not _open_streams():
         return BAD_INPUT
     try:
-        code = _run(given)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warned  # type: ignore[assignment]
+            code = _run(given)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read the output has seen enough
         _silence()
@@ -126,6 +135,8 @@ def _failed(error: Exception, *, machine: bool) -> int:
     elif isinstance(error, BadInput):
         code, kind, message = BAD_INPUT, "bad_input", str(error)
         facts = {"place": error.place, "problem": error.problem, "hint": error.hint}
+    elif isinstance(error, StoreError | NotFound):
+        code, kind, message = STORE, type(error).__name__.lower(), str(error)
     elif isinstance(error, OSError):  # files that commands read and write are bad input by now
         _silence()
         code, kind, message = BAD_INPUT, "output", f"output: {error.strerror or error}"
@@ -135,6 +146,11 @@ def _failed(error: Exception, *, machine: bool) -> int:
             emit({"error": {"kind": kind, "message": message, **facts}})
             sys.stdout.flush()
     return code
+
+
+def _warned(message: Warning | str, *_: Any) -> None:
+    """A warning as one line, without the place in the source that gave it."""
+    tell("lamina: warning: " + " ".join(str(message).split()))
 
 
 def _open_streams() -> bool:

@@ -1,6 +1,7 @@
 """What tests of lamina, and of what is built on it, are made with.
 
 lamina.testing.dialect(DIALECT)      the conformance suite for a wire format
+lamina.testing.store(open_store)     the conformance suite for a store
 """
 
 from __future__ import annotations
@@ -13,4 +14,8 @@ def __getattr__(name: str) -> Any:
         from lamina.testing.conformance import dialect  # noqa: PLC0415 - who needs one session does not pay
 
         return dialect
+    if name == "store":
+        from lamina.testing.stores import store  # noqa: PLC0415 - as above
+
+        return store
     raise AttributeError(name)

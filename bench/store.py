@@ -1,0 +1,350 @@
+"""What keeping a conversation costs: appends that are on the disk, and reads of the end of long ones.
+
+    python bench/store.py                  the tables
+    python bench/store.py --json FILE      the same figures, to a file as well
+    python bench/store.py --processes 200  besides: 8 processes, so many appends each, and what they left
+
+An append is a turn: a group of two records, the state and an idempotency key, in one transaction. The bar is
+Python's sqlite3 in one thread with the same settings, tables and statements. All take turns in rounds, so
+that a busy machine slows them alike; the ratios are the result, the times only say what they are ratios of.
+Peers are measured where they are installed: uv pip install langgraph-checkpoint-sqlite openai-agents
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import sqlite3
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import anyio
+
+from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Once, Store, Where
+from lamina.stores.sqlite import WalResetRisk, open_sqlite
+from lamina.stores.sqlite.links import SETTINGS, connect
+from lamina.stores.sqlite.schema import bring_up
+from lamina.testing.store_races import check_linear, retried, turn
+
+RECORD = b"x" * 787
+STATE = b"s" * 2_000
+GROUP = (RECORD, RECORD)
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+WRITERS = TASKS = 8
+HERE = Where("bench", "conversation")
+
+Append = Callable[[int], Awaitable[None]]
+
+
+class Row(NamedTuple):
+    """One store: appends a second, the median and the CPU of one; `ratio` to raw sqlite3, of all the time."""
+
+    what: str
+    per_second: float
+    median_us: float
+    cpu_us: float
+    ratio: float
+
+
+class Tail(NamedTuple):
+    """Reading the last fifty of so many records, and deleting all of them."""
+
+    messages: int
+    tail_us: float
+    raw_us: float
+    megabytes: float
+    delete_s: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time appends and tail reads against raw sqlite3 and peers.")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures there as well")
+    parser.add_argument("--appends", type=int, default=96, help="appends in a round (default: 96)")
+    parser.add_argument("--rounds", type=int, default=10, help="rounds (default: 10)")
+    parser.add_argument("--largest", type=int, default=SIZES[-1], help="the longest conversation")
+    parser.add_argument("--processes", type=int, default=0, metavar="N", help="8 processes, N appends each")
+    parser.add_argument("--folder", type=Path, help="where to write; by default a temporary folder")
+    parser.add_argument("--write", nargs=3, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore", WalResetRisk)
+    if asked.write:
+        anyio.run(_write, *asked.write)
+        return
+    with TemporaryDirectory(prefix="lamina-bench-", dir=asked.folder) as folder:
+        figures = anyio.run(measure, Path(folder), asked)
+    if asked.json:
+        asked.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+async def measure(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
+    print(f"SQLite {sqlite3.sqlite_version}, {os.cpu_count()} cores; one append is 2 records of 787 bytes")
+    rows = await appends(folder, asked.rounds, asked.appends)
+    print(f"\n{'append':44}{'a second':>10}{'median µs':>11}{'CPU µs':>9}{'ratio':>8}")
+    for row in rows:
+        print(f"{row.what:44}{row.per_second:10,.0f}{row.median_us:11,.0f}{row.cpu_us:9,.0f}{row.ratio:8.2f}")
+    print(f"\n{'messages':>10}{'tail of 50, µs':>16}{'raw, µs':>10}{'file, MB':>10}{'delete, s':>11}")
+    tails = []
+    for size in SIZES:
+        if size <= asked.largest:
+            tails.append(await tail(folder / f"{size}.db", size))
+            one = tails[-1]
+            print(
+                f"{size:10,}{one.tail_us:16,.0f}{one.raw_us:10,.0f}{one.megabytes:10,.1f}{one.delete_s:11.2f}"
+            )
+    figures: dict[str, Any] = {
+        "appends": [row._asdict() for row in rows],
+        "tails": [one._asdict() for one in tails],
+    }
+    if asked.processes:
+        figures["processes"] = [await processes(folder, asked.processes, many) for many in (1, WRITERS)]
+    return figures
+
+
+async def appends(folder: Path, rounds: int, count: int) -> list[Row]:
+    """All of them, a round each in turn; the first round is not counted."""
+    async with AsyncExitStack() as stack:
+        kinds = await contestants(folder, stack)
+        walls: dict[str, list[float]] = {what: [] for what in kinds}
+        cpu = dict.fromkeys(kinds, 0.0)
+        for round_ in range(rounds + 1):
+            for what, append in kinds.items():
+                began, times = time.process_time(), []
+                for number in range(count):
+                    start = time.perf_counter()
+                    await append(round_ * count + number)
+                    times.append(time.perf_counter() - start)
+                if round_:
+                    walls[what] += times
+                    cpu[what] += time.process_time() - began
+    bar = sum(walls["raw sqlite3"])
+    return [_row(what, walls[what], cpu[what], bar) for what in kinds]
+
+
+def _row(what: str, times: Sequence[float], cpu: float, bar: float) -> Row:
+    shared = "at once" in what  # seven calls of eight do nothing there
+    median = statistics.fmean(times) if shared else statistics.median(times)
+    return Row(what, len(times) / sum(times), median * 1e6, cpu / len(times) * 1e6, bar / sum(times))
+
+
+async def contestants(folder: Path, stack: AsyncExitStack) -> dict[str, Append]:
+    kinds: dict[str, Append] = {"raw sqlite3": raw(folder / "raw.db", stack)}
+    kinds["lamina sqlite"] = ours(await stack.enter_async_context(open_sqlite(folder / "ours.db")))
+    bare = await stack.enter_async_context(open_sqlite(folder / "bare.db"))
+    kinds["lamina sqlite, records alone"] = records_alone(bare)
+    many = await stack.enter_async_context(open_sqlite(folder / "many.db"))
+    kinds[f"lamina sqlite, {TASKS} tasks at once"] = at_once(many)
+    if importlib.util.find_spec("apsw"):
+        newer = await stack.enter_async_context(open_sqlite(folder / "apsw.db", driver="apsw"))
+        kinds["lamina sqlite, driver apsw"] = ours(newer)
+    inner = await stack.enter_async_context(open_sqlite(folder / "sealed.db"))
+    if (sealed := encrypted(inner)) is not None:
+        kinds["lamina sqlite, encrypted"] = ours(sealed)
+    kinds["lamina memory"] = ours(MemoryStore())
+    if importlib.util.find_spec("agents"):
+        kinds["openai-agents SQLiteSession"] = agents(folder / "agents.db", stack)
+    if importlib.util.find_spec("langgraph"):
+        kinds["langgraph-checkpoint-sqlite, whole state"] = langgraph(folder / "langgraph.db", stack)
+    return kinds
+
+
+def records_alone(store: Store) -> Append:
+    """What the peers keep of a turn: no state, no key, whatever is there."""
+
+    async def append(_number: int) -> None:
+        await store.append(HERE, GROUP)
+
+    return append
+
+
+def ours(store: Store) -> Append:
+    async def append(number: int) -> None:
+        once = Once(key=f"turn-{number}", digest=RECORD[:32])
+        await store.append(HERE, GROUP, expect=2 * number, once=once, state=STATE)
+
+    return append
+
+
+def at_once(store: Store) -> Append:
+    """Tasks of eight conversations, which share a commit: every eighth call does the work of eight."""
+
+    async def append(number: int) -> None:
+        if number % TASKS == 0:
+            async with anyio.create_task_group() as tasks:
+                for task in range(TASKS):
+                    tasks.start_soon(one, task, number // TASKS)
+
+    async def one(task: int, number: int) -> None:
+        where = Where("bench", f"conversation {task}")
+        once = Once(key=f"turn-{number}", digest=RECORD[:32])
+        await store.append(where, GROUP, expect=2 * number, once=once, state=STATE)
+
+    return append
+
+
+def raw(path: Path, stack: AsyncExitStack) -> Append:
+    """The same settings and statements, in this thread, through nothing."""
+    set_up = connect(str(path), driver="sqlite3", writes=True)
+    bring_up(set_up)
+    settings = {name: set_up.run(f"PRAGMA {name}")[0][0] for name in _SETTINGS}
+    set_up.close()
+    connection = sqlite3.connect(path, isolation_level=None)
+    stack.callback(connection.close)
+    for name, value in settings.items():
+        connection.execute(f"PRAGMA {name}={value}")
+    connection.execute("INSERT INTO conversation VALUES (1, 'bench', 'conversation', 0, '')")
+    find = "SELECT id, count, state FROM conversation WHERE workspace = ? AND name = ?"
+
+    async def append(number: int) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(find, ("bench", "conversation")).fetchall()
+        connection.execute(
+            "SELECT * FROM once WHERE conversation = 1 AND key = ?", (f"turn-{number}",)
+        ).fetchall()
+        rows = ((1, 2 * number + place, body) for place, body in enumerate(GROUP))
+        connection.execute(
+            "UPDATE conversation SET count = ?, state = ? WHERE id = 1", (2 * number + 2, STATE)
+        )
+        connection.executemany("INSERT INTO record VALUES (?, ?, ?)", rows)
+        values = (f"turn-{number}", RECORD[:32], 2 * number + 2, STATE)
+        connection.execute("INSERT INTO once VALUES (1, ?, ?, ?, ?)", values)
+        connection.execute("COMMIT")
+
+    return append
+
+
+_SETTINGS = (*SETTINGS, "wal_autocheckpoint")
+
+
+def encrypted(inner: Store) -> Store | None:
+    """The store with encryption around it, where that is there."""
+    try:
+        sealed = importlib.import_module("lamina.stores.sealed")
+    except ImportError:
+        return None
+    made: Store = sealed.Sealed(inner, sealed.generate(), create=True)
+    return made
+
+
+def agents(path: Path, stack: AsyncExitStack) -> Append:
+    session = importlib.import_module("agents").SQLiteSession("conversation", path)
+    stack.callback(session.close)
+    group = [{"role": role, "content": RECORD.decode()} for role in ("user", "assistant")]
+
+    async def append(_number: int) -> None:
+        await session.add_items(group)
+
+    return append
+
+
+def langgraph(path: Path, stack: AsyncExitStack) -> Append:
+    """It keeps the whole conversation again with each turn; so it starts anew every 100 turns here."""
+    connection = sqlite3.connect(path, check_same_thread=False)
+    stack.callback(connection.close)
+    saver = importlib.import_module("langgraph.checkpoint.sqlite").SqliteSaver(connection)
+    empty = importlib.import_module("langgraph.checkpoint.base").empty_checkpoint
+    messages: list[dict[str, str]] = []
+
+    async def append(number: int) -> None:
+        if number % 100 == 0:
+            messages.clear()
+        messages.extend({"role": role, "content": RECORD.decode()} for role in ("user", "assistant"))
+        checkpoint = {**empty(), "channel_values": {"messages": messages}}
+        config = {"configurable": {"thread_id": f"{number // 100}", "checkpoint_ns": ""}}
+        await anyio.to_thread.run_sync(saver.put, config, checkpoint, {"step": number}, {"messages": number})
+
+    return append
+
+
+async def tail(path: Path, size: int) -> Tail:
+    step = 1_000
+    async with open_sqlite(path) as store:
+        for start in range(0, size, step):
+            await store.append(HERE, [RECORD] * step, expect=start)
+        took = await _median(partial(store.read, HERE, last=50))
+        with_raw = _raw_tail(path, size)
+        megabytes = (os.stat(path).st_size + os.stat(f"{path}-wal").st_size) / 1e6  # noqa: PTH116 - as SQLite
+        began = time.perf_counter()
+        await store.delete(HERE)
+        return Tail(size, took * 1e6, with_raw * 1e6, megabytes, time.perf_counter() - began)
+
+
+async def _median(call: Callable[[], Awaitable[Any]], *, runs: int = 300) -> float:
+    times = []
+    for _ in range(runs):
+        start = time.perf_counter()
+        await call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def _raw_tail(path: Path, size: int) -> float:
+    connection = sqlite3.connect(path)
+    sql = "SELECT seq, body FROM record WHERE conversation = 1 AND seq >= ? ORDER BY seq"
+    times = []
+    for _ in range(300):
+        start = time.perf_counter()
+        connection.execute(sql, (size - 50,)).fetchall()
+        times.append(time.perf_counter() - start)
+    connection.close()
+    return statistics.median(times)
+
+
+async def processes(folder: Path, count: int, conversations: int) -> dict[str, Any]:
+    """Writers that know nothing of each other; afterwards every turn is there, once, whole and in order."""
+    path = folder / f"processes-{conversations}.db"
+    command = [sys.executable, __file__, "--processes", str(count), "--write", str(path)]
+    began = time.perf_counter()
+    told = await anyio.to_thread.run_sync(
+        _all, [[*command, str(who), str(conversations)] for who in range(WRITERS)]
+    )
+    seconds = time.perf_counter() - began
+    async with open_sqlite(path) as store:
+        for name in range(conversations):
+            page = await store.read(Where("bench", str(name)))
+            check_linear(page, writers=WRITERS, turns=count // conversations)
+    lost = sum(map(int, told))
+    figures = {
+        "conversations": conversations,
+        "appends": WRITERS * count,
+        "seconds": seconds,
+        "conflicts": lost,
+    }
+    print(
+        f"\n{WRITERS} processes x {count} appends, {conversations} conversations: {seconds:.1f} s with their"
+    )
+    print(f"start, {lost:,} conflicts retried; every turn is there once, whole and in order")
+    return figures
+
+
+def _all(commands: Sequence[Sequence[str]]) -> list[str]:
+    """What each command prints, all of them running at once; none may fail."""
+    children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for command in commands]
+    told = [child.communicate()[0] for child in children]
+    if any(child.returncode for child in children):
+        raise SystemExit("a writer failed")
+    return told
+
+
+async def _write(path: str, who: str, conversations: str) -> None:
+    count, names, lost = int(sys.argv[sys.argv.index("--processes") + 1]), int(conversations), 0
+    async with open_sqlite(path) as store:
+        for number in range(count):
+            where = Where("bench", str(number % names))
+            lost += (await retried(store, where, turn(int(who), number // names), f"{who}/{number}"))[1]
+    print(lost)
+
+
+if __name__ == "__main__":
+    main()

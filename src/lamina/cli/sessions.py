@@ -1,0 +1,165 @@
+"""`lamina sessions`: list, show, export, import, delete and verify conversations that are kept."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import anyio
+
+from lamina.cli.output import emit, tell
+from lamina.cli.parser import add_json
+from lamina.cli.stored import add_store, existing, missing, stored
+from lamina.codec import decode, encode
+from lamina.errors import BadInput
+from lamina.session import Session
+from lamina.stores.port import Store, Where
+
+_EXAMPLES = """\
+actions: list; show NAME; export NAME [--format json]; import FILE NAME; delete NAME --yes; verify [NAME]
+
+Export writes a chat as Markdown with everything that is kept of it in a comment, or as one JSON record to
+a line. Verify reads every record; in a sealed store that proves that none was changed, moved or taken away.
+
+examples:
+  lamina sessions list
+  lamina sessions show support-42
+  lamina sessions export support-42 > support-42.md
+  lamina sessions import support-42.md support-43 --store files:chats
+  lamina sessions verify --store sqlite:chats.db --key-file app.key
+
+exit status: 0 done, 2 input that cannot be used, 4 the store refuses it or does not hold
+"""
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "lamina sessions ACTION [NAME ...] [--store STORE] [--workspace NAME] [--key-file FILE]\n"
+        "                [--format markdown|json] [--yes] [--json]"
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("action", metavar="ACTION", choices=[*_ACTIONS], help=", ".join(_ACTIONS))
+    parser.add_argument("names", metavar="NAME", nargs="*", help="a conversation; for import, FILE and NAME")
+    add_store(parser)
+    parser.add_argument(
+        "--format", choices=("markdown", "json"), default="markdown", help="of an export (default: markdown)"
+    )
+    parser.add_argument("--yes", action="store_true", help="delete without asking")
+    add_json(parser, "what the action found")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    needed = {"list": (0, 0), "verify": (0, 1), "import": (2, 2)}.get(arguments.action, (1, 1))
+    if not needed[0] <= len(arguments.names) <= needed[1]:
+        hint = "see lamina sessions --help"
+        raise BadInput(f"{arguments.action} takes {needed[1]} names", place="sessions", hint=hint)
+    return anyio.run(_acted, arguments)
+
+
+async def _acted(arguments: argparse.Namespace) -> int:
+    async with stored(arguments, create=arguments.action == "import") as (store, workspace):
+        return await _ACTIONS[arguments.action](store, workspace, arguments)
+
+
+async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    found: list[dict[str, Any]] = []
+    after = ""
+    while page := await store.list(workspace, after=after):
+        found += [{"conversation": each.conversation, "records": each.count} for each in page]
+        after = page[-1].conversation
+    if arguments.json:
+        emit({"conversations": found})
+    else:
+        for each in found:
+            print(f"{each['records']:>8,}  {each['conversation']}")
+        tell(f"{len(found)} conversations" if len(found) != 1 else "1 conversation")
+    return 0
+
+
+async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    async with existing(store, workspace, arguments.names[0]) as session:
+        said = [{"role": each.role.value, "text": each.text} for each in session.dialogue()]
+        if arguments.json:
+            emit({"conversation": session.conversation, "turns": session.turns, "dialogue": said})
+            return 0
+        for each in said:
+            print(f"{each['role']}: {each['text']}\n")
+        tell(f"{session.turns} turns, {len(session.log)} segments, {len(session.ledger.cuts)} cuts")
+    return 0
+
+
+async def _export(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    from lamina.stores.markdown import Chat, write  # noqa: PLC0415
+
+    async with existing(store, workspace, arguments.names[0]) as session:
+        if arguments.format == "markdown":
+            sys.stdout.write(write(Chat(log=session.log)))
+        else:
+            sys.stdout.writelines(f"{encode(segment).decode()}\n" for segment in session.log)
+    return 0
+
+
+async def _import(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    path, name = arguments.names
+    try:
+        text = await anyio.Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"it cannot be read: {error}", place=path, hint="give an exported chat") from None
+    log = _read(text)
+    if (await store.read(Where(workspace, name), last=0)).head.count:
+        raise BadInput(f"there is a conversation {name!r}", place="import", hint="choose another name")
+    async with Session.open(store, name, workspace=workspace) as session:
+        await session.add(*log)
+    tell(f"{len(log)} segments imported as {name!r}")
+    return 0
+
+
+def _read(text: str) -> list[Any]:
+    if text.lstrip().startswith('{"'):
+        return decode(line.encode() for line in text.splitlines() if line.strip())
+    from lamina.stores.markdown import read  # noqa: PLC0415
+
+    return list(read(text).log)
+
+
+async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    [name] = arguments.names
+    if not arguments.yes:
+        raise BadInput(f"{name!r} would be gone for good", place="delete", hint="say --yes if you mean it")
+    if not await store.delete(Where(workspace, name)):
+        raise missing(name)
+    tell(f"{name!r} is deleted")
+    return 0
+
+
+async def _verify(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    names = arguments.names or [each.conversation for each in await store.list(workspace, limit=10**9)]
+    counts = {name: await _verified(store, Where(workspace, name)) for name in names}
+    if arguments.json:
+        emit({"verified": counts})
+    else:
+        tell(f"{sum(counts.values()):,} records in {len(counts)} conversations are as they were written")
+    return 0
+
+
+async def _verified(store: Store, where: Where) -> int:
+    """Reads every record; raises what is wrong with the first that is not as it was written."""
+    from lamina.stores.sealed import Sealed, verify  # noqa: PLC0415 - an extra
+
+    if isinstance(store, Sealed):
+        await verify(store, where)
+    page = await store.read(where)
+    async with Session.open(store, where.conversation, workspace=where.workspace):
+        return page.head.count
+
+
+_ACTIONS: dict[str, Callable[[Store, str, argparse.Namespace], Awaitable[int]]] = {
+    "list": _list,
+    "show": _show,
+    "export": _export,
+    "import": _import,
+    "delete": _delete,
+    "verify": _verify,
+}

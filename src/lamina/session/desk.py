@@ -1,0 +1,145 @@
+"""What a session works with: how it is set up, what the application gave it, and the core's build.
+
+A desk belongs to one conversation. It changes nothing that is kept: log and state go in, an envelope or a
+request comes out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lamina.core.bench import Options
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.memo import Memo
+from lamina.core.target import limits
+from lamina.core.tokens import Counter
+from lamina.core.values import Mark, Segment
+from lamina.counters import counter_for
+from lamina.errors import BadInput, BudgetExceeded
+from lamina.request.marking import Breakpoints, known_breakpoints, marked
+from lamina.segments import user
+from lamina.session.attach import LEFT_OUT, foreign
+from lamina.session.redact import Redact, redacted
+from lamina.session.setup import Setup, budget_for, head_for, options_in, speaks
+from lamina.session.state import State
+from lamina.session.turns import ASKED, TYPED
+
+Source = Callable[[str, int | None], Awaitable[Iterable[Segment]]]
+"""Finds context for a prompt, in at most so many tokens; None where there is no limit."""
+
+Template = str | Callable[[str], str]
+"""Makes what is sent of what was typed: a function, or a text with {prompt} in it."""
+
+Clock = Callable[[], datetime]
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Ways(msgspec.Struct, frozen=True, kw_only=True):
+    """What an application gives a session each time it opens it: functions and such, which are not kept."""
+
+    sections: tuple[Segment, ...] = ()
+    sources: tuple[Source, ...] = ()
+    redact: Redact | None = None
+    template: Template | None = None
+    clock: Clock | None = utc_now
+    root: Path | None = None
+    breakpoints: Breakpoints = "plan"
+    counter: Counter | None = None
+    options: Options | None = None
+
+
+class Desk:
+    """One conversation's tools, laid out."""
+
+    def __init__(self, setup: Setup, ways: Ways, workspace: str) -> None:
+        self.setup, self.ways, self.workspace = setup, ways, workspace
+        known_breakpoints(ways.breakpoints)
+        self.dialect = speaks(setup)
+        own = head_for(setup, self.dialect)
+        self.head, self.left = own.head, own.left
+        self.budget, self.counter = budget_for(setup, self.head), ways.counter or counter_for(setup.model)
+        self.options = options_in(setup, self.dialect, self.head, salt=workspace, more=ways.options)
+        self._memo = Memo()
+
+    def build(self, log: Sequence[Segment], state: State, *, idle: float = 0) -> Envelope:
+        """The request for a log; if none is possible, the error says in which layer the most of it stands."""
+        try:
+            return build(
+                log, head=self.head, budget=self.budget, ledger=state.ledger, counter=self.counter, idle=idle,
+                options=self.options, memo=self._memo,
+            )  # fmt: skip
+        except BudgetExceeded as full:
+            raise self._placed(full, log, state) from None
+
+    def render(self, envelope: Envelope, before: Mark | None) -> dict[str, Any]:
+        """The envelope in the words of the dialect, with its cache markers."""
+        if not self.setup.model and self.setup.own is None:
+            hint = "give one to Session.open"
+            raise BadInput("there is no model", place="request", hint=hint)
+        return marked(
+            self.dialect.render(envelope), envelope, self.dialect, breakpoints=self.ways.breakpoints,
+            counter=self.counter, rules=None, before=before,
+        ).request  # fmt: skip
+
+    def room(self, envelope: Envelope | None) -> int | None:
+        """Tokens that are left before the next cut is due."""
+        if self.budget is None:
+            return None
+        tight = limits(self.budget, self.head, envelope.entries if envelope else ())
+        return max(tight.trigger - (envelope.tokens if envelope else 0), 0)
+
+    async def gathered(self, prompt: str, envelope: Envelope | None) -> list[Segment]:
+        """What the sources find for a prompt, in the order of the sources."""
+        found: list[Segment] = []
+        for source in self.ways.sources:
+            found += await source(prompt, self.room(envelope))
+        return found
+
+    def own(self, found: Iterable[Segment]) -> tuple[list[Segment], list[str]]:
+        """What belongs to this workspace, and a note for each that does not."""
+        given = list(found)
+        mine = [segment for segment in given if not foreign(segment, self.workspace)]
+        return mine, [LEFT_OUT] * (len(given) - len(mine))
+
+    def ready(self, segments: Iterable[Segment]) -> list[Segment]:
+        """Segments as they may be kept: redacted, with the time at which they came."""
+        now = self.ways.clock().isoformat() if self.ways.clock else ""
+        clean = redacted(segments, self.ways.redact)
+        return [one if one.at else msgspec.structs.replace(one, at=now) for one in clean]
+
+    def _placed(self, full: BudgetExceeded, log: Sequence[Segment], state: State) -> BudgetExceeded:
+        whole = build(log, head=self.head, ledger=state.ledger, counter=self.counter, options=self.options)
+        amounts = Tally[str]()
+        named = {key for key, _ in full.segments}
+        for entry in whole.entries:
+            if entry.segment.key in named or entry.ref in named:
+                amounts[entry.layer.value] += entry.tokens
+        most = f"mostly the {amounts.most_common(1)[0][0]} layer" if amounts else ""
+        reason = "; ".join(filter(None, (full.reason, most)))
+        return BudgetExceeded(floor=full.floor, room=full.room, segments=full.segments, reason=reason)
+
+
+def prompt_of(typed: str, template: Template | None) -> Segment:
+    """The prompt as it is sent; where that is not what was typed, both are kept."""
+    sent = _filled(typed, template)
+    return user(sent, meta={ASKED: True} | ({TYPED: typed} if sent != typed else {}))
+
+
+def _filled(typed: str, template: Template | None) -> str:
+    if template is None:
+        return typed
+    if not isinstance(template, str):
+        return template(typed)
+    if "{prompt}" not in template:
+        raise BadInput("there is no {prompt} in it", place="template", hint="say where the prompt stands")
+    return template.replace("{prompt}", typed)

@@ -1,0 +1,74 @@
+"""Opening a session: the store, the conversation as it was left, and what is given over it.
+
+What the caller gives wins, then what the conversation kept, then the user's settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+
+from lamina.core.values import Budget, Role
+from lamina.session.desk import Desk, Ways
+from lamina.session.kept import Kept
+from lamina.session.setup import Setup
+from lamina.settings import Settings, load_settings
+from lamina.stores.port import Store, Where
+
+RECALL_KEPT = (
+    "the recall tool stays as it was when this conversation began: to change it now would rewrite its head"
+)
+
+
+async def settings_for(given: Settings | None) -> Settings:
+    return given if given is not None else await to_thread.run_sync(load_settings)
+
+
+@asynccontextmanager
+async def opened(store: Store | str | PathLike[str] | None, settings: Settings) -> AsyncIterator[Store]:
+    """The store itself, or the one in a file, which is closed at the end; without either, the user's own."""
+    if store is not None and not isinstance(store, str | PathLike):
+        yield store
+        return
+    from lamina.stores.sqlite import open_sqlite  # noqa: PLC0415 - only who keeps files needs it
+
+    path = settings.store_path() if store is None else Path(store)
+    if store is None:
+        await to_thread.run_sync(_made_private, path.parent)
+    async with open_sqlite(path) as found:
+        yield found
+
+
+async def prepared(
+    store: Store, where: Where, settings: Settings, ways: Ways, given: dict[str, Any]
+) -> tuple[Kept, Desk]:
+    """The conversation as it was left, and a desk for it."""
+    kept = Kept(store, where)
+    await kept.load()
+    usual = Setup(
+        model=settings.model, dialect=settings.dialect,
+        budget=Budget(window=settings.window) if settings.window else None,
+    )  # fmt: skip
+    setup = _frozen_recall(kept, (kept.told.setup or usual).over(given))
+    desk = Desk(setup, ways, where.workspace)
+    if desk.left:
+        kept.notes.append(f"{desk.dialect.name} cannot say: {', '.join(desk.left)}")
+    return kept, desk
+
+
+def _frozen_recall(kept: Kept, setup: Setup) -> Setup:
+    before = kept.told.setup
+    begun = any(segment.role is Role.ASSISTANT for segment in kept.told.log) or kept.state.ledger.mark
+    if before is None or before.recall == setup.recall or not begun:
+        return setup
+    kept.notes.append(RECALL_KEPT)
+    return setup.over({"recall": before.recall})
+
+
+def _made_private(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,0 +1,76 @@
+"""The sections of the system text: the contract, and the persona of all, of the workspace, of the user.
+
+Each has a key of its own and stands in the order of stability. A section that is not as the conversation has
+it is added with the next turn, and replaces the old one at the next cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+from anyio import to_thread
+
+from lamina.core.values import Segment
+from lamina.core.wording import text_of
+from lamina.errors import BadInput
+from lamina.segments import persona as persona_section
+from lamina.segments import system
+from lamina.session.records import told
+from lamina.stores.port import Store, Where
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A text that is kept in the store: the newest segment of this conversation, in the same workspace."""
+
+    conversation: str
+
+
+Words = str | Path | Stored
+"""A text, the file that has it, or where the store keeps it."""
+
+
+class Persona(msgspec.Struct, frozen=True, kw_only=True):
+    """Who the model is: for everyone, for this workspace, for this user. Later ones add to earlier ones."""
+
+    default: Words = ""
+    workspace: Words = ""
+    user: Words = ""
+
+
+async def sections(
+    contract: Words, persona: Persona | Words | None, more: Sequence[Segment], *, store: Store, workspace: str
+) -> list[Segment]:
+    """The system text in order of stability; sections without a word are left out."""
+    who = persona if isinstance(persona, Persona) else Persona(default=persona or "")
+    found = [system(await _words(contract, store, workspace), key="contract")]
+    for name in ("default", "workspace", "user"):
+        words = await _words(getattr(who, name), store, workspace)
+        found.append(persona_section(words, key=f"persona:{name}"))
+    return [section for section in (*found, *more) if text_of(section.parts).strip()]
+
+
+def news(wanted: Iterable[Segment], log: Sequence[Segment]) -> list[Segment]:
+    """The sections that a log does not have as they are wanted."""
+    newest = {(old.kind, old.key): (old.parts, old.attrs) for old in log}
+    return [new for new in wanted if newest.get((new.kind, new.key)) != (new.parts, new.attrs)]
+
+
+async def _words(given: Words, store: Store, workspace: str) -> str:
+    if isinstance(given, Path):
+        return await to_thread.run_sync(_text, given)
+    if isinstance(given, Stored):
+        page = await store.read(Where(workspace, given.conversation))
+        log = told([record.body for record in page.records]).log
+        return text_of(log[-1].parts) if log else ""
+    return given
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"cannot be read: {error}", place=str(path), hint="give a text file in UTF-8"
+        ) from None

@@ -1,0 +1,105 @@
+"""What a session keeps: one record for each segment, and small control records between them.
+
+    {"segment": {...}, "v": 1}                                  as `codec` writes it
+    {"v": 1, "control": {"type": "rewind", "to": 7}}            what stands from record 7 on was taken back
+    {"v": 1, "control": {"type": "fork", "conversation": "a", "at": 7}}     it began as a copy of another
+    {"v": 1, "control": {"type": "setup", "model": "...", ...}}             what it is built with from here on
+
+Nothing is ever removed: a conversation is what its records say when they are read in order. What a newer
+release wrote is refused, never half read. This file does no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from lamina.codec import VERSION, decode, encode
+from lamina.core.values import Segment
+from lamina.errors import BadInput
+from lamina.session.setup import Setup
+
+
+class Rewind(msgspec.Struct, frozen=True, kw_only=True, tag="rewind"):
+    """Everything from the record `to` on is taken back."""
+
+    to: int
+
+
+class Fork(msgspec.Struct, frozen=True, kw_only=True, tag="fork"):
+    """The records after this one are copies of what stood before record `at` of another conversation."""
+
+    conversation: str
+    at: int
+
+
+Control = Rewind | Fork | Setup
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation as its records tell it: the live segments, each with its place, and how it is set up."""
+
+    log: tuple[Segment, ...] = ()
+    places: tuple[int, ...] = ()
+    count: int = 0
+    setup: Setup | None = None
+    parent: Fork | None = None
+
+
+def written(controls: Iterable[Control], segments: Iterable[Segment]) -> list[bytes]:
+    """A group of records, ready to be appended."""
+    return [*map(_control, controls), *map(encode, segments)]
+
+
+def told(bodies: Sequence[bytes], *, after: Told | None = None) -> Told:
+    """What these records tell, after what is known already."""
+    known = after or Told()
+    live = list(zip(known.places, known.log, strict=True))
+    new: list[tuple[int, bytes]] = []
+    setup, parent = known.setup, known.parent
+    for place, body in enumerate(bodies, known.count):
+        control = _control_in(body, place)
+        if control is None:
+            new.append((place, body))
+        elif isinstance(control, Rewind):
+            live = [pair for pair in live if pair[0] < control.to]
+            new = [item for item in new if item[0] < control.to]
+        elif isinstance(control, Setup):
+            setup = control
+        else:
+            parent = control
+    segments = decode(body for _, body in new)
+    return Told(
+        log=(*(segment for _, segment in live), *segments),
+        places=(*(place for place, _ in live), *(place for place, _ in new)),
+        count=known.count + len(bodies), setup=setup, parent=parent,
+    )  # fmt: skip
+
+
+_ENCODER = msgspec.json.Encoder()  # the order of a tool's fields is part of what is sent: it stays
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    v: int
+    control: Control | None = None
+
+
+def _control(control: Control) -> bytes:
+    try:
+        return _ENCODER.encode({"v": VERSION, "control": control})
+    except (TypeError, ValueError, RecursionError) as error:
+        hint = "keep only JSON values in tools, parameters and agent"
+        raise BadInput(f"it cannot be written: {error}", place="setup", hint=hint) from None
+
+
+def _control_in(body: bytes, place: int) -> Control | None:
+    try:
+        kept = msgspec.json.decode(body, type=_Kept)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        hint = "a newer release wrote it, or it is no record of a session"
+        raise BadInput(str(error), place=f"record {place}", hint=hint) from None
+    if kept.v != VERSION:
+        hint = f"this release reads version {VERSION}; a newer one wrote it"
+        raise BadInput(f"version {kept.v!r}", place=f"record {place}", hint=hint)
+    return kept.control

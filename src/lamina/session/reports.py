@@ -1,0 +1,110 @@
+"""What a turn did to the prefix, and what building it took.
+
+Hashes are per layer and combined; the reason why a prefix changed is found by `lamina.part`. Times come from
+a timer that the caller gives, so a test can hold it still.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from lamina.core.envelope import Envelope
+from lamina.core.hashing import digest
+from lamina.core.values import Digest, Form, Layer
+from lamina.part import Parting, part
+
+Timer = Callable[[], float]
+
+
+class Metrics(msgspec.Struct, frozen=True, kw_only=True):
+    """What a build took, by phase in seconds, and what became of the segments.
+
+    `referenced` and `lowered` are shares of all segments: sent as a reference to equal content above, or in
+    any other lower form. `left_out` counts what did not belong to the workspace.
+    """
+
+    seconds: dict[str, float]
+    segments: dict[Layer, int]
+    referenced: float = 0.0
+    lowered: float = 0.0
+    left_out: int = 0
+
+
+class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The prefix of one request against that of the request before it.
+
+    `layers` are hashes of each layer by itself, `prefix` that of the whole stream. `changed` are the layers
+    in which something that was sent is not there as it was. `parting` says where and why; None for the first
+    request that this session built.
+    """
+
+    layers: dict[Layer, Digest]
+    prefix: Digest
+    changed: tuple[Layer, ...] = ()
+    parting: Parting | None = None
+    metrics: Metrics = Metrics(seconds={}, segments={})
+
+    @property
+    def continues(self) -> bool:
+        return self.parting is None or self.parting.continues
+
+
+class Stopwatch:
+    """Seconds by phase, of the turn under way."""
+
+    def __init__(self, timer: Timer) -> None:
+        self._timer = timer
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = self._timer()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + self._timer() - start
+
+
+def report(
+    envelope: Envelope, before: Envelope | None, *, seconds: dict[str, float], left_out: int
+) -> TurnReport:
+    """The report of a request, against the one before it."""
+    parting = None if before is None else part(before, envelope)
+    return TurnReport(
+        layers=_layers(envelope), prefix=envelope.prefix, parting=parting,
+        changed=() if before is None or parting is None or parting.continues else _changed(before, envelope),
+        metrics=metrics(envelope, seconds=seconds, left_out=left_out),
+    )  # fmt: skip
+
+
+def metrics(envelope: Envelope, *, seconds: dict[str, float], left_out: int) -> Metrics:
+    entries, lines = envelope.entries, envelope.ledger.lines
+    lowered = [entry for entry in entries if entry.form is not Form.FULL]
+    references = sum(1 for entry in lowered if (line := lines.get(entry.ref)) and line.reference)
+    total = max(len(entries), 1)
+    return Metrics(
+        seconds=dict(seconds), segments=dict(Tally(entry.layer for entry in entries)),
+        referenced=references / total, lowered=(len(lowered) - references) / total, left_out=left_out,
+    )  # fmt: skip
+
+
+def _layers(envelope: Envelope) -> dict[Layer, Digest]:
+    sent = envelope.sent
+    found = {layer: [entry.sent for entry in sent if entry.layer is layer] for layer in Layer}
+    return {layer: digest(digests) for layer, digests in found.items() if digests}
+
+
+def _changed(before: Envelope, after: Envelope) -> tuple[Layer, ...]:
+    """The layers of what stood in the last request and does not stand as it was in this one."""
+    now = Tally(entry.sent for entry in after.sent)
+    gone: set[Layer] = set()
+    for entry in before.sent:
+        if now[entry.sent]:
+            now[entry.sent] -= 1
+        else:
+            gone.add(entry.layer)
+    return tuple(layer for layer in Layer if layer in gone)

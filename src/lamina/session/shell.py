@@ -1,0 +1,285 @@
+"""The session: the imperative shell around the pure core.
+
+    async with Session.open("chats.db", "support-42", model="gpt-5") as session:
+        await session.ask("Summarise this", attach=["docs/spec.md"])   # kept before the model is called
+        answer = await client.chat.completions.create(**await session.request())
+        await session.record(answer)                                   # kept after
+
+    gather ──▶ redact ──▶ build ──▶ append (turn and ledger, one group) ──▶ render ──▶ your SDK ──▶ record
+
+It calls no model. What it does to the past (rewind, fork, regenerate) are records too: nothing is removed.
+One task at a time works on a session; many sessions may share a store.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from lamina.core.arrange import Layout
+from lamina.core.bench import Options
+from lamina.core.envelope import Envelope
+from lamina.core.explain import Manifest, explain
+from lamina.core.tokens import Counter
+from lamina.core.values import Budget, Head, Ledger, Segment, ToolCall
+from lamina.dialects.port import PlainHead
+from lamina.errors import BadInput, BudgetExceeded
+from lamina.request.marking import Breakpoints
+from lamina.request.reported import calibrated, noted
+from lamina.session.answers import Answer, Recorded, Results, absorbed, results_of
+from lamina.session.attach import Attachable, attached, hinted, turn_of
+from lamina.session.desk import Clock, Desk, Source, Template, Ways, prompt_of, utc_now
+from lamina.session.kept import Kept, once
+from lamina.session.opening import opened, prepared, settings_for
+from lamina.session.persona import Persona, Words, sections
+from lamina.session.recalling import Recalled, recalled
+from lamina.session.records import Control, Fork
+from lamina.session.redact import Redact, redacted
+from lamina.session.reports import Timer, TurnReport, report
+from lamina.session.setup import Setup
+from lamina.session.turns import Said, after_prompt, dialogue, index_of, pending, starts, waiting
+from lamina.session.work import Work
+from lamina.settings import Settings
+from lamina.stores.port import Store, Where
+
+
+class Session:
+    """One conversation, open. Made by `open`."""
+
+    def __init__(self, kept: Kept, desk: Desk, *, timer: Timer = time.perf_counter) -> None:
+        self._kept, self._desk = kept, desk
+        self._work, self._lock = Work(kept, desk, timer), anyio.Lock()
+
+    @staticmethod
+    @asynccontextmanager
+    async def open(
+        store: Store | str | PathLike[str] | None, conversation: str, *, workspace: str | None = None,
+        model: str | None = None, dialect: str | None = None, budget: Budget | None = None,
+        layout: Layout | None = None, head: PlainHead | Head | None = None, recall: bool | None = None,
+        agent: Mapping[str, Any] | None = None, system: Words = "", persona: Persona | Words | None = None,
+        context: Sequence[Segment] = (), sources: Sequence[Source] = (), redact: Redact | None = None,
+        template: Template | None = None, root: str | PathLike[str] | None = None,
+        breakpoints: Breakpoints = "plan", counter: Counter | None = None, options: Options | None = None,
+        clock: Clock | None = utc_now, timer: Timer = time.perf_counter, settings: Settings | None = None,
+    ) -> AsyncIterator[Session]:  # fmt: skip
+        """Opens a conversation, new or as it was left.
+
+        `store` is a store, the path of a SQLite file, or None for the user's own. What belongs to `workspace`
+        cannot be seen from another. `model`, `dialect`, `budget`, `layout`, `head` (tools and parameters, in
+        plain words or the dialect's), `recall` (whether the model is given the recall tool) and `agent` are
+        kept with the conversation: given none, it goes on as it was. `system`, `persona` and `context` are
+        the sections of the system text; `sources` find context for each prompt; `redact` sees every text
+        before it is kept or sent; `root` is the folder that attached paths may not leave.
+        """
+        usual = await settings_for(settings)
+        where = Where(usual.workspace if workspace is None else workspace, conversation)
+        who = usual.persona_path if persona is None else persona
+        async with opened(store, usual) as found:
+            text = await sections(system, who, context, store=found, workspace=where.workspace)
+            ways = Ways(
+                sections=tuple(redacted(text, redact)), sources=tuple(sources), redact=redact,
+                template=template, clock=clock, root=None if root is None else Path(root),
+                breakpoints=breakpoints, counter=counter, options=options,
+            )  # fmt: skip
+            given = {
+                "model": model, "dialect": dialect, "budget": budget, "layout": layout, "head": head,
+                "recall": recall, "agent": None if agent is None else dict(agent),
+            }  # fmt: skip
+            kept, desk = await prepared(found, where, usual, ways, given)
+            yield Session(kept, desk, timer=timer)
+
+    @property
+    def conversation(self) -> str:
+        return self._kept.where.conversation
+
+    @property
+    def workspace(self) -> str:
+        return self._kept.where.workspace
+
+    @property
+    def log(self) -> tuple[Segment, ...]:
+        """Everything that was said and not taken back."""
+        return self._kept.told.log
+
+    @property
+    def ledger(self) -> Ledger:
+        return self._kept.state.ledger
+
+    @property
+    def setup(self) -> Setup:
+        """What it is built with: model, dialect, budget, layout, tools."""
+        return self._desk.setup
+
+    @property
+    def parent(self) -> Fork | None:
+        """The conversation that this one was forked from, and where."""
+        return self._kept.told.parent
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a caller should know: state that was rebuilt, attachments that were left out."""
+        return tuple(self._kept.notes)
+
+    @property
+    def pending(self) -> bool:
+        """Whether it is the model's turn to speak."""
+        return pending(self.log)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls that wait for a result."""
+        return waiting(self.log)
+
+    @property
+    def turns(self) -> int:
+        """How many turns there are."""
+        return len(starts(self.log))
+
+    async def ask(
+        self, prompt: str, *, attach: Iterable[Attachable | tuple[Attachable, int]] = (),
+        hints: Mapping[str, str] | None = None, template: Template | None = None, idle: float = 0,
+        key: str = "",
+    ) -> Envelope:  # fmt: skip
+        """Adds the user's turn, with its attachments and what the sources find, and builds its request.
+
+        Turn and ledger are kept as one group before this returns. With the same `key` a repeated turn is
+        kept once. If no request is possible (BudgetExceeded), nothing is kept. `idle` is how many seconds
+        passed since the last request: a cut is made early where the cache is cold anyway.
+        """
+        async with self._lock:
+            self._work.begin()
+            with self._work.watch.phase("gather"):
+                own = await self._given(prompt, attach, hints, template)
+                found, others = self._desk.own(await self._desk.gathered(prompt, self._work.envelope))
+                self._work.note_left_out(others)
+            turn = self._desk.ready(turn_of([*found, *own[:-1]], own[-1]))
+            if not turn:
+                raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
+            return await self._work.extend(turn, once=once(key, own), idle=idle, opens=True)
+
+    async def record(self, answer: Answer, *, key: str = "") -> Recorded:
+        """Adds what the model answered: an object of its SDK, a dict, events of a stream, or text.
+
+        Raises Conflict if another writer came between request and answer; then nothing is kept, and the
+        session has what is new.
+        """
+        async with self._lock:
+            found = await absorbed(answer, self._desk.dialect)
+            segments = self._desk.ready(found.segments)
+            state = self._kept.state
+            ledger = noted(calibrated(state.ledger, found.usage, self._desk.counter), found.usage)
+            if segments:
+                await self._work.append(
+                    segments, state=state.grown(ledger), once=once(key, found.segments), rebase=False
+                )
+            calls = tuple(call for call in waiting(self.log) if not self._own_call(call))
+            return Recorded(segments=tuple(segments), calls=calls, usage=found.usage, stop=found.stop)
+
+    async def results(self, *given: Results, idle: float = 0, key: str = "") -> Envelope:
+        """Adds the results of tools, and builds the next request of the same turn.
+
+        `given` maps the id of each call to its result, or has results ready-made. Calls of the recall tool
+        are answered by the session. Results are kept even if no request is possible with them.
+        """
+        async with self._lock:
+            self._work.begin()
+            made = results_of(given, waiting(self.log), self.log, self.ledger, recall=self.setup.recall)
+            ready, repeated = self._desk.ready(made), once(key, made)
+            try:
+                return await self._work.extend(ready, once=repeated, idle=idle, rebase=False)
+            except BudgetExceeded:
+                await self._work.append(ready, state=self._kept.state.grown(), once=repeated, rebase=False)
+                raise
+
+    async def add(self, *segments: Segment, key: str = "") -> None:
+        """Adds segments that are ready: messages from elsewhere, context without a question."""
+        async with self._lock:
+            mine, others = self._desk.own(segments)
+            self._work.note_left_out(others)
+            await self._work.append(self._desk.ready(mine), once=once(key, mine), opens=not self.log)
+
+    async def build(self, *, idle: float = 0) -> Envelope:
+        """The request for the conversation as it is, and its ledger kept."""
+        async with self._lock:
+            if not self._kept.told.count or self._kept.state.fresh:
+                return self._work.now(idle)
+            return await self._work.extend([], idle=idle)
+
+    async def request(self) -> dict[str, Any]:
+        """The request in the words of the dialect, ready for an SDK's client."""
+        envelope = await self.build()
+        with self._work.watch.phase("render"):
+            return self._desk.render(envelope, self._kept.state.before)
+
+    def explain(self) -> Manifest:
+        """Every segment of the last request with its layer, form, tokens and reason."""
+        return explain(self._work.last())
+
+    def report(self) -> TurnReport:
+        """What the last request did to the prefix, why, and what building it took."""
+        work = self._work
+        return report(work.last(), work.before, seconds=work.watch.seconds, left_out=work.left_out)
+
+    def dialogue(self) -> tuple[Said, ...]:
+        """What user and model said, without context and tags, as it was typed."""
+        return dialogue(self.log)
+
+    def recall(self, key: str, *, part: tuple[int, int] | None = None, find: str = "") -> Recalled:
+        """The full text behind a handle or key; `part` of it as (start, length); or where `find` occurs."""
+        return recalled(self.log, key, ledger=self.ledger, part=part, find=find)
+
+    async def rewind(self, at: int | str) -> None:
+        """Takes back a turn (by number, negative from the end) or a segment (by key), and what follows it.
+
+        Nothing is removed: a record says that it is taken back. What a later cut had lowered stands in full
+        again. Raises Conflict if another writer added something meanwhile.
+        """
+        async with self._lock:
+            await self._work.take_back(index_of(self.log, at))
+
+    async def regenerate(self) -> Envelope:
+        """Takes back the last answer, with its steps, and builds the request for the same prompt again."""
+        async with self._lock:
+            self._work.begin()
+            await self._work.take_back(after_prompt(self.log))
+            return self._work.now() if self._kept.state.fresh else await self._work.extend([])
+
+    async def fork(self, at: int | str | None = None, name: str = "") -> Session:
+        """A new conversation that begins with everything before `at`; None is everything.
+
+        It goes its own way from there, and does not need this one any more. Raises Conflict if there is a
+        conversation of this name.
+        """
+        async with self._lock:
+            index = len(self.log) if at is None else index_of(self.log, at)
+            place = self._work.place(index)
+            where = Where(self.workspace, name or f"{self.conversation}@{place}")
+            kept = Kept(self._kept.store, where)
+            controls: list[Control] = [Fork(conversation=self.conversation, at=place), self.setup]
+            state = self._kept.state.rewound(self.log[:index], place)
+            moved = state.moved(self._kept.told.places, ahead=len(controls))
+            await kept.append(kept.group(controls, self.log[:index]), moved)
+        return Session(kept, Desk(self.setup, self._desk.ways, self.workspace), timer=self._work.timer)
+
+    async def reload(self) -> None:
+        """Reads the conversation again, with what others added to it."""
+        async with self._lock:
+            await self._work.load()
+
+    async def _given(
+        self, prompt: str, attach: Iterable[Any], hints: Mapping[str, str] | None, template: Template | None
+    ) -> list[Segment]:
+        """What the caller gave for a turn; the prompt is the last."""
+        ways = self._desk.ways
+        found = await attached(attach, workspace=self.workspace, root=ways.root)
+        self._work.note_left_out(found.notes)
+        return [*found.segments, *hinted(hints), prompt_of(prompt, template or ways.template)]
+
+    def _own_call(self, call: ToolCall) -> bool:
+        return self.setup.recall and call.name == "recall"

@@ -1,0 +1,131 @@
+"""The work under the session's methods: adding a group with the ledger of its request, taking back, building.
+
+Another writer is met here. What was added meanwhile is read, and the own turn is put after it; where an order
+matters (an answer belongs to its prompt), the conflict is the caller's. It knows no prompt and no answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lamina.core.envelope import Envelope
+from lamina.core.values import Segment
+from lamina.errors import Conflict
+from lamina.session.desk import Desk
+from lamina.session.kept import Group, Kept
+from lamina.session.persona import news
+from lamina.session.records import Control, Rewind
+from lamina.session.reports import Stopwatch, Timer
+from lamina.session.state import State
+from lamina.stores.port import Once
+
+TRIES = 100
+"""How often a turn is put after what others added meanwhile: each time, somebody else got on."""
+
+
+class Work:
+    """One conversation under way: what is kept, what it is built with, and the last requests."""
+
+    def __init__(self, kept: Kept, desk: Desk, timer: Timer) -> None:
+        self.kept, self.desk, self.timer = kept, desk, timer
+        self.envelope: Envelope | None = None
+        self.before: Envelope | None = None
+        self.left_out = 0
+        self.watch = Stopwatch(timer)
+        self._built = -1  # the number of records that the envelope is for
+
+    def begin(self) -> None:
+        """A new turn: its phases are timed from here on."""
+        self.watch = Stopwatch(self.timer)
+
+    async def extend(
+        self, segments: Sequence[Segment], *, once: Once | None = None, idle: float = 0, opens: bool = False,
+        rebase: bool = True,
+    ) -> Envelope:  # fmt: skip
+        """Adds segments and the ledger of the request that they make, as one group; gives that request."""
+        for left in reversed(range(TRIES if rebase else 1)):
+            group = await self._group(segments, opens=opens)
+            base = self.kept.state.grown()
+            with self.watch.phase("build"):
+                envelope = self.desk.build(group.told.log, base, idle=idle)
+            new = await self._added(group, base.built(envelope, group.told.count), once, last=not left)
+            if new:
+                self._keep(envelope)
+            if new is not None:
+                break
+        return self.now()
+
+    async def append(
+        self, segments: Sequence[Segment], *, state: State | None = None, once: Once | None = None,
+        opens: bool = False, rebase: bool = True,
+    ) -> None:  # fmt: skip
+        """Adds segments as one group, without a request."""
+        for left in reversed(range(TRIES if rebase else 1)):
+            group = await self._group(segments, opens=opens)
+            grown = state or self.kept.state.grown()
+            if await self._added(group, grown, once, last=not left) is not None:
+                return
+
+    async def take_back(self, index: int) -> None:
+        """Takes back every segment from this index on."""
+        log = self.kept.told.log
+        if index < len(log):
+            place = self.place(index)
+            group = self.kept.group([Rewind(to=place)], ())
+            await self._added(group, self.kept.state.rewound(log[:index], place), None, last=True)
+
+    async def load(self) -> None:
+        await self.kept.load()
+        self._built = -1
+
+    def now(self, idle: float = 0) -> Envelope:
+        """The request for the conversation as it is; built once."""
+        if self.envelope is not None and self._built == self.kept.told.count:
+            return self.envelope
+        with self.watch.phase("build"):
+            envelope = self.desk.build(self.kept.told.log, self.kept.state, idle=idle)
+        if self.kept.told.count:
+            self.kept.state = self.kept.state.built(envelope, self.kept.told.count)
+        self._keep(envelope)
+        return envelope
+
+    def last(self) -> Envelope:
+        """The last request that was built; for a conversation just opened, what it would be."""
+        return self.envelope or self.desk.build(self.kept.told.log, self.kept.state)
+
+    def place(self, index: int) -> int:
+        """The record at which a segment stands; after the last one, the number of records."""
+        places = self.kept.told.places
+        return places[index] if index < len(places) else self.kept.told.count
+
+    def note_left_out(self, notes: Sequence[str]) -> None:
+        self.left_out += len(notes)
+        self.kept.notes += notes
+
+    async def _added(self, group: Group, state: State, once: Once | None, *, last: bool) -> bool | None:
+        """Whether a group was added now, or had been before; None if another writer was first.
+
+        Then what is new was read; on the last attempt the conflict is raised, after that.
+        """
+        try:
+            with self.watch.phase("store"):
+                return await self.kept.append(group, state, once=once)
+        except Conflict:
+            await self.load()
+            if last:
+                raise
+            return None
+
+    async def _group(self, segments: Sequence[Segment], *, opens: bool) -> Group:
+        """A group with what is due before it: a changed setup; changed sections, where a turn begins."""
+        if self.kept.stale:
+            await self.load()
+        told, setup = self.kept.told, self.desk.setup
+        controls: list[Control] = [] if told.setup == setup or not segments else [setup]
+        fresh = self.desk.ready(news(self.desk.ways.sections, told.log)) if opens else []
+        return self.kept.group(controls, [*fresh, *segments])
+
+    def _keep(self, envelope: Envelope) -> None:
+        if self._built != self.kept.told.count:
+            self.before = self.envelope
+        self.envelope, self._built = envelope, self.kept.told.count

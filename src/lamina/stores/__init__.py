@@ -1,0 +1,1 @@
+"""Where conversations live: memory, SQLite, files, PostgreSQL, and encryption around any of them."""

@@ -1,0 +1,219 @@
+"""The folder of one conversation, as it is read.
+
+    .head          how many groups and records there are, and the state
+    .g00000007     one group: where it begins, the names and digests of its records
+    .o3f9a...      one idempotency key: its digest and the head that it was answered with
+    ..._user.json  the records
+
+What the head does not count is not there. Everything here is called under the lock of the conversation, and
+nothing here writes: `write` does.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from lamina.errors import StoreError, Tampered
+from lamina.stores.files.sheet import body_of, digest, is_sheet
+from lamina.stores.memory import check_digest
+from lamina.stores.port import Head, Once, Record, Where
+
+VERSION = 1
+HEAD = ".head"
+ANEW = ".new"
+"""Ends the name of a file that a replacement has written and not yet moved over."""
+
+T = TypeVar("T")
+
+
+class Sheet(msgspec.Struct, frozen=True, array_like=True):
+    """One record of a group: the name of its file, and the digest of its body."""
+
+    name: str
+    digest: str
+
+    def __post_init__(self) -> None:
+        _check_inside((self.name,))
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What one append has added. `once` is its idempotency key."""
+
+    first: int
+    sheets: tuple[Sheet, ...] = ()
+    once: str | None = None
+
+
+class Answered(msgspec.Struct, frozen=True, kw_only=True):
+    """An idempotency key, and the head of the first time. It counts if that group was committed."""
+
+    digest: bytes
+    group: int
+    count: int
+    state: bytes
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What `.head` says. Of groups before `stale` the state was replaced; the one of today stands for it.
+
+    `moves` and `drops` are files of a replacement that has happened and may not have been moved over yet.
+    """
+
+    v: int
+    workspace: str
+    conversation: str
+    groups: int = 0
+    count: int = 0
+    state: bytes = b""
+    stale: int = 0
+    moves: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_inside(self.moves + self.drops)
+
+    @property
+    def head(self) -> Head:
+        return Head(count=self.count, state=self.state)
+
+
+class Begun(msgspec.Struct, frozen=True, kw_only=True):
+    """The files that a replacement is about to write."""
+
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check_inside(self.names)
+
+
+class Shelf:
+    """One conversation. `kept` is what its head said when this was made; None if there is none."""
+
+    def __init__(self, folder: Path, where: Where) -> None:
+        self.folder = folder
+        self.where = where
+        self.hold(None)
+        self.hold(self._found())
+
+    def hold(self, kept: Kept | None) -> None:
+        """Reads from now on what this head counts."""
+        self.kept = kept
+        self._moved = frozenset(kept.moves if kept else ())
+        self._groups: dict[int, Group] = {}
+
+    @property
+    def head(self) -> Head:
+        return self.kept.head if self.kept else Head()
+
+    def records(self, places: Sequence[int]) -> tuple[Record, ...]:
+        return tuple(Record(seq=seq, body=self._body(seq)) for seq in places)
+
+    def answered(self, once: Once) -> Head | None:
+        """The head that this key was answered with, if it was."""
+        earlier = self.load(once_name(once.key), Answered)
+        if self.kept is None or earlier is None or earlier.group >= self.kept.groups:
+            return None
+        if self.group(earlier.group).once != once.key:
+            return None
+        check_digest(self.where, once, earlier.digest)
+        state = self.kept.state if earlier.group < self.kept.stale else earlier.state
+        return Head(count=earlier.count, state=state)
+
+    def number(self, seq: int) -> int:
+        """The group that holds this record."""
+        groups = range(self.kept.groups if self.kept else 0)
+        number = bisect_right(groups, seq, key=lambda each: self.group(each).first) - 1
+        if number < 0 or seq >= self.group(number).first + len(self.group(number).sheets):
+            raise self._tampered(f"no group names record {seq}")
+        return number
+
+    def group(self, number: int) -> Group:
+        if number not in self._groups:
+            group = self.load(group_name(number), Group)
+            if group is None:
+                raise self._tampered(f"group {number} is gone")
+            self._groups[number] = group
+        return self._groups[number]
+
+    def load(self, name: str, of: type[T]) -> T | None:
+        data = self._content(name)
+        return None if data is None else self._decoded(data, of, name)
+
+    def _found(self) -> Kept | None:
+        data = self._content(HEAD)
+        if data is None:
+            self._check_nothing_lost()
+            return None
+        version = self._decoded(data, dict[str, msgspec.Raw], HEAD).get("v")
+        if version is None or bytes(version) != str(VERSION).encode():
+            hint = f"this release reads version {VERSION}; a newer one wrote it"
+            raise StoreError("its version is another", conversation=self.where.conversation, hint=hint)
+        kept = self._decoded(data, Kept, HEAD)
+        if Where(kept.workspace, kept.conversation) != self.where:
+            raise self._tampered("its folder is that of another conversation")
+        return kept
+
+    def _check_nothing_lost(self) -> None:
+        """Records without a head are not an empty conversation, unless its first append was cut short."""
+        if not self.folder.is_dir():
+            return
+        there = {path.name for path in self.folder.iterdir() if is_sheet(path.name)}
+        if not there:
+            return
+        begun = self.load(group_name(0), Group)
+        if there - {sheet.name for sheet in (begun.sheets if begun else ())}:
+            raise self._tampered(f"there are records and no {HEAD!r}")
+
+    def _body(self, seq: int) -> bytes:
+        group = self.group(self.number(seq))
+        sheet = group.sheets[seq - group.first]
+        content = self._content(sheet.name)
+        if content is None:
+            raise self._tampered(f"{sheet.name!r} is gone")
+        body = body_of(content)
+        if digest(body) != sheet.digest:
+            raise self._tampered(f"{sheet.name!r} is not what was written")
+        return body
+
+    def _content(self, name: str) -> bytes | None:
+        anew = _bytes_of(self.folder / f"{name}{ANEW}") if name in self._moved else None
+        return _bytes_of(self.folder / name) if anew is None else anew
+
+    def _decoded(self, data: bytes, of: type[T], name: str) -> T:
+        try:
+            return msgspec.json.decode(data, type=of)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise self._tampered(f"{name!r} cannot be read") from None
+
+    def _tampered(self, problem: str) -> Tampered:
+        hint = "restore this folder from a backup, hidden files included"
+        return Tampered(problem, conversation=self.where.conversation, hint=hint)
+
+
+def group_name(number: int) -> str:
+    return f".g{number:08d}"
+
+
+def once_name(key: str) -> str:
+    return f".o{hashlib.sha256(key.encode()).hexdigest()[:40]}"
+
+
+def _check_inside(names: Sequence[str]) -> None:
+    """What a file tells to read, move or remove can only be a file of this folder."""
+    for name in names:
+        if not is_sheet(name) and not re.fullmatch(r"\.g\d{8,}", name):
+            raise ValueError("it names something else than a record or a group")
+
+
+def _bytes_of(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None

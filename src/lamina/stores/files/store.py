@@ -1,0 +1,254 @@
+"""The store in a folder: async over worker threads, many processes at a time.
+
+    async with open_files("chats") as store:
+        head = await store.append(Where("team", "support-42"), [b"..."], expect=0)
+
+A whole call runs in one thread under the lock of its conversation, so a cancelled call has happened or not.
+After an error of the disk while writing nothing more is taken: what is on the disk is then for whoever opens
+the folder again to find out. It does not know what a record says, except for the role in its file's name.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from anyio import CapacityLimiter, to_thread
+
+from lamina.errors import BadInput, Broken, StoreError
+from lamina.stores.files.disk import check_locks, locked, make, put, settle
+from lamina.stores.files.names import folder_name, name_of
+from lamina.stores.files.shelf import HEAD, VERSION, Kept, Shelf
+from lamina.stores.files.write import append, replace
+from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace, places
+from lamina.stores.port import Head, Listed, Once, Page, Where
+
+Now = Callable[[], datetime]
+T = TypeVar("T")
+
+THREADS = 8
+"""Calls that run at once; more wait. The disk is one."""
+
+LOCKS = 64
+"""Files in `.locks`. Conversations share them, so that nothing of a deleted one stays."""
+
+MARK = ".lamina"
+GONE = ".deleted."
+"""Begins the name of a conversation's folder that is being deleted."""
+
+
+@asynccontextmanager
+async def open_files(root: str | os.PathLike[str], *, now: Now | None = None) -> AsyncIterator[FilesStore]:
+    """The store in this folder, which is made if it is not there, until the block ends."""
+    store = await FilesStore.open(root, now=now)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+class FilesStore:
+    """Conversations as folders of files. Made by `open`. `now` is the time in the names of new files."""
+
+    def __init__(self, root: Path, now: Now) -> None:
+        self._root = root
+        self._now = now
+        self._closed = False
+        self._broken = ""
+        self._threads = CapacityLimiter(THREADS)
+
+    @staticmethod
+    async def open(root: str | os.PathLike[str], *, now: Now | None = None) -> FilesStore:
+        store = FilesStore(Path(root), now or _utc_now)
+        await store._run(store._prepare)
+        return store
+
+    async def append(
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, once: Once | None = None,
+        state: bytes | None = None,
+    ) -> Head:  # fmt: skip
+        check_group(where, records, expect=expect, once=once, state=state)
+        group, at = tuple(records), self._now()
+
+        def work() -> Head:
+            with self._locked(where, alone=True):
+                return append(self._shelf(where), group, expect=expect, once=once, state=state, at=at)
+
+        return await self._run(work, writes=True)
+
+    async def read(
+        self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+        limit: int | None = None,
+    ) -> Page:  # fmt: skip
+        check_where(where)
+        check_asked(after=after, last=last, at=at, limit=limit)
+
+        def work() -> Page:
+            with self._locked(where, alone=False):
+                shelf = self._shelf(where)
+                meant = places(shelf.head.count, after=after, last=last, at=at, limit=limit)
+                return Page(records=shelf.records(meant), head=shelf.head)
+
+        return await self._run(work)
+
+    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+        check_workspace(workspace)
+        check_asked(limit=limit)
+        return await self._run(partial(self._list, workspace, after, limit))
+
+    async def delete(self, where: Where) -> bool:
+        check_where(where)
+
+        def work() -> bool:
+            with self._locked(where, alone=True):
+                return self._delete(self._folder(where))
+
+        return await self._run(work, writes=True)
+
+    async def replace(
+        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None = None
+    ) -> Head:
+        check_bodies(where, bodies, expect=expect, state=state)
+        new = dict(bodies)
+
+        def work() -> Head:
+            with self._locked(where, alone=True):
+                return replace(self._shelf(where), new, expect=expect, state=state)
+
+        return await self._run(work, writes=True)
+
+    async def close(self) -> None:
+        """Nothing is held open between two calls; a closed store takes no more of them."""
+        self._closed = True
+
+    async def _run(self, work: Callable[[], T], *, writes: bool = False) -> T:
+        return await to_thread.run_sync(partial(self._guarded, work, writes), limiter=self._threads)
+
+    def _guarded(self, work: Callable[[], T], writes: bool) -> T:  # noqa: FBT001
+        if self._closed:
+            raise StoreError("the store is closed", hint="open it again")
+        if self._broken:
+            raise Broken(f"the disk failed before: {self._broken}", hint="open the store again")
+        try:
+            return work()
+        except StoreError:
+            raise
+        except OSError as error:
+            reason = f"{error.strerror or error} ({type(error).__name__})"
+            if writes:
+                self._broken = reason
+            raise Broken(f"the disk failed: {reason}", hint="see to it, then open the store again") from error
+
+    def _prepare(self) -> None:
+        """Makes the folder a store, or sees that it is one, and finishes what was being deleted."""
+        check_locks()
+        mark = self._root / MARK
+        if mark.exists():
+            _check_mark(mark.read_bytes())
+        else:
+            self._begin()
+        for gone in self._root.glob(f"[!.]*/{GONE}*"):
+            with self._lock(gone.with_name(gone.name.removeprefix(GONE)), alone=True):
+                _remove(gone)
+
+    def _begin(self) -> None:
+        """Makes the folder a store. Many processes may be at it; what is in a store comes after its mark."""
+        new = [self._root, *(folder for folder in self._root.parents if not folder.exists())]
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        others = any(not path.name.startswith(".") for path in self._root.iterdir())
+        if others and not (self._root / MARK).exists():
+            hint = "give an empty folder; lamina.stores.elara reads the files of that system"
+            raise BadInput("this folder holds other files", place=repr(str(self._root)), hint=hint)
+        for folder in new:
+            with suppress(PermissionError):  # the folder above may be another's
+                settle(folder.parent)
+        make(self._root / ".locks")
+        with self._lock(self._root, alone=True):
+            put(self._root, MARK, msgspec.json.encode({"v": VERSION}))
+            settle(self._root)
+
+    def _list(self, workspace: str, after: str, limit: int) -> Sequence[Listed]:
+        folders = sorted(self._names(workspace))
+        kept = (self._counted(Where(workspace, name)) for name in folders if name > after)
+        return list(islice((listed for listed in kept if listed is not None), limit))
+
+    def _names(self, workspace: str) -> Iterator[str]:
+        folder = self._root / folder_name(workspace)
+        try:
+            there = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+        except FileNotFoundError:
+            return
+        for each in there:
+            name = name_of(each)
+            name = _named_inside(folder / each) if name is None else name
+            if name is not None:
+                yield name
+
+    def _counted(self, where: Where) -> Listed | None:
+        with self._locked(where, alone=False):
+            kept = self._shelf(where).kept
+        return Listed(conversation=where.conversation, count=kept.count) if kept else None
+
+    def _delete(self, folder: Path) -> bool:
+        """Takes the folder out of sight at once, then removes what is in it."""
+        gone = folder.with_name(GONE + folder.name)
+        begun = _remove(gone)
+        there = (folder / HEAD).exists()
+        if folder.exists():
+            folder.replace(gone)
+            settle(folder.parent)
+            _remove(gone)
+        return there or begun
+
+    def _shelf(self, where: Where) -> Shelf:
+        return Shelf(self._folder(where), where)
+
+    def _folder(self, where: Where) -> Path:
+        return self._root / folder_name(where.workspace) / folder_name(where.conversation)
+
+    def _locked(self, where: Where, *, alone: bool) -> AbstractContextManager[None]:
+        return self._lock(self._folder(where), alone=alone)
+
+    def _lock(self, folder: Path, *, alone: bool) -> AbstractContextManager[None]:
+        number = zlib.crc32(f"{folder.parent.name}/{folder.name}".encode()) % LOCKS
+        return locked(self._root / ".locks" / f"{number:02x}", alone=alone)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _remove(folder: Path) -> bool:
+    """Removes a folder for good; False if there is none."""
+    if not folder.exists():
+        return False
+    shutil.rmtree(folder)
+    settle(folder.parent)
+    return True
+
+
+def _check_mark(data: bytes) -> None:
+    try:
+        version = msgspec.json.decode(data, type=dict[str, int]).get("v")
+    except msgspec.MsgspecError:
+        version = None
+    if version != VERSION:
+        hint = f"this release reads version {VERSION}"
+        raise StoreError(f"{MARK!r} says version {version!r}", hint=hint)
+
+
+def _named_inside(folder: Path) -> str | None:
+    """The name of a conversation that is too long for a folder."""
+    try:
+        return msgspec.json.decode((folder / HEAD).read_bytes(), type=Kept).conversation
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None

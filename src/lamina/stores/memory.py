@@ -1,0 +1,203 @@
+"""The store in memory: what every other store must do, without a disk.
+
+The rules of the port that need no storage stand here too, for all stores: which names can be kept, what a
+group may hold, which places a read means. It knows nothing of files, and forgets everything with the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from anyio.lowlevel import checkpoint
+
+from lamina.errors import BadInput, Conflict, Reused, StoreError
+from lamina.stores.port import Head, Listed, Once, Page, Record, Where
+
+NAME_BYTES = 1024
+"""The longest name, in UTF-8: a key that every database can index."""
+
+
+class MemoryStore:
+    """Conversations in a dict. Every change happens between two checkpoints, so wholly or not at all."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Where, _Conversation] = {}
+
+    async def append(
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, once: Once | None = None,
+        state: bytes | None = None,
+    ) -> Head:  # fmt: skip
+        check_group(where, records, expect=expect, once=once, state=state)
+        await checkpoint()
+        kept = self._kept.get(where, _Conversation())
+        if once is not None and once.key in kept.once:
+            return kept.repeated(where, once)
+        check_head(where, expect, len(kept.bodies))
+        kept.bodies += records
+        kept.state = kept.state if state is None else state
+        head = kept.head()
+        if once is not None:
+            kept.once[once.key] = (once.digest, head.count, head.state)
+        self._kept[where] = kept
+        return head
+
+    async def read(
+        self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+        limit: int | None = None,
+    ) -> Page:  # fmt: skip
+        check_where(where)
+        check_asked(after=after, last=last, at=at, limit=limit)
+        await checkpoint()
+        kept = self._kept.get(where, _Conversation())
+        meant = places(len(kept.bodies), after=after, last=last, at=at, limit=limit)
+        return Page(records=tuple(Record(seq=seq, body=kept.bodies[seq]) for seq in meant), head=kept.head())
+
+    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+        check_workspace(workspace)
+        check_asked(limit=limit)
+        await checkpoint()
+        own = {where.conversation: kept for where, kept in self._kept.items() if where.workspace == workspace}
+        names = sorted(name for name in own if name > after)[:limit]
+        return [Listed(conversation=name, count=len(own[name].bodies)) for name in names]
+
+    async def delete(self, where: Where) -> bool:
+        check_where(where)
+        await checkpoint()
+        return self._kept.pop(where, None) is not None
+
+    async def replace(
+        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None = None
+    ) -> Head:
+        check_bodies(where, bodies, expect=expect, state=state)
+        await checkpoint()
+        kept = self._kept.get(where)
+        check_there(where, expect, None if kept is None else len(kept.bodies))
+        if kept is None:
+            return Head()
+        for seq, body in bodies.items():
+            kept.bodies[seq] = body
+        if state is not None:
+            kept.state = state
+            kept.once = {key: (digest, count, None) for key, (digest, count, _) in kept.once.items()}
+        return kept.head()
+
+    async def close(self) -> None:
+        """Nothing is held open; what was kept stays until the store itself is gone."""
+
+
+class _Conversation:
+    """One conversation. An idempotency key keeps the digest, and the head that it was answered with.
+
+    A state that was replaced with its records is not kept there either (None: the one of today), or a
+    repeated append would bring back what was sealed under a key that may be gone.
+    """
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.state = b""
+        self.once: dict[str, tuple[bytes, int, bytes | None]] = {}
+
+    def head(self) -> Head:
+        return Head(count=len(self.bodies), state=self.state)
+
+    def repeated(self, where: Where, once: Once) -> Head:
+        digest, count, state = self.once[once.key]
+        check_digest(where, once, digest)
+        return Head(count=count, state=self.state if state is None else state)
+
+
+def places(
+    count: int, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+    limit: int | None = None,
+) -> Sequence[int]:  # fmt: skip
+    """The places that a read means, in order, in a conversation of so many records."""
+    if at is not None:
+        return sorted({seq for seq in at if seq < count})[:limit]
+    start = min(after, count) if last is None else max(count - last, 0)
+    return range(start, count)[:limit]
+
+
+def check_asked(
+    *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None, limit: int | None = None
+) -> None:
+    """Refuses a read that means nothing."""
+    if (after != 0) + (last is not None) + (at is not None) > 1:
+        raise BadInput("after, last and at exclude each other", place="read", hint="give one of them")
+    for name, number in (("after", after), ("last", last), ("limit", limit)):
+        if number is not None and number < 0:
+            raise BadInput(f"{number!r}", place=name, hint="give 0 or more")
+    if at is not None and any(seq < 0 for seq in at):
+        raise BadInput(f"{min(at)!r}", place="at", hint="places count from 0")
+
+
+def check_where(where: Where) -> None:
+    """Refuses a name that some store could not keep as it is."""
+    check_workspace(where.workspace)
+    if not where.conversation:
+        raise BadInput("it is empty", place="conversation", hint="give it a name")
+    _check_name(where.conversation, "conversation")
+
+
+def check_workspace(workspace: str) -> None:
+    _check_name(workspace, "workspace")
+
+
+def _check_name(name: str, place: str) -> None:
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise BadInput(f"{name!r}", place=place, hint="a name cannot hold a lone surrogate") from None
+    if "\0" in name:
+        raise BadInput(f"{name!r}", place=place, hint="a name cannot hold a NUL character")
+    if size > NAME_BYTES:
+        raise BadInput(f"{size:,} bytes", place=place, hint=f"a name has at most {NAME_BYTES:,} bytes")
+
+
+def check_group(
+    where: Where, records: Sequence[bytes], *, expect: int | None, once: Once | None, state: bytes | None
+) -> None:
+    """Refuses a group that could not be kept whole."""
+    check_where(where)
+    _check_bytes(records, state)
+    if expect is not None and expect < 0:
+        raise BadInput(f"{expect!r}", place="expect", hint="give the number of records that you read")
+    if once is not None:
+        _check_name(once.key, "once.key")
+        _check_bytes((once.digest,), None)
+
+
+def check_bodies(where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None) -> None:
+    """Refuses a replacement that could not be made whole."""
+    check_where(where)
+    _check_bytes(list(bodies.values()), state)
+    for seq in bodies:
+        if not 0 <= seq < expect:
+            raise BadInput(f"no place {seq!r}", place="bodies", hint=f"there are {expect:,} records, from 0")
+
+
+def _check_bytes(records: Sequence[bytes], state: bytes | None) -> None:
+    for at, body in enumerate(records):
+        if not isinstance(body, bytes):
+            raise BadInput(f"a {type(body).__name__}", place=f"record {at}", hint="a record is bytes")
+    if not isinstance(state, bytes | None):
+        raise BadInput(f"a {type(state).__name__}", place="state", hint="the state is bytes")
+
+
+def check_head(where: Where, expect: int | None, found: int) -> None:
+    """Raises Conflict if another writer was first."""
+    if expect is not None and expect != found:
+        raise Conflict(conversation=where.conversation, expected=expect, found=found)
+
+
+def check_there(where: Where, expect: int, found: int | None) -> None:
+    """As `check_head`, where the conversation has to exist."""
+    check_head(where, expect, found or 0)
+    if found is None:
+        raise StoreError("there is none of this name", conversation=where.conversation)
+
+
+def check_digest(where: Where, once: Once, digest: bytes) -> None:
+    """Raises Reused if a key comes again with another body."""
+    if digest != once.digest:
+        problem = f"the idempotency key {once.key!r} was used for something else"
+        raise Reused(problem, conversation=where.conversation, hint="give each group a key of its own")

@@ -1,0 +1,104 @@
+"""What a store is: four functions over opaque records, so that encryption can wrap any of them.
+
+A conversation is a sequence of records, which only ever grows at its end, and one `state` beside them that
+is replaced with each group: the ledger. A store knows neither segments nor ledgers, neither keys nor time; it
+keeps bytes in order, all of a group or none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
+
+import msgspec
+
+
+class Where(msgspec.Struct, frozen=True, order=True):
+    """Names one conversation. Nothing of one workspace can be seen from another."""
+
+    workspace: str
+    conversation: str
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One record: its place in the conversation, from 0, and its bytes."""
+
+    seq: int
+    body: bytes
+
+
+class Once(msgspec.Struct, frozen=True, kw_only=True):
+    """Makes an append safe to repeat: the same `key` with the same `digest` is kept once.
+
+    A store that wraps another gives the digest of what it was given, not of what it passes on.
+    """
+
+    key: str
+    digest: bytes
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a conversation has come, and the state that was kept with its last group."""
+
+    count: int = 0
+    state: bytes = b""
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Records in order, and the head of the moment they were read at: both from one snapshot."""
+
+    records: tuple[Record, ...] = ()
+    head: Head = Head()
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation in a list."""
+
+    conversation: str
+    count: int
+
+
+class Store(Protocol):
+    """The port. Everything is async; an implementation may be used by many tasks at once.
+
+    `append` adds `records` as one group, with the new `state`, if the conversation has `expect` records
+    (None: however many it has), and answers with the new head. It raises Conflict and writes nothing if it
+    has others; a repeated `once` gives the head of the first time, and Reused if its digest is another.
+    `once` is looked at before `expect`; without `state` the old one stays; a group may be empty.
+    What it acknowledges survives the death of the process and a power cut, where the medium can.
+    `read` gives the records from `after` on, the `last` so many, or those `at` these places; at most `limit`.
+    Places that are not there are left out; negative numbers are BadInput, as are names that are empty or
+    hold what a store could not give back.
+    `list` names a workspace's conversations in order of code points, after one, at most `limit`.
+    `delete` removes a conversation wholly; True if there was one.
+    """
+
+    async def append(
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, once: Once | None = None,
+        state: bytes | None = None,
+    ) -> Head: ...  # fmt: skip
+
+    async def read(
+        self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+        limit: int | None = None,
+    ) -> Page: ...  # fmt: skip
+
+    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]: ...
+
+    async def delete(self, where: Where) -> bool: ...
+
+
+@runtime_checkable
+class Rekeyable(Protocol):
+    """A store whose records can be sealed anew in place: `replace` changes bodies, never their number."""
+
+    async def replace(
+        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None = None
+    ) -> Head: ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """A store that holds something open."""
+
+    async def close(self) -> None: ...

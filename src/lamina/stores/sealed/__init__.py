@@ -1,0 +1,59 @@
+"""Encryption around any store. Read `store` first; `docs/encryption.md` says what it promises.
+
+key = init_file("app.key")
+store = Sealed(MemoryStore(), key, create=True)
+"""
+
+from __future__ import annotations
+
+from lamina.stores.sealed.keys import (
+    Key,
+    Passphrase,
+    from_env,
+    from_file,
+    from_keyring,
+    generate,
+    init_file,
+    init_keyring,
+    raw,
+)
+from lamina.stores.sealed.passphrase import Cost
+from lamina.stores.sealed.proof import Anchor, anchor, verify
+from lamina.stores.sealed.rotation import (
+    Progress,
+    add_key,
+    conversations,
+    finish,
+    make_primary,
+    rekey,
+    retire,
+    rewrap,
+    shred,
+)
+from lamina.stores.sealed.store import Sealed
+
+__all__ = [
+    "Anchor",
+    "Cost",
+    "Key",
+    "Passphrase",
+    "Progress",
+    "Sealed",
+    "add_key",
+    "anchor",
+    "conversations",
+    "finish",
+    "from_env",
+    "from_file",
+    "from_keyring",
+    "generate",
+    "init_file",
+    "init_keyring",
+    "make_primary",
+    "raw",
+    "rekey",
+    "retire",
+    "rewrap",
+    "shred",
+    "verify",
+]

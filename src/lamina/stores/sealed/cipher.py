@@ -1,0 +1,89 @@
+"""The few primitives that sealing is made of: AES-256-GCM, HKDF and HMAC with SHA-256, framed fields.
+
+It knows neither records nor keys of users. Fields are framed by their length, never joined by a delimiter, so
+that no two lists of fields give the same bytes. Importing this file is what needs `cryptography`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+
+try:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+except ImportError as error:  # pragma: no cover - the extra is installed where this is tested
+    raise ImportError(
+        "encryption needs the package cryptography; install lamina with its extra: lamina[encryption]"
+    ) from error
+
+KEY = 32
+NONCE = 12
+TAG = 16
+LINK = 32
+Field = bytes | str | int
+
+
+class Refused(Exception):
+    """Bytes that this key did not seal, or not for this place."""
+
+
+class Cipher:
+    """AES-256-GCM under one key, with a random nonce per message, which stands before the ciphertext.
+
+    A counter would repeat itself after a backup is restored or a machine cloned; for random nonces the caller
+    keeps the number of messages per key below its limit.
+    """
+
+    __slots__ = ("_aead",)
+
+    def __init__(self, key: bytes) -> None:
+        self._aead = AESGCM(key)
+
+    def seal(self, plain: bytes, bound: bytes) -> bytes:
+        nonce = os.urandom(NONCE)
+        return nonce + self._aead.encrypt(nonce, plain, bound)
+
+    def open(self, sealed: bytes, bound: bytes) -> bytes:
+        if len(sealed) < NONCE + TAG:
+            raise Refused
+        try:
+            return self._aead.decrypt(sealed[:NONCE], sealed[NONCE:], bound)
+        except InvalidTag:
+            raise Refused from None
+
+
+def framed(*fields: Field) -> bytes:
+    """Fields as bytes that only these fields give: each with its length, a number as eight bytes."""
+    parts: list[bytes] = []
+    for field in fields:
+        data = (
+            field.to_bytes(8)
+            if isinstance(field, int)
+            else field.encode()
+            if isinstance(field, str)
+            else field
+        )
+        parts += (len(data).to_bytes(8), data)
+    return b"".join(parts)
+
+
+def derived(secret: bytes, *info: Field, salt: bytes = b"", size: int = KEY) -> bytes:
+    """A key for one purpose, from a secret that is already uniform."""
+    return HKDF(algorithm=hashes.SHA256(), length=size, salt=salt or None, info=framed(*info)).derive(secret)
+
+
+def mac(key: bytes, *fields: Field) -> bytes:
+    return hmac.digest(key, framed(*fields), "sha256")
+
+
+def digest(*fields: Field) -> bytes:
+    return hashlib.sha256(framed(*fields)).digest()
+
+
+def same(one: bytes, other: bytes) -> bool:
+    """Compares in a time that says nothing about where they differ."""
+    return hmac.compare_digest(one, other)

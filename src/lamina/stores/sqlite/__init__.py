@@ -1,0 +1,8 @@
+"""Conversations in one SQLite file: the default store. Start reading in `store`."""
+
+from __future__ import annotations
+
+from lamina.stores.sqlite.links import WalResetRisk
+from lamina.stores.sqlite.store import SqliteStore, open_sqlite
+
+__all__ = ["SqliteStore", "WalResetRisk", "open_sqlite"]

@@ -1,0 +1,126 @@
+"""Connections that only read: each read has one to itself, and sees one moment of the file.
+
+They never copy the log into the file, and are closed before the writer is. Every function here blocks, and
+belongs in a worker thread.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from lamina.errors import BadInput, StoreError
+from lamina.stores.sqlite.links import BUSY, CORRUPT, LOCKED, NOTADB, Driver, Failure, Link, connect
+
+T = TypeVar("T")
+
+
+class Readers:
+    """Connections to one file, made when they are needed and kept for the next read."""
+
+    def __init__(self, path: str, driver: Driver) -> None:
+        self._path = path
+        self._driver = driver
+        self._idle: list[Link] = []
+        self._used = 0
+        self._closed = False
+        self._change = threading.Condition()
+
+    def read(self, work: Callable[[Link], T]) -> T:
+        """What `work` finds, all of it from one snapshot."""
+        with self._lent() as link:
+            link.run("BEGIN")
+            found = work(link)
+            link.run("COMMIT")
+            return found
+
+    def copy(self, path: str) -> None:
+        """A copy of the file at `path`, complete or not there."""
+        if Path(path).exists():
+            raise BadInput(f"{path!r} exists", place="path", hint="a backup never overwrites anything")
+        part = f"{path}.part"
+        try:
+            with suppress(FileNotFoundError):
+                Path(part).unlink()
+            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            with self._lent() as link:
+                link.copy(part)
+            _into_place(part, path)
+        except OSError as error:
+            problem = f"{path!r}: {error.strerror or error}"
+            raise StoreError(problem, hint="check the folder and its permissions") from error
+        finally:
+            with suppress(OSError):
+                Path(part).unlink()
+
+    def close(self) -> None:
+        """Waits until no read is under way."""
+        with self._change:
+            self._closed = True
+            self._change.wait_for(lambda: not self._used)
+            while self._idle:
+                with suppress(Failure):
+                    self._idle.pop().close()
+
+    @contextmanager
+    def _lent(self) -> Iterator[Link]:
+        """A connection; one that failed in any way is closed, not used again."""
+        link = self._taken()
+        try:
+            yield link
+        except BaseException as error:
+            with suppress(Failure):
+                link.close()
+            self._returned(None)
+            if isinstance(error, Failure):
+                raise _told(error) from error
+            raise
+        self._returned(link)
+
+    def _taken(self) -> Link:
+        with self._change:
+            if self._closed:
+                raise StoreError("the store is closed", hint="open it again")
+            self._used += 1
+            if self._idle:
+                return self._idle.pop()
+        try:
+            return connect(self._path, driver=self._driver, writes=False)
+        except BaseException:
+            self._returned(None)
+            raise
+
+    def _returned(self, link: Link | None) -> None:
+        with self._change:
+            self._used -= 1
+            if link is not None:
+                self._idle.append(link)
+            self._change.notify_all()
+
+
+def _told(error: Failure) -> StoreError:
+    if error.code in (BUSY, LOCKED):
+        return StoreError("another process holds the file", hint="try again")
+    if error.code in (CORRUPT, NOTADB):
+        return StoreError(f"the file is damaged: {error.words}", hint="go back to a backup")
+    return StoreError(f"reading failed: {error.words}", hint="check the disk, then try again")
+
+
+def _into_place(part: str, path: str) -> None:
+    """Gives the copy its name once all of it is on the disk."""
+    _sync(part)
+    Path(part).rename(path)
+    if os.name != "nt":  # where a folder cannot be opened
+        _sync(Path(path).parent)
+
+
+def _sync(path: str | Path) -> None:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,145 @@
+"""The SQLite store: async over worker threads.
+
+    async with open_sqlite("chats.db") as store:
+        head = await store.append(Where("team", "support-42"), [b"..."], expect=0)
+
+Writes go through the writer that this process has for the file, and those that wait share one commit; reads
+go beside them, each on a connection of its own and from one snapshot. A call that was cancelled is waited
+for, so that it has happened or not, and no connection stays in a transaction. Other processes may use the
+file at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeVar
+
+from anyio import CancelScope, CapacityLimiter, to_thread
+
+from lamina.errors import BadInput, StoreError
+from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace
+from lamina.stores.port import Head, Listed, Once, Page, Where
+from lamina.stores.sqlite import tables
+from lamina.stores.sqlite.links import Driver
+from lamina.stores.sqlite.readers import Readers
+from lamina.stores.sqlite.writer import Writer, writer_of
+
+T = TypeVar("T")
+
+READERS = 4
+"""Reads that run at once; more wait. Each has a connection, and the disk is one."""
+
+WRITERS = 16
+"""Writes that may share one wait for the disk; more wait for the next."""
+
+
+@asynccontextmanager
+async def open_sqlite(
+    path: str | os.PathLike[str], *, driver: Driver = "sqlite3"
+) -> AsyncIterator[SqliteStore]:
+    """The store in this file, which is made if it is not there, until the block ends."""
+    store = await SqliteStore.open(path, driver=driver)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+class SqliteStore:
+    """Conversations in one file. Made by `open`, and to be closed."""
+
+    def __init__(self, writer: Writer, readers: Readers) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._process = os.getpid()
+        self._closed = False
+        self._writing = CapacityLimiter(WRITERS)
+        self._reading = CapacityLimiter(READERS)
+
+    @staticmethod
+    async def open(path: str | os.PathLike[str], *, driver: Driver = "sqlite3") -> SqliteStore:
+        """`driver` is the library that holds SQLite: Python's own, or apsw where it is installed."""
+        text = _checked(path)
+        with CancelScope(shield=True):  # what was opened has to reach somebody who can close it
+            writer = await to_thread.run_sync(writer_of, text, driver)
+        return SqliteStore(writer, Readers(text, driver))
+
+    async def append(
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, once: Once | None = None,
+        state: bytes | None = None,
+    ) -> Head:  # fmt: skip
+        check_group(where, records, expect=expect, once=once, state=state)
+        group = tuple(records)
+        work = partial(tables.append, where=where, records=group, expect=expect, once=once, state=state)
+        return await self._in_turn(partial(self._writer.write, work))
+
+    async def read(
+        self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+        limit: int | None = None,
+    ) -> Page:  # fmt: skip
+        check_where(where)
+        check_asked(after=after, last=last, at=at, limit=limit)
+        work = partial(tables.read, where=where, after=after, last=last, at=at, limit=limit)
+        return await self._beside(partial(self._readers.read, work))
+
+    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+        check_workspace(workspace)
+        check_asked(limit=limit)
+        work = partial(tables.listed, workspace=workspace, after=after, limit=limit)
+        return await self._beside(partial(self._readers.read, work))
+
+    async def delete(self, where: Where) -> bool:
+        check_where(where)
+        work = partial(tables.delete, where=where)
+        return await self._in_turn(partial(self._writer.erase, work))
+
+    async def replace(
+        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None = None
+    ) -> Head:
+        check_bodies(where, bodies, expect=expect, state=state)
+        work = partial(tables.replace, where=where, bodies=dict(bodies), expect=expect, state=state)
+        return await self._in_turn(partial(self._writer.write, work))
+
+    async def scrub(self) -> None:
+        """Writes the file anew, so that nothing is left of what was replaced; `delete` does it by itself."""
+        await self._in_turn(self._writer.scrub)
+
+    async def backup(self, path: str | os.PathLike[str]) -> None:
+        """Copies the file as it is at one moment, while others go on writing. `path` must be new."""
+        await self._beside(partial(self._readers.copy, _checked(path)))
+
+    async def close(self) -> None:
+        """Waits for what is under way. Closing again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        with CancelScope(shield=True):
+            await to_thread.run_sync(self._readers.close)
+            for _ in range(WRITERS):
+                await self._writing.acquire_on_behalf_of(object())
+            await to_thread.run_sync(self._writer.release)
+
+    async def _in_turn(self, work: Callable[[], T]) -> T:
+        self._check()
+        return await to_thread.run_sync(work, limiter=self._writing)
+
+    async def _beside(self, work: Callable[[], T]) -> T:
+        self._check()
+        return await to_thread.run_sync(work, limiter=self._reading)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise StoreError("the store is closed", hint="open it again")
+        if os.getpid() != self._process:
+            raise StoreError("the store was opened before this process was forked", hint="open it here")
+
+
+def _checked(path: str | os.PathLike[str]) -> str:
+    """An absolute path, so that neither `:memory:` nor `file:` means anything."""
+    text = os.fspath(path)
+    if not text or "\0" in text or text == ":memory:":
+        raise BadInput(f"{text!r}", place="path", hint="give the path of a file, or use MemoryStore")
+    return os.path.abspath(text)  # noqa: PTH100 - paths are text here, as SQLite takes them

@@ -1,0 +1,312 @@
+"""What a store promises to many writers at once, and a long walk beside the store in memory.
+
+A case has a `Trial`: the folder, and names that no other case uses. Writers are tasks here; whether processes
+agree is for the tests of each store to ask, with `retried` and `check_linear`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from itertools import groupby
+from random import Random
+from secrets import token_hex
+from typing import Any, TypeVar
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from lamina.errors import Conflict, LaminaError
+from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Head, Once, Page, Rekeyable, Store, Where
+
+OpenStore = Callable[[str], AbstractAsyncContextManager[Store]]
+E = TypeVar("E", bound=BaseException)
+
+WRITERS, TURNS = 8, 25
+WALK = 400
+
+
+class Trial:
+    """A store on trial."""
+
+    def __init__(self, open_store: OpenStore, folder: str) -> None:
+        self._open, self._folder = open_store, folder
+        self.workspace = f"workspace-{token_hex(6)}"
+        self.where = Where(self.workspace, "conversation")
+
+    def open(self) -> AbstractAsyncContextManager[Store]:
+        return self._open(self._folder)
+
+
+def bodies(count: int) -> list[bytes]:
+    return [f"record {number}".encode() for number in range(count)]
+
+
+async def refused(call: Awaitable[object], kind: type[E]) -> E:
+    """The error that the call raises, which has to be of this kind."""
+    try:
+        answer = await call
+    except kind as error:
+        return error
+    raise AssertionError(f"{kind.__name__} was due, not {answer!r}")
+
+
+async def retried(kept: Store, where: Where, group: Sequence[bytes], key: str) -> tuple[Head, int]:
+    """Appends a group to whatever is there, however often another is first; and how often it was."""
+    once = Once(key=key, digest=hashlib.sha256(b"\0".join(group)).digest())
+    lost, dice = 0, Random(key)  # noqa: S311
+    while True:
+        await _shaken(dice)
+        there = (await kept.read(where, last=0)).head
+        try:
+            state = str(there.count + len(group)).encode()
+            return await kept.append(where, group, expect=there.count, once=once, state=state), lost
+        except Conflict:
+            lost += 1
+
+
+async def _shaken(dice: Random) -> None:
+    """Lets others go first, or not, so that tasks do not run in step."""
+    for _ in range(dice.randrange(4)):
+        await checkpoint()
+
+
+def turn(writer: int, number: int) -> list[bytes]:
+    """One to three records that say whose they are."""
+    return [f"{writer}/{number}/{part}".encode() for part in range(1 + (writer + number) % 3)]
+
+
+def check_linear(page: Page, *, writers: int, turns: int) -> None:
+    """Every group there, once, unbroken, and each writer's in its order."""
+    words = [record.body.decode().split("/") for record in page.records]
+    groups = [
+        (who, list(of_it)) for who, of_it in groupby(words, key=lambda word: (int(word[0]), int(word[1])))
+    ]
+    for who, of_it in groups:
+        assert [f"{'/'.join(word)}".encode() for word in of_it] == turn(*who), f"the group of {who} is broken"
+    for writer in range(writers):
+        assert [number for (who, number), _ in groups if who == writer] == list(range(turns)), (
+            "lost or doubled"
+        )
+    assert [record.seq for record in page.records] == list(range(page.head.count))
+
+
+async def of_two_writers_one_wins(trial: Trial) -> None:
+    """The other gets Conflict, and nothing of it is there."""
+    async with trial.open() as kept:
+        for number in range(20):
+            there = (await kept.read(trial.where, last=0)).head.count
+            won: dict[int, bool] = {}
+
+            async def write(writer: int, number: int = number, there: int = there) -> None:
+                group = turn(writer, number)
+                try:
+                    await kept.append(trial.where, group, expect=there, state=group[0])
+                    won[writer] = True  # noqa: B023 - read within the round
+                except Conflict:
+                    won[writer] = False  # noqa: B023
+
+            async with anyio.create_task_group() as tasks:
+                for writer in (0, 1):
+                    tasks.start_soon(write, writer)
+            assert sorted(won.values()) == [False, True]
+            winner = max(won, key=lambda writer: won[writer])
+            page = await kept.read(trial.where, after=there)
+            assert [record.body for record in page.records] == turn(winner, number)
+            assert page.head.state == turn(winner, number)[0]
+
+
+async def many_writers_make_one_history(trial: Trial) -> None:
+    """Groups of eight writers stand one after another, each whole and once."""
+    async with trial.open() as kept:
+
+        async def write(writer: int) -> None:
+            for number in range(TURNS):
+                await retried(kept, trial.where, turn(writer, number), f"{writer}/{number}")
+
+        async with anyio.create_task_group() as tasks:
+            for writer in range(WRITERS):
+                tasks.start_soon(write, writer)
+        page = await kept.read(trial.where)
+        check_linear(page, writers=WRITERS, turns=TURNS)
+        assert page.head.state == str(page.head.count).encode()
+
+
+async def groups_stand_together(trial: Trial) -> None:
+    """Also those of writers who expect nothing."""
+    async with trial.open() as kept:
+
+        async def write(writer: int) -> None:
+            dice = Random(writer)  # noqa: S311
+            for number in range(TURNS):
+                await _shaken(dice)
+                await kept.append(trial.where, turn(writer, number))
+
+        async with anyio.create_task_group() as tasks:
+            for writer in range(WRITERS):
+                tasks.start_soon(write, writer)
+        check_linear(await kept.read(trial.where), writers=WRITERS, turns=TURNS)
+
+
+async def repeats_at_once_are_kept_once(trial: Trial) -> None:
+    """A turn that is sent five times at the same moment stands there once."""
+    async with trial.open() as kept:
+        heads: list[Head] = []
+
+        async def send(number: int) -> None:
+            once = Once(key=str(number), digest=b"d")
+            heads.append(await kept.append(trial.where, turn(0, number), once=once))
+
+        for number in range(10):
+            async with anyio.create_task_group() as tasks:
+                for _ in range(5):
+                    tasks.start_soon(send, number)
+            assert len(set(heads)) == number + 1
+        bodies_there = [record.body for record in (await kept.read(trial.where)).records]
+        assert bodies_there == [body for number in range(10) for body in turn(0, number)]
+
+
+async def a_read_sees_one_moment(trial: Trial) -> None:
+    """Records, count and state belong together, while others write."""
+    async with trial.open() as kept:
+        done = anyio.Event()
+
+        async def write(writer: int) -> None:
+            for number in range(TURNS):
+                await retried(kept, trial.where, turn(writer, number), f"{writer}/{number}")
+
+        async def look(number: int) -> None:
+            dice = Random(number)  # noqa: S311
+            while not done.is_set():
+                for page in (await kept.read(trial.where), await kept.read(trial.where, last=4)):
+                    seqs = [record.seq for record in page.records]
+                    assert page.head.state == (str(page.head.count).encode() if page.head.count else b"")
+                    assert seqs == list(range(page.head.count - len(seqs), page.head.count))
+                await _shaken(dice)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(2):
+                tasks.start_soon(look, number)
+            async with anyio.create_task_group() as writers:
+                for writer in range(3):
+                    writers.start_soon(write, writer)
+            done.set()
+
+
+async def a_read_sees_one_moment_of_what_changes(trial: Trial) -> None:
+    """Bodies and state of one replacement, or of one conversation of several that had the name in turn."""
+    async with trial.open() as kept:
+        done = anyio.Event()
+
+        async def change() -> None:
+            for number in range(40):
+                mark = b"%d" % number
+                if number % 8 == 0 or not isinstance(kept, Rekeyable):
+                    await kept.delete(trial.where)
+                    await kept.append(trial.where, [mark] * 20, expect=0, state=mark)
+                else:
+                    await kept.replace(trial.where, dict.fromkeys(range(20), mark), expect=20, state=mark)
+            done.set()
+
+        async def look(number: int) -> None:
+            dice = Random(number)  # noqa: S311
+            while not done.is_set():
+                page = await kept.read(trial.where)
+                assert [record.body for record in page.records] == [page.head.state] * page.head.count
+                await _shaken(dice)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(change)
+            for number in range(3):
+                tasks.start_soon(look, number)
+
+
+async def a_cancelled_append_happened_or_did_not(trial: Trial) -> None:
+    """Never a part of it; and the store goes on."""
+    async with trial.open() as kept:
+        for number in range(30):
+            before = await kept.read(trial.where)
+            group = [f"{number}/{part}".encode() for part in range(50)]
+            async with anyio.create_task_group() as tasks:
+                call = partial(kept.append, expect=before.head.count, state=b"%d" % number)
+                tasks.start_soon(call, trial.where, group)
+                await _a_moment(number)
+                tasks.cancel_scope.cancel()
+            after = await kept.read(trial.where)
+            if after.head.count != before.head.count:
+                assert [record.body for record in after.records[before.head.count :]] == group
+                assert after.head == Head(count=before.head.count + 50, state=b"%d" % number)
+            else:
+                assert after == before
+        count = (await kept.read(trial.where, last=0)).head.count
+        assert (await kept.append(trial.where, [b"goes on"], expect=count)).count == count + 1
+
+
+async def _a_moment(length: int) -> None:
+    """First some steps of the event loop, which a quick store takes, then some tenths of a millisecond."""
+    for _ in range(min(length, 10)):
+        await checkpoint()
+    if length > 10:
+        await anyio.sleep((length - 10) * 0.0002)
+
+
+async def it_does_what_the_store_in_memory_does(trial: Trial) -> None:
+    """Some hundred calls of every sort, made up: the same answers and the same errors."""
+    async with trial.open() as kept:
+        model, dice = MemoryStore(), Random(5)  # noqa: S311
+        for step in range(WALK):
+            name, given = _call(dice, trial.workspace, rekeyable=isinstance(kept, Rekeyable))
+            theirs, ours = await _answer(kept, name, given), await _answer(model, name, given)
+            assert theirs == ours, f"step {step}: {name}{given} gave {theirs}, not {ours}"
+
+
+def _call(
+    dice: Random, workspace: str, *, rekeyable: bool
+) -> tuple[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+    where = Where(f"{workspace}-{dice.randrange(2)}", f"c{dice.randrange(3)}")
+    number = dice.randrange(6)
+    state = dice.choice((None, b"", dice.randbytes(4)))
+    kind = dice.choices(("append", "read", "list", "delete", "replace"), (10, 6, 2, 1, 2 * rekeyable))[0]
+    if kind == "append":
+        key = dice.choice((None, None, *"abc"))
+        once = None if key is None else Once(key=key, digest=bytes([dice.randrange(2)]))
+        group = [dice.randbytes(dice.randrange(5)) for _ in range(dice.randrange(4))]
+        return kind, (
+            (where, group),
+            {"expect": dice.choice((None, None, number)), "once": once, "state": state},
+        )
+    if kind == "read":
+        asked = dice.choice(({}, {"after": number}, {"last": number}, {"at": [number, 0, number * 2]}))
+        limit = {} if "last" in asked else {"limit": dice.choice((None, 0, 2))}
+        return kind, ((where,), {**asked, **limit})
+    if kind == "list":
+        return kind, (
+            (where.workspace,),
+            {"after": dice.choice(("", "c0", "c1")), "limit": dice.choice((1, 1000))},
+        )
+    if kind == "replace":
+        return kind, ((where, {dice.randrange(3): dice.randbytes(3)}), {"expect": number, "state": state})
+    return kind, ((where,), {})
+
+
+async def _answer(kept: Any, name: str, given: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+    try:
+        answer = await getattr(kept, name)(*given[0], **given[1])
+    except LaminaError as error:
+        return type(error)
+    return tuple(answer) if name == "list" else answer
+
+
+RACES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
+    of_two_writers_one_wins,
+    many_writers_make_one_history,
+    groups_stand_together,
+    repeats_at_once_are_kept_once,
+    a_read_sees_one_moment,
+    a_read_sees_one_moment_of_what_changes,
+    a_cancelled_append_happened_or_did_not,
+    it_does_what_the_store_in_memory_does,
+)

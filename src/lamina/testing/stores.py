@@ -1,0 +1,368 @@
+"""What every store must do, as a suite that anyone can run on their own.
+
+    @pytest.mark.parametrize("case", lamina.testing.store(open_my_store), ids=str)
+    def test_my_store(case):
+        case()
+
+`open_my_store(folder)` gives an async context manager of the store that lives in this folder: a new folder
+for each case, the same one again where a case opens it twice. A store that is not in a folder may pass over
+it: workspaces have names that no other case uses. `store_races` has the promises about many writers. Neither
+asks how a store keeps anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from tempfile import TemporaryDirectory
+
+import anyio
+
+from lamina.errors import BadInput, Conflict, Reused, StoreError
+from lamina.stores.port import Head, Listed, Once, Page, Record, Rekeyable, Store, Where
+from lamina.testing.conformance import Conformance
+from lamina.testing.store_races import RACES, OpenStore, Trial, bodies, refused
+
+SECONDS = 300
+"""A case that takes longer has met a deadlock."""
+
+LARGE = 5_000_000
+MANY = 10_000
+ODD_NAMES = (
+    "ünï·cødé 漢字 🦉", "a/b", "..", "../../x", "a\\b", "'", '"; DROP TABLE record; --', "%", "_", "*", "CON",
+    " ", "a.b", "A", "a", "~", "\n\t", "\x01", "e\u0301", "\u00e9", "\u202e", "-", "x" * 200, "é" * 120,
+)  # fmt: skip
+NO_NAMES = ("nul\0", "\ud800", "")
+
+
+def store(open_store: OpenStore, *, name: str = "", lasting: bool = True) -> list[Conformance]:
+    """The suite for one store. `lasting`: what was kept is there when it is opened again."""
+    promises = (*PROMISES, *RACES, *(LASTING if lasting else ()))
+    before = f"{name}: " if name else ""
+    told = ((f"{before}{promise.__name__.replace('_', ' ')}", promise) for promise in promises)
+    return [Conformance(words, partial(_try, promise, open_store)) for words, promise in told]
+
+
+def _try(promise: Callable[[Trial], Awaitable[None]], open_store: OpenStore) -> None:
+    async def tried() -> None:
+        with anyio.fail_after(SECONDS):
+            await promise(Trial(open_store, folder))
+
+    with TemporaryDirectory(prefix="store-", ignore_cleanup_errors=True) as folder:
+        anyio.run(tried)
+
+
+async def nothing_is_there_at_first(trial: Trial) -> None:
+    """A conversation that nobody began reads as empty, and is not listed."""
+    async with trial.open() as kept:
+        assert await kept.read(trial.where) == Page()
+        assert list(await kept.list(trial.workspace)) == []
+        assert await kept.delete(trial.where) is False
+
+
+async def order_is_kept(trial: Trial) -> None:
+    """Records come back as they were given, in order, counted from 0."""
+    async with trial.open() as kept:
+        assert await kept.append(trial.where, [b"a", b"b"]) == Head(count=2)
+        assert await kept.append(trial.where, [b"c"]) == Head(count=3)
+        page = await kept.read(trial.where)
+    assert page == Page(records=_numbered(b"a", b"b", b"c"), head=Head(count=3))
+
+
+def _numbered(*bodies: bytes) -> tuple[Record, ...]:
+    return tuple(Record(seq=seq, body=body) for seq, body in enumerate(bodies))
+
+
+async def a_read_finds_what_it_names(trial: Trial) -> None:
+    """`after`, `last`, `at` and `limit`, with none, some and more than there are."""
+    asked: list[tuple[dict[str, int | list[int]], list[int]]] = [
+        ({"after": 0}, [0, 1, 2, 3, 4]), ({"after": 3}, [3, 4]), ({"after": 5}, []), ({"after": 99}, []),
+        ({"last": 0}, []), ({"last": 2}, [3, 4]), ({"last": 5}, [0, 1, 2, 3, 4]),
+        ({"last": 99}, [0, 1, 2, 3, 4]),
+        ({"at": []}, []), ({"at": [3]}, [3]), ({"at": [4, 0, 4, 2]}, [0, 2, 4]), ({"at": [1, 99]}, [1]),
+        ({"limit": 2}, [0, 1]), ({"limit": 0}, []), ({"limit": 99}, [0, 1, 2, 3, 4]),
+        ({"after": 1, "limit": 2}, [1, 2]), ({"at": [0, 2, 4], "limit": 2}, [0, 2]),
+    ]  # fmt: skip
+    async with trial.open() as kept:
+        await kept.append(trial.where, bodies(5), state=b"s")
+        for named, found in asked:
+            page = await kept.read(trial.where, **named)  # type: ignore[arg-type]
+            assert [record.seq for record in page.records] == found, named
+            assert [record.body for record in page.records] == [bodies(5)[seq] for seq in found], named
+            assert page.head == Head(count=5, state=b"s"), named
+
+
+async def negative_numbers_are_refused(trial: Trial) -> None:
+    """A negative number is BadInput, in a read, a list and an append."""
+    async with trial.open() as kept:
+        await kept.append(trial.where, bodies(3))
+        await refused(kept.read(trial.where, after=-1), BadInput)
+        await refused(kept.read(trial.where, last=-1), BadInput)
+        await refused(kept.read(trial.where, at=[0, -1]), BadInput)
+        await refused(kept.read(trial.where, limit=-1), BadInput)
+        await refused(kept.list(trial.workspace, limit=-1), BadInput)
+        await refused(kept.append(trial.where, [b"x"], expect=-1), BadInput)
+        assert (await kept.read(trial.where)).head.count == 3
+
+
+async def the_state_is_kept_with_the_group(trial: Trial) -> None:
+    """A state replaces the last; without one it stays; an empty one is one, too."""
+    async with trial.open() as kept:
+        assert await kept.append(trial.where, [b"a"], state=b"one") == Head(count=1, state=b"one")
+        assert await kept.append(trial.where, [b"b"]) == Head(count=2, state=b"one")
+        assert await kept.append(trial.where, [], state=b"two") == Head(count=2, state=b"two")
+        assert (await kept.read(trial.where, last=0)).head == Head(count=2, state=b"two")
+        assert await kept.append(trial.where, [b"c"], state=b"") == Head(count=3, state=b"")
+        assert (await kept.read(trial.where)).head == Head(count=3)
+
+
+async def workspaces_are_apart(trial: Trial) -> None:
+    """The same name in two workspaces is two conversations."""
+    here, there = trial.where, Where(f"{trial.workspace}-other", trial.where.conversation)
+    once = Once(key="k", digest=b"d")
+    async with trial.open() as kept:
+        await kept.append(here, [b"here"], once=once, state=b"mine")
+        assert await kept.read(there) == Page()
+        assert list(await kept.list(there.workspace)) == []
+        assert await kept.append(there, [b"1", b"2"], expect=0, once=once) == Head(count=2)
+        assert await kept.delete(there)
+        assert await kept.read(here) == Page(records=_numbered(b"here"), head=Head(count=1, state=b"mine"))
+
+
+async def a_list_goes_page_by_page(trial: Trial) -> None:
+    """Names in the order of their characters, each once, with their counts."""
+    names = ["b", "a", "é", "Z", "a/b", "aa", "漢", "🦉", "_", "10", "9"]
+    async with trial.open() as kept:
+        for count, name in enumerate(names, 1):
+            await kept.append(Where(trial.workspace, name), bodies(count))
+        whole = [Listed(conversation=name, count=names.index(name) + 1) for name in sorted(names)]
+        assert list(await kept.list(trial.workspace)) == whole
+        found: list[Listed] = []
+        while page := await kept.list(
+            trial.workspace, after=found[-1].conversation if found else "", limit=3
+        ):
+            assert len(page) <= 3
+            found += page
+        assert found == whole
+        assert list(await kept.list(trial.workspace, limit=0)) == []
+        assert list(await kept.list(trial.workspace, after="b\0")) == [
+            one for one in whole if one.conversation > "b"
+        ]
+
+
+async def odd_names_stay_apart(trial: Trial) -> None:
+    """Any text names a conversation, a workspace or a key; what cannot be kept as it is, is refused."""
+    async with trial.open() as kept:
+        places = [Where(trial.workspace, name) for name in ODD_NAMES]
+        places += [Where(f"{trial.workspace}/{name}", "c") for name in ODD_NAMES]
+        for where in places:
+            await kept.append(
+                where, [repr(where).encode()], expect=0, once=Once(key=where.conversation, digest=b"d")
+            )
+        for where in places:
+            assert [record.body for record in (await kept.read(where)).records] == [repr(where).encode()], (
+                where
+            )
+        assert [one.conversation for one in await kept.list(trial.workspace)] == sorted(ODD_NAMES)
+        for where in places:
+            assert await kept.delete(where), where
+        assert list(await kept.list(trial.workspace)) == []
+
+
+async def names_that_cannot_be_kept_are_refused(trial: Trial) -> None:
+    """NUL, lone surrogates and nothing at all are BadInput; a name may be too long, never be cut."""
+    async with trial.open() as kept:
+        for name in NO_NAMES:
+            where = Where(trial.workspace, name)
+            await refused(kept.append(where, [b"x"]), BadInput)
+            await refused(kept.read(where), BadInput)
+            await refused(kept.delete(where), BadInput)
+        for end in ("a", "b"):
+            try:
+                await kept.append(Where(trial.workspace, "n" * 100_000 + end), [end.encode()], expect=0)
+            except BadInput:
+                continue
+            page = await kept.read(Where(trial.workspace, "n" * 100_000 + end))
+            assert [record.body for record in page.records] == [end.encode()]
+
+
+async def a_group_is_kept_whole_or_not_at_all(trial: Trial) -> None:
+    """A group with something that is no record leaves nothing of itself, its state or its key."""
+    once = Once(key="k", digest=b"d")
+    async with trial.open() as kept:
+        await kept.append(trial.where, [b"a"], state=b"s")
+        for wrong in (object(), None, "text", 7):
+            group: Sequence[bytes] = [b"b", wrong, b"c"]  # type: ignore[list-item]
+            await refused(kept.append(trial.where, group, once=once, state=b"t"), BadInput)
+            assert await kept.read(trial.where) == Page(
+                records=_numbered(b"a"), head=Head(count=1, state=b"s")
+            )
+        await refused(kept.append(trial.where, [b"b"], state="text"), BadInput)  # type: ignore[arg-type]
+        fresh = Where(trial.workspace, "fresh")
+        await refused(kept.append(fresh, [b"b", None]), BadInput)  # type: ignore[list-item]
+        assert [one.conversation for one in await kept.list(trial.workspace)] == [trial.where.conversation]
+        assert (await kept.append(trial.where, [b"b"], once=once)).count == 2
+
+
+async def an_append_expects_what_was_read(trial: Trial) -> None:
+    """With another number of records there: Conflict, which says both, and nothing is written."""
+    async with trial.open() as kept:
+        await kept.append(trial.where, [b"a", b"b"], expect=0, state=b"s")
+        before = await kept.read(trial.where)
+        for expected in (0, 1, 3):
+            once = Once(key=f"k{expected}", digest=b"d")
+            conflict = await refused(
+                kept.append(trial.where, [b"x"], expect=expected, once=once, state=b"t"), Conflict
+            )
+            assert (conflict.expected, conflict.found) == (expected, 2)
+            assert await kept.read(trial.where) == before
+        assert (await kept.append(trial.where, [b"c"], expect=2)).count == 3
+        await refused(kept.append(Where(trial.workspace, "none"), [b"x"], expect=1), Conflict)
+        assert len(await kept.list(trial.workspace)) == 1
+
+
+async def a_repeated_append_is_kept_once(trial: Trial) -> None:
+    """The same key and digest: the head of the first time, whatever came after, whatever is expected."""
+    once = Once(key="turn-1", digest=b"\x00\xff")
+    async with trial.open() as kept:
+        first = await kept.append(trial.where, [b"a"], expect=0, once=once, state=b"one")
+        assert await kept.append(trial.where, [b"a"], expect=0, once=once, state=b"one") == first
+        await kept.append(trial.where, [b"b"], expect=1, state=b"two")
+        again = await kept.append(trial.where, [b"a"], expect=0, once=once, state=b"one")
+        assert again == first == Head(count=1, state=b"one")
+        page = await kept.read(trial.where)
+    assert page == Page(records=_numbered(b"a", b"b"), head=Head(count=2, state=b"two"))
+
+
+async def a_key_is_for_one_body(trial: Trial) -> None:
+    """With another digest it is Reused, and nothing is written; each conversation has keys of its own."""
+    async with trial.open() as kept:
+        await kept.append(trial.where, [b"a"], once=Once(key="k", digest=b"1"))
+        await refused(kept.append(trial.where, [b"b"], once=Once(key="k", digest=b"2"), state=b"t"), Reused)
+        await refused(kept.append(trial.where, [b"b"], expect=1, once=Once(key="k", digest=b"")), Reused)
+        assert await kept.read(trial.where) == Page(records=_numbered(b"a"), head=Head(count=1))
+        other = Where(trial.workspace, "other")
+        assert (await kept.append(other, [b"b"], once=Once(key="k", digest=b"2"))).count == 1
+
+
+async def what_is_deleted_is_gone(trial: Trial) -> None:
+    """Records, state and keys; the next of this name begins at 0."""
+    once = Once(key="k", digest=b"1")
+    async with trial.open() as kept:
+        await kept.append(trial.where, bodies(3), once=once, state=b"s")
+        await kept.append(Where(trial.workspace, "stays"), [b"a"])
+        assert await kept.delete(trial.where) is True
+        assert await kept.read(trial.where) == Page()
+        assert await kept.read(trial.where, at=[0, 1]) == Page()
+        assert [one.conversation for one in await kept.list(trial.workspace)] == ["stays"]
+        assert await kept.delete(trial.where) is False
+        anew = Once(key="k", digest=b"2")
+        assert await kept.append(trial.where, [b"x"], expect=0, once=anew) == Head(count=1)
+        assert await kept.read(trial.where) == Page(records=_numbered(b"x"), head=Head(count=1))
+
+
+async def bodies_of_any_size(trial: Trial) -> None:
+    """Nothing, every byte, and megabytes, as records and as state."""
+    large = bytes(range(256)) * (LARGE // 256)
+    async with trial.open() as kept:
+        group = [b"", bytes(range(256)), large, b""]
+        head = await kept.append(trial.where, group, state=large)
+        assert head == Head(count=4, state=large)
+        page = await kept.read(trial.where)
+        assert page == Page(records=_numbered(*group), head=head)
+
+
+async def many_records(trial: Trial) -> None:
+    """Ten thousand records, in groups, are all there and in order."""
+    async with trial.open() as kept:
+        everything = bodies(MANY)
+        for start in range(0, MANY, 1000):
+            await kept.append(trial.where, everything[start : start + 1000], expect=start)
+        assert [r.body for r in (await kept.read(trial.where)).records] == everything
+        assert [r.seq for r in (await kept.read(trial.where, last=50)).records] == list(
+            range(MANY - 50, MANY)
+        )
+        scattered = list(range(0, MANY, 3))
+        assert [r.seq for r in (await kept.read(trial.where, at=scattered)).records] == scattered
+        assert [r.seq for r in (await kept.read(trial.where, after=5, limit=2)).records] == [5, 6]
+
+
+async def replacing_changes_bodies_only(trial: Trial) -> None:
+    """Where a store can: the named bodies and the state, if the number of records is the expected one."""
+    async with trial.open() as kept:
+        if isinstance(kept, Rekeyable):
+            await _replaced(trial, kept)
+
+
+async def _replaced(trial: Trial, kept: Store) -> None:
+    assert isinstance(kept, Rekeyable)
+    once = Once(key="k", digest=b"d")
+    await kept.append(trial.where, [b"a", b"b"], once=once, state=b"old")
+    await kept.append(trial.where, [b"c"], state=b"older")
+    assert await kept.replace(trial.where, {1: b"B"}, expect=3) == Head(count=3, state=b"older")
+    assert await kept.replace(trial.where, {0: b"A", 2: b"C" * 9}, expect=3, state=b"new") == Head(
+        count=3, state=b"new"
+    )
+    whole = Page(records=_numbered(b"A", b"B", b"C" * 9), head=Head(count=3, state=b"new"))
+    await refused(kept.replace(trial.where, {0: b"x"}, expect=2, state=b"x"), Conflict)
+    await refused(kept.replace(trial.where, {0: b"x", 3: b"x"}, expect=3, state=b"x"), BadInput)
+    await refused(kept.replace(trial.where, {0: b"x", 1: None}, expect=3), BadInput)  # type: ignore[dict-item]
+    await refused(kept.replace(Where(trial.workspace, "none"), {}, expect=0, state=b"x"), StoreError)
+    assert await kept.read(trial.where) == whole
+    # A repeated append gives back no state that was sealed under the old key.
+    assert await kept.append(trial.where, [b"a", b"b"], once=once) == Head(count=2, state=b"new")
+
+
+async def closing_twice_does_no_harm(trial: Trial) -> None:
+    async with trial.open() as kept:
+        await kept.append(trial.where, [b"a"])
+        close = getattr(kept, "close", None)
+        if close is not None:
+            await close()
+            await close()
+
+
+async def opened_again_everything_is_there(trial: Trial) -> None:
+    """Records, state, keys and lists, after the store was closed; also while another has it open."""
+    once = Once(key="k", digest=b"1")
+    async with trial.open() as kept:
+        first = await kept.append(trial.where, bodies(20), once=once, state=b"s")
+        await kept.append(trial.where, [b"more"], state=b"t")
+        before = await kept.read(trial.where)
+    async with trial.open() as kept:
+        assert await kept.read(trial.where) == before
+        assert await kept.append(trial.where, bodies(20), once=once, state=b"s") == first
+        await refused(kept.append(trial.where, [b"x"], once=Once(key="k", digest=b"2")), Reused)
+        async with trial.open() as second:
+            assert (await second.append(trial.where, [b"y"], expect=21)).count == 22
+        assert (await kept.append(trial.where, [b"z"], expect=22)).count == 23
+        assert list(await kept.list(trial.workspace)) == [
+            Listed(conversation=trial.where.conversation, count=23)
+        ]
+        assert await kept.delete(trial.where)
+    async with trial.open() as kept:
+        assert await kept.read(trial.where) == Page()
+
+
+PROMISES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
+    nothing_is_there_at_first,
+    order_is_kept,
+    a_read_finds_what_it_names,
+    negative_numbers_are_refused,
+    the_state_is_kept_with_the_group,
+    workspaces_are_apart,
+    a_list_goes_page_by_page,
+    odd_names_stay_apart,
+    names_that_cannot_be_kept_are_refused,
+    a_group_is_kept_whole_or_not_at_all,
+    an_append_expects_what_was_read,
+    a_repeated_append_is_kept_once,
+    a_key_is_for_one_body,
+    what_is_deleted_is_gone,
+    bodies_of_any_size,
+    many_records,
+    replacing_changes_bodies_only,
+    closing_twice_does_no_harm,
+)
+
+LASTING: tuple[Callable[[Trial], Awaitable[None]], ...] = (opened_again_everything_is_there,)

@@ -1,0 +1,175 @@
+"""Source system 001: its layers as messages (S1-10 to S1-12), the library of earlier context (S1-30 to 35).
+
+Its five layers are lamina's SYSTEM, LIBRARY, TURN, HISTORY and PROMPT, in the hoisted layout.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lamina.core.arrange import Filter, Layout
+from lamina.core.bench import Options
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.library import LIBRARY_TITLE
+from lamina.core.recall import recall
+from lamina.core.tokens import CHARS4
+from lamina.core.values import Budget, Form, Layer, Segment
+from lamina.core.wording import text_of
+from lamina.dialects import DIALECTS
+from lamina.errors import BudgetExceeded
+from lamina.segments import assistant, note, project, segment, selected_text, system, url, user
+from lamina.stores.tagged import read_context
+
+HOISTED = Options(layout=Layout(library="hoisted"))
+OLD, NEW = "Existing words. " * 20, "New words."
+
+
+def rendered(*log: Segment, options: Options = HOISTED) -> Any:
+    return DIALECTS["openai_chat"].render(build(log, options=options))["messages"]
+
+
+def library(envelope: Envelope) -> list[str]:
+    return [e.segment.key for e in envelope.sent if e.layer is Layer.LIBRARY][1:]
+
+
+def later(*context: Segment) -> Envelope:
+    """A second turn, after one with this context."""
+    return build([*context, user("1"), assistant("1"), user("2")], options=HOISTED)
+
+
+def test_s1_10_system_and_question_are_sent_as_they_are() -> None:
+    both = system("You are a helpful assistant."), user("Hello, how are you?")
+    assert rendered(*both) == [
+        {"role": "system", "content": "You are a helpful assistant."},
+        {"role": "user", "content": "Hello, how are you?"},
+    ]
+    alone = [{"role": "user", "content": "Hello, how are you?"}]
+    assert rendered(both[1]) == alone
+    assert rendered(system(""), both[1]) == alone
+    without = Options(layout=Layout(library="hoisted", exclude=Filter(layers=frozenset((Layer.SYSTEM,)))))
+    assert rendered(*both, options=without) == alone
+
+
+SECOND = (
+    system("System prompt"), note("Notes/existing.md", OLD), user("First"), assistant("Yes"),
+    note("Notes/existing.md", OLD), note("Notes/new.md", NEW), user("User query"),
+)  # fmt: skip
+
+
+def test_s1_11_the_library_after_the_system_text_and_a_reference_in_the_turn() -> None:
+    told = [(message["role"], message["content"]) for message in rendered(*SECOND)]
+    existing = f'<prior_context source="Notes/existing.md" type="note">\n{OLD}\n</prior_context>'
+    inside = f"<title>new</title>\n<path>Notes/new.md</path>\n<content>\n{NEW}\n</content>"
+    assert told[:3] == [("system", "System prompt"), ("user", LIBRARY_TITLE), ("user", existing)]
+    refers = (
+        "Context attached to this message:\n- Notes/existing.md\n\nFind them in the Context Library above."
+    )
+    new = f"<note_context>\n{inside}\n</note_context>"
+    assert told[5:] == [("user", refers), ("user", new), ("user", "User query")]
+    assert not any(OLD in text for _, text in told[3:])
+
+
+def test_s1_11_without_system_text_the_library_stays() -> None:
+    assert rendered(*SECOND[1:])[0] == {"role": "user", "content": LIBRARY_TITLE}
+
+
+def test_s1_12_layers_can_be_told_apart_and_have_hashes() -> None:
+    envelope = build(SECOND, options=HOISTED)
+    mine = [text_of(e.parts) for e in envelope.sent if e.layer in (Layer.TURN, Layer.PROMPT)]
+    assert not any(OLD in text or "System prompt" in text for text in mine)
+    assert list(envelope.layers) == [Layer.SYSTEM, Layer.LIBRARY, Layer.HISTORY, Layer.TURN, Layer.PROMPT]
+    assert len(set(envelope.layers.values())) == 5
+    changed = build([*SECOND[:-1], user("Another query")], options=HOISTED)
+    same = [layer for layer in envelope.layers if envelope.layers[layer] == changed.layers[layer]]
+    assert same == [Layer.SYSTEM, Layer.LIBRARY, Layer.HISTORY, Layer.TURN]
+
+
+def test_s1_12_where_text_stands_is_part_of_the_hash() -> None:
+    apart = build([note("a", "x"), user("y")], options=HOISTED)
+    joined = build([user(text_of(apart.entries[0].parts)), user("y", joins=True)], options=HOISTED)
+    assert apart.prefix != joined.prefix
+
+
+def test_s1_30_a_selection_is_not_carried() -> None:
+    envelope = later(note("a.md", OLD), selected_text("marked"))
+    assert library(envelope) == ["a.md"]
+    assert [e.why for e in envelope.entries if e.form is Form.OMITTED] == ["stands in its own turn only"]
+    assert library(later(segment("web_selected_text", user("").role, "marked"))) == []
+
+
+def test_s1_31_what_can_be_had_again_is_carried_and_so_is_what_is_unknown() -> None:
+    assert library(later(note("a.md", OLD), url("https://b", NEW))) == ["a.md", "https://b"]
+    found = read_context("<unknown_tag>kept</unknown_tag>")
+    assert [key[:9] for key in library(later(*found.unparsed))] == ["unparsed:"]
+    prior = '<prior_context source="old.md" type="note">\nshort of it\n</prior_context>'
+    envelope = later(*read_context(prior).segments)
+    assert [text_of(e.parts) for e in envelope.sent if e.layer is Layer.LIBRARY][1:] == [prior]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
+def test_s1_32_of_several_blocks_in_one_text_only_the_selection_goes(order: tuple[int, ...]) -> None:
+    each = (
+        "<selected_text>\n<content>\nmarked\n</content>\n</selected_text>",
+        "<note_context>\n<path>a.md</path>\n<content>\nx\n</content>\n</note_context>",
+        "<url_content>\n<url>https://b</url>\n<content>\ny\n</content>\n</url_content>",
+    )
+    found = read_context("\n\n".join(each[i] for i in order))
+    assert library(later(*found.segments)) == ["a.md", "https://b"]
+
+
+def test_s1_33_the_library_is_introduced_once_and_only_where_it_is() -> None:
+    literal = note("a.md", f"about <prior_context> and {LIBRARY_TITLE}")
+    first = [text_of(e.parts) for e in build([literal, user("1")], options=HOISTED).sent]
+    assert LIBRARY_TITLE not in first
+    assert "<prior_context>" not in str(first)
+    told = [text_of(e.parts) for e in later(literal, note("b.md", "# A\n\n" + "x. " * 3000 + "\n# B\n")).sent]
+    assert told.count(LIBRARY_TITLE) == 1
+    assert sum(text.count("<prior_context") for text in told) == 2
+
+
+def test_s1_33_what_is_compacted_there_can_be_recalled_by_its_source() -> None:
+    long = "# A\n\n" + "x. " * 3000 + "\n# B\n"
+    log = [note("b.md", long), user("1"), assistant("1"), user("2")]
+    (entry,) = [e for e in build(log, options=HOISTED).sent if e.segment.key == "b.md"]
+    assert (entry.form, 'source="b.md"' in text_of(entry.parts)) == (Form.COMPACT, True)
+    assert text_of(recall(log, "b.md")[0].parts) == long
+
+
+def test_s1_34_a_tag_in_a_note_is_content() -> None:
+    body = "see <selected_text>this</selected_text> here"
+    block = "<note_context>\n<path>{}</path>\n<content>\n{}\n</content>\n</note_context>"
+    found = read_context(block.format("a.md", body) + "\n\n" + block.format("b.md", "x"))
+    assert [(s.key, text_of(s.parts)) for s in found.segments] == [("a.md", body), ("b.md", "x")]
+    assert library(later(*found.segments)) == ["a.md", "b.md"]
+
+
+def test_s1_35_the_newest_content_in_the_first_place_and_nothing_leaves() -> None:
+    log = [note("a.md", "old"), note("b.md", "b"), user("1"), assistant("1")]
+    log += [
+        note("c.md", "c"),
+        user("2"),
+        assistant("2"),
+        note("a.md", "new"),
+        user("3"),
+        assistant("3"),
+        user("4"),
+    ]
+    envelope = build(log, options=HOISTED)
+    assert library(envelope) == ["a.md", "b.md", "c.md"]
+    shelf = [text_of(e.parts) for e in envelope.sent if e.layer is Layer.LIBRARY]
+    assert "\nnew\n" in shelf[1]
+    assert "old" not in str(shelf)
+
+
+def test_a_project_of_two_million_tokens_fails_by_name_and_one_that_fits_does_not() -> None:
+    budget = Budget(window=128_000, reserve=8_000)
+    history = [text for i in range(20) for text in (user(f"q{i}"), assistant("a" * 40_000))]
+    log = [project("p" * 2_000_000), *history, user("now?")]
+    with pytest.raises(BudgetExceeded) as caught:
+        build(log, budget=budget, counter=CHARS4)
+    assert caught.value.segments[0] == ("project", 500_006)
+    fits = build([project("p" * 200_000), *history, user("now?")], budget=budget, counter=CHARS4)
+    assert fits.tokens <= 120_000

@@ -1,0 +1,37 @@
+"""A process that writes to a store in files, for tests: it imports no pytest, so that it starts soon."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+
+import anyio
+
+from lamina.stores.files import open_files
+from lamina.stores.port import Once, Where
+from lamina.testing.store_races import retried, turn
+
+WHERE = Where("w", "c")
+
+
+async def append_for_ever(folder: str, start: int) -> None:
+    """Groups of three; each is told when it was acknowledged."""
+    async with open_files(folder) as kept:
+        for number in itertools.count(start):
+            group = [b"%d/%d" % (number, part) for part in range(3)]
+            await kept.append(WHERE, group, once=Once(key=str(number), digest=b"d"), state=b"%d" % number)
+            os.write(1, b"%d\n" % number)
+
+
+async def write_turns(folder: str, writer: int, turns: int) -> None:
+    async with open_files(folder) as kept:
+        for number in range(turns):
+            await retried(kept, WHERE, turn(writer, number), f"{writer}/{number}")
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "turns":
+        anyio.run(write_turns, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    else:
+        anyio.run(append_for_ever, sys.argv[2], int(sys.argv[3]))

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from lamina.stores.files import open_files
+from lamina.stores.port import Store
+from lamina.testing.conformance import Conformance
+from lamina.testing.stores import store
+from tests.stores.files_disk import in_memory
+
+
+@asynccontextmanager
+async def opened(folder: str) -> AsyncIterator[Store]:
+    async with open_files(folder) as kept:
+        yield kept
+
+
+@pytest.mark.parametrize("case", store(opened), ids=str)
+def test_files(case: Conformance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", in_memory())
+    case()

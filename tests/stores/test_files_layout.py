@@ -1,0 +1,229 @@
+"""How a conversation looks in its folder, and what is said of a folder that is not as it was left."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.codec import encode
+from lamina.errors import BadInput, StoreError, Tampered
+from lamina.segments import assistant, result, system, user
+from lamina.stores.files import open_files
+from lamina.stores.files.names import LONGEST, folder_name, name_of
+from lamina.stores.files.sheet import body_of, is_sheet, sheet_name, written
+from lamina.stores.files.shelf import once_name
+from lamina.stores.port import Head, Listed, Once, Page, Where
+
+WHERE = Where("team", "chat")
+AT = datetime(2025, 8, 24, 16, 36, 25, 123999, tzinfo=UTC)
+
+
+async def kept(folder: Path, *groups: list[bytes]) -> Path:
+    """The folder of a conversation with these groups."""
+    async with open_files(folder, now=lambda: AT) as store:
+        for number, group in enumerate(groups):
+            await store.append(WHERE, group, once=Once(key=str(number), digest=b"d"), state=b"state")
+    return folder / "team" / "chat"
+
+
+async def read(folder: Path, where: Where = WHERE) -> Page:
+    async with open_files(folder) as store:
+        return await store.read(where)
+
+
+def sheets(conversation: Path) -> list[str]:
+    return sorted(path.name for path in conversation.iterdir() if is_sheet(path.name))
+
+
+def test_a_file_for_each_record_named_by_time_place_and_role(tmp_path: Path) -> None:
+    segments = [system("s"), user("u"), assistant("a"), result("r", id="1")]
+    conversation = anyio.run(
+        kept, tmp_path, [encode(segment) for segment in segments], [b"\x00sealed", b"{}"]
+    )
+    assert sheets(conversation) == [
+        "20250824T163625123Z_0000_system.json",
+        "20250824T163625123Z_0001_user.json",
+        "20250824T163625123Z_0002_assistant.json",
+        "20250824T163625123Z_0003_tool.json",
+        "20250824T163625123Z_0004_record.json",
+        "20250824T163625123Z_0005_record.json",
+    ]
+    visible = [path for path in conversation.iterdir() if not path.name.startswith(".")]
+    assert len(visible) == 6
+    assert all(isinstance(json.loads(path.read_bytes()), dict) for path in visible)
+    assert (conversation / sheets(conversation)[1]).read_bytes() == encode(user("u"))
+
+
+def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
+    conversation = anyio.run(kept, tmp_path / "new", [b"a"])
+    for path in (conversation.parent, conversation, *conversation.iterdir()):
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_the_time_in_a_name_is_utc_and_the_place_grows_past_four_digits() -> None:
+    there = datetime(2025, 1, 1, 1, 0, tzinfo=timezone(timedelta(hours=2)))
+    assert sheet_name(12_345, b"x", there) == "20241231T230000000Z_12345_record.json"
+
+
+@given(st.binary() | st.sampled_from([b'{"base64":"AA=="}', b"{}", b'{"base64":', b"[1]", b'{"a":1} ']))
+def test_any_bytes_are_a_json_file_and_come_back(body: bytes) -> None:
+    assert isinstance(json.loads(written(body)), dict)
+    assert body_of(written(body)) == body
+
+
+@given(st.lists(st.text(max_size=80).filter(lambda name: "\0" not in name and _utf8(name)), unique=True))
+def test_names_are_folders_that_no_file_system_mixes_up(names: list[str]) -> None:
+    folders = [folder_name(name) for name in names]
+    assert len({folder.lower() for folder in folders}) == len(names)
+    for name, folder in zip(names, folders, strict=True):
+        assert name_of(folder) in (name, None)
+        assert folder.isascii()
+        assert len(folder) <= LONGEST
+        assert "/" not in folder
+        assert folder[0] != "."
+
+
+def test_names_that_differ_in_case_are_two_folders_everywhere() -> None:
+    assert folder_name("Chat") == "%43hat"
+    assert folder_name("chat") == "chat"
+    assert folder_name("..") == "%2e."
+
+
+def _utf8(name: str) -> bool:
+    return not any("\ud800" <= char <= "\udfff" for char in name)
+
+
+def test_a_name_too_long_for_a_folder_is_listed_as_it_is(tmp_path: Path) -> None:
+    long = "é" * 500
+
+    async def listed() -> list[Listed]:
+        async with open_files(tmp_path) as store:
+            await store.append(Where(long, long), [b"a"])
+            return list(await store.list(long))
+
+    assert anyio.run(listed) == [Listed(conversation=long, count=1)]
+
+
+def test_what_is_deleted_leaves_no_byte(tmp_path: Path) -> None:
+    anyio.run(kept, tmp_path, [b'{"secret":1}'], [b"secret"])
+
+    async def delete() -> bool:
+        async with open_files(tmp_path) as store:
+            return await store.delete(WHERE)
+
+    assert anyio.run(delete)
+    assert list((tmp_path / "team").iterdir()) == []
+    assert all(b"secret" not in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_a_deletion_cut_short_is_finished_when_the_store_is_opened(tmp_path: Path) -> None:
+    conversation = anyio.run(kept, tmp_path, [b"a"])
+    conversation.rename(conversation.with_name(".deleted.chat"))
+    assert anyio.run(read, tmp_path) == Page()
+    assert list((tmp_path / "team").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("*_0000_record.json", '{"a":2}', "is not what was written"),
+        ("*_0001_record.json", '{"base64":"!"}', "is not what was written"),
+        ("*_0000_record.json", None, "is gone"),
+        (".g00000000", None, "group 0 is gone"),
+        (".g00000000", '{"first":0}', "no group names record 0"),
+        (".g00000001", "{", "cannot be read"),
+        (".g00000000", '{"first":0,"sheets":[["../x","d"]]}', "cannot be read"),
+        (".head", None, "there are records and no '.head'"),
+        (".head", "", "cannot be read"),
+        (".*", None, "there are records and no '.head'"),
+    ],
+)
+def test_a_damaged_folder_is_never_read_as_something_else(
+    tmp_path: Path, name: str, content: str | None, problem: str
+) -> None:
+    conversation = anyio.run(kept, tmp_path, [b'{"a":1}'], [b"b"])
+    for path in conversation.glob(name):
+        path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(Tampered, match=problem):
+        anyio.run(read, tmp_path)
+
+
+def test_records_without_a_head_are_not_swept_away_by_an_append(tmp_path: Path) -> None:
+    conversation = anyio.run(kept, tmp_path, [b"a"], [b"b"])
+    for path in conversation.glob(".*"):
+        path.unlink()
+    with pytest.raises(Tampered):
+        anyio.run(kept, tmp_path, [b"c"])
+    assert len(sheets(conversation)) == 2
+
+
+@pytest.mark.parametrize("group", [0, 1])
+def test_a_key_that_outlived_its_append_does_not_count(tmp_path: Path, group: int) -> None:
+    conversation = anyio.run(kept, tmp_path, [b"a"])
+    left = {"digest": "ZA==", "group": group, "count": 7, "state": ""}
+    (conversation / once_name("lost")).write_text(json.dumps(left))
+
+    async def again() -> Head:
+        async with open_files(tmp_path) as store:
+            return await store.append(WHERE, [b"b"], once=Once(key="lost", digest=b"d"))
+
+    assert anyio.run(again).count == 2
+
+
+def test_a_folder_in_the_place_of_another_is_noticed(tmp_path: Path) -> None:
+    anyio.run(kept, tmp_path, [b"a"]).rename(tmp_path / "team" / "other")
+    with pytest.raises(Tampered, match="another conversation"):
+        anyio.run(read, tmp_path, Where("team", "other"))
+
+
+@pytest.mark.parametrize("names", ['["../../victim"]', '["/etc/victim"]', '[".locks"]'])
+def test_no_file_of_the_store_can_name_one_outside(tmp_path: Path, names: str) -> None:
+    conversation = anyio.run(kept, tmp_path / "store", [b"a"])
+    victim = tmp_path / "store" / "victim"
+    victim.write_text("stays")
+    (conversation / ".begun").write_text(f'{{"names":{names}}}')
+    with pytest.raises(Tampered):
+        anyio.run(kept, tmp_path / "store", [b"b"], [b"c"])
+    assert victim.read_text() == "stays"
+
+
+def test_a_newer_version_is_refused(tmp_path: Path) -> None:
+    conversation = anyio.run(kept, tmp_path, [b"a"])
+    head = json.loads((conversation / ".head").read_bytes())
+    (conversation / ".head").write_text(json.dumps(head | {"v": 2}))
+    with pytest.raises(StoreError, match="its version is another"):
+        anyio.run(read, tmp_path)
+    (tmp_path / ".lamina").write_text('{"v":2}')
+    with pytest.raises(StoreError, match="says version 2"):
+        anyio.run(read, tmp_path)
+
+
+def test_a_folder_with_other_files_is_not_taken_for_a_store(tmp_path: Path) -> None:
+    (tmp_path / "20250824T163625123Z_0001_user.json").write_text("{}")
+    with pytest.raises(BadInput, match=r"lamina\.stores\.elara"):
+        anyio.run(read, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["20250824T163625123Z_0001_user.json"]
+
+
+def test_a_closed_store_takes_nothing(tmp_path: Path) -> None:
+    async def use() -> None:
+        async with open_files(tmp_path) as store:
+            pass
+        await store.read(WHERE)
+
+    with pytest.raises(StoreError, match="closed"):
+        anyio.run(use)
+
+
+def test_a_system_without_locks_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(StoreError, match="SQLite"):
+        anyio.run(read, tmp_path)

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Store
+from lamina.testing.conformance import Conformance
+from lamina.testing.stores import store
+
+
+@asynccontextmanager
+async def opened(_folder: str) -> AsyncIterator[Store]:
+    yield MemoryStore()
+
+
+@pytest.mark.parametrize("case", store(opened, lasting=False), ids=str)
+def test_memory(case: Conformance) -> None:
+    case()

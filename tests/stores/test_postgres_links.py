@@ -1,0 +1,353 @@
+"""Connections that are lost, cut at the commit, cancelled or kept waiting; tables that are old or too new."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Literal
+from uuid import uuid4
+
+import anyio
+import psycopg
+import pytest
+from anyio.abc import SocketAttribute, SocketStream
+
+from lamina.errors import BadInput, Broken, Conflict, StoreError
+from lamina.stores.port import Head, Once, Where
+from lamina.stores.postgres import Limits, PostgresStore, links, open_postgres, schema
+from lamina.testing.postgres import shared
+
+WHERE = Where("team", "chat")
+ONCE = Once(key="turn-1", digest=b"d")
+QUICK = Limits(connections=2, reconnect=0.5)
+
+
+@pytest.fixture
+def tables() -> Iterator[str]:
+    """A schema that no other test uses."""
+    name = f"s{uuid4().hex}"
+    yield name
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        link.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+
+
+Cut = Literal["before", "after", "never"]
+
+
+class Wire:
+    """A way to the server that is cut at the next commits: before the server hears of it, or after."""
+
+    def __init__(self, *cuts: Cut) -> None:
+        self.cuts = list(cuts)
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://lamina@127.0.0.1:{self.port}/postgres"
+
+    async def carry(self, client: SocketStream) -> None:
+        server = await anyio.connect_unix(f"{shared().folder}/.s.PGSQL.5432")
+        commits = anyio.Event()
+        async with client, server, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._forth, client, server, commits, tasks.cancel_scope)
+            tasks.start_soon(self._back, client, server, commits, tasks.cancel_scope)
+
+    async def _forth(self, client: Any, server: Any, commits: anyio.Event, end: anyio.CancelScope) -> None:
+        async for sent in _chunks(client):
+            if b"COMMIT" in sent and self.cuts and (cut := self.cuts.pop(0)) != "never":
+                if cut == "before":
+                    break
+                commits.set()
+            await server.send(sent)
+        if not commits.is_set():
+            end.cancel()
+
+    async def _back(self, client: Any, server: Any, commits: anyio.Event, end: anyio.CancelScope) -> None:
+        async for answer in _chunks(server):
+            if commits.is_set():
+                break
+            await client.send(answer)
+        end.cancel()
+
+
+async def _chunks(stream: SocketStream) -> AsyncIterator[bytes]:
+    while True:
+        try:
+            yield await stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return
+
+
+@asynccontextmanager
+async def cut(tables: str, *cuts: Cut) -> AsyncIterator[PostgresStore]:
+    """A store whose first commits are cut, once its tables are there."""
+    wire = Wire(*cuts)
+    await opened_and_closed(tables)
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        wire.port = listener.extra_attributes[SocketAttribute.local_port]()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, wire.carry)
+            store = await PostgresStore.open(wire.url, schema=tables, limits=QUICK)
+            yield store
+            await store.close()
+            tasks.cancel_scope.cancel()
+
+
+def run(work: Callable[..., Awaitable[object]], *given: Any) -> None:
+    async def limited() -> None:
+        with anyio.fail_after(60):
+            await work(*given)
+
+    anyio.run(limited)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_commit_whose_answer_is_lost_is_settled_by_its_key(tables: str, when: Cut) -> None:
+    async def work() -> None:
+        async with cut(tables, when) as store:
+            head = await store.append(WHERE, [b"a", b"b"], expect=0, once=ONCE, state=b"s")
+            assert head == Head(count=2, state=b"s")
+            page = await store.read(WHERE)
+            assert [record.body for record in page.records] == [b"a", b"b"]
+
+    run(work)
+
+
+@pytest.mark.parametrize(("when", "there"), [("before", 0), ("after", 1)])
+def test_a_commit_without_a_key_says_what_to_do(tables: str, when: Cut, there: int) -> None:
+    async def work() -> None:
+        async with cut(tables, when) as store:
+            with pytest.raises(Broken, match=r"made or not.*read the conversation.*`once`"):
+                await store.append(WHERE, [b"a"], expect=0)
+            assert (await store.read(WHERE)).head.count == there
+            assert (await store.append(WHERE, [b"b"], expect=there)).count == there + 1
+
+    run(work)
+
+
+def test_a_key_that_could_not_be_settled_can_be_used_again(tables: str) -> None:
+    async def work() -> None:
+        async with cut(tables, "after", "before") as store:
+            await store.append(
+                WHERE, [b"zero"], once=Once(key="turn-0", digest=b"d")
+            )  # asked twice, cut once
+            with pytest.raises(Broken, match="same key"):
+                await _lost_twice(store)
+            assert (await store.append(WHERE, [b"a"], once=ONCE)).count == 2
+
+    async def _lost_twice(store: PostgresStore) -> None:
+        link = store._links  # noqa: SLF001 - the server cannot be had again, as far as this call sees
+        address, link._url = link._url, "postgresql:///?host=/nowhere"  # noqa: SLF001
+        try:
+            await store.append(WHERE, [b"a"], once=ONCE)
+        finally:
+            link._url = address  # noqa: SLF001
+
+    run(work)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_deletion_whose_answer_is_lost_is_not_repeated(tables: str, when: Cut) -> None:
+    async def work() -> None:
+        async with cut(tables, "never", when) as store:
+            await store.append(WHERE, [b"a"])
+            with pytest.raises(Broken, match="delete it again"):
+                await store.delete(WHERE)
+            assert (await store.read(WHERE)).head.count == (when == "before")
+
+    run(work)
+
+
+def test_idle_connections_that_died_are_not_noticed(tables: str) -> None:
+    async def work() -> None:
+        async with open_postgres(shared().url, schema=tables) as store:
+            async with anyio.create_task_group() as tasks:
+                for number in range(4):
+                    tasks.start_soon(store.append, Where("w", str(number)), [b"a"])
+            terminated(tables)
+            assert (await store.append(WHERE, [b"a"], expect=0)).count == 1
+            terminated(tables)
+            assert (await store.read(WHERE)).head.count == 1
+
+    run(work)
+
+
+def terminated(tables: str) -> None:
+    query = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = %s"
+    with psycopg.connect(shared().url) as link:
+        assert link.execute(query, [f"lamina {tables}"]).fetchone() != (0,)
+
+
+def test_a_cancelled_call_closes_its_connection(tables: str) -> None:
+    async def work() -> None:
+        async with open_postgres(shared().url, schema=tables, connections=1) as store:
+            await store.append(WHERE, [b"a"])
+            before = await backend(store)
+            async with held(tables), anyio.create_task_group() as tasks:
+                tasks.start_soon(store.append, WHERE, [b"never"])
+                await waiting(tables)
+                tasks.cancel_scope.cancel()
+            assert await backend(store) != before
+            assert (await store.append(WHERE, [b"b"], expect=1)).count == 2
+
+    run(work)
+
+
+async def waiting(tables: str) -> None:
+    """Until a call of the store waits for somebody else's."""
+    query = "SELECT FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'"
+    async with await psycopg.AsyncConnection.connect(shared().url, autocommit=True) as link:
+        while (await link.execute(query, [f"lamina {tables}"])).rowcount == 0:  # noqa: ASYNC110 - in another process
+            await anyio.sleep(0.01)
+
+
+def test_a_call_cancelled_between_two_statements_closes_it_too(tables: str) -> None:
+    async def work() -> None:
+        async with open_postgres(shared().url, schema=tables, connections=1) as store:
+            before = await backend(store)
+            with anyio.CancelScope() as scope:
+                async with store._links.call():  # noqa: SLF001
+                    scope.cancel()
+                    await anyio.sleep_forever()
+            assert await backend(store) != before
+
+    run(work)
+
+
+async def backend(store: PostgresStore) -> int:
+    async with store._links.call() as call:  # noqa: SLF001 - which connection it has is nobody else's business
+        return call.link.info.backend_pid
+
+
+@asynccontextmanager
+async def held(tables: str) -> AsyncIterator[None]:
+    """Another writer has the conversation, and takes its time."""
+    async with await psycopg.AsyncConnection.connect(shared().url) as other:
+        await other.execute(f'SELECT FROM "{tables}".conversation FOR UPDATE')
+        yield
+        await other.rollback()
+
+
+def test_a_refusal_keeps_the_connection(tables: str) -> None:
+    async def work() -> None:
+        async with open_postgres(shared().url, schema=tables, connections=1) as store:
+            before = await backend(store)
+            with pytest.raises(Conflict):
+                await store.append(WHERE, [b"a"], expect=3)
+            assert await backend(store) == before
+            assert await store.list("team") == []
+
+    run(work)
+
+
+def test_a_writer_that_waits_too_long_gives_up(tables: str) -> None:
+    async def work() -> None:
+        store = await PostgresStore.open(shared().url, schema=tables, limits=Limits(lock=0.1))
+        await store.append(WHERE, [b"a"])
+        async with held(tables):
+            with pytest.raises(StoreError, match=r"too long.*nothing was written") as refusal:
+                await store.append(WHERE, [b"b"])
+        assert not isinstance(refusal.value, Broken)
+        assert (await store.append(WHERE, [b"b"], expect=1)).count == 2
+        await store.close()
+
+    run(work)
+
+
+def test_a_session_that_does_not_commit_to_disk_is_refused(
+    tables: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = links._settings  # noqa: SLF001
+    monkeypatch.setattr(
+        links, "_settings", lambda *given: {**settings(*given), "synchronous_commit": "local"}
+    )
+    with pytest.raises(StoreError, match="synchronous_commit at 'local'"):
+        run(partial(PostgresStore.open, shared().url, schema=tables))
+
+
+def test_every_connection_commits_to_disk(tables: str) -> None:
+    async def work() -> None:
+        async with open_postgres(shared().url, schema=tables) as store, store._links.call() as call:  # noqa: SLF001
+            assert await (await call.link.execute("SHOW synchronous_commit")).fetchone() == ("on",)
+
+    with psycopg.connect(shared().url) as plain:
+        assert plain.execute("SHOW synchronous_commit").fetchone() == ("off",)
+    run(work)
+
+
+def test_a_server_that_is_not_there_is_said_at_once() -> None:
+    with pytest.raises(Broken, match="no connection"):
+        run(PostgresStore.open, "postgresql:///?host=/nowhere")
+
+
+def test_an_address_is_not_repeated() -> None:
+    with pytest.raises(BadInput) as refusal:
+        run(PostgresStore.open, "postgresql://me:secret@host:port:port/db?nonsense")
+    assert "secret" not in str(refusal.value)
+
+
+def test_a_closed_store_takes_nothing(tables: str) -> None:
+    async def work() -> None:
+        async with open_postgres(shared().url, schema=tables) as store:
+            pass
+        with pytest.raises(StoreError, match="closed"):
+            await store.read(WHERE)
+
+    run(work)
+
+
+MORE = (
+    *schema.MIGRATIONS,
+    ("ALTER TABLE conversation ADD COLUMN title text", "CREATE INDEX ON record (seq)"),
+)
+
+
+def test_older_tables_are_brought_up_once(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        async with open_postgres(shared().url, schema=tables) as store:
+            await store.append(WHERE, [b"a"])
+        monkeypatch.setattr(schema.bring_up, "__defaults__", (MORE,))
+        async with anyio.create_task_group() as tasks:
+            for _ in range(8):
+                tasks.start_soon(opened_and_closed, tables)
+        async with open_postgres(shared().url, schema=tables) as store:
+            assert (await store.read(WHERE)).head.count == 1
+
+    run(work)
+
+
+async def opened_and_closed(tables: str) -> None:
+    async with open_postgres(shared().url, schema=tables):
+        pass
+
+
+def test_newer_tables_are_refused(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as newer:
+        newer.setattr(schema.bring_up, "__defaults__", (MORE,))
+        run(opened_and_closed, tables)
+    with pytest.raises(StoreError, match="version 2, and this release reads 1"):
+        run(opened_and_closed, tables)
+
+
+def test_a_failed_migration_leaves_nothing(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = (*schema.MIGRATIONS, ("CREATE TABLE half (a int)", "CREATE TABLE half (a int)"))
+    with monkeypatch.context() as newer:
+        newer.setattr(schema.bring_up, "__defaults__", (broken,))
+        with pytest.raises(StoreError, match="already exists"):
+            run(opened_and_closed, tables)
+    run(opened_and_closed, tables)
+
+
+@pytest.mark.parametrize("name", ["", "pg_mine", "n" * 64, "a\0b"])
+def test_a_schema_that_would_be_cut_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="schema"):
+        run(partial(PostgresStore.open, shared().url, schema=name))
+
+
+def test_without_the_extra_it_says_what_to_install() -> None:
+    code = "import sys; sys.modules['psycopg'] = None; import lamina.stores.postgres"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'lamina[postgres]'" in done.stderr.splitlines()[-1]

@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from lamina.errors import BadInput, Conflict, Reused, StoreError, WrongKey
+from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Head, Listed, Once, Store, Where
+from lamina.stores.sealed import Sealed, generate
+from lamina.stores.sealed.cipher import Refused
+from lamina.stores.sealed.documents import new_data_key, unwrap
+from lamina.stores.sealed.records import Place
+from lamina.stores.sqlite import open_sqlite
+from lamina.testing.conformance import Conformance
+from lamina.testing.stores import store
+
+pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
+KEY = generate()
+WHERE = Where("team", "chat")
+
+
+@asynccontextmanager
+async def over_memory(_folder: str) -> AsyncIterator[Store]:
+    yield Sealed(MemoryStore(), KEY, create=True)
+
+
+@asynccontextmanager
+async def over_sqlite(folder: str) -> AsyncIterator[Store]:
+    async with open_sqlite(Path(folder) / "chats.db") as kept:
+        yield Sealed(kept, KEY, create=True)
+
+
+@asynccontextmanager
+async def with_plain_names(_folder: str) -> AsyncIterator[Store]:
+    yield Sealed(MemoryStore(), KEY, create=True, names="plain", bucket=256)
+
+
+@pytest.mark.parametrize("case", store(over_memory, lasting=False), ids=str)
+def test_sealed_over_memory(case: Conformance) -> None:
+    case()
+
+
+@pytest.mark.parametrize("case", store(with_plain_names, lasting=False), ids=str)
+def test_sealed_with_plain_names(case: Conformance) -> None:
+    case()
+
+
+@pytest.mark.parametrize("case", store(over_sqlite), ids=str)
+def test_sealed_over_sqlite(case: Conformance) -> None:
+    case()
+
+
+@given(
+    groups=st.lists(
+        st.tuples(st.lists(st.binary(max_size=80), max_size=4), st.none() | st.binary(max_size=40))
+    ),
+    bucket=st.sampled_from([1, 16, 256]),
+)
+def test_any_records_in_any_groups_come_back(
+    groups: list[tuple[list[bytes], bytes | None]], bucket: int
+) -> None:
+    async def trial() -> None:
+        inner = MemoryStore()
+        sealed = Sealed(inner, KEY, create=True, bucket=bucket)
+        state, bodies = b"", list[bytes]()
+        for records, new in groups:
+            state, bodies = state if new is None else new, bodies + records
+            assert await sealed.append(WHERE, records, state=new) == Head(count=len(bodies), state=state)
+        for reader in (sealed, Sealed(inner, KEY)):
+            page = await reader.read(WHERE)
+            assert [record.body for record in page.records] == bodies
+            assert page.head == Head(count=len(bodies), state=state)
+
+    anyio.run(trial)
+
+
+def test_what_is_within_holds_nothing_plain(tmp_path: Path) -> None:
+    secrets = [b"the diagnosis is leukemia", b"ledger of patient zimmermann", b"clinic-zurich", b"case-4711"]
+
+    async def trial() -> None:
+        async with open_sqlite(tmp_path / "chats.db") as kept:
+            sealed = Sealed(kept, KEY, create=True)
+            where = Where(secrets[2].decode(), secrets[3].decode())
+            once = Once(key="request-of-alice", digest=b"digest-of-something-plain")
+            await sealed.append(where, [secrets[0]] * 3, state=secrets[1], once=once)
+            assert [each.conversation for each in await sealed.list(where.workspace)] == ["case-4711"]
+
+    anyio.run(trial)
+    everything = b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()))
+    assert len(everything) > 4096
+    for secret in [*secrets, b"request-of-alice", b"digest-of-something-plain", KEY.secret]:
+        assert secret not in everything
+
+
+def test_the_same_words_are_never_sealed_to_the_same_bytes() -> None:
+    async def trial() -> None:
+        inner = MemoryStore()
+        sealed = Sealed(inner, KEY, create=True)
+        states = set()
+        for _ in range(20):
+            await sealed.append(WHERE, [b"same words"] * 5, state=b"same state")
+            states.add((await inner.read(sealed.vault.inner(WHERE))).head.state[47:])
+        kept = [record.body for record in (await inner.read(sealed.vault.inner(WHERE))).records]
+        for start, end in ((6, 22), (54, 66), (66, None)):  # id, nonce, ciphertext
+            assert len({body[start:end] for body in kept}) == 100
+        assert len({state[:12] for state in states}) == len(states) == 20
+
+    anyio.run(trial)
+
+
+def test_a_wrapped_key_that_is_not_the_committed_one_is_refused() -> None:
+    place = Place(b"s" * 16, "team", "chat")
+    data = new_data_key(place, KEY, generation=1, since=0)
+    assert len(unwrap(place, KEY, data)) == 32
+    other = new_data_key(place, KEY, generation=1, since=0)
+    for wrong in (replace(data, commitment=other.commitment), replace(data, wrapped=other.wrapped)):
+        with pytest.raises(Refused):
+            unwrap(place, KEY, wrong)
+    for elsewhere in (Place(b"t" * 16, "team", "chat"), Place(b"s" * 16, "team", "chat2")):
+        with pytest.raises(Refused):
+            unwrap(elsewhere, KEY, data)
+
+
+def test_names_are_readable_within_only_if_asked_for() -> None:
+    async def trial(names: str) -> list[str]:
+        inner = MemoryStore()
+        await Sealed(inner, KEY, create=True, names=names).append(WHERE, [b"x"])
+        return [each.conversation for each in await inner.list("team")]
+
+    assert anyio.run(trial, "hashed") == []
+    assert anyio.run(trial, "plain") == ["chat"]
+
+
+def test_the_same_names_are_hidden_differently_in_each_store() -> None:
+    async def trial() -> Where:
+        sealed = Sealed(MemoryStore(), KEY, create=True)
+        await sealed.append(WHERE, [b"x"])
+        return sealed.vault.inner(WHERE)
+
+    one, other = anyio.run(trial), anyio.run(trial)
+    assert one.workspace != other.workspace
+    assert one.conversation != other.conversation
+
+
+def test_padding_hides_sizes() -> None:
+    async def trial() -> set[int]:
+        inner = MemoryStore()
+        sealed = Sealed(inner, KEY, create=True, bucket=256)
+        await sealed.append(WHERE, [b"x" * size for size in (0, 1, 100, 255)])
+        page = await inner.read(sealed.vault.inner(WHERE))
+        assert [len(record.body) for record in (await sealed.read(WHERE)).records] == [0, 1, 100, 255]
+        return {len(record.body) for record in page.records}
+
+    assert len(anyio.run(trial)) == 1
+
+
+def test_a_wrong_key_is_never_an_empty_history() -> None:
+    async def trial() -> None:
+        inner = MemoryStore()
+        await Sealed(inner, KEY, create=True).append(WHERE, [b"x"])
+        for create in (False, True):
+            wrong = Sealed(inner, generate(), create=create)
+            with pytest.raises(WrongKey, match="none of the given keys"):
+                await wrong.read(WHERE)
+            with pytest.raises(WrongKey):
+                await wrong.append(WHERE, [b"y"])
+            with pytest.raises(WrongKey):
+                await wrong.list("team")
+
+    anyio.run(trial)
+
+
+def test_a_store_without_a_header_is_not_taken_for_a_new_one() -> None:
+    async def trial() -> None:
+        sealed = Sealed(MemoryStore(), KEY)
+        with pytest.raises(WrongKey, match="no header"):
+            await sealed.read(WHERE)
+        with pytest.raises(WrongKey, match="no header"):
+            await sealed.append(WHERE, [b"x"])
+
+    anyio.run(trial)
+
+
+def test_no_key_is_refused() -> None:
+    with pytest.raises(BadInput, match="never kept plain"):
+        Sealed(MemoryStore(), [])
+
+
+def test_errors_name_the_conversation_as_its_users_know_it() -> None:
+    async def trial() -> None:
+        sealed = Sealed(MemoryStore(), KEY, create=True)
+        await sealed.append(WHERE, [b"x"], once=Once(key="k", digest=b"1"))
+        with pytest.raises(Conflict) as conflict:
+            await sealed.append(WHERE, [b"y"], expect=7)
+        assert (conflict.value.conversation, conflict.value.expected, conflict.value.found) == ("chat", 7, 1)
+        with pytest.raises(Conflict) as conflict:
+            await sealed.append(WHERE, [b"y"], expect=7, once=Once(key="new", digest=b"1"))
+        assert (conflict.value.conversation, conflict.value.expected, conflict.value.found) == ("chat", 7, 1)
+        with pytest.raises(Reused) as reused:
+            await sealed.append(WHERE, [b"y"], once=Once(key="k", digest=b"2"))
+        assert reused.value.conversation == "chat"
+        assert (await sealed.read(WHERE)).head.count == 1
+
+    anyio.run(trial)
+
+
+def test_two_instances_see_each_others_writes_and_deletions() -> None:
+    async def trial() -> None:
+        inner = MemoryStore()
+        one, other = Sealed(inner, KEY, create=True), Sealed(inner, KEY)
+        await one.append(WHERE, [b"a"])
+        await other.append(WHERE, [b"b"])
+        assert [record.body for record in (await one.read(WHERE)).records] == [b"a", b"b"]
+        assert await other.delete(WHERE)
+        assert (await one.read(WHERE)).head == Head()
+        await other.append(WHERE, [b"new"])
+        assert [record.body for record in (await one.read(WHERE)).records] == [b"new"]
+        await one.append(WHERE, [b"newer"], expect=1)
+        assert (await other.read(WHERE, last=1)).records[0].body == b"newer"
+
+    anyio.run(trial)
+
+
+class Deletes(MemoryStore):
+    """Another process deletes everything between the listing of names and the reading of cards."""
+
+    busy = False
+
+    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+        listed = await super().list(workspace, after=after, limit=limit)
+        if self.busy:
+            self.busy = False
+            await Sealed(self, KEY).delete(WHERE)
+        return listed
+
+
+def test_a_conversation_deleted_while_it_is_listed_is_no_alarm() -> None:
+    async def trial() -> None:
+        inner = Deletes()
+        await Sealed(inner, KEY, create=True).append(WHERE, [b"x"])
+        inner.busy = True
+        assert await Sealed(inner, KEY).list("team") == []
+
+    anyio.run(trial)
+
+
+class DiesOnDelete(MemoryStore):
+    """Fails at the n-th deletion from now on, for every n: -1 never."""
+
+    left = -1
+
+    async def delete(self, where: Where) -> bool:
+        self.left -= 1
+        if self.left == -1:
+            raise StoreError("the process died here")
+        return await super().delete(where)
+
+
+@pytest.mark.parametrize("survives", [0, 1])
+def test_a_deletion_that_was_interrupted_counts_and_is_finished_by_another(
+    survives: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lamina.stores.sealed.store.PATIENCE", 2)
+
+    async def trial() -> None:
+        inner = DiesOnDelete()
+        sealed = Sealed(inner, KEY, create=True)
+        await sealed.append(WHERE, [b"old"])
+        inner.left = survives
+        with pytest.raises(StoreError, match="died here"):
+            await sealed.delete(WHERE)
+        inner.left = -1
+        again = Sealed(inner, KEY)
+        assert (await again.read(WHERE)).head == Head()
+        assert await again.list("team") == []
+        with pytest.raises(StoreError, match="not finished"):
+            await again.append(WHERE, [b"new"])
+        assert await again.delete(WHERE)
+        await again.append(WHERE, [b"new"], expect=0)
+        for each in (again, sealed):
+            assert [record.body for record in (await each.read(WHERE)).records] == [b"new"]
+
+    anyio.run(trial)

@@ -1,0 +1,303 @@
+"""Nothing that was changed within is ever read as valid: every mutation of `tampering`, and a few more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from lamina.errors import StoreError, Tampered, WrongKey
+from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Head, Once, Page, Record, Where
+from lamina.stores.sealed import Sealed, anchor, finish, generate, rekey, verify
+from lamina.stores.sealed.vault import HEADER
+from tests.stores.tampering import Mutation, bodies, copied, of_document, of_records, put, set_back
+
+KEY = generate()
+OWN = Where("team", "alice")
+OTHERS = {"another conversation": Where("team", "bob"), "another workspace": Where("guests", "alice")}
+
+
+class World:
+    """A store with three conversations, its past, and another store with the same key and names."""
+
+    def __init__(self) -> None:
+        self.now, self.old, self.other = MemoryStore(), MemoryStore(), MemoryStore()
+
+    async def fill(self) -> World:
+        for store in (self.now, self.other):
+            sealed = Sealed(store, KEY, create=True)
+            for where in (OWN, *OTHERS.values()):
+                await sealed.append(where, [b"question 0", b"answer 0"], state=b"ledger 0")
+                await sealed.append(where, [b"question 1", b"answer 1"], state=b"ledger 1")
+        await self.split()
+        return self
+
+    async def split(self) -> None:
+        """The past is not only older: it went on differently, as after a backup was restored."""
+        self.old = copied(self.now)
+        await Sealed(self.old, KEY).append(OWN, [b"question 2'", b"answer 2'"], state=b"ledger 2'")
+        await Sealed(self.now, KEY).append(OWN, [b"question 2", b"answer 2"], state=b"ledger 2")
+
+
+async def verdict(changed: MemoryStore, truth: list[bytes], head: Head) -> str:
+    """How a fresh reader, with the right key, takes it."""
+    sealed = Sealed(changed, KEY)
+    try:
+        page = await sealed.read(OWN)
+    except Tampered as error:
+        return "detected" if error.conversation in {"alice", ""} else "detected, names nobody"
+    except WrongKey:
+        return "detected"
+    same = [record.body for record in page.records] == truth and page.head == head
+    return "no effect" if same else "SILENT"
+
+
+async def tried(world: World, mutations: list[Mutation]) -> Counter[str]:
+    page = await Sealed(world.now, KEY).read(OWN)
+    truth = [record.body for record in page.records]
+    counts: Counter[str] = Counter()
+    for mutation in mutations:
+        changed = copied(world.now)
+        mutation.change(changed)
+        result = await verdict(changed, truth, page.head)
+        counts[result if result == "detected" else f"{result}: {mutation.name}"] += 1
+    return counts
+
+
+def test_every_change_to_records_and_state_is_detected() -> None:
+    async def trial() -> Counter[str]:
+        world = await World().fill()
+        sealed = Sealed(world.now, KEY)
+        await sealed.read(OWN)
+        elsewhere = Sealed(world.other, KEY)
+        await elsewhere.read(OWN)
+        others = {name: (world.now, sealed.vault.inner(where)) for name, where in OTHERS.items()}
+        others["another store"] = (world.other, elsewhere.vault.inner(OWN))
+        own = sealed.vault.inner(OWN)
+        return await tried(world, list(of_records(own, world.now, old=world.old, others=others)))
+
+    counts = anyio.run(trial)
+    assert set(counts) == {"detected"}, counts
+    assert counts["detected"] >= 300
+
+
+def test_every_change_to_header_and_card_is_detected() -> None:
+    async def trial() -> Counter[str]:
+        world = await World().fill()
+        sealed = Sealed(world.now, KEY)
+        await sealed.read(OWN)
+        card = Where(sealed.vault.card_workspace("team"), sealed.vault.inner(OWN).conversation)
+        mutations = [*of_document("header", HEADER, world.now), *of_document("card", card, world.now)]
+        return await tried(world, mutations)
+
+    counts = anyio.run(trial)
+    assert set(counts) == {"detected"}, counts
+
+
+def test_a_record_of_a_key_that_was_replaced_is_refused() -> None:
+    async def trial() -> None:
+        world = await World().fill()
+        before = copied(world.now)
+        sealed = Sealed(world.now, KEY)
+        assert await rekey(sealed, OWN) == 6
+        assert await finish(sealed, OWN, alone=True)
+        own = sealed.vault.inner(OWN)
+        changes = [
+            set_back(own, before, records=True, state=False),
+            set_back(own, before, records=False, state=True),
+        ]
+        for seq in range(6):
+            body = bodies(before, own)[seq]
+            changes.append(put(own, seq, body))
+        for change in changes:
+            changed = copied(world.now)
+            change(changed)
+            with pytest.raises(Tampered, match="generation 1"):
+                await Sealed(changed, KEY).read(OWN)
+
+    anyio.run(trial)
+
+
+@pytest.mark.parametrize("seq", range(2, 6))
+def test_a_tail_is_verified_without_what_stands_before_it(seq: int) -> None:
+    async def trial() -> None:
+        world = await World().fill()
+        sealed = Sealed(world.now, KEY)
+        await sealed.read(OWN)
+        own = sealed.vault.inner(OWN)
+        if seq >= 4:
+            bodies(world.now, own)[seq] = bodies(world.old, own)[seq]
+            with pytest.raises(Tampered, match=r"record [45]"):
+                await sealed.read(OWN, last=6 - seq)
+        del bodies(world.now, own)[-1]
+        with pytest.raises(Tampered, match="5 records, 6 were sealed"):
+            await sealed.read(OWN, last=6 - seq)
+
+    anyio.run(trial)
+
+
+def test_single_places_are_bound_to_themselves() -> None:
+    async def trial() -> None:
+        world = await World().fill()
+        sealed = Sealed(world.now, KEY)
+        await sealed.read(OWN)
+        own = sealed.vault.inner(OWN)
+        for seq in range(6):
+            for other in {*range(6)} - {seq}:
+                changed = copied(world.now)
+                put(own, seq, bodies(world.now, own)[other])(changed)
+                with pytest.raises(Tampered, match=f"record {seq} "):
+                    await Sealed(changed, KEY).read(OWN, at=[seq])
+
+    anyio.run(trial)
+
+
+class Withholds(MemoryStore):
+    """Says how many records there are, and keeps some back, gives them twice, or in another order."""
+
+    trick: Callable[[tuple[Record, ...]], tuple[Record, ...]] | None = None
+
+    async def read(self, where: Where, **asked: object) -> Page:
+        page = await super().read(where, **asked)  # type: ignore[arg-type]
+        return page if self.trick is None else Page(records=self.trick(page.records), head=page.head)
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        lambda records: records[1:],
+        lambda records: records[:-1],
+        lambda records: records[:1] + records[2:],
+        lambda records: records[::-1],
+        lambda records: records + records[-1:],
+        lambda _: (),
+    ],
+)
+def test_records_that_the_store_keeps_back_are_missed(
+    trick: Callable[[tuple[Record, ...]], tuple[Record, ...]],
+) -> None:
+    async def trial() -> None:
+        inner = Withholds()
+        await Sealed(inner, KEY, create=True).append(OWN, [b"%d" % number for number in range(6)])
+        for asked in ({}, {"last": 3}, {"after": 2}, {"after": 1, "limit": 3}, {"at": [0, 2, 4]}):
+            sealed = Sealed(inner, KEY)
+            inner.trick = None
+            assert (await sealed.read(OWN, **asked)).records
+            inner.trick = trick
+            with pytest.raises(Tampered, match="missing"):
+                await sealed.read(OWN, **asked)
+
+    anyio.run(trial)
+
+
+def test_the_error_names_conversation_and_record() -> None:
+    async def trial() -> None:
+        world = await World().fill()
+        sealed = Sealed(world.now, KEY)
+        await sealed.read(OWN)
+        bodies(world.now, sealed.vault.inner(OWN))[3] = b"{}"
+        with pytest.raises(Tampered, match="record 3") as error:
+            await sealed.read(OWN)
+        assert error.value.conversation == "alice"
+        assert [record.seq for record in (await sealed.read(OWN, at=[1, 5])).records] == [1, 5]
+        with pytest.raises(Tampered, match="record 3"):
+            await verify(sealed, OWN)
+
+    anyio.run(trial)
+
+
+def test_nothing_is_written_after_what_was_changed() -> None:
+    async def trial() -> None:
+        world = await World().fill()
+        sealed = Sealed(world.now, KEY)
+        await sealed.read(OWN)
+        del bodies(world.now, sealed.vault.inner(OWN))[-1]
+        for expect in (None, 5, 6):
+            with pytest.raises(Tampered):
+                await Sealed(world.now, KEY).append(OWN, [b"more"], expect=expect)
+
+    anyio.run(trial)
+
+
+def test_plain_records_are_refused_beside_sealed_ones_and_alone() -> None:
+    async def trial() -> None:
+        inner = MemoryStore()
+        sealed = Sealed(inner, KEY, create=True, names="plain")
+        await inner.append(Where("team", "plain"), [b'{"v":1}'], state=b"{}")
+        with pytest.raises(Tampered, match="not sealed"):
+            await sealed.read(Where("team", "plain"))
+        with pytest.raises(Tampered, match="not sealed"):
+            await sealed.list("team")
+        with pytest.raises(Tampered):
+            await sealed.append(Where("team", "plain"), [b"x"])
+
+    anyio.run(trial)
+
+
+def test_records_removed_with_their_state_are_missed_by_the_list() -> None:
+    async def trial() -> None:
+        world = await World().fill()
+        sealed = Sealed(world.now, KEY)
+        await sealed.read(OWN)
+        await world.now.delete(sealed.vault.inner(OWN))
+        for reader in (sealed, Sealed(world.now, KEY)):
+            with pytest.raises(Tampered, match="nobody deleted it"):
+                await reader.list("team")
+
+    anyio.run(trial)
+
+
+def test_a_conversation_set_back_wholly_is_caught_by_who_saw_it_before() -> None:
+    async def trial() -> None:
+        world = await World().fill()
+        sealed = Sealed(world.now, KEY)
+        seen = await anchor(sealed, OWN)
+        own = sealed.vault.inner(OWN)
+        set_back(own, world.old, records=True, state=True)(world.now)
+        with pytest.raises(Tampered, match="set back"):
+            await sealed.read(OWN)
+        fresh = Sealed(world.now, KEY)
+        assert (await fresh.read(OWN)).head.count == 6  # nothing inside can tell
+        with pytest.raises(Tampered, match="before record 6"):
+            await verify(fresh, OWN, since=seen)
+
+    anyio.run(trial)
+
+
+def test_an_anchor_holds_while_the_conversation_grows() -> None:
+    async def trial() -> None:
+        sealed = Sealed(MemoryStore(), KEY, create=True)
+        anchors = [await anchor(sealed, OWN)]
+        for number in range(7):
+            await sealed.append(OWN, [b"%d" % number])
+            anchors.append(await anchor(sealed, OWN))
+        await rekey(sealed, OWN)
+        for since in anchors[1:]:
+            for batch in (1, 2, 3, 500):
+                assert await verify(sealed, OWN, since=since, batch=batch) == anchors[-1]
+        longer = await verify(sealed, OWN)
+        with pytest.raises(Tampered, match="were there before"):
+            await verify(sealed, OWN, since=type(longer)(9, longer.link))
+
+    anyio.run(trial)
+
+
+def test_an_idempotency_row_of_another_conversation_answers_nothing() -> None:
+    async def trial() -> None:
+        inner = MemoryStore()
+        sealed = Sealed(inner, KEY, create=True)
+        other = OTHERS["another conversation"]
+        once = Once(key="retry", digest=b"d")
+        await sealed.append(OWN, [b"x"], once=once)
+        await sealed.append(other, [b"y"], once=once)
+        mine, theirs = (inner._kept[sealed.vault.inner(where)] for where in (OWN, other))  # noqa: SLF001
+        assert set(mine.once).isdisjoint(theirs.once)
+        (answer,) = theirs.once.values()
+        mine.once = dict.fromkeys(mine.once, answer)
+        with pytest.raises(StoreError):
+            await sealed.append(OWN, [b"x"], once=once)
+
+    anyio.run(trial)

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import sqlite3
+import stat
+import threading
+import warnings
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from lamina.errors import BadInput, StoreError
+from lamina.stores.port import Head, Once, Where
+from lamina.stores.sqlite import SqliteStore, WalResetRisk, links, open_sqlite, schema, tables, writer
+from lamina.stores.sqlite.links import Driver, Failure, Link, connect, warn_if_faulty
+from lamina.stores.sqlite.schema import APPLICATION, MIGRATIONS, bring_up
+from lamina.testing.store_races import bodies, refused
+
+pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
+
+HERE = Where("w", "c")
+SECRET = b"the bytes that must be gone"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "chats.db"
+
+
+def with_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        async with open_sqlite(path) as store:
+            return await work(store)
+
+    return anyio.run(run)
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_every_connection_waits_for_the_disk(path: Path, *, writes: bool) -> None:
+    with_store(path, lambda store: store.append(HERE, [b"a"]))
+    link = connect(str(path), driver="sqlite3", writes=writes)
+    settings = (
+        "journal_mode synchronous mmap_size secure_delete foreign_keys wal_autocheckpoint query_only".split()
+    )
+    found = [link.run(f"PRAGMA {name}") for name in settings]
+    link.close()
+    checkpoints = 1000 if writes else 0
+    assert found == [[("wal",)], [(2,)], [(0,)], [(1,)], [(1,)], [(checkpoints,)], [(int(not writes),)]]
+
+
+def test_a_setting_that_does_not_hold_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(links.SETTINGS, "synchronous", 7)
+    with pytest.raises(StoreError, match="synchronous"):
+        connect(str(path), driver="sqlite3", writes=True)
+
+
+def test_an_sqlite_with_the_wal_reset_fault_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(links, "_warned", set())
+    faulty = {"3.7.0": 1, "3.40.1": 1, "3.51.2": 1, "3.51.3": 0, "3.6.23": 0, "3.54.1": 0, "4.0.0": 0}
+    for version, warned in faulty.items():
+        monkeypatch.setattr(sqlite3, "sqlite_version", version)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            warn_if_faulty("sqlite3")
+            warn_if_faulty("sqlite3")
+        assert [each.category for each in seen] == [WalResetRisk] * warned, version
+
+
+def test_a_new_file_is_for_its_owner(path: Path) -> None:
+    with_store(path, lambda store: store.append(HERE, [b"a"]))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_of_a_newer_release_is_refused(path: Path) -> None:
+    with_store(path, lambda store: store.append(HERE, [b"a"]))
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute(f"PRAGMA user_version={len(MIGRATIONS) + 1}")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="update lamina"):
+        with_store(path, lambda store: store.read(HERE))
+    assert path.read_bytes() == before
+
+
+def test_a_file_of_somebody_else_is_refused(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as raw:
+        raw.execute("CREATE TABLE record (theirs)")
+    with pytest.raises(StoreError, match="not lamina's"):
+        with_store(path, lambda store: store.read(HERE))
+
+
+@pytest.mark.parametrize("content", [b"{}" * 3000, b"SQLite format 3\0" + b"\1" * 5000])
+def test_what_is_no_database_is_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    with pytest.raises(StoreError):
+        with_store(path, lambda store: store.read(HERE))
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("name", ["", ":memory:", "a\0b"])
+def test_what_is_no_path_is_refused(name: str) -> None:
+    with pytest.raises(BadInput):
+        anyio.run(SqliteStore.open, name)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="nowhere"):
+        anyio.run(SqliteStore.open, tmp_path / "nowhere" / "chats.db")
+
+
+def test_an_older_file_is_brought_up_and_keeps_what_it_had(path: Path) -> None:
+    with_store(path, lambda store: store.append(HERE, bodies(3)))
+    link = connect(str(path), driver="sqlite3", writes=True)
+    newer = (*MIGRATIONS, ("ALTER TABLE conversation ADD COLUMN title TEXT",))
+    bring_up(link, newer)
+    bring_up(link, newer)
+    found = link.run("SELECT name, count, title FROM conversation"), link.run("PRAGMA user_version")
+    link.close()
+    assert found == ([("c", 3, None)], [(2,)])
+
+
+def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
+    with_store(path, lambda store: store.append(HERE, bodies(3)))
+    link = connect(str(path), driver="sqlite3", writes=True)
+    with pytest.raises(Failure):
+        bring_up(link, (*MIGRATIONS, ("CREATE TABLE extra (x)", "nonsense")))
+    assert link.run("PRAGMA user_version") == [(1,)]
+    assert link.run("SELECT 1 FROM sqlite_master WHERE name = 'extra'") == []
+    assert link.run("PRAGMA application_id") == [(APPLICATION,)]
+    link.close()
+    assert schema.MIGRATIONS is MIGRATIONS
+
+
+def test_stores_of_one_process_share_the_writer(path: Path) -> None:
+    alias = path.with_name("other.db")
+    one = writer.writer_of(str(path), "sqlite3")
+    alias.symlink_to(path)
+    two = writer.writer_of(str(alias), "sqlite3")
+    assert one is two
+    one.release()
+    assert two.write(lambda link: link.run("SELECT 1")) == [(1,)]
+    two.release()
+    three = writer.writer_of(str(path), "sqlite3")
+    three.release()
+    assert three is not one
+
+
+def test_two_libraries_do_not_meet_at_one_file(path: Path) -> None:
+    async def work(store: SqliteStore) -> None:
+        await store.append(HERE, [b"a"])
+        await refused(SqliteStore.open(path, driver="apsw"), BadInput)
+        unknown: Any = "sqlite4"
+        await refused(SqliteStore.open(path.with_name("b.db"), driver=unknown), BadInput)
+
+    with_store(path, work)
+
+
+def test_apsw_keeps_the_same_file(path: Path) -> None:
+    pytest.importorskip("apsw")
+
+    async def work(driver: Driver, expect: int) -> None:
+        async with open_sqlite(path, driver=driver) as store:
+            head = await store.append(
+                HERE, bodies(3), expect=expect, once=Once(key=f"{expect}", digest=b"d"), state=b"s"
+            )
+            assert head == Head(count=expect + 3, state=b"s")
+            await store.backup(path.with_name(f"{expect}.db"))
+            assert len((await store.read(HERE)).records) == expect + 3
+
+    anyio.run(work, "sqlite3", 0)
+    anyio.run(work, "apsw", 3)
+    anyio.run(work, "sqlite3", 6)
+    assert len(with_store(path.with_name("3.db"), lambda store: store.read(HERE)).records) == 6
+
+
+def test_a_backup_under_load_is_one_moment(path: Path) -> None:
+    copies = [path.with_name(f"copy{number}.db") for number in range(3)]
+
+    async def work(store: SqliteStore) -> None:
+        async def write() -> None:
+            for number in range(200):
+                await store.append(
+                    HERE, [b"x" * 3000] * 2, expect=2 * number, state=str(2 * number + 2).encode()
+                )
+
+        await store.append(Where("w", "first"), [b"x"])
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(write)
+            for copy in copies:
+                await store.backup(copy)
+                await anyio.sleep(0.02)
+
+    async def check(store: SqliteStore) -> int:
+        page = await store.read(HERE)
+        assert len(page.records) == page.head.count
+        assert page.head.state == (str(page.head.count).encode() if page.head.count else b"")
+        assert (await store.read(Where("w", "first"))).head.count == 1
+        return page.head.count
+
+    with_store(path, work)
+    assert sorted(each.name for each in path.parent.iterdir()) == [
+        "chats.db",
+        *(copy.name for copy in copies),
+    ]
+    counts = [with_store(copy, check) for copy in copies]
+    assert counts == sorted(counts)
+    assert counts[-1] > 0
+
+
+def test_a_backup_overwrites_nothing(path: Path) -> None:
+    async def work(store: SqliteStore) -> None:
+        path.with_name("precious").write_text("mine")
+        await refused(store.backup(path.with_name("precious")), BadInput)
+        await refused(store.backup(path.parent / "no" / "where"), StoreError)
+        assert path.with_name("precious").read_text() == "mine"
+
+    with_store(path, work)
+
+
+def test_a_closed_store_says_so(path: Path) -> None:
+    async def work() -> None:
+        store = await SqliteStore.open(path)
+        await store.close()
+        await refused(store.read(HERE), StoreError)
+        await refused(store.append(HERE, [b"a"]), StoreError)
+
+    anyio.run(work)
+    assert not path.with_name("chats.db-wal").exists()
+
+
+def test_a_store_is_not_carried_into_another_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(store: SqliteStore) -> None:
+        monkeypatch.setattr(store, "_process", 1)
+        await refused(store.read(HERE), StoreError)
+
+    with_store(path, work)
+
+
+def test_nothing_blocks_the_event_loop(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, threads = threading.get_ident(), set[int]()
+
+    def spied(original: Callable[..., Any], link: Link, **given: Any) -> Any:
+        threads.add(threading.get_ident())
+        return original(link, **given)
+
+    for name in ("append", "read", "delete", "listed", "replace"):
+        monkeypatch.setattr(tables, name, partial(spied, getattr(tables, name)))
+
+    async def work(store: SqliteStore) -> None:
+        await store.append(HERE, [b"a"])
+        await store.replace(HERE, {0: b"b"}, expect=1)
+        await store.read(HERE)
+        await store.list("w")
+        await store.delete(HERE)
+
+    with_store(path, work)
+    assert threads
+    assert here not in threads

@@ -1,0 +1,187 @@
+"""The suite itself: stores with one fault each, which it has to find."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from anyio.lowlevel import checkpoint
+
+from lamina.errors import BadInput, LaminaError
+from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Head, Listed, Once, Page, Store, Where
+from lamina.testing.stores import store
+
+
+class NoCompareAndSwap(MemoryStore):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        return await super().append(where, records, **{**given, "expect": None})
+
+
+class ComparesTooEarly(MemoryStore):
+    async def append(
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, **given: Any
+    ) -> Head:
+        if expect is not None and expect == (await self.read(where)).head.count:
+            expect = None
+        return await super().append(where, records, expect=expect, **given)
+
+
+class SplitsGroups(MemoryStore):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        head = await super().append(where, records[:1], **given)
+        for record in records[1:]:
+            head = await super().append(where, [record])
+        return head
+
+
+class StateComesLater(MemoryStore):
+    async def append(
+        self, where: Where, records: Sequence[bytes], *, state: bytes | None = None, **given: Any
+    ) -> Head:
+        head = await super().append(where, records, **given)
+        return head if state is None else await super().append(where, [], state=state)
+
+
+class IgnoresKeys(MemoryStore):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        return await super().append(where, records, **{**given, "once": None})
+
+
+class IgnoresDigests(MemoryStore):
+    async def append(
+        self, where: Where, records: Sequence[bytes], *, once: Once | None = None, **given: Any
+    ) -> Head:
+        return await super().append(where, records, once=once and Once(key=once.key, digest=b""), **given)
+
+
+class KeysOfAll(MemoryStore):
+    """One set of keys for all conversations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads: dict[str, Head] = {}
+
+    async def append(
+        self, where: Where, records: Sequence[bytes], *, once: Once | None = None, **given: Any
+    ) -> Head:
+        if once is not None and once.key in self.heads:
+            return self.heads[once.key]
+        head = await super().append(where, records, once=once, **given)
+        if once is not None:
+            self.heads[once.key] = head
+        return head
+
+
+class IgnoresWorkspaces(MemoryStore):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        return await super().append(Where("", where.conversation), records, **given)
+
+    async def read(self, where: Where, **given: Any) -> Page:
+        return await super().read(Where("", where.conversation), **given)
+
+    async def list(self, workspace: str, **given: Any) -> Sequence[Listed]:
+        return await super().list(workspace and "", **given)
+
+    async def delete(self, where: Where) -> bool:
+        return await super().delete(Where("", where.conversation))
+
+
+class TailReversed(MemoryStore):
+    async def read(self, where: Where, *, last: int | None = None, **given: Any) -> Page:
+        page = await super().read(where, last=last, **given)
+        return page if last is None else Page(records=page.records[::-1], head=page.head)
+
+
+class CleansNames(MemoryStore):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        return await super().append(Where(where.workspace, where.conversation.strip()), records, **given)
+
+    async def read(self, where: Where, **given: Any) -> Page:
+        return await super().read(Where(where.workspace, where.conversation.strip()), **given)
+
+
+class DeletesRecordsOnly(MemoryStore):
+    async def delete(self, where: Where) -> bool:
+        kept = self._kept.get(where)
+        if kept is None or not kept.bodies:
+            return False
+        kept.bodies, kept.state = [], b""
+        return True
+
+
+class HalfOfAFailedGroup(MemoryStore):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        try:
+            return await super().append(where, records, **given)
+        except BadInput:
+            await super().append(where, records[:1])
+            raise
+
+
+class HalfOfACancelledGroup(MemoryStore):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        head = await super().append(where, records[:25], **given)
+        if len(records) <= 25:
+            return head
+        await checkpoint()
+        return await super().append(where, records[25:], state=given.get("state"))
+
+
+class HeadOfAnotherMoment(MemoryStore):
+    async def read(self, where: Where, **given: Any) -> Page:
+        page = await super().read(where, **given)
+        await checkpoint()
+        return Page(records=page.records, head=(await super().read(where)).head)
+
+
+class ReplacesBlindly(MemoryStore):
+    async def replace(
+        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None = None
+    ) -> Head:
+        found = (await self.read(where)).head.count
+        return await super().replace(where, bodies, expect=max(expect, found), state=state)
+
+
+FAULTS: dict[Callable[[], Store], str] = {
+    NoCompareAndSwap: "an append expects what was read",
+    ComparesTooEarly: "of two writers one wins",
+    SplitsGroups: "groups stand together",
+    StateComesLater: "a read sees one moment",
+    IgnoresKeys: "a repeated append is kept once",
+    IgnoresDigests: "a key is for one body",
+    KeysOfAll: "workspaces are apart",
+    IgnoresWorkspaces: "workspaces are apart",
+    TailReversed: "a read finds what it names",
+    CleansNames: "odd names stay apart",
+    DeletesRecordsOnly: "what is deleted is gone",
+    HalfOfAFailedGroup: "a group is kept whole or not at all",
+    HalfOfACancelledGroup: "a cancelled append happened or did not",
+    HeadOfAnotherMoment: "a read sees one moment",
+    ReplacesBlindly: "replacing changes bodies only",
+}
+
+
+@pytest.mark.parametrize(
+    ("faulty", "promise"), FAULTS.items(), ids=lambda each: getattr(each, "__name__", "")
+)
+def test_a_faulty_store_is_found(faulty: Callable[[], Store], promise: str) -> None:
+    @asynccontextmanager
+    async def opened(_folder: str) -> AsyncIterator[Store]:
+        yield faulty()
+
+    [case] = [case for case in store(opened, lasting=False) if case.name == promise]
+    with pytest.raises((AssertionError, ExceptionGroup, LaminaError)):
+        case()
+
+
+def test_a_store_that_forgets_is_found() -> None:
+    @asynccontextmanager
+    async def opened(_folder: str) -> AsyncIterator[Store]:
+        yield MemoryStore()
+
+    [case] = [case for case in store(opened) if case.name == "opened again everything is there"]
+    with pytest.raises(AssertionError):
+        case()

@@ -1,0 +1,233 @@
+"""The kit itself: stores with one fault each, which it has to find."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from lamina.errors import LaminaError, Tampered
+from lamina.stores.files import disk as files_disk
+from lamina.stores.files import open_files
+from lamina.stores.port import Head, Page, Record, Store, Where
+from lamina.stores.sealed import Sealed
+from lamina.stores.sqlite import links, open_sqlite
+from lamina.stores.sqlite import writer as sqlite_writer
+from lamina.testing.torture import shim, strace
+from lamina.testing.torture.backup import backups
+from lamina.testing.torture.clock import clock
+from lamina.testing.torture.erasure import erasure
+from lamina.testing.torture.failing import failing
+from lamina.testing.torture.kill import kills
+from lamina.testing.torture.outcome import Outcome
+from lamina.testing.torture.powercut import cuts
+from lamina.testing.torture.tamper import tamper
+from lamina.testing.torture.telling import OpenStore, Telling
+from lamina.testing.torture.writers import writers
+
+pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
+
+TRIES = 8
+straced = pytest.mark.skipif(not strace.usable(), reason="there is no strace that may look")
+
+
+@asynccontextmanager
+async def sqlite(folder: str) -> AsyncIterator[Store]:
+    async with open_sqlite(Path(folder) / "chats.db") as store:
+        yield store
+
+
+@asynccontextmanager
+async def files(folder: str) -> AsyncIterator[Store]:
+    async with open_files(folder) as store:
+        yield store
+
+
+class Passing:
+    """A store that passes everything on; the faulty ones differ in one method."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        return await self.store.append(where, records, **given)
+
+    async def read(self, where: Where, **asked: Any) -> Page:
+        return await self.store.read(where, **asked)
+
+    async def list(self, workspace: str, **asked: Any) -> Any:
+        return await self.store.list(workspace, **asked)
+
+    async def delete(self, where: Where) -> bool:
+        return await self.store.delete(where)
+
+
+class Splits(Passing):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        for record in records[:-1]:
+            await self.store.append(where, [record])
+            await anyio.sleep(0.005)
+        given["expect"] = None
+        return await self.store.append(where, records[-1:], **given)
+
+
+class AnswersEarly(Passing):
+    """Writes a group when the next one comes."""
+
+    late: Callable[[], Any] | None = None
+
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        if self.late is not None:
+            await self.late()
+        self.late = partial(self.store.append, where, records, **given)
+        return Head(count=(given["expect"] or 0) + len(records), state=given["state"])
+
+
+class ForgetsKeys(Passing):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        return await self.store.append(where, records, **{**given, "once": None, "expect": None})
+
+
+class ForgetsState(Passing):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        head = await self.store.append(where, records, **{**given, "state": None})
+        return Head(count=head.count, state=given["state"])
+
+
+class NeverFails(Passing):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        with suppress(LaminaError):
+            return await self.store.append(where, records, **given)
+        return Head(count=(given["expect"] or 0) + len(records), state=given["state"])
+
+
+class FailsRaw(Passing):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        try:
+            return await self.store.append(where, records, **given)
+        except LaminaError as error:
+            raise RuntimeError(str(error)) from None
+
+
+class NoCompareAndSwap(Passing):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        there = (await self.store.read(where, last=0)).head.count
+        if given["expect"] != there:
+            return await self.store.append(where, records, **given)
+        await anyio.sleep(0.005)
+        return await self.store.append(where, records, **{**given, "expect": None})
+
+
+class OrdersByTime(Passing):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        stamped = [b"%020d " % (time.time_ns() + 10**19) + record for record in records]
+        return await self.store.append(where, stamped, **given)
+
+    async def read(self, where: Where, **asked: Any) -> Page:
+        page = await self.store.read(where, **asked)
+        bodies = [body[21:] for body in sorted(record.body for record in page.records)]
+        numbered = zip(page.records, bodies, strict=True)
+        return Page(records=tuple(Record(seq=r.seq, body=body) for r, body in numbered), head=page.head)
+
+
+class NoSync:
+    """The functions of `os`, of which one does nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def fsync(self, _: int) -> None:
+        """Not synced."""
+
+
+def faulty(kind: type[Passing], within: OpenStore) -> OpenStore:
+    @asynccontextmanager
+    async def opened(folder: str) -> AsyncIterator[Store]:
+        async with within(folder) as store:
+            yield kind(store)
+
+    return opened
+
+
+def _finds(outcome: Outcome, words: str) -> None:
+    assert any(words in violation for violation in outcome.violations), outcome
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (Splits, "half a group"),
+        (AnswersEarly, "were acknowledged"),
+        (ForgetsKeys, "a retry was answered with"),
+        (ForgetsState, "the state is not that of group"),
+    ],
+)
+def test_a_kill_shows(kind: type[Passing], words: str) -> None:
+    _finds(kills(lambda: Telling(faulty(kind, files)), TRIES), words)
+
+
+def test_a_cut_shows_files_that_are_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_disk, "os", NoSync())
+    _finds(cuts(lambda: Telling(files), TRIES, shim.recorded), "")
+
+
+def test_a_cut_shows_folders_that_are_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("lamina.stores.files.write", "lamina.stores.files.store", "lamina.stores.files.disk"):
+        monkeypatch.setattr(f"{module}.settle", lambda _: None)
+    _finds(cuts(lambda: Telling(files), TRIES, shim.recorded), "")
+
+
+@straced
+@pytest.mark.parametrize("synchronous", [0, 1])
+def test_a_cut_shows_a_database_that_does_not_wait(monkeypatch: pytest.MonkeyPatch, synchronous: int) -> None:
+    monkeypatch.setitem(links.SETTINGS, "synchronous", synchronous)
+    _finds(cuts(lambda: Telling(sqlite), TRIES, strace.recorded), "were acknowledged")
+
+
+@pytest.mark.parametrize(("kind", "words"), [(NeverFails, "were acknowledged"), (FailsRaw, "RuntimeError")])
+def test_a_failing_disk_shows(kind: type[Passing], words: str) -> None:
+    _finds(failing(lambda: Telling(faulty(kind, files)), step=60, turns=2), words)
+
+
+def test_writers_show_that_nobody_compares() -> None:
+    outcome = writers(faulty(NoCompareAndSwap, sqlite), 4, 12, own=False)
+    _finds(outcome, "behind another than the one that was expected")
+
+
+def test_a_stepping_clock_shows_order_by_time() -> None:
+    _finds(clock(lambda: Telling(faulty(OrdersByTime, sqlite))), "is not what was written")
+
+
+def test_a_byte_scan_shows_what_was_only_unlinked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(links.SETTINGS, "secure_delete", 0)
+    monkeypatch.setattr(sqlite_writer.Writer, "_scrub", lambda *_, **__: None)
+    _finds(erasure(sqlite, 2), "still in the files")
+
+
+def test_a_lie_shows_what_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Sealed.read
+
+    async def forgiving(self: Sealed, where: Where, **asked: Any) -> Page:
+        try:
+            return await real(self, where, **asked)
+        except Tampered:
+            return Page()
+
+    monkeypatch.setattr(Sealed, "read", forgiving)
+    _finds(tamper(files, 10), "as if they were genuine")
+
+
+def test_a_copy_shows_what_it_left_out() -> None:
+    async def copied(_: Store, folder: str) -> None:
+        live = Path(folder).parent / "live"
+        shutil.copy(live / "chats.db", folder)
+
+    _finds(backups(lambda: Telling(sqlite), copied, 3), "groups in a copy made between")
