@@ -77,7 +77,7 @@ def test_help_and_version_import_nothing_but_the_command_line(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["frob"], "unknown command 'frob'; use one of fit, check, explain, diff, demo; see lamina --help"),
+        (["frob"], f"unknown command 'frob'; use one of {', '.join(COMMANDS)}; see lamina --help"),
         (["--frob"], "unrecognized arguments: --frob; see lamina --help"),
         (["fit"], "the following arguments are required: FILE; see lamina fit --help"),
         (
