@@ -14,8 +14,9 @@ CALLS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "rmdir", "renam
 
 
 def in_memory() -> str | None:
-    """A folder on a disk in memory, if there is a large one: these tests write ten thousands of files that
-    are synced one by one, and what a sync is for is tested with `Cache`, not with a real disk.
+    """A folder on a disk in memory, if there is a large one.
+
+    These tests write thousands of files, each synced; what a sync is for is tested with `Cache`.
     """
     shared = Path("/dev/shm")  # noqa: S108
     roomy = shared.is_dir() and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > 1 << 29

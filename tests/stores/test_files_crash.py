@@ -163,7 +163,7 @@ def test_a_power_cut_at_any_call_loses_nothing_that_was_acknowledged(tmp_path: P
     assert number > 100
 
 
-STEP, CUTS = 5, 2
+STEP, CUTS = 3, 3
 """Every so many calls, and how often the power fails there."""
 
 
@@ -194,7 +194,7 @@ def child(*words: object) -> subprocess.Popen[bytes]:
 
 def test_what_was_acknowledged_before_kill_9_is_there(tmp_path: Path) -> None:
     dice, number = Random(3), 0  # noqa: S311
-    for _ in range(6):
+    for _ in range(4):
         with child("for-ever", tmp_path, number) as process:
             assert process.stdout is not None
             last = int(process.stdout.readline())

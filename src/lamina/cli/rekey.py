@@ -28,8 +28,7 @@ exit status: 0 done, 2 input that cannot be used, 4 the store refuses it
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina rekey [--new-key-file FILE] [--alone] [--store STORE] [--workspace NAME]
-"
+        "lamina rekey [--new-key-file FILE] [--alone] [--store STORE] [--workspace NAME]\n"
         "             [--key-file FILE] [--json]"
     )
     parser.epilog = _EXAMPLES

@@ -33,7 +33,7 @@ _ESCAPED = re.compile(rf"^\\(?=\\*+(?:{_MARK}))", re.MULTILINE)
 _ENDS_NAME = re.compile(r"\\|\||,(?= |\Z)|^ | \Z|\n|\r")
 _CODES = {"\n": "\\n", "\r": "\\r", " ": "\\s"}
 _LETTERS = {"n": "\n", "r": "\r", "s": " "}
-_FRONT = re.compile(r"---\n(.*?\n)?---(?:\n|\Z)", re.DOTALL)
+_FRONT = re.compile(r"---\n((?:[^\n]*\n)*?)---(?:\n|\Z)")
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,7 +146,7 @@ def parted(page: str) -> tuple[dict[str, str | list[str]], str]:
     match = _FRONT.match(page)
     fields: dict[str, str | list[str]] = {}
     items: list[str] = []
-    for line in (match[1] or "").split("\n") if match else ():
+    for line in match[1].split("\n") if match else ():
         name, colon, value = line.partition(":")
         if line.startswith(("  - ", "- ")):
             items.append(_unquoted(line.partition("- ")[2]))
