@@ -49,7 +49,7 @@ def decode(records: Iterable[bytes]) -> list[Segment]:
     return segments
 
 
-_ENCODER = msgspec.json.Encoder(order="deterministic")
+_ENCODER = msgspec.json.Encoder()  # keys in their order: a provider's message goes back as it came
 
 
 def _segment(record: bytes, at: int) -> Segment:

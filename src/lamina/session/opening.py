@@ -18,6 +18,7 @@ from lamina.session.desk import Desk, Ways
 from lamina.session.kept import Kept
 from lamina.session.setup import Setup
 from lamina.settings import Settings, load_settings
+from lamina.stores.address import open_store
 from lamina.stores.port import Store, Where
 
 RECALL_KEPT = (
@@ -31,16 +32,14 @@ async def settings_for(given: Settings | None) -> Settings:
 
 @asynccontextmanager
 async def opened(store: Store | str | PathLike[str] | None, settings: Settings) -> AsyncIterator[Store]:
-    """The store itself, or the one in a file, which is closed at the end; without either, the user's own."""
+    """The store itself, or the one at an address, closed at the end; without either, the user's own."""
     if store is not None and not isinstance(store, str | PathLike):
         yield store
         return
-    from lamina.stores.sqlite import open_sqlite  # noqa: PLC0415 - only who keeps files needs it
-
     path = settings.store_path() if store is None else Path(store)
     if store is None:
         await to_thread.run_sync(_made_private, path.parent)
-    async with open_sqlite(path) as found:
+    async with open_store(store if isinstance(store, str) else str(path)) as found:
         yield found
 
 

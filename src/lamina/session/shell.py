@@ -70,12 +70,12 @@ class Session:
     ) -> AsyncIterator[Session]:  # fmt: skip
         """Opens a conversation, new or as it was left.
 
-        `store` is a store, the path of a SQLite file, or None for the user's own. What belongs to `workspace`
-        cannot be seen from another. `model`, `dialect`, `budget`, `layout`, `head` (tools and parameters, in
-        plain words or the dialect's), `recall` (whether the model is given the recall tool) and `agent` are
-        kept with the conversation: given none, it goes on as it was. `system`, `persona` and `context` are
-        the sections of the system text; `sources` find context for each prompt; `redact` sees every text
-        before it is kept or sent; `root` is the folder that attached paths may not leave.
+        `store` is a store, a path or address (`stores.address`), or None for the user's own. What belongs to
+        `workspace` cannot be seen from another. `model`, `dialect`, `budget`, `layout`, `head` (tools and
+        parameters, in plain words or the dialect's), `recall` (whether the model is given the recall tool)
+        and `agent` are kept with the conversation: given none, it goes on as it was. `system`, `persona` and
+        `context` are the sections of the system text; `sources` find context for each prompt; `redact` sees
+        every text before it is kept or sent; `root` is the folder that attached paths may not leave.
         """
         usual = await settings_for(settings)
         where = Where(usual.workspace if workspace is None else workspace, conversation)
