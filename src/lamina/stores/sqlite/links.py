@@ -166,13 +166,13 @@ class _Sqlite3:
     def run(self, sql: str, values: Values = ()) -> list[Any]:
         try:
             return self._own.execute(sql, values).fetchall()
-        except (sqlite3.Error, OverflowError) as error:
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
             raise _failure(error) from error
 
     def many(self, sql: str, rows: Iterable[Values]) -> None:
         try:
             self._own.executemany(sql, rows)
-        except (sqlite3.Error, OverflowError) as error:
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
             raise _failure(error) from error
 
     def inside(self) -> bool:
@@ -195,6 +195,8 @@ class _Sqlite3:
 
 
 def _failure(error: Exception) -> Failure:
+    if isinstance(error, UnicodeDecodeError):  # names in a damaged file, even inside its own messages
+        return Failure(CORRUPT, "the file is damaged")
     code = TOOBIG if isinstance(error, OverflowError) else getattr(error, "sqlite_errorcode", 1) & 0xFF
     return Failure(code, str(error))
 

@@ -1,7 +1,7 @@
 """A disk that fills up: the store says so, keeps what it acknowledged, and goes on when there is room again.
 
-A small file system in memory where this process may mount one; else the shim, for which the disk is full after
-so many bytes were written.
+A small file system in memory where this process may mount one; else the shim, for which the disk is full
+after so many bytes were written.
 """
 
 from __future__ import annotations

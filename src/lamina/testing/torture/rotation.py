@@ -98,7 +98,7 @@ async def _retired(store: Sealed, old: Key) -> None:
 
 
 def _check(telling: Telling, sealed: Sealing, folder: str, ring: list[Key], acknowledged: int) -> None:
-    newest = Telling(sealed(ring[-1:]), telling.story, workspace=telling.workspace, rekeyed=True)
+    newest = Telling(sealed(ring[-1:]), telling.story, workspace=telling.workspace)
     newest.check(folder, acknowledged)
     anyio.run(_finished, newest, folder)
     newest.check(folder, acknowledged + 1)

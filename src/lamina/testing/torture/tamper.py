@@ -22,7 +22,7 @@ import anyio
 from msgspec.structs import replace
 
 from lamina.errors import LaminaError, WrongKey
-from lamina.stores.port import Head, Once, Page, Record, Store, Where
+from lamina.stores.port import Head, Page, Record, Store, Where
 from lamina.stores.sealed import Key, generate
 from lamina.testing.torture.outcome import Outcome, Tally
 from lamina.testing.torture.sealing import Between, sealing
@@ -39,11 +39,8 @@ class Liar:
         self._store, self._about, self._lie = store, about, lie
         self.pages: dict[Where, Page] = {}
 
-    async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, once: Once | None = None,
-        state: bytes | None = None,
-    ) -> Head:  # fmt: skip
-        return await self._store.append(where, records, expect=expect, once=once, state=state)
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        return await self._store.append(where, records, **given)
 
     async def read(self, where: Where, **asked: Any) -> Page:
         page = await self._store.read(where, **asked)
