@@ -129,8 +129,9 @@ def placed(entries: Iterable[Entry], kinds: Kinds, *, place: Place = START) -> t
     turn, step, opening, talking = place.turn, place.step, place.opening, place.talking
     result: list[Entry] = []
     for entry in entries:
-        if entry.form is Form.OMITTED or (row(kinds, entry.segment).section and not opening):
-            pass  # a changed section is no question: it opens no turn
+        stands = entry.form is Form.OMITTED or entry.segment.covers  # for others, or not at all
+        if stands or (row(kinds, entry.segment).section and not opening):
+            pass  # nor is a changed section a question: these open no turn
         elif _said(entry, kinds) and (opening or not _continues(entry)):
             if not opening:
                 turn, step = turn + 1, step + 1

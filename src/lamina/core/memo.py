@@ -118,4 +118,6 @@ def _as_drafted(front: Draft, entries: Sequence[Entry]) -> Draft:
 def _as_sealed(drafted: Drafted, entries: Sequence[Entry], bench: Bench) -> Draft:
     front = drafted.front or begin(bench.root)
     end = next((i for i, e in enumerate(entries) if e.ref == drafted.first), len(entries))
+    while end and drafted.first in entries[end - 1].segment.covers:
+        end -= 1  # a digest that stands before the first of those it covers belongs to them
     return after_build(front, list(entries[:end]), bench)
