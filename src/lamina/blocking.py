@@ -79,6 +79,7 @@ class Session:
     report = _plain(Async.report)
     dialogue = _plain(Async.dialogue)
     recall = _plain(Async.recall)
+    limit = _plain(Async.limit)
 
     def fork(self, at: int | str | None = None, name: str = "") -> Session:
         """As `lamina.session.Session.fork`."""

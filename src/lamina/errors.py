@@ -95,11 +95,12 @@ class StoreError(LaminaError, RuntimeError):
 class Conflict(StoreError):
     """Another writer appended first: `found` records are there, not the `expected` ones."""
 
-    def __init__(self, *, conversation: str, expected: int, found: int) -> None:
+    def __init__(self, *, conversation: str, expected: int, found: int, problem: str = "") -> None:
         self.expected = expected
         self.found = found
         hint = "read what is new, build again, and append to that"
-        super().__init__(f"{found} records, not {expected}", conversation=conversation, hint=hint)
+        told = problem or f"{found} records, not {expected}"
+        super().__init__(told, conversation=conversation, hint=hint)
 
 
 class Reused(StoreError, ValueError):

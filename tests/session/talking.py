@@ -130,12 +130,12 @@ class Flaky(MemoryStore):
         super().__init__()
         self.fails = ""
 
-    async def append(self, where: Where, records: Any, *, expect: int | None = None,
+    async def append(self, where: Where, records: Any, *, expect: int | None = None, was: bytes | None = None,
                      once: Once | None = None, state: bytes | None = None) -> Head:  # fmt: skip
         fails, self.fails = self.fails, ""
         if fails == "before":
             raise OSError("the disk is gone")
-        head = await super().append(where, records, expect=expect, once=once, state=state)
+        head = await super().append(where, records, expect=expect, was=was, once=once, state=state)
         if fails == "after":
             raise OSError("the answer got lost")
         return head

@@ -1,10 +1,11 @@
-"""A process that writes to a store in files, for tests: it imports no pytest, so that it starts soon."""
+"""Processes that write to a store in files, for tests: they import no pytest, so that they start soon."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import sys
+import traceback
 
 import anyio
 
@@ -30,8 +31,23 @@ async def write_turns(folder: str, writer: int, turns: int) -> None:
             await retried(kept, WHERE, turn(writer, number), f"{writer}/{number}")
 
 
+def fork_all(folder: str, writers: int, turns: int) -> int:
+    """Runs the writers; how many of them failed."""
+    children = []
+    for writer in range(writers):
+        if not (child := os.fork()):
+            try:
+                anyio.run(write_turns, folder, writer, turns)
+            except BaseException:  # noqa: BLE001 - a fork ends here, whatever happened
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    return sum(os.waitpid(child, 0)[1] != 0 for child in children)
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "turns":
-        anyio.run(write_turns, sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+        sys.exit(fork_all(sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
     else:
         anyio.run(append_for_ever, sys.argv[2], int(sys.argv[3]))

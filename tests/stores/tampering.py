@@ -25,7 +25,7 @@ REGIONS = {
     "tag": -1,
 }
 STATE_REGIONS = {
-    "version": 0, "alg": 1, "generation": 5, "settled": 6, "count": 14, "link": 21, "nonce": 51, "tag": -1
+    "version": 0, "alg": 1, "generation": 5, "unused": 6, "count": 14, "link": 21, "nonce": 51, "tag": -1
 }  # fmt: skip
 
 

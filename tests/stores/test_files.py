@@ -19,7 +19,7 @@ async def opened(folder: str) -> AsyncIterator[Store]:
         yield kept
 
 
-@pytest.mark.parametrize("case", store(opened), ids=str)
+@pytest.mark.parametrize("case", store(opened, many=2000), ids=str)
 def test_files(case: Conformance, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", in_memory())
     case()

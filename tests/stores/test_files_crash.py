@@ -194,7 +194,7 @@ def child(*words: object) -> subprocess.Popen[bytes]:
 
 def test_what_was_acknowledged_before_kill_9_is_there(tmp_path: Path) -> None:
     dice, number = Random(3), 0  # noqa: S311
-    for _ in range(4):
+    for _ in range(3):
         with child("for-ever", tmp_path, number) as process:
             assert process.stdout is not None
             last = int(process.stdout.readline())
@@ -212,8 +212,6 @@ def test_what_was_acknowledged_before_kill_9_is_there(tmp_path: Path) -> None:
 
 
 def test_processes_make_one_history(tmp_path: Path) -> None:
-    children = [child("turns", tmp_path / "new", writer, 10) for writer in range(8)]
-    for process in children:
-        with process:
-            assert process.wait(timeout=300) == 0
+    with child("turns", tmp_path / "new", 8, 10) as process:
+        assert process.wait(timeout=300) == 0
     check_linear(anyio.run(reread, tmp_path / "new"), writers=8, turns=10)

@@ -168,7 +168,7 @@ def test_records_without_a_head_are_not_swept_away_by_an_append(tmp_path: Path) 
 @pytest.mark.parametrize("group", [0, 1])
 def test_a_key_that_outlived_its_append_does_not_count(tmp_path: Path, group: int) -> None:
     conversation = anyio.run(kept, tmp_path, [b"a"])
-    left = {"digest": "ZA==", "group": group, "count": 7, "state": ""}
+    left = {"digest": "ZA==", "group": group, "count": 7}
     (conversation / once_name("lost")).write_text(json.dumps(left))
 
     async def again() -> Head:
@@ -176,6 +176,29 @@ def test_a_key_that_outlived_its_append_does_not_count(tmp_path: Path, group: in
             return await store.append(WHERE, [b"b"], once=Once(key="lost", digest=b"d"))
 
     assert anyio.run(again).count == 2
+
+
+def test_a_key_keeps_no_state(tmp_path: Path) -> None:
+    conversation = anyio.run(kept, tmp_path, [b"a"])
+    assert json.loads((conversation / once_name("0")).read_bytes()) == {
+        "digest": "ZA==",
+        "group": 0,
+        "count": 1,
+    }
+
+
+def test_a_key_of_an_older_release_is_answered_with_the_state_of_now(tmp_path: Path) -> None:
+    conversation = anyio.run(kept, tmp_path, [b"a"], [b"b"])
+    older = {"digest": "ZA==", "group": 0, "count": 1, "state": "Zmlyc3Q="}
+    (conversation / once_name("0")).write_text(json.dumps(older))
+    head = json.loads((conversation / ".head").read_bytes())
+    (conversation / ".head").write_text(json.dumps(head | {"stale": 0}))
+
+    async def again() -> Head:
+        async with open_files(tmp_path) as store:
+            return await store.append(WHERE, [b"a"], once=Once(key="0", digest=b"d"))
+
+    assert anyio.run(again) == Head(count=1, state=b"state")
 
 
 def test_a_folder_in_the_place_of_another_is_noticed(tmp_path: Path) -> None:

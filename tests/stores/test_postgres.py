@@ -18,6 +18,6 @@ async def opened(_folder: str) -> AsyncIterator[Store]:
         yield kept
 
 
-@pytest.mark.parametrize("case", store(opened), ids=str)
+@pytest.mark.parametrize("case", store(opened, many=2000), ids=str)
 def test_postgres(case: Conformance) -> None:
     case()

@@ -8,9 +8,11 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 
 import anyio
+import pytest
 from anyio import to_thread
 
 from lamina.errors import Broken
@@ -114,16 +116,20 @@ async def killed(server: Server, times: int, limits: Limits, seed: int) -> Load:
     return load
 
 
-def test_nothing_acknowledged_is_lost_when_the_server_is_killed() -> None:
-    with postgres() as server:
-        load = anyio.run(killed, server, 4, HASTY, 1)
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with postgres() as started:
+        yield started
+
+
+def test_nothing_acknowledged_is_lost_when_the_server_is_killed(server: Server) -> None:
+    load = anyio.run(killed, server, 2, HASTY, 1)
     assert load.open
     assert load.kept
 
 
-def test_a_restart_is_waited_for() -> None:
-    with postgres() as server:
-        load = anyio.run(killed, server, 1, PATIENT, 2)
+def test_a_restart_is_waited_for(server: Server) -> None:
+    load = anyio.run(killed, server, 1, PATIENT, 2)
     assert not load.settled, "a group with a key needs no repeating by the caller"
 
 

@@ -324,11 +324,31 @@ async def opened_and_closed(tables: str) -> None:
         pass
 
 
+def test_tables_whose_keys_kept_states_forget_them(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(schema.bring_up, "__defaults__", (schema.MIGRATIONS[:1],))
+        run(opened_and_closed, tables)
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        link.execute(f'SET search_path TO "{tables}"')
+        link.execute("INSERT INTO conversation VALUES ('team', 'chat', 2, 'now')")
+        row = "INSERT INTO once VALUES ('team', 'chat', sha256(%s), %s, 1, 'first time')"
+        link.execute(row, (ONCE.key.encode(), ONCE.digest))
+
+    async def again() -> None:
+        async with open_postgres(shared().url, schema=tables) as store:
+            assert await store.append(WHERE, [b"a"], once=ONCE) == Head(count=1, state=b"now")
+
+    run(again)
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        columns = "SELECT 1 FROM information_schema.columns WHERE table_schema = %s AND table_name = 'once'"
+        assert len(link.execute(columns, [tables]).fetchall()) == 5
+
+
 def test_newer_tables_are_refused(tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
         newer.setattr(schema.bring_up, "__defaults__", (MORE,))
         run(opened_and_closed, tables)
-    with pytest.raises(StoreError, match="version 2, and this release reads 1"):
+    with pytest.raises(StoreError, match=f"version {len(MORE)}, and this release reads {len(MORE) - 1}"):
         run(opened_and_closed, tables)
 
 

@@ -1,9 +1,11 @@
-"""Eight processes at one database. Each is this file as a script, without pytest, so that it starts soon."""
+"""Eight processes at one database: forks of this script, which imports no pytest, so that they start soon."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import traceback
 from collections import Counter
 
 import anyio
@@ -27,9 +29,8 @@ async def write(url: str, schema: str, writer: int, conversations: int) -> None:
 def written(schema: str, *, conversations: int) -> dict[str, Page]:
     """What stands there after eight processes, which began without tables, wrote at once."""
     url = shared().url
-    command = [sys.executable, __file__, url, schema]
-    children = [subprocess.Popen([*command, str(who), str(conversations)]) for who in range(WRITERS)]
-    assert [child.wait(timeout=300) for child in children] == [0] * WRITERS
+    command = [sys.executable, __file__, url, schema, str(conversations)]
+    subprocess.run(command, check=True, timeout=300)
 
     async def read() -> dict[str, Page]:
         async with open_postgres(url, schema=schema) as store:
@@ -59,5 +60,20 @@ def test_processes_do_not_mix_conversations() -> None:
         assert page.head.state == str(page.head.count).encode()
 
 
+def fork_all(url: str, schema: str, conversations: int) -> int:
+    """Runs the writers; how many of them failed."""
+    children = []
+    for writer in range(WRITERS):
+        if not (child := os.fork()):
+            try:
+                anyio.run(write, url, schema, writer, conversations)
+            except BaseException:  # noqa: BLE001 - a fork ends here, whatever happened
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    return sum(os.waitpid(child, 0)[1] != 0 for child in children)
+
+
 if __name__ == "__main__":
-    anyio.run(write, sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    sys.exit(fork_all(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -42,17 +42,17 @@ async def with_plain_names(_folder: str) -> AsyncIterator[Store]:
     yield Sealed(MemoryStore(), KEY, create=True, names="plain", bucket=256)
 
 
-@pytest.mark.parametrize("case", store(over_memory, lasting=False), ids=str)
+@pytest.mark.parametrize("case", store(over_memory, lasting=False, many=2000), ids=str)
 def test_sealed_over_memory(case: Conformance) -> None:
     case()
 
 
-@pytest.mark.parametrize("case", store(with_plain_names, lasting=False), ids=str)
+@pytest.mark.parametrize("case", store(with_plain_names, lasting=False, many=100), ids=str)
 def test_sealed_with_plain_names(case: Conformance) -> None:
     case()
 
 
-@pytest.mark.parametrize("case", store(over_sqlite), ids=str)
+@pytest.mark.parametrize("case", store(over_sqlite, many=2000), ids=str)
 def test_sealed_over_sqlite(case: Conformance) -> None:
     case()
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import anyio
@@ -101,8 +100,7 @@ def test_records_are_sealed_anew_and_the_old_key_forgotten() -> None:
         assert [(step.done, step.total) for step in steps] == [(4, 10), (8, 10), (10, 10)]
         after = {record.body for record in (await inner.read(sealed.vault.inner(WHERE))).records}
         assert before.isdisjoint(after)
-        assert not await finish(sealed, WHERE)
-        assert await finish(sealed, WHERE, alone=True)
+        assert await finish(sealed, WHERE)
         page = await sealed.read(WHERE)
         assert (said(page), page.head.state) == ([b"%d" % n for n in range(10)], b"ledger")
         held = await sealed.vault.card(WHERE, fresh=True)
@@ -141,78 +139,6 @@ def test_an_interrupted_rekeying_is_continued(survives: int) -> None:
         await fresh.append(WHERE, [b"8"])
         assert await finish(fresh, WHERE)
         await verify(fresh, WHERE)
-
-    anyio.run(trial)
-
-
-class Slow(MemoryStore):
-    """Lets something happen between the reading and the writing of another instance, once."""
-
-    meanwhile: Callable[[], Awaitable[None]] | None = None
-
-    async def append(self, where: Where, records: Sequence[bytes], **named: object) -> Head:
-        happens, self.meanwhile = self.meanwhile, None
-        if happens is not None:
-            await happens()
-        return await super().append(where, records, **named)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("grown", [True, False])
-@pytest.mark.parametrize("records", [[b"late"], []])
-def test_a_writer_that_was_late_loses_nothing(records: list[bytes], *, grown: bool) -> None:
-    async def trial() -> None:
-        inner, key = Slow(), generate()
-        one, late = Sealed(inner, key, create=True), Sealed(inner, key)
-        await one.append(WHERE, [b"first"], state=b"old ledger")
-        await late.read(WHERE)
-
-        async def meanwhile() -> None:
-            await rekey(one, WHERE)
-            await one.append(WHERE, [b"meanwhile"] if grown else [], state=b"middle ledger")
-            assert await finish(one, WHERE) is grown
-
-        inner.meanwhile = meanwhile
-        await late.append(WHERE, records, state=b"late ledger")
-        for reader in (one, late, Sealed(inner, key)):
-            page = await reader.read(WHERE)
-            assert said(page) == [b"first", *([b"meanwhile"] if grown else []), *records]
-            assert page.head.state == b"late ledger"
-            await verify(reader, WHERE)
-        await one.append(WHERE, [b"more"])
-        assert await finish(one, WHERE)
-        assert await rekey(late, WHERE) == len(page.records) + 1
-
-    anyio.run(trial)
-
-
-def test_a_writer_learns_of_a_new_key_by_writing() -> None:
-    async def trial() -> None:
-        inner, key = MemoryStore(), generate()
-        one, other = Sealed(inner, key, create=True), Sealed(inner, key)
-        await one.append(WHERE, [b"a"], state=b"ledger")
-        await other.append(WHERE, [b"b"])
-        await rekey(one, WHERE)
-        await other.append(WHERE, [b"c"])
-        assert await finish(one, WHERE)
-        assert said(await one.read(WHERE)) == [b"a", b"b", b"c"]
-
-    anyio.run(trial)
-
-
-def test_rekeying_leaves_a_state_that_another_process_wrote_meanwhile() -> None:
-    async def trial() -> None:
-        inner, key = MemoryStore(), generate()
-        one, other = Sealed(inner, key, create=True), Sealed(inner, key)
-        await one.append(WHERE, [b"%d" % n for n in range(6)], state=b"old")
-
-        async def ledger(number: int) -> None:
-            await other.append(WHERE, [], state=b"%d" % number)
-
-        for number in range(5):
-            async with anyio.create_task_group() as group:
-                group.start_soon(ledger, number)
-                group.start_soon(rekey, one, WHERE)
-            assert (await one.read(WHERE)).head == Head(count=6, state=b"%d" % number)
 
     anyio.run(trial)
 

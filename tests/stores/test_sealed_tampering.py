@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import anyio
 import pytest
@@ -281,6 +282,41 @@ def test_an_anchor_holds_while_the_conversation_grows() -> None:
         longer = await verify(sealed, OWN)
         with pytest.raises(Tampered, match="were there before"):
             await verify(sealed, OWN, since=type(longer)(9, longer.link))
+
+    anyio.run(trial)
+
+
+class Refuses(MemoryStore):
+    """Gives a state, and takes nothing that was sealed after it."""
+
+    refuses = False
+
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        was = b"another" if self.refuses else given.pop("was", None)
+        return await super().append(where, records, **{**given, "was": was})
+
+
+def test_a_store_that_refuses_what_it_gives_is_not_tried_for_ever() -> None:
+    async def trial() -> None:
+        inner = Refuses()
+        sealed = Sealed(inner, KEY, create=True)
+        await sealed.append(OWN, [b"x"])
+        inner.refuses = True
+        with pytest.raises(Tampered, match="refuses"):
+            await sealed.append(OWN, [b"y"])
+
+    anyio.run(trial)
+
+
+def test_an_idempotency_key_that_names_records_to_come_is_noticed() -> None:
+    async def trial() -> None:
+        inner, once = MemoryStore(), Once(key="retry", digest=b"d")
+        sealed = Sealed(inner, KEY, create=True)
+        await sealed.append(OWN, [b"x"], once=once)
+        kept = inner._kept[sealed.vault.inner(OWN)]  # noqa: SLF001 - the attacker sees everything
+        kept.once = {key: (digest, 2) for key, (digest, _) in kept.once.items()}
+        with pytest.raises(Tampered, match="not there"):
+            await sealed.append(OWN, [b"x"], once=once)
 
     anyio.run(trial)
 

@@ -326,7 +326,7 @@ def test_a_deletion_that_fails_leaves_no_transaction(path: Path) -> None:
         link.run("DELETE FROM conversation")
         raise KeyError
 
-    own.write(partial(tables.append, where=HERE, records=[b"a"], expect=0, once=None, state=None))
+    own.write(partial(tables.append, where=HERE, records=[b"a"], expect=0, was=None, once=None, state=None))
     with pytest.raises(KeyError):
         own.erase(fail)
     assert own.write(lambda link: link.run("SELECT count FROM conversation")) == [(1,)]

@@ -119,7 +119,26 @@ def test_an_older_file_is_brought_up_and_keeps_what_it_had(path: Path) -> None:
     bring_up(link, newer)
     found = link.run("SELECT name, count, title FROM conversation"), link.run("PRAGMA user_version")
     link.close()
-    assert found == ([("c", 3, None)], [(2,)])
+    assert found == ([("c", 3, None)], [(len(newer),)])
+
+
+def test_a_file_whose_keys_kept_states_opens_and_forgets_them(path: Path) -> None:
+    link = connect(str(path), driver="sqlite3", writes=True)
+    bring_up(link, MIGRATIONS[:1])
+    link.run("INSERT INTO conversation VALUES (1, 'w', 'c', 2, x'6e6f77')")
+    link.run("INSERT INTO record VALUES (1, 0, x'61'), (1, 1, x'62')")
+    link.run("INSERT INTO once VALUES (1, 'k', x'64', 1, x'66697273742074696d65')")
+    link.run("INSERT INTO once VALUES (1, 'l', x'64', 2, NULL)")
+    link.close()
+    for key, count in {"k": 1, "l": 2}.items():
+        append = partial(SqliteStore.append, where=HERE, records=[b"a"], once=Once(key=key, digest=b"d"))
+        assert with_store(path, append) == Head(count=count, state=b"now")
+    assert with_store(path, lambda store: store.delete(HERE)) is True
+    with closing(sqlite3.connect(path)) as raw:
+        assert [row[1] for row in raw.execute("PRAGMA table_info(once)")] == [
+            "conversation", "key", "digest", "count"
+        ]  # fmt: skip
+        assert raw.execute("SELECT count(*) FROM once").fetchall() == [(0,)], "keys go with a conversation"
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
@@ -127,7 +146,7 @@ def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     link = connect(str(path), driver="sqlite3", writes=True)
     with pytest.raises(Failure):
         bring_up(link, (*MIGRATIONS, ("CREATE TABLE extra (x)", "nonsense")))
-    assert link.run("PRAGMA user_version") == [(1,)]
+    assert link.run("PRAGMA user_version") == [(len(MIGRATIONS),)]
     assert link.run("SELECT 1 FROM sqlite_master WHERE name = 'extra'") == []
     assert link.run("PRAGMA application_id") == [(APPLICATION,)]
     link.close()

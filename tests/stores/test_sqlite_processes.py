@@ -16,7 +16,7 @@ from lamina.stores.port import Page, Where
 from lamina.stores.sqlite import WalResetRisk, open_sqlite
 from lamina.testing.store_races import check_linear, retried, turn
 
-WRITERS, TURNS = 8, 25
+WRITERS, TURNS = 8, 12
 
 
 async def write(path: str, writer: int, conversations: int) -> None:

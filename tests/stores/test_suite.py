@@ -138,11 +138,65 @@ class HeadOfAnotherMoment(MemoryStore):
 
 
 class ReplacesBlindly(MemoryStore):
-    async def replace(
-        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None = None
-    ) -> Head:
+    async def replace(self, where: Where, bodies: Mapping[int, bytes], *, expect: int, **given: Any) -> Head:
         found = (await self.read(where)).head.count
-        return await super().replace(where, bodies, expect=max(expect, found), state=state)
+        return await super().replace(where, bodies, expect=max(expect, found), **given)
+
+
+class ReplacesAnyState(MemoryStore):
+    async def replace(self, where: Where, bodies: Mapping[int, bytes], **given: Any) -> Head:
+        return await super().replace(where, bodies, **{**given, "was": None})
+
+
+class IgnoresStates(MemoryStore):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        return await super().append(where, records, **{**given, "was": None})
+
+
+class ComparesStatesTooEarly(MemoryStore):
+    async def append(
+        self, where: Where, records: Sequence[bytes], *, was: bytes | None = None, **given: Any
+    ) -> Head:
+        if was is not None and was == (await self.read(where)).head.state:
+            was = None
+        return await super().append(where, records, was=was, **given)
+
+
+class StateBeforeKey(MemoryStore):
+    """Looks at the state before it looks at the key."""
+
+    async def append(
+        self, where: Where, records: Sequence[bytes], *, was: bytes | None = None, **given: Any
+    ) -> Head:
+        await super().append(where, [], was=was)
+        return await super().append(where, records, **given)
+
+
+class StateOfTheFirstTime(MemoryStore):
+    """Keeps a state with each key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: dict[tuple[Where, str], bytes] = {}
+
+    async def append(
+        self, where: Where, records: Sequence[bytes], *, once: Once | None = None, **given: Any
+    ) -> Head:
+        head = await super().append(where, records, once=once, **given)
+        if once is None:
+            return head
+        return Head(count=head.count, state=self.states.setdefault((where, once.key), head.state))
+
+
+class CountOfNow(MemoryStore):
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        await super().append(where, records, **given)
+        return (await super().read(where)).head
+
+
+class LastBeforeAfter(MemoryStore):
+    async def read(self, where: Where, *, last: int | None = None, **given: Any) -> Page:
+        return await super().read(where, last=last, **({} if last is not None else given))
 
 
 FAULTS: dict[Callable[[], Store], str] = {
@@ -161,6 +215,13 @@ FAULTS: dict[Callable[[], Store], str] = {
     HalfOfACancelledGroup: "a cancelled append happened or did not",
     HeadOfAnotherMoment: "a read sees one moment",
     ReplacesBlindly: "replacing changes bodies only",
+    ReplacesAnyState: "replacing changes bodies only",
+    IgnoresStates: "an append expects the state that was read",
+    ComparesStatesTooEarly: "of two states one wins",
+    StateBeforeKey: "a repeated append is kept once",
+    StateOfTheFirstTime: "a repeated append is kept once",
+    CountOfNow: "a repeated append is kept once",
+    LastBeforeAfter: "a read names its records in one way",
 }
 
 

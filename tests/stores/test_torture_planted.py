@@ -93,12 +93,12 @@ class AnswersEarly(Passing):
 
 class ForgetsKeys(Passing):
     async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
-        return await self.store.append(where, records, **{**given, "once": None, "expect": None})
+        return await self.store.append(where, records, **{**given, "once": None, "expect": None, "was": None})
 
 
 class ForgetsState(Passing):
     async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
-        head = await self.store.append(where, records, **{**given, "state": None})
+        head = await self.store.append(where, records, **{**given, "state": None, "was": None})
         return Head(count=head.count, state=given["state"])
 
 

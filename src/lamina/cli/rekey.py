@@ -28,15 +28,12 @@ exit status: 0 done, 2 input that cannot be used, 4 the store refuses it
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina rekey [--new-key-file FILE] [--alone] [--store STORE] [--workspace NAME]\n"
+        "lamina rekey [--new-key-file FILE] [--store STORE] [--workspace NAME]\n"
         "             [--key-file FILE] [--json]"
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(
         "--new-key-file", metavar="FILE", help="the key to go over to; made if it is not there"
-    )
-    parser.add_argument(
-        "--alone", action="store_true", help="nobody else writes: forget the old data keys now"
     )
     add_store(parser)
     add_json(parser, "how many conversations and records were sealed anew")
@@ -72,7 +69,7 @@ async def _rekeyed(arguments: argparse.Namespace) -> int:
         records = 0
         for done, where in enumerate(places, start=1):
             records += await rekey(store, where)
-            await finish(store, where, alone=arguments.alone)
+            await finish(store, where)
             tell(f"{done} of {len(places)} conversations")
         if arguments.new_key_file and old != new:
             await retire(store, old)

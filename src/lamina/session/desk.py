@@ -7,7 +7,7 @@ request comes out.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,8 @@ from lamina.session.redact import Redact, redacted
 from lamina.session.setup import Setup, budget_for, head_for, options_in, speaks
 from lamina.session.state import State
 from lamina.session.turns import ASKED, TYPED
-
-Source = Callable[[str, int | None], Awaitable[Iterable[Segment]]]
-"""Finds context for a prompt, in at most so many tokens; None where there is no limit."""
+from lamina.sources.gather import gather
+from lamina.sources.port import Found, Source
 
 Template = str | Callable[[str], str]
 """Makes what is sent of what was typed: a function, or a text with {prompt} in it."""
@@ -98,12 +97,9 @@ class Desk:
         tight = limits(self.budget, self.head, envelope.entries if envelope else ())
         return max(tight.trigger - (envelope.tokens if envelope else 0), 0)
 
-    async def gathered(self, prompt: str, envelope: Envelope | None) -> list[Segment]:
-        """What the sources find for a prompt, in the order of the sources."""
-        found: list[Segment] = []
-        for source in self.ways.sources:
-            found += await source(prompt, self.room(envelope))
-        return found
+    async def gathered(self, prompt: str, envelope: Envelope | None) -> Found:
+        """What the sources find for a prompt, in the order of the sources; one that fails leaves a note."""
+        return await gather(self.ways.sources, prompt, self.room(envelope))
 
     def own(self, found: Iterable[Segment]) -> tuple[list[Segment], list[str]]:
         """What belongs to this workspace, and a note for each that does not."""

@@ -24,7 +24,7 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """What a build took, by phase in seconds, and what became of the segments.
 
     `referenced` and `lowered` are shares of all segments: sent as a reference to equal content above, or in
-    any other lower form. `left_out` counts what did not belong to the workspace.
+    any other lower form. `left_out` counts what was not found, or did not belong here.
     """
 
     seconds: dict[str, float]

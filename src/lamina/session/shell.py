@@ -34,7 +34,7 @@ from lamina.request.marking import Breakpoints
 from lamina.request.reported import calibrated, noted
 from lamina.session.answers import Answer, Recorded, Results, absorbed, results_of
 from lamina.session.attach import Attachable, attached, hinted, turn_of
-from lamina.session.desk import Clock, Desk, Source, Template, Ways, prompt_of, utc_now
+from lamina.session.desk import Clock, Desk, Template, Ways, prompt_of, utc_now
 from lamina.session.kept import Kept, once
 from lamina.session.opening import opened, prepared, settings_for
 from lamina.session.persona import Persona, Words, sections
@@ -46,7 +46,9 @@ from lamina.session.setup import Setup
 from lamina.session.turns import Said, after_prompt, dialogue, index_of, pending, starts, waiting
 from lamina.session.work import Work
 from lamina.settings import Settings
+from lamina.sources.port import Source
 from lamina.stores.port import Store, Where
+from lamina.summarize import Terms
 
 
 class Session:
@@ -117,6 +119,27 @@ class Session:
         return self._desk.setup
 
     @property
+    def budget(self) -> Budget | None:
+        """How large a request may be now."""
+        return self._desk.budget
+
+    def limit(self, budget: Budget | None) -> None:
+        """Another budget for as long as the session is open: a server may take less than its model."""
+        self._desk.budget = budget
+        self._work.forget()
+
+    @property
+    def envelope(self) -> Envelope | None:
+        """The last request that was built, if there is one: what stands in it, and how."""
+        return self._work.envelope
+
+    @property
+    def terms(self) -> Terms:
+        """What a build of this conversation is made with, for whoever writes summaries of it."""
+        desk = self._desk
+        return Terms(budget=desk.budget, head=desk.head, counter=desk.counter, options=desk.options)
+
+    @property
     def parent(self) -> Fork | None:
         """The conversation that this one was forked from, and where."""
         return self._kept.told.parent
@@ -156,7 +179,9 @@ class Session:
             self._work.begin()
             with self._work.watch.phase("gather"):
                 own = await self._given(prompt, attach, hints, template)
-                found, others = self._desk.own(await self._desk.gathered(prompt, self._work.envelope))
+                gathered = await self._desk.gathered(prompt, self._work.envelope)
+                self._work.note_left_out(gathered.notes)
+                found, others = self._desk.own(gathered)
                 self._work.note_left_out(others)
             turn = self._desk.ready(turn_of([*found, *own[:-1]], own[-1]))
             if not turn:

@@ -65,6 +65,8 @@ def starts(log: Sequence[Segment]) -> list[int]:
     sections: int | None = None
     opening = asked = begun = False
     for index, segment in enumerate(log):
+        if segment.covers:
+            continue
         if _section(segment):
             sections = index if sections is None and begun else sections
             continue
@@ -121,12 +123,12 @@ def waiting(log: Sequence[Segment]) -> tuple[ToolCall, ...]:
 
 
 def _since_the_user_spoke(log: Sequence[Segment]) -> Iterator[object]:
-    last = max((i for i, segment in enumerate(log) if segment.role is Role.USER), default=-1)
+    last = max((i for i, s in enumerate(log) if s.role is Role.USER and not s.covers), default=-1)
     for segment in log[last + 1 :]:
         yield from segment.parts
 
 
 def pending(log: Sequence[Segment]) -> bool:
     """Whether it is the model's turn to speak."""
-    spoken = next((s.role for s in reversed(log) if s.role is not Role.SYSTEM), None)
+    spoken = next((s.role for s in reversed(log) if s.role is not Role.SYSTEM and not s.covers), None)
     return spoken in (Role.USER, Role.TOOL)

@@ -98,6 +98,10 @@ class Work:
         places = self.kept.told.places
         return places[index] if index < len(places) else self.kept.told.count
 
+    def forget(self) -> None:
+        """What was built is not what would be built now."""
+        self._built = -1
+
     def note_left_out(self, notes: Sequence[str]) -> None:
         self.left_out += len(notes)
         self.kept.notes += notes

@@ -24,20 +24,20 @@ class MemoryStore:
         self._kept: dict[Where, _Conversation] = {}
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, once: Once | None = None,
-        state: bytes | None = None,
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
+        once: Once | None = None, state: bytes | None = None,
     ) -> Head:  # fmt: skip
-        check_group(where, records, expect=expect, once=once, state=state)
+        check_group(where, records, expect=expect, was=was, once=once, state=state)
         await checkpoint()
         kept = self._kept.get(where, _Conversation())
         if once is not None and once.key in kept.once:
             return kept.repeated(where, once)
-        check_head(where, expect, len(kept.bodies))
+        check_head(where, kept.head(), expect=expect, was=was)
         kept.bodies += records
         kept.state = kept.state if state is None else state
         head = kept.head()
         if once is not None:
-            kept.once[once.key] = (once.digest, head.count, head.state)
+            kept.once[once.key] = (once.digest, head.count)
         self._kept[where] = kept
         return head
 
@@ -66,19 +66,18 @@ class MemoryStore:
         return self._kept.pop(where, None) is not None
 
     async def replace(
-        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None = None
-    ) -> Head:
-        check_bodies(where, bodies, expect=expect, state=state)
+        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,
+        state: bytes | None = None,
+    ) -> Head:  # fmt: skip
+        check_bodies(where, bodies, expect=expect, was=was, state=state)
         await checkpoint()
         kept = self._kept.get(where)
-        check_there(where, expect, None if kept is None else len(kept.bodies))
+        check_there(where, None if kept is None else kept.head(), expect=expect, was=was)
         if kept is None:
             return Head()
         for seq, body in bodies.items():
             kept.bodies[seq] = body
-        if state is not None:
-            kept.state = state
-            kept.once = {key: (digest, count, None) for key, (digest, count, _) in kept.once.items()}
+        kept.state = kept.state if state is None else state
         return kept.head()
 
     async def close(self) -> None:
@@ -86,24 +85,20 @@ class MemoryStore:
 
 
 class _Conversation:
-    """One conversation. An idempotency key keeps the digest, and the head that it was answered with.
-
-    A state that was replaced with its records is not kept there either (None: the one of today), or a
-    repeated append would bring back what was sealed under a key that may be gone.
-    """
+    """One conversation. An idempotency key keeps the digest, and the count that it was answered with."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
         self.state = b""
-        self.once: dict[str, tuple[bytes, int, bytes | None]] = {}
+        self.once: dict[str, tuple[bytes, int]] = {}
 
     def head(self) -> Head:
         return Head(count=len(self.bodies), state=self.state)
 
     def repeated(self, where: Where, once: Once) -> Head:
-        digest, count, state = self.once[once.key]
+        digest, count = self.once[once.key]
         check_digest(where, once, digest)
-        return Head(count=count, state=self.state if state is None else state)
+        return Head(count=count, state=self.state)
 
 
 def places(
@@ -154,44 +149,51 @@ def _check_name(name: str, place: str) -> None:
 
 
 def check_group(
-    where: Where, records: Sequence[bytes], *, expect: int | None, once: Once | None, state: bytes | None
-) -> None:
+    where: Where, records: Sequence[bytes], *, expect: int | None, was: bytes | None, once: Once | None,
+    state: bytes | None,
+) -> None:  # fmt: skip
     """Refuses a group that could not be kept whole."""
     check_where(where)
-    _check_bytes(records, state)
+    _check_bytes(records, was=was, state=state)
     if expect is not None and expect < 0:
         raise BadInput(f"{expect!r}", place="expect", hint="give the number of records that you read")
     if once is not None:
         _check_name(once.key, "once.key")
-        _check_bytes((once.digest,), None)
+        _check_bytes((once.digest,))
 
 
-def check_bodies(where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None) -> None:
+def check_bodies(
+    where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None, state: bytes | None
+) -> None:
     """Refuses a replacement that could not be made whole."""
     check_where(where)
-    _check_bytes(list(bodies.values()), state)
+    _check_bytes(list(bodies.values()), was=was, state=state)
     for seq in bodies:
         if not 0 <= seq < expect:
             raise BadInput(f"no place {seq!r}", place="bodies", hint=f"there are {expect:,} records, from 0")
 
 
-def _check_bytes(records: Sequence[bytes], state: bytes | None) -> None:
+def _check_bytes(records: Sequence[bytes], **named: bytes | None) -> None:
     for at, body in enumerate(records):
         if not isinstance(body, bytes):
             raise BadInput(f"a {type(body).__name__}", place=f"record {at}", hint="a record is bytes")
-    if not isinstance(state, bytes | None):
-        raise BadInput(f"a {type(state).__name__}", place="state", hint="the state is bytes")
+    for name, given in named.items():
+        if not isinstance(given, bytes | None):
+            raise BadInput(f"a {type(given).__name__}", place=name, hint="give bytes")
 
 
-def check_head(where: Where, expect: int | None, found: int) -> None:
+def check_head(where: Where, found: Head, *, expect: int | None, was: bytes | None) -> None:
     """Raises Conflict if another writer was first."""
-    if expect is not None and expect != found:
-        raise Conflict(conversation=where.conversation, expected=expect, found=found)
+    if expect is not None and expect != found.count:
+        raise Conflict(conversation=where.conversation, expected=expect, found=found.count)
+    if was is not None and was != found.state:
+        problem, count = "its state has changed, the number of its records has not", found.count
+        raise Conflict(conversation=where.conversation, expected=count, found=count, problem=problem)
 
 
-def check_there(where: Where, expect: int, found: int | None) -> None:
+def check_there(where: Where, found: Head | None, *, expect: int, was: bytes | None) -> None:
     """As `check_head`, where the conversation has to exist."""
-    check_head(where, expect, found or 0)
+    check_head(where, found or Head(), expect=expect, was=was)
     if found is None:
         raise StoreError("there is none of this name", conversation=where.conversation)
 

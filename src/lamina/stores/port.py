@@ -61,21 +61,23 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 class Store(Protocol):
     """The port. Everything is async; an implementation may be used by many tasks at once.
 
-    `append` adds `records` as one group, with the new `state`, if the conversation has `expect` records
-    (None: however many it has), and answers with the new head. It raises Conflict and writes nothing if it
-    has others; a repeated `once` gives the head of the first time, and Reused if its digest is another.
-    `once` is looked at before `expect`; without `state` the old one stays; a group may be empty.
+    `append` adds `records` as one group, with the new `state`, and answers with the new head, if the
+    conversation has `expect` records (None: however many it has) and its state is still `was` (None: whatever
+    it is; that of no conversation is empty). If not, it raises Conflict and writes nothing.
+    A repeated `once` writes nothing either: it gives the count of the first time with the state of now, and
+    Reused if its digest is another. It is looked at before `expect` and `was`.
+    Without `state` the old one stays; a group may be empty.
     What it acknowledges survives the death of the process and a power cut, where the medium can.
     `read` gives the records from `after` on, the `last` so many, or those `at` these places; at most `limit`.
-    Places that are not there are left out; negative numbers are BadInput, as are names that are empty or
-    hold what a store could not give back.
+    Of `after`, `last` and `at` only one can be given: two are BadInput, as are negative numbers, and names
+    that are empty or hold what a store could not give back. Places that are not there are left out.
     `list` names a workspace's conversations in order of code points, after one, at most `limit`.
     `delete` removes a conversation wholly; True if there was one.
     """
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, once: Once | None = None,
-        state: bytes | None = None,
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
+        once: Once | None = None, state: bytes | None = None,
     ) -> Head: ...  # fmt: skip
 
     async def read(
@@ -90,11 +92,15 @@ class Store(Protocol):
 
 @runtime_checkable
 class Rekeyable(Protocol):
-    """A store whose records can be sealed anew in place: `replace` changes bodies, never their number."""
+    """A store whose records can be sealed anew in place: `replace` changes bodies, never their number.
+
+    `expect`, `was` and `state` are those of `append`; a conversation that is not there is a StoreError.
+    """
 
     async def replace(
-        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None = None
-    ) -> Head: ...
+        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,
+        state: bytes | None = None,
+    ) -> Head: ...  # fmt: skip
 
 
 @runtime_checkable

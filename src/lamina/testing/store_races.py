@@ -25,15 +25,16 @@ from lamina.stores.port import Head, Once, Page, Rekeyable, Store, Where
 OpenStore = Callable[[str], AbstractAsyncContextManager[Store]]
 E = TypeVar("E", bound=BaseException)
 
-WRITERS, TURNS = 8, 25
+WRITERS, TURNS = 8, 12
 WALK = 400
 
 
 class Trial:
     """A store on trial."""
 
-    def __init__(self, open_store: OpenStore, folder: str) -> None:
+    def __init__(self, open_store: OpenStore, folder: str, *, many: int) -> None:
         self._open, self._folder = open_store, folder
+        self.many = many
         self.workspace = f"workspace-{token_hex(6)}"
         self.where = Where(self.workspace, "conversation")
 
@@ -94,6 +95,44 @@ def check_linear(page: Page, *, writers: int, turns: int) -> None:
     assert [record.seq for record in page.records] == list(range(page.head.count))
 
 
+async def an_append_expects_what_was_read(trial: Trial) -> None:
+    """With another number of records there: Conflict, which says both, and nothing is written."""
+    async with trial.open() as kept:
+        await kept.append(trial.where, [b"a", b"b"], expect=0, state=b"s")
+        before = await kept.read(trial.where)
+        for expected in (0, 1, 3):
+            once = Once(key=f"k{expected}", digest=b"d")
+            conflict = await refused(
+                kept.append(trial.where, [b"x"], expect=expected, once=once, state=b"t"), Conflict
+            )
+            assert (conflict.expected, conflict.found) == (expected, 2)
+            assert await kept.read(trial.where) == before
+        assert (await kept.append(trial.where, [b"c"], expect=2)).count == 3
+        await refused(kept.append(Where(trial.workspace, "none"), [b"x"], expect=1), Conflict)
+        assert len(await kept.list(trial.workspace)) == 1
+
+
+async def an_append_expects_the_state_that_was_read(trial: Trial) -> None:
+    """With another state there: Conflict, and nothing is written; the number of records may be the same."""
+    async with trial.open() as kept:
+        assert (await kept.append(trial.where, [b"a"], was=b"", state=b"one")).count == 1
+        await kept.append(trial.where, [], expect=1, was=b"one", state=b"two")
+        before = await kept.read(trial.where)
+        for was in (b"", b"one", b"two ", b"two\0"):
+            once = Once(key=f"k{was!r}", digest=b"d")
+            for expect in (None, 1):
+                append = kept.append(trial.where, [b"x"], expect=expect, was=was, once=once, state=b"t")
+                conflict = await refused(append, Conflict)
+                assert (conflict.expected, conflict.found) == (1, 1)
+                assert "state" in str(conflict)
+                assert await kept.read(trial.where) == before
+        conflict = await refused(kept.append(trial.where, [], expect=7, was=b"two"), Conflict)
+        assert (conflict.expected, conflict.found) == (7, 1)
+        assert await kept.append(trial.where, [b"b"], was=b"two") == Head(count=2, state=b"two")
+        await refused(kept.append(Where(trial.workspace, "none"), [b"x"], was=b"s"), Conflict)
+        assert len(await kept.list(trial.workspace)) == 1
+
+
 async def of_two_writers_one_wins(trial: Trial) -> None:
     """The other gets Conflict, and nothing of it is there."""
     async with trial.open() as kept:
@@ -117,6 +156,29 @@ async def of_two_writers_one_wins(trial: Trial) -> None:
             page = await kept.read(trial.where, after=there)
             assert [record.body for record in page.records] == turn(winner, number)
             assert page.head.state == turn(winner, number)[0]
+
+
+async def of_two_states_one_wins(trial: Trial) -> None:
+    """Where only the state changes, `was` tells who was first."""
+    async with trial.open() as kept:
+        await kept.append(trial.where, [b"a"], state=b"0")
+        for number in range(20):
+            was = (await kept.read(trial.where, last=0)).head.state
+            won: list[bytes] = []
+
+            async def write(writer: int, number: int = number, was: bytes = was) -> None:
+                state = b"%d of %d" % (number, writer)
+                try:
+                    await kept.append(trial.where, [], expect=1, was=was, state=state)
+                except Conflict:
+                    return
+                won.append(state)  # noqa: B023 - read within the round
+
+            async with anyio.create_task_group() as tasks:
+                for writer in (0, 1):
+                    tasks.start_soon(write, writer)
+            assert len(won) == 1
+            assert (await kept.read(trial.where, last=0)).head == Head(count=1, state=won[0])
 
 
 async def many_writers_make_one_history(trial: Trial) -> None:
@@ -268,16 +330,14 @@ def _call(
 ) -> tuple[str, tuple[tuple[Any, ...], dict[str, Any]]]:
     where = Where(f"{workspace}-{dice.randrange(2)}", f"c{dice.randrange(3)}")
     number = dice.randrange(6)
-    state = dice.choice((None, b"", dice.randbytes(4)))
+    state, was = dice.choice((None, b"", b"s", b"t")), dice.choice((None, None, None, b"", b"s"))
     kind = dice.choices(("append", "read", "list", "delete", "replace"), (10, 6, 2, 1, 2 * rekeyable))[0]
     if kind == "append":
         key = dice.choice((None, None, *"abc"))
         once = None if key is None else Once(key=key, digest=bytes([dice.randrange(2)]))
         group = [dice.randbytes(dice.randrange(5)) for _ in range(dice.randrange(4))]
-        return kind, (
-            (where, group),
-            {"expect": dice.choice((None, None, number)), "once": once, "state": state},
-        )
+        expect = dice.choice((None, None, number))
+        return kind, ((where, group), {"expect": expect, "was": was, "once": once, "state": state})
     if kind == "read":
         asked = dice.choice(({}, {"after": number}, {"last": number}, {"at": [number, 0, number * 2]}))
         limit = {} if "last" in asked else {"limit": dice.choice((None, 0, 2))}
@@ -288,7 +348,8 @@ def _call(
             {"after": dice.choice(("", "c0", "c1")), "limit": dice.choice((1, 1000))},
         )
     if kind == "replace":
-        return kind, ((where, {dice.randrange(3): dice.randbytes(3)}), {"expect": number, "state": state})
+        new = {dice.randrange(3): dice.randbytes(3)}
+        return kind, ((where, new), {"expect": number, "was": was, "state": state})
     return kind, ((where,), {})
 
 
@@ -301,7 +362,10 @@ async def _answer(kept: Any, name: str, given: tuple[tuple[Any, ...], dict[str, 
 
 
 RACES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
+    an_append_expects_what_was_read,
+    an_append_expects_the_state_that_was_read,
     of_two_writers_one_wins,
+    of_two_states_one_wins,
     many_writers_make_one_history,
     groups_stand_together,
     repeats_at_once_are_kept_once,

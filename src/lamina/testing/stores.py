@@ -27,7 +27,6 @@ SECONDS = 300
 """A case that takes longer has met a deadlock."""
 
 LARGE = 5_000_000
-MANY = 10_000
 ODD_NAMES = (
     "ünï·cødé 漢字 🦉", "a/b", "..", "../../x", "a\\b", "'", '"; DROP TABLE record; --', "%", "_", "*", "CON",
     " ", "a.b", "A", "a", "~", "\n\t", "\x01", "e\u0301", "\u00e9", "\u202e", "-", "x" * 200, "é" * 120,
@@ -35,18 +34,23 @@ ODD_NAMES = (
 NO_NAMES = ("nul\0", "\ud800", "")
 
 
-def store(open_store: OpenStore, *, name: str = "", lasting: bool = True) -> list[Conformance]:
-    """The suite for one store. `lasting`: what was kept is there when it is opened again."""
+def store(
+    open_store: OpenStore, *, name: str = "", lasting: bool = True, many: int = 10_000
+) -> list[Conformance]:
+    """The suite for one store. `lasting`: what was kept is there when it is opened again.
+
+    `many`: how many records the long conversation has.
+    """
     promises = (*PROMISES, *RACES, *(LASTING if lasting else ()))
     before = f"{name}: " if name else ""
     told = ((f"{before}{promise.__name__.replace('_', ' ')}", promise) for promise in promises)
-    return [Conformance(words, partial(_try, promise, open_store)) for words, promise in told]
+    return [Conformance(words, partial(_try, promise, open_store, many)) for words, promise in told]
 
 
-def _try(promise: Callable[[Trial], Awaitable[None]], open_store: OpenStore) -> None:
+def _try(promise: Callable[[Trial], Awaitable[None]], open_store: OpenStore, many: int) -> None:
     async def tried() -> None:
         with anyio.fail_after(SECONDS):
-            await promise(Trial(open_store, folder))
+            await promise(Trial(open_store, folder, many=many))
 
     with TemporaryDirectory(prefix="store-", ignore_cleanup_errors=True) as folder:
         anyio.run(tried)
@@ -103,6 +107,16 @@ async def negative_numbers_are_refused(trial: Trial) -> None:
         await refused(kept.list(trial.workspace, limit=-1), BadInput)
         await refused(kept.append(trial.where, [b"x"], expect=-1), BadInput)
         assert (await kept.read(trial.where)).head.count == 3
+
+
+async def a_read_names_its_records_in_one_way(trial: Trial) -> None:
+    """`after`, `last` and `at` exclude each other: two of them are BadInput."""
+    async with trial.open() as kept:
+        await kept.append(trial.where, bodies(3))
+        await refused(kept.read(trial.where, after=1, last=1), BadInput)
+        await refused(kept.read(trial.where, after=1, at=[1]), BadInput)
+        await refused(kept.read(trial.where, last=1, at=[1]), BadInput)
+        await refused(kept.read(trial.where, after=1, last=1, at=[]), BadInput)
 
 
 async def the_state_is_kept_with_the_group(trial: Trial) -> None:
@@ -198,40 +212,26 @@ async def a_group_is_kept_whole_or_not_at_all(trial: Trial) -> None:
                 records=_numbered(b"a"), head=Head(count=1, state=b"s")
             )
         await refused(kept.append(trial.where, [b"b"], state="text"), BadInput)  # type: ignore[arg-type]
+        await refused(kept.append(trial.where, [b"b"], was="s"), BadInput)  # type: ignore[arg-type]
         fresh = Where(trial.workspace, "fresh")
         await refused(kept.append(fresh, [b"b", None]), BadInput)  # type: ignore[list-item]
         assert [one.conversation for one in await kept.list(trial.workspace)] == [trial.where.conversation]
         assert (await kept.append(trial.where, [b"b"], once=once)).count == 2
 
 
-async def an_append_expects_what_was_read(trial: Trial) -> None:
-    """With another number of records there: Conflict, which says both, and nothing is written."""
-    async with trial.open() as kept:
-        await kept.append(trial.where, [b"a", b"b"], expect=0, state=b"s")
-        before = await kept.read(trial.where)
-        for expected in (0, 1, 3):
-            once = Once(key=f"k{expected}", digest=b"d")
-            conflict = await refused(
-                kept.append(trial.where, [b"x"], expect=expected, once=once, state=b"t"), Conflict
-            )
-            assert (conflict.expected, conflict.found) == (expected, 2)
-            assert await kept.read(trial.where) == before
-        assert (await kept.append(trial.where, [b"c"], expect=2)).count == 3
-        await refused(kept.append(Where(trial.workspace, "none"), [b"x"], expect=1), Conflict)
-        assert len(await kept.list(trial.workspace)) == 1
-
-
 async def a_repeated_append_is_kept_once(trial: Trial) -> None:
-    """The same key and digest: the head of the first time, whatever came after, whatever is expected."""
+    """The same key and digest: the count of the first time, whatever came after, whatever is expected."""
     once = Once(key="turn-1", digest=b"\x00\xff")
     async with trial.open() as kept:
         first = await kept.append(trial.where, [b"a"], expect=0, once=once, state=b"one")
         assert await kept.append(trial.where, [b"a"], expect=0, once=once, state=b"one") == first
         await kept.append(trial.where, [b"b"], expect=1, state=b"two")
-        again = await kept.append(trial.where, [b"a"], expect=0, once=once, state=b"one")
-        assert again == first == Head(count=1, state=b"one")
+        again = await kept.append(trial.where, [b"a"], expect=0, was=b"", once=once, state=b"one")
+        assert again == Head(count=1, state=b"two"), "the count of the first time, with the state of now"
+        await kept.append(trial.where, [], state=b"three")
+        assert await kept.append(trial.where, [b"a"], once=once) == Head(count=1, state=b"three")
         page = await kept.read(trial.where)
-    assert page == Page(records=_numbered(b"a", b"b"), head=Head(count=2, state=b"two"))
+    assert page == Page(records=_numbered(b"a", b"b"), head=Head(count=2, state=b"three"))
 
 
 async def a_key_is_for_one_body(trial: Trial) -> None:
@@ -273,22 +273,21 @@ async def bodies_of_any_size(trial: Trial) -> None:
 
 
 async def many_records(trial: Trial) -> None:
-    """Ten thousand records, in groups, are all there and in order."""
+    """Thousands of records, in groups, are all there and in order."""
     async with trial.open() as kept:
-        everything = bodies(MANY)
-        for start in range(0, MANY, 1000):
+        everything = bodies(trial.many)
+        for start in range(0, trial.many, 1000):
             await kept.append(trial.where, everything[start : start + 1000], expect=start)
         assert [r.body for r in (await kept.read(trial.where)).records] == everything
-        assert [r.seq for r in (await kept.read(trial.where, last=50)).records] == list(
-            range(MANY - 50, MANY)
-        )
-        scattered = list(range(0, MANY, 3))
+        tail = list(range(trial.many))[-50:]
+        assert [r.seq for r in (await kept.read(trial.where, last=50)).records] == tail
+        scattered = list(range(0, trial.many, 3))
         assert [r.seq for r in (await kept.read(trial.where, at=scattered)).records] == scattered
         assert [r.seq for r in (await kept.read(trial.where, after=5, limit=2)).records] == [5, 6]
 
 
 async def replacing_changes_bodies_only(trial: Trial) -> None:
-    """Where a store can: the named bodies and the state, if the number of records is the expected one."""
+    """Where a store can: the named bodies and the state, if count and state are what is expected."""
     async with trial.open() as kept:
         if isinstance(kept, Rekeyable):
             await _replaced(trial, kept)
@@ -305,12 +304,16 @@ async def _replaced(trial: Trial, kept: Store) -> None:
     )
     whole = Page(records=_numbered(b"A", b"B", b"C" * 9), head=Head(count=3, state=b"new"))
     await refused(kept.replace(trial.where, {0: b"x"}, expect=2, state=b"x"), Conflict)
+    for was in (b"", b"older"):
+        conflict = await refused(kept.replace(trial.where, {0: b"x"}, expect=3, was=was), Conflict)
+        assert (conflict.expected, conflict.found) == (3, 3)
     await refused(kept.replace(trial.where, {0: b"x", 3: b"x"}, expect=3, state=b"x"), BadInput)
     await refused(kept.replace(trial.where, {0: b"x", 1: None}, expect=3), BadInput)  # type: ignore[dict-item]
     await refused(kept.replace(Where(trial.workspace, "none"), {}, expect=0, state=b"x"), StoreError)
     assert await kept.read(trial.where) == whole
-    # A repeated append gives back no state that was sealed under the old key.
     assert await kept.append(trial.where, [b"a", b"b"], once=once) == Head(count=2, state=b"new")
+    head = await kept.replace(trial.where, {}, expect=3, was=b"new", state=b"newest")
+    assert head == Head(count=3, state=b"newest")
 
 
 async def closing_twice_does_no_harm(trial: Trial) -> None:
@@ -326,12 +329,13 @@ async def opened_again_everything_is_there(trial: Trial) -> None:
     """Records, state, keys and lists, after the store was closed; also while another has it open."""
     once = Once(key="k", digest=b"1")
     async with trial.open() as kept:
-        first = await kept.append(trial.where, bodies(20), once=once, state=b"s")
+        await kept.append(trial.where, bodies(20), once=once, state=b"s")
         await kept.append(trial.where, [b"more"], state=b"t")
         before = await kept.read(trial.where)
     async with trial.open() as kept:
         assert await kept.read(trial.where) == before
-        assert await kept.append(trial.where, bodies(20), once=once, state=b"s") == first
+        again = await kept.append(trial.where, bodies(20), once=once, state=b"s")
+        assert again == Head(count=20, state=b"t")
         await refused(kept.append(trial.where, [b"x"], once=Once(key="k", digest=b"2")), Reused)
         async with trial.open() as second:
             assert (await second.append(trial.where, [b"y"], expect=21)).count == 22
@@ -349,13 +353,13 @@ PROMISES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
     order_is_kept,
     a_read_finds_what_it_names,
     negative_numbers_are_refused,
+    a_read_names_its_records_in_one_way,
     the_state_is_kept_with_the_group,
     workspaces_are_apart,
     a_list_goes_page_by_page,
     odd_names_stay_apart,
     names_that_cannot_be_kept_are_refused,
     a_group_is_kept_whole_or_not_at_all,
-    an_append_expects_what_was_read,
     a_repeated_append_is_kept_once,
     a_key_is_for_one_body,
     what_is_deleted_is_gone,

@@ -2,7 +2,7 @@
 
     .head          how many groups and records there are, and the state
     .g00000007     one group: where it begins, the names and digests of its records
-    .o3f9a...      one idempotency key: its digest and the head that it was answered with
+    .o3f9a...      one idempotency key: its digest and the count that it was answered with
     ..._user.json  the records
 
 What the head does not count is not there. Everything here is called under the lock of the conversation, and
@@ -52,16 +52,15 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """An idempotency key, and the head of the first time. It counts if that group was committed."""
+    """An idempotency key, and the count of the first time. It counts if that group was committed."""
 
     digest: bytes
     group: int
     count: int
-    state: bytes
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What `.head` says. Of groups before `stale` the state was replaced; the one of today stands for it.
+    """What `.head` says.
 
     `moves` and `drops` are files of a replacement that has happened and may not have been moved over yet.
     """
@@ -72,7 +71,6 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     groups: int = 0
     count: int = 0
     state: bytes = b""
-    stale: int = 0
     moves: tuple[str, ...] = ()
     drops: tuple[str, ...] = ()
 
@@ -116,15 +114,14 @@ class Shelf:
         return tuple(Record(seq=seq, body=self._body(seq)) for seq in places)
 
     def answered(self, once: Once) -> Head | None:
-        """The head that this key was answered with, if it was."""
+        """What this key is answered with if it comes again."""
         earlier = self.load(once_name(once.key), Answered)
         if self.kept is None or earlier is None or earlier.group >= self.kept.groups:
             return None
         if self.group(earlier.group).once != once.key:
             return None
         check_digest(self.where, once, earlier.digest)
-        state = self.kept.state if earlier.group < self.kept.stale else earlier.state
-        return Head(count=earlier.count, state=state)
+        return Head(count=earlier.count, state=self.kept.state)
 
     def number(self, seq: int) -> int:
         """The group that holds this record."""

@@ -73,15 +73,17 @@ class FilesStore:
         return store
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, once: Once | None = None,
-        state: bytes | None = None,
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
+        once: Once | None = None, state: bytes | None = None,
     ) -> Head:  # fmt: skip
-        check_group(where, records, expect=expect, once=once, state=state)
-        group, at = tuple(records), self._now()
+        check_group(where, records, expect=expect, was=was, once=once, state=state)
+        write = partial(
+            append, bodies=tuple(records), expect=expect, was=was, once=once, state=state, at=self._now()
+        )
 
         def work() -> Head:
             with self._locked(where, alone=True):
-                return append(self._shelf(where), group, expect=expect, once=once, state=state, at=at)
+                return write(self._shelf(where))
 
         return await self._run(work, writes=True)
 
@@ -115,14 +117,15 @@ class FilesStore:
         return await self._run(work, writes=True)
 
     async def replace(
-        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None = None
-    ) -> Head:
-        check_bodies(where, bodies, expect=expect, state=state)
+        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,
+        state: bytes | None = None,
+    ) -> Head:  # fmt: skip
+        check_bodies(where, bodies, expect=expect, was=was, state=state)
         new = dict(bodies)
 
         def work() -> Head:
             with self._locked(where, alone=True):
-                return replace(self._shelf(where), new, expect=expect, state=state)
+                return replace(self._shelf(where), new, expect=expect, was=was, state=state)
 
         return await self._run(work, writes=True)
 

@@ -39,14 +39,14 @@ BEGUN = ".begun"
 
 
 def append(
-    shelf: Shelf, bodies: Sequence[bytes], *, expect: int | None, once: Once | None, state: bytes | None,
-    at: datetime,
+    shelf: Shelf, bodies: Sequence[bytes], *, expect: int | None, was: bytes | None, once: Once | None,
+    state: bytes | None, at: datetime,
 ) -> Head:  # fmt: skip
     """Adds a group; `at` is the time in the names of its files."""
     _recover(shelf)
     if once is not None and (earlier := shelf.answered(once)) is not None:
         return earlier
-    check_head(shelf.where, expect, shelf.head.count)
+    check_head(shelf.where, shelf.head, expect=expect, was=was)
     if shelf.kept is None:
         make(shelf.folder.parent)
         make(shelf.folder)
@@ -56,15 +56,17 @@ def append(
     if bodies or once is not None:
         after = changed(after, groups=kept.groups + 1)
         names = [sheet_name(kept.count + n, body, at) for n, body in enumerate(bodies)]
-        _write_group(shelf, kept, dict(zip(names, bodies, strict=True)), once, after.head)
+        _write_group(shelf, kept, dict(zip(names, bodies, strict=True)), once)
     _commit(shelf, after)
     return after.head
 
 
-def replace(shelf: Shelf, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None) -> Head:
+def replace(
+    shelf: Shelf, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None, state: bytes | None
+) -> Head:
     """Puts other bodies in the place of some."""
     _recover(shelf)
-    check_there(shelf.where, expect, shelf.kept.count if shelf.kept else None)
+    check_there(shelf.where, shelf.kept.head if shelf.kept else None, expect=expect, was=was)
     if shelf.kept is None:
         return Head()
     files, drops = _anew(shelf, bodies)
@@ -75,15 +77,13 @@ def replace(shelf: Shelf, bodies: Mapping[int, bytes], *, expect: int, state: by
     settle(shelf.folder)
     after = changed(shelf.kept, moves=tuple(files), drops=drops)
     if state is not None:
-        after = changed(after, state=state, stale=after.groups)
+        after = changed(after, state=state)
     _commit(shelf, after)
     _move_over(shelf, after)
     return after.head
 
 
-def _write_group(
-    shelf: Shelf, kept: Kept, sheets: Mapping[str, bytes], once: Once | None, head: Head
-) -> None:
+def _write_group(shelf: Shelf, kept: Kept, sheets: Mapping[str, bytes], once: Once | None) -> None:
     """Everything of a group but its commit."""
     named = tuple(Sheet(name, digest(body)) for name, body in sheets.items())
     key = None if once is None else once.key
@@ -92,7 +92,7 @@ def _write_group(
     for name, body in sheets.items():
         put(shelf.folder, name, written(body))
     if once is not None:
-        answered = Answered(digest=once.digest, group=kept.groups, count=head.count, state=head.state)
+        answered = Answered(digest=once.digest, group=kept.groups, count=kept.count + len(sheets))
         _put(shelf, once_name(once.key), answered)
     settle(shelf.folder)
 

@@ -40,6 +40,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (workspace, conversation, key)
         )""",
     ),
+    (  # a key keeps no state any more; a dropped column alone would leave the bytes in every row
+        "UPDATE once SET state = NULL",
+        "ALTER TABLE once DROP COLUMN state",
+    ),
 )
 """What made each version from the one before it. Never changed once released, only added to."""
 

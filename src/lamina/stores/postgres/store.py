@@ -70,12 +70,13 @@ class PostgresStore:
         return PostgresStore(links)
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, once: Once | None = None,
-        state: bytes | None = None,
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
+        once: Once | None = None, state: bytes | None = None,
     ) -> Head:  # fmt: skip
-        check_group(where, records, expect=expect, once=once, state=state)
+        check_group(where, records, expect=expect, was=was, once=once, state=state)
+        group = tuple(records)
         work = partial(
-            tables.append, where=where, records=tuple(records), expect=expect, once=once, state=state
+            tables.append, where=where, records=group, expect=expect, was=was, once=once, state=state
         )
         hint = _SAME_KEY if once is not None else _NO_KEY
         return await self._done(work, where.conversation, repeatable=once is not None, hint=hint)
@@ -102,10 +103,12 @@ class PostgresStore:
         )
 
     async def replace(
-        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None = None
-    ) -> Head:
-        check_bodies(where, bodies, expect=expect, state=state)
-        work = partial(tables.replace, where=where, bodies=dict(bodies), expect=expect, state=state)
+        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,
+        state: bytes | None = None,
+    ) -> Head:  # fmt: skip
+        check_bodies(where, bodies, expect=expect, was=was, state=state)
+        new = dict(bodies)
+        work = partial(tables.replace, where=where, bodies=new, expect=expect, was=was, state=state)
         return await self._done(work, where.conversation, hint="read it again to see")
 
     async def close(self) -> None:

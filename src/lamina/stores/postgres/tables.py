@@ -27,18 +27,18 @@ _MOST = 2**62
 
 
 async def append(
-    call: Call, where: Where, records: Sequence[bytes], *, expect: int | None, once: Once | None,
-    state: bytes | None,
+    call: Call, where: Where, records: Sequence[bytes], *, expect: int | None, was: bytes | None,
+    once: Once | None, state: bytes | None,
 ) -> Head:  # fmt: skip
     names = _names(where, once)
     head = await _taken(call.link, names) or await _made(call.link, names)
     if once is not None and (key := await _one(call.link, _KEY, names)):
         return _first_time(where, once, head, key)
-    check_head(where, expect, head.count)
+    check_head(where, head, expect=expect, was=was)
     new = Head(count=head.count + len(records), state=head.state if state is None else state)
     written = names | {"base": head.count, "records": list(records), "count": new.count, "state": state}
-    kept = {"digest": None, "kept": None} if once is None else {"digest": once.digest, "kept": new.state}
-    await _commit(call, (_APPEND, written | kept))
+    digest = None if once is None else once.digest
+    await _commit(call, (_APPEND, written | {"digest": digest}))
     return new
 
 
@@ -52,7 +52,7 @@ _MAKE = """
     ON CONFLICT (workspace, name) DO UPDATE SET count = conversation.count
     RETURNING count, state"""
 _KEY = """
-    SELECT digest, count, state FROM once
+    SELECT digest, count FROM once
     WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND key = %(key)s::bytea"""
 _APPEND = """
     WITH written AS (
@@ -60,9 +60,8 @@ _APPEND = """
         SELECT %(workspace)s, %(conversation)s, %(base)s::bigint + place - 1, body
         FROM unnest(%(records)s::bytea[]) WITH ORDINALITY AS given (body, place)
     ), remembered AS (
-        INSERT INTO once (workspace, conversation, key, digest, count, state)
-        SELECT %(workspace)s, %(conversation)s, %(key)s::bytea, %(digest)s::bytea,
-            %(count)s::bigint, %(kept)s::bytea
+        INSERT INTO once (workspace, conversation, key, digest, count)
+        SELECT %(workspace)s, %(conversation)s, %(key)s::bytea, %(digest)s::bytea, %(count)s::bigint
         WHERE %(key)s::bytea IS NOT NULL
     )
     UPDATE conversation
@@ -95,9 +94,9 @@ def _head(row: Row | None) -> Head | None:
 
 
 def _first_time(where: Where, once: Once, head: Head, key: Row) -> Head:
-    digest, count, state = key
+    digest, count = key
     check_digest(where, once, digest)
-    return Head(count=count, state=head.state if state is None else state)
+    return Head(count=count, state=head.state)
 
 
 async def _commit(call: Call, *steps: tuple[LiteralString, Values]) -> None:
@@ -111,15 +110,15 @@ async def _commit(call: Call, *steps: tuple[LiteralString, Values]) -> None:
 
 
 async def replace(
-    call: Call, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None
-) -> Head:
+    call: Call, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None,
+    state: bytes | None,
+) -> Head:  # fmt: skip
     names = _names(where)
     head = await _taken(call.link, names)
-    check_there(where, expect, None if head is None else head.count)
+    check_there(where, head, expect=expect, was=was)
     steps = [(_REPLACE, names | {"places": list(bodies), "bodies": list(bodies.values())})]
     if state is not None:
-        # What was sealed with the records must not come back by a repeated append: NULL is today's state.
-        steps += [(_RESTATE, names | {"state": state}), (_FORGET_STATES, names)]
+        steps.append((_RESTATE, names | {"state": state}))
     await _commit(call, *steps)
     kept = head or Head()
     return Head(count=kept.count, state=kept.state if state is None else state)
@@ -132,9 +131,6 @@ _REPLACE = """
 _RESTATE = """
     UPDATE conversation SET state = %(state)s
     WHERE workspace = %(workspace)s AND name = %(conversation)s"""
-_FORGET_STATES = """
-    UPDATE once SET state = NULL
-    WHERE workspace = %(workspace)s AND conversation = %(conversation)s"""
 
 
 async def delete(call: Call, where: Where) -> bool:

@@ -9,6 +9,7 @@ their changes. JSON only, unknown fields refused. No store and no cache here.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
@@ -124,6 +125,18 @@ def unwrap(place: Place, key: Key, data: DataKey) -> bytes:
     return secret
 
 
+def rewrapped(card: Card, place: Place, primary: Key, key_of: Callable[[str], Key]) -> Card | None:
+    """The card with its data keys wrapped by another key; None if they are already."""
+    if card.key == primary.id and all(each.key == primary.id for each in card.data):
+        return None
+    data = tuple(
+        wrap(place, primary, generation=each.generation, secret=unwrap(place, key_of(each.key), each),
+             since=each.since)
+        for each in card.data
+    )  # fmt: skip
+    return msgspec.structs.replace(card, key=primary.id, data=data)
+
+
 def signed_header(header: Header, root: bytes) -> bytes:
     plain = msgspec.structs.replace(header, mac=b"")
     key = derived(root, "lamina/header/1", salt=header.store)
@@ -162,6 +175,11 @@ def parsed(state: bytes, kind: type[Document], count: int) -> Document:
     if document.change != count:
         raise Tampered(f"the {kind.__name__.lower()} says {document.change} changes, the store {count}")
     return document
+
+
+def as_kept(document: Header | Card) -> bytes:
+    """The bytes that it was parsed of: `parsed` takes no others."""
+    return msgspec.json.encode(document)
 
 
 def _card_mac(card: Card, place: Place, key: Key) -> bytes:

@@ -42,10 +42,14 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """A verified page. `held` is None where there is no such conversation."""
+    """A verified page. `held` is None where there is no such conversation.
+
+    `kept` is the state as the store within has it: never the same bytes again, whenever it is sealed.
+    """
 
     held: Held | None
     state: State
+    kept: bytes = b""
     seqs: tuple[int, ...] = ()
     records: tuple[Opened, ...] = ()
     exists: bool = True
@@ -67,7 +71,7 @@ def read_page(held: Held | None, page: Page, meant: Sequence[int], seen: Seen | 
         raise Tampered("records are missing, or others came than were asked for")
     records = tuple(read_record(held, record.seq, record.body) for record in page.records)
     check_chain(held, state, meant, records)
-    return Reading(held=held, state=state, seqs=tuple(meant), records=records)
+    return Reading(held=held, state=state, kept=page.head.state, seqs=tuple(meant), records=records)
 
 
 def read_state(held: Held, kept: bytes) -> State:
@@ -118,7 +122,6 @@ def seal_group(
     new = State(
         count=state.count + len(records), link=link, body=state.body if body is None else body,
         generation=newest.number,
-        settled=bool(records) or (state.settled and state.generation == newest.number),
     )  # fmt: skip
     return sealed, seal_state(newest, new, bucket=bucket), new
 

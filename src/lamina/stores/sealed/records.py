@@ -1,7 +1,7 @@
 """How one record and one state are sealed: their bytes, what they are bound to, and the chain.
 
     record   version | alg | generation | id | link before | nonce | ciphertext
-    state    version | alg | generation | settled | count | link of the last record | nonce | ciphertext
+    state    version | alg | generation | (unused) | count | link of the last record | nonce | ciphertext
 
 The associated data binds a record to store, workspace, conversation, place, generation and the link before
 it; the state to the number of records and the link of the last one. A link hashes the link before, the place
@@ -30,7 +30,7 @@ MOST_RECORDS = 2**28
 """How many records one generation of a key may seal: far below what random nonces allow."""
 
 _RECORD = struct.Struct(f">BBI{ID}s{LINK}s")
-_STATE = struct.Struct(f">BBI?Q{LINK}s")
+_STATE = struct.Struct(f">BBIxQ{LINK}s")
 _END = b"\x80"
 
 
@@ -74,17 +74,12 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """A state that was verified: where the conversation ends, and the caller's own state.
-
-    `settled`: the first state of this generation came with records of its own. Whoever still holds an older
-    generation read fewer records than there are now, so no append of theirs can succeed any more.
-    """
+    """A state that was verified: where the conversation ends, and the caller's own state."""
 
     count: int
     link: bytes
     body: bytes = b""
     generation: int = 0
-    settled: bool = False
 
 
 def seal_record(
@@ -111,16 +106,16 @@ def open_record(generation: Generation, seq: int, kept: bytes) -> Opened:
 
 
 def seal_state(generation: Generation, state: State, *, bucket: int = 1) -> bytes:
-    head = _STATE.pack(VERSION, AES_256_GCM, generation.number, state.settled, state.count, state.link)
+    head = _STATE.pack(VERSION, AES_256_GCM, generation.number, state.count, state.link)
     bound = _bound(generation.of_state, state.count, head)
     return head + generation.states.seal(_padded(state.body, bucket), bound)
 
 
 def open_state(generation: Generation, kept: bytes) -> State:
     head = kept[: _STATE.size]
-    _, _, number, settled, count, link = _STATE.unpack(head)
+    _, _, number, count, link = _STATE.unpack(head)
     plain = generation.states.open(kept[_STATE.size :], _bound(generation.of_state, count, head))
-    return State(count=count, link=link, body=_unpadded(plain), generation=number, settled=settled)
+    return State(count=count, link=link, body=_unpadded(plain), generation=number)
 
 
 def generation_of(kept: bytes, *, state: bool = False) -> int:

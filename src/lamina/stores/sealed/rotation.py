@@ -9,8 +9,8 @@
     await finish(sealed, where)           forgets the data keys before it
     await shred(sealed, where)            destroys the data keys: what was written can never be read again
 
-Each step can be repeated after a crash. `rekey` and `finish` are two steps for the sake of writers in other
-processes: one that read the head before `rekey` ended may still append under the key before.
+Each step can be repeated after a crash, and readers and writers go on meanwhile. A writer of another process
+that still holds an older key finds another state than it read, and seals its group again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, StoreError
 from lamina.stores.port import Rekeyable, Where
-from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, unwrap, wrap
+from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrapped
 from lamina.stores.sealed.keys import Key, Passphrase
 from lamina.stores.sealed.pages import Reading
 from lamina.stores.sealed.records import SHREDDED as SHREDDED_STATE
@@ -66,7 +66,9 @@ async def rewrap(sealed: Sealed) -> int:
     primary, changed = await sealed.vault.primary(), 0
     async for where in conversations(sealed):
         before = await sealed.vault.card(where, fresh=True)
-        after = await sealed.vault.change_card(where, lambda held: _rewrapped(sealed, held, primary))
+        after = await sealed.vault.change_card(
+            where, lambda held: rewrapped(held.card, held.place, primary, sealed.vault.key)
+        )
         changed += before is not None and not before.same_as(after)
     return changed
 
@@ -88,8 +90,8 @@ async def rekey(
 ) -> int:
     """Gives a conversation a new data key and seals every record anew under it; how many that were.
 
-    A run that was interrupted is continued. Readers and writers go on meanwhile. The state stays as it is:
-    the next append seals it under the new key.
+    A run that was interrupted is continued. The state stays as it is: the next append, or `finish`, seals it
+    under the new key.
     """
     primary = await sealed.vault.primary()
     count = (await sealed.reading(where, last=0)).state.count
@@ -98,21 +100,19 @@ async def rekey(
 
 
 async def finish(sealed: Sealed, where: Where, *, batch: int = BATCH, alone: bool = False) -> bool:
-    """Forgets the data keys before the newest; True if nothing can need them any more, and they are gone.
+    """Forgets the data keys before the newest; True if they are gone.
 
-    That is so when the conversation has grown since `rekey`: a writer that still holds an older key then
-    finds other records than it expects. `alone` says that no other process writes to the store, and does it
-    now.
+    Once the state is sealed under the newest key, nothing can come under an older one any more. Where there
+    is no state yet, because nothing was ever kept there, that is so only if no other process writes to the
+    store: `alone` says that.
     """
+    held = await sealed.vault.card(where, fresh=True)
+    if held is None or len(held.card.data) < 2:
+        return held is not None
+    if not await _state_under_newest(sealed, where) and not alone:
+        return False
     await _seal_anew(sealed, where, batch, None)
-    async with sealed.lock(where):
-        held = await sealed.vault.card(where, fresh=True)
-        if held is None or len(held.card.data) < 2:
-            return held is not None
-        if not await _is_settled(sealed, where, held, alone=alone):
-            return False
-        await sealed.vault.change_card(where, _with_newest_only)
-        return True
+    return await sealed.vault.change_card(where, lambda now: _without_older(now, held)) is not None
 
 
 async def shred(sealed: Sealed, where: Where) -> bool:
@@ -164,22 +164,15 @@ def _with_new_key(held: Held, primary: Key, count: int) -> Card | None:
     return replace(held.card, data=(*held.card.data, data))
 
 
-def _with_newest_only(held: Held) -> Card | None:
-    return replace(held.card, data=held.card.data[-1:]) if len(held.card.data) > 1 else None
+def _without_older(now: Held, held: Held) -> Card | None:
+    """Unless it is the card of a later conversation by now; and keys that are newer still stay, too."""
+    kept = tuple(data for data in now.card.data if data.generation >= held.newest.number)
+    same = now.card.id == held.card.id and len(kept) < len(now.card.data)
+    return replace(now.card, data=kept) if same else None
 
 
 def _shredded(held: Held) -> Card | None:
     return None if held.card.gone else replace(held.card, gone=SHREDDED, data=())
-
-
-def _rewrapped(sealed: Sealed, held: Held, primary: Key) -> Card | None:
-    card, data = held.card, []
-    if card.key == primary.id and all(each.key == primary.id for each in card.data):
-        return None
-    for each in card.data:
-        secret = unwrap(held.place, sealed.vault.key(each.key), each)
-        data.append(wrap(held.place, primary, generation=each.generation, secret=secret, since=each.since))
-    return replace(card, key=primary.id, data=tuple(data))
 
 
 async def _uses(sealed: Sealed, where: Where, key: str) -> bool:
@@ -197,7 +190,8 @@ async def _seal_anew(
             bodies = _anew(reading, bucket=sealed.bucket)
             try:
                 if bodies:
-                    await store.replace(sealed.vault.inner(where), bodies, expect=reading.state.count)
+                    inner, count = sealed.vault.inner(where), reading.state.count
+                    await store.replace(inner, bodies, expect=count, was=reading.kept)
             except Conflict:
                 continue
         done, at = done + len(bodies), at + len(reading.records)
@@ -207,26 +201,21 @@ async def _seal_anew(
             return done
 
 
-async def _is_settled(sealed: Sealed, where: Where, held: Held, *, alone: bool) -> bool:
-    """Nothing is under an older key, and nothing can come under one. Called with the lock held."""
-    newest = held.newest
-    reading = await sealed.reading(where, last=0)
-    if reading.state.generation == newest.number and reading.state.settled:
-        return await _all_under(sealed, where, newest.number)
-    if not alone:
-        return False
-    state = seal_state(newest, replace(reading.state, settled=True), bucket=sealed.bucket)
-    await _rekeyable(sealed).replace(sealed.vault.inner(where), {}, expect=reading.state.count, state=state)
-    return await _all_under(sealed, where, newest.number)
-
-
-async def _all_under(sealed: Sealed, where: Where, generation: int) -> bool:
-    at = 0
-    while records := (await sealed.reading(where, after=at, limit=BATCH)).records:
-        if any(record.generation != generation for record in records):
-            return False
-        at += len(records)
-    return True
+async def _state_under_newest(sealed: Sealed, where: Where) -> bool:
+    """Seals the state under the newest key, if it is under an older one. False if there is no state."""
+    while True:
+        async with sealed.lock(where):
+            reading = await sealed.reading(where, last=0)
+            if reading.held is None or not reading.exists:
+                return False
+            if reading.state.generation == reading.held.newest.number:
+                return True
+            inner, count = sealed.vault.inner(where), reading.state.count
+            state = seal_state(reading.held.newest, reading.state, bucket=sealed.bucket)
+            try:
+                await sealed.store.append(inner, [], expect=count, was=reading.kept, state=state)
+            except Conflict:
+                continue
 
 
 def _anew(reading: Reading, *, bucket: int) -> dict[int, bytes]:

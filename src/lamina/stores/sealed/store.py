@@ -17,14 +17,14 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, Reused, StoreError, Tampered, WrongKey
-from lamina.stores.memory import check_asked, check_group, check_where, check_workspace, places
+from lamina.stores.memory import check_asked, check_group, check_head, check_where, check_workspace, places
 from lamina.stores.port import Closes, Head, Listed, Once, Page, Record, Store, Where
-from lamina.stores.sealed.cipher import Refused, same
+from lamina.stores.sealed.cipher import same
 from lamina.stores.sealed.documents import DELETING, Card
 from lamina.stores.sealed.keys import Key, Passphrase
-from lamina.stores.sealed.pages import NO_CARD, Reading, Seen, read_page, read_state, seal_group
+from lamina.stores.sealed.pages import NO_CARD, Reading, Seen, read_page, seal_group
 from lamina.stores.sealed.passphrase import Cost
-from lamina.stores.sealed.records import State, generation_of
+from lamina.stores.sealed.records import State
 from lamina.stores.sealed.vault import HASHED, Held, Vault
 
 INDEX = Where("\0index", "workspaces")
@@ -68,11 +68,11 @@ class Sealed:
         self._locks: WeakValueDictionary[Where, anyio.Lock] = WeakValueDictionary()
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, once: Once | None = None,
-        state: bytes | None = None,
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
+        once: Once | None = None, state: bytes | None = None,
     ) -> Head:  # fmt: skip
-        check_group(where, records, expect=expect, once=once, state=state)
-        return await self._append(where, list(records), expect=expect, once=once, body=state)
+        check_group(where, records, expect=expect, was=was, once=once, state=state)
+        return await self._append(where, list(records), expect=expect, was=was, once=once, body=state)
 
     async def read(
         self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
@@ -154,18 +154,25 @@ class Sealed:
     # Writing.
 
     async def _append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None, once: Once | None,
-        body: bytes | None,
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
+        once: Once | None = None, body: bytes | None = None,
     ) -> Head:  # fmt: skip
+        """The store within compares its own bytes; if they changed, it is all looked at again."""
+        before = b""
         async with self.lock(where):
             while True:
                 reading = await self._ready(where)
+                if before and reading.kept == before:
+                    raise Tampered("the store refuses what it gives", conversation=where.conversation)
+                key, before = self._hidden(where, once), reading.kept
+                conflict = _conflict(where, reading.state, expect=expect, was=was)
                 try:
-                    return await self._group(where, reading, records, expect=expect, once=once, body=body)
-                except Conflict as error:
-                    if expect is not None:
-                        name, found = where.conversation, error.found
-                        raise Conflict(conversation=name, expected=expect, found=found) from None
+                    if conflict is not None:
+                        return await self._earlier(where, key, conflict)
+                    return await self._group(where, reading, records, once=key, body=body)
+                except Conflict:
+                    if conflict is not None:
+                        raise conflict from None
                 except Reused as error:
                     raise _named(error, where) from None
 
@@ -190,22 +197,15 @@ class Sealed:
         return reading
 
     async def _group(
-        self, where: Where, reading: Reading, records: Sequence[bytes], *, expect: int | None,
-        once: Once | None, body: bytes | None,
+        self, where: Where, reading: Reading, records: Sequence[bytes], *, once: Once | None,
+        body: bytes | None,
     ) -> Head:  # fmt: skip
         held = _there(reading, where)
-        key = self._hidden(where, once)
-        if expect is not None and expect != reading.state.count:
-            if key is None:
-                raise Conflict(conversation=where.conversation, expected=expect, found=reading.state.count)
-            repeated = await self.store.append(self.vault.inner(where), [], expect=NEVER, once=key)
-            return await self._repeated(where, repeated)
         size = sum(map(len, records)) + len(reading.state.body if body is None else body)
         seal = partial(seal_group, held, reading.state, records, body, bucket=self.bucket)
         sealed, kept, new = await _work(size, seal)
-        head = await self.store.append(
-            self.vault.inner(where), sealed, expect=reading.state.count, once=key, state=kept
-        )
+        inner, count = self.vault.inner(where), reading.state.count
+        head = await self.store.append(inner, sealed, expect=count, was=reading.kept, once=once, state=kept)
         if head.state != kept:
             return await self._repeated(where, head)
         self._saw(where, held, new)
@@ -213,20 +213,22 @@ class Sealed:
             await self.vault.change_card(where, _begun)
         return Head(count=new.count, state=new.body)
 
+    async def _earlier(self, where: Where, once: Once | None, conflict: Conflict) -> Head:
+        """What the store within answers to a key that it knows; without one, nothing but the conflict."""
+        if once is None:
+            raise conflict
+        head = await self.store.append(self.vault.inner(where), [], expect=NEVER, once=once)
+        return await self._repeated(where, head)
+
     async def _repeated(self, where: Where, head: Head) -> Head:
-        """The head of the first time; with the state of today, if that one's key is gone by now."""
+        """The count of the first time, with the state of now."""
         reading = await self.reading(where, last=0)
-        held = _there(reading, where)
-        try:
-            known = generation_of(head.state, state=True) in held.generations
-            state = read_state(held, head.state) if known else reading.state
-        except (Refused, Tampered):
-            problem = "an idempotency key answers with a state that is not what was written"
-            raise Tampered(problem, conversation=where.conversation) from None
-        if max(head.count, state.count) > reading.state.count:
+        if not reading.exists:
+            raise _deleted(where)
+        if head.count > reading.state.count:
             problem = "an idempotency key answers with records that are not there"
             raise Tampered(problem, conversation=where.conversation)
-        return Head(count=head.count, state=state.body)
+        return Head(count=head.count, state=reading.state.body)
 
     def _hidden(self, where: Where, once: Once | None) -> Once | None:
         """An idempotency key that says nothing: neither key nor digest of anything plain goes within."""
@@ -239,7 +241,7 @@ class Sealed:
         if workspace == INDEX.workspace or workspace in self._listed:
             return
         name = workspace.encode()
-        await self._append(INDEX, [name], expect=None, once=Once(key=workspace, digest=name), body=None)
+        await self._append(INDEX, [name], once=Once(key=workspace, digest=name))
         self._listed.add(workspace)
 
     # Reading.
@@ -298,8 +300,20 @@ def _begun(held: Held) -> Card | None:
 
 def _there(reading: Reading, where: Where) -> Held:
     if reading.held is None:
-        raise StoreError("it was deleted meanwhile", conversation=where.conversation, hint="try again")
+        raise _deleted(where)
     return reading.held
+
+
+def _deleted(where: Where) -> StoreError:
+    return StoreError("it was deleted meanwhile", conversation=where.conversation, hint="try again")
+
+
+def _conflict(where: Where, found: State, *, expect: int | None, was: bytes | None) -> Conflict | None:
+    try:
+        check_head(where, Head(count=found.count, state=found.body), expect=expect, was=was)
+    except Conflict as conflict:
+        return conflict
+    return None
 
 
 def _named(error: StoreError, where: Where) -> StoreError:

@@ -1,8 +1,8 @@
 """What opens a store: its header, the ring of keys, and the cards of conversations, cached.
 
-Header and cards change by compare-and-swap: each change appends one empty record to their own reserved
-conversation. A card in the cache may be old: who meets bytes that it does not open asks for it afresh. It
-reads no record of any conversation.
+Header and cards change by compare-and-swap on their bytes, and each change appends one empty record to their
+own reserved conversation: its number stands in them. A card in the cache may be old: who meets bytes that it
+does not open asks for it afresh. It reads no record of any conversation.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from lamina.stores.sealed.documents import (
     DELETING,
     Card,
     Header,
+    as_kept,
     card_holds,
     header_holds,
     key_line,
     new_card,
     new_header,
     parsed,
+    rewrapped,
     root_of,
     signed_card,
     signed_header,
@@ -155,8 +157,8 @@ class Vault:
                 return header
             changed = replace(changed, change=header.change + 1)
             try:
-                state = signed_header(changed, self._root)
-                await self.store.append(HEADER, [b""], expect=header.change, state=state)
+                state, was = signed_header(changed, self._root), as_kept(header)
+                await self.store.append(HEADER, [b""], expect=header.change, was=was, state=state)
             except Conflict:
                 continue
             return await self.unlock(fresh=True)
@@ -237,7 +239,7 @@ class Vault:
         name = Cipher(self._names).seal(where.conversation.encode(), framed(place.store, where.workspace))
         card = new_card(place, key, name)
         try:
-            await self._write(where, card, expect=0)
+            await self._write(where, card, None)
         except Conflict:
             await anyio.lowlevel.checkpoint()
         held = await self.card(where, fresh=True)
@@ -245,7 +247,17 @@ class Vault:
             raise StoreError(
                 "it was deleted while it was made", conversation=where.conversation, hint="try again"
             )
-        return held
+        return await self._under_primary(where, held)
+
+    async def _under_primary(self, where: Where, held: Held) -> Held:
+        """A new card under the key that is primary now: another process may have changed that meanwhile."""
+        try:
+            primary = await self.primary()
+        except WrongKey:  # it went over to a key that is not here: nobody could read what is kept now
+            await self.drop_card(where)
+            raise
+        changed = await self.change_card(where, lambda now: rewrapped(now.card, now.place, primary, self.key))
+        return changed or held
 
     async def change_card(self, where: Where, change: Callable[[Held], Card | None]) -> Held | None:
         """Changes a card by compare-and-swap; None leaves it as it is. No card, no change."""
@@ -255,9 +267,7 @@ class Vault:
             if held is None or changed is None:
                 return held
             try:
-                await self._write(
-                    where, replace(changed, change=held.card.change + 1), expect=held.card.change
-                )
+                await self._write(where, changed, held.card)
             except Conflict:
                 continue
             return await self.card(where, fresh=True)
@@ -308,9 +318,12 @@ class Vault:
             generations[data.generation] = Generation(place, data.generation, secret)
         return Held(card, place, generations)
 
-    async def _write(self, where: Where, card: Card, *, expect: int) -> None:
-        state = signed_card(card, self.place(where), self.key(card.key, where.conversation))
-        await self.store.append(self._card_at(where), [b""], expect=expect, state=state)
+    async def _write(self, where: Where, card: Card, before: Card | None) -> None:
+        """By its bytes, since one of another conversation of this name may have had as many changes."""
+        change, was = (before.change, as_kept(before)) if before else (0, b"")
+        key = self.key(card.key, where.conversation)
+        state = signed_card(replace(card, change=change + 1), self.place(where), key)
+        await self.store.append(self._card_at(where), [b""], expect=change, was=was, state=state)
 
     def _card_at(self, where: Where) -> Where:
         return Where(self.card_workspace(where.workspace), self._inner_conversation(where))

@@ -40,6 +40,18 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             PRIMARY KEY (conversation, key)
         ) WITHOUT ROWID""",
     ),
+    (  # a key keeps no state any more; by hand, since SQLite drops columns only from 3.35 on
+        """CREATE TABLE once_without_state (
+            conversation INTEGER NOT NULL REFERENCES conversation (id) ON DELETE CASCADE,
+            key TEXT NOT NULL,
+            digest BLOB NOT NULL,
+            count INTEGER NOT NULL,
+            PRIMARY KEY (conversation, key)
+        ) WITHOUT ROWID""",
+        "INSERT INTO once_without_state SELECT conversation, key, digest, count FROM once",
+        "DROP TABLE once",
+        "ALTER TABLE once_without_state RENAME TO once",
+    ),
 )
 """What made each version from the one before it. Never changed once released, only added to."""
 

@@ -68,12 +68,14 @@ class SqliteStore:
         return SqliteStore(writer, Readers(text, driver))
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, once: Once | None = None,
-        state: bytes | None = None,
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
+        once: Once | None = None, state: bytes | None = None,
     ) -> Head:  # fmt: skip
-        check_group(where, records, expect=expect, once=once, state=state)
+        check_group(where, records, expect=expect, was=was, once=once, state=state)
         group = tuple(records)
-        work = partial(tables.append, where=where, records=group, expect=expect, once=once, state=state)
+        work = partial(
+            tables.append, where=where, records=group, expect=expect, was=was, once=once, state=state
+        )
         return await self._in_turn(partial(self._writer.write, work))
 
     async def read(
@@ -97,10 +99,12 @@ class SqliteStore:
         return await self._in_turn(partial(self._writer.erase, work))
 
     async def replace(
-        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None = None
-    ) -> Head:
-        check_bodies(where, bodies, expect=expect, state=state)
-        work = partial(tables.replace, where=where, bodies=dict(bodies), expect=expect, state=state)
+        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,
+        state: bytes | None = None,
+    ) -> Head:  # fmt: skip
+        check_bodies(where, bodies, expect=expect, was=was, state=state)
+        new = dict(bodies)
+        work = partial(tables.replace, where=where, bodies=new, expect=expect, was=was, state=state)
         return await self._in_turn(partial(self._writer.write, work))
 
     async def scrub(self) -> None:

@@ -16,20 +16,20 @@ _CHUNK = 500
 
 
 def append(
-    link: Link, where: Where, records: Sequence[bytes], *, expect: int | None, once: Once | None,
-    state: bytes | None,
+    link: Link, where: Where, records: Sequence[bytes], *, expect: int | None, was: bytes | None,
+    once: Once | None, state: bytes | None,
 ) -> Head:  # fmt: skip
     row, head = _found(link, where)
     if once is not None and row is not None and (first := _first_time(link, where, row, head, once)):
         return first
-    check_head(where, expect, head.count)
+    check_head(where, head, expect=expect, was=was)
     new = Head(count=head.count + len(records), state=head.state if state is None else state)
     row = _saved(link, where, row, new, known=state is None)
     rows = ((row, seq, body) for seq, body in enumerate(records, head.count))
     link.many("INSERT INTO record (conversation, seq, body) VALUES (?, ?, ?)", rows)
     if once is not None:
-        sql = "INSERT INTO once (conversation, key, digest, count, state) VALUES (?, ?, ?, ?, ?)"
-        link.run(sql, (row, once.key, once.digest, new.count, new.state))
+        sql = "INSERT INTO once (conversation, key, digest, count) VALUES (?, ?, ?, ?)"
+        link.run(sql, (row, once.key, once.digest, new.count))
     return new
 
 
@@ -41,10 +41,10 @@ def _found(link: Link, where: Where) -> tuple[int | None, Head]:
 
 
 def _first_time(link: Link, where: Where, row: int, head: Head, once: Once) -> Head | None:
-    sql = "SELECT digest, count, state FROM once WHERE conversation = ? AND key = ?"
-    for digest, count, state in link.run(sql, (row, once.key)):
+    sql = "SELECT digest, count FROM once WHERE conversation = ? AND key = ?"
+    for digest, count in link.run(sql, (row, once.key)):
         check_digest(where, once, digest)
-        return Head(count=count, state=head.state if state is None else state)
+        return Head(count=count, state=head.state)
     return None
 
 
@@ -63,17 +63,16 @@ def _saved(link: Link, where: Where, row: int | None, head: Head, *, known: bool
 
 
 def replace(
-    link: Link, where: Where, bodies: Mapping[int, bytes], *, expect: int, state: bytes | None
-) -> Head:
+    link: Link, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None,
+    state: bytes | None,
+) -> Head:  # fmt: skip
     row, head = _found(link, where)
-    check_there(where, expect, None if row is None else head.count)
+    check_there(where, None if row is None else head, expect=expect, was=was)
     rows = ((body, row, seq) for seq, body in bodies.items())
     link.many("UPDATE record SET body = ? WHERE conversation = ? AND seq = ?", rows)
     if state is None:
         return head
     link.run("UPDATE conversation SET state = ? WHERE id = ?", (state, row))
-    # What was sealed with the records must not come back by a repeated append: NULL is the state of today.
-    link.run("UPDATE once SET state = NULL WHERE conversation = ?", (row,))
     return Head(count=head.count, state=state)
 
 

@@ -1,0 +1,300 @@
+"""How well and how fast search finds: beside plain BM25 and vectors alone, in one run.
+
+    python bench/search.py ../shared/data                  words only: seconds
+    python bench/search.py ../shared/data --vectors FILE   with vectors; FILE keeps them for the next run
+    python bench/search.py --speed                         times at 10,000 and 100,000 made-up chunks
+
+A folder holds `memory/dev/*.jsonl.zst` (conversations with questions and the turns that answer them) and
+`retrieval/dev/*/` (corpus, queries, qrels). Recall is the share of a question's evidence that is found (at 5
+of at most 5 pieces, at 10 of at most 10), the mean over questions that have any. `1k` and so on: of all its
+evidence, in excerpts of at most so many estimated tokens. Plain BM25 is words in lower case, k1 1.2, b 0.75.
+Needs zstandard; vectors need lamina[vectors].
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import hashlib
+import io
+import json
+import math
+import random
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import anyio
+
+from lamina.sources.search.chunks import Chunk
+from lamina.sources.search.embedders import local_embedder
+from lamina.sources.search.index import Embedder, Hit, Index, open_index
+from lamina.sources.search.mentions import dates
+from lamina.sources.search.source import Limits, excerpts
+from lamina.text.estimate import estimate
+
+BUDGETS = (1_000, 2_000, 4_000)
+CUTS = (5, 10)
+PIECE = 1_600
+COMMON = 50
+WORDS = re.compile(r"\w+")
+
+
+class Question(NamedTuple):
+    text: str
+    evidence: frozenset[str]
+
+
+class Collection(NamedTuple):
+    """Documents or turns that are searched together, their names in `place`, and what is asked of them."""
+
+    name: str
+    chunks: list[Chunk]
+    questions: list[Question]
+
+
+Figures = dict[str, list[float]]
+counted = cache(estimate)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--vectors", type=Path, help="file that keeps vectors (.npz); without it words only")
+    parser.add_argument("--only", default="", help="sets whose name has this")
+    parser.add_argument("--most", type=int, default=1_000_000, help="questions of each collection")
+    parser.add_argument("--speed", action="store_true", help="measure times instead")
+    given = parser.parse_args()
+    if given.speed:
+        anyio.run(partial(speed, vectors=given.vectors is not None))
+    if given.folder:
+        anyio.run(quality, given)
+
+
+async def quality(given: argparse.Namespace) -> None:
+    kept = Kept(given.vectors) if given.vectors else None
+    head = f"{'set':<12} {'':<14} {'n':>5} {'R@5':>6} {'R@10':>6} {'nDCG':>6}"
+    print(head, *(f"{f'{budget // 1000}k':>6}" for budget in BUDGETS))
+    for name, make in sets(given.folder):
+        if given.only not in name:
+            continue
+        totals: dict[str, Figures] = collections.defaultdict(lambda: collections.defaultdict(list))
+        for one in make():
+            short = one._replace(questions=[q for q in one.questions if q.evidence][: given.most])
+            await measured(short, kept, totals)
+            if kept:
+                kept.save()
+        for way, figures in totals.items():
+            row = [f"{statistics.mean(values):6.3f}" for values in figures.values()]
+            print(f"{name:<12} {way:<14} {len(figures['R@5']):>5}", *row, flush=True)
+
+
+async def measured(one: Collection, kept: Kept | None, totals: dict[str, Figures]) -> None:
+    """Every way of finding, over one collection."""
+    plain = bm25([chunk.text for chunk in one.chunks])
+    for question in one.questions:
+        note(totals["plain BM25"], question, names(one.chunks, plain(question.text)))
+    async with open_index() as index:
+        await index.add(one.name, one.chunks)
+        for question in one.questions:
+            await asked(index, question, totals["words"])
+    if kept is None:
+        return
+    async with open_index(embedder=kept.embed) as index:
+        await index.add(one.name, one.chunks)
+        for question in one.questions:
+            hits = await asked(index, question, totals["hybrid"])
+            near = sorted(hits, key=lambda hit: -hit.vectors)
+            note(totals["vectors"], question, list(dict.fromkeys(hit.chunk.place for hit in near)))
+
+
+async def asked(index: Index, question: Question, figures: Figures) -> Sequence[Hit]:
+    hits = await index.query(question.text, most=400)
+    note(figures, question, list(dict.fromkeys(hit.chunk.place for hit in hits)))
+    for budget in BUDGETS if hits and hits[0].chunk.sort == "turn" else ():
+        limits = Limits(share=1, tokens=budget, most=200, least=0)
+        found = excerpts(hits, room=budget, limits=limits, count=counted)
+        texts = "\n".join(part.text for one in found for part in one.parts)  # type: ignore[union-attr]
+        shown = {hit.chunk.place for hit in hits if hit.chunk.text in texts}
+        figures[f"{budget}"].append(len(question.evidence & shown) / len(question.evidence))
+    return hits
+
+
+def note(figures: Figures, question: Question, ranked: Sequence[str]) -> None:
+    for cut in CUTS:
+        found = question.evidence & set(ranked[:cut])
+        figures[f"R@{cut}"].append(len(found) / min(cut, len(question.evidence)))
+    gains = sum(1 / math.log2(at + 2) for at, name in enumerate(ranked[:10]) if name in question.evidence)
+    ideal = sum(1 / math.log2(at + 2) for at in range(min(10, len(question.evidence))))
+    figures["nDCG"].append(gains / ideal)
+
+
+def names(chunks: Sequence[Chunk], order: Iterable[int]) -> list[str]:
+    return list(dict.fromkeys(chunks[at].place for at in order))
+
+
+def bm25(texts: Sequence[str], k1: float = 1.2, b: float = 0.75) -> Callable[[str], list[int]]:
+    """Plain BM25: which texts have words of a query, best first."""
+    counted = [collections.Counter(WORDS.findall(text.lower())) for text in texts]
+    sizes = [sum(one.values()) for one in counted]
+    mean = statistics.mean(sizes)
+    postings: dict[str, list[tuple[int, int]]] = collections.defaultdict(list)
+    for at, one in enumerate(counted):
+        for word, times in one.items():
+            postings[word].append((at, times))
+
+    def ask(query: str) -> list[int]:
+        scores: dict[int, float] = collections.defaultdict(float)
+        for word in set(WORDS.findall(query.lower())):
+            found = postings.get(word, ())
+            weight = math.log(1 + (len(texts) - len(found) + 0.5) / (len(found) + 0.5))
+            for at, times in found:
+                scores[at] += weight * times * (k1 + 1) / (times + k1 * (1 - b + b * sizes[at] / mean))
+        return sorted(scores, key=lambda at: (-scores[at], at))[:400]
+
+    return ask
+
+
+def sets(folder: Path) -> Iterator[tuple[str, Callable[[], Iterator[Collection]]]]:
+    for path in sorted((folder / "memory/dev").glob("*.jsonl.zst")):
+        yield path.name.split(".")[0], lambda path=path: conversations(path)  # type: ignore[misc]
+    for place in sorted((folder / "retrieval/dev").iterdir()):
+        if (place / "corpus.jsonl.zst").exists():
+            yield place.name, lambda place=place: documents(place)  # type: ignore[misc]
+
+
+def conversations(path: Path) -> Iterator[Collection]:
+    for row in rows(path):
+        chunks = [
+            Chunk(
+                text=turn["text"][start : start + PIECE], place=turn["id"], section=str(turn.get("session")),
+                speaker=turn["speaker"], at=next(iter(dates(turn.get("timestamp") or "")), ""), sort="turn",
+            )
+            for turn in row["turns"]
+            for start in range(0, max(len(turn["text"]), 1), PIECE)
+        ]  # fmt: skip
+        questions = [Question(one["q"], frozenset(map(str, one["evidence"]))) for one in row["questions"]]
+        yield Collection(row["conversation_id"], chunks, questions)
+
+
+def documents(place: Path) -> Iterator[Collection]:
+    sort: Any = "code" if place.name == "cosqa" else "text"
+    chunks = [
+        Chunk(text=f"{row['title']}\n{row['text']}".strip(), place=row["_id"], section=row["_id"], sort=sort)
+        for row in rows(place / "corpus.jsonl.zst")
+    ]
+    wanted: dict[str, set[str]] = collections.defaultdict(set)
+    for line in (place / "qrels.tsv").read_text().splitlines()[1:]:
+        query, document, score = line.split("\t")
+        if float(score) > 0:
+            wanted[query].add(document)
+    found = rows(place / "queries.jsonl.zst")
+    yield Collection(
+        place.name, chunks, [Question(row["text"], frozenset(wanted[row["_id"]])) for row in found]
+    )
+
+
+def rows(path: Path) -> Iterator[dict[str, Any]]:
+    import zstandard  # noqa: PLC0415 - only these sets need it
+
+    with path.open("rb") as raw:
+        stream = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw)
+        for line in io.TextIOWrapper(stream, "utf-8", newline="\n"):
+            yield json.loads(line)
+
+
+class Kept:
+    """An embedder that computes each text once, and keeps its vectors in a file."""
+
+    def __init__(self, path: Path) -> None:
+        import numpy as np  # noqa: PLC0415 - only vectors need it
+
+        self._np, self._path, self._new = np, path, 0
+        self._embedder: Embedder | None = None
+        self._vectors: dict[str, Any] = {}
+        if path.exists():
+            stored = np.load(path)
+            self._vectors = dict(zip(stored["names"].tolist(), stored["vectors"], strict=True))
+
+    async def embed(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        digests = [hashlib.sha256(text.encode()).hexdigest()[:20] for text in texts]
+        missing = {one: text for one, text in zip(digests, texts, strict=True) if one not in self._vectors}
+        if missing:
+            self._embedder = self._embedder or local_embedder()
+            made = await self._embedder(list(missing.values()))
+            self._vectors.update(zip(missing, made, strict=True))
+            self._new += len(missing)
+        return [self._vectors[one] for one in digests]
+
+    def save(self) -> None:
+        if self._new:
+            matrix = self._np.array(list(self._vectors.values()), dtype=self._np.float16)
+            self._np.savez(self._path, names=self._np.array(list(self._vectors)), vectors=matrix)
+            self._new = 0
+
+
+async def speed(*, vectors: bool) -> None:
+    """Build, ask and add, over texts with words as unequal as those of a language; times of the processor."""
+    print(f"{'chunks':>8} {'':<8} {'build s':>8} {'ask ms p50':>11} {'p95':>6} {'add 1 ms':>9} {'MB':>6}")
+    for size in (10_000, 100_000):
+        for way, embedder in (("words", None), ("hybrid", made_up)) if vectors else (("words", None),):
+            with TemporaryDirectory() as folder:
+                print(
+                    f"{size:>8,} {way:<8}", await timed(Path(folder) / "index.db", size, embedder), flush=True
+                )
+
+
+async def timed(path: Path, size: int, embedder: Embedder | None) -> str:
+    dice = random.Random(1)  # noqa: S311 - made-up text
+    async with open_index(path, embedder=embedder) as index:
+        began = time.process_time()
+        for source in range(size // 1_000):
+            await index.add(f"s{source}", [made_chunk(dice) for _ in range(1_000)])
+        built = time.process_time() - began
+        asks = [await took(index.query, made_text(dice, 5, above=COMMON)) for _ in range(100)]
+        adds = [await took(index.add, "more", [made_chunk(dice)]) for _ in range(50)]
+    asks.sort()
+    megabytes = sum(one.stat().st_size for one in path.parent.iterdir()) / 1e6
+    return (
+        f"{built:8.2f} {statistics.median(asks):11.2f} {asks[94]:6.1f} {statistics.median(adds):9.2f} "
+        f"{megabytes:6.0f}"
+    )
+
+
+async def took(work: Callable[..., Any], *values: Any) -> float:
+    began = time.process_time()
+    await work(*values)
+    return (time.process_time() - began) * 1_000
+
+
+def made_chunk(dice: random.Random) -> Chunk:
+    return Chunk(text=made_text(dice, 30), sort="turn", speaker=dice.choice(("Ana", "Ben")))
+
+
+def made_text(dice: random.Random, size: int, above: int = 1) -> str:
+    """Words by Zipf's law, over about 50,000; in a question without the commonest, which are no question."""
+    ranks = (int(above * (50_000 / above) ** dice.random()) for _ in range(size))
+    return " ".join(map(made_word, ranks))
+
+
+def made_word(number: int) -> str:
+    """Letters only, so that it is not split, and no end that a stemmer would cut."""
+    return "".join("bcdfghjkmp"[int(digit)] + "ao"[int(digit) % 2] for digit in str(number)) + "k"
+
+
+async def made_up(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    """Vectors of the right size without the time that weights would take."""
+    import numpy as np  # noqa: PLC0415 - only vectors need it
+
+    seed = sum(map(len, texts))
+    made: Any = np.random.default_rng(seed).standard_normal((len(texts), 384))
+    return made  # type: ignore[no-any-return]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""A coworker in a folder: it looks before it answers, and asks before it changes anything.
+
+    python examples/agent.py FOLDER                                  # a script stands for the model
+    python examples/agent.py FOLDER http://127.0.0.1:8080/v1 MODEL   # a server with Chat Completions
+
+From ids to the model: the conversation is loaded, its persona and tools stand in the system text, the file
+that is attached is read inside the folder only, the answer streams, tools run, and every step is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from lamina.agent import Agent, Ran, offered, open_for, scratchpad
+from lamina.agent.actions import Action
+from lamina.agent.outcome import Heard
+from lamina.clients.events import Called, Client, Spoke
+from lamina.clients.openai import openai_chat
+from lamina.clients.scripted import Line, Scripted
+from lamina.core.values import Budget, ToolCall
+from lamina.sources.tools import workspace_tools
+from lamina.sources.workspace import Workspace
+
+PROMPT = "Our limit is 30 requests a minute now. Please correct the file."
+
+
+def calling(name: str, **arguments: str) -> Line:
+    return Line(calls=(Called(id=f"{name}-1", name=name, arguments=json.dumps(arguments)),))
+
+
+SCRIPT = (
+    calling("ls", path="."),
+    calling("grep", pattern="requests a minute"),
+    calling("edit", path="limits.md", old="20 requests", new="30 requests"),
+    "limits.md says 30 requests a minute now.",
+)
+
+
+async def shown(event: Heard) -> None:
+    if isinstance(event, Spoke):
+        print(event.text, end="", flush=True)
+    elif isinstance(event, Ran):
+        print(f"[{event.call.name} {event.call.arguments}]")
+
+
+async def approved(call: ToolCall, _: Action) -> bool:
+    print(f"[{call.name} is approved]")
+    return True
+
+
+async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
+    client: Client = openai_chat(base_url=url, api_key="none") if url else Scripted(SCRIPT)
+    root = Path(folder)
+    actions = offered(workspace_tools(Workspace(root))) + scratchpad(root / "notes.txt")
+    agent = Agent(client=client, actions=actions, approve=approved)
+    budget = Budget(window=16_000, reserve=1_000)
+    async with open_for(
+        agent, root / "chats.db", "coworker", model=model, budget=budget, root=root
+    ) as session:
+        outcome = await agent.run(session, PROMPT, attach=[root / "limits.md"], hear=shown)
+    print(f"\n{outcome.ending} after {outcome.spent.steps} steps; {len(outcome.ran)} calls")
+
+
+if __name__ == "__main__":
+    anyio.run(partial(main, *sys.argv[1:4]))

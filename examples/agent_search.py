@@ -1,0 +1,59 @@
+"""An answer from search, with its sources: what is found stands before the question, and the answer cites it.
+
+    python examples/agent_search.py FOLDER
+
+Append the user's words, gather context, build, render, call the model, append its answer: the session and the
+agent are these six steps. What finds context is a list; leave a source out and nothing else changes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import anyio
+from anyio import to_thread
+
+from lamina.agent import Agent, open_for
+from lamina.clients.scripted import Scripted
+from lamina.core.values import Segment
+from lamina.segments import excerpt
+from lamina.stores.memory import MemoryStore
+
+PROMPT = "How many requests may I send?"
+ANSWER = "20 a minute [[limits.md]]."
+
+
+class Words:
+    """A source that finds the lines which share a word with the prompt."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def __call__(self, prompt: str, _: int | None) -> Iterable[Segment]:
+        return await to_thread.run_sync(self._found, {word.strip("?.,").lower() for word in prompt.split()})
+
+    def _found(self, wanted: set[str]) -> list[Segment]:
+        return [
+            excerpt(line, source=path.name, place=str(number))
+            for path in sorted(self._folder.glob("*.md"))
+            for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+            if wanted & set(line.lower().split())
+        ]
+
+
+async def main(folder: str) -> None:
+    agent = Agent(client=Scripted([ANSWER]), cites=True)
+    async with open_for(
+        agent, MemoryStore(), "questions", model="gpt-5", sources=[Words(Path(folder))], persona="Be brief."
+    ) as session:
+        outcome = await agent.run(session, PROMPT)
+        for said in session.dialogue():
+            print(f"{said.role}: {said.text}")
+    for citation in outcome.citations:
+        print(f"source: {citation.source}, line {citation.place}")
+
+
+if __name__ == "__main__":
+    anyio.run(main, sys.argv[1])

@@ -1,0 +1,36 @@
+"""The agent loop over a session: chat, one-shot tools, tool loop, answer from search. Read `loop` first."""
+
+from __future__ import annotations
+
+from lamina.agent.actions import Action, always
+from lamina.agent.delegating import delegate, hand_over
+from lamina.agent.limits import Limits, Spent
+from lamina.agent.loop import Agent
+from lamina.agent.once import ByModel
+from lamina.agent.opening import open_for
+from lamina.agent.outcome import Citation, Outcome, Ran
+from lamina.agent.persona import CITING, EXPLORER, PLANNING, guidelines
+from lamina.agent.scratchpad import scratchpad
+from lamina.agent.workspace import offered, searching
+
+__all__ = [
+    "CITING",
+    "EXPLORER",
+    "PLANNING",
+    "Action",
+    "Agent",
+    "ByModel",
+    "Citation",
+    "Limits",
+    "Outcome",
+    "Ran",
+    "Spent",
+    "always",
+    "delegate",
+    "guidelines",
+    "hand_over",
+    "offered",
+    "open_for",
+    "scratchpad",
+    "searching",
+]

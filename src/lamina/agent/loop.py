@@ -1,0 +1,161 @@
+"""The loop: ask the model, run what it calls, give back the results, until it is done or a limit is reached.
+
+    agent = Agent(client=openai_chat(), actions=tools, approve=ask_the_user)
+    outcome = await agent.run(session, "Where is the retry policy?")
+
+Plain chat is the loop without actions; one-shot tools look things up before the question (`plan`), and give
+the model none to call; answer from search is a session with a search among its sources, and `cites`. Every
+step is kept as it happens, in the layer of steps. A turn that is cancelled leaves a log that can go on:
+finished results are kept, and the others say that they were not run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import anyio
+import msgspec
+
+from lamina.agent.actions import Action, Approve, Care, by_name, carried_out, not_run
+from lamina.agent.inference import After, Answered, Before, Hooks, infer
+from lamina.agent.limits import Limits, Spent, check_price
+from lamina.agent.once import ByModel, Plan, looked_up
+from lamina.agent.outcome import Ending, Hear, Outcome, Ran, cited, deaf
+from lamina.clients.events import Client
+from lamina.core.kinds import KINDS
+from lamina.core.values import Segment, ToolCall
+from lamina.core.wording import text_of
+from lamina.errors import BadInput
+from lamina.session import RECALL, Session
+from lamina.session.attach import Attachable
+from lamina.session.setup import speaks
+
+
+class Agent(msgspec.Struct, frozen=True, kw_only=True):
+    """How turns are run. One agent may serve many sessions.
+
+    `plan`: actions run before the question, as it says, and the model calls none. `approve` is asked before
+    an action that writes; without it none does. `cites`: the outcome names the segments that an answer cites.
+    `repeats`: the question stands again after the result of each search.
+    """
+
+    client: Client
+    actions: tuple[Action, ...] = ()
+    limits: Limits = Limits()
+    plan: Plan | None = None
+    approve: Approve | None = None
+    before: tuple[Before, ...] = ()
+    after: tuple[After, ...] = ()
+    cites: bool = False
+    repeats: bool = True
+
+    async def run(
+        self, session: Session, prompt: str, *, attach: Iterable[Attachable | tuple[Attachable, int]] = (),
+        hear: Hear = deaf, key: str = "",
+    ) -> Outcome:  # fmt: skip
+        """One turn, from the user's words to the model's last."""
+        self._check(session)
+        spent, found, ran = await self._looked_up(prompt, session, hear)
+        await session.ask(prompt, attach=[*found, *attach], key=key)
+        return await self._goes_on(session, prompt, hear, spent, ran)
+
+    async def go_on(self, session: Session, *, hear: Hear = deaf) -> Outcome:
+        """The rest of a turn that was begun already: after a restart, or with words added otherwise."""
+        self._check(session)
+        if session.calls:
+            await _answer_all(session, "the program ended before it was carried out")
+        asked = (one for one in reversed(session.log) if one.kind in ("user", "parent_message"))
+        question = next((text_of(one.parts) for one in asked), "")
+        return await self._goes_on(session, question, hear, Spent(), [])
+
+    async def _goes_on(
+        self, session: Session, prompt: str, hear: Hear, spent: Spent, ran: list[ToolCall]
+    ) -> Outcome:
+        hooks, texts = Hooks(before=self.before, after=self.after), ""
+        while not (reached := await self._reached(session, spent)):
+            answered = await infer(session, self.client, hooks, hear)
+            spent = spent.after(answered.recorded.usage, session.setup.model)
+            texts = answered.text or texts
+            if not session.calls:
+                return self._outcome(session, texts, _ending(answered), spent, ran)
+            if not (reached := self.limits.reached(spent)):
+                spent += await self._acted(session, prompt, hear, ran)
+        if session.calls:
+            await _answer_all(session, self.limits.words(reached))
+        return self._outcome(session, texts, reached, spent, ran)
+
+    async def _acted(self, session: Session, prompt: str, hear: Hear, ran: list[ToolCall]) -> Spent:
+        """Carries out the calls that wait, and gives the session their results; what sub-agents spent."""
+        own = () if self.plan else self.actions
+        calls = [call for call in session.calls if not (session.setup.recall and call.name == RECALL.name)]
+        care, done = self._care(prompt), dict[int, Segment]()
+        try:
+            results = await carried_out(calls, by_name(own), care, done)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                left = "the turn was cancelled; it may have been done in part"
+                await session.results(*(done.get(i) or not_run(call, left) for i, call in enumerate(calls)))
+            raise
+        await session.results(*results)
+        ran += calls
+        for call, result in zip(calls, results, strict=True):
+            await hear(Ran(call=call, result=result))
+        return sum((_spent(result) for result in results), Spent())
+
+    async def _looked_up(
+        self, prompt: str, session: Session, hear: Hear
+    ) -> tuple[Spent, Sequence[Segment], list[ToolCall]]:
+        if self.plan is None:
+            return Spent(), (), []
+        calls = list(await self.plan(prompt))
+        made = self.plan.usage if isinstance(self.plan, ByModel) else None
+        spent = Spent() if made is None else Spent().after(made, session.setup.model)
+        return spent, await looked_up(calls, self.actions, self._care(""), hear), calls
+
+    async def _reached(self, session: Session, spent: Spent) -> Ending | Any:
+        return self.limits.reached(spent, ahead=(await session.build()).tokens)
+
+    def _care(self, question: str) -> Care:
+        return Care(
+            approve=self.approve, parallel=self.limits.parallel, seconds=self.limits.seconds,
+            question=question if self.repeats else "",
+        )  # fmt: skip
+
+    def _outcome(
+        self, session: Session, text: str, ending: Ending, spent: Spent, ran: Sequence[ToolCall]
+    ) -> Outcome:
+        known, unknown = cited(text, _context(session.log)) if self.cites else ((), ())
+        return Outcome(
+            text=text, ending=ending, spent=spent, ran=tuple(ran), citations=known, unfounded=unknown
+        )
+
+    def _check(self, session: Session) -> None:
+        check_price(self.limits, session.setup.model)
+        spoken = speaks(session.setup).name
+        if self.client.dialect != spoken:
+            hint = "open the session with the client's dialect"
+            raise BadInput(f"the client speaks {self.client.dialect!r} and the session {spoken!r}", hint=hint)
+
+
+async def _answer_all(session: Session, why: str) -> None:
+    """Answers the calls that wait, so that the log can go on."""
+    calls = [call for call in session.calls if not (session.setup.recall and call.name == RECALL.name)]
+    await session.results(*(not_run(call, why) for call in calls))
+
+
+def _ending(answered: Answered) -> Ending:
+    if not answered.recorded.segments:
+        return "empty"
+    cut_off: dict[str, Ending] = {"length": "length", "refused": "refused", "error": "error"}
+    return cut_off.get(answered.reason, "end")
+
+
+def _spent(result: Segment) -> Spent:
+    given = result.meta.get("spent")
+    return Spent() if given is None else msgspec.convert(given, Spent)
+
+
+def _context(log: Sequence[Segment]) -> list[Segment]:
+    """Everything that was attached, the newest first."""
+    return [one for one in reversed(log) if one.kind in KINDS and KINDS[one.kind].attachment]

@@ -1,0 +1,27 @@
+"""Search over what was said, the files of a workspace and what is remembered: words, and meaning if asked.
+
+`chunks` cuts texts by their structure, `index` keeps them, `ranking` scores them, `source` makes excerpts.
+"""
+
+from lamina.sources.search.chunks import Chunk, chunks_of, fact, turns_of
+from lamina.sources.search.embedders import local_embedder, server_embedder
+from lamina.sources.search.index import Embedder, Hit, Index, open_index
+from lamina.sources.search.source import Limits, answered, excerpts, search, search_tool
+
+__all__ = [
+    "Chunk",
+    "Embedder",
+    "Hit",
+    "Index",
+    "Limits",
+    "answered",
+    "chunks_of",
+    "excerpts",
+    "fact",
+    "local_embedder",
+    "open_index",
+    "search",
+    "search_tool",
+    "server_embedder",
+    "turns_of",
+]

@@ -1,0 +1,104 @@
+"""One turn of two hundred steps in a window of 16,000 tokens; a fact of its third step is needed late.
+
+The model of these tests knows nothing but the request that it is sent: it looks for handles in it, and asks
+for what they stand for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from lamina.agent import Action, Agent, Limits
+from lamina.clients.events import Called
+from lamina.clients.scripted import Line, Scripted
+from lamina.core.values import Budget, Layer
+from lamina.counters import counter_for
+from lamina.dialects import DIALECTS
+from lamina.dialects.port import Tool
+from lamina.session import Session
+from tests.agent.working import SCHEMA, opened
+from tests.session.talking import awaited
+
+FACT = "The lighthouse opens with 7-QUARTZ-19."
+HANDLE = re.compile(r'recall(?:=|\()\\?"([\w@#.-]+)')
+BUDGET = Budget(window=16_000, reserve=1_000)
+STEPS, FIRST, LATE = 200, 3, 190
+
+
+class Reader:
+    """A model that reads two hundred files; at step 190 it needs what stood in the third."""
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.tried: list[str] = []
+        self.found_at = 0
+        self.knew_before: list[int] = []
+
+    def __call__(self, request: Mapping[str, Any]) -> Line:
+        self.step += 1
+        text = json.dumps([request.get(name) for name in ("messages", "system")], ensure_ascii=False)
+        if "QUARTZ" in text and self.step < LATE:
+            self.knew_before.append(self.step)
+        if self.step > STEPS:
+            return Line(text="All read.")
+        if self.step < LATE or self.found_at:
+            return self._calls("read", {"path": f"part_{self.step}.txt"})
+        if "QUARTZ" in text:
+            self.found_at = self.step
+            return self._calls("read", {"path": f"part_{self.step}.txt"}, said=self._remembered(text))
+        handle = next(one for one in HANDLE.findall(text) if one not in self.tried)
+        self.tried.append(handle)
+        return self._calls("recall", {"key": handle, "find": "lighthouse"})
+
+    def _calls(self, name: str, arguments: dict[str, str], *, said: str = "") -> Line:
+        call = Called(id=f"call-{self.step}", name=name, arguments=json.dumps(arguments))
+        return Line(text=said or f"Step {self.step}.", calls=(call,))
+
+    @staticmethod
+    def _remembered(text: str) -> str:
+        found = re.search(r"7-QUARTZ-\d+", text)
+        return f"It opens with {found[0]}." if found else "I do not know."
+
+
+async def part(given: dict[str, Any]) -> str:
+    """A file of about three hundred tokens."""
+    number = int(given["path"].removeprefix("part_").removesuffix(".txt"))
+    lines = [f"{i}: the {number + i} lamps of row {i * number} burn" for i in range(20)]
+    if number == FIRST:
+        lines[10] = FACT
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic"])
+@awaited
+async def test_a_fact_of_step_3_is_recalled_at_step_190_of_200_under_16k(dialect: str) -> None:
+    model, sizes = Reader(), []
+
+    async def weigh(session: Session, _: dict[str, Any]) -> None:
+        sizes.append((await session.build()).tokens)
+
+    client = Scripted(model, dialect=dialect)
+    agent = Agent(
+        client=client, limits=Limits(steps=STEPS + 1), before=(weigh,),
+        actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=part),),
+    )  # fmt: skip
+    async with opened(agent, budget=BUDGET, counter=counter_for("gpt-5")) as session:
+        outcome = await agent.run(session, "Read all parts, and say how the lighthouse opens.")
+        layers = {entry.segment.kind: entry.layer for entry in (await session.build()).entries}
+        said = [one.text for one in session.dialogue()]
+        cuts = session.ledger.cuts
+        assert session.turns == 1
+    assert (outcome.text, outcome.spent.steps) == ("All read.", STEPS + 1)
+    assert said[model.found_at] == "It opens with 7-QUARTZ-19."
+    assert LATE < model.found_at <= LATE + 8
+    assert max(model.knew_before) < 100, "the fact must be out of sight long before it is needed"
+    assert layers["tool_result"] is Layer.STEPS
+    assert 2 < len(cuts) < STEPS / 4
+    assert max(sizes) <= BUDGET.window - 1_000
+    for request in client.requests[:: STEPS // 10]:
+        assert DIALECTS[dialect].check(request) == []

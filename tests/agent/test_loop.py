@@ -1,0 +1,392 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from lamina.agent import Action, Agent, Limits, Ran, Spent, always
+from lamina.agent.inference import INTERRUPTED
+from lamina.agent.limits import price
+from lamina.agent.outcome import Heard
+from lamina.clients.events import Spoke, Used
+from lamina.clients.failures import Refused, Unreachable
+from lamina.clients.scripted import Line, Scripted
+from lamina.core.values import Budget, Layer, Role
+from lamina.dialects import DIALECTS
+from lamina.dialects.port import Tool, Usage
+from lamina.errors import BadInput
+from lamina.models import model
+from lamina.session import Recorded, Session
+from lamina.stores.memory import MemoryStore
+from tests.agent.working import SCHEMA, calls, opened, reading, results, told
+from tests.session.talking import answer, awaited
+
+SPOKEN = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
+
+
+@pytest.mark.parametrize("dialect", SPOKEN)
+@awaited
+async def test_calls_are_carried_out_and_their_results_are_read_in_the_next_step(dialect: str) -> None:
+    client = Scripted([calls("read", "read", said="Reading."), "It says so."], dialect=dialect)
+    agent = Agent(client=client, actions=(reading("the answer is 12"),))
+    async with opened(agent) as session:
+        outcome = await agent.run(session, "What is it?")
+        assert (outcome.text, outcome.ending, outcome.spent.steps) == ("It says so.", "end", 2)
+        assert [call.name for call in outcome.ran] == ["read", "read"]
+        spoken = [entry for entry in (await session.build()).entries if entry.role is not Role.SYSTEM]
+        layers = [entry.layer for entry in spoken]
+    assert json.dumps(client.requests[1]).count("a.txt: the answer is 12") == 2
+    assert layers == [Layer.PROMPT] + [Layer.STEPS] * 6
+    assert [DIALECTS[dialect].check(request) for request in client.requests] == [[], []]
+
+
+@awaited
+async def test_a_chat_is_the_loop_without_actions() -> None:
+    client = Scripted([Line(text="Hello you.", thinking="Who is it?"), "Still here."])
+    heard: list[Heard] = []
+
+    async def hear(event: Heard) -> None:
+        heard.append(event)
+
+    agent = Agent(client=client)
+    async with opened(agent, recall=False) as session:
+        await agent.run(session, "Hello", hear=hear)
+        await agent.run(session, "And now?")
+        said = [one.text for one in session.dialogue()]
+    assert said == ["Hello", "Hello you.", "And now?", "Still here."]
+    assert "".join(event.text for event in heard if isinstance(event, Spoke)) == "Hello you."
+    assert "tools" not in client.requests[0]
+
+
+@awaited
+async def test_reads_run_side_by_side_and_a_write_alone_in_its_place() -> None:
+    order: list[str] = []
+
+    def slow(name: str, *, writes: bool = False) -> Action:
+        async def run(_: dict[str, Any]) -> str:
+            order.append(f"{name} begins")
+            await anyio.sleep(0.01)
+            order.append(f"{name} ends")
+            return name
+
+        return Action(tool=Tool(name=name, schema=SCHEMA), run=run, writes=writes)
+
+    client = Scripted([calls("a", "b", "write", "a"), "Done."])
+    agent = Agent(client=client, actions=(slow("a"), slow("b"), slow("write", writes=True)), approve=always)
+    async with opened(agent) as session:
+        await agent.run(session, "Go")
+        assert [told(one) for one in results(session)] == ["a", "b", "write", "a"]
+    assert order[:2] == ["a begins", "b begins"]
+    assert order[4:] == ["write begins", "write ends", "a begins", "a ends"]
+
+
+@pytest.mark.parametrize(
+    ("approve", "why"),
+    [
+        (None, "nobody is there"),
+        (False, "did not approve"),
+        ("not on a Friday", "not on a Friday"),
+        (True, ""),
+    ],
+)
+@awaited
+async def test_what_writes_is_done_only_if_it_is_approved(approve: Any, why: str) -> None:
+    done: list[str] = []
+
+    async def write(given: dict[str, Any]) -> str:
+        done.append(given["path"])
+        return "written"
+
+    async def decide(_: Any, __: Any) -> Any:
+        return approve
+
+    action = Action(tool=Tool(name="write", schema=SCHEMA), run=write, writes=True)
+    asked = None if approve is None else decide
+    agent = Agent(client=Scripted([calls("write"), "Done."]), actions=(action,), approve=asked)
+    async with opened(agent) as session:
+        await agent.run(session, "Write it")
+        (result,) = results(session)
+    assert done == (["a.txt"] if approve is True else [])
+    assert result.error is (approve is not True)
+    assert why in told(result)
+
+
+@awaited
+async def test_an_approval_that_fails_is_none() -> None:
+    async def broken(_: Any, __: Any) -> bool:
+        raise OSError("no terminal")
+
+    agent = Agent(client=Scripted([calls("read"), "Ok."]), actions=(reading(writes=True),), approve=broken)
+    async with opened(agent) as session:
+        await agent.run(session, "Go")
+        assert "approval failed: OSError('no terminal')" in told(results(session)[0])
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ('{"path": ', "not JSON"), ("[1]", "not an object"), ("{}", "'path' is missing"),
+        ('{"path": "x"}', "ZeroDivisionError"),
+    ],
+)  # fmt: skip
+@awaited
+async def test_whatever_goes_wrong_with_a_call_is_told_to_the_model(given: str, why: str) -> None:
+    async def fail(_: dict[str, Any]) -> str:
+        return str(1 / 0)
+
+    line = calls("read", "other")
+    line = Line(calls=(type(line.calls[0])(id="x", name="read", arguments=given), line.calls[1]))
+    agent = Agent(
+        client=Scripted([line, "I see."]), actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=fail),)
+    )
+    async with opened(agent) as session:
+        outcome = await agent.run(session, "Go")
+        first, second = results(session)
+    assert outcome.text == "I see."
+    assert (first.error, second.error) == (True, True)
+    assert why in told(first)
+    assert "no tool named 'other'" in told(second)
+
+
+@awaited
+async def test_a_tool_that_takes_too_long_is_given_up() -> None:
+    async def forever(_: dict[str, Any]) -> str:
+        await anyio.sleep_forever()
+        return ""
+
+    agent = Agent(
+        client=Scripted([calls("read"), "Too bad."]), limits=Limits(seconds=0.01),
+        actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=forever),),
+    )  # fmt: skip
+    async with opened(agent) as session:
+        await agent.run(session, "Go")
+        assert "did not end within 0.01 seconds" in told(results(session)[0])
+
+
+@pytest.mark.parametrize(
+    ("limits", "ending", "steps"),
+    [
+        (Limits(steps=3), "steps", 3),
+        (Limits(tokens=2_000), "tokens", None),
+        (Limits(money=0.000_5), "money", None),
+    ],
+)
+@awaited
+async def test_a_limit_ends_the_turn_and_leaves_a_log_that_goes_on(
+    limits: Limits, ending: str, steps: int | None
+) -> None:
+    client = Scripted(lambda _: calls("read"))
+    agent = Agent(client=client, actions=(reading(),), limits=limits)
+    async with opened(agent) as session:
+        outcome = await agent.run(session, "Go")
+        assert outcome.ending == ending
+        assert steps is None or outcome.spent.steps == steps
+        assert 1 < outcome.spent.steps < 20
+        assert session.calls == ()
+        if ending != "tokens":  # which is known before a request is sent: then no call is left
+            assert told(results(session)[-1]).startswith("Not run: the limit of")
+        again = Agent(client=Scripted(["Well."]))
+        assert (await again.run(session, "And?")).text == "Well."
+
+
+def test_a_limit_on_money_for_a_model_without_a_price_is_refused() -> None:
+    @awaited
+    async def go() -> None:
+        agent = Agent(client=Scripted(["x"]), limits=Limits(money=1.0))
+        async with opened(agent, model="nobody-knows-it") as session:
+            await agent.run(session, "Go")
+
+    with pytest.raises(BadInput, match="no price of"):
+        go()
+
+
+@awaited
+async def test_a_client_of_another_dialect_is_refused_before_anything_is_kept() -> None:
+    async with opened(Agent(client=Scripted([]))) as session:
+        with pytest.raises(BadInput, match="the client speaks"):
+            await Agent(client=Scripted([], dialect="gemini")).run(session, "Go")
+        assert session.log == ()
+
+
+@awaited
+async def test_the_question_stands_again_after_the_result_of_a_search_only() -> None:
+    client = Scripted([calls("search", "read"), "Found."])
+    agent = Agent(client=client, actions=(reading("hits", name="search", searches=True), reading()))
+    async with opened(agent) as session:
+        await agent.run(session, "Where is the lamp?")
+        search, read = map(told, results(session))
+    assert search.endswith("hits\n\n[The user's question]: Where is the lamp?")
+    assert "lamp" not in read
+
+
+@awaited
+async def test_hooks_see_each_request_and_each_answer() -> None:
+    seen: list[str] = []
+
+    async def before(_: Session, request: dict[str, Any]) -> dict[str, Any]:
+        seen.append("before")
+        return request | {"user": "u-1"}
+
+    async def after(_: Session, recorded: Recorded) -> None:
+        seen.append(f"after {len(recorded.calls)}")
+
+    client = Scripted([calls("read"), "Done."])
+    agent = Agent(client=client, actions=(reading(),), before=(before,), after=(after,))
+    async with opened(agent) as session:
+        await agent.run(session, "Go")
+    assert seen == ["before", "after 1", "before", "after 0"]
+    assert [request["user"] for request in client.requests] == ["u-1", "u-1"]
+
+
+@awaited
+async def test_an_answer_that_is_cancelled_is_kept_as_far_as_it_came_and_its_stream_is_closed() -> None:
+    client = Scripted(["One two three four five six.", "And on."])
+    agent = Agent(client=client)
+    async with opened(agent) as session:
+        with anyio.CancelScope() as scope:
+
+            async def hear(event: Heard) -> None:
+                if isinstance(event, Spoke) and "three" in event.text:
+                    scope.cancel()
+                    await anyio.lowlevel.checkpoint()
+
+            await agent.run(session, "Count", hear=hear)
+        assert client.closed == 1
+        assert [one.text for one in session.dialogue()] == ["Count", f"One two three\n{INTERRUPTED}"]
+        assert (await agent.run(session, "Go on")).text == "And on."
+
+
+@awaited
+async def test_results_that_were_there_when_a_turn_was_cancelled_are_kept() -> None:
+    started = anyio.Event()
+
+    async def hang(_: dict[str, Any]) -> str:
+        started.set()
+        await anyio.sleep_forever()
+        return ""
+
+    client = Scripted([calls("read", "hang"), "Later."])
+    agent = Agent(
+        client=client, actions=(reading("done"), Action(tool=Tool(name="hang", schema=SCHEMA), run=hang))
+    )
+    async with opened(agent) as session:
+        async with anyio.create_task_group() as group:
+            group.start_soon(agent.run, session, "Go")
+            await started.wait()
+            await anyio.lowlevel.checkpoint()
+            group.cancel_scope.cancel()
+        first, second = results(session)
+        assert (first.error, second.error) == (False, True)
+        assert told(first) == "a.txt: done"
+        assert "cancelled" in told(second)
+        assert (await agent.go_on(session)).text == "Later."
+
+
+@awaited
+async def test_a_turn_goes_on_after_the_program_was_killed_between_call_and_result() -> None:
+    store = MemoryStore()
+    agent = Agent(client=Scripted(["It was lost."]), actions=(reading(),))
+    async with opened(agent, store) as session:
+        await session.ask("Go")
+        await session.record(answer("openai_chat", "Reading.", call="c1"))
+    async with opened(agent, store) as session:
+        assert (await agent.go_on(session)).text == "It was lost."
+        assert "the program ended" in told(results(session)[0])
+
+
+TOO_LONG = "This model's maximum context length is 4000 tokens, however you requested 9000 tokens"
+
+
+@awaited
+async def test_a_request_that_is_too_long_is_cut_deeper_and_sent_once_more() -> None:
+    answers: list[Any] = [*["word " * 600] * 8, Refused(TOO_LONG, status=400), "Short enough.", "Next."]
+    client = Scripted(answers)
+    agent = Agent(client=client)
+    async with opened(agent) as session:
+        for number in range(8):
+            await agent.run(session, f"Question {number}")
+        assert session.ledger.cuts == ()
+        outcome = await agent.run(session, "And?")
+        assert outcome.text == "Short enough."
+        first, second = (len(json.dumps(request)) for request in client.requests[-2:])
+        assert second < first * 0.6
+        assert len(session.ledger.cuts) == 1
+        await agent.run(session, "More?")  # the window that was learnt stays
+        assert len(json.dumps(client.requests[-1])) < first * 0.6
+
+
+@awaited
+async def test_a_request_that_is_too_long_twice_is_an_error_and_nothing_of_it_is_kept() -> None:
+    refused = [Refused(TOO_LONG, status=400)] * 3
+    client = Scripted(["word " * 600, *refused])
+    agent = Agent(client=client)
+    async with opened(agent) as session:
+        await agent.run(session, "One")
+        with pytest.raises(Refused):
+            await agent.run(session, "Two")
+        assert len(client.requests) == 3
+        assert session.pending
+
+
+@pytest.mark.parametrize("error", [Refused("unknown model", status=404), Unreachable("gone")])
+@awaited
+async def test_other_failures_are_the_callers(error: Exception) -> None:
+    client = Scripted([error, "x"])
+    agent = Agent(client=client)
+    async with opened(agent) as session:
+        with pytest.raises(type(error)):
+            await agent.run(session, "One")
+        assert len(client.requests) == 1
+
+
+@awaited
+async def test_an_answer_that_breaks_off_is_kept_as_far_as_it_came() -> None:
+    client = Scripted([Line(text="Half of it", fails=Unreachable("gone"))])
+    agent = Agent(client=client)
+    async with opened(agent) as session:
+        with pytest.raises(Unreachable):
+            await agent.run(session, "One")
+        assert [one.text for one in session.dialogue()][-1] == f"Half of it\n{INTERRUPTED}"
+
+
+@awaited
+async def test_a_listener_hears_results_and_usage() -> None:
+    heard: list[Heard] = []
+
+    async def hear(event: Heard) -> None:
+        heard.append(event)
+
+    agent = Agent(client=Scripted([calls("read"), "Done."]), actions=(reading(),))
+    async with opened(agent, budget=Budget(window=9_000, reserve=500)) as session:
+        outcome = await agent.run(session, "Go", hear=hear)
+    (ran,) = [event for event in heard if isinstance(event, Ran)]
+    assert ran.call.name == "read"
+    assert [event.input for event in heard if isinstance(event, Used)] == [100]
+    assert (outcome.spent.input, outcome.spent.cached, outcome.spent.output) == (100, 60, 10)
+    assert outcome.spent.money is not None
+    assert outcome.spent.money > 0
+
+
+@awaited
+async def test_a_refusal_after_some_words_is_not_sent_again() -> None:
+    half = Line(text="Half of it", fails=Refused(TOO_LONG, status=400))
+    client = Scripted([*["word " * 600] * 8, half, "x"])
+    agent = Agent(client=client)
+    async with opened(agent) as session:
+        for number in range(8):
+            await agent.run(session, f"Question {number}")
+        with pytest.raises(Refused):
+            await agent.run(session, "One")
+        assert len(client.requests) == 9
+
+
+def test_money_is_counted_at_the_price_of_what_was_cached() -> None:
+    prices = model("gpt-5").prices
+    assert prices.input is not None
+    assert prices.read is not None
+    assert price(Usage(input=1_000_000, cached=1_000_000), "gpt-5") == pytest.approx(prices.read)
+    assert price(Usage(input=1_000_000), "gpt-5") == pytest.approx(prices.input)
+    assert (Spent(money=0.5) + Spent(money=None)).money is None

@@ -1,0 +1,242 @@
+"""One-shot tools, answers from search, sub-agents, notes: the loop in its other settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.agent import (
+    EXPLORER,
+    Action,
+    Agent,
+    ByModel,
+    Limits,
+    always,
+    delegate,
+    guidelines,
+    hand_over,
+    scratchpad,
+    searching,
+)
+from lamina.agent.asking import with_question
+from lamina.agent.scratchpad import LARGEST
+from lamina.clients.scripted import Line, Scripted
+from lamina.core.values import Segment, ToolCall
+from lamina.dialects import DIALECTS
+from lamina.dialects.port import Tool
+from lamina.segments import excerpt
+from lamina.session import Session
+from lamina.sources.search import chunks_of, open_index
+from lamina.stores.memory import MemoryStore
+from tests.agent.test_loop import SPOKEN
+from tests.agent.working import USED, calls, opened, reading, results, told
+from tests.session.talking import awaited
+
+
+@pytest.mark.parametrize("dialect", SPOKEN)
+@awaited
+async def test_one_shot_tools_run_before_the_question_and_the_model_answers_once(dialect: str) -> None:
+    client = Scripted([calls("read", "search"), Line(text="Twelve.", used=USED)], dialect=dialect)
+    actions = (reading("there are 12 lamps"), reading("nothing", name="search", searches=True))
+    agent = Agent(client=client, actions=actions, plan=ByModel(client, "gpt-5", actions))
+    async with opened(agent, recall=False) as session:
+        outcome = await agent.run(session, "How many lamps?")
+        kinds = [segment.kind for segment in session.log]
+    assert (outcome.text, outcome.spent.steps) == ("Twelve.", 2)
+    assert [call.name for call in outcome.ran] == ["read", "search"]
+    assert kinds == ["excerpt", "excerpt", "user", "assistant"]
+    plan, answer = (json.dumps(request) for request in client.requests)
+    assert "tools" in plan
+    assert "function" not in answer
+    assert answer.index("there are 12 lamps") < answer.index("nothing") < answer.index("How many lamps?")
+    assert [DIALECTS[dialect].check(request) for request in client.requests] == [[], []]
+
+
+@awaited
+async def test_a_plan_may_be_the_applications_own() -> None:
+    async def commands(prompt: str) -> list[ToolCall]:
+        return [ToolCall(id="1", name="read", arguments='{"path": "x"}')] if "@read" in prompt else []
+
+    client = Scripted(["One.", "Two."])
+    agent = Agent(client=client, actions=(reading(),), plan=commands)
+    async with opened(agent) as session:
+        assert (await agent.run(session, "@read this")).ran[0].name == "read"
+        assert (await agent.run(session, "and that")).ran == ()
+
+
+@awaited
+async def test_an_answer_from_search_names_the_segments_that_it_cites() -> None:
+    async def search(_: str, __: int | None) -> list[Segment]:
+        return [
+            excerpt("The lamp has 12 volts.", source="docs/lamp.md", place="12-30", key="lamp"),
+            excerpt("Lamps are lit at dusk.", source="docs/dusk.md", key="dusk"),
+        ]
+
+    said = "It has 12 volts [[docs/lamp.md:12-30]], really [[docs/lamp.md]]; see [[docs/moon.md]]."
+    agent = Agent(client=Scripted([said]), cites=True)
+    async with opened(agent, sources=[search]) as session:
+        outcome = await agent.run(session, "How many volts?")
+        request = await session.request()
+    assert [(one.key, one.source, one.place) for one in outcome.citations] == [
+        ("lamp", "docs/lamp.md", "12-30")
+    ]
+    assert outcome.unfounded == ("docs/moon.md",)
+    assert "[[source]]" in request["messages"][0]["content"]
+
+
+def children(
+    agent: Agent, store: MemoryStore, names: list[str]
+) -> Callable[[str], AbstractAsyncContextManager[Session]]:
+    def opens(name: str) -> AbstractAsyncContextManager[Session]:
+        names.append(name)
+        return opened(agent, store, name)
+
+    return opens
+
+
+@pytest.mark.parametrize("dialect", SPOKEN)
+@awaited
+async def test_a_sub_agent_has_a_conversation_of_its_own_linked_on_both_sides(dialect: str) -> None:
+    store, names = MemoryStore(), list[str]()
+    child = Agent(
+        client=Scripted([calls("read"), Line(text="Twelve.", used=USED)], dialect=dialect),
+        actions=(reading(),),
+    )
+    tool = delegate(child, children(child, store, names), parent="a")
+    client = Scripted([calls("delegate", task="Count the lamps"), "There are twelve."], dialect=dialect)
+    agent = Agent(client=client, actions=(tool,))
+    async with opened(agent, store) as session:
+        outcome = await agent.run(session, "How many lamps?")
+        (link,) = [one for one in session.log if one.kind == "subagent_result"]
+        assert link.attrs == {"subagent_id": names[0], "success": "true"}
+        assert session.turns == 1
+    assert outcome.spent.steps == 4
+    assert "Twelve." in json.dumps(client.requests[1])
+    assert "a.txt: content" not in json.dumps(client.requests[1])
+    assert DIALECTS[dialect].check(client.requests[1]) == []
+    async with opened(child, store, names[0]) as session:
+        first = next(one for one in session.log if one.kind == "parent_message")
+        assert (told(first), first.attrs) == ("Count the lamps", {"parent_agent_id": "a"})
+        assert results(session)
+
+
+@awaited
+async def test_the_same_task_given_twice_has_two_conversations() -> None:
+    store, names = MemoryStore(), list[str]()
+    child = Agent(client=Scripted(lambda _: "Done."))
+    tool = delegate(child, children(child, store, names), parent="a")
+    agent = Agent(client=Scripted([calls("delegate", "delegate", task="Count"), "Yes."]), actions=(tool,))
+    async with opened(agent, store) as session:
+        await agent.run(session, "Go")
+    assert len(set(names)) == 2
+
+
+@awaited
+async def test_an_application_hands_over_between_two_turns() -> None:
+    store, names = MemoryStore(), list[str]()
+    child = Agent(client=Scripted(["Twelve."]))
+    client = Scripted(["Hello.", "As I heard: twelve."])
+    agent = Agent(client=client)
+    async with opened(agent, store) as session:
+        await agent.run(session, "Hello")
+        outcome = await hand_over(session, child, children(child, store, names), "Count the lamps")
+        await agent.run(session, "And?")
+        kinds = [one.kind for one in session.log if one.attrs.get("subagent_id") == names[0]]
+    assert outcome.text == "Twelve."
+    assert kinds == ["spawn_subagent", "subagent_result"]
+    assert "Twelve." in json.dumps(client.requests[1])
+
+
+@awaited
+async def test_a_task_that_is_given_again_later_is_done_again() -> None:
+    store, names = MemoryStore(), list[str]()
+    child = Agent(client=Scripted(["Twelve.", "Thirteen."]))
+    for said in ("Twelve.", "Thirteen."):
+        tool = delegate(child, children(child, store, names), parent="a")  # as after a restart
+        given: Any = await tool.run({"task": "Count"})
+        assert told(given.parts[0]) == said
+    assert len(set(names)) == 2
+
+
+@awaited
+async def test_notes_outlive_the_conversation(tmp_path: Path) -> None:
+    path = tmp_path / "notes.md"
+    for text in ("lamps: 12", "dusk: 18:40"):
+        agent = Agent(
+            client=Scripted([calls("note_down", text=text), calls("read_notes", text="x"), "ok"]),
+            actions=scratchpad(path),
+        )
+        async with opened(agent) as session:
+            await agent.run(session, "Go")
+            last = told(results(session)[-1])
+    assert last == "lamps: 12\ndusk: 18:40\n"
+    agent = Agent(client=Scripted([calls("note_down", text="x" * LARGEST), "ok"]), actions=scratchpad(path))
+    async with opened(agent) as session:
+        await agent.run(session, "Go")
+        assert "bytes already" in told(results(session)[0])
+    assert path.read_text("utf-8") == last
+
+
+@awaited
+async def test_persona_and_guidelines_stand_in_the_system_text_and_stay_there() -> None:
+    client = Scripted([calls("read"), "Done.", "Again."])
+    agent = Agent(client=client, actions=(reading(guideline="read before you answer"),), approve=always)
+    async with opened(agent, persona=EXPLORER, system="Be kind.") as session:
+        await agent.run(session, "Go")
+        await agent.run(session, "Again")
+    systems = [[m for m in request["messages"] if m["role"] == "system"] for request in client.requests]
+    assert systems[0] == systems[1] == systems[2]
+    text = json.dumps(systems[0])
+    assert (
+        text.index("Be kind.") < text.index("- read: read before you answer") < text.index("Explore before")
+    )
+
+
+def test_guidelines_without_tools_say_nothing() -> None:
+    assert guidelines((), recall=False) == ""
+    assert "recall" in guidelines((reading(),))
+
+
+def test_the_question_is_not_said_twice() -> None:
+    assert with_question("context block", "What?") == "context block\n\n[The user's question]: What?"
+    assert with_question("  ", "What?") == "What?"
+    assert with_question("context\n\nWhat?", "What?") == "context\n\nWhat?"
+    assert with_question("context", "") == "context"
+
+
+def test_limits_that_are_none_are_refused() -> None:
+    for wrong in ({"steps": 0}, {"tokens": -1}, {"money": 0.0}, {"parallel": 0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Limits(**wrong)
+
+
+@awaited
+async def test_what_a_search_finds_is_shown_with_its_place() -> None:
+    async def run(_: dict[str, Any]) -> list[Segment]:
+        return [excerpt("12 volts", source="lamp.md", place="3"), excerpt("dusk", source="dusk.md")]
+
+    find = Action(tool=Tool(name="search"), run=run, searches=True)
+    agent = Agent(client=Scripted([calls("search"), "Found."]), actions=(find,))
+    async with opened(agent) as session:
+        await agent.run(session, "Volts?")
+        (found,) = results(session)
+    assert told(found) == "[lamp.md 3]\n12 volts\n\n[dusk.md]\ndusk\n\n[The user's question]: Volts?"
+
+
+@awaited
+async def test_an_index_is_searched_by_an_action() -> None:
+    async with open_index() as index:
+        await index.add("lamp.md", chunks_of("lamp.md", "# Lamp\n\nThe lamp has twelve volts.\n"))
+        agent = Agent(
+            client=Scripted([calls("search", query="volts lamp"), "Ok."]), actions=(searching(index),)
+        )
+        async with opened(agent) as session:
+            await agent.run(session, "Volts?")
+            (found,) = results(session)
+    assert not found.error
+    assert "twelve volts" in told(found)

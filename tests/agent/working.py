@@ -1,0 +1,57 @@
+"""Agents to test: sessions that look at nothing of this machine, small tools, short scripts."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from lamina.agent import Action, Agent, open_for
+from lamina.clients.events import Called, Used
+from lamina.clients.scripted import Line
+from lamina.core.values import Budget, Segment, ToolResult
+from lamina.core.wording import text_of
+from lamina.dialects.port import Tool
+from lamina.session import Session
+from lamina.settings import Settings
+from lamina.stores.memory import MemoryStore
+from lamina.testing.conformance import MODELS
+
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+USED = Used(input=100, cached=60, output=10)
+
+
+def calls(*names: str, said: str = "", **arguments: Any) -> Line:
+    """An answer that calls these tools, all with the same arguments."""
+    given = json.dumps(arguments or {"path": "a.txt"})
+    made = tuple(Called(id=f"{name}-{i}", name=name, arguments=given) for i, name in enumerate(names))
+    return Line(text=said, calls=made, used=USED)
+
+
+def reading(text: str = "content", *, name: str = "read", **more: Any) -> Action:
+    """A tool that gives this text."""
+
+    async def run(given: dict[str, Any]) -> str:
+        return f"{given['path']}: {text}"
+
+    return Action(tool=Tool(name=name, description="Reads a file.", schema=SCHEMA), run=run, **more)
+
+
+def opened(
+    agent: Agent, store: MemoryStore | None = None, name: str = "a", **given: Any
+) -> AbstractAsyncContextManager[Session]:
+    usual: dict[str, Any] = {
+        "model": MODELS[agent.client.dialect], "budget": Budget(window=30_000, reserve=1_000),
+        "settings": Settings(), "clock": None, "persona": "",
+    }  # fmt: skip
+    return open_for(agent, store or MemoryStore(), name, **(usual | given))
+
+
+def results(session: Session) -> list[ToolResult]:
+    return [part for one in session.log for part in one.parts if isinstance(part, ToolResult)]
+
+
+def told(segment_or_result: Segment | ToolResult) -> str:
+    if isinstance(segment_or_result, ToolResult):
+        return text_of(segment_or_result.content)
+    return text_of(segment_or_result.parts)
