@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.core.build import build
 from lamina.core.values import Segment
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
 from lamina.dialects.ollama import DIALECT
@@ -264,3 +265,11 @@ def test_what_another_provider_alone_can_read_is_named_and_its_reasoning_left_ou
     assert "[trimmed: document" in asked["content"]
     assert "thinking" not in called_
     assert spoken["content"].endswith("Found.")
+
+
+@pytest.mark.parametrize("role", ["system", "user", "assistant"])
+@pytest.mark.parametrize("name", ["thinking", "tool_name"])
+def test_a_text_that_is_none_is_left_out_whoever_speaks(role: str, name: str) -> None:
+    messages = [{"role": role, "content": "hi", name: []}, {"role": "user", "content": "and?"}]
+    parsed = DIALECT.parse({"model": "m", "messages": messages})
+    assert DIALECT.check(DIALECT.render(build(parsed.log, head=parsed.head))) == []

@@ -15,6 +15,7 @@ import msgspec
 
 from lamina.core.values import Ledger, ToolCall
 from lamina.dialects.ollama.fields import ROLES, is_base64, is_file, plain
+from lamina.dialects.ollama.parse import TEXTS
 from lamina.dialects.pairing import Step, id_at
 from lamina.dialects.port import Request, Violation
 from lamina.errors import BadInput
@@ -71,7 +72,7 @@ def roles_are_known(_: Request, messages: Sequence[View]) -> Found:
 def content_is_text(_: Request, messages: Sequence[View]) -> Found:
     """Content, reasoning and the name of a tool are strings: this API has no parts."""
     for view in messages:
-        for name in ("content", "thinking", "tool_name"):
+        for name in TEXTS:
             if not isinstance(view.wire.get(name), str | None):
                 yield f"{view.place}.{name}", "not a string"
 

@@ -66,6 +66,7 @@ def read(message: Any, calls: Calls) -> tuple[Segment, ...]:
     if reader is None:
         raise BadInput(f"the role is {shown(role)}", place="role", hint=f"use one of {', '.join(ROLES)}")
     speaker, pieces, whole = reader(wire, calls)
+    whole = whole and all(isinstance(wire.get(name), str | None) for name in TEXTS)
     count = len(pieces) if whole else _NEVER
     return tuple([_segment(piece, speaker, message, i, count) for i, piece in enumerate(pieces)])
 
@@ -81,6 +82,9 @@ class _Piece(msgspec.Struct, frozen=True, gc=False):
 
 _Read = tuple[Role, list[_Piece], bool]
 """Whose message, its pieces, and whether it may be sent as it came."""
+
+TEXTS = ("content", "thinking", "tool_name")
+"""Fields of a message that are text, whoever speaks."""
 
 _NEVER = 0
 """The count of a message that must be written anew: no group of entries is empty."""

@@ -27,6 +27,7 @@ from lamina.core.values import (
 )
 from lamina.core.wording import text_of
 from lamina.dialects.ollama.fields import NAME, arguments_of, encoded, named, plain
+from lamina.dialects.ollama.parse import TEXTS
 from lamina.dialects.pairing import Result, reading_order
 from lamina.dialects.port import groups, original, wire
 from lamina.dialects.words import said
@@ -213,7 +214,8 @@ def _call(entry: Entry, part: Part) -> Any:
 
 def _others(entry: Entry) -> Json:
     """What the message of an entry has beside the fields that are written here."""
-    return {name: value for name, value in _origin(entry).items() if name not in _WRITTEN}
+    found = {name: value for name, value in _origin(entry).items() if name not in _WRITTEN}
+    return {name: value for name, value in found.items() if name not in TEXTS or isinstance(value, str)}
 
 
 _WRITTEN = frozenset(("role", "content", "images", "thinking", "tool_calls"))
