@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -48,8 +49,15 @@ def shell(command: str, folder: Path) -> Ran:
         capture_output=True,
         text=True,
         check=False,
+        timeout=60,
+        preexec_fn=_interruptible,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+def _interruptible() -> None:
+    """Whoever runs the tests in the background has told them to ignore Ctrl-C, and a shell passes that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def saved(folder: Path, request: Any, name: str = "request.json") -> Path:
