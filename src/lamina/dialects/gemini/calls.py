@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Iterable
 from hashlib import sha256
 
-import msgspec
-
 from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.dialects.gemini.parts import NO_ID
 
@@ -93,32 +91,3 @@ class Calls:
 def orphan_id(result: ToolResult) -> str:
     """The id of a result whose call is not there."""
     return result.id or f"{NO_ID}{sha256(result.name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}_lost"
-
-
-class _Paths(msgspec.Struct):
-    """The arguments by which tools name a file; everything else is skipped unread."""
-
-    path: str | None = None
-    file_path: str | None = None
-    filepath: str | None = None
-    filename: str | None = None
-    file: str | None = None
-    notebook_path: str | None = None
-    target_file: str | None = None
-
-
-_DECODER = msgspec.json.Decoder(_Paths)
-_PATH_LIMIT = 200
-
-
-def path_of(arguments: str) -> str:
-    """The file that a call names in its arguments, if it is short enough to be shown."""
-    try:
-        found = _DECODER.decode(arguments)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return ""
-    path = (
-        found.path or found.file_path or found.filepath or found.filename or found.file
-        or found.notebook_path or found.target_file or ""
-    )  # fmt: skip
-    return path if len(path) <= _PATH_LIMIT and path.isprintable() else ""

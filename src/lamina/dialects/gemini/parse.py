@@ -9,17 +9,18 @@ core's to say, and what the API refuses stands in `check`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
-from lamina.dialects.gemini.calls import Calls, orphan_id, path_of
-from lamina.dialects.gemini.contents import Loose, Unit, holds_parts, units
+from lamina.dialects.gemini.calls import Calls, orphan_id
+from lamina.dialects.gemini.contents import Unit, holds_parts, units
 from lamina.dialects.gemini.head import head_of
 from lamina.dialects.gemini.parts import NO_ID, part_of
 from lamina.dialects.gemini.wire import LISTS, NAME, SAFE_NAME, field, plain, shown, within
+from lamina.dialects.named_files import path_of
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
+from lamina.dialects.snapshots import snapshot
 from lamina.errors import BadInput
 
 ROLES = {"user": Role.USER, "model": Role.ASSISTANT, "function": Role.USER}
@@ -66,7 +67,7 @@ def _log(found: Sequence[Unit], memo: ParseMemo | None) -> tuple[Segment, ...]:
     scan = _Scan(past)
     fresh = [scan.unit(unit) for unit in found[len(known) :]]
     if memo is not None:
-        new = zip((_snapshot(unit.message) for unit in found[len(known) :]), fresh, strict=True)
+        new = zip((snapshot(unit.message) for unit in found[len(known) :]), fresh, strict=True)
         memo.known = [*known, *new]
     return tuple(chain.from_iterable(chain(past, fresh)))
 
@@ -85,23 +86,6 @@ def _unchanged(found: Sequence[Unit], known: Sequence[tuple[Any, tuple[Segment, 
     except RecursionError:
         return count
     return count
-
-
-def _snapshot(message: Any) -> Any:
-    try:
-        return _copied(message)
-    except RecursionError:
-        raise BadInput("a content is nested too deeply", place="contents", hint="give plain JSON") from None
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, str | bytes):
-        return value
-    if type(value) is dict:
-        return {name: _copied(inner) for name, inner in value.items()}
-    if type(value) is list or isinstance(value, Loose):
-        return [_copied(inner) for inner in value]
-    return deepcopy(value)
 
 
 def _system(system: Any, place: str) -> list[Segment]:

@@ -8,17 +8,17 @@ count that no group of entries has, so that it is written anew. Nothing is judge
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from itertools import chain
 from typing import Any
 
 import msgspec
 
 from lamina.core.values import Head, Image, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.named_files import path_of
 from lamina.dialects.ollama.fields import NAME, ROLES, asked, listed, picture, plain, shown, text_in, within
-from lamina.dialects.openai_chat.calls import path_of
 from lamina.dialects.pairing import Step
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
+from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
 
 
@@ -101,7 +101,7 @@ def _segment(piece: _Piece, role: Role, message: Any, at: int, count: int) -> Se
 
 
 def _log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]:
-    known = memo.known[: _unchanged(messages, memo.known)] if memo else []
+    known = memo.known[: unchanged(messages, memo.known)] if memo else []
     calls = _calls_after([segments for _, segments in known])
     fresh = []
     for i in range(len(known), len(messages)):
@@ -110,7 +110,7 @@ def _log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]
         except BadInput as error:
             raise within(f"messages[{i}]", error) from None
     if memo is not None:
-        memo.known = [*known, *zip(map(_snapshot, messages[len(known) :]), fresh, strict=True)]
+        memo.known = [*known, *zip(map(snapshot, messages[len(known) :]), fresh, strict=True)]
     return (*chain.from_iterable(segments for _, segments in known), *chain.from_iterable(fresh))
 
 
@@ -129,35 +129,6 @@ def _calls_after(past: Sequence[tuple[Segment, ...]]) -> Calls:
             elif isinstance(segment.parts[0], ToolResult):
                 calls.answered(plain(segment.meta["wire"]["of"]))
     return calls
-
-
-def _unchanged(messages: Sequence[Any], known: Sequence[tuple[Any, tuple[Segment, ...]]]) -> int:
-    """How many messages are as they were, and so are the objects that their segments came from."""
-    count = 0
-    try:
-        for message, (snapshot, segments) in zip(messages, known, strict=False):
-            before = segments[0].meta["wire"]["message"]
-            if message != snapshot or (before is not message and before != snapshot):
-                break
-            count += 1
-    except RecursionError:
-        return count
-    return count
-
-
-def _snapshot(message: Any) -> Any:
-    try:
-        return _copied(message)
-    except RecursionError:
-        raise BadInput("a message is nested too deeply", place="messages", hint="give plain JSON") from None
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, str | bytes):
-        return value
-    if type(value) is dict:
-        return {name: _copied(inner) for name, inner in value.items()}
-    return [_copied(inner) for inner in value] if type(value) is list else deepcopy(value)
 
 
 def _head(request: Request) -> Head:

@@ -9,13 +9,13 @@ what a provider refuses stands in `check`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
 import msgspec
 
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolResult
-from lamina.dialects.openai_chat.calls import LEGACY, Calls, calls_in, path_of
+from lamina.dialects.named_files import path_of
+from lamina.dialects.openai_chat.calls import LEGACY, Calls, calls_in
 from lamina.dialects.openai_chat.parts import (
     NAME,
     Content,
@@ -27,6 +27,7 @@ from lamina.dialects.openai_chat.parts import (
     within,
 )
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
+from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
 
 REASONING = ("reasoning_content", "reasoning")
@@ -115,12 +116,12 @@ def _segment(piece: _Piece, role: Role, message: Any, at: int, count: int) -> Se
 
 
 def _log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]:
-    known = memo.known[: _unchanged(messages, memo.known)] if memo else []
+    known = memo.known[: unchanged(messages, memo.known)] if memo else []
     log = [segment for _, segments in known for segment in segments]
     calls = _calls_of(log)
     fresh = [read(messages[i], i, calls) for i in range(len(known), len(messages))]
     if memo is not None:
-        memo.known = [*known, *zip(map(_snapshot, messages[len(known) :]), fresh, strict=True)]
+        memo.known = [*known, *zip(map(snapshot, messages[len(known) :]), fresh, strict=True)]
     return (*log, *(segment for segments in fresh for segment in segments))
 
 
@@ -133,37 +134,6 @@ def _calls_of(log: Sequence[Segment]) -> Calls:
     calls = Calls(s.parts[0] for s in log[:first] if s.kind == "tool_call")  # type: ignore[misc]
     calls.replay(log[first:])
     return calls
-
-
-def _unchanged(messages: Sequence[Any], known: Sequence[tuple[Any, tuple[Segment, ...]]]) -> int:
-    """How many messages are as they were, and so are the objects that their segments came from."""
-    count = 0
-    try:
-        for message, (snapshot, segments) in zip(messages, known, strict=False):
-            before = segments[0].meta["wire"]["message"]
-            if message != snapshot or (before is not message and before != snapshot):
-                break
-            count += 1
-    except RecursionError:
-        return count
-    return count
-
-
-def _snapshot(message: Any) -> Any:
-    try:
-        return _copied(message)
-    except RecursionError:
-        raise BadInput("a message is nested too deeply", place="messages", hint="give plain JSON") from None
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, str):
-        return value
-    if type(value) is dict:
-        return {name: _copied(inner) for name, inner in value.items()}
-    if type(value) is list:
-        return [_copied(inner) for inner in value]
-    return deepcopy(value)
 
 
 def _head(request: Request) -> Head:

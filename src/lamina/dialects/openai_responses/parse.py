@@ -10,12 +10,12 @@ be lowered is the core's to say.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
 import msgspec
 
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.named_files import path_of
 from lamina.dialects.openai_responses.items import (
     OUTPUT_OF,
     OUTPUTS,
@@ -30,12 +30,12 @@ from lamina.dialects.openai_responses.items import (
     id_fits,
     leads,
     own_id,
-    path_of,
     role_of,
     sort_of,
 )
 from lamina.dialects.openai_responses.parts import NAME, Json, fits, listed, part_of, plain, shown, within
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
+from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
 
 ALONE = "reasoning without the item that it led to"
@@ -58,12 +58,12 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
     known = memo.known[1:] if memo and memo.known and memo.known[0][0] == before else []
     if memo is not None and known:
         system = memo.known[0][1]
-    known = _settled(known[: _unchanged(items, known)])
+    known = _settled(known[: unchanged(items, known)])
     log = [segment for _, segments in known for segment in segments]
     scan.replay(log)
     fresh = scan.read(items[len(known) :], start=len(known))
     if memo is not None:
-        new = list(zip(map(_snapshot, items[len(known) :]), fresh, strict=True))
+        new = list(zip(map(snapshot, items[len(known) :]), fresh, strict=True))
         memo.known = [(before, system), *_settled([*known, *new])]
     return Parsed(log=(*system, *log, *(segment for segments in fresh for segment in segments)), head=head)
 
@@ -300,34 +300,3 @@ def _settled(known: _Known) -> _Known:
     while end and known[end - 1][1][0].kind == "thinking":
         end -= 1
     return known[:end]
-
-
-def _unchanged(items: Sequence[Any], known: _Known) -> int:
-    """How many items are as they were, and so are the objects that their segments came from."""
-    count = 0
-    try:
-        for item, (snapshot, segments) in zip(items, known, strict=False):
-            before = segments[0].meta["wire"]["message"]
-            if item != snapshot or (before is not item and before != snapshot):
-                break
-            count += 1
-    except RecursionError:
-        return count
-    return count
-
-
-def _snapshot(item: Any) -> Any:
-    try:
-        return _copied(item)
-    except RecursionError:
-        raise BadInput("an item is nested too deeply", place="input", hint="give plain JSON") from None
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, str):
-        return value
-    if type(value) is dict:
-        return {name: _copied(inner) for name, inner in value.items()}
-    if type(value) is list:
-        return [_copied(inner) for inner in value]
-    return deepcopy(value)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
-from lamina.dialects.openai_chat.calls import path_of
+from lamina.dialects.named_files import path_of
 from lamina.dialects.pairing import Step, id_at
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.dialects.text.layout import Turn, split
