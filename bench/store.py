@@ -217,8 +217,8 @@ def raw(path: Path, stack: AsyncExitStack) -> Append:
             "UPDATE conversation SET count = ?, state = ? WHERE id = 1", (2 * number + 2, STATE)
         )
         connection.executemany("INSERT INTO record VALUES (?, ?, ?)", rows)
-        values = (f"turn-{number}", RECORD[:32], 2 * number + 2, STATE)
-        connection.execute("INSERT INTO once VALUES (1, ?, ?, ?, ?)", values)
+        values = (f"turn-{number}", RECORD[:32], 2 * number + 2)
+        connection.execute("INSERT INTO once VALUES (1, ?, ?, ?)", values)
         connection.execute("COMMIT")
 
     return append

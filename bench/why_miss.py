@@ -1,6 +1,6 @@
 """How often `part` names the right cause, on faults injected into recorded sessions, and how long it takes.
 
-    python bench/why_miss.py PATH... [--each N] [--seed N] [--json FILE]
+    python -m bench.why_miss PATH... [--each N] [--seed N] [--json FILE]
 
 A path is a JSONL file of sessions, as for replay.py. Each fault of `lamina.testing.faults` is injected at a
 random place of a random session, N times for each dialect that the sessions are in, without the rules of a
