@@ -123,8 +123,13 @@ def server() -> Iterator[Server]:
 
 
 def test_nothing_acknowledged_is_lost_when_the_server_is_killed(server: Server) -> None:
-    load = anyio.run(killed, server, 2, HASTY, 1)
-    assert load.kept
+    loads = []
+    for seed in (1, 11, 12, 13):  # a kill may find no append without a key on its way
+        loads.append(anyio.run(killed, server, 2, HASTY, seed))
+        assert loads[-1].kept
+        if loads[-1].open:
+            break
+    assert loads[-1].open, "no kill ever interrupted an append"
 
 
 def test_a_restart_is_waited_for(server: Server) -> None:
