@@ -11,7 +11,7 @@ HYPOTHESIS_PROFILE ?= ci
 export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test check formatted linted typed layered sized documented bench docs format lock clean
+.PHONY: help deps demo test check formatted linted typed layered sized documented bench peers docs format lock clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,10 @@ $(BENCH_STAMP): $(STAMP) requirements/bench.txt
 	@sh tools/bootstrap.sh $(VENV) requirements/bench.txt
 	@touch $@
 
+peers: $(STAMP)  ## install the libraries that the lab compares with, and try each (NAMES=...: only these)
+	@sh tools/peers.sh $(VENV) $(NAMES)
+	@$(PYTHON_IN_VENV) -m tools.peers $(NAMES)
+
 docs: $(STAMP)  ## rewrite the output blocks of the documentation from real output
 	@$(PYTHON_IN_VENV) -m tools.docs --write
 	@$(PYTHON_IN_VENV) -m tools.cli_help --write
@@ -68,5 +72,5 @@ lock: $(STAMP)  ## pin the newest versions of all requirements, with hashes
 	@sh tools/lock.sh $(VENV)
 
 clean:  ## remove everything that was made here
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf $(VENV) .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

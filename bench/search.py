@@ -2,13 +2,13 @@
 
     python bench/search.py ../shared/data                  words only: seconds
     python bench/search.py ../shared/data --vectors FILE   with vectors; FILE keeps them for the next run
-    python bench/search.py --speed                         times at 10,000 and 100,000 made-up chunks
 
 A folder holds `memory/dev/*.jsonl.zst` (conversations with questions and the turns that answer them) and
 `retrieval/dev/*/` (corpus, queries, qrels). Recall is the share of a question's evidence that is found (at 5
 of at most 5 pieces, at 10 of at most 10), the mean over questions that have any. `1k` and so on: of all its
-evidence, in excerpts of at most so many estimated tokens. Plain BM25 is words in lower case, k1 1.2, b 0.75.
-Needs zstandard; vectors need lamina[vectors].
+evidence, in excerpts of at most so many estimated tokens. Plain BM25 is words in lower case, k1 1.2, b 0.75;
+`vectors` are those of the hybrid by themselves. Times are measured by `search_speed.py`. Needs zstandard;
+vectors need lamina[vectors].
 """
 
 from __future__ import annotations
@@ -20,21 +20,18 @@ import importlib
 import io
 import json
 import math
-import random
 import re
 import statistics
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, partial
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import anyio
 
 from lamina.sources.search.chunks import Chunk
 from lamina.sources.search.embedders import local_embedder
-from lamina.sources.search.index import Embedder, Hit, Index, open_index
+from lamina.sources.search.index import Embedder, Hit, embeddable, open_index
 from lamina.sources.search.mentions import dates
 from lamina.sources.search.source import Limits, excerpts
 from lamina.text.estimate import estimate
@@ -42,7 +39,7 @@ from lamina.text.estimate import estimate
 BUDGETS = (1_000, 2_000, 4_000)
 CUTS = (5, 10)
 PIECE = 1_600
-COMMON = 50
+DEPTH = 400
 WORDS = re.compile(r"\w+")
 
 
@@ -65,16 +62,11 @@ counted = cache(estimate)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("folder", type=Path)
     parser.add_argument("--vectors", type=Path, help="file that keeps vectors (.npz); without it words only")
     parser.add_argument("--only", default="", help="sets whose name has this")
     parser.add_argument("--most", type=int, default=1_000_000, help="questions of each collection")
-    parser.add_argument("--speed", action="store_true", help="measure times instead")
-    given = parser.parse_args()
-    if given.speed:
-        anyio.run(partial(speed, vectors=given.vectors is not None))
-    if given.folder:
-        anyio.run(quality, given)
+    anyio.run(quality, parser.parse_args())
 
 
 async def quality(given: argparse.Namespace) -> None:
@@ -99,31 +91,38 @@ async def measured(one: Collection, kept: Kept | None, totals: dict[str, Figures
     """Every way of finding, over one collection."""
     plain = bm25([chunk.text for chunk in one.chunks])
     for question in one.questions:
-        note(totals["plain BM25"], question, names(one.chunks, plain(question.text)))
+        noted(totals["plain BM25"], question, ranked(one, plain(question.text)))
     async with open_index() as index:
         await index.add(one.name, one.chunks)
         for question in one.questions:
-            await asked(index, question, totals["words"])
+            noted(totals["words"], question, await index.query(question.text, most=DEPTH))
     if kept is None:
         return
+    near = await kept.nearest(one.chunks)
+    for question in one.questions:
+        noted(totals["vectors"], question, ranked(one, await near(question.text)))
     async with open_index(embedder=kept.embed) as index:
         await index.add(one.name, one.chunks)
         for question in one.questions:
-            hits = await asked(index, question, totals["hybrid"])
-            near = sorted(hits, key=lambda hit: -hit.vectors)
-            note(totals["vectors"], question, list(dict.fromkeys(hit.chunk.place for hit in near)))
+            noted(totals["hybrid"], question, await index.query(question.text, most=DEPTH))
 
 
-async def asked(index: Index, question: Question, figures: Figures) -> Sequence[Hit]:
-    hits = await index.query(question.text, most=400)
+def ranked(one: Collection, order: Iterable[int]) -> list[Hit]:
+    """What a baseline found, best first, as the index would say it."""
+    return [
+        Hit(id=at, source=one.name, nth=at, chunk=one.chunks[at], score=1 / (1 + rank))
+        for rank, at in enumerate(order)
+    ]
+
+
+def noted(figures: Figures, question: Question, hits: Sequence[Hit]) -> None:
     note(figures, question, list(dict.fromkeys(hit.chunk.place for hit in hits)))
-    for budget in BUDGETS if hits and hits[0].chunk.sort == "turn" else ():
+    for budget in BUDGETS:
         limits = Limits(share=1, tokens=budget, most=200, least=0)
         found = excerpts(hits, room=budget, limits=limits, count=counted)
         texts = "\n".join(part.text for one in found for part in one.parts)  # type: ignore[union-attr]
         shown = {hit.chunk.place for hit in hits if hit.chunk.text in texts}
         figures[f"{budget}"].append(len(question.evidence & shown) / len(question.evidence))
-    return hits
 
 
 def note(figures: Figures, question: Question, ranked: Sequence[str]) -> None:
@@ -133,10 +132,6 @@ def note(figures: Figures, question: Question, ranked: Sequence[str]) -> None:
     gains = sum(1 / math.log2(at + 2) for at, name in enumerate(ranked[:10]) if name in question.evidence)
     ideal = sum(1 / math.log2(at + 2) for at in range(min(10, len(question.evidence))))
     figures["nDCG"].append(gains / ideal)
-
-
-def names(chunks: Sequence[Chunk], order: Iterable[int]) -> list[str]:
-    return list(dict.fromkeys(chunks[at].place for at in order))
 
 
 def bm25(texts: Sequence[str], k1: float = 1.2, b: float = 0.75) -> Callable[[str], list[int]]:
@@ -156,7 +151,7 @@ def bm25(texts: Sequence[str], k1: float = 1.2, b: float = 0.75) -> Callable[[st
             weight = math.log(1 + (len(texts) - len(found) + 0.5) / (len(found) + 0.5))
             for at, times in found:
                 scores[at] += weight * times * (k1 + 1) / (times + k1 * (1 - b + b * sizes[at] / mean))
-        return sorted(scores, key=lambda at: (-scores[at], at))[:400]
+        return sorted(scores, key=lambda at: (-scores[at], at))[:DEPTH]
 
     return ask
 
@@ -232,69 +227,23 @@ class Kept:
             self._new += len(missing)
         return [self._vectors[one] for one in digests]
 
+    async def nearest(self, chunks: Sequence[Chunk]) -> Callable[[str], Awaitable[list[int]]]:
+        """By vectors alone: which chunks are nearest to a text, nearest first."""
+        matrix = self._np.asarray(await self.embed([embeddable(chunk) for chunk in chunks]), dtype="float32")
+        matrix /= self._np.linalg.norm(matrix, axis=1, keepdims=True)
+
+        async def ask(text: str) -> list[int]:
+            wanted = self._np.asarray((await self.embed([text]))[0], dtype="float32")
+            order: list[int] = self._np.argsort(-(matrix @ wanted), kind="stable")[:DEPTH].tolist()
+            return order
+
+        return ask
+
     def save(self) -> None:
         if self._new:
             matrix = self._np.array(list(self._vectors.values()), dtype=self._np.float16)
             self._np.savez(self._path, names=self._np.array(list(self._vectors)), vectors=matrix)
             self._new = 0
-
-
-async def speed(*, vectors: bool) -> None:
-    """Build, ask and add, over texts with words as unequal as those of a language; times of the processor."""
-    print(f"{'chunks':>8} {'':<8} {'build s':>8} {'ask ms p50':>11} {'p95':>6} {'add 1 ms':>9} {'MB':>6}")
-    for size in (10_000, 100_000):
-        for way, embedder in (("words", None), ("hybrid", made_up)) if vectors else (("words", None),):
-            with TemporaryDirectory() as folder:
-                print(
-                    f"{size:>8,} {way:<8}", await timed(Path(folder) / "index.db", size, embedder), flush=True
-                )
-
-
-async def timed(path: Path, size: int, embedder: Embedder | None) -> str:
-    dice = random.Random(1)  # noqa: S311 - made-up text
-    async with open_index(path, embedder=embedder) as index:
-        began = time.process_time()
-        for source in range(size // 1_000):
-            await index.add(f"s{source}", [made_chunk(dice) for _ in range(1_000)])
-        built = time.process_time() - began
-        asks = [await took(index.query, made_text(dice, 5, above=COMMON)) for _ in range(100)]
-        adds = [await took(index.add, "more", [made_chunk(dice)]) for _ in range(50)]
-    asks.sort()
-    megabytes = sum(one.stat().st_size for one in path.parent.iterdir()) / 1e6
-    return (
-        f"{built:8.2f} {statistics.median(asks):11.2f} {asks[94]:6.1f} {statistics.median(adds):9.2f} "
-        f"{megabytes:6.0f}"
-    )
-
-
-async def took(work: Callable[..., Any], *values: Any) -> float:
-    began = time.process_time()
-    await work(*values)
-    return (time.process_time() - began) * 1_000
-
-
-def made_chunk(dice: random.Random) -> Chunk:
-    return Chunk(text=made_text(dice, 30), sort="turn", speaker=dice.choice(("Ana", "Ben")))
-
-
-def made_text(dice: random.Random, size: int, above: int = 1) -> str:
-    """Words by Zipf's law, over about 50,000; in a question without the commonest, which are no question."""
-    ranks = (int(above * (50_000 / above) ** dice.random()) for _ in range(size))
-    return " ".join(map(made_word, ranks))
-
-
-def made_word(number: int) -> str:
-    """Letters only, so that it is not split, and no end that a stemmer would cut."""
-    return "".join("bcdfghjkmp"[int(digit)] + "ao"[int(digit) % 2] for digit in str(number)) + "k"
-
-
-async def made_up(texts: Sequence[str]) -> Sequence[Sequence[float]]:
-    """Vectors of the right size without the time that weights would take."""
-    import numpy as np  # noqa: PLC0415 - only vectors need it
-
-    seed = sum(map(len, texts))
-    made: Any = np.random.default_rng(seed).standard_normal((len(texts), 384))
-    return made  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":

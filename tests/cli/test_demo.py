@@ -7,6 +7,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tempfile
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -20,21 +21,43 @@ from lamina.dialects import DIALECTS
 from tests.cli.running import run, shell
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "fit_request.py"
-CALL = re.compile(r" *(\d+) +(\d+) +([\d,]+)  \[([^\]]{32})\] +(\d+ %|-)(?:  cut (\d+), (.+))?")
-PRICE = re.compile(r"read at ([\d.]+) of .* written\s+to the cache at ([\d.]+);")
-RUNS = pytest.mark.parametrize("arguments", [(), ("--seed", "8"), ("--window", "24000")])
+CALL = re.compile(r" *(\d+) +(\d+) +([\d,]+)  \[([^\]]{32})\] +(\d+) %(?:  cut (\d+), (.+))?")
+SHORT = ("--turns", "5")
+SMALL = (*SHORT, "--window", "12000")
+WIDE = (*SHORT, "--window", "1000000")
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages go where the test's files are."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
 
 
 @cache
+def ran(*arguments: str) -> tuple[str, str]:
+    """What a demo prints, without its times, and the page that it wrote."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "page.html"
+        done = run("demo", *arguments, "--html", page)
+        assert done.code == 0
+        assert done.err == f"the page with drawings: {page}\n"
+        return timeless(done.out), page.read_text("utf-8")
+
+
+def timeless(text: str) -> str:
+    """Without the last column, which is a time."""
+    return re.sub(r" +[\d.]+$", "", text, flags=re.MULTILINE)
+
+
 def output(*arguments: str) -> str:
-    done = run("demo", *arguments)
-    assert (done.code, done.err) == (0, "")
-    return done.out
+    return ran(*arguments)[0]
 
 
 @cache
 def facts(*arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(output(*arguments, "--json"))
+    done = run("demo", *arguments, "--json")
+    found: dict[str, Any] = json.loads(done.out)
     return found
 
 
@@ -43,112 +66,73 @@ def number(text: str) -> int:
 
 
 def rows(text: str) -> list[re.Match[str]]:
-    """The lines of the account, one for each call."""
+    """The lines of the session, one for each call."""
     return [found for line in text.splitlines() if (found := CALL.fullmatch(line))]
 
 
-def summed(text: str, what: str) -> list[str]:
-    """One line of the summary: lamina, sliding window, no management."""
-    (line,) = re.findall(rf"^{what}  +(.*)$", text, re.MULTILINE)
-    return re.split(r"  +", line)
+def totals(*arguments: str) -> dict[str, dict[str, Any]]:
+    return {total["policy"]: total for total in facts(*arguments)["account"]["totals"]}
 
 
-def room(text: str) -> int:
-    (found,) = map(number, re.findall(r"of which ([\d,]+) tokens are room", text))
-    return found
+def test_every_call_has_a_line_and_the_account_is_their_sum() -> None:
+    made, ours = rows(output(*SMALL)), totals(*SMALL)["lamina"]
+    assert [number(call[1]) for call in made] == list(range(1, ours["calls"] + 1))
+    assert sum(number(call[3]) for call in made) == ours["sent"]
+    cuts = [number(call[6]) for call in made if call[6]]
+    assert cuts == list(range(1, ours["cuts"] + 1))
+    assert cuts
 
 
-@RUNS
-def test_the_summary_is_the_sum_of_the_lines(arguments: tuple[str, ...]) -> None:
-    text = output(*arguments)
-    made = rows(text)
-    assert [number(call[1]) for call in made] == list(range(1, len(made) + 1))
-    assert number(summed(text, "calls")[0]) == len(made)
-    assert number(summed(text, "tokens sent")[0]) == sum(number(call[3]) for call in made)
-    cuts = [call for call in made if call[6]]
-    assert [number(cut[6]) for cut in cuts] == list(range(1, len(cuts) + 1))
-    assert number(summed(text, "calls that moved the prefix")[0]) == len(cuts)
-    assert {call[5] for call in made if not call[6]} == {"-", "100 %"}
+def test_the_table_has_four_policies_and_the_figures_of_the_json() -> None:
+    for policy in ("none", "drop_oldest", "sliding", "lamina"):
+        (line,) = [line for line in output(*SMALL).splitlines() if line.startswith(f"{policy} ")]
+        assert number(line.split()[1]) == round(totals(*SMALL)[policy]["equivalents"])
 
 
-@RUNS
-def test_nothing_of_lamina_is_over_the_room(arguments: tuple[str, ...]) -> None:
-    text = output(*arguments)
-    assert max(number(call[3]) for call in rows(text)) <= room(text)
-    ours, sliding, plain = map(number, summed(text, "calls over the room"))
-    assert (ours, sliding) == (0, 0)
-    assert plain > 0
-    assert f"without management {plain} of {len(rows(text))} calls" in text
+@pytest.mark.parametrize("arguments", [(), SMALL])
+def test_nothing_of_lamina_is_over_the_window_and_all_of_it_within_reach(arguments: tuple[str, ...]) -> None:
+    ours = totals(*arguments)["lamina"]
+    assert (ours["over"], ours["invalid"], ours["failed"]) == (0, 0, 0)
+    assert ours["within_reach"] == 1.0
+    assert totals(*arguments)["none"]["over"] > 0
 
 
-def test_bars_show_the_room_used() -> None:
-    text = output()
-    for call in rows(text):
+def test_bars_show_the_window_used() -> None:
+    for call in rows(output(*SMALL)):
         used = 32 - call[4].count(".")
         assert set(call[4]) <= set(SIGNS.values())
-        assert abs(used - 32 * number(call[3]) / room(text)) < len(SIGNS)
+        assert abs(used - 32 * number(call[3]) / 12_000) < len(SIGNS)
 
 
-def test_costs_follow_from_the_stated_prices() -> None:
-    text = output("--window", "1000000")  # nothing is cut: each token is written once, then read
-    (prices,) = PRICE.findall(text)
-    read, write = map(float, prices)
-    *earlier, last = (number(call[3]) for call in rows(text))
-    assert number(summed(text, "input cost, in tokens")[0]) == round(read * sum(earlier) + write * last)
+def test_in_a_wide_window_nothing_is_cut_and_every_policy_is_the_same() -> None:
+    assert not any(call[6] for call in rows(output(*WIDE)))
+    assert len({(each["equivalents"], each["recall"]) for each in totals(*WIDE).values()}) == 1
+    assert output(*WIDE).endswith("everything is sent in full: there is nothing to bring back\n")
 
 
-def test_in_a_wide_window_nothing_is_cut_and_every_way_is_the_same() -> None:
-    text = output("--window", "1000000")
-    assert not any(call[6] for call in rows(text))
-    assert summed(text, "calls over the room") == ["0", "0", "0"]
-    assert len(set(summed(text, "input cost, in tokens"))) == 1
-    assert summed(text, "of the prefix kept") == ["100.0 %"] * 3
-    assert text.endswith("everything is sent in full: there is nothing to bring back\n")
+def test_what_was_lowered_comes_back_as_it_was() -> None:
+    recalled = facts(*SMALL)["recalled"]
+    assert recalled["equal"] is True
+    assert len(recalled["text"]) > len(recalled["sent"])
+    assert output(*SMALL).endswith("equal to what was lowered: yes\n")
 
 
-def test_relative_costs_are_those_of_lamina() -> None:
-    costs = [number(cost) for cost in summed(output(), "input cost, in tokens")]
-    relative = [float(cost) for cost in summed(output(), "input cost, relative")]
-    assert relative == [round(cost / costs[0], 2) for cost in costs]
+def test_the_page_has_the_figures_of_the_json() -> None:
+    page = ran(*SMALL)[1]
+    for total in totals(*SMALL).values():
+        assert f'data-name="equivalents" data-value="{total["equivalents"]!r}"' in page
 
 
-def test_a_sliding_window_moves_the_prefix_more_often_and_keeps_less_of_it() -> None:
-    moved = [number(count) for count in summed(output(), "calls that moved the prefix")]
-    kept = [float(share.removesuffix(" %")) for share in summed(output(), "of the prefix kept")]
-    assert moved[0] < moved[1]
-    assert kept[1] < kept[0] < kept[2] == 100
-
-
-@RUNS
-def test_what_was_lowered_comes_back_equal(arguments: tuple[str, ...]) -> None:
-    text = output(*arguments)
-    assert re.search(r"^recalled: [\d,]+ bytes, [\d,]+ lines by the key k\w+$", text, re.MULTILINE)
-    assert text.endswith("equal to what was lowered: yes\n")
-
-
-def test_json_says_the_same_as_the_lines() -> None:
-    found, text = facts(), output()
-    assert found["room"] == room(text)
-    assert [call["tokens"] for call in found["calls"]] == [number(call[3]) for call in rows(text)]
-    assert [call["cut"]["number"] for call in found["calls"] if call["cut"]] == [
-        number(call[6]) for call in rows(text) if call[6]
-    ]
-    assert [f"{way['cost']:,.0f}" for way in found["ways"]] == summed(text, "input cost, in tokens")
-
-
-def test_layers_and_what_is_free_make_up_the_room() -> None:
-    found = facts()
-    for call in found["calls"]:
-        assert sum(call["layers"].values()) == call["tokens"]
-        assert call["tokens"] + call["free"] == found["room"]
-    for before, after in pairwise(found["calls"]):
-        assert after["could_be_kept"] == before["tokens"]
-        assert (after["kept"] == before["tokens"]) is (after["cut"] is None)
+def test_the_page_is_written_to_a_new_folder_that_is_named(tmp_path: Path) -> None:
+    done = run("demo", "--once", *WIDE)
+    named = Path(done.err.removeprefix("the page with drawings: ").strip())
+    assert named.parent.parent == tmp_path
+    assert named.read_text("utf-8").startswith("<!doctype html>")
 
 
 def test_same_seed_prints_the_same_and_another_does_not() -> None:
-    assert run("demo", "--once").out == output() == run("demo", "--seed", "7").out
-    assert output("--seed", "8") != output()
+    assert timeless(run("demo", *SMALL, "--once", "--html", os.devnull).out) == output(*SMALL)
+    assert output(*SMALL, "--seed", "8") != output(*SMALL)
 
 
 def test_a_window_that_cannot_hold_the_session_says_so() -> None:
@@ -168,30 +152,32 @@ def test_every_request_of_the_recording_is_valid_and_continues_the_last() -> Non
 
 
 def test_a_terminal_sees_one_account_that_is_updated_in_place() -> None:
-    shown = on_a_terminal("demo", "--window", "24000")
-    cuts = [call[6] for call in rows(output("--window", "24000")) if call[6]]
+    shown = on_a_terminal("demo", *SMALL)
+    made = rows(output(*SMALL))
     redrawn = re.findall(r"\x1b\[(\d+)F\x1b\[J", shown)
-    assert len(redrawn) == len(rows(output("--window", "24000"))) - 1
-    assert set(redrawn) == {"5"}
-    assert re.findall(r"  cut (\d+), ", shown) == cuts
-    assert shown.endswith(output("--window", "24000")[-200:])
+    assert len(redrawn) == len(made) - 1
+    assert set(redrawn) == {"4"}
+    assert re.findall(r"  cut (\d+), ", shown) == [call[6] for call in made if call[6]]
+    assert shown.endswith(output(*SMALL)[-200:])
 
 
 def test_plain_lines_on_a_terminal_are_to_be_had() -> None:
-    assert on_a_terminal("demo", "--once") == output()
-    assert "\x1b" not in on_a_terminal("demo", "--json")
-    assert on_a_terminal("demo", term="dumb") == output()
+    assert timeless(on_a_terminal("demo", *SMALL, "--once")) == output(*SMALL)
+    assert timeless(on_a_terminal("demo", *SMALL, term="dumb")) == output(*SMALL)
 
 
 def on_a_terminal(*arguments: str, term: str = "xterm") -> str:
     """What a command writes to a terminal."""
     ours, its = pty.openpty()
     command = [sys.executable, "-m", "lamina", *arguments]
-    with subprocess.Popen(command, stdout=its, env={**os.environ, "TERM": term}):
+    with subprocess.Popen(
+        command, stdout=its, stderr=subprocess.PIPE, env={**os.environ, "TERM": term}
+    ) as begun:
         os.close(its)
         read = b""
         while chunk := _chunk(ours):
             read += chunk
+        begun.communicate()
     os.close(ours)
     return read.decode().replace("\r\n", "\n")
 
@@ -205,11 +191,11 @@ def _chunk(terminal: int) -> bytes:
 
 def test_the_demo_needs_nothing_that_only_tests_need(tmp_path: Path) -> None:
     code = (
-        "import sys; sys.modules['hypothesis'] = sys.modules['pytest'] = None; "
-        "from lamina.cli import main; sys.exit(main(['demo', '--once']))"
+        "import sys; sys.modules['hypothesis'] = sys.modules['pytest'] = sys.modules['numpy'] = None; "
+        "from lamina.cli import main; sys.exit(main(['demo', *sys.argv[1:]]))"
     )
-    done = shell(f'"{sys.executable}" -c "{code}"', tmp_path)
-    assert (done.code, done.out, done.err) == (0, output(), "")
+    done = shell(f'"{sys.executable}" -c "{code}" {" ".join(SMALL)}', tmp_path)
+    assert (done.code, timeless(done.out)) == (0, output(*SMALL))
 
 
 def test_the_example_cuts_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.core.bench import Options
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.ladder import View, ladder
 from lamina.core.supersede import Exchange, superseded
-from lamina.core.values import Segment, ToolCall, ToolResult
+from lamina.core.values import Budget, Form, Role, Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import PlainHead, Tool
 from lamina.errors import BadInput
+from lamina.segments import assistant, call, segment, user
+from lamina.session import Session
+from lamina.settings import Settings
 from lamina.sources import grep as searching
 from lamina.sources.grep import grep
-from lamina.sources.tools import TABLE, answer, workspace_tools
+from lamina.sources.relevance import Relevance
+from lamina.sources.superseding import TABLE, superseding
+from lamina.sources.tools import Offer, answer, workspace_tools
 from lamina.sources.workspace import Workspace
+from lamina.stores.memory import MemoryStore
 from lamina.text.subjects import SUBJECTS
 
 
@@ -247,3 +258,59 @@ def test_a_search_has_an_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> N
     assert (result.found, result.notes) == ([], ["src/app.py: the search is full"])
     with pytest.raises(BadInput):
         grep(bench.space, "a\nb", "src")
+
+
+async def used(session: Session, tools: Iterable[Offer], name: str, **arguments: Any) -> Envelope:
+    """One call of a tool in a session, and its answer."""
+    number = f"c{len(session.log)}"
+    await session.add(assistant(f"I use {name}."), call(name, arguments, id=number))
+    (asked,) = session.calls
+    return await session.results((await answer(tools, asked)).parts[0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("order", [None, Options(), Options(order=Relevance())])
+def test_at_a_cut_of_a_session_a_move_supersedes_what_was_read_at_both_places(
+    bench: Bench, order: Options | None
+) -> None:
+    for name in ("old.txt", "other.txt"):
+        (bench.root / name).write_text(f"{name} has lines\n" * 60)
+    budget = Budget(window=4_000, reserve=0, trigger=0.5, target=0.4, least=0, keep_last=1)
+
+    async def talk() -> Envelope:
+        kept = Session.open(
+            MemoryStore(), "a", model="gpt-5", budget=budget, options=order, settings=Settings()
+        )
+        async with kept as session:
+            await session.ask("Tidy up.")
+            await used(session, bench.tools, "read", path="other.txt")
+            await used(session, bench.tools, "read", path="old.txt")
+            await used(session, bench.tools, "mv", path="./old.txt", to="new.txt")
+            for start in range(1, 60):
+                envelope = await used(
+                    session, bench.tools, "read", path="new.txt", start=start, end=start + 30
+                )
+                if envelope.cut:
+                    return envelope
+            raise AssertionError("no cut")
+
+    envelope = anyio.run(talk)
+    results = [e for e in envelope.entries if e.segment.kind == "tool_result"]
+    move = results[2]
+    assert (results[1].form, results[1].why) == (Form.STUB, f"superseded by {move.ref}")
+    assert "superseded" not in results[0].why
+    assert move.form is Form.FULL
+
+
+def test_an_order_with_a_table_proposes_nothing_twice(bench: Bench) -> None:
+    bench.ok("read", path="src/app.py")
+    bench.ok("read", path="src/app.py")
+    bench.ok("mv", path="src/app.py", to="src/z.py")
+    log: list[Segment] = [user("Go.")]
+    for had in bench.had:
+        log += [segment("tool_call", Role.ASSISTANT, had.call), segment("tool_result", Role.TOOL, had.result)]
+    entries = build(log).entries
+    view = View(entries=entries, kinds=Options().kinds, untouchable=frozenset(), spared=frozenset())
+    first = [move for batch in superseding(TABLE, then=lambda _: iter(()))(view) for move in batch]
+    plain = [move for batch in ladder(view) for move in batch if "superseded" in move.why]
+    assert [entries[move.at].segment.parts[0] for move in first] == [bench.had[1].result]
+    assert [entries[move.at].segment.parts[0] for move in plain] == [bench.had[0].result]

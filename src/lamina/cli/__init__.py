@@ -30,10 +30,12 @@ COMMANDS = {
     "check": "list the rules of the API that a request breaks",
     "explain": "show every segment of a request: layer, form, tokens and why",
     "diff": "say where and why two requests part",
+    "chat": "talk with a model in the terminal, and see what it sees",
     "sessions": "list, show, export, import, delete or verify conversations that are kept",
     "recall": "bring back the full text behind a handle",
     "rekey": "seal a store anew under another key",
     "torture": "kill, starve and lie to a store, and count what it loses",
+    "replay": "say what recorded sessions cost, and would have cost under each policy",
     "demo": "send a made-up session through lamina and watch",
 }
 BAD_INPUT, NO_ROOM, STORE, BUG, CLOSED, STOPPED = 2, 3, 4, 70, 141, 130
@@ -45,6 +47,7 @@ examples:
   lamina explain request.json --window 32000
   lamina diff before.json after.json
   lamina sessions list
+  lamina replay logs/ --html report.html
   lamina demo
 
 Commands that read a FILE read standard input where it is "-".

@@ -1,6 +1,7 @@
-"""`lamina demo`: one session of a coding agent, call by call: what is sent, what is lowered, what it costs.
+"""`lamina demo`: one session of a coding agent, replayed: what is sent, what is lowered, what it costs.
 
-The session is made up, no model is asked and nothing leaves the machine.
+The session is made up, no model is asked and nothing leaves the machine. The figures are the lab's: those
+that `lamina replay` gives for sessions of one's own.
 """
 
 from __future__ import annotations
@@ -9,171 +10,152 @@ import argparse
 import os
 import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from lamina.cli.bar import SIGNS, amounts, bar, legend
-from lamina.cli.output import emit
+from lamina.cli.bar import SIGNS, bar, legend
+from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_json, tokens
 from lamina.cli.recording import MODEL, calls, recording
-from lamina.cli.ways import RATES, Others, Tally, summary
-from lamina.core.bench import Options
-from lamina.core.build import build
-from lamina.core.envelope import Envelope
+from lamina.cli.replay import write
 from lamina.core.hashing import handle
 from lamina.core.values import Budget, Form, Ledger
 from lamina.core.wording import described, text_of
-from lamina.counters import counter_for
-from lamina.dialects import DIALECTS
-from lamina.part import part
-from lamina.request import AS_LOGGED, Fitted, RequestMemo, fit_request
+from lamina.lab.html import page
+from lamina.lab.replay import replay
+from lamina.lab.table import facts, text, whole
+from lamina.lab.values import Account, Outcome, Point, Trace
+from lamina.request import Fitted, RequestMemo, fit_request
+from lamina.rules import rules_for
 
-SEED, WINDOW = 7, 32_000
-CHAT = DIALECTS["openai_chat"]
+SEED, TURNS, WINDOW = 7, 14, 32_000
+CHAT, OWN = "openai_chat", "lamina"
+POLICIES = ("none", "drop_oldest", "sliding", OWN)
 BAR = 32
 PAUSE = 0.04
 """Seconds between two calls on a terminal, so that one can follow."""
 
-COLUMNS = (
-    f"{'call':>4} {'turn':>4} {'tokens':>7}  {'layers, and what is free':<{BAR + 2}} {'prefix kept':>11}"
-)
+COLUMNS = f"{'call':>4} {'turn':>4} {'tokens':>7}  {'layers, and what is free':<{BAR + 2}} {'cached':>7}"
+
+_NOTES = """\
+cost:   the input, in tokens at full price: what the cache gives counts for less
+recall: of the names, paths and numbers that answers took from earlier context, the share in the request
+reach:  the same share, counting what a recall brings back; "for recalls" is what that costs
+over:   requests that the provider would refuse, since they exceed the window\
+"""
 
 _EXAMPLES = """\
-On a terminal the account is updated in place; elsewhere, and with --once, it is one line a call.
+On a terminal the account is updated in place; elsewhere, and with --once, it is one line a call. The page
+with drawings is written to a new folder for temporary files, or to --html FILE.
 
 examples:
   lamina demo
   lamina demo --once --seed 8 --window 24000
-  lamina demo --json | jq '.ways'
+  lamina demo --json | jq '.account.totals'
 
 exit status: 0 done, 3 the session cannot be made to fit the window
 """
 
 
 def describe(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "lamina demo [--once] [--seed N] [--window N] [--json]"
+    parser.usage = "lamina demo [--once] [--seed N] [--turns N] [--window N] [--html FILE] [--json]"
     parser.epilog = _EXAMPLES
-    parser.add_argument("--once", action="store_true", help="plain lines, on a terminal too")
-    parser.add_argument(
-        "--seed", metavar="N", type=tokens, default=SEED, help=f"which session (default: {SEED})"
-    )
-    parser.add_argument(
-        "--window",
-        metavar="N",
-        type=tokens,
-        default=WINDOW,
+    add = parser.add_argument
+    add("--once", action="store_true", help="plain lines, on a terminal too")
+    add("--seed", metavar="N", type=tokens, default=SEED, help=f"which session (default: {SEED})")
+    add("--turns", metavar="N", type=tokens, default=TURNS, help=f"how long it is (default: {TURNS})")
+    add(
+        "--window", metavar="N", type=tokens, default=WINDOW,
         help=f"the context window in tokens (default: {WINDOW})",
-    )
-    add_json(parser, "every call, the sums, and what was recalled")
+    )  # fmt: skip
+    add("--html", metavar="FILE", help="where the page is written; by default, a new folder")
+    add_json(parser, "the account of every policy, and what was recalled")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    session = _Session(arguments.seed, Budget(window=arguments.window))
+    request = recording(arguments.seed, turns=max(arguments.turns, 1))
+    with progress("replaying a made-up session"):
+        recalled = _lowered(_fitted(request, arguments.window))
+        account = _account(request, arguments)
+    report = arguments.html or str(Path(tempfile.mkdtemp(prefix="lamina-demo-")) / "report.html")
+    write(report, page(account, title=f"A made-up session in a window of {arguments.window:,} tokens"))
     if arguments.json:
-        shown = [_facts(call) for call in session.play()]
-        emit(_report(arguments, session, shown))
-        return 0
-    _watch(session, live=not arguments.once and _can_update())
-    print(f"\n{summary(session.tallies)}\n\n{_recalled(session.last)}")
+        emit(_facts(arguments, account, recalled))
+    else:
+        _watch(_Shown(request, account), live=not arguments.once and _can_update())
+        print(f"\n{text(account, recorded=False)}\n\n{_NOTES}\n\n{_told(recalled)}")
+    tell(f"the page with drawings: {report}")
     return 0
 
 
-class _Call(NamedTuple):
-    """One call, fitted. `could` are the tokens of the call before it, `kept` those that it begins with."""
-
-    number: int
-    turn: int
-    fitted: Fitted
-    kept: int
-    could: int
-
-    @property
-    def envelope(self) -> Envelope:
-        return self.fitted.envelope
+def _account(request: dict[str, Any], arguments: argparse.Namespace) -> Account:
+    trace = Trace(
+        id=f"made up, seed {arguments.seed}", place="lamina demo", dialect=CHAT, source="demo", model=MODEL,
+        items=request["messages"], head={"tools": request["tools"]},
+    )  # fmt: skip
+    return replay(
+        [trace], policies=POLICIES, windows=[arguments.window], rules=[rules_for(MODEL, dialect=CHAT).name],
+        jobs=1, points=True,
+    )  # fmt: skip
 
 
-class _Session:
-    """A recording that is played through `fit_request`, with the sums of each way beside it."""
+class _Shown:
+    """What is watched: the calls under lamina, with the turn that each belongs to and all costs so far."""
 
-    def __init__(self, seed: int, budget: Budget) -> None:
-        self.request, self.budget = recording(seed), budget
-        self.tallies: list[Tally] = []
-        self.last: Fitted
+    def __init__(self, request: dict[str, Any], account: Account) -> None:
+        self.outcomes = account.outcomes
+        self.own: Outcome = next(each for each in self.outcomes if each.policy == OWN)
+        asked = (sum(m["role"] == "user" for m in each["messages"]) for each in calls(request))
+        self.turns = list(asked)
+        self.cuts = list(accumulate(bool(point.cut) for point in self.own.points))
 
-    def play(self) -> Iterator[_Call]:
-        ledger, memo, before = Ledger(), RequestMemo(), None
-        for number, request in enumerate(calls(self.request), 1):
-            self.last = fit_request(request, dialect=CHAT, budget=self.budget, ledger=ledger, memo=memo)
-            envelope, ledger = self.last.envelope, self.last.ledger
-            if before is None:
-                ours, others = self._begin(envelope.room or 0)
-            kept = part(before, envelope).kept if before else 0
-            ours.add(envelope.tokens, kept)
-            others.call(len(self.last.log))
-            turn = sum(message["role"] == "user" for message in request["messages"])
-            yield _Call(number, turn, self.last, kept, before.tokens if before else 0)
-            before = envelope
+    def line(self, at: int) -> str:
+        point = self.own.points[at]
+        drawn = bar(self.amounts(point), width=BAR)
+        share = f"{100 * point.read // point.tokens} %" if point.tokens else "-"
+        cells = f"{at + 1:>4} {self.turns[at]:>4} {point.tokens:>7,}  {drawn} {share:>7}"
+        return f"{cells}  cut {self.cuts[at]}, {point.cut}" if point.cut else cells
 
-    def _begin(self, room: int) -> tuple[Tally, Others]:
-        counter, parsed = counter_for(MODEL), CHAT.parse(self.request)
-        options = Options(repairs=CHAT.repairs, layout=AS_LOGGED)
-        whole = build(parsed.log, head=parsed.head, counter=counter, options=options)
-        ours, others = Tally("lamina", room), Others(whole, counter, room)
-        self.tallies = [ours, others.sliding, others.unmanaged]
-        return ours, others
+    def amounts(self, point: Point) -> dict[str, int]:
+        """Tokens by layer, with what stands around the messages, and what is free of the window."""
+        known = {name: point.layers[name] for name in SIGNS if point.layers.get(name)}
+        around = {"framing": max(point.tokens - sum(known.values()), 0)}
+        free = {"free": max(self.own.window - point.tokens, 0)}
+        return {name: count for name, count in (known | around | free).items() if count}
+
+    def panel(self, at: int) -> list[str]:
+        """What is redrawn at every call; always as many lines."""
+        point = self.own.points[at]
+        spent = [(each.policy, each.points[min(at, len(each.points) - 1)].spent) for each in self.outcomes]
+        costs = ", ".join(f"{policy} {whole(cost)}" for policy, cost in spent)
+        quiet = self.line(at).partition("  cut ")[0]
+        lines = [quiet, "", legend(self.amounts(point)), f"cost so far: {costs}"]
+        columns = shutil.get_terminal_size().columns - 1  # a line that wraps would be two to go back over
+        return [line[:columns] for line in lines]
 
 
 def _can_update() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def _watch(session: _Session, *, live: bool) -> None:
+def _watch(shown: _Shown, *, live: bool) -> None:
     """The account of each call: all of them as lines, or the newest in place and the cuts above it."""
-    for call in session.play():
-        if call.number == 1:
-            print(_opening(session))
+    signs = ", ".join(f"{sign} {name}" for name, sign in SIGNS.items())
+    print(f"one session of a coding agent, made up, in a window of {shown.own.window:,} tokens")
+    print(f"{signs}\n\n{COLUMNS}")
+    for at, point in enumerate(shown.own.points):
         if not live:
-            print(_line(call), flush=True)
+            print(shown.line(at), flush=True)
             continue
-        drawn = _panel(call, session)
-        back = f"\x1b[{len(drawn)}F\x1b[J" if call.number > 1 else ""
-        above = [_line(call)] if call.envelope.cut else []
+        drawn = shown.panel(at)
+        back = f"\x1b[{len(drawn)}F\x1b[J" if at else ""
+        above = [shown.line(at)] if point.cut else []
         print(back + "\n".join([*above, *drawn]), flush=True)
         time.sleep(PAUSE)
-
-
-def _opening(session: _Session) -> str:
-    room = session.tallies[0].room
-    signs = ", ".join(f"{sign} {name}" for name, sign in SIGNS.items())
-    return (
-        f"window {session.budget.window:,}, of which {room:,} tokens are room for input\n{signs}\n\n{COLUMNS}"
-    )
-
-
-def _line(call: _Call) -> str:
-    drawn = bar(amounts(call.envelope), width=BAR)
-    share = f"{100 * call.kept // call.could} %" if call.could else "-"
-    cells = f"{call.number:>4} {call.turn:>4} {call.envelope.tokens:>7,}  {drawn} {share:>11}"
-    return f"{cells}{_event(call.envelope)}"
-
-
-def _event(envelope: Envelope) -> str:
-    cut = envelope.cut
-    if cut is None:
-        return ""
-    amount = f": {cut.before:,} to {cut.after:,} tokens, {cut.lowered} lowered" if cut.lowered else ""
-    return f"  cut {cut.number}, {cut.reason}{amount}"
-
-
-def _panel(call: _Call, session: _Session) -> list[str]:
-    """What is redrawn at every call; always as many lines."""
-    costs = ", ".join(f"{tally.name} {tally.cost:,.0f}" for tally in session.tallies)
-    shares = ", ".join(f"{tally.name} {100 * tally.share:.1f} %" for tally in session.tallies)
-    quiet = _line(call).removesuffix(_event(call.envelope))
-    lines = [quiet, "", legend(amounts(call.envelope)), f"prefix kept: {shares}", f"input cost: {costs}"]
-    columns = shutil.get_terminal_size().columns - 1  # a line that wraps would be two to go back over
-    return [line[:columns] for line in lines]
 
 
 class _Lowered(NamedTuple):
@@ -187,27 +169,34 @@ class _Lowered(NamedTuple):
     equal: bool
 
 
+def _fitted(request: dict[str, Any], window: int) -> Fitted:
+    """The last call of the session, after all calls before it."""
+    ledger, memo = Ledger(), RequestMemo()
+    for fitted in _each(request, window, ledger, memo):
+        last = fitted
+    return last
+
+
+def _each(request: dict[str, Any], window: int, ledger: Ledger, memo: RequestMemo) -> Iterator[Fitted]:
+    for each in calls(request):
+        fitted = fit_request(each, dialect=CHAT, budget=Budget(window=window), ledger=ledger, memo=memo)
+        ledger = fitted.ledger
+        yield fitted
+
+
 def _lowered(fitted: Fitted) -> _Lowered | None:
     """The largest segment that is not sent in full; one that stands as a stub, if there is any."""
     found = [e for e in fitted.envelope.entries if e.form is not Form.FULL and e.segment.origin != "lamina"]
     if not found:
         return None
     entry = max(found, key=lambda e: (e.form is Form.STUB, len(text_of(e.segment.parts))))
-    key = handle(entry.content)
-    text = fitted.recall(key)
-    return _Lowered(
-        described(entry.segment),
-        entry.why,
-        text_of(entry.parts),
-        key,
-        text,
-        text == text_of(entry.segment.parts),
-    )
+    key, whole_text = handle(entry.content), text_of(entry.segment.parts)
+    back = fitted.recall(key)
+    return _Lowered(described(entry.segment), entry.why, text_of(entry.parts), key, back, back == whole_text)
 
 
-def _recalled(fitted: Fitted) -> str:
+def _told(found: _Lowered | None) -> str:
     """One thing that was lowered, as it is sent now and as it comes back."""
-    found = _lowered(fitted)
     if found is None:
         return "everything is sent in full: there is nothing to bring back"
     size = f"{len(found.text.encode()):,} bytes, {found.text.count(chr(10)) + 1:,} lines"
@@ -219,26 +208,8 @@ def _recalled(fitted: Fitted) -> str:
     )
 
 
-def _facts(call: _Call) -> dict[str, Any]:
-    cut = call.envelope.cut
-    parts = amounts(call.envelope)
-    free = parts.pop("free", 0)
+def _facts(arguments: argparse.Namespace, account: Account, recalled: _Lowered | None) -> dict[str, Any]:
     return {
-        "call": call.number, "turn": call.turn, "tokens": call.envelope.tokens, "layers": parts, "free": free,
-        "kept": call.kept, "could_be_kept": call.could,
-        "cut": {"number": cut.number, "reason": cut.reason, "lowered": cut.lowered} if cut else None,
-    }  # fmt: skip
-
-
-def _report(arguments: argparse.Namespace, session: _Session, shown: list[dict[str, Any]]) -> dict[str, Any]:
-    found = _lowered(session.last)
-    ways = [
-        {"name": t.name, "calls": t.calls, "over": t.over, "moved": t.moved, "sent": t.sent, "kept": t.kept,
-         "share": round(t.share, 4), "cost": round(t.cost, 2)}
-        for t in session.tallies
-    ]  # fmt: skip
-    return {
-        "seed": arguments.seed, "window": arguments.window, "room": session.tallies[0].room,
-        "prices": {"read": RATES.read, "write": RATES.write}, "ways": ways, "calls": shown,
-        "recalled": found._asdict() if found else None,
+        "seed": arguments.seed, "turns": arguments.turns, "window": arguments.window,
+        "account": facts(account), "recalled": recalled._asdict() if recalled else None,
     }  # fmt: skip

@@ -1,16 +1,18 @@
 """What comes with a prompt: files, segments and hints, as segments of the turn.
 
-A path is read in a worker thread: text as a file, a picture or a PDF beside the user's words. What belongs
-to another workspace, or stands outside the root folder, is left out and noted, never an error that tells
-whether it exists. It knows no store and no model.
+A path is read through a `Workspace`, in a worker thread: text as a file, a picture or a PDF beside the user's
+words. What belongs to another workspace, or may not be had from the root folder (a way out of it, a link, a
+device, a key), is left out and noted, never an error that tells whether it exists. Without a root every plain
+file may be attached. It knows no store and no model.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from anyio import to_thread
@@ -19,6 +21,8 @@ from lamina.core.kinds import KINDS
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.segments import document, file, image, segment
+from lamina.sources.paths import shown
+from lamina.sources.workspace import Workspace
 
 Attachable = str | PurePath | Segment
 """A path, or a segment that is ready."""
@@ -53,8 +57,8 @@ async def attached(
     for one in given:
         what, priority = one if isinstance(one, tuple) else (one, None)
         made = what if isinstance(what, Segment) else await to_thread.run_sync(_read, what, root)
-        if made is None or foreign(made, workspace):
-            found.notes.append(LEFT_OUT)
+        if isinstance(made, str) or foreign(made, workspace):
+            found.notes.append(made if isinstance(made, str) else LEFT_OUT)
             continue
         found.segments.append(made if priority is None else msgspec.structs.replace(made, priority=priority))
     return found
@@ -87,19 +91,39 @@ def _places_itself(one: Segment) -> bool:
     return one.kind in KINDS and KINDS[one.kind].attachment
 
 
-def _read(given: str | PurePath, root: Path | None) -> Segment | None:
-    """A file as a segment; None if it stands outside the root."""
+def _read(given: str | PurePath, root: Path | None) -> Segment | str:
+    """A file as a segment; or why it is left out."""
     name = PurePath(given).as_posix()
-    path = Path(given) if root is None else root / given
-    if root is not None and not path.resolve().is_relative_to(root.resolve()):
-        return None
+    if root is None:
+        return _anywhere(name)
+    with _door(root) as space:
+        try:
+            return _made(name, space.read(name))
+        except BadInput:
+            why = space.withheld(name)
+            if not why:
+                raise
+            return f"{shown(name)}: left out, {why}"
+
+
+def _anywhere(name: str) -> Segment:
+    """A plain file that the caller chose freely: links are followed, pipes and devices never opened."""
     try:
-        if path.stat().st_size > LARGEST:
-            raise BadInput(f"{path.stat().st_size:,} bytes", place=name, hint=f"at most {LARGEST:,} bytes")
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}", place=name, hint="check the path") from None
-    return _made(name, data)
+        path = Path(name).resolve(strict=True)
+    except (OSError, ValueError, RuntimeError) as error:
+        told = getattr(error, "strerror", None) or str(error)
+        raise BadInput(f"cannot be read: {told}", place=shown(name), hint="check the path") from None
+    with _door(path.parent, exclude=(), linked=True) as space:
+        return _made(name, space.read(path.name))
+
+
+@contextmanager
+def _door(root: Path, **rules: Any) -> Iterator[Workspace]:
+    space = Workspace(root, largest=LARGEST, **rules)
+    try:
+        yield space
+    finally:
+        space.close()
 
 
 def _made(name: str, data: bytes) -> Segment:

@@ -20,7 +20,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo
 from lamina.core.target import limits
 from lamina.core.tokens import Counter
-from lamina.core.values import Mark, Segment
+from lamina.core.values import Form, Mark, Segment
 from lamina.counters import counter_for
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.request.marking import Breakpoints, known_breakpoints, marked
@@ -32,6 +32,7 @@ from lamina.session.state import State
 from lamina.session.turns import ASKED, TYPED
 from lamina.sources.gather import gather
 from lamina.sources.port import Found, Source
+from lamina.sources.relevance import Ranked, Relevance
 
 Template = str | Callable[[str], str]
 """Makes what is sent of what was typed: a function, or a text with {prompt} in it."""
@@ -68,17 +69,30 @@ class Desk:
         self.head, self.left = own.head, own.left
         self.budget, self.counter = budget_for(setup, self.head), ways.counter or counter_for(setup.model)
         self.options = options_in(setup, self.dialect, self.head, salt=workspace, more=ways.options)
+        self.relevance = self.options.order if isinstance(self.options.order, Relevance) else None
         self._memo = Memo()
 
-    def build(self, log: Sequence[Segment], state: State, *, idle: float = 0) -> Envelope:
-        """The request for a log; if none is possible, the error says in which layer the most of it stands."""
+    def build(
+        self, log: Sequence[Segment], state: State, *, idle: float = 0, asked: bool = False
+    ) -> Envelope:
+        """The request for a log; if none is possible, the error says in which layer the most of it stands.
+
+        `asked`: it is the first request for a prompt, which may make a cut where freshness is wanted.
+        """
         try:
-            return build(
+            built = build(
                 log, head=self.head, budget=self.budget, ledger=state.ledger, counter=self.counter, idle=idle,
                 options=self.options, memo=self._memo,
             )  # fmt: skip
         except BudgetExceeded as full:
             raise self._placed(full, log, state) from None
+        wanted = asked and built.cut is None and self.relevance and self.relevance.freshness == "fresh"
+        return self._fresh(built, log, state) if wanted else built
+
+    async def ranked(self, turn: Sequence[Segment], log: Sequence[Segment]) -> Ranked:
+        """A turn with the priorities that its attachments have for its prompt."""
+        ranks = self.relevance
+        return Ranked(list(turn)) if ranks is None else await ranks.ranked(turn, log, self.options.kinds)
 
     def render(self, envelope: Envelope, before: Mark | None) -> dict[str, Any]:
         """The envelope in the words of the dialect, with its cache markers."""
@@ -113,6 +127,23 @@ class Desk:
         clean = redacted(segments, self.ways.redact)
         return [one if one.at else msgspec.structs.replace(one, at=now) for one in clean]
 
+    def _fresh(self, built: Envelope, log: Sequence[Segment], state: State) -> Envelope:
+        """The request without the full text of what is not about the prompt, by a cut that tells its cost."""
+        if self.relevance is None or self.budget is None:
+            return built
+        due = msgspec.structs.replace(self.budget, trigger=0.001, target=0.001, least=0, keep_last=0)
+        options = msgspec.structs.replace(self.options, order=self.relevance.outdated)
+        made = build(
+            log, head=self.head, budget=due, ledger=state.ledger, counter=self.counter, options=options
+        )
+        if made.cut is None:
+            return built
+        lost, gain = _lost(built, made, state.ledger.mark), built.tokens - made.tokens
+        reason = f"fresh for the prompt: {gain:,} tokens fewer, {lost:,} cached ones lost"
+        cut = msgspec.structs.replace(made.cut, reason=reason, floor=False)
+        ledger = msgspec.structs.replace(made.ledger, cuts=(*made.ledger.cuts[:-1], cut))
+        return msgspec.structs.replace(made, cut=cut, ledger=ledger)
+
     def _placed(self, full: BudgetExceeded, log: Sequence[Segment], state: State) -> BudgetExceeded:
         whole = build(log, head=self.head, ledger=state.ledger, counter=self.counter, options=self.options)
         amounts = Tally[str]()
@@ -123,6 +154,13 @@ class Desk:
         most = f"mostly the {amounts.most_common(1)[0][0]} layer" if amounts else ""
         reason = "; ".join(filter(None, (full.reason, most)))
         return BudgetExceeded(floor=full.floor, room=full.room, segments=full.segments, reason=reason)
+
+
+def _lost(built: Envelope, made: Envelope, last: Mark | None) -> int:
+    """Tokens of the last request that stand behind the first difference."""
+    kept = {entry.prefix for entry in made.entries}
+    sent = [entry for entry in built.entries if entry.form is not Form.OMITTED]
+    return sum(e.tokens for e in sent[: last.sent if last else 0] if e.prefix not in kept)
 
 
 def prompt_of(typed: str, template: Template | None) -> Segment:

@@ -11,6 +11,7 @@ import msgspec
 
 from lamina.core.arrange import Layout
 from lamina.core.bench import DEFAULT, Options
+from lamina.core.ladder import ladder
 from lamina.core.values import Budget, Head
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
@@ -18,6 +19,7 @@ from lamina.dialects.translate import options_for
 from lamina.errors import BadInput
 from lamina.models import model as facts_of
 from lamina.models import own_name
+from lamina.sources.superseding import ORDER
 
 RECALL = Tool(
     name="recall",
@@ -114,7 +116,8 @@ def budget_for(setup: Setup, head: Head) -> Budget | None:
 def options_in(setup: Setup, dialect: Dialect, head: Head, *, salt: str, more: Options | None) -> Options:
     """How to build: what the dialect asks for, and what else the application chose."""
     wished = more or DEFAULT
+    order = ORDER if wished.order is ladder else wished.order
     return options_for(
-        dialect, head, layout=setup.layout, kinds=wished.kinds, wording=wished.wording, order=wished.order,
+        dialect, head, layout=setup.layout, kinds=wished.kinds, wording=wished.wording, order=order,
         rates=wished.rates, salt=wished.salt or salt,
     )  # fmt: skip

@@ -43,11 +43,15 @@ class Work:
         rebase: bool = True,
     ) -> Envelope:  # fmt: skip
         """Adds segments and the ledger of the request that they make, as one group; gives that request."""
+        if opens and self.desk.relevance is not None:
+            with self.watch.phase("rank"):
+                ranked = await self.desk.ranked(segments, self.kept.told.log)
+            segments, self.kept.notes = ranked.segments, [*self.kept.notes, *ranked.notes]
         for left in reversed(range(TRIES if rebase else 1)):
             group = await self._group(segments, opens=opens)
             base = self.kept.state.grown()
             with self.watch.phase("build"):
-                envelope = self.desk.build(group.told.log, base, idle=idle)
+                envelope = self.desk.build(group.told.log, base, idle=idle, asked=opens)
             new = await self._added(group, base.built(envelope, group.told.count), once, last=not left)
             if new:
                 self._keep(envelope)

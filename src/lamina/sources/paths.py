@@ -93,4 +93,9 @@ def _problem(path: str) -> str:
         return "it is not inside the workspace"
     if "\\" in path:
         return "a path with a backslash"
-    return "it is not inside the workspace" if ".." in path.split("/") else ""
+    return "it is not inside the workspace" if any(map(_climbs, path.split("/"))) else ""
+
+
+def _climbs(name: str) -> bool:
+    """Whether some system takes a name for `..`: also with spaces or more dots, or dots of another script."""
+    return name not in {"", "."} and set(unicodedata.normalize("NFKC", name)) <= {".", " "}

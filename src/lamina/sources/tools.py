@@ -5,8 +5,8 @@
     results = [await answer(tools, call) for call in recorded.calls]
 
 Every call is answered with a result: what goes wrong is said in it, with `error` set, never raised. Paths and
-lines are arguments under names that superseding knows, so a file that is read again, or written, makes the
-older reading of it redundant. Which of the calls may run at all is the loop's to decide: `changes` helps it.
+lines are arguments under names that `superseding` knows, so a file that is read again, written or moved makes
+the older reading of it redundant. Which of the calls may run is the loop's to decide: `changes` helps it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from lamina.sources.memory import Memory
 from lamina.sources.paths import joined, steps
 from lamina.sources.port import in_thread
 from lamina.sources.workspace import Item, Workspace
-from lamina.text.subjects import SUBJECTS, Call, Reader, Subject
 
 LINES, CHARACTERS = 2_000, 200_000
 """What one reading shows: lines, and characters; the rest is read by its lines."""
@@ -115,22 +114,6 @@ def memory_tools(memory: Memory[Any], *, source: str = "") -> tuple[Offer, ...]:
                ("name", "fact"), changes=True),
         _offer("forget", "Forgets a fact.", forget, {"name": name}, ("name",), changes=True),
     )  # fmt: skip
-
-
-def moved(call: Call) -> Subject | None:
-    """A move as a write of both paths, for a table of subjects: what was read at either place is old."""
-    if call.name != "mv":
-        return None
-    try:
-        given = msgspec.json.decode(call.arguments, type=dict[str, Any])
-        paths = [joined(steps(given[name])) for name in ("path", "to")]
-    except (msgspec.MsgspecError, UnicodeError, KeyError, TypeError, BadInput):
-        return None
-    return Subject(verb="write", resource="\n".join(dict.fromkeys(paths)))
-
-
-TABLE: tuple[Reader, ...] = (moved, *SUBJECTS)
-"""The subjects of calls, with those of these tools."""
 
 
 async def _own(memory: Memory[Any], name: str) -> None:

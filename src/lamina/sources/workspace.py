@@ -102,6 +102,18 @@ class Workspace:
             return "" if item.why else "folder" if item.folder else "file"
         return ""
 
+    def withheld(self, path: str) -> str:
+        """Why a path may not be had from here, whoever asks; nothing if it may be, or if nothing is there."""
+        try:
+            way = self._way(path)
+            if not way:
+                return ""
+            with self._parent(way) as (folder, _):
+                why = self._item(way, folder).why
+        except BadInput as refused:
+            why = refused.problem
+        return "" if why in _MEANT_WELL else why
+
     def write(self, path: str, data: bytes, *, replace: bool = True, parents: bool = True) -> bool:
         """Writes a file, wholly or not at all; True if it is new."""
         if len(data) > self.largest:
@@ -340,6 +352,10 @@ _WORDS = {
     errno.ENXIO: "it is not a plain file",
     errno.ENOSPC: "there is no space left",
 }
+
+
+_MEANT_WELL = frozenset(_WORDS[number] for number in (errno.ENOENT, errno.EACCES))
+"""What goes wrong for somebody who asks for a file of their own."""
 
 
 def _told(error: Exception) -> str:

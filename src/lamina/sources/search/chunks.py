@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 
 from lamina.core.values import Role, Segment, Text, ToolResult
+from lamina.sources.search import grammar
 from lamina.text.code import signatures
 
 Sort = Literal["text", "code", "turn"]
@@ -57,7 +58,7 @@ def chunks_of(name: str, text: str, *, longest: int = LONGEST) -> tuple[Chunk, .
     suffix = name.rpartition("/")[2].rpartition(".")[2].lower()
     lines = text.split("\n")
     if suffix in _CODE:
-        return tuple(_made(name, lines, _definitions(text, len(lines)), "code", longest))
+        return tuple(_made(name, lines, _definitions(text, lines, suffix), "code", longest))
     if suffix in ("md", "markdown", "mdx"):
         return tuple(_made(name, lines, _headings(lines), "text", longest))
     return tuple(_made(name, lines, _paragraphs(lines, longest), "text", longest))
@@ -152,17 +153,26 @@ def _headings(lines: Sequence[str]) -> Iterator[Span]:
     yield from _joined(lines, [*marks, (len(lines), "")])
 
 
-def _definitions(text: str, count: int) -> Iterator[Span]:
-    """The outermost definitions of a source text, and long ones by the definitions inside them."""
-    found = [one for one in signatures(text) if not one.documents and one.line <= count]
-    lines = text.split("\n")
-    marks: list[tuple[int, str]] = [(0, "")]
+def _definitions(text: str, lines: Sequence[str], suffix: str) -> Iterator[Span]:
+    """The definitions of a source text, by its grammar where there is one; short ones are joined."""
+    marks = grammar.definitions(text, suffix)
+    if marks is None:
+        marks = _by_lines(text, len(lines))
+    begun = {_decorated(lines, min(line, len(lines))): under for line, under in marks}
+    yield from _joined(lines, [*sorted(({0: ""} | begun).items()), (len(lines), "")])
+
+
+def _by_lines(text: str, count: int) -> list[tuple[int, str]]:
+    """The same by rules over single lines, for any language."""
+    marks: list[tuple[int, str]] = []
     around: list[tuple[int, str]] = []
-    for one in found:
+    for one in signatures(text):
+        if one.documents or one.line > count:
+            continue
         around = [(indent, name) for indent, name in around if indent < one.indent]
-        marks.append((_decorated(lines, one.line - 1), " > ".join(name for _, name in around)))
+        marks.append((one.line - 1, " > ".join(name for _, name in around)))
         around.append((one.indent, one.text))
-    yield from _joined(lines, [*sorted(marks), (len(lines), "")])
+    return marks
 
 
 def _decorated(lines: Sequence[str], number: int) -> int:

@@ -6,14 +6,14 @@
 
 One index belongs to one workspace: who may ask it may see everything in it. What stands in it can be made
 again from its sources, so nothing of it is a record. All its work is done in a worker thread, one call at a
-time.
+time. Where its chunks are kept is a shelf's matter: a file here, or PostgreSQL (`postgres`).
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from os import PathLike, fspath
 from typing import TypeVar
 
@@ -21,13 +21,18 @@ import anyio
 import msgspec
 from anyio.to_thread import run_sync
 
-from lamina.errors import BadInput
-from lamina.sources.search import mentions, ranking, schema
+from lamina.errors import BadInput, StoreError
+from lamina.sources.search import mentions, ranking
 from lamina.sources.search.chunks import Chunk
-from lamina.sources.search.vectors import Vectors, packed
+from lamina.sources.search.shelf import Plan, Row, Shelf
+from lamina.sources.search.sqlite import SqliteShelf
+from lamina.sources.search.vectors import packed
 
 Embedder = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 """Texts to vectors, one for each, all of one length."""
+
+TRIES = 5
+"""How often a source is planned anew, where another process changes it in between."""
 
 T = TypeVar("T")
 
@@ -45,12 +50,16 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index:
-    """Chunks by their source. Made by `open_index`."""
+    """Chunks by their source. Made by `open_index` or `open_postgres_index`."""
 
-    def __init__(self, link: sqlite3.Connection, embedder: Embedder | None) -> None:
-        self._link, self._embedder = link, embedder
-        self._vectors: Vectors | None = None
+    def __init__(self, shelf: Shelf, embedder: Embedder | None) -> None:
+        self._shelf, self._embedder = shelf, embedder
         self._lock = anyio.Lock()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What this index does without, and why: empty if nothing."""
+        return self._shelf.notes
 
     async def replace(self, source: str, chunks: Sequence[Chunk]) -> int:
         """Makes these the chunks of a source, and says how many are new; what has not changed is kept."""
@@ -63,7 +72,7 @@ class Index:
     async def remove(self, source: str) -> int:
         """Forgets a source, and says how many chunks it had."""
         async with self._lock:
-            return await self._threaded(lambda: self._remove(source))
+            return await self._threaded(lambda: self._shelf.remove(source))
 
     async def query(
         self, text: str, *, most: int = 10, sources: Collection[str] | None = None
@@ -77,71 +86,53 @@ class Index:
 
     async def beside(self, hit: Hit, reach: int = 1) -> tuple[Hit, ...]:
         """A hit with its neighbours, at most so far from it, in their order."""
-        row = schema.Row(hit.id, hit.source, hit.nth, hit.chunk)
+        row = Row(hit.id, hit.source, hit.nth, hit.chunk)
         async with self._lock:
-            rows = await self._threaded(lambda: schema.beside(self._link, row, reach))
+            rows = await self._threaded(lambda: self._shelf.beside(row, reach))
         return tuple(_hit(one, ranking.Scored(id=one.id, score=hit.score)) for one in rows)
 
     async def sources(self) -> dict[str, int]:
         """Every source, and how many chunks it has."""
-        query = "SELECT source, count(*) FROM chunks GROUP BY source ORDER BY source"
         async with self._lock:
-            return await self._threaded(lambda: dict(self._link.execute(query).fetchall()))
+            return await self._threaded(self._shelf.sources)
 
     async def _put(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> int:
+        made: dict[str, bytes] = {}
         async with self._lock:
-            plan = await self._threaded(lambda: schema.planned(self._link, source, chunks, after=after))
-            blobs: Sequence[bytes | None] = [None] * len(plan.new)
-            if self._embedder is not None and plan.new:
-                blobs = packed(await _embedded(self._embedder, [embeddable(one) for _, one in plan.new]))
-            await self._threaded(lambda: self._write(source, plan, blobs))
-        return len(plan.new)
+            for _ in range(TRIES):
+                plan = await self._threaded(lambda: self._shelf.planned(source, chunks, after=after))
+                blobs = await self._blobs(plan, made)
+                if await self._threaded(partial(self._shelf.write, source, plan, blobs)):
+                    return len(plan.new)
+        problem = f"others keep changing {source!r}"
+        raise StoreError(problem, hint="nothing was written; try again, or let one process index a source")
 
-    def _write(self, source: str, plan: schema.Plan, blobs: Sequence[bytes | None]) -> None:
-        vectors = self._loaded()
-        made = schema.write(self._link, source, plan, blobs)
-        if vectors is not None:
-            vectors.drop(plan.gone)
-            vectors.add(made, [blob for blob in blobs if blob is not None])
-
-    def _remove(self, source: str) -> int:
-        gone = schema.numbers_of(self._link, source)
-        self._write(source, schema.Plan(gone, [], []), [])
-        return len(gone)
+    async def _blobs(self, plan: Plan, made: dict[str, bytes]) -> Sequence[bytes | None]:
+        """The vectors of what is new; `made` keeps them, should the plan have to be made again."""
+        if self._embedder is None:
+            return [None] * len(plan.new)
+        texts = [embeddable(chunk) for _, chunk in plan.new]
+        missing = list(dict.fromkeys(text for text in texts if text not in made))
+        if missing:
+            made.update(zip(missing, packed(await _embedded(self._embedder, missing)), strict=True))
+        return [made[text] for text in texts]
 
     def _query(
         self, text: str, wanted: bytes | None, most: int, sources: Collection[str] | None
     ) -> tuple[Hit, ...]:
-        people = mentions.named(text, ranking.speakers(self._link))
-        only = None if sources is None else msgspec.json.encode(sorted(sources)).decode()
-        words = ranking.by_words(self._link, text, without=people, sources=only)
-        vectors = self._loaded()
-        near = None
-        if vectors is not None and wanted is not None:
-            among = (
-                None if sources is None else [n for it in sources for n in schema.numbers_of(self._link, it)]
-            )
-            near = vectors.near(wanted, ranking.DEPTH, among, also=words)
-        scored = ranking.ranked(self._link, text, words, near)[: max(most, 0)]
-        rows = schema.rows_of(self._link, [one.id for one in scored])
-        return tuple(_hit(rows[one.id], one) for one in scored)
-
-    def _loaded(self) -> Vectors | None:
-        """The vectors, read from the database the first time; None without an embedder."""
-        if self._embedder is None or self._vectors is not None:
-            return self._vectors
-        vectors = Vectors()
-        rows = self._link.execute("SELECT id, vector FROM chunks WHERE vector IS NOT NULL").fetchall()
-        vectors.add([number for number, _ in rows], [blob for _, blob in rows])
-        self._vectors = vectors
-        return vectors
+        people = mentions.named(text, self._shelf.speakers())
+        words = ranking.by_words(self._shelf, text, without=people, sources=sources)
+        near = None if wanted is None else self._shelf.near(wanted, ranking.DEPTH, sources, words)
+        scored = ranking.ranked(self._shelf, text, words, near, people=people, most=max(most, 0))
+        rows = self._shelf.rows([one.id for one in scored])
+        return tuple(_hit(rows[one.id], one) for one in scored if one.id in rows)
 
     async def _threaded(self, work: Callable[[], T]) -> T:
-        try:
-            return await run_sync(work)
-        except sqlite3.Error as error:
-            hint = "an index can be made again: remove its file"
-            raise BadInput(str(error), place="index", hint=hint) from error
+        def guarded() -> T:
+            with self._shelf.guarded():
+                return work()
+
+        return await run_sync(guarded)
 
 
 @asynccontextmanager
@@ -149,13 +140,19 @@ async def open_index(
     path: str | PathLike[str] | None = None, *, embedder: Embedder | None = None
 ) -> AsyncIterator[Index]:
     """An index in the file at `path`, or in memory; with an embedder it compares meaning besides words."""
-    where = ":memory:" if path is None else fspath(path)
-    link = await run_sync(schema.connect, where)
+    async with opened(partial(SqliteShelf, ":memory:" if path is None else fspath(path)), embedder) as index:
+        yield index
+
+
+@asynccontextmanager
+async def opened(make: Callable[[], Shelf], embedder: Embedder | None) -> AsyncIterator[Index]:
+    """An index over the shelf that `make` gives, which is closed at the end."""
+    shelf = await run_sync(make)
     try:
-        yield Index(link, embedder)
+        yield Index(shelf, embedder)
     finally:
         with anyio.CancelScope(shield=True):
-            await run_sync(link.close)
+            await run_sync(shelf.close)
 
 
 def embeddable(chunk: Chunk) -> str:
@@ -173,7 +170,7 @@ async def _embedded(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequen
     return made
 
 
-def _hit(row: schema.Row, scored: ranking.Scored) -> Hit:
+def _hit(row: Row, scored: ranking.Scored) -> Hit:
     return Hit(
         id=row.id, source=row.source, nth=row.nth, chunk=row.chunk, score=scored.score, words=scored.words,
         vectors=scored.vectors,

@@ -25,18 +25,26 @@ class Vectors:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    @property
+    def numbers(self) -> set[int]:
+        return set(self._numbers)
+
     def add(self, numbers: Sequence[int], blobs: Iterable[bytes]) -> None:
         """Adds vectors as `packed` made them."""
-        made = [self._np.frombuffer(blob, dtype=self._np.float32) for blob in blobs]
+        given = list(blobs)
+        self.check(given)
+        made = [self._np.frombuffer(blob, dtype=self._np.float32) for blob in given]
         if not made:
             return
-        if len({len(one) for one in made} | ({self._matrix.shape[1]} if len(self) else set())) > 1:
-            raise BadInput("vectors of different lengths", place="embedder", hint="index everything with one")
         self._room(len(made), len(made[0]))
         start = len(self)
         self._matrix[start : start + len(made)] = made
         self._numbers += numbers
         self._rows.update(zip(numbers, range(start, start + len(made)), strict=True))
+
+    def check(self, blobs: Sequence[bytes]) -> None:
+        """Refuses vectors that are not as long as those that are there."""
+        same_length(blobs, self._matrix.shape[1] if len(self) else 0)
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forgets vectors: the last takes the place of one that goes."""
@@ -56,10 +64,8 @@ class Vectors:
         rows = range(len(self)) if among is None else [self._rows[one] for one in among if one in self._rows]
         if not len(rows):
             return {}
+        self.check([blob])
         wanted = self._np.frombuffer(blob, dtype=self._np.float32)
-        if len(wanted) != self._matrix.shape[1]:
-            hint = "index everything with one"
-            raise BadInput("a vector of another length than the index has", place="embedder", hint=hint)
         used = self._matrix[: len(self)] if among is None else self._matrix[rows]
         scores = used @ wanted
         low, high = float(scores.min()), float(scores.max())
@@ -75,6 +81,14 @@ class Vectors:
             if len(self):
                 grown[: len(self)] = self._matrix[: len(self)]
             self._matrix = grown
+
+
+def same_length(blobs: Sequence[bytes], width: int) -> int:
+    """How many numbers each vector has; refuses some that differ from one another, or from `width`."""
+    widths = {len(blob) // 4 for blob in blobs} | ({width} if width else set())
+    if len(widths) > 1:
+        raise BadInput("vectors of different lengths", place="embedder", hint="index everything with one")
+    return widths.pop() if widths else 0
 
 
 def packed(vectors: Sequence[Sequence[float]]) -> list[bytes]:

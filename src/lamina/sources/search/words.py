@@ -46,6 +46,11 @@ def terms(query: str, *, without: Iterable[str] = ()) -> list[str]:
     return []
 
 
+def split(text: str) -> list[str]:
+    """Every word of a folded text in lower case, for an index that does not split by itself."""
+    return [piece.lower() for word in _WORD.findall(text) for piece in word.split("_") if piece]
+
+
 def expression(words: Iterable[str]) -> str:
     """The words as a query of FTS5: any of them; each is quoted, so that none can be an operator."""
     return " OR ".join(f'"{word}"' for word in words)

@@ -1,0 +1,110 @@
+"""How long an index takes to build, to ask and to add to, at 10,000 to 1,000,000 made-up chunks.
+
+    python bench/search_speed.py                                  words, to 1,000,000
+    python bench/search_speed.py --vectors                        and hybrid, to 100,000
+    python bench/search_speed.py --postgres --vectors --most 100000   in a PostgreSQL server of its own
+
+Times are those of this process's processor; with PostgreSQL, whose work is another process's, those of the
+clock. `p50` and `p95` are of 100 questions of five words, `add 1` of 50 single chunks, each found at once.
+The texts are 30 words by Zipf's law; a question has none of the 50 commonest. Vectors are made up, of
+384 numbers: what an embedder takes for a question is not in these times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+
+from lamina.sources.search.chunks import Chunk
+from lamina.sources.search.index import Embedder, Index, open_index
+from lamina.sources.search.postgres import open_postgres_index
+from lamina.testing.postgres import carried, postgres
+
+SIZES = (10_000, 100_000, 1_000_000)
+MOST_HYBRID = 100_000
+COMMON = 50
+Clock = Callable[[], float]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--vectors", action="store_true", help="the hybrid too")
+    parser.add_argument("--postgres", action="store_true", help="PostgreSQL instead of SQLite")
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="chunks at most")
+    given = parser.parse_args()
+    print(f"{'chunks':>9} {'':<8} {'build s':>8} {'ask ms p50':>11} {'p95':>6} {'add 1 ms':>9} {'MB':>6}")
+    for size in (one for one in SIZES if one <= given.most):
+        for way, embedder in (("words", None), ("hybrid", made_up)):
+            if embedder is None or (given.vectors and size <= MOST_HYBRID):
+                told = in_postgres(size, embedder) if given.postgres else in_sqlite(size, embedder)
+                print(f"{size:>9,} {way:<8}", told, flush=True)
+
+
+def in_sqlite(size: int, embedder: Embedder | None) -> str:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "index.db"
+        told = anyio.run(timed, open_index(path, embedder=embedder), size, time.process_time)
+        return f"{told} {sum(one.stat().st_size for one in Path(folder).iterdir()) / 1e6:6.0f}"
+
+
+def in_postgres(size: int, embedder: Embedder | None) -> str:
+    with postgres(next(iter(carried()), None)) as server:
+        opened = partial(open_postgres_index, server.url, workspace="bench")
+        return str(anyio.run(timed, opened(embedder=embedder), size, time.perf_counter))
+
+
+async def timed(opened: AbstractAsyncContextManager[Index], size: int, clock: Clock) -> str:
+    dice = random.Random(1)  # noqa: S311 - made-up text
+    async with opened as index:
+        built = 0.0
+        for source in range(size // 1_000):
+            chunks = [made_chunk(dice) for _ in range(1_000)]
+            built += await took(clock, index.add, f"s{source}", chunks) / 1_000
+        asks = [await took(clock, index.query, made_text(dice, 5, above=COMMON)) for _ in range(100)]
+        adds = [await took(clock, index.add, "more", [made_chunk(dice)]) for _ in range(50)]
+    asks.sort()
+    return f"{built:8.2f} {statistics.median(asks):11.2f} {asks[94]:6.1f} {statistics.median(adds):9.2f}"
+
+
+async def took(clock: Clock, work: Callable[..., Any], *values: Any) -> float:
+    began = clock()
+    await work(*values)
+    return (clock() - began) * 1_000
+
+
+def made_chunk(dice: random.Random) -> Chunk:
+    return Chunk(text=made_text(dice, 30), sort="turn", speaker=dice.choice(("Ana", "Ben")))
+
+
+def made_text(dice: random.Random, size: int, above: int = 1) -> str:
+    """Words by Zipf's law, over about 50,000; in a question without the commonest, which are no question."""
+    ranks = (int(above * (50_000 / above) ** dice.random()) for _ in range(size))
+    return " ".join(map(made_word, ranks))
+
+
+def made_word(number: int) -> str:
+    """Letters only, so that it is not split, and no end that a stemmer would cut."""
+    return "".join("bcdfghjkmp"[int(digit)] + "ao"[int(digit) % 2] for digit in str(number)) + "k"
+
+
+async def made_up(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    """Vectors of the right size without the time that weights would take."""
+    import numpy as np  # noqa: PLC0415 - only vectors need it
+
+    seed = sum(map(len, texts))
+    made: Any = np.random.default_rng(seed).standard_normal((len(texts), 384))
+    return made  # type: ignore[no-any-return]
+
+
+if __name__ == "__main__":
+    main()

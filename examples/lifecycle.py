@@ -1,0 +1,99 @@
+"""The life of a prompt: from the ids that an application has, to what the model sees, and back.
+
+    python examples/lifecycle.py FOLDER                                  # a script stands for the model
+    python examples/lifecycle.py FOLDER http://127.0.0.1:8080/v1 MODEL   # a server with Chat Completions
+
+FOLDER is a workspace. Run it twice: the second run goes on with what the first one kept.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from lamina.agent import Agent, Ran, always, offered, open_for
+from lamina.agent.outcome import Heard
+from lamina.clients.events import Called, Client, Spoke
+from lamina.clients.openai import openai_chat
+from lamina.clients.scripted import Line, Scripted
+from lamina.core.arrange import Cap, Layout
+from lamina.core.kinds import HIGH, LOW
+from lamina.core.values import Budget
+from lamina.dialects.port import PlainHead
+from lamina.session import Session
+from lamina.sources.tools import workspace_tools
+from lamina.sources.workspace import Workspace
+
+PROMPT = "How many requests may a client send now? Correct what is out of date."
+ATTACHED = [("limits.md", HIGH), ("history.md", LOW), ("../other/secret.md", HIGH)]
+"""Each with its priority: the least important is left out first. The last one is in another workspace."""
+
+
+def created(client: Client, folder: Path) -> Agent:
+    """The agent: a model, the tools of a workspace, and who approves what they change."""
+    return Agent(client=client, actions=offered(workspace_tools(Workspace(folder))), approve=always)
+
+
+def hydrated(agent: Agent, folder: Path, model: str) -> AbstractAsyncContextManager[Session]:
+    """Everything that an id stands for: the conversation so far, its settings, the persona, the tools.
+
+    Without `persona=` it is one that looks before it answers. Attachments are read inside `root` only, and
+    may take 500 tokens.
+    """
+    return open_for(
+        agent, folder / "chats.db", "chat-17", workspace=folder.name, model=model, root=folder,
+        budget=Budget(window=16_000, reserve=200), head=PlainHead(output=200),
+        layout=Layout(attachments=Cap(tokens=500)),
+    )  # fmt: skip
+
+
+async def streamed(event: Heard) -> None:
+    """Words as they come, and each tool as it has run."""
+    if isinstance(event, Spoke):
+        print(event.text, end="", flush=True)
+    elif isinstance(event, Ran):
+        print(f"[{event.call.name} {event.call.arguments}]")
+
+
+def accounted(session: Session) -> None:
+    """What the model was sent, and why: by layer, with what was lowered and what was left out."""
+    account = session.explain()
+    for layer, tokens in account.layers.items():
+        print(f"{layer}: {tokens:,} tokens")
+    for row in account.rows:
+        if row.form != "full":
+            print(f"{row.what}: {row.form}, {row.why}")
+    for note in session.notes:
+        print(note)
+    print(f"{account.tokens:,} of {account.room:,} tokens")
+
+
+async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
+    client: Client = openai_chat(base_url=url, api_key="none") if url else Scripted(SCRIPT)
+    agent = created(client, Path(folder))
+    async with hydrated(agent, Path(folder), model) as session:
+        print(f"{session.turns} turns before this one")
+        outcome = await agent.run(session, PROMPT, attach=ATTACHED, hear=streamed)
+        print(f"\n{outcome.ending} after {outcome.spent.steps} steps")
+        accounted(session)
+
+
+def calling(name: str, **arguments: str) -> Line:
+    return Line(calls=(Called(id=name, name=name, arguments=json.dumps(arguments)),))
+
+
+SCRIPT = (
+    calling("ls", path="."),
+    calling("grep", pattern="requests a minute"),
+    calling("read", path="decisions.md"),
+    calling("edit", path="limits.md", old="20 requests", new="30 requests"),
+    "30 a minute, as decisions.md says. I corrected limits.md.",
+)
+
+if __name__ == "__main__":
+    anyio.run(partial(main, *sys.argv[1:4]))

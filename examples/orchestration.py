@@ -1,0 +1,103 @@
+"""A voice assistant for a house: each utterance goes through the same six steps, whatever finds its context.
+
+    python examples/orchestration.py FOLDER                                   # a script stands for the model
+    python examples/orchestration.py FOLDER http://127.0.0.1:11434/v1 MODEL   # Ollama, or a server like it
+
+Append the user's words, gather context, build, render, call the model, append its answer. Conversations are
+encrypted files in FOLDER, one for each message; the key is made at the first run.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import anyio
+
+from lamina.clients.events import Client, Spoke
+from lamina.clients.openai import openai_chat
+from lamina.clients.scripted import Scripted
+from lamina.core.values import Budget
+from lamina.dialects.port import PlainHead
+from lamina.segments import assistant, user
+from lamina.session import Session
+from lamina.sources.clock import clock
+from lamina.sources.last_n import last_n
+from lamina.sources.port import Source
+from lamina.sources.search import chunks_of, open_index, search
+from lamina.stores.files import open_files
+from lamina.stores.port import Store
+from lamina.stores.sealed import Sealed, from_file, init_file
+
+SYSTEM = "You are Elara, the voice of this house. Answer in one sentence."
+MANUAL = "# Heating\n\nThe boiler is lit at 6 and put out at 22.\n\n# Lamps\n\nThe porch has twelve lamps.\n"
+HALL = (user("Remind me that we leave at nine."), assistant("I will."))
+BUDGET = Budget(window=8_000, reserve=100)
+UTTERANCES = ("When is the boiler lit?", "And how many lamps are on the porch?")
+
+
+class Orchestrator:
+    """Answers what was said. It knows neither what finds context nor which model speaks."""
+
+    def __init__(self, session: Session, client: Client) -> None:
+        self._session, self._client = session, client
+
+    async def prompt_ready(self, text: str) -> str:
+        await self._session.ask(text)  # kept before the model is called, with what the sources found
+        request = await self._session.request()  # in the words of the client's dialect
+        async with self._client.send(request) as reply:
+            spoken = [event.text async for event in reply if isinstance(event, Spoke)]
+        await self._session.record(reply.raw)  # kept as a record of its own
+        return "".join(spoken)
+
+
+@asynccontextmanager
+async def house(folder: Path) -> AsyncIterator[Store]:
+    """The store: one encrypted file for each record."""
+    key, new = folder / "house.key", not (folder / "house.key").exists()
+    if new:
+        init_file(key)
+    async with open_files(folder / "conversations") as files:
+        yield Sealed(files, from_file(key), create=new)
+
+
+@asynccontextmanager
+async def context(store: Store, model: str) -> AsyncIterator[list[Source]]:
+    """What finds context, in the order in which it stands. Leave one out, and nothing else changes."""
+    async with AsyncExitStack() as stack:
+        hall = await stack.enter_async_context(Session.open(store, "hall", model=model, budget=BUDGET))
+        await hall.add(*HALL, key="this morning")  # once, however often this runs
+        index = await stack.enter_async_context(open_index())
+        await index.replace("manual.md", chunks_of("manual.md", MANUAL))
+        yield [clock(), last_n(lambda: hall.log, 4, source="said in the hall"), search(index)]
+
+
+def kitchen(
+    store: Store, client: Client, sources: Sequence[Source], model: str
+) -> AbstractAsyncContextManager[Session]:
+    """The conversation: its system text, what finds context, and how much of it the model can take."""
+    return Session.open(
+        store, "kitchen", model=model, dialect=client.dialect, system=SYSTEM, sources=sources,
+        budget=BUDGET, head=PlainHead(output=100),
+    )  # fmt: skip
+
+
+async def main(folder: str, url: str = "", model: str = "qwen3") -> None:
+    client: Client = openai_chat(base_url=url, api_key="none") if url else Scripted(ANSWERS, dialect="ollama")
+    async with (
+        house(Path(folder)) as store,
+        context(store, model) as sources,
+        kitchen(store, client, sources, model) as session,
+    ):
+        orchestrator = Orchestrator(session, client)
+        for text in UTTERANCES:
+            print(f"> {text}\n{await orchestrator.prompt_ready(text)}")
+
+
+ANSWERS = ("At six in the morning.", "Twelve.")
+
+if __name__ == "__main__":
+    anyio.run(partial(main, *sys.argv[1:4]))

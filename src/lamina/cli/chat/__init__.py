@@ -1,0 +1,74 @@
+"""`lamina chat`: talk with a model in the terminal, and see what it sees. Start reading in `talk`.
+
+This file only describes the command: what a chat needs is imported when one begins.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from lamina.cli.parser import tokens
+
+_EXAMPLES = """\
+Without --model: the conversation's own, that of your settings, the server in $OPENAI_BASE_URL, the key in
+$ANTHROPIC_API_KEY, $OPENAI_API_KEY or $GEMINI_API_KEY, then a local Ollama. --model tiny is a model with
+random weights inside this process, to try things offline. Files are attached with @path; /help lists the
+commands. Where standard input is no terminal, each line is a message, and nothing is changed in DIR.
+
+examples:
+  lamina chat
+  lamina chat --model claude-sonnet-5-5 --workspace project --session review
+  lamina chat --model ollama/llama3.2 --window 8192
+  echo "What is in @README.md?" | lamina chat --model tiny
+
+exit status: 0 done, 1 a piped line failed, 2 input that cannot be used or no model was
+found, 4 the store refuses it
+"""
+
+
+def describe(parser: argparse.ArgumentParser) -> None:
+    parser.usage = (
+        "lamina chat [--model NAME] [--workspace DIR] [--persona TEXT|FILE] [--session NAME]\n"
+        "                [--window N] [--tools all|read|none] [--store STORE] [--key-file FILE]"
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("--model", metavar="NAME", default="", help="a model; ollama/NAME, or tiny")
+    parser.add_argument(
+        "--workspace", metavar="DIR", default=".", help="the folder of @path and of the tools (default: .)"
+    )
+    parser.add_argument(
+        "--persona", metavar="P", default="", help="who the model is: a text, or a file that has it"
+    )
+    parser.add_argument("--session", metavar="NAME", default="", help="go on with this, or begin it")
+    parser.add_argument(
+        "--window",
+        metavar="N",
+        type=tokens,
+        default=0,
+        help="the context window in tokens; default: the model's",
+    )
+    parser.add_argument(
+        "--tools",
+        choices=("all", "read", "none"),
+        default="all",
+        help="what the model may do in DIR (default: all)",
+    )
+    parser.add_argument(
+        "--store",
+        metavar="STORE",
+        default="",
+        help="a path, files:FOLDER or postgresql://...; by default, yours",
+    )
+    parser.add_argument(
+        "--key-file",
+        metavar="FILE",
+        help="the key of a sealed store; by default, the one in $LAMINA_KEY, if any",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    import anyio  # noqa: PLC0415 - help needs nothing of it
+
+    from lamina.cli.chat.talk import talk  # noqa: PLC0415
+
+    return anyio.run(talk, arguments)

@@ -1,0 +1,148 @@
+"""Where the user's lines come from: an editor with history and completion, or plain lines of any input.
+
+`read` gives a line, "" where Ctrl-C took it back, None at the end. `ask` is for one short answer, and raises
+KeyboardInterrupt on Ctrl-C. Neither knows what a line means.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import anyio
+
+from lamina.cli.chat.attaching import Choice
+
+CHUNK = 65_536
+
+Choices = Callable[[str], Iterable[Choice]]
+"""What Tab offers after the characters before the cursor."""
+
+
+class Lines(Protocol):
+    """A source of lines. `asks`: somebody is there who can answer a question."""
+
+    @property
+    def asks(self) -> bool: ...
+    async def read(self, prompt: str) -> str | None: ...
+    async def ask(self, question: str) -> str | None: ...
+
+
+def lines_for(history: Path | None, choices: Choices) -> Lines:
+    """An editor on a terminal, where prompt_toolkit is installed; else plain lines."""
+    if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
+        return Plain(sys.stdin, asks=False)
+    try:
+        return Editor(history, choices)
+    except ImportError:
+        print("(for history and completion install lamina[chat])")
+        return Plain(sys.stdin, asks=True)
+
+
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and stream.isatty()
+
+
+class Plain:
+    """Lines as they come. Read without a thread, so that nothing hangs on them when the chat ends."""
+
+    def __init__(self, stream: Any, *, asks: bool) -> None:
+        self.asks = asks
+        self._stream, self._left, self._ended = stream, "", False
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    async def read(self, prompt: str) -> str | None:
+        return await self._line(prompt)
+
+    async def ask(self, question: str) -> str | None:
+        self._left = ""  # what was typed ahead is no answer
+        return await self._line(question)
+
+    async def _line(self, prompt: str) -> str | None:
+        if self.asks:
+            print(prompt, end="", flush=True)
+        while "\n" not in self._left and not self._ended:
+            self._left += await self._more()
+        if not self._left and self._ended:
+            return None
+        line, _, self._left = self._left.partition("\n")
+        return line.removesuffix("\r")
+
+    async def _more(self) -> str:
+        try:
+            source = self._stream.fileno()
+        except (AttributeError, OSError, ValueError):  # no file behind it: all of it is there
+            self._ended = True
+            return "" if self._stream is None else str(self._stream.read())
+        with contextlib.suppress(OSError):  # a file on disk cannot be waited for, and need not be
+            await anyio.wait_readable(source)
+        data = os.read(source, CHUNK)
+        self._ended = not data
+        return self._decoder.decode(data, final=self._ended)
+
+
+class Editor:
+    """Lines that are edited: history over runs, Tab for paths and commands, Alt-Enter for a new line."""
+
+    asks = True
+
+    def __init__(self, history: Path | None, choices: Choices) -> None:
+        from prompt_toolkit import PromptSession  # noqa: PLC0415 - an extra
+        from prompt_toolkit.history import FileHistory, History, InMemoryHistory  # noqa: PLC0415
+
+        known: History = InMemoryHistory()
+        if history is not None:
+            _made_private(history)
+            known = FileHistory(str(history))
+        self._session: PromptSession[str] = PromptSession(
+            history=known, completer=_completer(choices), complete_while_typing=False,
+            complete_in_thread=True, key_bindings=_keys(),
+        )  # fmt: skip
+        self._asking: PromptSession[str] = PromptSession()
+
+    async def read(self, prompt: str) -> str | None:
+        try:
+            return await self._session.prompt_async(prompt, handle_sigint=False)
+        except KeyboardInterrupt:
+            return ""
+        except EOFError:
+            return None
+
+    async def ask(self, question: str) -> str | None:
+        try:
+            return await self._asking.prompt_async(question, handle_sigint=False)
+        except EOFError:
+            return None
+
+
+def _completer(choices: Choices) -> Any:
+    from prompt_toolkit.completion import Completer, Completion  # noqa: PLC0415 - an extra
+
+    class _Completer(Completer):
+        def get_completions(self, document: Any, _: Any) -> Iterable[Completion]:
+            for choice in choices(document.text_before_cursor):
+                yield Completion(choice.text, start_position=-choice.typed, display=choice.shown)
+
+    return _Completer()
+
+
+def _keys() -> Any:
+    from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415 - an extra
+
+    keys = KeyBindings()
+
+    @keys.add("escape", "enter")
+    def _(event: Any) -> None:
+        event.current_buffer.insert_text("\n")
+
+    return keys
+
+
+def _made_private(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))

@@ -1,0 +1,138 @@
+"""The steps of a walk under one cache's rules: tokens read and written, what that costs, and what it bought.
+
+Every policy's requests get the same cache markers, planned for the request at hand, so that none is charged
+for markers that its library does not set. A call without a recorded time follows the last by `PACE` seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from lamina.errors import LaminaError
+from lamina.lab.policies.port import Policy, Setting
+from lamina.lab.values import Outcome, Point, Trace
+from lamina.lab.walk import Step
+from lamina.models import model as facts_of
+from lamina.rules import Rules, Tally, cost, simulator
+from lamina.rules.plan import plan
+from lamina.stream import Stream
+
+PACE = 20.0
+"""Seconds between two calls that have no times."""
+
+
+def outcome(
+    trace: Trace, policy: Policy, setting: Setting, steps: Sequence[Step], *, points: bool = False
+) -> Outcome:  # fmt: skip
+    """What a walk took and what it showed, under the rules of its setting."""
+    rules = setting.rules
+    tallies = simulated(steps, setting, rules)
+    spent = [equivalents(tally, rules, setting.model) for tally in tallies]
+    sent = [step for step in steps if step.sent is not None]
+    recalls = sum(len(step.hidden) for step in sent) if policy.recalls else 0
+    visible = sum(step.visible for step in sent)
+    wanted = sum(step.needed for step in sent)
+    return Outcome(
+        trace=trace.id, source=trace.source, policy=policy.name, window=setting.window, rules=rules.name,
+        model=setting.model, calls=len(steps), failed=len(steps) - len(sent),
+        cuts=sum(1 for step in sent if step.sent and step.sent.cut), broken=sum(_broken(steps)),
+        over=sum(step.tokens > setting.room for step in sent), invalid=sum(step.invalid for step in sent),
+        sent=sum(t.total for t in tallies), read=sum(t.read for t in tallies),
+        written=sum(t.written + t.written_long for t in tallies), uncached=sum(t.uncached for t in tallies),
+        output=sum(step.call.output for step in steps), equivalents=sum(spent),
+        dollars=_dollars(tallies, steps, setting.model, rules), needed=wanted, visible=visible,
+        recallable=wanted if policy.recalls else visible, recalls=recalls,
+        recall_equivalents=sum(_recalled(steps, rules, setting.model)) if policy.recalls else 0.0,
+        lowered=max((s.sent.lowered for s in sent if s.sent), default=0),
+        lost=sum(s.sent.lost for s in sent if s.sent), seconds=sum(step.seconds for step in steps),
+        points=_points(steps, tallies, spent) if points else (),
+    )  # fmt: skip
+
+
+def simulated(steps: Sequence[Step], setting: Setting, rules: Rules) -> list[Tally]:
+    """What a cache under these rules would have read and written, call by call."""
+    cache, now, tallies = simulator(rules, model=setting.model), 0.0, []
+    last: int | None = None
+    for step, broken in zip(steps, _broken(steps), strict=True):
+        now = now + PACE if step.call.at is None else step.call.at
+        if step.sent is None:
+            continue
+        stream = setting.scales.stream(step.sent.messages, setting.model)
+        if rules.markers:
+            stream = _marked(stream, rules, None if broken else last)
+        last = len(stream.blocks) - 1
+        tallies.append(cache.send(stream, at=now))
+    return tallies
+
+
+def _marked(stream: Stream, rules: Rules, last: int | None) -> Stream:
+    blocks = tuple(
+        msgspec.structs.replace(block, place=str(at), markable=True) for at, block in enumerate(stream.blocks)
+    )
+    numbered = msgspec.structs.replace(stream, blocks=blocks)
+    places = plan(numbered, rules, last=last).places
+    word = rules.lifetime
+    marks = {int(place): lifetime or word for place, lifetime in places.items()}
+    result = list(blocks)
+    for at, lifetime in marks.items():
+        result[at] = msgspec.structs.replace(blocks[at], marker=lifetime)
+    return msgspec.structs.replace(stream, blocks=tuple(result))
+
+
+def equivalents(tally: Tally, rules: Rules, model: str) -> float:
+    """A tally in input tokens at full price."""
+    return (
+        tally.read * rules.read_share(model) + tally.written * rules.write
+        + tally.written_long * rules.write_long + tally.uncached
+    )  # fmt: skip
+
+
+def _broken(steps: Sequence[Step]) -> list[bool]:
+    """Whether each request fails to continue the one before it."""
+    result, before = [], 0
+    for step in steps:
+        if step.sent is None:
+            result.append(False)
+            continue
+        result.append(step.same < before)
+        before = len(step.sent.messages)
+    return result
+
+
+def _recalled(steps: Sequence[Step], rules: Rules, model: str) -> list[float]:
+    """What the recalls of each call would cost: the request once more, and what comes back, until a cut."""
+    read, result, stay = rules.read_share(model), [], 0
+    for step in reversed(steps):
+        back = sum(step.hidden)
+        result.append(read * step.tokens + rules.write * back + read * back * stay if back else 0.0)
+        stay = 0 if step.sent is not None and step.sent.cut else stay + 1
+    return result[::-1]
+
+
+def _dollars(tallies: Sequence[Tally], steps: Sequence[Step], model: str, rules: Rules) -> float | None:
+    try:
+        known = facts_of(model)
+        sent = [step for step in steps if step.sent is not None]
+        return sum(
+            cost(tally, known, rules=rules, output=step.call.output).total
+            for tally, step in zip(tallies, sent, strict=True)
+        )
+    except LaminaError:
+        return None
+
+
+def _points(steps: Sequence[Step], tallies: Sequence[Tally], spent: Sequence[float]) -> tuple[Point, ...]:
+    points, total = [], 0.0
+    sent = [(s, broken) for s, broken in zip(steps, _broken(steps), strict=True) if s.sent is not None]
+    for (step, broken), tally, each in zip(sent, tallies, spent, strict=True):
+        total += each
+        if step.sent is not None:
+            points.append(
+                Point(
+                    tokens=tally.total, read=tally.read, spent=total, layers=dict(step.sent.layers),
+                    cut=step.sent.cut, broken=tally.why if broken else "",
+                )
+            )  # fmt: skip
+    return tuple(points)

@@ -1,0 +1,140 @@
+"""What the lab reads and what it finds out: traces, the outcome of each under a policy, and a whole account.
+
+A trace is one recorded conversation in its own dialect. An outcome is that conversation, sent again call by
+call under one policy, one window and one cache's rules. Nothing here reads a file or simulates anything.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Used(msgspec.Struct, frozen=True, kw_only=True):
+    """What the provider reported of one model call, in tokens; `at` in seconds, where a time was recorded.
+
+    `written_long` is what was written for the longer of two lifetimes, and not part of `written`; `model` is
+    the one that answered, where the records say so for each call.
+    """
+
+    uncached: int = 0
+    read: int = 0
+    written: int = 0
+    written_long: int = 0
+    output: int = 0
+    at: float | None = None
+    model: str = ""
+
+    @property
+    def total(self) -> int:
+        return self.uncached + self.read + self.written + self.written_long
+
+
+class Trace(msgspec.Struct, frozen=True, kw_only=True):
+    """One recorded conversation.
+
+    `items` are the messages (or, in OpenAI responses, input items) of the whole conversation in the format of
+    `dialect`; `head` is everything else that a request of it has: tools, system text, instructions. `used`
+    has what was reported, by the index of the first item that the model's answer begins with; `compacted` the
+    indices at which the client itself replaced what stood before. `place` is the file and line.
+    """
+
+    id: str
+    place: str
+    dialect: str
+    items: list[dict[str, Any]]
+    head: dict[str, Any] = {}
+    source: str = ""
+    model: str = ""
+    used: dict[int, Used] = {}
+    compacted: tuple[int, ...] = ()
+
+
+class Damaged(msgspec.Struct, frozen=True, kw_only=True):
+    """A line or file that could not be read, and was skipped."""
+
+    place: str
+    reason: str
+
+
+class Point(msgspec.Struct, frozen=True, kw_only=True):
+    """One model call of an outcome: tokens sent, of them read, input-token equivalents so far, what happened.
+
+    `layers` are the tokens by layer, where the policy tells; `cut` says why there was one, "" without;
+    `broken` that the request did not continue the one before it, and why.
+    """
+
+    tokens: int
+    read: int
+    spent: float
+    layers: dict[str, int] = {}
+    cut: str = ""
+    broken: str = ""
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One trace under one policy, window and cache.
+
+    `equivalents` is the cost in input tokens at full price, `dollars` the same in money with the output
+    where the model has prices. `broken` are requests that did not continue the one before byte for byte;
+    `over` and `invalid` requests that a provider would have refused, `failed` those that the policy gave up.
+    `needed` counts what the model's answers took from earlier context, `visible` how much of that stood in
+    the request sent, `recallable` how much stood there or could be had back; `recalls` are the recalls that this
+    takes, `recall_equivalents` their cost, which `equivalents` does not hold. `seconds` is the time that the
+    policy took. `points` are the calls one by one, where they were asked for.
+    """
+
+    trace: str
+    source: str
+    policy: str
+    window: int
+    rules: str
+    model: str = ""
+    calls: int = 0
+    cuts: int = 0
+    broken: int = 0
+    over: int = 0
+    invalid: int = 0
+    failed: int = 0
+    sent: int = 0
+    read: int = 0
+    written: int = 0
+    uncached: int = 0
+    output: int = 0
+    equivalents: float = 0.0
+    dollars: float | None = None
+    needed: int = 0
+    visible: int = 0
+    recallable: int = 0
+    recalls: int = 0
+    recall_equivalents: float = 0.0
+    lowered: int = 0
+    lost: int = 0
+    seconds: float = 0.0
+    points: tuple[Point, ...] = ()
+
+
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
+    """What the records themselves say that a trace took: sums of `used`, and where its cache was lost."""
+
+    trace: str
+    source: str
+    model: str = ""
+    calls: int = 0
+    read: int = 0
+    written: int = 0
+    uncached: int = 0
+    output: int = 0
+    dollars: float | None = None
+    lost: tuple[tuple[int, int, str], ...] = ()
+    """Calls that read less than half of what they can share with the call before: number, tokens, why."""
+
+
+class Account(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one replay found."""
+
+    outcomes: tuple[Outcome, ...] = ()
+    reported: tuple[Reported, ...] = ()
+    damaged: tuple[Damaged, ...] = ()
+    as_of: str = ""

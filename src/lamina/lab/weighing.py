@@ -1,0 +1,78 @@
+"""Messages as a cache and a counter see them, each looked at once however often it is sent.
+
+Tokens are counted apart from the library's own arithmetic: text by a tokenizer, four for each message.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from lamina.core.hashing import canonical
+from lamina.core.tokens import Counter
+from lamina.dialects import DIALECTS
+from lamina.lab.asked import CHAT, text
+from lamina.stream import Block, Stream
+
+FRAMING = 4
+_encode = msgspec.json.Encoder().encode
+
+
+class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One message: its tokens, its blocks, and its words with the arguments of its calls."""
+
+    tokens: int
+    blocks: tuple[Block, ...]
+    words: str
+
+
+class Scales:
+    """Weighs messages; one for each conversation."""
+
+    def __init__(self, counter: Counter, tools: list[dict[str, Any]]) -> None:
+        self.counter = counter
+        self.known: dict[bytes, Weighed] = {}
+        self.tools = self._tools(tools)
+        self.tool_tokens = sum(block.tokens for block in self.tools)
+
+    def message(self, message: dict[str, Any]) -> Weighed:
+        shape = _encode(message)
+        found = self.known.get(shape)
+        if found is None:
+            found = self.known[shape] = self._weigh(message)
+        return found
+
+    def tokens(self, messages: list[dict[str, Any]]) -> int:
+        """What these messages take, with the tools that go along."""
+        return self.tool_tokens + sum(self.message(m).tokens for m in messages)
+
+    def stream(self, messages: list[dict[str, Any]], model: str) -> Stream:
+        blocks = [block for message in messages for block in self.message(message).blocks]
+        return Stream(dialect=CHAT, model=model, blocks=(*self.tools, *blocks))
+
+    def _weigh(self, message: dict[str, Any]) -> Weighed:
+        calls = [call.get("function") or {} for call in message.get("tool_calls") or ()]
+        asked = [f"{call.get('name')} {call.get('arguments')}" for call in calls]
+        words = text(message)
+        tokens = FRAMING + self._count(words) + sum(self._count(each) for each in asked)
+        blocks = DIALECTS[CHAT].stream({"messages": [message]}).blocks
+        return Weighed(tokens=tokens, blocks=_shared(blocks, tokens), words="\n".join((words, *asked)))
+
+    def _count(self, words: str) -> int:
+        return self.counter.count(words) if words else 0
+
+    def _tools(self, tools: list[dict[str, Any]]) -> tuple[Block, ...]:
+        blocks = DIALECTS[CHAT].stream({"messages": [], "tools": tools}).blocks if tools else ()
+        counts = (self._count(canonical(tool).decode()) for tool in tools)
+        return tuple(msgspec.structs.replace(b, tokens=n) for b, n in zip(blocks, counts, strict=True))
+
+
+def _shared(blocks: tuple[Block, ...], tokens: int) -> tuple[Block, ...]:
+    """The blocks with the message's tokens shared out by their length."""
+    length, left, result = sum(len(b.data) for b in blocks), tokens, []
+    for block in blocks[:-1]:
+        part = tokens * len(block.data) // max(length, 1)
+        result.append(msgspec.structs.replace(block, tokens=part))
+        left -= part
+    return (*result, *(msgspec.structs.replace(block, tokens=left) for block in blocks[-1:]))

@@ -1,0 +1,236 @@
+"""The tables of an index in one SQLite database: chunks as they are, and their words for FTS5.
+
+Synchronous, for one thread at a time. Everything in it can be made again from its sources, so a file of
+another version is emptied, not migrated. It knows nothing of fused scores or embedders.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from lamina.errors import BadInput
+from lamina.sources.search.chunks import Chunk
+from lamina.sources.search.shelf import (
+    Beside,
+    Candidate,
+    Plan,
+    Row,
+    digest_of,
+    plan_after,
+    plan_of,
+    row_of,
+    searched,
+    values_of,
+)
+from lamina.sources.search.vectors import Vectors
+from lamina.sources.search.words import expression
+
+VERSION = 1
+
+_SELECT = "SELECT id, source, nth, text, place, head, section, speaker, at, sort FROM chunks"
+_BY_NUMBER = f"{_SELECT} WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - no value is in it
+_BY_PLACE = f"{_SELECT} WHERE source = ? AND nth BETWEEN ? AND ? AND section = ? ORDER BY nth"
+_INSERT = (
+    "INSERT INTO chunks (source, nth, digest, text, place, head, section, speaker, at, sort, vector) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_MATCHES = "SELECT rowid, -rank FROM words WHERE words MATCH ?1 ORDER BY rank LIMIT ?2"
+_MATCHES_IN = (
+    "SELECT rowid, -rank FROM words WHERE words MATCH ?1 AND rowid IN (SELECT id FROM chunks WHERE source IN "
+    "(SELECT value FROM json_each(?3))) ORDER BY rank LIMIT ?2"
+)
+_COUNT = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
+_NUMBERS_IN = "SELECT id FROM chunks WHERE source IN (SELECT value FROM json_each(?))"
+_CANDIDATES = (
+    "SELECT id, source, nth, speaker, at, sort FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
+)
+_NEIGHBOURS = (
+    "SELECT c.id, n.nth - c.nth, length(n.text), n.id, n.source, n.nth, n.speaker, n.at, n.sort "
+    "FROM json_each(?1) JOIN chunks c ON c.id = value JOIN chunks n ON n.source = c.source "
+    "AND n.nth BETWEEN c.nth - ?2 AND c.nth + ?2 AND n.nth != c.nth AND n.section = c.section"
+)
+_SPEAKERS = (  # one step through the index for each
+    "WITH RECURSIVE people (name) AS (SELECT min(speaker) FROM chunks UNION ALL "
+    "SELECT (SELECT min(speaker) FROM chunks WHERE speaker > name) FROM people WHERE name IS NOT NULL) "
+    "SELECT name FROM people WHERE name != '' LIMIT 1000"
+)
+_TABLES = """
+CREATE TABLE chunks (
+    id INTEGER PRIMARY KEY, source TEXT NOT NULL, nth INTEGER NOT NULL, digest BLOB NOT NULL,
+    text TEXT NOT NULL, place TEXT NOT NULL, head TEXT NOT NULL, section TEXT NOT NULL,
+    speaker TEXT NOT NULL, at TEXT NOT NULL, sort TEXT NOT NULL, vector BLOB
+);
+CREATE INDEX chunks_by_source ON chunks (source, nth);
+CREATE INDEX chunks_by_speaker ON chunks (speaker);
+CREATE INDEX chunks_by_time ON chunks (at) WHERE at != '';
+CREATE VIRTUAL TABLE words USING fts5 (body, tokenize = 'porter unicode61');
+"""
+
+
+class SqliteShelf:
+    """Chunks in the file at `path`, or in memory; their vectors in memory too, once they are asked for."""
+
+    def __init__(self, path: str) -> None:
+        self._link = _connected(path)
+        self._vectors: Vectors | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return ()
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            hint = "an index can be made again: remove its file"
+            raise BadInput(str(error), place="index", hint=hint) from error
+
+    def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> Plan:
+        if after:
+            last = self._link.execute("SELECT max(nth) FROM chunks WHERE source = ?", (source,)).fetchone()[0]
+            return plan_after(last, chunks)
+        query = "SELECT digest, id, nth, place FROM chunks WHERE source = ? ORDER BY nth"
+        return plan_of(self._link.execute(query, (source,)), chunks)
+
+    def write(self, source: str, plan: Plan, vectors: Sequence[bytes | None]) -> bool:
+        """Always True: one process has the file, and one call at a time."""
+        given = [one for one in vectors if one is not None]
+        compared = self._loaded() if given or self._vectors is not None else None
+        if compared is not None:
+            compared.check(given)
+        made = self._written(source, plan, vectors)
+        if compared is not None:
+            compared.drop(plan.gone)
+            pairs = [(number, blob) for number, blob in zip(made, vectors, strict=True) if blob is not None]
+            compared.add([number for number, _ in pairs], [blob for _, blob in pairs])
+        return True
+
+    def remove(self, source: str) -> int:
+        found = self._link.execute("SELECT id FROM chunks WHERE source = ?", (source,))
+        gone = [number for (number,) in found]
+        self.write(source, Plan(gone, [], []), [])
+        return len(gone)
+
+    def sources(self) -> dict[str, int]:
+        query = "SELECT source, count(*) FROM chunks GROUP BY source ORDER BY source"
+        return dict(self._link.execute(query).fetchall())
+
+    def speakers(self) -> list[str]:
+        return [name for (name,) in self._link.execute(_SPEAKERS)]
+
+    def rows(self, numbers: Sequence[int]) -> dict[int, Row]:
+        found = self._link.execute(_BY_NUMBER, (_listed(numbers),))
+        return {row[0]: _row(row) for row in found}
+
+    def beside(self, row: Row, reach: int) -> list[Row]:
+        asked = (row.source, row.nth - reach, row.nth + reach, row.chunk.section)
+        return [_row(one) for one in self._link.execute(_BY_PLACE, asked)]
+
+    def candidates(self, numbers: Collection[int]) -> list[Candidate]:
+        return [Candidate(*row) for row in self._link.execute(_CANDIDATES, (_listed(numbers),))]
+
+    def neighbours(self, numbers: Collection[int], reach: int) -> list[Beside]:
+        found = self._link.execute(_NEIGHBOURS, (_listed(numbers), reach))
+        return [Beside(of, away, size, Candidate(*rest)) for of, away, size, *rest in found]
+
+    def counts(self, words: Sequence[str], most: int) -> dict[str, int]:
+        return {word: self._link.execute(_COUNT, (expression([word]), most)).fetchone()[0] for word in words}
+
+    def matches(
+        self, words: Mapping[str, int], most: int, sources: Collection[str] | None
+    ) -> list[tuple[int, float]]:
+        asked = (expression(words), most)
+        if sources is None:
+            return self._link.execute(_MATCHES, asked).fetchall()
+        return self._link.execute(_MATCHES_IN, (*asked, _listed(sources))).fetchall()
+
+    def near(
+        self, wanted: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
+    ) -> dict[int, float]:
+        among = None
+        if sources is not None:
+            among = [number for (number,) in self._link.execute(_NUMBERS_IN, (_listed(sources),))]
+        return self._loaded().near(wanted, most, among, also)
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _loaded(self) -> Vectors:
+        """The vectors, read from the database the first time."""
+        if self._vectors is None:
+            vectors = Vectors()
+            rows = self._link.execute("SELECT id, vector FROM chunks WHERE vector IS NOT NULL").fetchall()
+            vectors.add([number for number, _ in rows], [blob for _, blob in rows])
+            self._vectors = vectors
+        return self._vectors
+
+    def _written(self, source: str, plan: Plan, vectors: Sequence[bytes | None]) -> list[int]:
+        self._link.execute("BEGIN IMMEDIATE")
+        try:
+            self._drop(plan.gone)
+            self._link.executemany("UPDATE chunks SET nth = ?2, place = ?3 WHERE id = ?1", plan.moved)
+            pairs = zip(plan.new, vectors, strict=True)
+            made = [self._insert(source, nth, chunk, blob) for (nth, chunk), blob in pairs]
+            self._link.execute("COMMIT")
+        except BaseException:
+            self._link.execute("ROLLBACK")
+            raise
+        return made
+
+    def _insert(self, source: str, nth: int, chunk: Chunk, vector: bytes | None) -> int:
+        values = (source, nth, digest_of(chunk), *values_of(chunk), vector)
+        number = self._link.execute(_INSERT, values).lastrowid or 0
+        self._link.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (number, searched(chunk)))
+        return number
+
+    def _drop(self, numbers: Iterable[int]) -> None:
+        rows = [(number,) for number in numbers]
+        self._link.executemany("DELETE FROM words WHERE rowid = ?", rows)
+        self._link.executemany("DELETE FROM chunks WHERE id = ?", rows)
+
+
+def _connected(path: str) -> sqlite3.Connection:
+    """A connection to the index at `path`, or in memory, with its tables in place."""
+    link = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    try:
+        link.execute("PRAGMA journal_mode = WAL")
+        link.execute("PRAGMA synchronous = NORMAL")
+        link.execute("PRAGMA cache_size = -65536")
+        _bring_up(link)
+    except sqlite3.DatabaseError as error:
+        link.close()
+        hint = "give a path of its own to an index"
+        raise BadInput(f"{path!r}: {error}", place="index", hint=hint) from error
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+def _bring_up(link: sqlite3.Connection) -> None:
+    version = link.execute("PRAGMA user_version").fetchone()[0]
+    names = [name for (name,) in link.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    if version == VERSION:
+        return
+    if names and not {"chunks", "words"} <= set(names):
+        raise BadInput("it holds something else", place="index", hint="give a path of its own to an index")
+    link.executescript(
+        f"BEGIN IMMEDIATE; DROP TABLE IF EXISTS words; DROP TABLE IF EXISTS chunks; {_TABLES} "
+        f"PRAGMA user_version = {VERSION}; COMMIT;"
+    )
+
+
+def _row(values: Sequence[Any]) -> Row:
+    number, source, nth, *rest = values
+    return row_of(number, source, nth, rest)
+
+
+def _listed(values: Collection[int] | Collection[str]) -> str:
+    """Many values as one of a statement: `IN (SELECT value FROM json_each(?))`."""
+    return msgspec.json.encode(sorted(values)).decode()

@@ -1,0 +1,289 @@
+"""`lamina chat` in a real terminal, against a model that says what it is told to."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from lamina.core.values import Role
+from lamina.session import Session
+from lamina.stores.sealed import init_file
+from tests.cli.chatting import CTRL_C, CTRL_D, TAB, UP, Answer, Model, Terminal, model
+
+SPEC = "# Limits\nAt most 20 requests a minute.\n"
+OPTIONS = ("--model", "gpt-5", "--session", "s", "--store", "chats.db")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "spec.md").write_text(SPEC, encoding="utf-8")
+    return tmp_path
+
+
+def log_of(folder: Path) -> list[tuple[Role, str]]:
+    async def read() -> list[tuple[Role, str]]:
+        async with Session.open(folder / "chats.db", "s") as session:
+            return [(each.role, each.text) for each in session.dialogue()]
+
+    return anyio.run(read)
+
+
+def test_files_are_completed_and_attached_and_the_window_is_explained(folder: Path) -> None:
+    with (
+        model(lambda _: "Use **20** a minute.") as server,
+        Terminal(folder, *OPTIONS, url=server.url) as chat,
+    ):
+        chat.wait("session s")
+        chat.type(f"What does @do{TAB}")
+        chat.wait("@docs/")
+        chat.type(f"sp{TAB}")
+        chat.wait("@docs/spec.md")
+        chat.enter(" say?")
+        chat.wait("attached docs/spec.md", "Use 20 a minute.", "tokens")
+        assert "At most 20 requests" in server.said()
+        assert "What does @docs/spec.md say?" in server.said()
+        chat.enter("/context")
+        shown = chat.wait("a cut is due above", "no cut so far")
+        assert all(f"\n{layer}" in shown for layer in ("tools", "system", "turn", "prompt", "free"))
+        chat.enter("/why docs")
+        chat.wait("turn layer, full", "Limits At most")
+        chat.enter("/recall docs/spec.md")
+        chat.wait("At most 20 requests a minute.", times=2)
+        chat.enter("/cost")
+        chat.wait("last turn: 1 call, 1,000 tokens read (50% from the cache), 10 written, $0.00")
+        chat.type(CTRL_C)
+        chat.type(f"half a line{CTRL_C}")
+        chat.enter("/help")
+        chat.wait("/compact [HOW]", "Ctrl-D leaves.")
+        chat.type(CTRL_D)
+        assert chat.left() == 0
+        assert "lamina chat --session s" in chat.shown
+    assert len(server.requests) == 1
+
+
+def test_an_interrupted_answer_keeps_its_words_and_the_chat_goes_on(folder: Path) -> None:
+    def script(body: dict[str, Any]) -> Answer:
+        first = len([one for one in body["messages"] if one["role"] == "user"]) == 1
+        return Answer(" ".join(f"word{n}" for n in range(400)), pace=0.05) if first else Answer("Gladly.")
+
+    with model(script) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
+        chat.wait("session s")
+        chat.enter("Count.")
+        chat.wait("word3")
+        chat.type(CTRL_C)
+        chat.wait("(interrupted; what was said is kept)")
+        chat.enter("Stop counting.")
+        chat.wait("Gladly.", "tokens")
+        assert "word3" in server.said()
+        assert "[interrupted]" in server.said()
+        chat.enter("/quit")
+        assert chat.left() == 0
+    said = log_of(folder)
+    assert [role.value for role, _ in said] == ["user", "assistant", "user", "assistant"]
+    assert said[1][1].startswith("word0 word1")
+    assert said[1][1].endswith("[interrupted]")
+
+
+def test_a_killed_chat_goes_on_with_all_that_was_said(folder: Path) -> None:
+    slow = Answer("never " * 400, pace=0.05)
+    answers = iter([Answer("The first answer."), slow, Answer("Here it is.")])
+    with model(lambda _: next(answers)) as server:
+        with Terminal(folder, *OPTIONS, url=server.url) as chat:
+            chat.wait("session s")
+            chat.enter("First?")
+            chat.wait("The first answer.", "tokens")
+            chat.enter("Second?")
+            chat.wait("never never")
+            chat.child.kill(signal.SIGKILL)
+            assert chat.left() == -signal.SIGKILL
+        with Terminal(folder, "--session", "s", "--store", "chats.db", url=server.url) as chat:
+            chat.wait("gpt-5 at", "2 turns so far", "> Second?", "/retry asks again")
+            chat.enter("/retry")
+            chat.wait("Here it is.", "tokens")
+            assert "The first answer." in server.said()
+            assert server.said().count("Second?") == 1
+            chat.type(UP + UP)  # the history of the first run, before /retry
+            chat.wait("> Second?", times=2)
+            chat.type(CTRL_C)
+            chat.type(CTRL_D)
+            assert chat.left() == 0
+    assert [text for _, text in log_of(folder)] == ["First?", "The first answer.", "Second?", "Here it is."]
+
+
+def wrote(server: Model, name: str) -> list[str]:
+    last = server.requests[-1]["messages"]
+    return [one["content"] for one in last if one["role"] == "tool" and name in str(one["content"])]
+
+
+def test_what_changes_files_is_asked_for_first(folder: Path) -> None:
+    def script(body: dict[str, Any]) -> Answer:
+        results = sum(one["role"] == "tool" for one in body["messages"])
+        names = ["one.txt", "two.txt", "three.txt", "four.txt"]
+        if results == len(names):
+            return Answer("Done.")
+        return Answer(calls=(("write", {"path": names[results], "content": f"text of {names[results]}\n"}),))
+
+    with model(script) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
+        chat.wait("session s")
+        chat.enter("Write four files.")
+        chat.wait("the model wants to: write one.txt", "+ text of one.txt", "allow?")
+        chat.enter("y")
+        chat.wait("write two.txt", "instead:", "allow?", times=2)
+        assert not (folder / "two.txt").exists()
+        chat.enter("use another name")
+        chat.wait("write three.txt", "allow?", times=3)
+        chat.enter("a")
+        chat.wait("Done.", "tokens")
+        assert chat.shown.count("allow?") == 3
+    written = sorted(path.name for path in folder.glob("*.txt"))
+    assert written == ["four.txt", "one.txt", "three.txt"]
+    assert wrote(server, "use another name") == ["Error: Not run: the user said: use another name"]
+
+
+def test_ctrl_c_at_a_question_ends_the_turn_and_changes_nothing(folder: Path) -> None:
+    def script(body: dict[str, Any]) -> Answer:
+        called = Answer(calls=(("rm", {"path": "docs/spec.md"}),))
+        return Answer("As you like.") if len(body["messages"]) > 4 else called
+
+    with model(script) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
+        chat.wait("session s")
+        chat.enter("Remove it.")
+        chat.wait("the model wants to: rm docs/spec.md", "allow?")
+        chat.type(CTRL_C)
+        chat.wait("(interrupted")
+        chat.enter("Leave it.")
+        chat.wait("As you like.")
+        assert "the turn was cancelled" in server.said()
+    assert (folder / "docs" / "spec.md").read_text(encoding="utf-8") == SPEC
+
+
+async def played(folder: Path, turns: int) -> None:
+    async with Session.open(folder / "chats.db", "s", model="gpt-5", recall=True) as session:
+        for number in range(turns):
+            await session.ask(f"Question {number}?")
+            await session.record(f"Answer {number}. " + f"It rains in the hills of part {number}. " * 20)
+
+
+def test_old_answers_are_summarised_pinned_and_recalled(folder: Path) -> None:
+    anyio.run(played, folder, 12)
+
+    def script(body: dict[str, Any]) -> str:
+        asked = str(body["messages"][-1]["content"])
+        return "It rains in the hills of parts 0 to 6; each answer says so." if "ummar" in asked else "Yes."
+
+    with model(script) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
+        chat.wait("12 turns so far")
+        chat.enter("/compact keep the hills")
+        chat.wait("summarised by the model")
+        assert "keep the hills" in server.said()
+        chat.enter("/why")
+        shown = chat.wait("covered by")
+        key = next(line.split()[0] for line in shown.splitlines() if "covered by" in line)
+        chat.enter(f"/recall {key}")
+        chat.wait("Answer 0. It rains")
+        chat.enter(f"/pin {key}")
+        chat.wait("no cut lowers it")
+        chat.enter("Is it there?")
+        chat.wait("Yes.", "tokens")
+        assert "Answer 0. It rains" in server.said()
+        assert "Answer 1. It rains" not in server.said()
+        chat.enter("/pin")
+        chat.wait(f"pin:{key}")
+
+
+def test_sessions_are_left_and_opened_without_leaving(folder: Path) -> None:
+    with model(lambda _: "Hello.") as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
+        chat.wait("session s")
+        chat.enter("In the first.")
+        chat.wait("Hello.", "tokens")
+        chat.enter("/new other")
+        chat.wait("session other")
+        chat.enter("In the other.")
+        chat.wait("Hello.", "tokens", times=2)
+        assert "In the first." not in server.said()
+        chat.enter("/sessions")
+        chat.wait("* other", "  s")
+        chat.enter("/open s")
+        chat.wait("1 turn so far")
+        chat.enter("/open nowhere")
+        chat.wait("there is no session 'nowhere'")
+
+
+def test_a_model_cannot_speak_to_the_terminal(folder: Path) -> None:
+    evil = "Fine.\x1b]0;owned\x07\x1b[2J\x9b2J end"
+    with model(lambda _: evil) as server, Terminal(folder, *OPTIONS, url=server.url) as chat:
+        chat.wait("session s")
+        chat.enter("Hi.")
+        chat.wait("Fine.]0;owned[2J2J end")
+        assert chat.screen.title != "owned"
+        assert "session s" in chat.shown
+
+
+def test_a_failing_server_is_told_and_the_message_is_kept(folder: Path) -> None:
+    with Terminal(folder, *OPTIONS, url="http://127.0.0.1:9/v1", OPENAI_MAX_RETRIES="0") as chat:
+        chat.wait("session s")
+        chat.enter("Anyone?")
+        chat.wait("! ")
+        chat.enter("/context")
+        chat.wait("no cut so far")
+        chat.type(CTRL_D)
+        assert chat.left() == 0
+    assert log_of(folder) == [(Role.USER, "Anyone?")]
+
+
+def test_without_the_editor_lines_are_plain_and_ctrl_c_does_the_same(folder: Path) -> None:
+    answers = iter([Answer("slow " * 400, pace=0.05), Answer("Gladly.")])
+    with (
+        model(lambda _: next(answers)) as server,
+        Terminal(folder, *OPTIONS, url=server.url, without="prompt_toolkit") as chat,
+    ):
+        chat.wait("install lamina[chat]", "session s", "\n>")
+        chat.type(CTRL_C)
+        chat.wait("\n>", times=2)
+        chat.enter("Talk.")
+        chat.wait("slow slow")
+        chat.type(CTRL_C)
+        chat.wait("(interrupted")
+        chat.enter("Go on.")
+        chat.wait("Gladly.", "tokens")
+        assert "[interrupted]" in server.said()
+        chat.type(CTRL_D)
+        assert chat.left() == 0
+
+
+def test_what_is_typed_is_kept_privately_and_never_beside_a_sealed_store(folder: Path) -> None:
+    history = folder / "data" / "lamina" / "chat_history"
+    init_file(key := str(folder / "key"))
+    with model(lambda _: "Hello.") as server:
+        for more in (("--key-file", key), ("--store", "open.db")):
+            with Terminal(folder, *OPTIONS, *more, url=server.url) as chat:
+                chat.wait("session s")
+                assert not history.exists() or history.read_text(encoding="utf-8") == ""
+                chat.enter("Between us.")
+                chat.wait("Hello.", "tokens")
+    assert "Between us." in history.read_text(encoding="utf-8")
+    assert history.stat().st_mode & 0o077 == 0
+
+
+def test_the_local_model_answers_and_is_found_again(folder: Path) -> None:
+    arguments = ("--session", "s", "--store", "chats.db")
+    with Terminal(folder, "--model", "tiny", *arguments) as chat:
+        chat.wait("tiny-letters at this process")
+        chat.enter("Read @docs/spec.md please.")
+        chat.wait("attached docs/spec.md", "of 65,488 tokens")
+        chat.type(CTRL_D)
+        assert chat.left() == 0
+    with Terminal(folder, *arguments) as chat:
+        chat.wait("tiny-letters at this process", "> Read @docs/spec.md please.")
+        chat.enter("/context")
+        chat.wait("window 65,536")
+        chat.type(CTRL_D)
+        assert chat.left() == 0
+    question, answer = log_of(folder)
+    assert question == (Role.USER, "Read @docs/spec.md please.")
+    assert answer[1].isalpha()

@@ -1,0 +1,290 @@
+"""The parts of a chat that need no terminal: finding a model, Markdown, attachments, piped lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.cli.chat.attaching import choices, mentioned
+from lamina.cli.chat.finding import USUAL, Way, ollama_host, way_to
+from lamina.cli.chat.markdown import CODE, Markdown, columns, inert
+from lamina.errors import BadInput
+from lamina.models import model as facts_of
+from lamina.session import Session
+from lamina.sources.port import Found
+from lamina.sources.workspace import Workspace
+from tests.cli.chatting import Answer, environment, model
+from tests.cli.running import run
+
+NOWHERE = {"OLLAMA_HOST": "127.0.0.1:9"}
+STYLE = re.compile("\x1b\\[[0-9;]*m")
+
+
+@contextmanager
+def listing(**paths: Any) -> Iterator[str]:
+    """A server that has these answers, by the last name of their paths."""
+
+    class Listing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            found = json.dumps(paths.get(self.path.rpartition("/")[2])).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(found)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Listing)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "way"),
+    [
+        ("", {"ANTHROPIC_API_KEY": "k"}, Way(model=USUAL["anthropic"], dialect="anthropic")),
+        ("", {"OPENAI_API_KEY": "k"}, Way(model=USUAL["openai_chat"], dialect="openai_chat")),
+        ("", {"GOOGLE_API_KEY": "k"}, Way(model=USUAL["gemini"], dialect="gemini")),
+        ("claude-opus-5", {"ANTHROPIC_API_KEY": "k"}, Way(model="claude-opus-5", dialect="anthropic")),
+        (
+            "anthropic/claude-opus-5",
+            {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://h/v1"},
+            Way(model="anthropic/claude-opus-5", dialect="openai_chat", url="http://h/v1"),
+        ),
+        ("ollama/llama3.2", {}, Way(model="llama3.2", dialect="ollama", url="http://127.0.0.1:9")),
+    ],
+)
+def test_a_model_is_found_by_its_name_and_the_keys(name: str, variables: dict[str, str], way: Way) -> None:
+    assert way_to(name, NOWHERE | variables) == way
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("", "OPENAI_BASE_URL"), ("claude-opus-5", "ANTHROPIC_API_KEY")]
+)
+def test_without_a_model_it_says_what_to_set(name: str, variable: str) -> None:
+    with pytest.raises(BadInput, match=variable):
+        way_to(name, NOWHERE | ({"OPENAI_API_KEY": "k"} if name else {}))
+
+
+def test_a_local_ollama_is_found_with_its_newest_model() -> None:
+    with listing(tags={"models": [{"name": "qwen3:4b"}, {"name": "llama3.2:latest"}]}) as url:
+        variables = {"OLLAMA_HOST": url}
+        assert way_to("", variables) == Way(model="qwen3:4b", dialect="ollama", url=url)
+        assert way_to("llama3.2", variables) == Way(model="llama3.2", dialect="ollama", url=url)
+        with pytest.raises(BadInput, match="nothing here can reach"):
+            way_to("llama4", variables)
+
+
+def test_a_server_of_ones_own_says_which_model_it_has() -> None:
+    with listing(models={"data": [{"id": "local-7b"}]}) as url:
+        assert way_to("", {"OPENAI_BASE_URL": f"{url}/v1"}).model == "local-7b"
+        with pytest.raises(BadInput, match="lists no models"):
+            way_to(
+                "", {"OPENAI_BASE_URL": f"{url}/v2/nothing"} | {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
+            )
+
+
+@pytest.mark.parametrize(
+    ("given", "host"),
+    [
+        ("", "http://127.0.0.1:11434"), ("0.0.0.0", "http://127.0.0.1:11434"),  # noqa: S104 - what a server listens on
+        (":8000", "http://127.0.0.1:8000"),
+        ("box:1234", "http://box:1234"), ("https://box.example", "https://box.example"),
+        ("[::1]", "http://[::1]:11434"),
+    ],
+)  # fmt: skip
+def test_the_host_of_ollama_is_read_as_its_own_programs_do(given: str, host: str) -> None:
+    assert ollama_host({"OLLAMA_HOST": given}) == host
+
+
+def test_the_usual_models_are_known() -> None:
+    assert all(facts_of(name).window for name in USUAL.values())
+
+
+def shown(text: str, *, width: int = 40) -> str:
+    made = Markdown(width=width, styled=True)
+    return made.feed(text) + made.end()
+
+
+def test_markdown_becomes_readable() -> None:
+    plain = STYLE.sub("", shown("# Plan\n- **first** `x = 2**3`\n> said\n2**3 stays\n"))
+    assert plain == "# Plan\n• first x = 2**3\n│ said\n2**3 stays\n"
+    assert f"{CODE}x" in shown("`x`")
+    fenced = shown("```py\na **b** `c`\n```\nafter")
+    assert STYLE.sub("", fenced) == "```py\na **b** `c`\n```\nafter"
+
+
+def test_words_are_wrapped_under_the_text_of_their_item() -> None:
+    lines = STYLE.sub("", shown("- one two three four five six", width=20)).split("\n")
+    assert lines == ["• one two three four ", "  five six"]
+    code = "```\n" + "x " * 30 + "\n```"
+    assert STYLE.sub("", shown(code, width=20)) == code
+
+
+@given(st.text(max_size=200), st.lists(st.integers(0, 200), max_size=5))
+def test_the_pieces_in_which_a_text_arrives_do_not_matter(text: str, cuts: list[int]) -> None:
+    places = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
+    made = Markdown(width=30, styled=True)
+    pieces = "".join(made.feed(text[a:b]) for a, b in pairwise(places))
+    assert pieces + made.end() == shown(text, width=30)
+
+
+@given(st.text(alphabet=st.characters() | st.sampled_from("\x1b\x9b\x07\u202e*`#-> \n"), max_size=200))
+def test_nothing_speaks_to_the_terminal_but_the_styles(text: str) -> None:
+    left = STYLE.sub("", shown(text))
+    assert all(one.isprintable() or one in "\n\u200c\u200d\ufe0f" for one in left)
+    assert "\n" not in inert(text, lines=False)
+
+
+def test_wide_letters_take_two_columns() -> None:
+    assert (columns("ab"), columns("日本"), columns("e\u0301")) == (2, 4, 1)
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Workspace:
+    for name in ("docs/spec.md", "docs/my plan.txt", "src/app.py", ".hidden", "node_modules/x.js", ".env"):
+        path = tmp_path / "root" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"text of {name}", encoding="utf-8")
+    (tmp_path / "secret.txt").write_text("outside", encoding="utf-8")
+    (tmp_path / "root" / "link.txt").symlink_to(tmp_path / "secret.txt")
+    return Workspace(tmp_path / "root")
+
+
+def found(text: str, space: Workspace) -> Found:
+    return anyio.run(mentioned, text, space)
+
+
+def test_files_and_folders_are_attached_by_their_names_once(space: Workspace) -> None:
+    keys = [one.key for one in found('See @src/app.py, @src/app.py and @"docs/my plan.txt".', space)]
+    assert keys == ["src/app.py", "docs/my plan.txt"]
+    assert [one.key for one in found("All of @docs/?", space)] == ["docs/my plan.txt", "docs/spec.md"]
+
+
+@pytest.mark.parametrize(
+    "text", ["ask @alice", "mail a@docs/spec.md", "@../secret.txt", "@link.txt", "@.env", "@"]
+)
+def test_what_is_no_file_of_the_workspace_stays_words(text: str, space: Workspace) -> None:
+    assert found(text, space).segments == ()
+
+
+def test_a_file_that_cannot_be_sent_stops_the_message(space: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "root" / "blob.bin").write_bytes(b"\x00\xff\x00\xff")
+    with pytest.raises(BadInput, match=r"blob\.bin"):
+        found("What is @blob.bin?", space)
+
+
+def test_pictures_go_beside_the_words(space: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "root" / "p.png").write_bytes(b"\x89PNG")
+    [segment] = found("Look: @p.png", space)
+    assert segment.joins
+    assert segment.parts[0].media_type == "image/png"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("before", "texts"),
+    [
+        ("see @", ["docs/", "src/"]), ("see @src/a", ["src/app.py"]), ("@docs/m", ['"docs/my plan.txt"']),
+        ('@"docs/m', ['"docs/my plan.txt"']), ("@.h", [".hidden"]), ("@../", []), ("a@s", []), ("plain", []),
+    ],
+)  # fmt: skip
+def test_tab_offers_what_is_there_and_may_be_had(before: str, texts: list[str], space: Workspace) -> None:
+    assert [choice.text for choice in choices(before, space)] == texts
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in list(os.environ):
+        if name.endswith(("_API_KEY", "_BASE_URL")) or name.startswith(("LAMINA_", "OLLAMA")):
+            monkeypatch.delenv(name)
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+def test_without_a_key_the_command_says_what_to_set(home: Path) -> None:
+    done = run("chat", "--workspace", home, given=b"hi\n")
+    assert (done.code, done.out) == (2, "")
+    assert "no model was found" in done.err
+    assert "OPENAI_API_KEY" in done.err
+    assert "--model tiny" in done.err
+
+
+def test_a_model_of_unknown_size_needs_a_window(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    done = run("chat", "--model", "local-7b", "--workspace", home, given=b"hi\n")
+    assert done.code == 2
+    assert "--window" in done.err
+
+
+def test_piped_lines_are_answered_on_standard_output_alone(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with model(lambda body: f"**Answer** to {body['messages'][-1]['content']}") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        done = run("chat", "--model", "gpt-5", "--workspace", home, given="one\nzwö".encode())
+    assert (done.code, done.out) == (0, "**Answer** to one\n**Answer** to zwö\n")
+
+
+def test_nothing_is_changed_where_nobody_can_be_asked(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def script(body: dict[str, Any]) -> Answer:
+        done = body["messages"][-1]["role"] == "tool"
+        return Answer("No.") if done else Answer(calls=(("write", {"path": "new.txt", "content": "x"}),))
+
+    with model(script) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        done = run("chat", "--model", "gpt-5", "--workspace", home, given=b"write\n")
+        assert "nobody is there" in server.said()
+        names = [tool["function"]["name"] for tool in server.requests[0]["tools"]]
+    assert (done.code, done.out) == (0, "No.\n")
+    assert not (home / "new.txt").exists()
+    assert {"ls", "read", "grep", "write", "recall"} <= set(names)
+
+
+def test_a_piped_line_that_fails_is_told_and_the_next_one_is_answered(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with model(lambda _: "Here.") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        done = run(
+            "chat", "--model", "gpt-5", "--tools", "none", "--workspace", home, given=b"/nonsense\nhi\n"
+        )
+    assert (done.code, done.out) == (1, "Here.\n")
+    assert "there is no such command" in done.err
+
+
+def test_a_pinned_attachment_stands_in_full_again_and_stays(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "a.txt").write_text("The fence is green. " * 40, encoding="utf-8")
+    with model(lambda _: "Yes.") as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        options = ("--model", "gpt-5", "--session", "s", "--store", f"{home}/c.db", "--workspace", home)
+        assert run("chat", *options, given=b"What is @a.txt?\n/pin a.txt\nAnd now?\n").code == 0
+        once, twice = (server.said(number).count("The fence is green.") for number in (0, 1))
+    assert (once, twice) == (40, 80)
+
+    async def pinned() -> list[str]:
+        async with Session.open(home / "c.db", "s") as session:
+            return [one.key for one in session.log if one.pinned]
+
+    assert anyio.run(pinned) == ["a.txt"]

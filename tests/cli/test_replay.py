@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lamina.cli.recording import recording
+from tests.cli.running import run
+
+USAGE = {"prompt_tokens": 5_000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4_000}}
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three sessions, the last call of each with its usage, and a line that is none."""
+    folder = tmp_path_factory.mktemp("logs")
+    lines = []
+    for seed in (1, 2, 3):
+        request = recording(seed, turns=3, steps=4)
+        *asked, answer = request["messages"]
+        response = {"model": request["model"], "choices": [{"message": answer}], "usage": USAGE}
+        lines.append(json.dumps({"request": {**request, "messages": asked}, "response": response}))
+    (folder / "log.jsonl").write_text("\n".join([*lines, "{not json"]) + "\n", encoding="utf-8")
+    return folder
+
+
+SMALL = ("--window", "8000", "--jobs", "1")
+
+
+def told(logs: Path, *arguments: str) -> dict[str, Any]:
+    done = run("replay", logs, *SMALL, *arguments, "--json", "-")
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+def test_without_options_it_says_what_was_paid_and_what_each_policy_costs(logs: Path) -> None:
+    done = run("replay", logs, "--jobs", "1")
+    assert done.code == 0, done.err
+    lines = done.out.splitlines()
+    assert "what these sessions took, as their records say" in lines
+    for window in ("64,000", "200,000"):
+        at = next(at for at, line in enumerate(lines) if line.startswith(f"window {window}, cache rules "))
+        assert [line.split()[0] for line in lines[at + 2 : at + 6]] == [
+            "none",
+            "drop_oldest",
+            "sliding",
+            "lamina",
+        ]
+    assert "1 damaged, and skipped" in lines
+
+
+def test_table_page_and_json_have_the_same_figures(logs: Path, tmp_path: Path) -> None:
+    data, page = tmp_path / "account.json", tmp_path / "page.html"
+    done = run("replay", logs, *SMALL, "--json", data, "--html", page)
+    assert done.err.splitlines()[-2:] == [f"wrote {data}", f"wrote {page}"]
+    found, written = json.loads(data.read_text("utf-8")), page.read_text("utf-8")
+    assert len(found["totals"]) == 4
+    for total in found["totals"]:
+        (line,) = [line for line in done.out.splitlines() if line.startswith(f"{total['policy']} ")]
+        assert line.split()[1] == f"{total['equivalents']:,.0f}"
+        assert f'data-name="equivalents" data-value="{total["equivalents"]!r}"' in written
+
+
+def test_windows_policies_and_rules_are_multiplied(logs: Path) -> None:
+    found = told(logs, "--window", "8000,9000", "--policy", "sliding,lamina", "--rules", "anthropic,gemini")
+    rows = {(each["window"], each["policy"], each["rules"]) for each in found["totals"]}
+    assert len(rows) == len(found["totals"]) == 8
+    assert {len({each["sessions"] for each in found["totals"]}), found["totals"][0]["sessions"]} == {1, 3}
+
+
+def test_a_limit_is_of_sessions(logs: Path) -> None:
+    assert told(logs, "--limit", "2", "--policy", "none")["totals"][0]["sessions"] == 2
+
+
+def test_calls_are_kept_only_for_the_page(logs: Path, tmp_path: Path) -> None:
+    assert not told(logs, "--policy", "none")["outcomes"][0]["points"]
+    kept = told(logs, "--policy", "none", "--html", str(tmp_path / "page.html"))
+    assert len(kept["outcomes"][0]["points"]) == kept["outcomes"][0]["calls"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--policy", "magic"), "--policy: 'magic'"),
+        (("--policy", ","), "--policy: ','"),
+        (("--rules", "abacus"), "--rules: 'abacus'"),
+        (("--window", "0"), "--window: '0'"),
+        (("--window", "many"), "--window: 'many'"),
+        (("--html", "missing/page.html"), "its folder is not there"),
+    ],
+)
+def test_what_cannot_be_used_is_said_before_anything_is_read(arguments: tuple[str, str], said: str) -> None:
+    done = run("replay", "no-such-folder", *arguments)
+    assert done.code == 2
+    assert said in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_a_path_that_is_not_there_is_said() -> None:
+    done = run("replay", "no-such-folder")
+    assert done.code == 2
+    assert "no-such-folder" in done.err
+
+
+def test_a_folder_without_sessions_is_not_an_empty_account(tmp_path: Path) -> None:
+    (tmp_path / "notes.jsonl").write_text("hello\n", encoding="utf-8")
+    done = run("replay", tmp_path, "--jobs", "1")
+    assert done.code == 2
+    assert "there is no session in it" in done.err
+    assert done.out == ""
+
+
+def test_a_terminal_sees_how_far_it_is_and_a_file_does_not(logs: Path) -> None:
+    ours, its = pty.openpty()
+    command = [sys.executable, "-m", "lamina", "replay", str(logs), *SMALL, "--policy", "lamina"]
+    done = subprocess.run(command, stderr=its, stdout=subprocess.PIPE, check=True, text=True)
+    os.close(its)
+    shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+    assert shown.endswith("\r\x1b[K")
+    assert "\x1b" not in done.stdout
+    assert run("replay", logs, *SMALL, "--policy", "lamina").err == ""

@@ -1,0 +1,110 @@
+"""Source system 000: priorities of attachments, moved by relevance within the order that it describes.
+
+Its document leaves to later that relevant files gain priority and irrelevant context loses it, as a model
+suggests. Everything that it says about priorities holds all the same.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import anyio
+import pytest
+
+from lamina.core.arrange import Cap, Layout
+from lamina.core.bench import Options
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
+from lamina.core.tokens import BYTES4
+from lamina.core.values import Form, Segment
+from lamina.segments import file, user
+from lamina.sources.relevance import Relevance
+from lamina.summarize import suggest_priorities
+from tests.test_summarize import Script
+
+ABOUT = {
+    "billing.md": "invoices and refunds ",
+    "deploy.md": "rollout to the cluster ",
+    "hiring.md": "interviews ",
+}
+
+
+def attached(path: str, tokens: int = 100, *, priority: int | None = None, pinned: bool = False) -> Segment:
+    around = len(f'<file_context path="{path}">\n\n</file_context>')
+    text = (ABOUT.get(path, "prose ") * tokens * 4)[: tokens * 4 + 3 - around]
+    return file(path, text, priority=priority, pinned=pinned)
+
+
+THREE = tuple(map(attached, ABOUT))
+
+
+def sent(prompt: str, *given: Segment, limit: int, relevance: Relevance | None = None) -> Envelope:
+    """A turn as a session keeps it, with at most so many tokens of attachments."""
+    order = relevance or Relevance()
+    turn = anyio.run(order.ranked, [*given, user(prompt, meta={"asked": True})], ()).segments
+    layout = Layout(attachments=Cap(tokens=limit, form=Form.OMITTED))
+    return build(turn, counter=BYTES4, options=Options(layout=layout, order=order))
+
+
+def kept(envelope: Envelope) -> list[str]:
+    return [e.segment.key for e in envelope.sent if e.segment.kind == "file"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "best"),
+    [
+        ("When are refunds paid?", "billing.md"),
+        ("Is the rollout done?", "deploy.md"),
+        ("How many interviews?", "hiring.md"),
+    ],
+)
+def test_relevant_files_gain_and_irrelevant_ones_lose(prompt: str, best: str) -> None:
+    envelope = sent(prompt, *THREE, limit=150)
+    assert kept(envelope) == [best]
+    assert {e.segment.key: e.segment.priority for e in envelope.entries if e.segment.key} == {
+        name: HIGH if name == best else MEDIUM + 2 for name in ABOUT
+    }
+
+
+def test_s0_05_without_a_shared_word_the_first_of_equals_goes_first() -> None:
+    assert kept(sent("What now?", *THREE, limit=250)) == ["deploy.md", "hiring.md"]
+    assert kept(sent("What now?", *THREE, limit=150)) == ["hiring.md"]
+
+
+def test_s0_04_within_the_limit_nothing_goes_however_irrelevant() -> None:
+    assert kept(sent("Refunds?", *THREE, limit=300)) == list(ABOUT)
+    assert len(kept(sent("Refunds?", *THREE, limit=299))) == 2
+
+
+def test_s0_02_a_priority_that_was_given_outweighs_relevance() -> None:
+    persona = attached("persona", priority=ESSENTIAL, pinned=True)
+    history = attached("billing.md", 200, priority=LOW)
+    notes = attached("hiring.md", 150, priority=MEDIUM)
+    assert kept(sent("When are refunds paid?", persona, history, notes, limit=300)) == [
+        "persona",
+        "hiring.md",
+    ]
+
+
+def test_s0_06_what_is_essential_stays_and_going_over_is_reported() -> None:
+    essential = attached("hiring.md", 500, pinned=True)
+    envelope = sent("When are refunds paid?", essential, attached("billing.md", 10), limit=300)
+    assert kept(envelope) == ["hiring.md"]
+    assert "over their cap of 300" in envelope.notes[0]
+
+
+def test_a_model_may_suggest_the_priorities_and_its_word_counts_first() -> None:
+    write = Script('{"1": 10, "2": 4, "3": 3}')
+    envelope = sent(
+        "When are refunds paid?", *THREE, limit=150,
+        relevance=Relevance(suggest=partial(suggest_priorities, write=write)),
+    )  # fmt: skip
+    assert kept(envelope) == ["hiring.md"]
+    assert len(write.asked) == 1
+
+
+def test_the_same_turn_gives_the_same_request() -> None:
+    first, second = (sent("Refunds for the rollout?", *THREE, limit=250) for _ in range(2))
+    assert first.prefix == second.prefix
+    assert kept(first) == ["billing.md", "deploy.md"]
