@@ -29,7 +29,7 @@ import orjson
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo
-from lamina.core.target import SHARE
+from lamina.core.target import HIGHEST
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import Budget, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
@@ -296,7 +296,7 @@ def trim(log: Log, counter: Counter, budget: Budget, runs: int) -> float | None:
         return sum(counter.count(message.text) + counter.count(called(message)) for message in some)
 
     count = exactly if counter.exact else theirs.utils.count_tokens_approximately
-    left = int(budget.window * SHARE)  # what a cut of ours leaves standing
+    left = int(budget.window * HIGHEST // 100)  # what a cut of ours leaves standing
     options = {"token_counter": count, "max_tokens": left, "include_system": True, "start_on": "human"}
     theirs.trim_messages(messages, **options)  # what it imports when first called is not what it costs
     return best(lambda: theirs.trim_messages(messages, **options), runs)

@@ -34,7 +34,7 @@ from lamina.core.hashing import canonical
 from lamina.core.laws import LAWS, Case
 from lamina.core.memo import Memo
 from lamina.core.recall import refs
-from lamina.core.target import SHARE
+from lamina.core.target import HIGHEST
 from lamina.core.values import Budget, Form, Ledger
 from lamina.counters.openai import o200k
 from lamina.dialects import DIALECTS
@@ -204,7 +204,7 @@ class Replay:
 
     def finish(self) -> Tally[str]:
         """Recalls what is lowered at the end, with the ledger through JSON; counts cuts against growth."""
-        apart = self.room * (self.budget.trigger - SHARE)
+        apart = self.room * (self.budget.trigger - HIGHEST / 100)
         if "messages" in self.asked:  # what `recount` can read
             self.found["often"] += self.found["cuts"] > recount(self.asked) / apart + 1
         if self.fitted:

@@ -194,7 +194,7 @@ def test_no_file_names_a_machine_or_a_package_index() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "requirements").rglob("*.txt")), ids=lambda path: path.name)
 def test_requirements_are_pinned_by_hash_and_name_no_index(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     pins = re.findall(r"^[a-z][\w.-]*(?:\[[\w,]+\])?==\S+.*$(?=\n    --hash=sha256:)", text, re.MULTILINE)

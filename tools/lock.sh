@@ -19,3 +19,4 @@ pin requirements/uv.txt requirements/uv.in
 pin requirements/dev.txt pyproject.toml requirements/dev.in
 pin requirements/bench.txt requirements/bench.in
 newer=3.12 pin requirements/claude.txt --no-deps requirements/claude.in
+for pins in requirements/peers/*.in; do pin "${pins%.in}.txt" "$pins"; done

@@ -8,7 +8,6 @@ from lamina.core.arrange import Cap, Filter, Layout
 from lamina.core.bench import Options
 from lamina.core.build import build, plan_cut
 from lamina.core.envelope import Envelope
-from lamina.core.explain import Manifest, explain
 from lamina.core.kinds import KINDS, Kind, Retention
 from lamina.core.laws import audit
 from lamina.core.ledger import rewind
@@ -38,7 +37,7 @@ from lamina.core.values import (
 from lamina.core.wording import Wording
 from lamina.errors import BadInput, BudgetExceeded, LaminaError, LawBroken, NotFound
 from lamina.part import Parting, part
-from lamina.report import table
+from lamina.report import Manifest, explain, table
 from lamina.request import Fitted, Lifetimes, RequestMemo, ServerHelp, fit_request
 from lamina.rules import Rules, cost, rules_for, simulator
 from lamina.wrap import wrap

@@ -71,6 +71,7 @@ class Session:
     add = _blocking(Async.add)
     build = _blocking(Async.build)
     request = _blocking(Async.request)
+    pin = _blocking(Async.pin)
     rewind = _blocking(Async.rewind)
     regenerate = _blocking(Async.regenerate)
     reload = _blocking(Async.reload)

@@ -192,8 +192,10 @@ def test_old_answers_are_summarised_pinned_and_recalled(folder: Path) -> None:
         chat.wait("Yes.", "tokens")
         assert "Answer 0. It rains" in server.said()
         assert "Answer 1. It rains" not in server.said()
+        chat.enter(f"/unpin {key}")
+        chat.wait("may be lowered")
         chat.enter("/pin")
-        chat.wait(f"pin:{key}")
+        chat.wait("nothing is pinned")
 
 
 def test_sessions_are_left_and_opened_without_leaving(folder: Path) -> None:

@@ -43,6 +43,17 @@ def test_equal_content_has_one_handle_and_a_ref_for_each_appearance() -> None:
     assert recall(log, first)[0] is log[0]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_file_named_like_a_handle_or_ref_does_not_stand_in_for_it(first: bool) -> None:  # noqa: FBT001
+    meant = file("a.md", "what is meant")
+    [(ref, _)] = refs([meant])
+    named = handle(build([meant]).entry(ref).content)
+    impostors = (file(named, "something else"), file(ref, "something else again"))
+    log = (*impostors, meant) if first else (meant, *impostors)
+    assert recall(log, named) == (meant,)
+    assert recall(log, ref) == (meant,)
+
+
 @pytest.mark.parametrize("key", ["b.md", "", "k000000000000", "fold-000000000000", "a.m"])
 def test_what_is_not_there_is_not_found(key: str) -> None:
     with pytest.raises(NotFound) as caught:

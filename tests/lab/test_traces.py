@@ -79,7 +79,7 @@ def test_requests_of_one_conversation_are_one_trace(tmp_path: Path) -> None:
     assert trace.items == chat(3)
     assert trace.head == {"tools": [recorded.TOOL]}
     assert list(trace.used) == [2, 4, 6, 8]
-    assert trace.used[4] == Used(uncached=400, read=3600, output=9, at=1_772_359_440.0)
+    assert trace.used[4] == Used(uncached=400, read=3600, output=9, at=1_772_359_440.0, model="gpt-5")
     assert trace.compacted == ()
     assert not DIALECTS["openai_chat"].check(request_of(trace))
 
@@ -103,7 +103,7 @@ def test_markers_that_move_do_not_part_a_conversation(tmp_path: Path) -> None:
     assert trace.dialect == "anthropic"
     assert len(trace.items) == 8
     assert trace.head == {"system": "Be brief.", "max_tokens": 99}
-    assert trace.used[1] == Used(uncached=3, read=70, written=7, output=5)
+    assert trace.used[1] == Used(uncached=3, read=70, written=7, output=5, model="claude-opus-4-6")
     assert list(trace.used) == [1, 3, 5, 7]
 
 
@@ -114,8 +114,8 @@ def test_responses_continue_by_their_id_or_by_their_items(tmp_path: Path, *, cha
         "message", "function_call", "function_call_output", "message",
     ]  # fmt: skip
     assert trace.used == {
-        1: Used(uncached=40, read=60, output=4, at=1_770_000_000.0),
-        3: Used(uncached=40, read=60, output=4, at=1_770_000_060.0),
+        1: Used(uncached=40, read=60, output=4, at=1_770_000_000.0, model="gpt-5"),
+        3: Used(uncached=40, read=60, output=4, at=1_770_000_060.0, model="gpt-5"),
     }
     assert trace.head == {"instructions": "Be brief."}
 
@@ -224,8 +224,8 @@ def test_claude_code_counts_the_usage_of_an_answer_once(tmp_path: Path) -> None:
     main, side = found(written(tmp_path / "a.jsonl", recorded.claude_code()))[0]
     at = main.used[1].at
     assert main.used == {
-        1: Used(uncached=3, read=70, written=7, output=40, at=at),
-        4: Used(uncached=3, read=70, written=7, output=5, at=at),
+        1: Used(uncached=3, read=70, written=7, output=40, at=at, model=main.model),
+        4: Used(uncached=3, read=70, written=7, output=5, at=at, model=main.model),
     }
     assert list(side.used) == [1]
 
@@ -273,8 +273,8 @@ def test_codex_counts_belong_to_the_answer_before_them(tmp_path: Path) -> None:
     ]  # fmt: skip
     at = 1_772_359_320.0
     assert trace.used == {
-        1: Used(uncached=20, read=80, output=6, at=at),
-        4: Used(uncached=120, read=80, output=6, at=at),
+        1: Used(uncached=20, read=80, output=6, at=at, model="gpt-5-codex"),
+        4: Used(uncached=120, read=80, output=6, at=at, model="gpt-5-codex"),
     }
     assert trace.compacted == (5,)
     assert trace.head == {"instructions": "Be brief."}

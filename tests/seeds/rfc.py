@@ -18,11 +18,11 @@ from lamina import segments
 from lamina.core.bench import Options
 from lamina.core.build import EMPTY, build
 from lamina.core.envelope import Envelope
-from lamina.core.ladder import oldest_first
 from lamina.core.repair import Repairs
 from lamina.core.tokens import RFC
 from lamina.core.values import Budget, Entry, Form, Head, Ledger, Part, Segment, Text, ToolResult
 from lamina.core.wording import Wording, text_of
+from lamina.stores.checkpoint import oldest_first
 
 TRIMMED = "[trimmed]"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -13,6 +14,7 @@ from lamina.errors import BadInput
 from lamina.segments import assistant, result, user
 from lamina.sources.search import Chunk, chunks_of, open_index, turns_of
 from lamina.sources.search.index import Index
+from lamina.sources.search.ranking import LENDERS
 from lamina.sources.search.vectors import Vectors, packed
 
 pytestmark = pytest.mark.anyio
@@ -89,6 +91,29 @@ async def test_a_removed_source_is_not_found_by_words_or_by_vectors() -> None:
         assert await index.sources() == {"b": 1}
 
 
+async def test_a_removed_vector_is_gone_from_the_file_too(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    async with open_index(path, embedder=embed) as index:
+        await index.add("a", [Chunk(text="a cat")])
+        await index.remove("a")
+        await index.add("b", [Chunk(text="a dog")])
+    async with open_index(path, embedder=embed) as index:
+        await index.remove("b")
+        assert await index.query("cat") == ()
+
+
+async def test_an_index_of_another_version_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "index.db"
+    async with open_index(path) as index:
+        await index.add("a", [Chunk(text="a cat")])
+    with closing(sqlite3.connect(path)) as link:
+        link.execute("PRAGMA user_version = 1")
+    async with open_index(path) as index:
+        assert await index.sources() == {}
+        await index.add("b", [Chunk(text="a dog")])
+        assert await found(index, "dog") == ["a dog"]
+
+
 async def test_what_is_added_is_found_at_once_and_after_opening_again(tmp_path: Path) -> None:
     path = tmp_path / "index.db"
     async with open_index(path, embedder=embed) as index:
@@ -121,6 +146,18 @@ async def test_the_answer_beside_the_question_is_found() -> None:
     async with open_index() as index:
         await index.add("log", turns("Which pet?", "A hamster.", *(f"Filler {n}." for n in range(9))))
         assert (await found(index, "pet", most=3)) == ["Which pet?", "A hamster.", "Filler 0."]
+
+
+async def test_only_the_best_turns_lend_to_those_beside_them() -> None:
+    said = [
+        turns("pet " * (1 if number == LENDERS else 2), f"Beside {number}.") for number in range(LENDERS + 1)
+    ]
+    async with open_index() as index:
+        for number, pair in enumerate(said):
+            await index.add(f"log {number}", pair)
+        texts = await found(index, "pet", most=1_000)
+    assert f"Beside {LENDERS - 1}." in texts
+    assert f"Beside {LENDERS}." not in texts
 
 
 async def test_turns_of_another_section_are_no_neighbours() -> None:

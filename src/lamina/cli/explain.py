@@ -9,10 +9,9 @@ from lamina.cli.bar import amounts, bar, legend
 from lamina.cli.fit import add_request_options, fitted_from, manifest
 from lamina.cli.output import emit
 from lamina.cli.parser import add_file, add_json
-from lamina.core.explain import explain
 from lamina.errors import BadInput
 from lamina.models import AS_OF, model, price_of
-from lamina.report import table
+from lamina.report import explain, table
 
 WIDTH = 80
 

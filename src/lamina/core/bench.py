@@ -11,13 +11,13 @@ from lamina.core.bind import Binding
 from lamina.core.kinds import KINDS, Kinds
 from lamina.core.ladder import Order, ladder
 from lamina.core.repair import AS_IS, Repairs
+from lamina.core.target import DEFAULT as RATES
 from lamina.core.target import Rates
 from lamina.core.values import Digest, Ledger, Segment
 from lamina.core.weigh import Scale
 from lamina.core.wording import PLAIN, Wording
 
 _IN_PLACE = Layout()
-_RATES = Rates()
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     kinds: Kinds = KINDS
     wording: Wording = PLAIN
     order: Order = ladder
-    rates: Rates = _RATES
+    rates: Rates = RATES
     binding: Binding = "none"
     salt: str = ""
     carries: Callable[[Segment], str] | None = None

@@ -41,7 +41,7 @@ def build(
     bench = Bench(options=options, scale=scale, ledger=ledger, root=root(head, options.salt))
 
     drafted = memo.drafted(log, bench)
-    tight = limits(budget, head, drafted.entries) if budget else None
+    tight = limits(budget, head, drafted.entries, options.rates) if budget else None
     admitted = admit(drafted, tight, bench)
     fitted = unfitted(admitted, bench)
     if budget and tight:
@@ -69,5 +69,5 @@ def plan_cut(
     scale = scale_for(counter, head, ledger.calibration, {})
     bench = Bench(options=options, scale=scale, ledger=ledger, root=root(head, options.salt))
     drafted = Memo().drafted(tuple(log), bench)
-    tight = limits(budget, head, drafted.entries)
+    tight = limits(budget, head, drafted.entries, options.rates)
     return preview(admit(drafted, tight, bench), tight, bench, keep_last=budget.keep_last)

@@ -17,19 +17,20 @@ from lamina.core.ledger import digest_entry
 from lamina.core.values import Entry, Fold, Form, Ref, Segment, Text
 from lamina.core.weigh import Scale
 from lamina.core.wording import Wording, text_of
+from lamina.text.names import names
 
-SHARE = 6
+SHARE = 10
 """Digests may take one part in `SHARE` of the room before they merge."""
 
 LEAST, MOST = 400, 8_000
-"""Characters that a digest may use besides the user's own words."""
+"""Characters that a digest may use besides the user's own words; half of them are for names."""
 
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 def extra(room: int) -> int:
-    """Characters for what is not user text: a sixteenth of the room, at four characters a token."""
-    return max(LEAST, min(MOST, room // 16 * 4))
+    """Characters for what is not user text: one part in 32 of the room, at four characters a token."""
+    return max(LEAST, min(MOST, room // 32 * 4))
 
 
 def runs(entries: Sequence[Entry], chosen: frozenset[int]) -> list[list[int]]:
@@ -57,7 +58,9 @@ def fold(run: Sequence[Entry], *, spare: int, cut: int, kinds: Kinds, bounded: b
     if bounded:
         text = digest(segments, limit=spare) if spare else smallest(segments)
     else:
-        text = digest(segments, limit=spare + said(entry.source for entry in run if goes_last(entry, kinds)))
+        limit = spare // 2 + said(entry.source for entry in run if goes_last(entry, kinds))
+        named = names((text_of(segment.parts) for segment in segments), limit=spare - spare // 2)
+        text = digest(segments, limit=limit) + (f"\n  names: {named}" if named else "")
     return Fold(key=f"fold-{hashed(covers)[:12]}", covers=covers, text=text, cut=cut)
 
 

@@ -1,9 +1,9 @@
 """What is lowered first: the order of a cut, as a pure function from entries to moves.
 
-The ladder, top rung first: what is disposable, superseded results, other old results (shortened, then
-by handle), attachments by priority, old replies, large arguments of old calls, images and documents,
-whole old steps under a digest; at the very end what cannot be recovered. An order only proposes: `fit`
-takes moves until the target is reached, and skips each that would not shrink the request.
+The ladder, top rung first: what is disposable; superseded results; then everything else that can be had
+again, the ripest first; at the very end what cannot be recovered. A move is the riper the older and larger
+what it takes, and the less it says for its size (`ripeness`). An order only proposes: `fit` takes moves
+until the target is reached, and skips each that would not shrink the request.
 """
 
 from __future__ import annotations
@@ -63,17 +63,8 @@ def ladder(view: View) -> Iterator[Batch]:
     plain = [i for i in free if not goes_last(view.entries[i], view.kinds)]
     yield from _disposable(view, plain)
     yield from _stale(view, plain)
-    results = [i for i in plain if _is(view.entries[i], ToolResult)]
-    yield from ((Move(i, Form.COMPACT, "old result"),) for i in results)
-    yield from ((Move(i, Form.STUB, "old result"),) for i in results)
-    yield from _attachments(view, plain)
-    replies = [i for i in plain if _is(view.entries[i], Text) and view.entries[i].role is Role.ASSISTANT]
-    yield from ((Move(i, Form.COMPACT, "old reply", REPLY_LIMIT),) for i in replies)
-    yield from ((Move(i, Form.COMPACT, "large arguments"),) for i in plain if _is(view.entries[i], ToolCall))
-    yield from (
-        (Move(i, Form.STUB, "image or document"),) for i in free if _is(view.entries[i], Image | Document)
-    )
-    yield from steps(view, verbatim=VERBATIM_LIMIT)
+    rated = [*_messages(view, plain), *_attachments(view, plain), *_media(view, free), *_old_steps(view)]
+    yield from (batch for _, batch in sorted(rated, key=lambda rated: -rated[0]))
 
 
 def last_resort(view: View) -> Iterator[Batch]:
@@ -81,16 +72,6 @@ def last_resort(view: View) -> Iterator[Batch]:
     free = [i for i in view.free() if view.entries[i].segment.origin != "lamina"]
     yield from ((Move(i, Form.STUB, "nothing else is left to lower"),) for i in free)
     yield from steps(view, verbatim=None)
-
-
-def oldest_first(view: View) -> Iterator[Batch]:
-    """The trimming RFC's order: replies and results, all before the spared ones at once, then one by one."""
-    blocked = view.untouchable
-    mine = [i for i, e in enumerate(view.entries) if i not in blocked and _trimmable(e)]
-    before = min(view.spared, default=len(view.entries))
-    yield tuple(Move(i, Form.STUB, "old") for i in mine if i < before)
-    for _, message in groupby((i for i in mine if i >= before), key=lambda i: _message(view.entries, i)):
-        yield tuple(Move(i, Form.STUB, "old") for i in message)
 
 
 def steps(view: View, *, verbatim: int | None) -> Iterator[Batch]:
@@ -143,12 +124,86 @@ def _exchange(call: Entry, result: Entry) -> Exchange:
     return Exchange(call=asked, result=answered)
 
 
-def _attachments(view: View, free: list[int]) -> Iterator[Batch]:
+Rated = tuple[int, Batch]
+"""A batch and how ripe it is."""
+
+TELLS = {"full": 900, "compact": 2_500, "small": 1_200, "reply": 2_000, "call": 2_000, "step": 2_000}
+"""How much a token says that a move takes away, in thousandths of one of a small result: docs/planner.md."""
+
+COMPACT_TOKENS, STUB_TOKENS = 250, 60
+"""About what a COMPACT and a STUB result take; one not larger than the first goes by handle at once."""
+
+
+def ripeness(age: int, tokens: int, tells: int) -> int:
+    """Where the loss for each token freed is least, this is most: age and size count, what it says against.
+
+    Later answers take from a text of n tokens, a steps old, about a^-1.5 n^-0.5 for each token; the value is
+    one over the square of that, in whole numbers, so that every machine agrees.
+    """
+    return (age + 1) ** 3 * max(tokens, 1) * 1_000_000 // tells**2
+
+
+def _age(view: View, entry: Entry) -> int:
+    return view.entries[-1].step - entry.step if view.entries else 0
+
+
+def _messages(view: View, plain: list[int]) -> Iterator[Rated]:
+    """Old results, shortened and then by handle; old replies; large arguments of old calls."""
+    for i in plain:
+        entry = view.entries[i]
+        age, tokens = _age(view, entry), entry.tokens
+        if _is(entry, ToolResult):
+            yield from _shortened(i, entry, age, "old result")
+        elif _is(entry, Text) and entry.role is Role.ASSISTANT:
+            yield ripeness(age, tokens, TELLS["reply"]), (Move(i, Form.COMPACT, "old reply", REPLY_LIMIT),)
+        elif _is(entry, ToolCall):
+            yield ripeness(age, tokens, TELLS["call"]), (Move(i, Form.COMPACT, "large arguments"),)
+
+
+def _shortened(at: int, entry: Entry, age: int, why: str) -> Iterator[Rated]:
+    """COMPACT and then STUB; a small text has no COMPACT form that would be worth it."""
+    whole = entry.form is Form.FULL
+    if whole and entry.tokens > COMPACT_TOKENS:
+        first = ripeness(age, entry.tokens, TELLS["full"])
+        yield first, (Move(at, Form.COMPACT, why),)
+        yield min(first, ripeness(age, COMPACT_TOKENS, TELLS["compact"])), (Move(at, Form.STUB, why),)
+    else:
+        tells = TELLS["small" if whole else "compact"]
+        yield ripeness(age, entry.tokens, tells), (Move(at, Form.STUB, why),)
+
+
+def _attachments(view: View, free: list[int]) -> Iterator[Rated]:
     """Lowest importance first; among equals the one that was added first."""
     found = [i for i in free if row(view.kinds, view.entries[i].segment).attachment]
-    found.sort(key=lambda i: -priority(view.kinds, view.entries[i].segment))
-    yield from ((Move(i, Form.COMPACT, "attachment"),) for i in found)
-    yield from ((Move(i, Form.STUB, "attachment"),) for i in found)
+    found.sort(key=lambda i: (priority(view.kinds, view.entries[i].segment), -i))  # the last is first to go
+    least = {Form.COMPACT: 0, Form.STUB: 0}
+    rated: list[Rated] = []
+    for i in found:
+        for ripe, batch in _shortened(i, view.entries[i], _age(view, view.entries[i]), "attachment"):
+            form = batch[0].form
+            least[form] = max(least[form], ripe)
+            rated.append((least[form], batch))
+    return iter(rated[::-1])
+
+
+def _media(view: View, free: list[int]) -> Iterator[Rated]:
+    for i in free:
+        entry = view.entries[i]
+        if _is(entry, Image | Document):
+            ripe = ripeness(_age(view, entry), entry.tokens, TELLS["reply"])
+            yield ripe, (Move(i, Form.STUB, "image or document"),)
+
+
+def _has_handle(view: View, entry: Entry) -> bool:
+    return _is(entry, ToolResult) or row(view.kinds, entry.segment).attachment
+
+
+def _old_steps(view: View) -> Iterator[Rated]:
+    """Whole old steps, as they would be once their results are lowered."""
+    for batch in steps(view, verbatim=VERBATIM_LIMIT):
+        entries = [view.entries[move.at] for move in batch]
+        left = sum(min(e.tokens, STUB_TOKENS) if _has_handle(view, e) else e.tokens for e in entries)
+        yield ripeness(_age(view, entries[0]), left, TELLS["step"]), batch
 
 
 def _foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:
@@ -162,16 +217,6 @@ def _foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:
         and len(words) == len(entry.parts)
         and sum(len(p.text) for p in words) <= verbatim
     )
-
-
-def _trimmable(entry: Entry) -> bool:
-    return entry.role in (Role.ASSISTANT, Role.TOOL) and entry.form is Form.FULL and not _is(entry, ToolCall)
-
-
-def _message(entries: Sequence[Entry], index: int) -> int:
-    while not entries[index].opens and index > 0:
-        index -= 1
-    return index
 
 
 def _is(entry: Entry, sort: type | object) -> bool:

@@ -45,7 +45,7 @@ def _again(entry: Entry, line: Line | None, wording: Wording) -> Entry:
     if line is None or entry.form <= line.form:
         return entry
     if not line.reference:
-        return lower(entry, line.form, line.why, wording=wording, limit=line.limit)
+        return lower(entry, line.form, line.why, wording=wording.of(line.wording), limit=line.limit)
     parts = wording.reference(entry.segment, entry.content)
     return msgspec.structs.replace(
         entry, form=line.form, parts=parts, sent=parts_digest(entry.role, parts), why=line.why

@@ -28,14 +28,18 @@ def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) ->
 
 
 def names(known: Iterable[tuple[Ref, Segment]]) -> dict[str, Segment]:
-    """Segments by everything that they answer to: ref, handle and key; the newest of those that share one."""
+    """Segments by everything that they answer to: ref, handle and key; the newest of those that share one.
+
+    A key is chosen by whoever named a file. It never stands in for what is named after its content.
+    """
+    keys: dict[str, Segment] = {}
     found: dict[str, Segment] = {}
     for ref, segment in known:
         content = ref.rpartition("@")[2].partition("#")[0]
         found |= {ref: segment, f"k{content[:12]}": segment}
         if segment.key:
-            found[segment.key] = segment
-    return found
+            keys[segment.key] = segment
+    return keys | found
 
 
 def refs(log: Iterable[Segment]) -> Iterator[tuple[Ref, Segment]]:

@@ -1,32 +1,38 @@
 """How far a cut should go.
 
 A cut rewrites the prompt from its first edit on, once; what it leaves is read again at every later step.
-With growth g a step, trigger H and target L there are (H - L) / g steps between two cuts. Reads cost r a
-token, writes w, so a step costs about r (H + L) / 2 + (w - r) L g / (H - L), which falls as L falls: on
-price alone the deepest cut is the cheapest. What stops it is what the model can no longer see. So the
-target keeps half of the room, and less only where growth is so fast that fewer than `STEPS` steps would
-fit before the next cut.
+With growth g a step, trigger H, target L and a head P that no cut touches, there are (H - L) / g steps
+between two cuts. Reads cost r a token, writes w, so a step costs about
+r (H + L) / 2 + (w - r) (L - P) g / (H - L), which falls as L falls: on price alone the deepest cut is the
+cheapest. What stops it is what has to be asked for again. Answers take from a token that is a steps old about
+`NEED` / a^1.5 a step; if it does not stand there, the request is sent once more and what was missing comes
+back. So L rises while one token more costs less than the recalls that it spares, at an age of L / g.
+docs/planner.md derives it, and measures it against the best that could have been done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import sqrt
 
 import msgspec
 
-from lamina.core.values import Budget, Entry, Head, Role
+from lamina.core.values import Budget, Entry, Head, Layer
 
 RESERVE = 16_000
 """Tokens kept free for the answer where the request does not say how long it may be."""
 
-SHARE = 0.5
-"""Of the room, what a cut leaves standing by default."""
+NEED = 0.0035
+"""How often an answer takes a name from a given token of one step ago: measured, see docs/planner.md."""
 
-LOWEST = 0.25
-"""Of the room: however fast a session grows, a cut leaves this much."""
+BACK = 1_500
+"""Tokens that a recall brings back."""
 
-STEPS = 4
-"""Steps that should fit between two cuts."""
+LOWEST, HIGHEST, GRID = 25, 60, 5
+"""Of the room, in hundredths: the least and the most that a cut leaves, and how finely that is chosen."""
+
+STEPS = 16
+"""Steps over which growth is measured."""
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,15 +53,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     largest: int
 
 
-def limits(budget: Budget, head: Head, entries: Sequence[Entry]) -> Limits:
+DEFAULT = Rates()
+
+
+def limits(budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = DEFAULT) -> Limits:
     room = budget.window - reserve(budget, head)
     trigger = _share(room, budget.trigger)
     least = _share(room, budget.least)
-    target = (
-        _target(room, trigger, least, growth(entries))
-        if budget.target is None
-        else _share(room, budget.target)
-    )
+    if budget.target is None:
+        fixed = sum(e.tokens for e in entries if e.layer is Layer.SYSTEM)
+        target = min(best(room, trigger, growth(entries), rates, fixed=fixed), trigger - least)
+    else:
+        target = _share(room, budget.target)
     return Limits(
         room=room, trigger=trigger, target=target, least=least, largest=_share(room, budget.largest)
     )
@@ -71,20 +80,28 @@ def reserve(budget: Budget, head: Head) -> int:
 
 
 def growth(entries: Sequence[Entry]) -> int:
-    """Tokens that one of the last few steps added, on average."""
+    """Tokens that one of the last steps added, on average."""
     if not entries:
         return 0
     last = entries[-1].step
-    recent = [
-        e for e in reversed(entries[-20 * STEPS :]) if e.step > last - STEPS and e.role is not Role.SYSTEM
-    ]
-    steps = last - recent[-1].step + 1 if recent else 1
+    recent = [e for e in entries[-20 * STEPS :] if e.step > last - STEPS and e.layer is not Layer.SYSTEM]
+    steps = last - recent[0].step + 1 if recent else 1
     return sum(e.tokens for e in recent) // steps
 
 
-def _target(room: int, trigger: int, least: int, grown: int) -> int:
-    wanted = min(_share(room, SHARE), trigger - least)
-    return max(min(wanted, trigger - STEPS * grown), min(wanted, _share(room, LOWEST)))
+def best(room: int, trigger: int, grown: int, rates: Rates, *, fixed: int = 0) -> int:
+    """The largest target at which the last token kept costs no more than it spares."""
+    read, write, grown = rates.read, rates.write, max(grown, 1)
+    for share in range(HIGHEST, LOWEST, -GRID):
+        left = room * share // 100
+        if left >= trigger:
+            continue
+        costs = read / 2 + max(write - read, 0) * max(trigger - fixed, 0) * grown / (trigger - left) ** 2
+        age = left / grown
+        spares = NEED / (age * sqrt(age)) * (read * (trigger + left) / 2 + write * BACK)
+        if costs <= spares:
+            return left
+    return room * LOWEST // 100
 
 
 def _share(room: int, share: float) -> int:

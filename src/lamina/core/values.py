@@ -174,7 +174,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     trigger: float = 0.8
     target: float | None = None
     least: float = 0.2
-    largest: float = 0.25
+    largest: float = 0.5
     keep_last: int = 5
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ from lamina.core.values import (
 )
 from lamina.text import tags
 from lamina.text.arguments import shorter
-from lamina.text.outline import outline
+from lamina.text.outline import indexed, outline
 from lamina.text.tags import escape, inert, nested, tag
 
 COMPACT_LIMIT = 1_000
@@ -49,10 +49,11 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     """A way to word segments. `words` holds the kinds with a wording of their own.
 
     `tagged` wraps messages in their kind's tag too (one flat transcript, as the chunk renderers of
-    agent frameworks do). `handles`: lowered text names the key by which it can be recalled.
+    agent frameworks do). `handles`: lowered text names the key by which it can be recalled. Since version
+    2 a COMPACT text lists the names in what it leaves out.
     """
 
-    version: int = 1
+    version: int = 2
     kinds: Kinds = KINDS
     words: Mapping[str, Words] = {}
     tagged: bool = False
@@ -72,6 +73,10 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         if form is Form.COMPACT:
             return self._compact(segment, kind, content, limit or COMPACT_LIMIT)
         return _like(segment, stub(segment, content, handles=self.handles), tagged=self.tagged)
+
+    def of(self, version: int) -> Wording:
+        """These words as an earlier version had them: what was sent stays as it was."""
+        return self if version == self.version else msgspec.structs.replace(self, version=version)
 
     def reference(self, segment: Segment, content: Digest) -> tuple[Part, ...]:
         """Stands for an attachment whose equal content stands in full above."""
@@ -100,7 +105,8 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         return (*self._in_tag(segment, kind, content, body), *_media(segment.parts), *verbatim)
 
     def _compact(self, segment: Segment, kind: Kind, content: Digest, limit: int) -> tuple[Part, ...]:
-        body = outline(text_of(segment.parts), limit=limit, name=named(segment))
+        shortened = indexed if self.version > 1 else outline
+        body = shortened(text_of(segment.parts), limit=limit, name=named(segment))
         if self.handles:
             body = f"{body}\n{stub(segment, content, handles=True, verb='shortened')}"
         if self.tagged or kind.attachment or kind.section:

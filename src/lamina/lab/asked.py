@@ -53,12 +53,11 @@ def conversation(trace: Trace) -> Conversation:
     messages, tools = (
         (trace.items, trace.head.get("tools") or []) if trace.dialect == CHAT else _converted(trace)
     )
-    system = trace.head.get("messages") or []
     reported = [trace.used.get(first) for first in _answers(trace.items)]
     ends = list(_answers(messages))
     used = reported if len(reported) == len(ends) else [None] * len(ends)
-    calls = tuple(_asked(messages, end + len(system), found) for end, found in zip(ends, used, strict=True))
-    return Conversation(trace=trace, messages=[*system, *messages], tools=list(tools), calls=calls)
+    calls = tuple(_asked(messages, end, found) for end, found in zip(ends, used, strict=True))
+    return Conversation(trace=trace, messages=messages, tools=list(tools), calls=calls)
 
 
 def _asked(messages: list[dict[str, Any]], end: int, used: Used | None) -> Asked:

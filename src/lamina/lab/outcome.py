@@ -17,7 +17,7 @@ from lamina.lab.walk import Step
 from lamina.models import model as facts_of
 from lamina.rules import Rules, Tally, cost, simulator
 from lamina.rules.plan import plan
-from lamina.stream import Stream
+from lamina.stream import Block, Stream
 
 PACE = 20.0
 """Seconds between two calls that have no times."""
@@ -29,11 +29,12 @@ def outcome(
     """What a walk took and what it showed, under the rules of its setting."""
     rules = setting.rules
     tallies = simulated(steps, setting, rules)
-    spent = [equivalents(tally, rules, setting.model) for tally in tallies]
+    share = rules.read_share(setting.model)
+    spent = [equivalents(tally, rules, share) for tally in tallies]
     sent = [step for step in steps if step.sent is not None]
-    recalls = sum(len(step.hidden) for step in sent) if policy.recalls else 0
+    recalls, recall_cost = recalled(steps, rules, share) if policy.recalls else (0, 0.0)
     visible = sum(step.visible for step in sent)
-    wanted = sum(step.needed for step in sent)
+    in_reach = sum(step.needed for step in sent) if policy.recalls else visible
     return Outcome(
         trace=trace.id, source=trace.source, policy=policy.name, window=setting.window, rules=rules.name,
         model=setting.model, calls=len(steps), failed=len(steps) - len(sent),
@@ -42,9 +43,9 @@ def outcome(
         sent=sum(t.total for t in tallies), read=sum(t.read for t in tallies),
         written=sum(t.written + t.written_long for t in tallies), uncached=sum(t.uncached for t in tallies),
         output=sum(step.call.output for step in steps), equivalents=sum(spent),
-        dollars=_dollars(tallies, steps, setting.model, rules), needed=wanted, visible=visible,
-        recallable=wanted if policy.recalls else visible, recalls=recalls,
-        recall_equivalents=sum(_recalled(steps, rules, setting.model)) if policy.recalls else 0.0,
+        dollars=_dollars(tallies, steps, setting.model, rules),
+        needed=sum(step.needed for step in steps), visible=visible, recallable=in_reach, recalls=recalls,
+        recall_equivalents=recall_cost,
         lowered=max((s.sent.lowered for s in sent if s.sent), default=0),
         lost=sum(s.sent.lost for s in sent if s.sent), seconds=sum(step.seconds for step in steps),
         points=_points(steps, tallies, spent) if points else (),
@@ -55,36 +56,53 @@ def simulated(steps: Sequence[Step], setting: Setting, rules: Rules) -> list[Tal
     """What a cache under these rules would have read and written, call by call."""
     cache, now, tallies = simulator(rules, model=setting.model), 0.0, []
     last: int | None = None
+    numbered = _Numbered()
     for step, broken in zip(steps, _broken(steps), strict=True):
-        now = now + PACE if step.call.at is None else step.call.at
+        now = now + PACE if step.call.at is None else max(now, step.call.at)
         if step.sent is None:
             continue
         stream = setting.scales.stream(step.sent.messages, setting.model)
         if rules.markers:
-            stream = _marked(stream, rules, None if broken else last)
+            stream = _marked(numbered(stream), rules, None if broken else last)
         last = len(stream.blocks) - 1
         tallies.append(cache.send(stream, at=now))
     return tallies
 
 
+class _Numbered:
+    """Makes every block of a stream one that can be marked, with its number as its place.
+
+    State: the blocks of the last stream, since most of the next are the same.
+    """
+
+    def __init__(self) -> None:
+        self.last: tuple[Block, ...] = ()
+        self.done: tuple[Block, ...] = ()
+
+    def __call__(self, stream: Stream) -> Stream:
+        pairs = enumerate(zip(self.last, stream.blocks, strict=False))
+        most = min(len(self.last), len(stream.blocks))
+        kept = next((at for at, (one, other) in pairs if one is not other), most)
+        fresh = (
+            msgspec.structs.replace(block, place=str(at), markable=True)
+            for at, block in enumerate(stream.blocks[kept:], start=kept)
+        )
+        self.last, self.done = stream.blocks, (*self.done[:kept], *fresh)
+        return msgspec.structs.replace(stream, blocks=self.done)
+
+
 def _marked(stream: Stream, rules: Rules, last: int | None) -> Stream:
-    blocks = tuple(
-        msgspec.structs.replace(block, place=str(at), markable=True) for at, block in enumerate(stream.blocks)
-    )
-    numbered = msgspec.structs.replace(stream, blocks=blocks)
-    places = plan(numbered, rules, last=last).places
-    word = rules.lifetime
-    marks = {int(place): lifetime or word for place, lifetime in places.items()}
-    result = list(blocks)
-    for at, lifetime in marks.items():
-        result[at] = msgspec.structs.replace(blocks[at], marker=lifetime)
-    return msgspec.structs.replace(stream, blocks=tuple(result))
+    blocks = list(stream.blocks)
+    for place, lifetime in plan(stream, rules, last=last).places.items():
+        at = int(place)
+        blocks[at] = msgspec.structs.replace(blocks[at], marker=lifetime or rules.lifetime)
+    return msgspec.structs.replace(stream, blocks=tuple(blocks))
 
 
-def equivalents(tally: Tally, rules: Rules, model: str) -> float:
-    """A tally in input tokens at full price."""
+def equivalents(tally: Tally, rules: Rules, share: float) -> float:
+    """A tally in input tokens at full price, of which one that is read costs a `share`."""
     return (
-        tally.read * rules.read_share(model) + tally.written * rules.write
+        tally.read * share + tally.written * rules.write
         + tally.written_long * rules.write_long + tally.uncached
     )  # fmt: skip
 
@@ -101,14 +119,24 @@ def _broken(steps: Sequence[Step]) -> list[bool]:
     return result
 
 
-def _recalled(steps: Sequence[Step], rules: Rules, model: str) -> list[float]:
-    """What the recalls of each call would cost: the request once more, and what comes back, until a cut."""
-    read, result, stay = rules.read_share(model), [], 0
-    for step in reversed(steps):
-        back = sum(step.hidden)
-        result.append(read * step.tokens + rules.write * back + read * back * stay if back else 0.0)
-        stay = 0 if step.sent is not None and step.sent.cut else stay + 1
-    return result[::-1]
+def recalled(steps: Sequence[Step], rules: Rules, share: float) -> tuple[int, float]:
+    """How many messages would have to come back, and what that costs in input tokens at full price.
+
+    A call that misses something reads its request once more, and writes what comes back. That stands in every
+    later request, and is not asked for again, until the prefix is broken.
+    """
+    count, spent = 0, 0.0
+    back: dict[int, int] = {}
+    for step, broken in zip(steps, _broken(steps), strict=True):
+        if step.sent is None:
+            continue
+        back = {} if broken else back
+        fresh = {at: tokens for at, tokens in step.hidden.items() if at not in back}
+        standing = share * sum(back.values())
+        again = share * step.tokens + standing + rules.write * sum(fresh.values()) if fresh else 0.0
+        count, spent = count + len(fresh), spent + standing + again
+        back |= fresh
+    return count, spent
 
 
 def _dollars(tallies: Sequence[Tally], steps: Sequence[Step], model: str, rules: Rules) -> float | None:

@@ -18,12 +18,13 @@ from lamina.counters import counter_for
 from lamina.counters.openai import o200k
 from lamina.errors import LaminaError
 from lamina.lab.asked import Conversation, conversation
+from lamina.lab.needed import Needs
 from lamina.lab.outcome import outcome
 from lamina.lab.policies import TRIGGER, policy
 from lamina.lab.policies.port import Policy, Setting
 from lamina.lab.reported import reported
 from lamina.lab.values import Account, Damaged, Outcome, Reported, Trace
-from lamina.lab.walk import Needs, Step, walk
+from lamina.lab.walk import Step, walk
 from lamina.lab.weighing import Scales
 from lamina.models import AS_OF
 from lamina.rules import all_rules, rules_for
@@ -44,7 +45,7 @@ MODELS = {
 class Asks(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked of each trace.
 
-    `model` is the one whose prices hold, `count_as` the one whose tokens are counted; "" is the session's own.
+    `model` is the one whose prices hold, `count_as` the one whose tokens are counted; "" is the session's.
     `pressed`: only sessions and windows in which a policy has work.
     """
 
@@ -137,7 +138,7 @@ def _mapped(traces: Iterable[Trace | Damaged], asks: Asks, jobs: int) -> Iterato
             yield Played(damaged=trace) if isinstance(trace, Damaged) else played(trace, asks)
         return
     waiting: deque[Future[Played] | Played] = deque()
-    with ProcessPoolExecutor(jobs, mp_context=get_context("forkserver")) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         for trace in traces:
             waiting.append(
                 Played(damaged=trace) if isinstance(trace, Damaged) else pool.submit(played, trace, asks)

@@ -80,9 +80,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     where the model has prices. `broken` are requests that did not continue the one before byte for byte;
     `over` and `invalid` requests that a provider would have refused, `failed` those that the policy gave up.
     `needed` counts what the model's answers took from earlier context, `visible` how much of that stood in
-    the request sent, `recallable` how much stood there or could be had back; `recalls` are the recalls that this
-    takes, `recall_equivalents` their cost, which `equivalents` does not hold. `seconds` is the time that the
-    policy took. `points` are the calls one by one, where they were asked for.
+    the request sent, `recallable` how much stood there or could be had back; `recalls` are the recalls that
+    this takes, `recall_equivalents` their cost, which `equivalents` does not hold. `seconds` is the time that
+    the policy took. `points` are the calls one by one, where they were asked for.
     """
 
     trace: str

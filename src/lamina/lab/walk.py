@@ -7,22 +7,25 @@ asks for the rules. Every check here is made apart from the policy's own account
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from itertools import takewhile
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from lamina.dialects import DIALECTS
-from lamina.errors import LaminaError
-from lamina.lab.asked import CHAT, Asked, Conversation
-from lamina.lab.needed import needed
-from lamina.lab.policies.port import Policy, Run, Sent, Setting
+from lamina.lab.asked import Asked, Conversation
+from lamina.lab.needed import Needs
+from lamina.lab.policies.port import Message, Policy, Run, Sent, Setting
 from lamina.lab.weighing import Scales
+
+__all__ = ["Needs", "Step", "walk"]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One call as it was sent, or `failed`. `hidden` are the tokens of each message that its answer misses."""
+    """One call as it was sent, or `failed`.
+
+    `same` are the messages that lead the request as they led the one before it; `hidden` has the messages of
+    the conversation that would have to come back for what the answer needed, with their tokens.
+    """
 
     call: Asked
     sent: Sent | None
@@ -30,33 +33,21 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     same: int = 0
     needed: int = 0
     visible: int = 0
-    hidden: tuple[int, ...] = ()
+    hidden: Mapping[int, int] = {}
     invalid: bool = False
     seconds: float = 0.0
     failed: str = ""
 
 
-class Needs:
-    """What each call's answer took from what stood before it; the same for every policy."""
-
-    def __init__(self, talk: Conversation, scales: Scales) -> None:
-        self.words = [scales.message(message).words for message in talk.messages]
-        self.of = [needed(call.answer, "\n".join(self.words[: call.end])) for call in talk.calls]
-
-    def latest(self, term: str, end: int) -> int:
-        """The last message before `end` that has a term."""
-        return next(at for at in range(end - 1, -1, -1) if term in self.words[at])
-
-
 def walk(talk: Conversation, policy: Policy, setting: Setting, needs: Needs) -> list[Step]:
     """Every call of a conversation, as the policy sends it."""
     run, steps = _started(policy, setting), []
-    before: list[dict[str, Any]] = []
+    before: list[Message] = []
     at: float | None = None
     for call, terms in zip(talk.calls, needs.of, strict=True):
         idle = max(call.at - at, 0.0) if call.at is not None and at is not None else 0.0
         at = call.at if call.at is not None else at
-        step = _sent(talk, call, run, idle)
+        step = msgspec.structs.replace(_sent(talk, call, run, idle), needed=len(terms))
         if (sent := step.sent) is not None:
             step = _seen(step, sent, terms, scales=setting.scales, needs=needs, before=before)
             before = sent.messages
@@ -67,7 +58,7 @@ def walk(talk: Conversation, policy: Policy, setting: Setting, needs: Needs) -> 
 def _started(policy: Policy, setting: Setting) -> Run:
     try:
         return policy.start(setting)
-    except LaminaError as error:
+    except Exception as error:  # noqa: BLE001 - as below
         failed = error
 
         def run(request: dict[str, Any], idle: float) -> Sent:
@@ -82,27 +73,29 @@ def _sent(talk: Conversation, call: Asked, run: Run, idle: float) -> Step:
     started = time.process_time()
     try:
         sent = run(request, idle)
-    except LaminaError as error:
-        return Step(call=call, sent=None, failed=str(error), seconds=time.process_time() - started)
+    except Exception as error:  # noqa: BLE001 - anyone's code: what it raises is a call that it gave up
+        return Step(call=call, sent=None, failed=repr(error), seconds=time.process_time() - started)
     spent = time.process_time() - started if sent.seconds is None else sent.seconds
     return Step(call=call, sent=sent, seconds=spent)
 
 
 def _seen(
-    step: Step, sent: Sent, terms: frozenset[str], *, scales: Scales, needs: Needs, before: list[dict[str, Any]]
-) -> Step:  # fmt: skip
+    step: Step, sent: Sent, terms: frozenset[str], *, scales: Scales, needs: Needs, before: list[Message]
+) -> Step:
     weighed = [scales.message(message) for message in sent.messages]
     text = "\n".join(message.words for message in weighed)
     hidden = [term for term in terms if term not in text]
-    to_recall = {needs.latest(term, step.call.end) for term in hidden}
-    pairs = zip(before, sent.messages, strict=False)
+    to_recall = sorted({needs.latest(term, step.call.end) for term in hidden})
     return msgspec.structs.replace(
-        step, tokens=scales.tool_tokens + sum(m.tokens for m in weighed), needed=len(terms),
-        same=sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)),
-        visible=len(terms) - len(hidden), invalid=bool(_faults(sent)),
-        hidden=tuple(scales.counter.count(needs.words[at]) for at in sorted(to_recall)),
+        step, tokens=scales.tool_tokens + sum(m.tokens for m in weighed),
+        same=_shared(before, sent.messages), visible=len(terms) - len(hidden),
+        invalid=scales.refused(sent.messages), hidden={at: needs.tokens[at] for at in to_recall},
     )  # fmt: skip
 
 
-def _faults(sent: Sent) -> Sequence[object]:
-    return DIALECTS[CHAT].check({"model": "gpt-5.5", "messages": sent.messages})
+def _shared(before: list[Message], after: list[Message]) -> int:
+    """How many messages lead both."""
+    for at, (one, other) in enumerate(zip(before, after, strict=False)):
+        if one is not other and one != other:
+            return at
+    return min(len(before), len(after))

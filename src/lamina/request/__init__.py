@@ -31,7 +31,7 @@ from lamina.errors import BadInput
 from lamina.models import model as facts_of
 from lamina.request.marking import Breakpoints, Lifetimes, known_breakpoints, marked
 from lamina.request.reported import ServerHelp, calibrated, helped, noted, roomier, usage_of
-from lamina.rules import Rules
+from lamina.rules import Rules, rates, rules_for
 from lamina.rules.plan import Plan
 
 __all__ = ["Breakpoints", "Fitted", "Lifetimes", "RequestMemo", "ServerHelp", "fit_request", "named"]
@@ -92,18 +92,19 @@ def fit_request(
     name = str(own.head.parameters.get("model", ""))
     counter = counter or counter_for(name)
     given, told = _ledger(ledger), usage_of(usage)
+    cache = rules or rules_for(name, dialect=goes.name)
     room = _budget(budget or Budget(window=facts_of(name).window), own.head, goes)
     if asks_to_clear(asked):
         room = roomier(room, own.head, told.cleared.tokens)
     envelope = build(
         parsed.log, head=own.head, budget=room, ledger=noted(calibrated(given, told, counter), told),
-        counter=counter, idle=idle or 0, options=options_for(goes, own.head, layout=AS_LOGGED),
-        memo=memo.build,
+        counter=counter, idle=idle or 0, memo=memo.build,
+        options=options_for(goes, own.head, layout=AS_LOGGED, rates=rates(cache, name)),
     )  # fmt: skip
     same = own.head is parsed.head and all(map(_untouched, envelope.entries)) and not speaks.mends(asked)
     done = marked(
         asked if same else goes.render(envelope), envelope, goes, breakpoints=breakpoints, counter=counter,
-        rules=rules, before=given.mark,
+        rules=cache, before=given.mark,
     )  # fmt: skip
     return Fitted(
         request=done.request, ledger=envelope.ledger, envelope=envelope, log=parsed.log, headers=headers,

@@ -16,7 +16,7 @@ from lamina.core.tokens import Counter
 from lamina.core.values import Entry, Mark
 from lamina.dialects.port import Dialect, Marking
 from lamina.errors import BadInput
-from lamina.rules import Rules, rules_for
+from lamina.rules import Rules
 from lamina.rules.plan import Plan, plan
 from lamina.stream import Stream
 
@@ -44,7 +44,7 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
 
 def marked(
     request: Mapping[str, Any], envelope: Envelope, dialect: Dialect, *, breakpoints: Breakpoints,
-    counter: Counter, rules: Rules | None, before: Mark | None,
+    counter: Counter, rules: Rules, before: Mark | None,
 ) -> Marked:  # fmt: skip
     """The request with the markers that were asked for; as it is where its cache takes none."""
     if breakpoints == "keep":
@@ -52,12 +52,11 @@ def marked(
     if breakpoints == "none":
         return Marked(request=dialect.mark(request, Marking()))
     wished = breakpoints if isinstance(breakpoints, Lifetimes) else Lifetimes()
-    cache = rules or rules_for(str(request.get("model", "")), dialect=dialect.name)
-    if not cache.markers or _MARKED_BY.get(dialect.name) != cache.match:
+    if not rules.markers or _MARKED_BY.get(dialect.name) != rules.match:
         return Marked(request=request)  # type: ignore[arg-type]
     stream = dialect.stream(request)
     planned = plan(
-        _weighed(stream, counter, cache.least(stream.model)), cache, stable=wished.stable, tail=wished.tail,
+        _weighed(stream, counter, rules.least(stream.model)), rules, stable=wished.stable, tail=wished.tail,
         cut=_lowered(envelope), last=_last(envelope, before),
     )  # fmt: skip
     marking = Marking(places=planned.places, key=planned.key)

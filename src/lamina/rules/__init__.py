@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from lamina.rules.load import all_rules, load_rules, rules_for
 from lamina.rules.named import Caches
-from lamina.rules.price import Price, cost, storage
+from lamina.rules.price import Price, cost, rates, storage
 from lamina.rules.simulate import Cache, TokenCache, simulator, token_simulator
 from lamina.rules.values import Level, Match, Rules, Tally
 
@@ -27,6 +27,7 @@ __all__ = [
     "all_rules",
     "cost",
     "load_rules",
+    "rates",
     "rules_for",
     "simulator",
     "storage",

@@ -10,10 +10,14 @@ from datetime import datetime
 
 import msgspec
 
+from lamina.core.target import Rates
 from lamina.errors import BadInput
 from lamina.models import AS_OF, Model, Prices, model, price_of
 from lamina.rules.load import rules_for
 from lamina.rules.values import Rules, Tally
+
+FOREVER = 10**9
+"""Seconds that no conversation is idle."""
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +53,14 @@ def cost(
         uncached=_dollars(tally.uncached, prices.input),
         output=_dollars(output, prices.output),
     )
+
+
+def rates(rules: Rules, of: str) -> Rates:
+    """A cache's prices and lifetime as the planner of cuts reads them; its defaults where none are known."""
+    if rules.name == "unknown":
+        return Rates()
+    life = rules.seconds("")
+    return Rates(read=rules.read_share(of), write=rules.write, ttl=int(life) if life < FOREVER else FOREVER)
 
 
 def storage(rules: Rules, held: float) -> Price:

@@ -24,6 +24,7 @@ from lamina.core.values import Form, Mark, Segment
 from lamina.counters import counter_for
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.request.marking import Breakpoints, known_breakpoints, marked
+from lamina.rules import rules_for
 from lamina.segments import user
 from lamina.session.attach import LEFT_OUT, foreign
 from lamina.session.redact import Redact, redacted
@@ -101,14 +102,16 @@ class Desk:
             raise BadInput("there is no model", place="request", hint=hint)
         return marked(
             self.dialect.render(envelope), envelope, self.dialect, breakpoints=self.ways.breakpoints,
-            counter=self.counter, rules=None, before=before,
+            counter=self.counter, before=before,
+            rules=rules_for(str(self.head.parameters.get("model", "")), dialect=self.dialect.name),
         ).request  # fmt: skip
 
     def room(self, envelope: Envelope | None) -> int | None:
         """Tokens that are left before the next cut is due."""
         if self.budget is None:
             return None
-        tight = limits(self.budget, self.head, envelope.entries if envelope else ())
+        entries = envelope.entries if envelope else ()
+        tight = limits(self.budget, self.head, entries, self.options.rates)
         return max(tight.trigger - (envelope.tokens if envelope else 0), 0)
 
     async def gathered(self, prompt: str, envelope: Envelope | None) -> Found:

@@ -3,6 +3,7 @@
     {"segment": {...}, "v": 1}                                  as `codec` writes it
     {"v": 1, "control": {"type": "rewind", "to": 7}}            what stands from record 7 on was taken back
     {"v": 1, "control": {"type": "fork", "conversation": "a", "at": 7}}     it began as a copy of another
+    {"v": 1, "control": {"type": "pin", "key": "a.md@...", "on": true}}     no cut lowers it; or one may again
     {"v": 1, "control": {"type": "setup", "model": "...", ...}}             what it is built with from here on
 
 Nothing is ever removed: a conversation is what its records say when they are read in order. What a newer
@@ -14,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from lamina.codec import VERSION, decode, encode
-from lamina.core.values import Segment
-from lamina.errors import BadInput
+from lamina.core.recall import names, refs
+from lamina.core.values import Ref, Segment
+from lamina.errors import BadInput, NotFound
 from lamina.session.setup import Setup
 
 
@@ -34,7 +37,14 @@ class Fork(msgspec.Struct, frozen=True, kw_only=True, tag="fork"):
     at: int
 
 
-Control = Rewind | Fork | Setup
+class Pin(msgspec.Struct, frozen=True, kw_only=True, tag="pin"):
+    """The segment with this ref is pinned from here on, or not any more."""
+
+    key: Ref
+    on: bool
+
+
+Control = Rewind | Fork | Pin | Setup
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,16 +75,40 @@ def told(bodies: Sequence[bytes], *, after: Told | None = None) -> Told:
         elif isinstance(control, Rewind):
             live = [pair for pair in live if pair[0] < control.to]
             new = [item for item in new if item[0] < control.to]
+        elif isinstance(control, Pin):  # of what stands here by now, and not of its like further on
+            live, new = _pinned([*live, *_decoded(new)], control), []
         elif isinstance(control, Setup):
             setup = control
         else:
             parent = control
-    segments = decode(body for _, body in new)
+    live += _decoded(new)
     return Told(
-        log=(*(segment for _, segment in live), *segments),
-        places=(*(place for place, _ in live), *(place for place, _ in new)),
+        log=tuple(segment for _, segment in live), places=tuple(place for place, _ in live),
         count=known.count + len(bodies), setup=setup, parent=parent,
     )  # fmt: skip
+
+
+def pin_of(log: Iterable[Segment], key: str, *, on: bool) -> Pin | None:
+    """The record that pins the segment with this name; None if it is so already."""
+    known = list(refs(log))
+    found = names(known).get(key)
+    if found is None:
+        raise NotFound(key)
+    ref = next(ref for ref, segment in reversed(known) if segment is found)
+    return None if found.pinned == on else Pin(key=ref, on=on)
+
+
+def _decoded(records: Sequence[tuple[int, bytes]]) -> list[tuple[int, Segment]]:
+    segments = decode(body for _, body in records)
+    return [(place, segment) for (place, _), segment in zip(records, segments, strict=True)]
+
+
+def _pinned(live: Sequence[tuple[int, Segment]], pin: Pin) -> list[tuple[int, Segment]]:
+    named = zip(live, refs(segment for _, segment in live), strict=True)
+    return [
+        (place, replace(segment, pinned=pin.on) if ref == pin.key else segment)
+        for (place, segment), (ref, _) in named
+    ]
 
 
 _ENCODER = msgspec.json.Encoder()  # the order of a tool's fields is part of what is sent: it stays

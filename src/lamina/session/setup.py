@@ -12,6 +12,7 @@ import msgspec
 from lamina.core.arrange import Layout
 from lamina.core.bench import DEFAULT, Options
 from lamina.core.ladder import ladder
+from lamina.core.target import Rates
 from lamina.core.values import Budget, Head
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
@@ -19,6 +20,7 @@ from lamina.dialects.translate import options_for
 from lamina.errors import BadInput
 from lamina.models import model as facts_of
 from lamina.models import own_name
+from lamina.rules import rates, rules_for
 from lamina.sources.superseding import ORDER
 
 RECALL = Tool(
@@ -119,5 +121,12 @@ def options_in(setup: Setup, dialect: Dialect, head: Head, *, salt: str, more: O
     order = ORDER if wished.order is ladder else wished.order
     return options_for(
         dialect, head, layout=setup.layout, kinds=wished.kinds, wording=wished.wording, order=order,
-        rates=wished.rates, salt=wished.salt or salt,
+        rates=_rates(setup, dialect, wished), salt=wished.salt or salt,
     )  # fmt: skip
+
+
+def _rates(setup: Setup, dialect: Dialect, wished: Options) -> Rates:
+    """What the application chose, else what the cache of the model asks."""
+    if wished.rates != DEFAULT.rates or not setup.model:
+        return wished.rates
+    return rates(rules_for(setup.model, dialect=dialect.name), setup.model)

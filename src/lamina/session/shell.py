@@ -25,11 +25,11 @@ import anyio
 from lamina.core.arrange import Layout
 from lamina.core.bench import Options
 from lamina.core.envelope import Envelope
-from lamina.core.explain import Manifest, explain
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Head, Ledger, Segment, ToolCall
 from lamina.dialects.port import PlainHead
-from lamina.errors import BadInput, BudgetExceeded
+from lamina.errors import BadInput, BudgetExceeded, Conflict
+from lamina.report import Manifest, explain
 from lamina.request.marking import Breakpoints
 from lamina.request.reported import calibrated, noted
 from lamina.session.answers import Answer, Recorded, Results, absorbed, results_of
@@ -39,7 +39,7 @@ from lamina.session.kept import Kept, once
 from lamina.session.opening import opened, prepared, settings_for
 from lamina.session.persona import Persona, Words, sections
 from lamina.session.recalling import Recalled, recalled
-from lamina.session.records import Control, Fork
+from lamina.session.records import Control, Fork, pin_of
 from lamina.session.redact import Redact, redacted
 from lamina.session.reports import Timer, TurnReport, report
 from lamina.session.setup import Setup
@@ -258,6 +258,23 @@ class Session:
     def recall(self, key: str, *, part: tuple[int, int] | None = None, find: str = "") -> Recalled:
         """The full text behind a handle or key; `part` of it as (start, length); or where `find` occurs."""
         return recalled(self.log, key, ledger=self.ledger, part=part, find=find)
+
+    async def pin(self, key: str, on: bool = True) -> None:  # noqa: FBT001, FBT002 - as one says it
+        """Keeps a segment from being lowered by any cut to come; `on=False` lets it be lowered again.
+
+        What was sent stays as it was sent: pinned after it was lowered, it is lowered no further. Only what
+        a summary stands for is sent again, at a recorded cut. Raises NotFound for an unknown key, Conflict
+        if another writer added something meanwhile.
+        """
+        async with self._lock:
+            record = pin_of(self.log, key, on=on)
+            if record is None:
+                return
+            try:
+                await self._kept.append(self._kept.group([record], ()), self._kept.state.grown())
+            except Conflict:
+                await self._work.load()
+                raise
 
     async def rewind(self, at: int | str) -> None:
         """Takes back a turn (by number, negative from the end) or a segment (by key), and what follows it.

@@ -11,7 +11,8 @@ does no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
-from lamina.core.ladder import oldest_first
+from lamina.core.ladder import Batch, Move, View
 from lamina.core.ledger import line, lower
 from lamina.core.repair import Repairs
 from lamina.core.tokens import RFC, Counter, part_cost
@@ -33,6 +34,28 @@ VERSION, FORMAT = 1, "stakai_message_v1"
 INDEX = "trimmed_up_to_message_index"
 MIGRATED = {"migrated_from": "legacy_messages_array"}
 REASON = "trimmed before it was imported"
+
+
+def oldest_first(view: View) -> Iterator[Batch]:
+    """The trimming RFC's order: replies and results, all before the spared ones at once, then one by one."""
+    blocked = view.untouchable
+    mine = [i for i, e in enumerate(view.entries) if i not in blocked and _trimmable(e)]
+    before = min(view.spared, default=len(view.entries))
+    yield tuple(Move(i, Form.STUB, "old") for i in mine if i < before)
+    for _, message in groupby((i for i in mine if i >= before), key=lambda i: _message(view.entries, i)):
+        yield tuple(Move(i, Form.STUB, "old") for i in message)
+
+
+def _trimmable(entry: Entry) -> bool:
+    spoken = entry.role in (Role.ASSISTANT, Role.TOOL) and entry.form is Form.FULL
+    return spoken and bool(entry.parts) and not isinstance(entry.parts[0], ToolCall)
+
+
+def _message(entries: Sequence[Entry], index: int) -> int:
+    while not entries[index].opens and index > 0:
+        index -= 1
+    return index
+
 
 MIRROR = Options(
     repairs=Repairs(

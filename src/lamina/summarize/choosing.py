@@ -58,7 +58,7 @@ def choose(
         folds, why = _would_fold([*log, *coming], whole, terms, ledger)
         if terms.budget is None or why:
             return Chosen(why=why or "there is no budget")
-        goal = limits(terms.budget, terms.head, whole.entries).target
+        goal = limits(terms.budget, terms.head, whole.entries, terms.options.rates).target
     if held(whole.entries, terms.options.binding):
         return Chosen(why="thinking in the open tool loop is bound to what a summary would change")
     kept = 0 if terms.budget is None else terms.budget.keep_last

@@ -2,10 +2,12 @@
 
 lamina.testing.dialect(DIALECT)      the conformance suite for a wire format
 lamina.testing.store(open_store)     the conformance suite for a store
+lamina.testing.injections            injected text in every place where it reaches a model
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 
@@ -18,4 +20,6 @@ def __getattr__(name: str) -> Any:
         from lamina.testing.stores import store  # noqa: PLC0415 - as above
 
         return store
+    if name == "injections":
+        return import_module("lamina.testing.injections")
     raise AttributeError(name)

@@ -22,6 +22,7 @@ from lamina.text.code import (
     shape,
     signatures,
 )
+from lamina.text.names import names
 
 PREVIEW, MOST = 200, 20
 """Characters of a section's preview, and sections shown, unless told otherwise."""
@@ -29,6 +30,7 @@ PREVIEW, MOST = 200, 20
 _PARSED = 2_000_000  # characters of JSON that are worth parsing for an outline
 _SAMPLE_LINES, _SAMPLE_WIDTH = 200, 400
 _LEAST = 24  # characters of text below which a marker would cost more than it says
+_NAMES = "\n[names: "  # what a list of names begins with; "]" ends it
 _LINE = 120  # characters that a line of a log has, where there is room for two
 
 _MARKS = re.compile(
@@ -64,6 +66,16 @@ def outline(text: str, *, limit: int, name: str = "") -> str:
     sort = _SORTS.get(suffix[2].lower() if suffix[1] else "") or _recognised(text)
     made = _OUTLINES[sort](text, limit)
     return made if 0 < len(made) <= limit else head_tail(text, limit=limit)
+
+
+def indexed(text: str, *, limit: int, name: str = "") -> str:
+    """`text` itself where it fits, else its structure and, in up to half of `limit`, the names in it."""
+    if len(text) <= limit:
+        return text
+    found = names((text,), limit=limit // 2 - len(_NAMES) - 1)
+    if not found:
+        return outline(text, limit=limit, name=name)
+    return f"{outline(text, limit=limit - len(_NAMES) - len(found) - 1, name=name)}{_NAMES}{found}]"
 
 
 def shorten(text: str, limit: int) -> str:

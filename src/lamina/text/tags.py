@@ -43,7 +43,8 @@ def inert(text: str, limit: int) -> str:
 def guard(body: str, tags: tuple[str, ...]) -> str:
     """Text that can neither close its tag nor open another: one backslash goes into each `<tag` or `</tag`.
 
-    A backslash that was already there gets one more, so `unguard` gives back exactly what went in.
+    White space and signs that nobody sees between bracket, slash and name hide neither. A backslash that was
+    already there gets one more, so `unguard` gives back exactly what went in.
     """
     return _opening(tags).sub(r"<\\\1\2", body) if "<" in body else body
 
@@ -71,13 +72,20 @@ def _guarded(tags: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"<\\(\\*+){_name(tags)}", re.IGNORECASE)
 
 
+_GAP = (
+    r"[\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    r"\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]*+"
+)
+"""White space, control characters, and what Unicode lets a reader ignore: joiners, directions, tags."""
+
+
 def _name(tags: tuple[str, ...]) -> str:
     """The pattern of a tag's name, by first letters and never going back: a run of `<` costs little."""
     by_letter = {letter: list(group) for letter, group in groupby(sorted(tags), key=lambda tag: tag[:1])}
     names = (
         rf"{re.escape(a)}(?:{'|'.join(re.escape(tag[1:]) for tag in some)})" for a, some in by_letter.items()
     )
-    return rf"(/?\s*+(?=[{re.escape(''.join(by_letter))}])(?:{'|'.join(names)})\b)"
+    return rf"({_GAP}/?{_GAP}(?=[{re.escape(''.join(by_letter))}])(?:{'|'.join(names)})\b)"
 
 
 def strip_tags(text: str, tags: Iterable[str]) -> str:

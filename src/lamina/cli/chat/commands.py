@@ -9,17 +9,13 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import NamedTuple
 
-import msgspec
-
 from lamina.cli.chat.conversation import Chat
 from lamina.cli.chat.maps import NOTHING, account, reason, reasons, window_map
 from lamina.cli.explain import price
-from lamina.core.kinds import KINDS
 from lamina.core.recall import names, refs
-from lamina.core.values import Role, Segment
+from lamina.core.values import Form, Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, BudgetExceeded, NotFound
-from lamina.segments import excerpt
 from lamina.summarize import compact
 
 Act = Callable[[Chat, str], Awaitable[None]]
@@ -78,30 +74,32 @@ async def _compact(chat: Chat, instructions: str) -> None:
 
 
 async def _pin(chat: Chat, key: str) -> None:
-    """A pinned copy, at the end: what was sent stays as it was sent."""
     if not key:
         held = [name(one) for one in chat.session.log if one.pinned]
         chat.screen.show("\n".join(held) or "nothing is pinned; /pin KEY does it, /why lists the keys")
         return
     found = _meant(chat, key)
-    if found.pinned or found.role is Role.SYSTEM:
-        chat.screen.show(f"{name(found)} stands in full already, and no cut lowers it")
-        return
-    await chat.session.add(copy := _pinned(found))
+    ref = _ref(chat, found)
+    await chat.session.pin(ref)
     try:
-        await chat.session.build()
+        envelope = await chat.session.build()
     except BudgetExceeded:
-        await chat.session.rewind(copy.key)
+        await chat.session.pin(ref, on=found.pinned)  # as it was
         raise
-    chat.screen.show(f"{name(found)} is sent in full with the next message, and no cut lowers it")
+    if envelope.entry(ref).form is Form.FULL:
+        chat.screen.show(f"{name(found)} stands in full, and no cut lowers it")
+    else:
+        chat.screen.show(
+            f"{name(found)} was lowered before, and is lowered no further; attach it to send it anew"
+        )
 
 
-def _pinned(found: Segment) -> Segment:
-    if KINDS[found.kind].attachment if found.kind in KINDS else False:
-        meta = found.meta | {"override": True}
-        return msgspec.structs.replace(found, key=name(found), pinned=True, at="", meta=meta)
-    key = name(found)
-    return excerpt(text_of(found.parts), source=key, key=f"pin:{key}", pinned=True)
+async def _unpin(chat: Chat, key: str) -> None:
+    if not key:
+        raise BadInput("it takes a key", place="/unpin", hint="/pin lists what is pinned")
+    found = _meant(chat, key)
+    await chat.session.pin(_ref(chat, found), on=False)
+    chat.screen.show(f"{name(found)} may be lowered by the next cut")
 
 
 async def _recall(chat: Chat, given: str) -> None:
@@ -158,7 +156,8 @@ COMMANDS = {
     "attach": Command("[PATH]", "attach a file or folder to the next message", _attach),
     "context": Command("", "what the model sees: layers, tokens, forms, budget", _context),
     "why": Command("[KEY]", "why each segment stands in its form", _why),
-    "pin": Command("[KEY]", "send a segment in full from now on, whatever is cut", _pin),
+    "pin": Command("[KEY]", "keep a segment as it stands, whatever is cut", _pin),
+    "unpin": Command("KEY", "let a cut lower it again", _unpin),
     "recall": Command("KEY", "show the full text behind a key", _recall),
     "compact": Command("[HOW]", "summarise what is old, now", _compact),
     "cost": Command("", "what this chat took so far", _cost),
@@ -198,6 +197,10 @@ def _meant(chat: Chat, key: str) -> Segment:
             f"{len(begun)} keys begin with {start!r}", place="key", hint="give more of it; /why lists them"
         )
     raise NotFound(key)
+
+
+def _ref(chat: Chat, found: Segment) -> str:
+    return next(ref for ref, one in refs(chat.session.log) if one is found)
 
 
 def fresh_name() -> str:

@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from lamina.agent import Spent
 from lamina.cli.bar import amounts
 from lamina.core.envelope import Envelope
-from lamina.core.explain import Manifest, Row
 from lamina.core.target import limits
 from lamina.core.values import Budget, Form
-from lamina.report import told
+from lamina.report import Manifest, Row, told
 
 BAR, KEY, WHAT = 30, 28, 16
 NOTHING = "nothing was sent yet"

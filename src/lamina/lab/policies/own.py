@@ -9,16 +9,17 @@ from lamina.core.arrange import Layout
 from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.hashing import handle
-from lamina.core.ladder import VERBATIM_LIMIT, Batch, Order, View, oldest_first, steps
+from lamina.core.ladder import VERBATIM_LIMIT, Batch, Order, View, steps
 from lamina.core.memo import Memo
 from lamina.core.recall import names, refs
-from lamina.core.values import Budget, Entry, Form, Ledger
+from lamina.core.values import Budget, Entry, Form, Layer, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import ParseMemo
 from lamina.dialects.translate import options_for
 from lamina.lab.asked import CHAT
 from lamina.lab.policies.port import Policy, Run, Sent, Setting
 from lamina.request import Fitted, RequestMemo, fit_request
+from lamina.stores.checkpoint import oldest_first
 
 HEADROOM = 0.75
 """Of the trigger: where the source RFC stops trimming, if it leaves head-room."""
@@ -118,8 +119,8 @@ def recalled(fitted: Fitted) -> tuple[int, int]:
 
 
 def _layers(entries: tuple[Entry, ...]) -> dict[str, int]:
-    sums: dict[str, int] = {}
+    sums = dict.fromkeys(Layer, 0)
     for entry in entries:
         if entry.form is not Form.OMITTED:
-            sums[entry.layer.value] = sums.get(entry.layer.value, 0) + entry.tokens
-    return sums
+            sums[entry.layer] += entry.tokens
+    return {layer.value: tokens for layer, tokens in sums.items() if tokens}

@@ -11,7 +11,7 @@ from typing import Any
 from lamina.lab.policies.port import Message, Policy, Run, Sent, Setting, groups
 
 KEEP = 5
-"""Groups at the end that clearing and masking spare."""
+"""Results at the end that clearing and masking spare."""
 
 
 def nothing(setting: Setting) -> Run:
@@ -19,16 +19,17 @@ def nothing(setting: Setting) -> Run:
     return lambda request, _idle: Sent(messages=request["messages"])
 
 
-def drop_oldest(setting: Setting) -> Run:
+class DropOldest:
     """Keeps as much of the end as fits, anew for each call."""
 
-    def run(request: dict[str, Any], _idle: float) -> Sent:
-        messages = request["messages"]
-        first = _first_kept(messages, setting, 0, setting.trigger)
-        sent = _from(messages, first, pinned(messages))
-        return Sent(messages=sent, cut="oldest dropped" if first else "")
+    def __init__(self, setting: Setting) -> None:
+        self.setting, self.first = setting, 0
 
-    return run
+    def __call__(self, request: dict[str, Any], _idle: float) -> Sent:
+        messages, before = request["messages"], self.first
+        self.first = _first_kept(messages, self.setting, 0, self.setting.trigger)
+        sent = _from(messages, self.first, pinned(messages))
+        return Sent(messages=sent, cut="over the trigger" if self.first > before else "")
 
 
 class Sliding:
@@ -100,7 +101,7 @@ def pinned(messages: list[Message]) -> frozenset[int]:
 
 PLAIN = (
     Policy(name="none", title="everything, always", start=nothing),
-    Policy(name="drop_oldest", title="drop the oldest, every call", start=drop_oldest),
+    Policy(name="drop_oldest", title="drop the oldest, every call", start=DropOldest),
     Policy(name="sliding", title="sliding window with hysteresis", start=Sliding),
     Policy(name="clear_results", title="clear tool results at the trigger", start=Clearing),
     Policy(

@@ -103,7 +103,7 @@ class _Chain:
         self.items[place]["content"] += blocks
         self.model = text(message, "model") or self.model
         before = self.used.get(place)
-        said = used(message.get("usage"), at=at if before is None else before.at)
+        said = used(message.get("usage"), at=at if before is None else before.at, model=self.model)
         if said is not None and (before is None or said.output >= before.output):
             self.used[place] = said
 

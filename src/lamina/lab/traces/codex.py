@@ -84,7 +84,7 @@ class _Rollout:
         total = info.get("total_token_usage")
         if self.answer is None or (total is not None and total == self.counted):
             return
-        said = used(info.get("last_token_usage"), at=at)
+        said = used(info.get("last_token_usage"), at=at, model=self.model)
         if said is not None:
             self.used[self.answer] = said
             self.answer, self.counted = None, total

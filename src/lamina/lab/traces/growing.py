@@ -166,7 +166,6 @@ def _both(one: Used | None, other: Used) -> Used:
     """Two calls with the same request."""
     if one is None:
         return other
-    sums = {
-        name: getattr(one, name) + getattr(other, name) for name in ("uncached", "read", "written", "output")
-    }
-    return Used(**sums, at=other.at if one.at is None else one.at)
+    amounts = ("uncached", "read", "written", "written_long", "output")
+    sums = {name: getattr(one, name) + getattr(other, name) for name in amounts}
+    return Used(**sums, at=other.at if one.at is None else one.at, model=other.model or one.model)

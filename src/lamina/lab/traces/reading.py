@@ -54,22 +54,28 @@ def _written(moment: str) -> float | None:
     return since if 0 < since < _LATEST else None
 
 
-def used(usage: Any, *, at: float | None = None) -> Used | None:
+def used(usage: Any, *, at: float | None = None, model: str = "") -> Used | None:
     """What a usage says, of whichever provider; None where it says nothing.
 
     OpenAI counts what was cached into the input, Anthropic beside it. Which one it is, its fields tell.
+    Anthropic also says how much of what was written lives for an hour, at another price.
     """
     details = mapping(usage, "prompt_tokens_details", "input_tokens_details")
     whole = bool(details) or any(name in _WITHIN for name in (usage if isinstance(usage, dict) else ()))
     read = count(usage, *_READ) or count(details, "cached_tokens")
     written = count(usage, *_WRITTEN) or count(details, "cache_write_tokens", "created_cache_tokens")
+    lives = mapping(usage, "cache_creation")
+    long = count(lives, "ephemeral_1h_input_tokens")
+    written = max(written, long + count(lives, "ephemeral_5m_input_tokens"))
     given = count(usage, "input_tokens", "prompt_tokens")
     found = Used(
         uncached=max(given - read - written, 0) if whole else given,
         read=min(read, given) if whole else read,
-        written=written,
+        written=written - long,
+        written_long=long,
         output=count(usage, "output_tokens", "completion_tokens"),
         at=at,
+        model=model,
     )
     return found if found.total or found.output else None
 

@@ -69,7 +69,7 @@ def session_of(row: Row) -> Trace:
         place: said
         for each in listed(meta, "usage")
         if (place := _index(each, trace)) is not None
-        and (said := used(each, at=seconds(field(each, "ts")))) is not None
+        and (said := used(each, at=seconds(field(each, "ts")), model=text(each, "model"))) is not None
     }
     cuts = (
         _index(each, trace) for each in listed(meta, "events") if "boundary" in text(each, "type")
@@ -87,10 +87,11 @@ def call_of(row: Row) -> Call:
     trace = _trace(row, request)
     moment = seconds(*(row.value.get(name) for name in _MOMENTS), *_answered(response))
     answer, usage = answered(trace.dialect, response)
+    name = trace.model or text(response, "model")
     return Call(
-        trace=msgspec.structs.replace(trace, model=trace.model or text(response, "model")),
+        trace=msgspec.structs.replace(trace, model=name),
         answer=answer,
-        used=used(usage or row.value.get("usage"), at=moment),
+        used=used(usage or row.value.get("usage"), at=moment, model=name),
         previous=text(request, "previous_response_id"),
         response=text(response, "id"),
         size=len(row.raw),

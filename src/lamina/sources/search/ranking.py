@@ -27,6 +27,9 @@ POSTINGS = 8_000
 LENT = (0.4, 0.2)
 """What a turn lends to those one and two beside it: halved with each step."""
 
+LENDERS = 100
+"""How many turns lend, the best by their own score: a weak one has nothing to lend that would be seen."""
+
 ALONE = 400
 """Characters from which a turn is understood by itself: a longer one borrows less, in proportion."""
 
@@ -109,8 +112,9 @@ def _fused(
 def _lent(shelf: Shelf, fused: Mapping[int, float], known: dict[int, Candidate]) -> dict[int, float]:
     """What each turn has from its neighbours, which are known from now on."""
     turns = [number for number, one in known.items() if one.sort == "turn"]
+    lenders = heapq.nsmallest(LENDERS, turns, key=lambda one: (-fused[one], one))
     lent: dict[int, float] = {}
-    for beside in shelf.neighbours(turns, len(LENT)) if turns else ():
+    for beside in shelf.neighbours(lenders, len(LENT)) if lenders else ():
         one = beside.one
         known.setdefault(one.id, one)
         part = LENT[abs(beside.away) - 1] * min(1.0, ALONE / max(beside.size, 1))

@@ -26,7 +26,7 @@ class Row(msgspec.Struct, frozen=True):
     chunk: Chunk
 
 
-class Candidate(msgspec.Struct, frozen=True):
+class Candidate(msgspec.Struct, frozen=True, array_like=True):
     """What ranking has to know of a chunk."""
 
     id: int
@@ -37,7 +37,7 @@ class Candidate(msgspec.Struct, frozen=True):
     sort: str
 
 
-class Beside(msgspec.Struct, frozen=True):
+class Beside(msgspec.Struct, frozen=True, array_like=True):
     """A chunk near another one: how far from it, and how many characters long."""
 
     of: int

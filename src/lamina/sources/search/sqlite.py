@@ -1,19 +1,21 @@
-"""The tables of an index in one SQLite database: chunks as they are, and their words for FTS5.
+"""The tables of an index in one SQLite database: chunks as they are, their vectors, and their words for FTS5.
 
 Synchronous, for one thread at a time. Everything in it can be made again from its sources, so a file of
-another version is emptied, not migrated. It knows nothing of fused scores or embedders.
+another version is emptied, not migrated. What has many rows is read as one JSON value: each row by itself
+costs more than what is in it. It knows nothing of fused scores or embedders.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
 from lamina.errors import BadInput
+from lamina.sources.search import postings
 from lamina.sources.search.chunks import Chunk
 from lamina.sources.search.shelf import (
     Beside,
@@ -28,30 +30,25 @@ from lamina.sources.search.shelf import (
     values_of,
 )
 from lamina.sources.search.vectors import Vectors
-from lamina.sources.search.words import expression
 
-VERSION = 1
+VERSION = 2
 
 _SELECT = "SELECT id, source, nth, text, place, head, section, speaker, at, sort FROM chunks"
 _BY_NUMBER = f"{_SELECT} WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - no value is in it
 _BY_PLACE = f"{_SELECT} WHERE source = ? AND nth BETWEEN ? AND ? AND section = ? ORDER BY nth"
 _INSERT = (
-    "INSERT INTO chunks (source, nth, digest, text, place, head, section, speaker, at, sort, vector) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "INSERT INTO chunks (source, nth, digest, text, place, head, section, speaker, at, sort) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_MATCHES = "SELECT rowid, -rank FROM words WHERE words MATCH ?1 ORDER BY rank LIMIT ?2"
-_MATCHES_IN = (
-    "SELECT rowid, -rank FROM words WHERE words MATCH ?1 AND rowid IN (SELECT id FROM chunks WHERE source IN "
-    "(SELECT value FROM json_each(?3))) ORDER BY rank LIMIT ?2"
-)
-_COUNT = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
-_NUMBERS_IN = "SELECT id FROM chunks WHERE source IN (SELECT value FROM json_each(?))"
+_NUMBERS_IN = "SELECT json_group_array(id) FROM chunks WHERE source IN (SELECT value FROM json_each(?))"
 _CANDIDATES = (
-    "SELECT id, source, nth, speaker, at, sort FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
+    "SELECT json_group_array(json_array(id, source, nth, speaker, at, sort)) FROM chunks "
+    "WHERE id IN (SELECT value FROM json_each(?))"
 )
 _NEIGHBOURS = (
-    "SELECT c.id, n.nth - c.nth, length(n.text), n.id, n.source, n.nth, n.speaker, n.at, n.sort "
-    "FROM json_each(?1) JOIN chunks c ON c.id = value JOIN chunks n ON n.source = c.source "
+    "SELECT json_group_array(json_array(c.id, n.nth - c.nth, length(n.text), "
+    "json_array(n.id, n.source, n.nth, n.speaker, n.at, n.sort))) "
+    "FROM json_each(?1) CROSS JOIN chunks c ON c.id = value CROSS JOIN chunks n ON n.source = c.source "
     "AND n.nth BETWEEN c.nth - ?2 AND c.nth + ?2 AND n.nth != c.nth AND n.section = c.section"
 )
 _SPEAKERS = (  # one step through the index for each
@@ -63,13 +60,18 @@ _TABLES = """
 CREATE TABLE chunks (
     id INTEGER PRIMARY KEY, source TEXT NOT NULL, nth INTEGER NOT NULL, digest BLOB NOT NULL,
     text TEXT NOT NULL, place TEXT NOT NULL, head TEXT NOT NULL, section TEXT NOT NULL,
-    speaker TEXT NOT NULL, at TEXT NOT NULL, sort TEXT NOT NULL, vector BLOB
+    speaker TEXT NOT NULL, at TEXT NOT NULL, sort TEXT NOT NULL
 );
+CREATE TABLE vectors (id INTEGER PRIMARY KEY, vector BLOB NOT NULL);
 CREATE INDEX chunks_by_source ON chunks (source, nth);
 CREATE INDEX chunks_by_speaker ON chunks (speaker);
 CREATE INDEX chunks_by_time ON chunks (at) WHERE at != '';
-CREATE VIRTUAL TABLE words USING fts5 (body, tokenize = 'porter unicode61');
 """
+_EMPTY = " ".join(f"DROP TABLE IF EXISTS {name};" for name in ("words", "chunks", "vectors", "totals"))
+
+_numbers = msgspec.json.Decoder(set[int])
+_candidates = msgspec.json.Decoder(list[Candidate])
+_neighbours = msgspec.json.Decoder(list[Beside])
 
 
 class SqliteShelf:
@@ -77,6 +79,7 @@ class SqliteShelf:
 
     def __init__(self, path: str) -> None:
         self._link = _connected(path)
+        self._postings = postings.Postings(self._link)
         self._vectors: Vectors | None = None
 
     @property
@@ -133,39 +136,39 @@ class SqliteShelf:
         return [_row(one) for one in self._link.execute(_BY_PLACE, asked)]
 
     def candidates(self, numbers: Collection[int]) -> list[Candidate]:
-        return [Candidate(*row) for row in self._link.execute(_CANDIDATES, (_listed(numbers),))]
+        return _candidates.decode(self._value(_CANDIDATES, _listed(numbers)))
 
     def neighbours(self, numbers: Collection[int], reach: int) -> list[Beside]:
-        found = self._link.execute(_NEIGHBOURS, (_listed(numbers), reach))
-        return [Beside(of, away, size, Candidate(*rest)) for of, away, size, *rest in found]
+        return _neighbours.decode(self._value(_NEIGHBOURS, _listed(numbers), reach))
 
     def counts(self, words: Sequence[str], most: int) -> dict[str, int]:
-        return {word: self._link.execute(_COUNT, (expression([word]), most)).fetchone()[0] for word in words}
+        return self._postings.counts(words, most)
 
     def matches(
         self, words: Mapping[str, int], most: int, sources: Collection[str] | None
     ) -> list[tuple[int, float]]:
-        asked = (expression(words), most)
-        if sources is None:
-            return self._link.execute(_MATCHES, asked).fetchall()
-        return self._link.execute(_MATCHES_IN, (*asked, _listed(sources))).fetchall()
+        return self._postings.matches(words, most, self._among(sources))
 
     def near(
         self, wanted: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
     ) -> dict[int, float]:
-        among = None
-        if sources is not None:
-            among = [number for (number,) in self._link.execute(_NUMBERS_IN, (_listed(sources),))]
-        return self._loaded().near(wanted, most, among, also)
+        return self._loaded().near(wanted, most, self._among(sources), also)
 
     def close(self) -> None:
         self._link.close()
+
+    def _among(self, sources: Collection[str] | None) -> set[int] | None:
+        return None if sources is None else _numbers.decode(self._value(_NUMBERS_IN, _listed(sources)))
+
+    def _value(self, query: str, *given: str | int) -> str:
+        found: str = self._link.execute(query, given).fetchone()[0]
+        return found
 
     def _loaded(self) -> Vectors:
         """The vectors, read from the database the first time."""
         if self._vectors is None:
             vectors = Vectors()
-            rows = self._link.execute("SELECT id, vector FROM chunks WHERE vector IS NOT NULL").fetchall()
+            rows = self._link.execute("SELECT id, vector FROM vectors").fetchall()
             vectors.add([number for number, _ in rows], [blob for _, blob in rows])
             self._vectors = vectors
         return self._vectors
@@ -184,14 +187,17 @@ class SqliteShelf:
         return made
 
     def _insert(self, source: str, nth: int, chunk: Chunk, vector: bytes | None) -> int:
-        values = (source, nth, digest_of(chunk), *values_of(chunk), vector)
+        values = (source, nth, digest_of(chunk), *values_of(chunk))
         number = self._link.execute(_INSERT, values).lastrowid or 0
-        self._link.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (number, searched(chunk)))
+        self._postings.add(number, searched(chunk))
+        if vector is not None:
+            self._link.execute("INSERT INTO vectors VALUES (?, ?)", (number, vector))
         return number
 
-    def _drop(self, numbers: Iterable[int]) -> None:
+    def _drop(self, numbers: Sequence[int]) -> None:
         rows = [(number,) for number in numbers]
-        self._link.executemany("DELETE FROM words WHERE rowid = ?", rows)
+        self._postings.drop(numbers)
+        self._link.executemany("DELETE FROM vectors WHERE id = ?", rows)
         self._link.executemany("DELETE FROM chunks WHERE id = ?", rows)
 
 
@@ -221,8 +227,7 @@ def _bring_up(link: sqlite3.Connection) -> None:
     if names and not {"chunks", "words"} <= set(names):
         raise BadInput("it holds something else", place="index", hint="give a path of its own to an index")
     link.executescript(
-        f"BEGIN IMMEDIATE; DROP TABLE IF EXISTS words; DROP TABLE IF EXISTS chunks; {_TABLES} "
-        f"PRAGMA user_version = {VERSION}; COMMIT;"
+        f"BEGIN IMMEDIATE; {_EMPTY} {_TABLES} {postings.TABLES} PRAGMA user_version = {VERSION}; COMMIT;"
     )
 
 

@@ -1,7 +1,9 @@
-"""Vectors of the chunks, compared one by one with that of a question: exact, and fast enough for 200,000.
+"""Vectors of the chunks, compared with that of a question.
 
-Needs numpy (`lamina[vectors]`), which is imported when the first vector comes. It knows numbers of chunks,
-not their text, and does not make vectors: that is an embedder's work.
+Up to 20,000 are all compared. Of more, the signs of their numbers are: 4,000 that share most signs with the
+question are then compared in full, so that a chunk among the nearest is seldom missed. Needs numpy
+(`lamina[vectors]`), which is imported when the first vector comes; before numpy 2 all are compared. It knows
+numbers of chunks, not their text, and does not make vectors: that is an embedder's work.
 """
 
 from __future__ import annotations
@@ -12,6 +14,12 @@ from typing import Any
 
 from lamina.errors import BadInput
 
+EXACT = 20_000
+"""Vectors that are all compared; of more, only those whose signs are most like the question's."""
+
+PROMISING, FARTHEST = 4_000, 64
+"""How many those are, and how many of the least alike are compared too: they say how far the farthest is."""
+
 
 class Vectors:
     """Unit vectors by the numbers of their chunks. For one thread at a time."""
@@ -21,6 +29,7 @@ class Vectors:
         self._numbers: list[int] = []
         self._rows: dict[int, int] = {}
         self._matrix: Any = None
+        self._signs: Any = None
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -32,19 +41,20 @@ class Vectors:
     def add(self, numbers: Sequence[int], blobs: Iterable[bytes]) -> None:
         """Adds vectors as `packed` made them."""
         given = list(blobs)
-        self.check(given)
-        made = [self._np.frombuffer(blob, dtype=self._np.float32) for blob in given]
-        if not made:
+        width = self.check(given)
+        if not given:
             return
-        self._room(len(made), len(made[0]))
+        made = self._np.frombuffer(b"".join(given), dtype=self._np.float32).reshape(-1, width)
+        self._room(len(made), width)
         start = len(self)
         self._matrix[start : start + len(made)] = made
+        self._signs[:, start : start + len(made)] = self._signs_of(made).T
         self._numbers += numbers
         self._rows.update(zip(numbers, range(start, start + len(made)), strict=True))
 
-    def check(self, blobs: Sequence[bytes]) -> None:
-        """Refuses vectors that are not as long as those that are there."""
-        same_length(blobs, self._matrix.shape[1] if len(self) else 0)
+    def check(self, blobs: Sequence[bytes]) -> int:
+        """Refuses vectors that are not as long as those that are there; says how long."""
+        return same_length(blobs, self._matrix.shape[1] if len(self) else 0)
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Forgets vectors: the last takes the place of one that goes."""
@@ -55,32 +65,71 @@ class Vectors:
             last = self._numbers.pop()
             if last != number:
                 self._matrix[row] = self._matrix[len(self._numbers)]
+                self._signs[:, row] = self._signs[:, len(self._numbers)]
                 self._numbers[row], self._rows[last] = last, row
 
     def near(
         self, blob: bytes, most: int, among: Iterable[int] | None = None, also: Iterable[int] = ()
     ) -> dict[int, float]:
         """The nearest chunks and those of `also`, from 0 (the farthest of all) to 1 (the nearest)."""
-        rows = range(len(self)) if among is None else [self._rows[one] for one in among if one in self._rows]
-        if not len(rows):
+        rows = None if among is None else self._rows_of(among)
+        if not (len(self) if rows is None else len(rows)):
             return {}
         self.check([blob])
         wanted = self._np.frombuffer(blob, dtype=self._np.float32)
-        used = self._matrix[: len(self)] if among is None else self._matrix[rows]
-        scores = used @ wanted
+        rows = self._promising(wanted, rows, max(PROMISING, 10 * most))
+        scores = self._compared(slice(len(self)) if rows is None else rows, wanted)
         low, high = float(scores.min()), float(scores.max())
-        best = self._np.argpartition(-scores, min(most, len(rows)) - 1)[:most]
-        nearest = {self._numbers[rows[int(at)]]: float(scores[at]) for at in best}
-        nearest |= {one: float(self._matrix[self._rows[one]] @ wanted) for one in also if one in self._rows}
-        return {one: (it - low) / (high - low) if high > low else 1.0 for one, it in nearest.items()}
+        best = self._np.argpartition(-scores, min(most, len(scores)) - 1)[:most]
+        others = self._rows_of(also)
+        found = zip(
+            [*(best if rows is None else rows[best]).tolist(), *others.tolist()],
+            [*scores[best].tolist(), *self._compared(others, wanted).tolist()],
+            strict=True,
+        )
+        span = high - low
+        return {self._numbers[row]: max(it - low, 0.0) / span if span > 0 else 1.0 for row, it in found}
+
+    def _rows_of(self, numbers: Iterable[int]) -> Any:
+        rows = [self._rows[one] for one in numbers if one in self._rows]
+        return self._np.array(rows, dtype=self._np.int64)
+
+    def _compared(self, rows: Any, wanted: Any) -> Any:
+        """Not by `@` where it can be helped: its threads wait in a loop, at a cost to all."""
+        used = self._matrix[rows]
+        return self._np.vecdot(used, wanted) if hasattr(self._np, "vecdot") else used @ wanted
+
+    def _promising(self, wanted: Any, rows: Any, most: int) -> Any:
+        """Which rows to compare: all of few, else those with most and least signs of the question."""
+        np = self._np
+        if (len(self) if rows is None else len(rows)) <= EXACT or not hasattr(np, "bitwise_count"):
+            return rows
+        signs = self._signs[:, : len(self)] if rows is None else self._signs[:, rows]
+        apart = np.zeros(signs.shape[1], dtype=np.uint16)
+        for column, one in zip(signs, self._signs_of(wanted[None])[0], strict=True):
+            apart += np.bitwise_count(column ^ one)
+        upto = np.cumsum(np.bincount(apart))
+        kept = apart <= np.searchsorted(upto, most)
+        kept |= apart >= np.searchsorted(upto, len(apart) - FARTHEST)
+        found = np.flatnonzero(kept)
+        return found if rows is None else rows[found]
+
+    def _signs_of(self, matrix: Any) -> Any:
+        """One bit for each number of a vector, 64 together: two vectors that are near share most."""
+        bits = self._np.packbits(matrix > 0, axis=1)
+        bits = self._np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8)))
+        return self._np.ascontiguousarray(bits).view(self._np.uint64)
 
     def _room(self, more: int, width: int) -> None:
-        need = len(self) + more
+        need, np = len(self) + more, self._np
         if self._matrix is None or need > len(self._matrix):
-            grown = self._np.zeros((max(need, 2 * len(self)), width), dtype=self._np.float32)
+            size = max(need, 2 * len(self))
+            matrix = np.zeros((size, width), dtype=np.float32)
+            signs = np.zeros((-(-width // 64), size), dtype=np.uint64)
             if len(self):
-                grown[: len(self)] = self._matrix[: len(self)]
-            self._matrix = grown
+                matrix[: len(self)] = self._matrix[: len(self)]
+                signs[:, : len(self)] = self._signs[:, : len(self)]
+            self._matrix, self._signs = matrix, signs
 
 
 def same_length(blobs: Sequence[bytes], width: int) -> int:

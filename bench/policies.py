@@ -1,0 +1,257 @@
+"""Every policy on recorded sessions: what each costs, what its requests show, and what lamina has to hold.
+
+    python bench/policies.py PATH... --frontier                  policies, and the frontier of two of them
+    python bench/policies.py PATH... --frontier --peers          and the libraries of `make peers`
+    python bench/policies.py PATH... --simulators --speed        and how well caches are simulated, how fast
+
+A path is whatever `lamina replay` reads. Only sessions count that pass the trigger of a window. One table for
+each cache and window, then the bars. Peers run on a sample of the same sessions, 5 seconds a call, in a table
+of their own with lamina and the sliding window beside them. docs/lab.md says what the columns mean. With
+`--every N` only each N-th session is replayed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+sys.path.insert(
+    0, str(Path(__file__).resolve().parent.parent)
+)  # the files beside this, however it is started
+
+from bench import simulators
+from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
+from bench.policies_speed import LIMIT, SESSIONS, speed
+from lamina.errors import BadInput
+from lamina.lab.peers.catalogue import PEERS, interpreter, version
+from lamina.lab.policies import POLICIES
+from lamina.lab.replay import Played, replay
+from lamina.lab.table import Column, Total, aligned, milliseconds, percent, totals, whole
+from lamina.lab.traces import read
+from lamina.lab.values import Damaged, Outcome, Trace
+
+WINDOWS, RULES = "32000,64000,200000", "anthropic,openai,openai_legacy,gemini,vllm"
+PLAIN = [name for name in POLICIES if not name.startswith("peer:")]
+FRONTIER = [f"{name}@{target:g}" for name in (OTHER, OWN) for target in TARGETS]
+BARRED = {("anthropic", 32_000), ("anthropic", 64_000)}
+"""Where the bars have to hold; elsewhere they are told, too."""
+
+Setting = tuple[str, int]
+"""Whose cache, and the window."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A total as this bench shows it."""
+
+    policy: str
+    cost: float
+    relative: float | None
+    cached: float | None
+    cuts: int
+    broken: int
+    over: int
+    invalid: int
+    failed: int
+    lost: int
+    recall: float | None
+    reach: float | None
+    recalls: float
+    pace: float | None
+
+
+def _ratio(number: float | None) -> str:
+    return "-" if number is None else f"{number:.3f}"
+
+
+COLUMNS = (
+    Column("policy", "policy", "", str),
+    Column("cost", "cost, Mtok", "", lambda number: f"{number:,.2f}"),
+    Column("relative", f"× {OTHER}", "", _ratio),
+    Column("cached", "cached", "", percent),
+    Column("recall", "recall", "", percent),
+    Column("reach", "reach", "", percent),
+    Column("recalls", "for recalls", "", lambda number: f"{number:,.2f}"),
+    *(Column(name, name, "", whole) for name in ("cuts", "broken", "over", "invalid", "failed", "lost")),
+    Column("pace", "ms a call", "", milliseconds),
+)
+
+
+def main() -> int:
+    options = _options()
+    facts: dict[str, Any] = {"tables": [], "peers": []}
+    names = [*options.policies, *(each for each in FRONTIER if options.frontier)]
+    outcomes = _replayed(_traces(options), options, names, options.windows, "policies")
+    for setting, group in _settings(outcomes).items():
+        facts["tables"].append(_table(setting, group))
+    if options.peers:
+        facts["peers"] = list(_peers(options, outcomes))
+    if options.simulators:
+        facts["simulators"] = _simulators(options.paths)
+    if options.speed:
+        facts["speed"] = _speed(options)
+    if options.json:
+        options.json.write_text(json.dumps(facts | {"outcomes": msgspec.to_builtins(outcomes)}))
+    return int(any(bar["holds"] is False for table in facts["tables"] for bar in table["must"]))
+
+
+def _replayed(
+    traces: Iterable[Trace | Damaged], options: argparse.Namespace, policies: Sequence[str],
+    windows: Sequence[int], what: str,
+) -> list[Outcome]:  # fmt: skip
+    done = 0
+
+    def progress(_: Played) -> None:
+        nonlocal done
+        done += 1
+        print(f"\r{what}: {done:,} sessions", end="", file=sys.stderr, flush=True)
+
+    account = replay(
+        traces, policies=list(dict.fromkeys(policies)), windows=windows, rules=options.rules,
+        count_as="gpt-5.4", jobs=options.jobs, pressed=True, progress=progress,
+    )  # fmt: skip
+    print(file=sys.stderr)
+    for each in account.damaged:
+        print(f"damaged: {each.place}: {each.reason}", file=sys.stderr)
+    return list(account.outcomes)
+
+
+def _traces(options: argparse.Namespace) -> Iterator[Trace]:
+    found = (each for each in read(options.paths) if isinstance(each, Trace))
+    return (each for at, each in enumerate(found) if at % options.every == 0)
+
+
+def _settings(outcomes: Iterable[Outcome]) -> dict[Setting, list[Outcome]]:
+    found: dict[Setting, list[Outcome]] = {}
+    for each in outcomes:
+        found.setdefault((each.rules, each.window), []).append(each)
+    return dict(sorted(found.items(), key=lambda pair: pair[0][1]))
+
+
+def _table(setting: Setting, group: Sequence[Outcome]) -> dict[str, Any]:
+    """One cache and window: its rows, the frontier, and the bars; printed, and returned as JSON."""
+    rules, window = setting
+    sums = totals(group)
+    rows = _rows(sums)
+    print(f"\nwindow {window:,}, cache of {rules}: {sums[0].sessions:,} sessions, {sums[0].calls:,} calls")
+    print("\n".join(aligned(COLUMNS, rows)))
+    ahead = gaps(group)
+    for name, found in ahead.items():
+        print(f"{name} beside {OTHER} at equal cost: {found}")
+    held = bars(group, ahead)
+    print("\n".join(bar.line() for bar in held))
+    told = [bar._asdict() for bar in held]
+    return {
+        "rules": rules, "window": window, "rows": msgspec.to_builtins(rows), "bars": told,
+        "gaps": {name: found._asdict() for name, found in ahead.items()},
+        "must": told if setting in BARRED else [],
+    }  # fmt: skip
+
+
+def _rows(sums: Sequence[Total]) -> list[Row]:
+    other = next((each.equivalents for each in sums if each.policy == OTHER), None)
+    return [
+        Row(
+            policy=each.policy, cost=each.equivalents / 1e6, cached=each.cached, cuts=each.cuts,
+            relative=each.equivalents / other if other else None, broken=each.broken, over=each.over,
+            invalid=each.invalid, failed=each.failed, lost=each.lost, recall=each.recall,
+            reach=each.within_reach, recalls=each.recall_equivalents / 1e6, pace=each.pace,
+        )
+        for each in sums
+    ]  # fmt: skip
+
+
+def _peers(options: argparse.Namespace, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
+    """The real peers, on the same few sessions of each window."""
+    there = list(_installed(options.peers))
+    for window in options.windows:
+        pressed = list(dict.fromkeys(each.trace for each in outcomes if each.window == window))
+        step = max(len(pressed) // options.sample, 1)
+        sample = set(pressed[::step][: options.sample])
+        traces = (each for each in _traces(options) if each.id in sample)
+        names = [OTHER, OWN, *(f"peer:{name}" for name in there)]
+        for setting, group in _settings(_replayed(traces, options, names, [window], "peers")).items():
+            sums = totals(group)
+            print(f"\npeers, window {window:,}, cache of {setting[0]}: {sums[0].sessions} sessions")
+            print("\n".join(aligned(COLUMNS, _rows(sums))))
+            bar = undominated(sums)
+            print(bar.line())
+            rows = msgspec.to_builtins(_rows(sums))
+            yield {"rules": setting[0], "window": window, "rows": rows, "bars": [bar._asdict()]}
+
+
+def _installed(names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        found = PEERS[name]
+        try:
+            interpreter(found)
+        except BadInput as error:
+            print(f"left out: {error}", file=sys.stderr)
+            continue
+        print(f"peer:{name} is {found.package} {version(found)}: {found.configured}")
+        yield name
+
+
+def _simulators(paths: Sequence[str]) -> dict[str, Any]:
+    """How far simulated caches are from the usage that the records have: bench/simulators.py says more."""
+    found: dict[str, list[simulators.Judged]] = {}
+    files = [p for path in map(Path, paths) for p in ([path] if path.is_file() else path.glob("*.jsonl*"))]
+    for row in (row for path in sorted(files) for row in simulators.rows(path)):
+        for name, rules in simulators.contenders(row):
+            found.setdefault(name, []).extend(simulators.judged(row, rules))
+    table = {name: simulators.summary(calls) for name, calls in sorted(found.items()) if calls}
+    heads = ("read share", "error", "median error", "error of the constant")
+    print("\nread share of each call, simulated against reported")
+    print(f"{'cache':<28}{'calls':>8}" + "".join(f"{head:>23}" for head in heads))
+    for name, row in table.items():
+        print(f"{name:<28}{row['calls']:>8,}" + "".join(f"{percent(row[head]):>23}" for head in heads))
+    return table
+
+
+def _speed(options: argparse.Namespace) -> dict[str, Any]:
+    found = speed(list(_traces(options)), jobs=min(options.jobs, 2))
+    enough = found.sessions >= SESSIONS
+    holds = "not measured" if not enough else "pass" if found.wall < LIMIT else "FAIL"
+    print(f"\n{holds}  {SESSIONS} sessions in under {LIMIT:g} s on two cores\n{found}")
+    return found._asdict()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("paths", metavar="PATH", nargs="+")
+    add("--windows", type=_numbers, default=_numbers(WINDOWS), metavar="N,...")
+    add("--rules", type=_words, default=_words(RULES), metavar="R,...")
+    add("--policies", type=_words, default=PLAIN, metavar="P,...")
+    add("--frontier", action="store_true", help=f"also {OTHER} and {OWN} with targets from 0.2 to 0.7")
+    add(
+        "--peers", nargs="?", type=_words, const=list(PEERS), metavar="P,...",
+        help="also the libraries that `make peers` installed, on a sample; by default all of them",
+    )  # fmt: skip
+    add("--sample", type=int, default=50, help="sessions for the peers, for each window")
+    add("--every", type=int, default=1, metavar="N", help="only each N-th session")
+    add("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes")
+    add("--simulators", action="store_true", help="also simulated caches against reported usage")
+    add("--speed", action="store_true", help=f"also how long {SESSIONS} sessions take")
+    add("--json", type=Path, metavar="FILE", help="write every figure to this file, too")
+    return parser.parse_args()
+
+
+def _words(given: str) -> list[str]:
+    return list(filter(None, given.split(",")))
+
+
+def _numbers(given: str) -> list[int]:
+    return [int(each) for each in _words(given)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,210 @@
+"""lamina's own planner beside the oracle, on one conversation: how much dearer it is at equal recall.
+
+Cuts are tried on a coarse net of calls and depths first, then on the full grid around those that a best
+schedule used. The schedules are played for real, and the simulated caches decide; what lamina did is itself
+one of the ways open to the oracle. A pure function of one trace, so that a pool can map it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from lamina.counters import counter_for
+from lamina.lab.asked import Conversation, conversation
+from lamina.lab.needed import Needs
+from lamina.lab.oracle.frontier import Shown, cost_at
+from lamina.lab.oracle.ground import GRID, Ground, Left
+from lamina.lab.oracle.paths import Paths, Schedule
+from lamina.lab.oracle.scheduled import scheduled
+from lamina.lab.oracle.tariff import Tariff
+from lamina.lab.outcome import outcome
+from lamina.lab.policies import TRIGGER, policy
+from lamina.lab.policies.port import Policy, Setting
+from lamina.lab.replay import MODELS, RESERVE, TARGET
+from lamina.lab.values import Trace
+from lamina.lab.walk import Step, walk
+from lamina.lab.weighing import Scales
+from lamina.rules import all_rules
+
+DEPTHS = (3, 6, 9, 12, 15)
+"""Parts of the room that are tried first."""
+
+CALLS = 9
+"""Calls at which cuts are tried first, at most, beside those after a long gap."""
+
+COLD, GAPS = 300.0, 3
+"""Seconds that make a gap long, and how many of the longest are looked at."""
+
+PRICES = (0.0, 0.005, 0.02, 0.05, 0.15, 0.5, 3.0)
+"""What a hidden term costs, in rooms at full price."""
+
+
+Cuts = tuple[tuple[int, int], ...]
+
+
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """One conversation under one window and cache. `ratio` is lamina's cost over the oracle's, at its recall.
+
+    `growth` and `largest` are tokens that a call added, at the median and at most; `gaps` the calls that came
+    after the cache had forgotten; `floor` the smallest share of the room that a cut came down to. `best` is
+    the cheapest schedule with at least lamina's recall; `off` how far the model was from its real cost.
+    """
+
+    trace: str
+    source: str
+    window: int
+    rules: str
+    calls: int
+    tokens: int
+    growth: int
+    largest: int
+    gaps: int
+    floor: float
+    own: Shown
+    best: Shown
+    cuts: Cuts
+    ratio: float
+    off: float
+    points: tuple[Shown, ...] = ()
+
+
+def compared(
+    trace: Trace, *, window: int, rules: Sequence[str], count_as: str = "gpt-5.4", own: str = "lamina"
+) -> list[Compared]:  # fmt: skip
+    """What lamina costs beside the oracle under each of these rules; nothing where no window presses."""
+    talk = conversation(trace)
+    if not talk.calls:
+        return []
+    scales = Scales(counter_for(count_as), talk.tools)
+    room = window - window // RESERVE
+    if scales.tokens(talk.messages[: talk.calls[-1].end]) <= int(room * TRIGGER):
+        return []
+    settings = [_setting(name, scales, window, room) for name in rules]
+    return Comparison(talk, settings, policy(own)).all()
+
+
+def _setting(name: str, scales: Scales, window: int, room: int) -> Setting:
+    return Setting(
+        window=window, room=room, trigger=int(room * TRIGGER), target=int(room * TARGET), scales=scales,
+        rules=all_rules()[name], model=MODELS.get(name, ""),
+    )  # fmt: skip
+
+
+class Comparison:
+    """The work on one conversation: what is shared by all rules is done once."""
+
+    def __init__(self, talk: Conversation, settings: Sequence[Setting], own: Policy) -> None:
+        self.talk, self.settings, self.own = talk, settings, own
+        self.needs = Needs(talk, settings[0].scales)
+        self.ground = Ground(talk, settings[0], self.needs)
+        self.tariffs = [Tariff.of(s.rules, s.model) for s in settings]
+        self.walks: dict[Cuts, list[Step]] = {}
+        self.shown: dict[tuple[str, Cuts], Shown | None] = {}
+
+    def all(self) -> list[Compared]:
+        coarse = Paths(self.ground, list(self._lefts(coarse_net(self.ground))))
+        found = [coarse.best(tariff, self._prices()) for tariff in self.tariffs]
+        near = set(coarse_net(self.ground)) | set(self._near(s for each in found for s in each))
+        paths = Paths(self.ground, list(self._lefts(sorted(near))))
+        chosen = [paths.best(tariff, self._prices()) for tariff in self.tariffs]
+        mine = self._own()
+        for setting, own, schedules in zip(self.settings, mine, chosen, strict=True):
+            self._search(setting, own, schedules)
+        known = {s.cuts: s for schedules in chosen for s in schedules}
+        return [
+            self._compared(setting, own, known, {s.cuts for s in schedules})
+            for setting, own, schedules in zip(self.settings, mine, chosen, strict=True)
+        ]
+
+    def _prices(self) -> list[float]:
+        return [price * self.ground.room for price in PRICES]
+
+    def _lefts(self, places: Iterable[tuple[int, int]]) -> Iterable[Left]:
+        """What these cuts leave, each once: deeper cuts that come no further are left out."""
+        seen: dict[tuple[int, int], bool] = {}
+        for call, depth in sorted(places, key=lambda place: (place[0], -place[1])):
+            left = self.ground.left(call, depth)
+            if left is not None and not seen.setdefault((call, left.sums[-1]), False):
+                seen[call, left.sums[-1]] = True
+                yield left
+
+    def _near(self, schedules: Iterable[Schedule]) -> Iterable[tuple[int, int]]:
+        """Cuts beside those of a schedule: one part more or less deep, and as late as the room allows."""
+        for schedule in schedules:
+            before = self.ground.uncut
+            for call, depth in schedule.cuts:
+                yield from ((call, near) for near in (depth - 1, depth + 1) if 1 < near < GRID)
+                latest = min(before.fits, self.ground.calls - 1)
+                if latest > before.call:
+                    yield latest, depth
+                before = self.ground.left(call, depth) or before
+
+    def _own(self) -> list[Shown]:
+        """What lamina does under each of the rules."""
+        shown: list[Shown] = []
+        steps: list[Step] | None = None
+        for setting in self.settings:
+            if steps is None or self.own.by_rules:
+                steps = walk(self.talk, self.own, setting, self.needs)
+            shown.append(Shown.of(outcome(self.talk.trace, self.own, setting, steps)))
+        return shown
+
+    def _search(self, setting: Setting, own: Shown, schedules: Sequence[Schedule]) -> None:
+        """Plays the schedules around lamina's recall: halving, as recall rises with the price."""
+        low, high = 0, len(schedules) - 1
+        while low <= high:
+            middle = (low + high) // 2
+            shown = self._played(setting, schedules[middle].cuts)
+            if shown is not None and shown.recall >= own.recall:
+                high = middle - 1
+            else:
+                low = middle + 1
+
+    def _played(self, setting: Setting, cuts: Cuts) -> Shown | None:
+        """What a schedule really costs and shows; None where a call fails or is over."""
+        named, follows = (setting.rules.name, cuts), scheduled(Schedule(cuts=cuts))
+        if cuts not in self.walks:
+            self.walks[cuts] = walk(self.talk, follows, setting, self.needs)
+        if named not in self.shown:
+            found = outcome(self.talk.trace, follows, setting, self.walks[cuts])
+            self.shown[named] = Shown.of(found) if not found.failed and not found.over else None
+        return self.shown[named]
+
+    def _compared(
+        self, setting: Setting, own: Shown, known: dict[Cuts, Schedule],
+        modelled: set[Cuts],
+    ) -> Compared:  # fmt: skip
+        ground, rules = self.ground, setting.rules
+        played = {cuts: shown for cuts in self.walks if (shown := self._played(setting, cuts)) is not None}
+        above = {cuts: shown for cuts, shown in played.items() if shown.recall >= own.recall}
+        cuts = min(above, key=lambda each: above[each].cost, default=())
+        best = above.get(cuts, own)
+        steps = [b - a for a, b in zip(ground.sizes, ground.sizes[1:], strict=False)] or [0]
+        offs = [abs(known[c].cost / played[c].cost - 1) for c in played if c in modelled and played[c].cost]
+        return Compared(
+            trace=self.talk.trace.id, source=self.talk.trace.source, window=setting.window, rules=rules.name,
+            calls=ground.calls, tokens=ground.sizes[-1], growth=sorted(steps)[len(steps) // 2],
+            largest=max(steps), gaps=sum(gap > rules.seconds("") for gap in ground.idle),
+            floor=self._floor(), own=own, best=best, cuts=cuts, off=max(offs, default=0.0),
+            ratio=own.cost / cost_at(own.recall, [own, *played.values()]), points=tuple(played.values()),
+        )  # fmt: skip
+
+    def _floor(self) -> float:
+        return min((left.sums[-1] for left in self.ground.planned()), default=0) / self.ground.room
+
+
+def coarse_net(ground: Ground) -> list[tuple[int, int]]:
+    """Calls evenly spread by tokens and those after the longest gaps, each with the first depths."""
+    first = next((j for j, size in enumerate(ground.sizes) if size > ground.room * DEPTHS[2] // GRID), None)
+    if first is None:
+        return []
+    low, high = ground.sizes[first], ground.sizes[-1]
+    calls = {next(j for j, size in enumerate(ground.sizes) if size >= low + (high - low) * k / CALLS)
+             for k in range(CALLS + 1)}  # fmt: skip
+    gaps = sorted(
+        (j for j in range(first, ground.calls) if ground.idle[j] > COLD), key=lambda j: -ground.idle[j]
+    )
+    calls |= {min(ground.uncut.fits, ground.calls - 1), *gaps[:GAPS]}
+    return [(call, depth) for call in sorted(calls) for depth in DEPTHS]

@@ -1,0 +1,132 @@
+"""What a cut takes first: age and size, against what a token says."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from lamina.core.build import build
+from lamina.core.ladder import TELLS, ripeness
+from lamina.core.ledger import lower
+from lamina.core.target import BACK, HIGHEST, LOWEST, Rates, best, growth, limits
+from lamina.core.tokens import CHARS4
+from lamina.core.values import Budget, Digest, Form, Head, Ledger, Line, Segment
+from lamina.core.wording import PLAIN
+from lamina.segments import assistant, call, result, user
+
+CODE = "\n".join(f"def load_{n}(path): return parse_{n}(path)" for n in range(200))
+
+
+def work(*sizes: int) -> list[Segment]:
+    """One step for each size, whose result has about so many tokens."""
+    log: list[Segment] = [user("Go.")]
+    for n, size in enumerate(sizes):
+        log.append(call("run", {"n": n}, id=f"c{n}", joins=False))
+        log.append(result(f"{n}: " + "word " * (size * 4 // 5), id=f"c{n}", name="run", key=f"r{n}"))
+    return log
+
+
+def forms(log: list[Segment], *, window: int, target: float) -> dict[str, Form]:
+    budget = Budget(window=window, reserve=0, trigger=0.9, target=target, least=0, keep_last=1, largest=1)
+    envelope = build(log, budget=budget, counter=CHARS4, ledger=Ledger())
+    return {e.segment.key: e.form for e in envelope.entries if e.segment.key}
+
+
+def test_of_two_as_large_the_older_goes_first() -> None:
+    found = forms(work(1_000, 1_000, 1_000, 1_000), window=4_000, target=0.85)
+    assert found["r0"] < Form.FULL == found["r1"] == found["r2"]
+
+
+def test_of_two_nearly_as_old_the_larger_goes_first() -> None:
+    found = forms(work(300, 2_000, 300, 300, 300, 300), window=3_500, target=0.7)
+    assert found["r1"] < Form.FULL == found["r0"]
+
+
+def test_a_large_recent_result_is_shortened_before_an_old_short_one_is_taken_away() -> None:
+    found = forms(work(260, 260, 260, 260, 4_000, 260), window=5_000, target=0.5)
+    assert found["r4"] is Form.COMPACT
+    assert found["r0"] is Form.FULL
+
+
+def test_very_old_steps_are_folded_while_later_results_still_stand() -> None:
+    found = forms(work(*[100] * 60), window=6_000, target=0.5)
+    assert found["r0"] is Form.OMITTED
+    assert found["r58"] is Form.FULL
+
+
+@pytest.mark.parametrize("tells", sorted(TELLS.values()))
+def test_ripeness_rises_with_age_and_size(tells: int) -> None:
+    assert ripeness(5, 500, tells) < ripeness(6, 500, tells)
+    assert ripeness(5, 500, tells) < ripeness(5, 600, tells)
+    assert ripeness(5, 500, tells) > ripeness(5, 500, tells + 100)
+
+
+def test_what_was_sent_in_the_words_of_an_earlier_version_stays_so() -> None:
+    log = [
+        user("Read it."),
+        call("read", {"path": "x.py"}, id="c", joins=False),
+        result(CODE, id="c", key="r"),
+    ]
+    entry = next(e for e in build(log).entries if e.segment.key == "r")
+    old = lower(entry, Form.COMPACT, "old result", wording=PLAIN.of(1))
+    new = lower(entry, Form.COMPACT, "old result", wording=PLAIN)
+    assert "[names: " in str(new.parts)
+    assert "[names: " not in str(old.parts)
+    budget = Budget(window=2_000, reserve=0, target=0.3, trigger=0.5, least=0, keep_last=0, largest=1)
+    log += [assistant("Done."), user("Next.")]
+    first = build(log, budget=budget, counter=CHARS4)
+    lines = {ref: _as_of(line, 1, old.sent) for ref, line in first.ledger.lines.items()}
+    assert any(line.form is Form.COMPACT for line in first.ledger.lines.values())
+    kept = Ledger(lines=lines)
+    again = next(e for e in build(log, ledger=kept).entries if e.segment.key == "r")
+    assert again.parts == old.parts
+
+
+def _as_of(line: Line, version: int, sent: Digest) -> Line:
+    return msgspec.structs.replace(line, wording=version, sent=sent)
+
+
+# how far a cut goes
+
+
+ROOM, TRIGGER = 56_000, 44_800
+
+
+def test_fast_growth_keeps_more_for_what_is_kept_is_younger() -> None:
+    shares = [best(ROOM, TRIGGER, grown, Rates()) for grown in (100, 700, 1_500, 4_000)]
+    assert shares == sorted(shares)
+    assert shares[0] < shares[-1]
+
+
+def test_a_target_stays_between_its_bounds() -> None:
+    for grown in (0, 1, 50, 5_000, 10**6):
+        for rates in (Rates(), Rates(read=0, write=1), Rates(read=1, write=1)):
+            left = best(ROOM, TRIGGER, grown, rates)
+            assert ROOM * LOWEST // 100 <= left <= ROOM * HIGHEST // 100
+
+
+def test_dear_writes_cut_deeper_than_cheap_ones() -> None:
+    dear, cheap = Rates(read=0.1, write=4), Rates(read=0.1, write=1)
+    assert best(ROOM, TRIGGER, 1_000, dear) <= best(ROOM, TRIGGER, 1_000, cheap)
+
+
+def test_the_last_token_kept_costs_no_more_than_it_spares() -> None:
+    rates, grown = Rates(), 700
+    left = best(ROOM, TRIGGER, grown, rates)
+
+    def worth(left: int) -> bool:
+        costs = rates.read / 2 + (rates.write - rates.read) * TRIGGER * grown / (TRIGGER - left) ** 2
+        missed = rates.read * (TRIGGER + left) / 2 + rates.write * BACK
+        return bool(costs <= 0.0035 * (grown / left) ** 1.5 * missed)
+
+    assert worth(left)
+    assert not worth(left + ROOM // 20)
+
+
+def test_growth_is_what_a_recent_step_added() -> None:
+    envelope = build(work(*[400] * 30), counter=CHARS4)
+    assert 380 <= growth(envelope.entries) <= 480
+
+
+def test_a_target_that_was_given_is_taken() -> None:
+    assert limits(Budget(window=10_000, reserve=0, target=0.37), Head(), ()).target == 3_700

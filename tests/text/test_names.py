@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.text.names import names
+from lamina.text.outline import indexed, outline
+
+CODE = "\n".join(
+    f"def load_{word}(path):\n    return parse_{word}(path)" for word in ("alpha", "beta", "gamma")
+)
+PROSE = "It was a quiet evening and nobody said much of anything. " * 40
+
+
+def test_names_are_identifiers_and_paths_the_most_frequent_first() -> None:
+    text = "open src/app.py, then call load_all and load_all again, with HttpClient and word and x1"
+    assert names([text], limit=100) == "load_all, src/app.py, HttpClient"
+
+
+def test_plain_words_are_no_names() -> None:
+    assert names([PROSE], limit=500) == ""
+
+
+def test_names_of_several_texts_count_together() -> None:
+    assert names(["a_first a_second", "a_second"], limit=100).startswith("a_second")
+
+
+@given(st.text(), st.integers(0, 200))
+def test_names_stay_within_their_limit_and_stand_in_the_text(text: str, limit: int) -> None:
+    found = names([text], limit=limit)
+    assert len(found) <= limit
+    assert all(name in text for name in found.split(", ") if found)
+
+
+def test_a_long_text_is_shown_with_its_names() -> None:
+    text = CODE + "\n" + "# filler of no interest\n" * 200 + "\ndef the_last_one():\n    pass\n"
+    shown = indexed(text, limit=400, name="x.py")
+    assert "parse_gamma" in shown
+    assert "the_last_one" in shown
+    assert len(shown) <= 400
+
+
+def test_a_text_without_names_is_only_outlined() -> None:
+    assert indexed(PROSE, limit=300) == outline(PROSE, limit=300)
+
+
+@given(st.text(max_size=3_000), st.integers(1, 600))
+def test_an_indexed_text_is_never_over_its_limit(text: str, limit: int) -> None:
+    assert indexed(text, limit=limit) == text or len(indexed(text, limit=limit)) <= limit

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.text.tags import balanced, guard, tag, unguard
+
+TAGS = ("file_context", "excerpt", "content")
+UNSEEN = (
+    "\u00ad\u034f\u061c\u180e\u200b\u200f\u202a\u202e\u2060\u2066\u2069\ufe0f\ufeff\U000e0001\U000e007f\x00"
+)
+GAPS = st.text(st.sampled_from(" \t\n\u00a0\u2028" + UNSEEN), max_size=4)
+MARKS = st.builds(
+    "<{}{}{}{}{}{}".format, st.sampled_from(["", "\\", "\\\\"]), GAPS, st.sampled_from(["", "/"]), GAPS,
+    st.sampled_from([*TAGS, "EXCERPT", "div"]), st.sampled_from([">", " x=1>", "s>", ""]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sign", [*UNSEEN, *" \t\n\u2028"], ids=ascii)
+@pytest.mark.parametrize("disguised", ["<{}/excerpt>", "</{}excerpt>", "<{0}/{0}{0}excerpt>", "<{}excerpt>"])
+def test_what_nobody_sees_hides_no_tag(disguised: str, sign: str) -> None:
+    text = disguised.format(sign)
+    assert guard(f"a {text} b", TAGS) == f"a <\\{text[1:]} b"
+    assert not balanced(tag("excerpt", {}, f"a {text} b"), TAGS)
+    assert balanced(tag("excerpt", {}, guard(f"a {text} b", TAGS)), TAGS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a < b / excerpt",
+        "< //excerpt",
+        "<\u200b\u200b",
+        "a <\u200bdiv> </\u200bdiv>",
+        "< / excerpts>",
+        "<-excerpt",
+    ],
+)
+def test_what_is_no_tag_of_ours_is_not_touched(text: str) -> None:
+    assert guard(text, TAGS) == text
+
+
+@given(st.lists(MARKS | GAPS, max_size=12).map("".join))
+def test_disguised_tags_come_back_as_they_were(text: str) -> None:
+    guarded = guard(text, TAGS)
+    assert unguard(guarded, TAGS) == text
+    assert balanced(tag("excerpt", {}, guarded), TAGS)
+
+
+@pytest.mark.parametrize("unit", ["\u200b", " ", "<\u200b", "< /", "<\u200b/\u200b"], ids=ascii)
+def test_a_long_run_of_gaps_is_read_once(unit: str) -> None:
+    text = "<" + unit * 300_000  # read again from each place, this would take hours
+    assert guard(text, TAGS) == text
