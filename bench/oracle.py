@@ -82,6 +82,7 @@ def told(c: Compared) -> str:
         f"{c.own.cuts} cuts, {c.own.mean / room:.0%} sent, recall {c.own.recall:.1%}; "
         f"oracle {c.best.cuts} cuts, {c.best.mean / room:.0%} sent, {c.best.recall:.1%}: "
         + " ".join(f"{5 * depth}%@{call}" for call, depth in c.cuts)
+        + f" else {5 * c.otherwise}%"
     )
 
 

@@ -30,6 +30,7 @@ class Speed(NamedTuple):
         return (
             f"{self.sessions:,} sessions, {self.calls:,} calls under lamina at 64,000 tokens, {self.jobs} "
             f"processes: {self.wall:.1f} s, {self.cpu:.1f} s of processor time, "
+            f"{self.cpu / self.jobs:.1f} s for each process, "
             f"{self.cpu / self.once:,.0f} × parsing and dumping them once ({self.once:.2f} s)"
         )
 

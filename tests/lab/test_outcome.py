@@ -23,9 +23,9 @@ ASKED = (
 
 
 def come_of(
-    found: Policy, *, used: dict[int, Used] | None = None, points: bool = False, **sizes: Any
+    found: Policy, *messages: Json, used: dict[int, Used] | None = None, points: bool = False, **sizes: Any
 ) -> Outcome:
-    conversation = talk(*ASKED, used=used)
+    conversation = talk(*(messages or ASKED), used=used)
     its = setting(conversation, **sizes)
     steps = walk(conversation, found, its, Needs(conversation, its.scales))
     return outcome(conversation.trace, found, its, steps, points=points)
@@ -77,12 +77,27 @@ def test_what_can_be_recalled_is_in_reach_and_its_cost_is_told_apart() -> None:
     assert found.recall_equivalents == pytest.approx(again + 0.1 * 10)  # which the third then reads
 
 
-def test_what_came_back_is_not_recalled_again_until_the_prefix_breaks() -> None:
-    steady = come_of(scripted(sent(0, 1), sent(0, 3), sent(0, 3, 5), recalls=True))
-    assert steady.visible == 0
-    assert steady.recalls == 2  # key_1 by its last place before each answer: the question, then the answer
-    moved = come_of(scripted(sent(0), sent(0, 2), sent(0, 5), recalls=True))
-    assert (moved.broken, moved.recalls) == (1, 2)
+TWICE = (user("key_1 key_2"), says("a"), user("b"), says("Of key_1."), user("c"), says("Of key_2."))
+"""Two answers need the same message, of 6 tokens."""
+
+
+def test_what_came_back_is_not_recalled_again() -> None:
+    requests = ([TWICE[0]], [TWICE[2]], [TWICE[2], TWICE[4]])
+    found = come_of(scripted(*requests, recalls=True), *TWICE)
+    assert (found.needed, found.visible, found.recalls) == (2, 0, 1)
+    assert found.recall_equivalents == pytest.approx(0.1 * 5 + 1.25 * 6 + 0.1 * 6)
+
+
+def test_what_came_back_is_recalled_again_once_the_prefix_is_broken() -> None:
+    requests = ([TWICE[0]], [TWICE[2]], [TWICE[4]])
+    found = come_of(scripted(*requests, recalls=True), *TWICE)
+    assert (found.broken, found.recalls) == (2, 2)
+    assert found.recall_equivalents == pytest.approx(2 * (0.1 * 5 + 1.25 * 6))
+
+
+def test_the_end_of_the_last_request_is_marked_however_far_the_next_one_goes() -> None:
+    found = come_of(policy("none"), user("a"), says("b"), *[user("c")] * 200, says("d"))
+    assert (found.broken, found.read) == (0, 5)
 
 
 def test_over_is_more_than_the_room() -> None:

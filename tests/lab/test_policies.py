@@ -105,6 +105,15 @@ def test_dropping_the_oldest_moves_the_boundary_with_every_step() -> None:
     assert all(cuts[first:-1])
 
 
+def test_a_boundary_that_stays_is_no_cut() -> None:
+    small = [message for _ in range(3) for message in (says("a"), user("b"))]
+    steps = walked("drop_oldest", talk(*session(6, words=40)[:-1], *small, says("c")), trigger=120)
+    cuts = [bool(step.sent and step.sent.cut) for step in steps]
+    assert any(cuts[:-1])
+    assert not cuts[-1]
+    assert len(messages(steps[-1])) < steps[-1].call.end
+
+
 def test_the_prompt_stands_though_everything_around_it_is_dropped() -> None:
     steps = walked("sliding", talk(*session(12)), trigger=60, target=40)
     assert all(session(0)[:2] == messages(step)[:2] for step in steps)

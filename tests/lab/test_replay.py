@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from lamina.lab.policies import policy
+from lamina.lab.policies.port import Policy, Run, Setting
 from lamina.lab.replay import Asks, played, replay
 from lamina.lab.traces import read
 from lamina.lab.values import Account, Damaged, Outcome, Trace
@@ -20,17 +21,19 @@ def timeless(account: Account) -> list[Outcome]:
 
 
 def test_figures_and_order_do_not_depend_on_processes() -> None:
+    traces: list[Trace | Damaged] = [*TRACES, Damaged(place="f:1", reason="r"), *TRACES]
+
     def run(jobs: int) -> Account:
         return replay(
-            [*TRACES, Damaged(place="f:1", reason="r")], policies=["sliding", "lamina"], windows=[600],
+            traces, policies=["sliding", "lamina"], windows=[600],
             rules=["anthropic", "vllm"], count_as="gpt-5.4", jobs=jobs, points=True,
         )  # fmt: skip
 
     one, two = run(1), run(2)
     assert timeless(one) == timeless(two)
     assert one.damaged == two.damaged == (Damaged(place="f:1", reason="r"),)
-    assert [each.trace for each in one.reported] == ["t2", "t9", "t20", "t5"]
-    assert len(one.outcomes) == 4 * 2 * 2
+    assert [each.trace for each in one.reported] == ["t2", "t9", "t20", "t5"] * 2
+    assert len(one.outcomes) == 8 * 2 * 2
 
 
 def test_every_trace_comes_under_every_policy_window_and_cache() -> None:
@@ -88,6 +91,25 @@ def test_a_policy_that_raises_sinks_neither_the_trace_nor_the_others(monkeypatch
     first, second = account.outcomes
     assert (first.failed, first.sent, second.failed) == (first.calls, 0, 0)
     assert account.damaged == ()
+
+
+@pytest.mark.parametrize(("by_rules", "times"), [(False, 1), (True, 3)])
+def test_a_policy_runs_once_for_each_cache_only_if_it_asks_for_its_rules(
+    monkeypatch: pytest.MonkeyPatch, *, by_rules: bool, times: int
+) -> None:
+    started: list[str] = []
+
+    def start(setting: Setting) -> Run:
+        started.append(setting.rules.name)
+        return policy("none").start(setting)
+
+    found = Policy(name="p", title="p", start=start, by_rules=by_rules)
+    monkeypatch.setattr("lamina.lab.replay.policy", lambda _: found)
+    account = replay(
+        TRACES[:1], policies=["p"], windows=[600], rules=["anthropic", "gemini", "vllm"], count_as="gpt-5.4"
+    )
+    assert len(started) == times
+    assert [each.rules for each in account.outcomes] == ["anthropic", "gemini", "vllm"]
 
 
 def test_progress_hears_of_every_trace() -> None:

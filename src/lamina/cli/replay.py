@@ -46,8 +46,8 @@ exit status: 0 done, 2 nothing that can be replayed
 
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
-        "lamina replay PATH... [--window N,...] [--policy P,...] [--rules R,...] [--model M] "
-        "[--json FILE] [--html FILE] [--jobs N] [--limit N]"
+        "lamina replay PATH... [--window N,...] [--policy P,...] [--rules R,...] [--model M]\n"
+        "                     [--json FILE] [--html FILE] [--jobs N] [--limit N]"
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument

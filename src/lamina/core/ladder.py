@@ -130,8 +130,8 @@ Rated = tuple[int, Batch]
 TELLS = {"full": 900, "compact": 2_500, "small": 1_200, "reply": 2_000, "call": 2_000, "step": 2_000}
 """How much a token says that a move takes away, in thousandths of one of a small result: docs/planner.md."""
 
-COMPACT_TOKENS, STUB_TOKENS = 250, 60
-"""About what a COMPACT and a STUB result take; one not larger than the first goes by handle at once."""
+COMPACT_TOKENS, SHORT_TOKENS, STUB_TOKENS = 250, 100, 60
+"""About what is left of a COMPACT result, of a shortened reply or call, and of anything by handle."""
 
 
 def ripeness(age: int, tokens: int, tells: int) -> int:
@@ -194,15 +194,16 @@ def _media(view: View, free: list[int]) -> Iterator[Rated]:
             yield ripe, (Move(i, Form.STUB, "image or document"),)
 
 
-def _has_handle(view: View, entry: Entry) -> bool:
-    return _is(entry, ToolResult) or row(view.kinds, entry.segment).attachment
+def _stands_for(view: View, entry: Entry) -> bool:
+    """Whether a handle can stand for all of it."""
+    return _is(entry, ToolResult | Image | Document) or row(view.kinds, entry.segment).attachment
 
 
 def _old_steps(view: View) -> Iterator[Rated]:
-    """Whole old steps, as they would be once their results are lowered."""
+    """Whole old steps, as they would be once everything in them is lowered."""
     for batch in steps(view, verbatim=VERBATIM_LIMIT):
         entries = [view.entries[move.at] for move in batch]
-        left = sum(min(e.tokens, STUB_TOKENS) if _has_handle(view, e) else e.tokens for e in entries)
+        left = sum(min(e.tokens, STUB_TOKENS if _stands_for(view, e) else SHORT_TOKENS) for e in entries)
         yield ripeness(_age(view, entries[0]), left, TELLS["step"]), batch
 
 

@@ -37,14 +37,14 @@ class Scales:
     def __init__(self, counter: Counter, tools: list[dict[str, Any]]) -> None:
         self.counter = counter
         self.known: dict[bytes, Weighed] = {}
-        self._held: dict[int, tuple[Message, Weighed]] = {}
+        self._held: dict[int, tuple[Message, Weighed]] = {}  # by id, which nothing else gets while it is held
         self._refused: dict[tuple[int, ...], bool] = {}
         self.tools = self._tools(tools)
         self.tool_tokens = sum(block.tokens for block in self.tools)
 
     def message(self, message: Message) -> Weighed:
         held = self._held.get(id(message))
-        if held is not None and held[0] is message:
+        if held is not None:
             return held[1]
         shape = _encode(message)
         found = self.known.get(shape)

@@ -42,6 +42,8 @@ PRICES = (0.0, 0.005, 0.02, 0.05, 0.15, 0.5, 3.0)
 
 
 Cuts = tuple[tuple[int, int], ...]
+Way = tuple[Cuts, int]
+"""A schedule without what the model says of it."""
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +51,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     `growth` and `largest` are tokens that a call added, at the median and at most; `gaps` the calls that came
     after the cache had forgotten; `floor` the smallest share of the room that a cut came down to. `best` is
-    the cheapest schedule with at least lamina's recall; `off` how far the model was from its real cost.
+    the cheapest schedule with at least lamina's recall, with its `cuts` and the depth of those that it does
+    not name; `off` is how far the model was from what a schedule really cost, at most.
     """
 
     trace: str
@@ -65,6 +68,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     own: Shown
     best: Shown
     cuts: Cuts
+    otherwise: int
     ratio: float
     off: float
     points: tuple[Shown, ...] = ()
@@ -100,8 +104,8 @@ class Comparison:
         self.needs = Needs(talk, settings[0].scales)
         self.ground = Ground(talk, settings[0], self.needs)
         self.tariffs = [Tariff.of(s.rules, s.model) for s in settings]
-        self.walks: dict[Cuts, list[Step]] = {}
-        self.shown: dict[tuple[str, Cuts], Shown | None] = {}
+        self.walks: dict[Way, list[Step]] = {}
+        self.shown: dict[tuple[str, Way], Shown | None] = {}
 
     def all(self) -> list[Compared]:
         coarse = Paths(self.ground, list(self._lefts(coarse_net(self.ground))))
@@ -110,11 +114,12 @@ class Comparison:
         paths = Paths(self.ground, list(self._lefts(sorted(near))))
         chosen = [paths.best(tariff, self._prices()) for tariff in self.tariffs]
         mine = self._own()
+        for schedule in steady(self.ground):
+            self._played(self.settings[0], _way(schedule))
         for setting, own, schedules in zip(self.settings, mine, chosen, strict=True):
             self._search(setting, own, schedules)
-        known = {s.cuts: s for schedules in chosen for s in schedules}
         return [
-            self._compared(setting, own, known, {s.cuts for s in schedules})
+            self._compared(setting, own, {_way(s): s.cost for s in schedules})
             for setting, own, schedules in zip(self.settings, mine, chosen, strict=True)
         ]
 
@@ -156,38 +161,36 @@ class Comparison:
         low, high = 0, len(schedules) - 1
         while low <= high:
             middle = (low + high) // 2
-            shown = self._played(setting, schedules[middle].cuts)
+            shown = self._played(setting, _way(schedules[middle]))
             if shown is not None and shown.recall >= own.recall:
                 high = middle - 1
             else:
                 low = middle + 1
 
-    def _played(self, setting: Setting, cuts: Cuts) -> Shown | None:
+    def _played(self, setting: Setting, way: Way) -> Shown | None:
         """What a schedule really costs and shows; None where a call fails or is over."""
-        named, follows = (setting.rules.name, cuts), scheduled(Schedule(cuts=cuts))
-        if cuts not in self.walks:
-            self.walks[cuts] = walk(self.talk, follows, setting, self.needs)
+        named, follows = (setting.rules.name, way), scheduled(Schedule(cuts=way[0], otherwise=way[1]))
+        if way not in self.walks:
+            self.walks[way] = walk(self.talk, follows, setting, self.needs)
         if named not in self.shown:
-            found = outcome(self.talk.trace, follows, setting, self.walks[cuts])
+            found = outcome(self.talk.trace, follows, setting, self.walks[way])
             self.shown[named] = Shown.of(found) if not found.failed and not found.over else None
         return self.shown[named]
 
-    def _compared(
-        self, setting: Setting, own: Shown, known: dict[Cuts, Schedule],
-        modelled: set[Cuts],
-    ) -> Compared:  # fmt: skip
+    def _compared(self, setting: Setting, own: Shown, modelled: dict[Way, float]) -> Compared:
         ground, rules = self.ground, setting.rules
-        played = {cuts: shown for cuts in self.walks if (shown := self._played(setting, cuts)) is not None}
-        above = {cuts: shown for cuts, shown in played.items() if shown.recall >= own.recall}
-        cuts = min(above, key=lambda each: above[each].cost, default=())
-        best = above.get(cuts, own)
+        played = {way: shown for way in self.walks if (shown := self._played(setting, way)) is not None}
+        above = {way: shown for way, shown in played.items() if shown.recall >= own.recall}
+        nothing: tuple[Way, Shown] = ((), 0), own
+        (cuts, otherwise), best = min(above.items(), key=lambda each: each[1].cost, default=nothing)
         steps = [b - a for a, b in zip(ground.sizes, ground.sizes[1:], strict=False)] or [0]
-        offs = [abs(known[c].cost / played[c].cost - 1) for c in played if c in modelled and played[c].cost]
+        offs = [abs(cost / played[each].cost - 1) for each, cost in modelled.items() if each in played]
         return Compared(
             trace=self.talk.trace.id, source=self.talk.trace.source, window=setting.window, rules=rules.name,
             calls=ground.calls, tokens=ground.sizes[-1], growth=sorted(steps)[len(steps) // 2],
             largest=max(steps), gaps=sum(gap > rules.seconds("") for gap in ground.idle),
-            floor=self._floor(), own=own, best=best, cuts=cuts, off=max(offs, default=0.0),
+            floor=self._floor(), own=own, best=best, cuts=cuts, otherwise=otherwise,
+            off=max(offs, default=0.0),
             ratio=own.cost / cost_at(own.recall, [own, *played.values()]), points=tuple(played.values()),
         )  # fmt: skip
 
@@ -208,3 +211,16 @@ def coarse_net(ground: Ground) -> list[tuple[int, int]]:
     )
     calls |= {min(ground.uncut.fits, ground.calls - 1), *gaps[:GAPS]}
     return [(call, depth) for call in sorted(calls) for depth in DEPTHS]
+
+
+def steady(ground: Ground) -> Iterable[Schedule]:
+    """The plainest schedules: as late as the room allows and equally deep, with or without long gaps."""
+    gaps = [call for call in range(1, ground.calls) if ground.idle[call] > COLD]
+    for depth in DEPTHS[:-1]:
+        yield Schedule(cuts=(), otherwise=depth)
+        if gaps:
+            yield Schedule(cuts=tuple((call, depth) for call in gaps), otherwise=depth)
+
+
+def _way(schedule: Schedule) -> Way:
+    return schedule.cuts, schedule.otherwise

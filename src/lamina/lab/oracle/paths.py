@@ -20,9 +20,13 @@ OVER = 20.0
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
-    """Cuts as (call, depth), in order. `cost` and `hidden` are what the model of it says."""
+    """Cuts as (call, depth), in order; `otherwise` is the depth of those that must be made besides.
+
+    `cost` and `hidden` are what the model of it says.
+    """
 
     cuts: tuple[tuple[int, int], ...]
+    otherwise: int = 10
     cost: float = 0.0
     hidden: int = 0
 

@@ -14,23 +14,19 @@ from lamina.lab.oracle.paths import Schedule
 from lamina.lab.policies.port import Policy, Run, Sent, Setting
 from lamina.request import RequestMemo, fit_request
 
-OTHERWISE = 10
-"""The depth of a cut that the schedule does not name."""
-
 
 class Scheduled:
     """One conversation under a schedule."""
 
     def __init__(self, setting: Setting, schedule: Schedule) -> None:
         self.setting, self.depths, self.call = setting, dict(schedule.cuts), -1
-        self.depth = schedule.cuts[0][1] if schedule.cuts else OTHERWISE
+        self.otherwise = schedule.otherwise
         self.ledger, self.memo = Ledger(), RequestMemo()
 
     def __call__(self, request: dict[str, Any], _idle: float) -> Sent:
         self.call += 1
         planned = self.depths.get(self.call)
-        self.depth = planned or self.depth
-        share = self.depth / GRID
+        share = (planned or self.otherwise) / GRID
         budget = share_of(self.setting, trigger=share if planned else 1.0, target=share)
         fitted = fit_request(
             request, dialect=CHAT, ledger=self.ledger, memo=self.memo, counter=self.setting.scales.counter,

@@ -4,8 +4,8 @@
         await index.replace("docs/spec.md", chunks_of("docs/spec.md", text))
 
 What is found is what SQLite finds: words are split here and stemmed by the server, and scored by BM25, for
-which `ts_rank` of a single word tells how often it occurs. Every vector is compared. Where the server has no
-pgvector, vectors are bytes that are compared in this process, and `index.notes` says so. A NUL, which
+which `ts_rank` of a single word tells how often it occurs. pgvector compares every vector. Where the
+server has none, vectors are bytes that are compared in this process, and `index.notes` says so. A NUL, which
 PostgreSQL cannot keep, is kept as U+FFFD. Needs the extra "postgres".
 """
 
@@ -73,9 +73,9 @@ best AS (SELECT id, near FROM scored ORDER BY near DESC LIMIT %(most)s)
 SELECT id, near, low, high FROM ends,
     (SELECT id, near FROM best UNION SELECT id, near FROM scored WHERE id = ANY(%(also)s::bigint[])) AS found
 """
-_CANDIDATES = "SELECT id, source, nth, speaker, at, sort FROM chunk WHERE space = %s AND id = ANY(%s)"
+_CANDIDATES = "SELECT id, speaker, at, sort FROM chunk WHERE space = %s AND id = ANY(%s)"
 _NEIGHBOURS = (  # the limit keeps the server from reading all chunks, however few it takes them for
-    "SELECT c.id, n.nth - c.nth, length(n.text), n.id, n.source, n.nth, n.speaker, n.at, n.sort "
+    "SELECT c.id, n.nth - c.nth, length(n.text), n.id, n.speaker, n.at, n.sort "
     "FROM chunk c CROSS JOIN LATERAL (SELECT * FROM chunk WHERE space = c.space AND source = c.source "
     "AND nth BETWEEN c.nth - %(reach)s AND c.nth + %(reach)s LIMIT 2 * %(reach)s + 1) AS n "
     "WHERE c.space = %(space)s AND c.id = ANY(%(ids)s) AND n.nth != c.nth AND n.section = c.section"

@@ -27,7 +27,7 @@ POSTINGS = 8_000
 LENT = (0.4, 0.2)
 """What a turn lends to those one and two beside it: halved with each step."""
 
-LENDERS = 100
+LENDERS = 200
 """How many turns lend, the best by their own score: a weak one has nothing to lend that would be seen."""
 
 ALONE = 400

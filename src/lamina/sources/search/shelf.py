@@ -30,8 +30,6 @@ class Candidate(msgspec.Struct, frozen=True, array_like=True):
     """What ranking has to know of a chunk."""
 
     id: int
-    source: str
-    nth: int
     speaker: str
     at: str
     sort: str

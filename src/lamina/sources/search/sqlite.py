@@ -42,12 +42,12 @@ _INSERT = (
 )
 _NUMBERS_IN = "SELECT json_group_array(id) FROM chunks WHERE source IN (SELECT value FROM json_each(?))"
 _CANDIDATES = (
-    "SELECT json_group_array(json_array(id, source, nth, speaker, at, sort)) FROM chunks "
+    "SELECT json_group_array(json_array(id, speaker, at, sort)) FROM chunks "
     "WHERE id IN (SELECT value FROM json_each(?))"
 )
 _NEIGHBOURS = (
     "SELECT json_group_array(json_array(c.id, n.nth - c.nth, length(n.text), "
-    "json_array(n.id, n.source, n.nth, n.speaker, n.at, n.sort))) "
+    "json_array(n.id, n.speaker, n.at, n.sort))) "
     "FROM json_each(?1) CROSS JOIN chunks c ON c.id = value CROSS JOIN chunks n ON n.source = c.source "
     "AND n.nth BETWEEN c.nth - ?2 AND c.nth + ?2 AND n.nth != c.nth AND n.section = c.section"
 )
