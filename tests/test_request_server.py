@@ -142,7 +142,7 @@ def test_a_cut_that_is_due_all_the_same_goes_as_deep_as_ever() -> None:
     budget, head = Budget(window=10_000, reserve=1_000), Head()
     wider = roomier(budget, head, 9_000)
     assert wider.window - (wider.reserve or 0) == 18_000
-    assert wider.trigger * 18_000 == pytest.approx(0.8 * 9_000 + 9_000)
+    assert wider.trigger * 18_000 == pytest.approx(0.95 * 9_000 + 9_000)
     assert wider.target is not None
     assert wider.target * 18_000 < 0.8 * 9_000
     assert roomier(budget, head, 0) is budget

@@ -202,8 +202,9 @@ def test_a_cut_frees_its_least_unless_it_meets_the_floor(story: Story) -> None:
 
 
 def test_nothing_is_cut_up_to_the_trigger() -> None:
-    assert built(LOOP, room(-(-WHOLE * 10 // 8))).cut is None
-    assert built(LOOP, room(-(-WHOLE * 10 // 8) - 2)).cut is not None
+    enough = -(-WHOLE * 100 // 95)
+    assert built(LOOP, room(enough)).cut is None
+    assert built(LOOP, room(enough - 2)).cut is not None
 
 
 def test_a_cut_waits_while_it_would_free_too_little() -> None:

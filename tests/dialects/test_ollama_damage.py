@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lamina.core.build import build
@@ -119,6 +119,7 @@ MESSAGES = st.builds(
 )
 
 
+@example([{"role": "system", "tool_calls": {}}], None, None)
 @given(st.lists(MESSAGES | JSON, max_size=4), JSON, JSON)
 def test_any_json_is_a_request_or_bad_input(messages: list[Any], tools: Any, options: Any) -> None:
     given_ = {"messages": messages, "tools": tools, "options": options}

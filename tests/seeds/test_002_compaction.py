@@ -62,7 +62,7 @@ def test_s2_10_chunks_become_one_that_knows_its_parents() -> None:
 
 
 def test_s2_11_one_budget_has_all_thresholds() -> None:
-    limit = limits(Budget(window=100_000, reserve=0, target=0.5), Head(), ())
+    limit = limits(Budget(window=100_000, reserve=0, trigger=0.8, target=0.5), Head(), ())
     assert (limit.target, limit.trigger, limit.room) == (50_000, 80_000, 100_000)
 
 

@@ -81,4 +81,4 @@ def test_s4_08_nothing_in_nothing_out() -> None:
     ("window", "threshold"), [(299, 239), (312, 249), (668, 534), (568, 454), (268, 214), (100, 80)]
 )
 def test_fact_4_the_threshold_is_a_whole_number_rounded_down(window: int, threshold: int) -> None:
-    assert limits(Budget(window=window, reserve=0), Head(), ()).trigger == threshold
+    assert limits(Budget(window=window, reserve=0, trigger=0.8), Head(), ()).trigger == threshold

@@ -9,6 +9,7 @@ the system text are never touched; if they alone exceed the room, `BudgetExceede
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -140,7 +141,7 @@ def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: in
     """What a cut would do, without doing it. `forced`: the room is exceeded, so wishes yield."""
     plan = Plan(entries, limits, bench)
     plan.take(bench.options.order, keep=keep_last, goal=limits.target)
-    enough = max(limits.target, min(limits.trigger, plan.before - limits.least))
+    enough = max(limits.target, min(limits.trigger, plan.before) - limits.least)
     keep = keep_last
     while forced and plan.total > enough and keep > 0:
         keep //= 2
@@ -247,7 +248,7 @@ class Plan:
         """A digest of the run that is smaller than it and keeps the user's words, if there is one."""
         whole = sum(e.tokens for e in run)
         tried = (self._digest(run, limit, share) for share in (1, 4))
-        return [made for made in tried if self._pays(made, run, whole, limit)][:1]
+        return list(islice((made for made in tried if self._pays(made, run, whole, limit)), 1))
 
     def _digest(self, run: Sequence[Entry], limit: int | None, share: int = 1) -> Fold:
         spare = (extra(self.limits.room) if limit is None else limit) // share

@@ -171,7 +171,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     window: int
     reserve: int | None = None
-    trigger: float = 0.8
+    trigger: float = 0.95
     target: float | None = None
     least: float = 0.2
     largest: float = 0.5

@@ -36,11 +36,14 @@ def telling(arguments: str) -> str:
 def shorter(arguments: str, *, limit: int, mark: str) -> str:
     """JSON text of the object `arguments` in which values over `limit` characters are `mark`.
 
-    `{size}` in the mark is the value's size in bytes. What is not a JSON object becomes an empty one.
+    `{size}` in the mark is the value's size in bytes. What is not a JSON object becomes an empty one. Where
+    no value is that long, the text is what it was.
     """
     try:
-        kept = {name: _value(value, limit, mark) for name, value in json.loads(arguments).items()}
-        return _object(kept)
+        given = json.loads(arguments)
+        kept = {name: _value(value, limit, mark) for name, value in given.items()}
+        made = _object(kept)
+        return arguments if all(kept[name] is value for name, value in given.items()) else made
     except (ValueError, AttributeError, RecursionError):  # not JSON, or not an object
         return "{}"
 

@@ -163,7 +163,12 @@ def _said(message: Mapping[str, Any], kind: str) -> tuple[list[_Piece], bool]:
     """What a user or a system message says; one that says nothing is taken by the API, and kept."""
     pieces, whole = _content(message, kind)
     pieces = pieces or [_Piece(kind, Raw(dialect=NAME, data=text_in(message, "content")))]
-    return pieces, whole and not message.get("tool_calls")
+    return pieces, whole and _calls_nothing(message)
+
+
+def _calls_nothing(message: Mapping[str, Any]) -> bool:
+    """Whether a message without a model's calls says so in a way that the API takes."""
+    return message.get("tool_calls") in (None, [], ())
 
 
 def _assistant(message: Mapping[str, Any], calls: Calls) -> _Read:
@@ -190,7 +195,7 @@ def _tool(message: Mapping[str, Any], calls: Calls) -> _Read:
     result = ToolResult(id=call.id if call else "", content=content, name=call.name if call else name)
     path = path_of(call.arguments) if call else ""
     attrs = {"path": path} if path else {}
-    whole = whole and name in ("", result.name) and not message.get("tool_calls")
+    whole = whole and name in ("", result.name) and _calls_nothing(message)
     return Role.TOOL, [_Piece("tool_result", result, attrs=attrs)], whole
 
 

@@ -56,7 +56,7 @@ def _share(name: str, share: str) -> float | None:
     return target
 
 
-TRIGGER = 0.8
+TRIGGER = 0.95
 """Of the room: where every policy begins to cut."""
 
 

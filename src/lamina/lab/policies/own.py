@@ -83,10 +83,10 @@ def own(target: float | None = None) -> Policy:
 
 def source_order(name: str, title: str) -> Policy:
     """The trimming RFC with or without head-room, or nothing but digests."""
-    trigger = 0.8
-    target = {"rfc": trigger, "rfc_headroom": trigger * HEADROOM}.get(name)
+    share = {"rfc": 1.0, "rfc_headroom": HEADROOM}.get(name)
 
     def start(setting: Setting) -> Run:
+        target = None if share is None else share * setting.trigger / setting.room
         return Ordered(setting, folding if name == "folding" else oldest_first, target=target)
 
     return Policy(name=name, title=title, start=start, recalls=name == "folding")
