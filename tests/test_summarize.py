@@ -20,7 +20,9 @@ from lamina.part import part
 from lamina.segments import assistant, call, file, result, system, thinking, user
 from lamina.summarize import Asked, Bounds, Outcome, Terms, choose, digested, facts, problems, summarized
 
-TERMS = Terms(budget=Budget(window=5_000, reserve=0, trigger=0.75, target=0.5, keep_last=2, largest=1), counter=CHARS4)
+TERMS = Terms(
+    budget=Budget(window=5_000, reserve=0, trigger=0.75, target=0.5, keep_last=2, largest=1), counter=CHARS4
+)
 ROOMY = Terms(budget=Budget(window=100_000, reserve=0, keep_last=2), counter=CHARS4)
 FILES = " ".join(f"src/part_{n}.py" for n in range(5))
 GOOD = (

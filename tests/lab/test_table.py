@@ -87,6 +87,13 @@ def test_records_are_added_up_by_model_and_lost_caches_by_reason() -> None:
     assert reasons(losses(found)) == [("idle", 2, 11), ("edit", 1, 9)]
 
 
+def test_gaps_of_any_length_are_one_reason() -> None:
+    spans = ("42 minutes", "3 hours")
+    lost = tuple((n, 5, f"idle for {span}, past the lifetime of 5 minutes") for n, span in enumerate(spans))
+    found = [Reported(trace="a", source="s", lost=lost)]
+    assert reasons(losses(found)) == [("idle, past the lifetime of 5 minutes", 2, 10)]
+
+
 def test_json_has_every_figure_that_a_table_shows() -> None:
     told = json.loads(json.dumps(facts(account()), allow_nan=False))
     assert {column.name for column in POLICY_COLUMNS} <= set(told["totals"][0])

@@ -5,6 +5,7 @@ The sums are what the page and the JSON file show as well. Nothing here replays 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,8 @@ from lamina.lab.values import Account, Outcome, Reported
 
 SHOWN = 8
 """Reasons, and damaged lines, that the terminal shows; the JSON file has all."""
+
+_SPAN = re.compile(r"^idle for [^,]+, ")  # how long is said call by call, and added up here
 
 _ADDED = (
     "calls cuts broken over invalid failed sent read written uncached output equivalents needed visible "
@@ -184,8 +187,9 @@ def reasons(found: Iterable[Loss]) -> list[tuple[str, int, int]]:
     times: Counter[str] = Counter()
     tokens: Counter[str] = Counter()
     for loss in found:
-        times[loss.why] += 1
-        tokens[loss.why] += loss.tokens
+        why = _SPAN.sub("idle, ", loss.why)
+        times[why] += 1
+        tokens[why] += loss.tokens
     return sorted(((why, times[why], tokens[why]) for why in times), key=lambda row: (-row[2], row[0]))
 
 
