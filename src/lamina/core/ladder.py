@@ -127,7 +127,10 @@ def _exchange(call: Entry, result: Entry) -> Exchange:
 Rated = tuple[int, Batch]
 """A batch and how ripe it is."""
 
-TELLS = {"full": 900, "compact": 2_500, "small": 1_200, "reply": 2_000, "call": 2_000, "step": 2_000}
+TELLS = {
+    "full": 900, "compact": 2_500, "small": 1_200, "reply": 2_000, "call": 2_000, "asked": 2_000,
+    "step": 1_200,
+}  # fmt: skip
 """How much a token says that a move takes away, in thousandths of one of a small result: docs/planner.md."""
 
 COMPACT_TOKENS, SHORT_TOKENS, STUB_TOKENS = 250, 100, 60
@@ -204,7 +207,8 @@ def _old_steps(view: View) -> Iterator[Rated]:
     for batch in steps(view, verbatim=VERBATIM_LIMIT):
         entries = [view.entries[move.at] for move in batch]
         left = sum(min(e.tokens, STUB_TOKENS if _stands_for(view, e) else SHORT_TOKENS) for e in entries)
-        yield ripeness(_age(view, entries[0]), left, TELLS["step"]), batch
+        tells = TELLS["asked" if entries[0].role is Role.USER else "step"]
+        yield ripeness(_age(view, entries[0]), left, tells), batch
 
 
 def _foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 
 from lamina.errors import BadInput
 from lamina.lab.peers.catalogue import PEERS
-from lamina.lab.policies.own import own, source_order
+from lamina.lab.policies.own import ours, source_order
 from lamina.lab.policies.peers import peer
 from lamina.lab.policies.plain import PLAIN
 from lamina.lab.policies.port import Policy, Run, Setting
@@ -37,7 +37,7 @@ def policy(name: str) -> Policy:
     if plain.startswith("peer:"):
         return peer(plain.removeprefix("peer:"))
     if plain == "lamina":
-        return own(target)
+        return ours(target)
     if plain in ("rfc", "rfc_headroom", "folding"):
         return source_order(plain, POLICIES[plain])
     found = next((each for each in PLAIN if each.name == plain), None)

@@ -73,7 +73,7 @@ class Ordered:
         return Sent(messages=chat.render(envelope)["messages"], cut=cut, layers=_layers(envelope.entries))
 
 
-def own(target: float | None = None) -> Policy:
+def ours(target: float | None = None) -> Policy:
     def start(setting: Setting) -> Run:
         return Lamina(setting, target=target)
 
