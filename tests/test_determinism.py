@@ -23,7 +23,7 @@ from lamina.testing.sessions import calls, session
 
 ROOT = Path(__file__).resolve().parent.parent
 LOG = session(3, turns=3, steps=6, thinking=True)
-BUDGET = Budget(window=8_000, reserve=0)
+BUDGET = Budget(window=6_000, reserve=0)
 
 SCRIPT = """
 import locale, sys

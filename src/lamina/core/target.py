@@ -28,7 +28,7 @@ NEED = 0.0035
 BACK = 1_500
 """Tokens that a recall brings back."""
 
-LOWEST, HIGHEST, GRID = 25, 60, 5
+LOWEST, HIGHEST, GRID = 20, 35, 5
 """Of the room, in hundredths: the least and the most that a cut leaves, and how finely that is chosen."""
 
 STEPS = 16
