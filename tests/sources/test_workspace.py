@@ -146,14 +146,13 @@ def test_a_device_is_refused() -> None:
 def test_a_link_that_is_swapped_in_never_shows_another_file(root: Path, outside: Path) -> None:
     """One thread swaps a file and a folder for links, as fast as it can, while both are read and written."""
     (root / "dir").mkdir()
+    for name, target in (("leaf", outside / "secret.txt"), ("dir", outside)):
+        (root / f"{name}.link").symlink_to(target)
+    for name in ("leaf", "leaf.file", "dir/secret.txt"):
+        (root / name).write_bytes(b"plain")
     done = threading.Event()
 
     def swap() -> None:
-        for name, target in (("leaf", outside / "secret.txt"), ("dir", outside)):
-            (root / f"{name}.link").symlink_to(target)
-        (root / "leaf").write_bytes(b"plain")
-        (root / "leaf.file").write_bytes(b"plain")
-        (root / "dir" / "secret.txt").write_bytes(b"plain")
         while not done.is_set():
             for name, kept in (("leaf", "leaf.away"), ("dir", "dir.away")):
                 (root / name).rename(root / kept)
