@@ -1,6 +1,6 @@
 """Vectors of the chunks, compared with that of a question.
 
-Up to 20,000 are all compared. Of more, the signs of their numbers are: 4,000 that share most signs with the
+Up to 20,000 are all compared. Of more, the signs of their numbers are: 2,000 that share most signs with the
 question are then compared in full, so that a chunk among the nearest is seldom missed. Needs numpy
 (`lamina[vectors]`), which is imported when the first vector comes; before numpy 2 all are compared. It knows
 numbers of chunks, not their text, and does not make vectors: that is an embedder's work.
@@ -17,7 +17,7 @@ from lamina.errors import BadInput
 EXACT = 20_000
 """Vectors that are all compared; of more, only those whose signs are most like the question's."""
 
-PROMISING, FARTHEST = 4_000, 64
+PROMISING, FARTHEST = 2_000, 64
 """How many those are, and how many of the least alike are compared too: they say how far the farthest is."""
 
 
