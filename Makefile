@@ -11,7 +11,7 @@ HYPOTHESIS_PROFILE ?= ci
 export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test check formatted linted typed layered sized documented bench peers docs format lock clean
+.PHONY: help deps demo test check formatted linted typed layered documented bench peers docs format lock clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -28,7 +28,7 @@ demo: $(STAMP)  ## see what lamina does, in one run
 test: $(STAMP)  ## run the tests
 	@$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(ARGS)
 
-check: formatted linted typed layered sized documented  ## format, lint, types, import contracts, sizes, documentation (-k: all of them)
+check: formatted linted typed layered documented  ## format, lint, types, import contracts, documentation (-k: all of them)
 
 formatted: $(STAMP)
 	@$(VENV)/bin/ruff format --check --quiet $(CHECKED)
@@ -41,9 +41,6 @@ typed: $(STAMP)
 
 layered: $(STAMP)
 	@$(VENV)/bin/lint-imports --no-logo
-
-sized: $(STAMP)
-	@$(PYTHON_IN_VENV) -m tools.sizes
 
 documented: $(STAMP)
 	@$(PYTHON_IN_VENV) -m tools.docs
