@@ -26,7 +26,7 @@ from lamina.core.arrange import Layout
 from lamina.core.bench import Options
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Head, Ledger, Segment, ToolCall
+from lamina.core.values import Budget, Form, Head, Ledger, Segment, ToolCall
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, BudgetExceeded, Conflict
 from lamina.report import Manifest, explain
@@ -260,18 +260,22 @@ class Session:
         return recalled(self.log, key, ledger=self.ledger, part=part, find=find)
 
     async def pin(self, key: str, on: bool = True) -> None:  # noqa: FBT001, FBT002 - as one says it
-        """Keeps a segment from being lowered by any cut to come; `on=False` lets it be lowered again.
+        """Keeps a segment in full, whatever a cut lowers; `on=False` lets it be lowered again.
 
-        What was sent stays as it was sent: pinned after it was lowered, it is lowered no further. Only what
-        a summary stands for is sent again, at a recorded cut. Raises NotFound for an unknown key, Conflict
-        if another writer added something meanwhile.
+        If it was lowered already, it stands in full again at a recorded cut. Raises NotFound for an unknown
+        key, BudgetExceeded if it does not fit beside what must stand (nothing is pinned then), Conflict if
+        another writer added something meanwhile.
         """
         async with self._lock:
-            record = pin_of(self.log, key, on=on)
+            in_full = {entry.ref for entry in self._work.last().entries if entry.form is Form.FULL}
+            record = pin_of(self.log, key, on=on, in_full=in_full)
             if record is None:
                 return
+            group = self._kept.group([record], ())
+            state = self._kept.state.grown()
+            self._work.desk.build(group.told.log, state)
             try:
-                await self._kept.append(self._kept.group([record], ()), self._kept.state.grown())
+                await self._kept.append(group, state)
             except Conflict:
                 await self._work.load()
                 raise

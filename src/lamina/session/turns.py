@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from lamina.core.kinds import KINDS
-from lamina.core.recall import names, refs
+from lamina.core.recall import identified, names
 from lamina.core.values import Image, Role, Segment, Text, ToolCall, ToolResult
 from lamina.errors import BadInput, NotFound
 
@@ -96,7 +96,7 @@ def index_of(log: Sequence[Segment], at: int | str) -> int:
 
 
 def _index_of_key(log: Sequence[Segment], key: str) -> int:
-    segment = names(refs(log)).get(key)
+    segment = names(identified(log)).get(key)
     if segment is None:
         raise NotFound(key)
     return max(index for index, one in enumerate(log) if one is segment)
