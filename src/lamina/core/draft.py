@@ -280,7 +280,8 @@ def _position(entries: Sequence[Entry], ref: Ref | None) -> int:
 def _aged(final: Draft, begun: Draft) -> list[Entry]:
     """The entries of the draft, in which what belongs to an earlier turn is HISTORY."""
     open_at = len(begun.entries)
-    while open_at and begun.entries[open_at - 1].turn == begun.place.turn:
+    open_turn = max(begun.place.turn, 0)
+    while open_at and begun.entries[open_at - 1].turn == open_turn:
         open_at -= 1
     return final.entries[:open_at] + aged(final.entries[open_at:], final.place.turn)
 
