@@ -31,6 +31,7 @@ from lamina.core.ladder import (
     repeated_system_text,
 )
 from lamina.core.ledger import SAME_TEXT_LATER, current_turn, lay_folds, line
+from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
 from lamina.core.shorten import shortened
 from lamina.core.target import Limits
 from lamina.core.values import Cut, Entry, Fold, Form, Layer, Line, Ref, Role
@@ -416,7 +417,12 @@ def spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
         }
     )
     first = spoken[-keep] if len(spoken) >= keep else 0
-    return frozenset(i for i, entry in enumerate(entries) if entry.step >= first or entry.layer is Layer.TURN)
+    attached_now = {entry.content for entry in entries if entry.why in (IN_THE_LIBRARY, NAMED_IN_THE_LIST)}
+    return frozenset(
+        i
+        for i, entry in enumerate(entries)
+        if entry.step >= first or entry.layer is Layer.TURN or entry.content in attached_now
+    )
 
 
 def exceeded(

@@ -138,10 +138,20 @@ def forms_never_rise(case: Case) -> Iterator[str]:
         was = then.get(entry.ref)
         if was is None or entry.segment.origin == "lamina":
             continue
-        if entry.form > was.form:
+        if entry.form > was.form and not _moves_in_library(entry, case):
             yield f"{entry.ref} rose from {was.form} to {entry.form}"
         if entry.form is was.form and entry.sent != was.sent and not case.has_new_cut:
             yield f"{entry.ref} was reworded"
+
+
+def _moves_in_library(entry: Entry, case: Case) -> bool:
+    """Whether the hoisted layout put an attachment elsewhere, which it does at a recorded cut.
+
+    An attachment is only named while it stands in the library. If a cut lowers it there, it stands in full
+    in its own turn.
+    """
+    hoisted = case.options.layout.library == "hoisted"
+    return hoisted and case.has_new_cut and row(case.kinds, entry.segment).attachment
 
 
 def _prompt_is_whole(case: Case) -> Iterator[str]:
@@ -284,6 +294,8 @@ def _full_parts(entry: Entry, case: Case) -> Sequence[Part]:
     """The parts of an entry as they would be sent in full."""
     kind = row(case.kinds, entry.segment)
     wording = case.options.wording
+    if entry.layer is Layer.LIBRARY:
+        return wording.prior(entry.source, limit=len(text_of(entry.source.parts)))
     if wording.tagged or kind.attachment or kind.section or entry.segment.kind in wording.words:
         return wording(entry.source, Form.FULL, entry.content)
     return entry.source.parts

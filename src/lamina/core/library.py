@@ -26,6 +26,11 @@ LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for ref
 IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Context Library above."
 
 
+IN_THE_LIBRARY = "stands in the library"
+NAMED_IN_THE_LIST = "stands in the library, named in the list"
+"""Why an attachment of this turn is not sent where it came."""
+
+
 def referred(
     entries: list[Entry],
     ledger: Ledger,
@@ -155,13 +160,12 @@ def _pointing(
     named = [entry for entry in rest if entry.ref in here]
     pointer = _list_of_names(named)
     if scale.body(pointer) >= sum(scale.body(entry) for entry in named):
-        return [omitted(entry, "stands in the library") if entry.ref in here else entry for entry in rest]
+        return [omitted(entry, IN_THE_LIBRARY) if entry.ref in here else entry for entry in rest]
     result: list[Entry] = []
     for entry in rest:
         if entry.ref == named[0].ref:
             result.append(pointer)
-        why = "stands in the library, named in the list"
-        result.append(omitted(entry, why) if entry.ref in here else entry)
+        result.append(omitted(entry, NAMED_IN_THE_LIST) if entry.ref in here else entry)
     return result
 
 
