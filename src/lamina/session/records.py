@@ -89,9 +89,7 @@ def told(bodies: Sequence[bytes], *, after: Told | None = None) -> Told:
     )  # fmt: skip
 
 
-def pin_of(
-    log: Iterable[Segment], key: str, *, on: bool, in_full: Collection[Ref] = ()
-) -> Pin | None:
+def pin_of(log: Iterable[Segment], key: str, *, on: bool, in_full: Collection[Ref] = ()) -> Pin | None:
     """The record that pins the segment with this name; None if it is so already.
 
     The same content may stand in the log several times, in full and as references to that. Of these the one

@@ -162,7 +162,7 @@ class Session:
     @property
     def turns(self) -> int:
         """How many turns there are."""
-        return len(starts(self.log))
+        return len(starts(self.log, self._desk.options.kinds))
 
     async def ask(
         self, prompt: str, *, attach: Iterable[Attachable | tuple[Attachable, int]] = (),
@@ -183,7 +183,7 @@ class Session:
                 self._work.note_left_out(gathered.notes)
                 found, others = self._desk.own(gathered)
                 self._work.note_left_out(others)
-            turn = self._desk.ready(turn_of([*found, *own[:-1]], own[-1]))
+            turn = self._desk.ready(turn_of([*found, *own[:-1]], own[-1], self._desk.options.kinds))
             if not turn:
                 raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
             return await self._work.extend(turn, once=once(key, own), idle=idle, opens=True)
@@ -287,7 +287,7 @@ class Session:
         again. Raises Conflict if another writer added something meanwhile.
         """
         async with self._lock:
-            await self._work.take_back(index_of(self.log, at))
+            await self._work.take_back(index_of(self.log, at, self._desk.options.kinds))
 
     async def regenerate(self) -> Envelope:
         """Takes back the last answer, with its steps, and builds the request for the same prompt again."""
@@ -303,7 +303,7 @@ class Session:
         conversation of this name.
         """
         async with self._lock:
-            index = len(self.log) if at is None else index_of(self.log, at)
+            index = len(self.log) if at is None else index_of(self.log, at, self._desk.options.kinds)
             place = self._work.place(index)
             where = Where(self.workspace, name or f"{self.conversation}@{place}")
             kept = Kept(self._kept.store, where)
