@@ -12,6 +12,7 @@ import pytest
 from lamina.core.bench import Options
 from lamina.core.build import build, plan_cut
 from lamina.core.envelope import Envelope
+from lamina.core.hashing import handle
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Ledger, Role, Segment
@@ -104,7 +105,7 @@ def test_every_covered_segment_can_be_recalled_by_a_key_that_the_summary_names()
     told = text(made.segment)
     for entry in choose(log, terms=TERMS, ledger=Ledger()).entries:
         if entry.segment.kind != "tool_call":
-            key = next(k for k in (entry.segment.key, f"k{entry.content[:12]}") if k and k in told)
+            key = next(k for k in (entry.segment.key, handle(entry.content)) if k and k in told)
             assert recall([*log, made.segment], key) == (entry.segment,)
 
 
@@ -221,7 +222,7 @@ def test_a_text_that_is_not_smaller_than_what_it_stands_for_is_refused() -> None
     write = Script(lambda asked: GOOD + " The client of the retries." * (asked.most // 4))
     made = run(talk(10), write, everything=True)
     assert made.segment is None
-    assert made.notes == ("the model's summary was not used: it has 952 tokens, what it stands for 778",)
+    assert made.notes == ("the model's summary was not used: it has 948 tokens, what it stands for 778",)
 
 
 def test_after_a_refusal_the_ladder_folds_under_its_digest() -> None:

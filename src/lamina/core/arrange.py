@@ -11,6 +11,7 @@ from typing import Literal
 
 import msgspec
 
+from lamina.core.hashing import short_handle
 from lamina.core.kinds import Kinds, Retention, is_section, recoverable, row
 from lamina.core.repair import omitted
 from lamina.core.values import Entry, Form, Layer, Ref, Role, ToolCall, ToolResult
@@ -241,10 +242,7 @@ def covered(entries: list[Entry], kinds: Kinds, *, name: Callable[[Entry], str])
 def _cover(entries: list[Entry], cover: Entry, kinds: Kinds, name: Callable[[Entry], str]) -> list[Entry]:
     at = entries.index(cover)
     keys = frozenset(cover.segment.covers)
-    meant = [
-        i < at and (name(e) in keys or e.segment.key in keys) and _may_cover(e, kinds)
-        for i, e in enumerate(entries)
-    ]
+    meant = [i < at and _is_named(e, keys, name) and _may_cover(e, kinds) for i, e in enumerate(entries)]
     for call, result in pairs(entries):
         meant[call] = meant[result] = meant[call] and meant[result]
     if not any(meant):
@@ -254,6 +252,11 @@ def _cover(entries: list[Entry], cover: Entry, kinds: Kinds, name: Callable[[Ent
     rest = [omitted(e, why) if meant[i] else e for i, e in enumerate(entries) if i != at]
     here = msgspec.structs.replace(cover, turn=entries[first].turn, step=entries[first].step)
     return [*rest[:first], here, *rest[first:]]
+
+
+def _is_named(entry: Entry, keys: frozenset[str], name: Callable[[Entry], str]) -> bool:
+    """Whether a cover means this entry; older releases wrote short handles."""
+    return not keys.isdisjoint((name(entry), entry.segment.key, short_handle(entry.content)))
 
 
 def _may_cover(entry: Entry, kinds: Kinds) -> bool:

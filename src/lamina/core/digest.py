@@ -53,13 +53,14 @@ class DigestText(NamedTuple):
 def digest(
     segments: Sequence[Segment], *, words_limit: int, notes_limit: int, kinds: Kinds = KINDS
 ) -> DigestText:
-    """What a run of turns said. Each voice has its limit in characters.
+    """What a run of turns said. Each voice has its limit in characters; notes may use what the words leave.
 
     The words are one line where there is no room for more, and the notes are empty.
     """
     pieces = merged(_pieces(segments, kinds))
     words = told(smallest(segments), [piece for piece in pieces if _is_users(piece)], words_limit)
     notes = [piece for piece in pieces if not _is_users(piece)]
+    notes_limit += max(words_limit - len(words), 0)
     if not notes or notes_limit < LEAST:
         return DigestText(words, "")
     return DigestText(words, told(NOTES_TITLE, notes, notes_limit))

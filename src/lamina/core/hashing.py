@@ -66,10 +66,11 @@ def short_handle(content: Digest) -> str:
 
 
 def ref(segment: Segment, content: Digest, before: Digest, nth: int) -> Ref:
-    """The name of a segment in a ledger: its key, its content, and the content of the segment before it.
+    """The name of a segment in a ledger: its key, its content, and the content of what was said before it.
 
     So a name does not change when a client cuts off the front of its history, except that of the first
-    segment which is left. Where all three are equal, as in a tool that is polled, `nth` tells them apart.
+    segment which is left. System text does not count as said: it may change without renaming what follows.
+    Where all three are equal, as in a tool that is polled, `nth` tells them apart.
     """
     name = f"{segment.key}@{content[:20]}" if segment.key else handle(content)
     placed = f"{name}~{before[:8]}"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from lamina.core.hashing import content_digest, handle, parts_digest, short_handle
 from lamina.core.hashing import ref as make_ref
-from lamina.core.values import Digest, Ledger, Ref, Segment
+from lamina.core.values import Digest, Ledger, Ref, Role, Segment
 from lamina.errors import NotFound
 
 
@@ -64,7 +64,8 @@ def identified(log: Iterable[Segment]) -> Iterator[Named]:
         first = make_ref(segment, content, before, 0)
         yield Named(make_ref(segment, content, before, names_seen[first]), content, segment)
         names_seen[first] += 1
-        before = content
+        if segment.role is not Role.SYSTEM:
+            before = content
 
 
 def refs(log: Iterable[Segment]) -> Iterator[tuple[Ref, Segment]]:

@@ -64,8 +64,8 @@ AS_IS = Repairs()
 class Seen(msgspec.Struct):
     """What a scan must remember of the log before it.
 
-    How often each ref and each call id has occurred, the content of the last segment, and whose message is
-    being written.
+    How often each ref and each call id has occurred, the content of the last segment that is not system
+    text, and whose message is being written.
     """
 
     refs: dict[str, int] = {}
@@ -171,7 +171,8 @@ class _Scan:
         whole = parts_digest(segment.role, segment.parts)
         content = content_digest(segment, whole)
         before = self.seen.content
-        self.seen.content = content
+        if segment.role is not Role.SYSTEM:
+            self.seen.content = content
         first_ref = make_ref(segment, content, before, 0)
         nth = self.seen.refs.get(first_ref, 0)
         self.seen.refs[first_ref] = nth + 1
