@@ -1,17 +1,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
+
+import pytest
 
 from lamina.core.arrange import Layout
 from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.epochs import LIBRARY_GREW, TURN_SCOPED
 from lamina.core.hashing import handle
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Segment
+from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Role, Segment
 from lamina.core.wording import text_of
-from lamina.segments import assistant, clock, file, note, selected_text, system, user
+from lamina.segments import assistant, clock, file, note, segment, selected_text, system, user
 
 HOISTED = Options(layout=Layout(library="hoisted"))
 SPEC = "The importer reads one file and writes one table. " * 20
@@ -303,3 +307,61 @@ def test_several_attachments_of_a_turn_are_one_list() -> None:
     log += [note("b.md", CHANGED), note("a.md", SPEC), user("2")]
     (listed,) = layer(build(log, options=HOISTED), Layer.TURN)
     assert listed.split("\n")[1:3] == ["- b.md", "- a.md"]
+
+
+# what the hoisted library takes, and how
+
+
+def hoisted_turns(*turns: list[Segment], layout: Layout = HOISTED.layout) -> list[Envelope]:
+    """The requests of a conversation, one for each turn, laid out so."""
+    log: list[Segment] = []
+    ledger = Ledger()
+    requests: list[Envelope] = []
+    for turn in turns:
+        log += turn
+        requests.append(build(log, ledger=ledger, options=Options(layout=layout)))
+        ledger = requests[-1].ledger
+        log.append(assistant("Yes."))
+    return requests
+
+
+def in_library(envelope: Envelope) -> list[str]:
+    return [e.segment.key for e in envelope.sent if e.layer is Layer.LIBRARY and e.segment.origin != "lamina"]
+
+
+def test_what_was_found_for_one_question_never_enters_the_library() -> None:
+    found = segment("excerpt", Role.USER, "A passage. " * 30, key="hit", attrs={"source": "a.md"})
+    first, second = hoisted_turns([found, file("a.md", SPEC), user("1")], [user("2")])
+    assert in_library(first) == []
+    assert in_library(second) == ["a.md"]
+
+
+def test_each_change_of_the_hoisted_layout_has_its_own_reason() -> None:
+    found = segment("excerpt", Role.USER, "A passage. " * 30, key="hit", attrs={"source": "a.md"})
+    requests = hoisted_turns([file("a.md", SPEC), user("1")], [found, user("2")], [user("3")], [user("4")])
+    reasons = [request.cut.reason if request.cut else "" for request in requests]
+    assert reasons == ["", LIBRARY_GREW, TURN_SCOPED, ""]
+
+
+def test_a_shortened_entry_of_the_library_has_its_handle() -> None:
+    layout = Layout(library="hoisted", prior_limit=300)
+    first, second = hoisted_turns([file("a.md", SPEC * 4), user("1")], [user("2")], layout=layout)
+    entry = second.entry("a.md")
+    assert entry.form is Form.COMPACT
+    assert f'recall("{handle(entry.content)}")' in text_of(entry.parts)
+    assert "recall" not in text_of(first.entry("a.md").parts)
+
+
+def test_the_library_shortens_by_kind_where_that_is_asked_for() -> None:
+    layout = Layout(library="hoisted", prior_limits={"note": 200})
+    _, second = hoisted_turns([file("a.md", SPEC), note("b.md", SPEC), user("1")], [user("2")], layout=layout)
+    assert (second.entry("a.md").form, second.entry("b.md").form) == (Form.FULL, Form.COMPACT)
+
+
+@pytest.mark.parametrize("library", ["in_place", "hoisted"])
+def test_of_one_key_in_one_turn_the_newest_content_stands(library: Literal["in_place", "hoisted"]) -> None:
+    log = [file("a.md", "old"), file("b.md", "other"), file("a.md", "new"), user("Which?")]
+    envelope = build(log, options=Options(layout=Layout(library=library)))
+    assert [e.segment.key for e in envelope.sent] == ["b.md", "a.md", ""]
+    assert envelope.entries[0].why == f"replaced in the same turn by {envelope.entries[2].ref}"
+    assert text_of(recall(log, envelope.entries[0].ref)[0].parts) == "old"

@@ -266,11 +266,14 @@ def test_what_no_log_can_mean_is_refused(bad: Segment, problem: str) -> None:
 # the ledger
 
 
+CHOICES = ("same content as", "replaced in the same turn")  # what is not sent by choice, not by a repair
+
+
 def mended(entry: Entry) -> str:
     """The line that the ledger must have for this entry, if repair did something to it."""
     if entry.segment.origin == "lamina":
         return "" if entry.segment.key.endswith("!end") else entry.segment.key.removesuffix("!")
-    if entry.why.startswith("same content as"):  # a choice, not a repair
+    if entry.why.startswith(CHOICES):
         return ""
     if entry.form is Form.OMITTED or entry.role is not entry.segment.role:
         return entry.ref
@@ -303,6 +306,6 @@ def test_every_repair_is_a_line_of_the_ledger_and_is_made_once(
 def test_a_well_formed_log_is_not_touched(log: tuple[Segment, ...]) -> None:
     envelope = built(*log)
     assert envelope.ledger.repairs == {}
-    again = [e for e in envelope.entries if e.why.startswith("same content as")]
+    again = [e for e in envelope.entries if e.why.startswith(CHOICES)]
     assert all(e.form is not Form.OMITTED for e in envelope.entries if e not in again)
     assert all(e.mended is None for e in envelope.entries)

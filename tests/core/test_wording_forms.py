@@ -105,7 +105,7 @@ def test_what_stands_for_other_content_to_the_letter() -> None:
         '<reference to="a &amp; b.md" recall="kaerukz4jvmaaaaaa">'
         "attached again, unchanged; it stands above</reference>"
     )
-    assert only(PLAIN.prior(given, limit=100)) == (
+    assert only(PLAIN.prior(given, CONTENT, limit=100)) == (
         '<prior_context source="a &amp; b.md" type="file">\n# Plan\n<\\/prior_context>\n</prior_context>'
     )
     late = ToolResult(id="c1", name="ls", content=(Text("a.md"),))

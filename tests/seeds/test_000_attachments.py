@@ -67,9 +67,11 @@ def test_s0_01_persona_then_context_then_request() -> None:
 
 
 def test_s0_01_context_logged_after_a_changed_section_still_stands_before_the_request() -> None:
-    log = [persona("System Persona"), user("User Request"), memory("Memory"), clock("Environment")]
-    said = [text_of(e.segment.parts) for e in build(log, counter=BYTES4).sent]
-    assert said == ["System Persona", "Environment", "User Request", "Memory"]
+    log = [persona("System Persona"), user("Hello"), assistant("Hi")]
+    before = build(log, counter=BYTES4)
+    log += [user("User Request"), memory("Memory"), clock("Environment")]
+    said = [text_of(e.segment.parts) for e in build(log, counter=BYTES4, ledger=before.ledger).sent]
+    assert said == ["System Persona", "Hello", "Hi", "Environment", "User Request", "Memory"]
 
 
 def test_s0_02_the_least_important_goes_first() -> None:

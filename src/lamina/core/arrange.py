@@ -46,7 +46,9 @@ class Cap(msgspec.Struct, frozen=True, kw_only=True):
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """How a request is laid out. `context` says where a turn's attachments stand to its question.
 
-    With `include`, only what it names is sent, besides the system text; `exclude` wins over it.
+    With `include`, only what it names is sent, besides the system text; `exclude` wins over it. In the
+    hoisted library an attachment has at most `prior_limit` characters, or what `prior_limits` says of its
+    kind.
     """
 
     library: Literal["in_place", "hoisted"] = "in_place"
@@ -55,6 +57,11 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     exclude: Filter = Filter()
     attachments: Cap | None = None
     prior_limit: int = 5_000
+    prior_limits: dict[str, int] = {}
+
+    def prior_limit_of(self, kind: str) -> int:
+        """Characters of an attachment of this kind in the library; longer ones are shortened."""
+        return self.prior_limits.get(kind, self.prior_limit)
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,12 +77,36 @@ START = Place()
 
 
 def ordered(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
-    """Each turn's attachments before its question (or after it), whatever order they were logged in."""
-    if layout.context == "logged" or not any(row(kinds, e.segment).attachment for e in entries):
+    """Each turn's attachments before its question (or after it), whatever order they were logged in.
+
+    Of attachments with one key that came with one question, the last stands.
+    """
+    if not any(row(kinds, e.segment).attachment for e in entries):
         return entries
     result: list[Entry] = []
     for run in _opening_runs(entries, kinds):
-        result += _question_last(run, kinds) if layout.context == "before" else _question_first(run, kinds)
+        standing = _newest_of_each_key(run, kinds)
+        if layout.context == "before":
+            standing = _question_last(standing, kinds)
+        elif layout.context == "after":
+            standing = _question_first(standing, kinds)
+        result += standing
+    return result
+
+
+def _newest_of_each_key(run: list[Entry], kinds: Kinds) -> list[Entry]:
+    """A run in which older content of a key makes way for the newest; equal content is referred to later."""
+    newest: dict[str, Entry] = {}
+    for entry in run:
+        if entry.segment.key and row(kinds, entry.segment).attachment:
+            newest[entry.segment.key] = entry
+    result: list[Entry] = []
+    for entry in run:
+        later = newest.get(entry.segment.key) if row(kinds, entry.segment).attachment else None
+        replaced = later is not None and later.content != entry.content
+        result.append(
+            omitted(entry, f"replaced in the same turn by {later.ref}") if replaced and later else entry
+        )
     return result
 
 

@@ -115,7 +115,8 @@ def mark(envelope: Envelope, *, start: int = 0, sent: int = 0) -> Mark:
         sent=sent + sum(entry.form is not Form.OMITTED for entry in envelope.entries[start:]),
         prefix=envelope.prefix,
         tools=digest(unmarked(envelope.head.tools)),
-        system=system_end(envelope.entries, envelope.root),
+        system=layers_end(envelope.entries, envelope.root, Layer.SYSTEM),
+        library=layers_end(envelope.entries, envelope.root, Layer.LIBRARY),
         tokens=envelope.account.total - envelope.account.margin,
     )
 
@@ -136,11 +137,11 @@ def prefix_at(
     return None
 
 
-def system_end(entries: Sequence[Entry], root: Digest) -> Digest:
-    """The hash of the stream up to the end of the system text."""
+def layers_end(entries: Sequence[Entry], root: Digest, layer: Layer) -> Digest:
+    """The hash of the stream up to the end of this layer."""
     end = root
     for entry in entries:
-        if entry.layer is not Layer.SYSTEM:
+        if entry.layer > layer:
             break
         end = entry.prefix
     return end

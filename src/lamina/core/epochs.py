@@ -6,16 +6,20 @@ and is recorded as a cut with the reason that is found here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lamina.core.admit import Admitted
 from lamina.core.bench import Bench
-from lamina.core.envelope import prefix_at, system_end
+from lamina.core.envelope import layers_end, prefix_at
 from lamina.core.hashing import digest, unmarked
-from lamina.core.values import Head
+from lamina.core.ladder import OWN_TURN_ONLY
+from lamina.core.values import Entry, Head, Layer, Mark
 
 TOOLS_CHANGED = "tools changed"
 SYSTEM_CHANGED = "system text changed"
 REWORDED = "worded differently by this release"
 LIBRARY_GREW = "attachments moved into the library"
+TURN_SCOPED = "what stands in its own turn only was left out"
 HISTORY_CHANGED = "history edited or rewound"
 
 
@@ -25,16 +29,29 @@ def moved_by(admitted: Admitted, head: Head, bench: Bench, *, reworded: bool) ->
     `reworded`: lamina itself says something differently than it was sent.
     """
     last = bench.ledger.mark
-    if last is None:
-        return ""
-    start, sent = admitted.known, admitted.known_sent
-    if prefix_at(admitted.entries, last.sent, bench.root, start=start, before=sent) == last.prefix:
+    if last is None or _continues(admitted, last, bench):
         return ""
     if digest(unmarked(head.tools)) != last.tools:
         return TOOLS_CHANGED
-    if system_end(admitted.entries, bench.root) != last.system:
+    if layers_end(admitted.entries, bench.root, Layer.SYSTEM) != last.system:
         return SYSTEM_CHANGED
     if reworded:
         return REWORDED
-    hoists = bench.options.layout.library == "hoisted"
-    return LIBRARY_GREW if hoists else HISTORY_CHANGED
+    return _moved_by_layout(admitted.entries, bench, last)
+
+
+def _continues(admitted: Admitted, last: Mark, bench: Bench) -> bool:
+    """Whether the last request is a prefix of this one."""
+    start, sent = admitted.known, admitted.known_sent
+    return prefix_at(admitted.entries, last.sent, bench.root, start=start, before=sent) == last.prefix
+
+
+def _moved_by_layout(entries: Sequence[Entry], bench: Bench, last: Mark) -> str:
+    """What the hoisted layout changed when a turn was over, or else that the history is another."""
+    if bench.options.layout.library != "hoisted":
+        return HISTORY_CHANGED
+    if layers_end(entries, bench.root, Layer.LIBRARY) != last.library:
+        return LIBRARY_GREW
+    turn = entries[-1].turn if entries else 0
+    left_now = any(entry.why == OWN_TURN_ONLY and entry.turn == turn - 1 for entry in entries)
+    return TURN_SCOPED if left_now else HISTORY_CHANGED

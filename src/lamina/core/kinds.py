@@ -36,7 +36,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     `attachment`: lamina placed it beside a message, so equal content may become a reference.
     `nested`: its attributes stand as elements inside the tag, before the content.
     `section`: a part of the system text that later segments with the same key replace, at a cut.
-    `stability` orders sections: lower stands earlier.
+    `stability` orders sections: lower stands earlier. `carried`: in the hoisted layout it goes into the
+    library with the next turn; what was found for one question stands in its own turn only.
     """
 
     tag: str
@@ -50,6 +51,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     nested: bool = False
     section: bool = False
     stability: int = 0
+    carried: bool = True
 
 
 Kinds = Mapping[str, Kind]
@@ -63,12 +65,24 @@ def _section(tag: str, stability: int, *attributes: str) -> Kind:
 
 
 def _attached(
-    tag: str, *attributes: str, priority: int = MEDIUM, recoverable: bool = True, nested: bool = False
+    tag: str,
+    *attributes: str,
+    priority: int = MEDIUM,
+    recoverable: bool = True,
+    nested: bool = False,
+    carried: bool = True,
 ) -> Kind:
     return Kind(
-        tag=tag, role=Role.USER, layer=Layer.TURN, priority=priority, recoverable=recoverable,
-        attributes=attributes, attachment=True, nested=nested,
-    )  # fmt: skip
+        tag=tag,
+        role=Role.USER,
+        layer=Layer.TURN,
+        priority=priority,
+        recoverable=recoverable,
+        attributes=attributes,
+        attachment=True,
+        nested=nested,
+        carried=carried,
+    )
 
 
 def _message(tag: str, role: Role, retention: Retention, *attributes: str, recoverable: bool = True) -> Kind:
@@ -123,7 +137,7 @@ KINDS: Kinds = MappingProxyType(
         "web_tab": _attached("web_tab_context", "title", "url", nested=True),
         "video": _attached("video_context", "title", "url", nested=True),
         "pdf": _attached("embedded_pdf", "name", nested=True),
-        "excerpt": _attached("excerpt", "source", "place", "score", priority=LOW),
+        "excerpt": _attached("excerpt", "source", "place", "score", priority=LOW, carried=False),
         "selected_text": _attached(
             "selected_text", "title", "path", recoverable=False, priority=HIGH, nested=True
         ),

@@ -27,6 +27,7 @@ VERBATIM_LIMIT = 2_000
 
 
 DOES_NOT_FIT = "does not fit beside what must stand"
+OWN_TURN_ONLY = "stands in its own turn only"
 
 
 class Move(NamedTuple):
@@ -162,7 +163,7 @@ def _disposable(view: View, free: list[int]) -> Iterator[Batch]:
         entry = view.entries[i]
         retention = row(view.kinds, entry.segment).retention
         if retention is Retention.EPHEMERAL and entry.layer is Layer.HISTORY:
-            yield (Move(i, Form.OMITTED, "stands in its own turn only"),)
+            yield (Move(i, Form.OMITTED, OWN_TURN_ONLY),)
         elif retention is Retention.DISPOSABLE and not _is(entry, Thinking):
             yield (Move(i, Form.STUB, "disposable"),)
     thoughts = [i for i in free if _is(view.entries[i], Thinking)]

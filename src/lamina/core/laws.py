@@ -18,7 +18,7 @@ from lamina.core.fit import untouchable
 from lamina.core.fold import FOLD_VERSION, keeps
 from lamina.core.hashing import canonical, handle
 from lamina.core.kinds import Kinds, row
-from lamina.core.ladder import goes_last
+from lamina.core.ladder import OWN_TURN_ONLY, goes_last
 from lamina.core.ledger import current_turn
 from lamina.core.recall import identified, names
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
@@ -163,7 +163,8 @@ def _prompt_is_whole(case: Case) -> Iterator[str]:
     repaired = case.envelope.ledger.repairs
     for i in current_turn(entries):
         entry = entries[i]
-        if entry.form is Form.FULL or entry.ref in repaired or entry.layer is Layer.TURN:
+        attached = row(case.kinds, entry.segment).attachment
+        if entry.form is Form.FULL or entry.ref in repaired or attached:
             continue
         if entry.layer is Layer.PROMPT:
             yield f"the prompt {entry.ref} is sent {entry.form}"
@@ -251,7 +252,7 @@ def _unrecoverable(entry: Entry, case: Case) -> bool:
     return mine and goes_last(entry, case.kinds) and entry.why not in BY_CHOICE
 
 
-BY_CHOICE = frozenset(("empty", "stands in its own turn only"))
+BY_CHOICE = frozenset(("empty", OWN_TURN_ONLY))
 
 
 def _lowered_now(entry: Entry, case: Case) -> bool:
@@ -295,7 +296,8 @@ def _full_parts(entry: Entry, case: Case) -> Sequence[Part]:
     kind = row(case.kinds, entry.segment)
     wording = case.options.wording
     if entry.layer is Layer.LIBRARY:
-        return wording.prior(entry.source, limit=len(text_of(entry.source.parts)))
+        whole = len(text_of(entry.source.parts))
+        return wording.prior(entry.source, entry.content, limit=whole)
     if wording.tagged or kind.attachment or kind.section or entry.segment.kind in wording.words:
         return wording(entry.source, Form.FULL, entry.content)
     return entry.source.parts

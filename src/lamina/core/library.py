@@ -15,6 +15,7 @@ import msgspec
 from lamina.core.arrange import Layout
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, Retention, recoverable, row
+from lamina.core.ladder import OWN_TURN_ONLY
 from lamina.core.repair import omitted, own
 from lamina.core.values import Digest, Entry, Form, Layer, Ledger, Line, Ref, Role, Segment, Text
 from lamina.core.weigh import Scale
@@ -132,14 +133,16 @@ def _shelve(
     Equal content that a cut has lowered to a handle (it is in `low`) makes way for the new appearance.
     """
     kind = row(kinds, entry.segment)
-    if kind.retention is Retention.EPHEMERAL or not recoverable(kinds, entry.segment):
-        return [omitted(entry, "stands in its own turn only")]
+    turn_scoped = kind.retention is Retention.EPHEMERAL or not kind.carried
+    if turn_scoped or not recoverable(kinds, entry.segment):
+        return [omitted(entry, OWN_TURN_ONLY)]
     name = entry.segment.key or entry.content
     before = shelf.get(name)
     if before is not None and before.content == entry.content and before.ref not in low:
         return [omitted(entry, f"stands in the library as {before.ref}")]
-    parts = wording.prior(entry.source, limit=layout.prior_limit)
-    form = Form.FULL if len(text_of(entry.source.parts)) <= layout.prior_limit else Form.COMPACT
+    limit = layout.prior_limit_of(entry.segment.kind)
+    parts = wording.prior(entry.source, entry.content, limit=limit)
+    form = Form.FULL if len(text_of(entry.source.parts)) <= limit else Form.COMPACT
     shelf[name] = msgspec.structs.replace(
         entry, layer=Layer.LIBRARY, parts=parts, sent=parts_digest(entry.role, parts),
         form=form, why="in the library",

@@ -279,12 +279,16 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The last request, as hashes: enough to see whether the next one continues it. `tokens` as counted."""
+    """The last request, as hashes: enough to see whether the next one continues it. `tokens` as counted.
+
+    `tools`, `system` and `library` are the hashes at the ends of these parts.
+    """
 
     sent: int
     prefix: Digest
     tools: Digest
     system: Digest
+    library: Digest = Digest("")
     tokens: int = 0
 
 

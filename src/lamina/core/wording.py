@@ -97,9 +97,12 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         attrs = {"tool": result.name, "call_id": result.id}
         return (Text(tag("late_result", attrs, guard(text_of(segment.parts), self.kinds))),)
 
-    def prior(self, segment: Segment, *, limit: int) -> tuple[Part, ...]:
-        """An attachment of an earlier turn, as it stands in the hoisted library."""
-        body = outline(text_of(segment.parts), limit=limit, name=named(segment))
+    def prior(self, segment: Segment, content: Digest, *, limit: int) -> tuple[Part, ...]:
+        """An attachment of an earlier turn in the hoisted library; one that is shortened has its handle."""
+        text = text_of(segment.parts)
+        body = outline(text, limit=limit, name=named(segment))
+        if len(text) > limit and self.handles:
+            body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"
         attrs = {"source": named(segment) or segment.key, "type": segment.kind}
         return (Text(tag("prior_context", attrs, guard(body, self.kinds))),)
 

@@ -46,8 +46,10 @@ TAGS: Mapping[str, Tag] = {
 }
 
 _PRIOR = {"note": "note", "url": "url", "youtube": "video", "video": "video", "pdf": "pdf", "file": "file"}
-_NAMES = {"note": "path", "file": "path", "url": "url", "video": "url", "pdf": "name"}
-_OTHER = "excerpt"
+_OTHER = "context_file"
+"""The kind of what has no kind of its own here. It is carried on, as anything that may be needed again."""
+
+_NAMES = {"note": "path", "file": "path", "url": "url", "video": "url", "pdf": "name", _OTHER: "name"}
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +90,6 @@ def _numbered(tag: str, seen: dict[str, int]) -> str:
 def _unparsed(text: str) -> Segment:
     key = f"unparsed:{digest(text)[:16]}"
     return Segment(
-        role=Role.USER, kind=_OTHER, parts=(Text(text.strip()),), key=key, attrs={"source": "unparsed"},
+        role=Role.USER, kind=_OTHER, parts=(Text(text.strip()),), key=key, attrs={"name": "unparsed"},
         meta={"tag": ""},
     )  # fmt: skip
