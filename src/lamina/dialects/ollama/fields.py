@@ -21,8 +21,8 @@ from lamina.errors import BadInput
 NAME = "ollama"
 ROLES = ("system", "user", "assistant", "tool")
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]++={0,2}[\r\n]*+")
-_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]+(?:={1,2}[\r\n]*)?")
+_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
 _FILES = (".png", ".jpg", ".jpeg", ".webp")
 _ENCODER = msgspec.json.Encoder()
 
