@@ -17,6 +17,7 @@ from lamina.core.ledger import digest_entry
 from lamina.core.values import Entry, Fold, Form, Ref, Segment, Text
 from lamina.core.weigh import Scale
 from lamina.core.wording import Wording, text_of
+from lamina.text.characters import ALPHANUMERIC, split_lines
 from lamina.text.names import names
 
 SHARE = 10
@@ -25,7 +26,7 @@ SHARE = 10
 LEAST, MOST = 400, 8_000
 """Characters that a digest may use besides the user's own words; half of them are for names."""
 
-_BETWEEN_WORDS = re.compile(r"[\W_]+")
+_BETWEEN_WORDS = re.compile(f"[^{ALPHANUMERIC}]+")
 
 
 def extra(room: int) -> int:
@@ -67,7 +68,7 @@ def fold(run: Sequence[Entry], *, spare: int, cut: int, kinds: Kinds, bounded: b
 def keeps(text: str, segments: Iterable[Segment]) -> bool:
     """Whether a digest has the words of these segments, whatever stands between them."""
     there = _plain(text)
-    return all(_plain(line) in there for s in segments for line in text_of(s.parts).splitlines())
+    return all(_plain(line) in there for s in segments for line in split_lines(text_of(s.parts)))
 
 
 def _plain(text: str) -> str:

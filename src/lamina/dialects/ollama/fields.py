@@ -17,6 +17,7 @@ import msgspec
 from lamina.core.values import Image, ToolCall
 from lamina.dialects.pairing import id_at
 from lamina.errors import BadInput
+from lamina.text.characters import lower_ascii
 
 NAME = "ollama"
 ROLES = ("system", "user", "assistant", "tool")
@@ -120,7 +121,7 @@ def is_base64(text: str) -> bool:
 
 def is_file(text: str) -> bool:
     """Whether the SDK takes it for the name of a picture."""
-    return text.lower().endswith(_FILES) and "://" not in text and not text.startswith("data:")
+    return lower_ascii(text).endswith(_FILES) and "://" not in text and not text.startswith("data:")
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
