@@ -18,6 +18,7 @@ from lamina.text.characters import (
     WHITE_SPACE,
     fold_case,
     in_any_case,
+    in_quotes,
     is_alphanumeric,
     is_blank,
     is_digits,
@@ -116,6 +117,15 @@ def test_a_word_in_any_case_is_a_pattern() -> None:
     pattern = re.compile(in_any_case("a.task-1"))
     assert pattern.fullmatch("A.TA\u017f\u212a-1")
     assert not pattern.fullmatch("abtask-1")
+
+
+@given(st.text(st.sampled_from("ab'\"\\\n\u00e9\u00a0\u200b漢\U0001f642\U000e0001\ud800")))
+def test_quotes_are_those_of_python(text: str) -> None:
+    assert in_quotes(text) == repr(text)
+
+
+def test_what_no_table_knows_yet_is_shown_as_it_is() -> None:
+    assert in_quotes("\U00088888") == "'\U00088888'"
 
 
 def test_single_characters_are_told_apart() -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
+from lamina.text.characters import ALPHANUMERIC, fold_case
 
 READ = 100_000
 """Characters of an attachment that are looked at."""
@@ -29,7 +30,7 @@ QUIET = frozenset(
 """Words of a conversation, which say nothing about what it is about."""
 
 _K, _B = 1.2, 0.75
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(f"[{ALPHANUMERIC}]+")
 _DOUBLED = re.compile(r"([b-df-hjkmnp-rtv-z])\1\Z")
 
 
@@ -89,7 +90,7 @@ def _text(segment: Segment) -> str:
 
 def _counted(text: str, asked: Mapping[str, str]) -> tuple[Tally[str], int]:
     """How often each word of the prompt stands in a text, and its size in words."""
-    words = _WORD.findall(text.lower())
+    words = _WORD.findall(fold_case(text))
     return Tally(found for word in words if (found := stem(word)) in asked), len(words)
 
 

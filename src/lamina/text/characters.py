@@ -94,7 +94,10 @@ def _word_ranges() -> Iterator[str]:
         start = int(last or first, 16) + 1
 
 
-ALPHANUMERIC = f"0-9A-Za-z{''.join(_word_ranges())}"
+BEYOND_ASCII = "".join(_word_ranges())
+"""Letters and digits of every script but ASCII's."""
+
+ALPHANUMERIC = f"0-9A-Za-z{BEYOND_ASCII}"
 """Letters and digits of every script, with the marks that belong to them; no underscore."""
 
 _NOT_WHITE = re.compile(f"[^{WHITE_SPACE}]")
@@ -143,6 +146,19 @@ def split_lines(text: str) -> list[str]:
 def with_newlines(text: str) -> str:
     """The text with a newline for every line end of another sort."""
     return _LINE_END.sub("\n", text) if _RARE_LINE_END.search(text) else text
+
+
+def in_quotes(text: str) -> str:
+    """The text in quotes on one line, as `repr` writes it for plain text: what has no glyph is escaped."""
+    if text.isascii():
+        return repr(text)
+    quote = '"' if "'" in text and '"' not in text else "'"
+    escaped = _UNPRINTABLE.sub(_escape, text.replace("\\", "\\\\").replace(quote, f"\\{quote}"))
+    return f"{quote}{escaped}{quote}"
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
 
 
 def lower_ascii(text: str) -> str:
