@@ -70,7 +70,7 @@ def its_name(path: Path) -> str:
 
 
 def text_files() -> Iterator[Path]:
-    yield from (path for path in ROOT.iterdir() if path.is_file())
+    yield from (path for path in ROOT.iterdir() if path.is_file() and path.name != ".git")  # of a worktree
     for folder in OURS:
         files = (path for path in (ROOT / folder).rglob("*") if path.is_file())
         yield from (path for path in files if "__pycache__" not in path.parts)
