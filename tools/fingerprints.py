@@ -205,6 +205,8 @@ async def searched() -> list[Any]:
         found = [await index.query(question, most=5) for question in (*SENTENCES.values(), YOUNG, DISGUISED)]
     notes = [part for part in scripts() if part.kind == "note"]
     ranked = [by_words(question, notes) for question in SENTENCES.values()]
+    work = session(3, turns=2)
+    ranked += [by_words(text_of(part.parts)[:2_000], work) for part in work[:12]]
     return [[excerpts(hits, room=500) for hits in found], ranked]
 
 

@@ -1,7 +1,8 @@
 """How well texts match a prompt by the words that they share, much as BM25 has it: rare words count most.
 
-Pure and exact on every machine: only sums, products, quotients and square roots. It looks nothing up, and
-knows no index; the words are split as the search index splits them.
+Pure and exact on every machine: only sums, products, quotients and square roots, and sums are `fsum`, since
+`sum` rounds fractions in another way before Python 3.12. It looks nothing up, and knows no index; the words
+are split as the search index splits them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from math import fsum, sqrt
 from typing import NamedTuple
 
 from lamina.core.values import Segment
@@ -60,7 +61,7 @@ def by_words(prompt: str, segments: Sequence[Segment]) -> list[Match]:
     spread = Tally(word for found, _ in texts for word in found)
     weight = {word: sqrt((len(texts) + 1) / amount) for word, amount in spread.items()}
     scores = [
-        sum(weight[word] * _often(found[word], size, usual) for word in sorted(found))
+        fsum(weight[word] * _often(found[word], size, usual) for word in sorted(found))
         for found, size in texts
     ]
     best = max(scores, default=0.0)
