@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from lamina.core import build, draft, envelope, fit, hashing, ladder, library, recall, repair, wording
 from lamina.core.laws import LAWS
-from lamina.core.ledger import line, lower
-from lamina.core.values import Form, Role, Text
+from lamina.core.ledger import Applied, line, lower
+from lamina.core.values import Entry, Form, Ledger, Role, Text
 from lamina.testing.laws import holds, repeats
 from lamina.testing.strategies import Story, stories
 
@@ -34,13 +34,16 @@ def a_fit_that_forgets(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_ledger_that_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(draft, "applied", lambda entries, _ledger, **_rest: entries)
+    def ignored(entries: list[Entry], ledger: Ledger, **_rest: Any) -> Applied:
+        return Applied(entries=entries, ledger=msgspec.structs.replace(ledger, lines={}, folds=()))
+
+    patch.setattr(draft, "apply_ledger", ignored)
     unchecked(patch)
 
 
 def a_change_that_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
     a_ledger_that_is_ignored(patch)
-    patch.setattr(envelope, "_moved", lambda *_args, **_rest: None)
+    patch.setattr(build, "moved_by", lambda *_args, **_rest: "")
 
 
 def a_call_that_nobody_answers(patch: pytest.MonkeyPatch) -> None:
@@ -62,7 +65,7 @@ def a_ladder_without_respect(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_library_that_repeats(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(library, "_refer", lambda entry, _shown, _wording: (entry, None))
+    patch.setattr(draft, "referred", lambda entries, *_args, **_rest: (entries, {}))
 
 
 def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:

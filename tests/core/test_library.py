@@ -73,8 +73,10 @@ def test_equal_content_within_one_turn_stands_once() -> None:
     assert forms(built([file("a.md", SPEC), file("a.md", SPEC), user("Same?")])) == [Form.FULL, Form.STUB]
 
 
-def test_what_is_shorter_than_a_reference_is_sent_again() -> None:
-    assert forms(built([file("a.md", "x"), file("a.md", "x"), user("Same?")])) == [Form.FULL, Form.FULL]
+def test_what_is_shorter_than_a_reference_stands_once_too() -> None:
+    first, second = files(built([file("a.md", "x"), file("a.md", "x"), user("Same?")]))
+    assert (first.form, second.form) == (Form.FULL, Form.OMITTED)
+    assert second.why == f"same content as {first.ref} above"
 
 
 def test_changed_content_is_sent_in_full_and_the_old_bytes_stay() -> None:
@@ -113,7 +115,8 @@ def test_a_reference_stays_one_after_its_target_is_lowered() -> None:
     log = first_turn() + again()
     before = built(log, built(log).ledger)
     log += [assistant("Yes."), user("Go on. " * 60)]
-    at_cut = built(log, Ledger.load(before.ledger.dump()), window=350)
+    budget = Budget(window=400, reserve=0, target=0.8, largest=1, least=0, keep_last=0)
+    at_cut = build(log, counter=CHARS4, budget=budget, ledger=Ledger.load(before.ledger.dump()))
     assert at_cut.cut is not None
     target, reference = files(at_cut)
     assert target.form is not Form.FULL
@@ -234,7 +237,10 @@ def test_every_segment_of_the_walkthrough_is_one_entry_with_a_reason() -> None:
     assert sorted(e.segment.key for e in mine) == sorted(s.key for s in TURN_1 + TURN_2 + TURN_3)
     assert all(e.why for e in mine)
     gone = [e for e in mine if e.form is Form.OMITTED]
-    assert [e.why for e in gone] == [f"stands in the library as {mine[1].ref}"]
+    assert [e.why for e in gone] == [
+        f"stands in the library as {mine[1].ref}",
+        "stands in the library, named in the list",
+    ]
 
 
 def after_a_cut(*more: Segment) -> Envelope:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from random import Random
 from typing import NamedTuple
 
 import pytest
@@ -16,10 +15,10 @@ from lamina.core.memo import Memo
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
 from lamina.core.values import Budget, Layer, Ledger, Segment
 from lamina.errors import BudgetExceeded
-from lamina.segments import assistant, call, result, system, user
+from lamina.segments import assistant, call, result, user
 from lamina.testing.laws import same
 from lamina.testing.sessions import calls, session
-from lamina.testing.strategies import logs, opening, piece, text
+from lamina.testing.strategies import logs
 
 Log = tuple[Segment, ...]
 
@@ -89,19 +88,19 @@ def test_a_memo_changes_nothing_whatever_happens_to_the_log(
 
 
 def test_a_digest_is_not_there_before_what_it_covers() -> None:
-    """A rewind to before the folded steps, with the ledger of the build that folded them."""
-    dice = Random(1)  # noqa: S311 - the log in which it was found
-    begun = [system(text(dice, 30)), *opening(dice)]
-    pieces = [segment for n in (0, 914, 0) for segment in piece(n, oddly=True, thinks=False)]
-    talk = Conversation((*begun, *pieces), 400)
-    for move in (Move("grow", 78), Move("grow", 0), Move("rewind", 0)):
+    """A rewind into the folded steps, with the ledger and the memo of the build that folded them."""
+    whole = session(3, turns=6, steps=3)
+    talk = Conversation(whole, 3_000)
+    for move in (Move("grow", 4), *[Move("grow", 3)] * 12, Move("rewind", 20)):
         talk.take(move)
         with_memo, without = talk.build(talk.memo), talk.build(None)
         assert isinstance(with_memo, Envelope)
         assert isinstance(without, Envelope)
         assert same(with_memo, without)
+        if move.what == "rewind":
+            assert talk.ledger.folds
+            assert not with_memo.ledger.folds
         talk.ledger = with_memo.ledger
-    assert talk.ledger.folds
 
 
 def requests(log: Log, memo: Callable[[], Memo | None]) -> list[Envelope]:

@@ -69,9 +69,10 @@ def test_the_answer_stays_and_a_result_that_comes_later_is_content() -> None:
     ledger = Ledger.load(before.ledger.dump())
     after = built(ASK, LS, result("a.md", id="c1", name="ls"), user("Thanks"), ledger=ledger)
     assert part(before, after).continues
-    late = after.sent[len(before.sent)]
-    assert (late.role, late.why) == (Role.USER, "late result, as content")
+    late, end = after.sent[len(before.sent) :][:2]
+    assert (late.role, late.why) == (Role.ASSISTANT, "late result, as content")
     assert text_of(late.parts) == '<late_result tool="ls" call_id="c1">\na.md\n</late_result>'
+    assert (end.role, text_of(end.parts)) == (Role.USER, "[end of the late result]")
     assert kept_in_ledger(after, late.ref) == "late result appended as content"
     assert pairs(after)
 
@@ -82,13 +83,29 @@ def test_without_that_request_the_same_result_is_a_result() -> None:
     assert envelope.ledger.repairs == {}
 
 
-def test_a_result_after_something_else_was_said_is_content() -> None:
+def test_what_was_said_before_a_result_follows_it() -> None:
+    """Nothing may stand between a call and its result, and a result that is there is not invented."""
     envelope = built(ASK, LS, user("Hurry"), result("a.md", id="c1"))
-    assert [e.segment.kind for e in envelope.sent] == [
-        "user", "tool_call", "tool_result", "user", "tool_result",
-    ]  # fmt: skip
+    assert texts(envelope)[2:] == ["a.md", "Hurry"]
+    assert envelope.ledger.repairs == {}
+    after = built(ASK, LS, user("Hurry"), result("a.md", id="c1"), assistant("Here."), ledger=envelope.ledger)
+    assert part(envelope, after).continues
+
+
+def test_a_result_that_comes_after_the_model_went_on_is_quoted_in_its_voice() -> None:
+    envelope = built(ASK, LS, assistant("I will wait."), user("Hurry"), result("a.md", id="c1"))
     assert texts(envelope)[2] == UNANSWERED
-    assert envelope.sent[-1].role is Role.USER
+    late, end = envelope.sent[-2:]
+    assert (late.role, late.why) == (Role.ASSISTANT, "late result, as content")
+    assert (end.role, end.segment.origin) == (Role.USER, "lamina")
+
+
+def test_parallel_results_with_words_between_them_all_find_their_call() -> None:
+    calls = [call("ls", {}, id="c1"), call("ls", {}, id="c2")]
+    said = [result("one", id="c1"), user("and?", joins=True), result("two", id="c2", joins=False)]
+    envelope = built(ASK, *calls, *said)
+    assert texts(envelope)[3:] == ["one", "two", "and?"]
+    assert pairs(envelope)
 
 
 def test_late_results_and_unanswered_calls_can_be_left_out_instead() -> None:
@@ -252,7 +269,9 @@ def test_what_no_log_can_mean_is_refused(bad: Segment, problem: str) -> None:
 def mended(entry: Entry) -> str:
     """The line that the ledger must have for this entry, if repair did something to it."""
     if entry.segment.origin == "lamina":
-        return entry.segment.key.removesuffix("!")
+        return "" if entry.segment.key.endswith("!end") else entry.segment.key.removesuffix("!")
+    if entry.why.startswith("same content as"):  # a choice, not a repair
+        return ""
     if entry.form is Form.OMITTED or entry.role is not entry.segment.role:
         return entry.ref
     renamed = isinstance(entry.parts[0], ToolCall) and entry.parts != entry.segment.parts
@@ -284,4 +303,6 @@ def test_every_repair_is_a_line_of_the_ledger_and_is_made_once(
 def test_a_well_formed_log_is_not_touched(log: tuple[Segment, ...]) -> None:
     envelope = built(*log)
     assert envelope.ledger.repairs == {}
-    assert all(e.form is not Form.OMITTED and e.mended is None for e in envelope.entries)
+    again = [e for e in envelope.entries if e.why.startswith("same content as")]
+    assert all(e.form is not Form.OMITTED for e in envelope.entries if e not in again)
+    assert all(e.mended is None for e in envelope.entries)

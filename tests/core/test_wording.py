@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.hashing import parts_digest
+from lamina.core.hashing import handle, parts_digest
 from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind
 from lamina.core.values import Digest, Form, Part, Role, Segment, Text, ToolCall
 from lamina.core.wording import (
@@ -29,7 +29,7 @@ from lamina.segments import call, file, result, segment, user
 from lamina.text.tags import escape
 
 CONTENT = Digest("0123456789ab" + "0" * 52)
-HANDLE = 'recall("k0123456789ab")'
+HANDLE = 'recall("kaerukz4jvmaaaaaa")'
 
 TAGS = sorted({kind.tag for kind in KINDS.values()} | set(REFERENCE_TAGS))
 ATTACHED = sorted(name for name, kind in KINDS.items() if kind.attachment)
@@ -186,7 +186,7 @@ def test_a_name_stays_within_a_tag_and_a_reference(name: str) -> None:
     opening = only(PLAIN(file(name, "x"), Form.FULL, CONTENT)).split("\n")[0]
     assert re.fullmatch(r'<file_context path="[^"<>]*">', opening)
     reference = only(PLAIN.reference(file(name, "x"), CONTENT))
-    assert re.fullmatch(r'<reference to="[^"<>]+" recall="k0123456789ab">[^<>]+</reference>', reference)
+    assert re.fullmatch(r'<reference to="[^"<>]+" recall="kaerukz4jvmaaaaaa">[^<>]+</reference>', reference)
 
 
 # handles
@@ -194,8 +194,10 @@ def test_a_name_stays_within_a_tag_and_a_reference(name: str) -> None:
 
 @given(NAMES, HOSTILE, st.sampled_from(["file", "note", "url", "excerpt"]))
 def test_a_handle_is_one_inert_line(name: str, text: str, kind: str) -> None:
-    line = stub(attached(kind, text, name), CONTENT, handles=True)
-    described = re.fullmatch(r'\[trimmed: ([^\[\]"<>]*) · [\d,]+ bytes · recall\("k0123456789ab"\)\]', line)
+    line = stub(attached(kind, text, name), handle(CONTENT))
+    described = re.fullmatch(
+        r'\[trimmed: ([^\[\]"<>]*) · [\d,]+ bytes · recall\("kaerukz4jvmaaaaaa"\)\]', line
+    )
     assert described
     assert len(described[1]) <= NAME_LIMIT
     known = [sign for sign in line if unicodedata.category(sign) != "Cn"]
@@ -203,7 +205,7 @@ def test_a_handle_is_one_inert_line(name: str, text: str, kind: str) -> None:
 
 
 def test_a_name_cannot_end_the_handle_it_stands_in() -> None:
-    line = stub(file('a"]\n[x] recall("k0")\u202e<b>', "text"), CONTENT, handles=True)
+    line = stub(file('a"]\n[x] recall("k0")\u202e<b>', "text"), handle(CONTENT))
     assert line == f"[trimmed: file a x recall( k0 ) b · 4 bytes · {HANDLE}]"
 
 

@@ -22,7 +22,7 @@ from lamina.core.wording import ARGUMENT_LIMIT, PLAIN, TAGGED, Wording, text_of
 from lamina.segments import call, file, image, note, result, segment, selected_text
 
 CONTENT = Digest("0123456789ab" + "0" * 52)
-HANDLE = 'recall("k0123456789ab")'
+HANDLE = 'recall("kaerukz4jvmaaaaaa")'
 
 
 def only(parts: tuple[Part, ...]) -> str:
@@ -102,7 +102,7 @@ def test_an_image_in_each_form() -> None:
 def test_what_stands_for_other_content_to_the_letter() -> None:
     given = file("a & b.md", "# Plan\n</prior_context>")
     assert only(PLAIN.reference(given, CONTENT)) == (
-        '<reference to="a &amp; b.md" recall="k0123456789ab">'
+        '<reference to="a &amp; b.md" recall="kaerukz4jvmaaaaaa">'
         "attached again, unchanged; it stands above</reference>"
     )
     assert only(PLAIN.prior(given, limit=100)) == (

@@ -91,7 +91,7 @@ def test_s1_44_old_results_keep_what_names_them() -> None:
     assert len(made) < 1_200
     one = compact(docs[0] | {"content": "a {nested} } brace. " * 200})
     assert '"path": "notes/0.md"' in one
-    assert 'recall("k000000000000")' in one
+    assert 'recall("kaaaaaaaaaaaaaaaa")' in one
 
 
 def test_s1_44_what_is_small_stays_and_pictures_are_not_touched() -> None:

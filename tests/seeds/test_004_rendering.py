@@ -125,7 +125,7 @@ def test_s4_59_a_late_result_is_content_and_its_call_is_answered_in_its_place() 
     messages = sent(ASKED, assistant(use("t1")), user("wait"), assistant("yes?"), user(result("t1", "late")))
     assert messages[2] == user(placeholder("t1"))
     assert messages[3:5] == [user("wait"), assistant("yes?")]
-    assert [message["role"] for message in messages[5:]] == ["user"]
+    assert [message["role"] for message in messages[5:]] == ["assistant", "user"]
     assert messages[5]["content"][0]["text"].startswith("<late_result")
     assert "late" in messages[5]["content"][0]["text"]
 

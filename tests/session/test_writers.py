@@ -147,7 +147,7 @@ async def test_after_a_crash_at_any_group_the_next_request_is_that_of_the_uncras
                     await _group(session, number)
                 except OSError:
                     continue
-                made.append(wire(await session.request()))
+                made.append(wire(await session.request()) if session.pending else "")
         return made
 
     twin = await play(Flaky(), -1)
@@ -195,8 +195,8 @@ async def test_a_damaged_ledger_is_reported_and_rebuilt_from_the_log(state: byte
 
 @awaited
 async def test_a_ledger_of_a_newer_release_is_refused_not_overwritten() -> None:
-    store, _ = await broken(b'{"version": 2, "lines": {}}')
-    with pytest.raises(BadInput, match="version 2"):
+    store, _ = await broken(b'{"version": 3, "lines": {}}')
+    with pytest.raises(BadInput, match="version 3"):
         async with opened(store):
             pass
 

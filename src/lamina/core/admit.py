@@ -6,23 +6,21 @@ seen is lowered here for want of room, so no cut is needed: the ledger line says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 
 from lamina.core.arrange import Cap
 from lamina.core.bench import Bench
 from lamina.core.bind import rebound
+from lamina.core.draft import Drafted
 from lamina.core.envelope import prefix_at
 from lamina.core.kinds import Kinds, priority, recoverable, row
 from lamina.core.ledger import line, lower
-from lamina.core.memo import Drafted
+from lamina.core.shorten import CHARACTERS, compacted
 from lamina.core.target import Limits
-from lamina.core.values import Entry, Form, Line, Mark, Ref, Segment, ToolResult
+from lamina.core.values import Digest, Entry, Form, Line, Mark, Ref, Segment, ToolResult
 from lamina.core.weigh import settled
-
-CHARACTERS = 2
-"""Characters of a COMPACT text for each token of its share: few enough for scripts of two to a token."""
 
 TOGETHER = 2
 """New results may together take one part in this many of the room; beyond it the largest are shortened."""
@@ -44,25 +42,33 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def unsent(entries: Sequence[Entry], mark: Mark | None, *, start: int = 0, sent: int = 0) -> int:
-    """The position from which entries are new since the last request; `sent` of those before `start` were."""
-    if mark is None or mark.sent <= sent:
-        return start
+def first_new(drafted: Drafted, mark: Mark | None, root: Digest) -> int:
+    """The position from which entries are new since the last request; 0 if this one does not continue it."""
+    if mark is None:
+        return 0
+    start, sent = drafted.known, drafted.known_sent
+    if prefix_at(drafted.entries, mark.sent, root, start=start, before=sent) != mark.prefix:
+        return 0
     left = mark.sent - sent
-    for i in range(start, len(entries)):
-        left -= entries[i].form is not Form.OMITTED
+    if left <= 0:
+        return start
+    for i in range(start, len(drafted.entries)):
+        left -= drafted.entries[i].form is not Form.OMITTED
         if left == 0:
             return i + 1
-    return len(entries)
+    return len(drafted.entries)
 
 
 def admit(drafted: Drafted, limits: Limits | None, bench: Bench) -> Admitted:
     """A draft in which each new entry has the largest form that its share of the room allows."""
     admitted = Admitted(
-        entries=drafted.entries, tokens=drafted.tokens, lines=drafted.lines,
-        known=drafted.known, known_sent=drafted.known_sent,
-    )  # fmt: skip
-    start = unsent(drafted.entries, bench.ledger.mark, start=drafted.known, sent=drafted.known_sent)
+        entries=drafted.entries,
+        tokens=drafted.tokens,
+        lines=drafted.lines,
+        known=drafted.known,
+        known_sent=drafted.known_sent,
+    )
+    start = first_new(drafted, bench.ledger.mark, bench.root)
     if bench.options.carries is not None:
         admitted = _carried(admitted, bench.options.carries, bench)
     if bench.options.binding != "none":
@@ -118,13 +124,23 @@ def _results(admitted: Admitted, start: int, limits: Limits, bench: Bench) -> Ad
     changed: dict[int, Entry] = {}
     lines = dict(admitted.lines)
     for i, share in shares.items():
-        if entries[i].tokens > share and share < limits.room:
-            limit = max(share * CHARACTERS, 1)
-            lowered = lower(entries[i], Form.COMPACT, _LARGE, wording=bench.wording, limit=limit)
-            if bench.scale.body(lowered) < bench.scale.body(entries[i]):
-                changed[i] = lowered
-                lines[lowered.ref] = line(lowered, wording=bench.wording, limit=limit)
-    now = [changed.get(i, e) for i, e in enumerate(entries)] if changed else entries
+        entry = entries[i]
+        if entry.tokens <= share or share >= limits.room:
+            continue
+        lowered, limit = compacted(
+            entry,
+            _LARGE,
+            wording=bench.wording,
+            scale=bench.scale,
+            most=share,
+            limit=max(share * CHARACTERS, 1),
+        )
+        if bench.scale.body(lowered) < bench.scale.body(entry):
+            changed[i] = lowered
+            lines[lowered.ref] = line(lowered, wording=bench.wording, limit=limit)
+    if not changed:
+        return admitted
+    now = [changed.get(i, entry) for i, entry in enumerate(entries)]
     return msgspec.structs.replace(admitted, entries=now, lines=lines)
 
 

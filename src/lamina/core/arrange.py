@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from lamina.core.kinds import Kinds, Retention, recoverable, row
+from lamina.core.kinds import Kinds, Retention, is_section, recoverable, row
 from lamina.core.repair import omitted
 from lamina.core.values import Entry, Form, Layer, Ref, Role, ToolCall, ToolResult
 
@@ -107,7 +107,7 @@ def _question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
 
 def _asks(entry: Entry, kinds: Kinds) -> bool:
     kind = row(kinds, entry.segment)
-    return not (kind.attachment or kind.section)
+    return not (kind.attachment or is_section(kinds, entry.segment))
 
 
 def _question_first(run: list[Entry], kinds: Kinds) -> list[Entry]:
@@ -117,7 +117,10 @@ def _question_first(run: list[Entry], kinds: Kinds) -> list[Entry]:
 
 def _said(entry: Entry, kinds: Kinds) -> bool:
     """Put in by the user's side: a message, an attachment, or a changed section of the system text."""
-    return (entry.role is Role.USER and entry.segment.role is Role.USER) or row(kinds, entry.segment).section
+    if is_section(kinds, entry.segment):
+        return True
+    theirs = entry.role is Role.USER and entry.segment.role is Role.USER
+    return theirs and entry.segment.origin != "lamina"
 
 
 def _continues(entry: Entry) -> bool:
@@ -130,13 +133,13 @@ def placed(entries: Iterable[Entry], kinds: Kinds, *, place: Place = START) -> t
     result: list[Entry] = []
     for entry in entries:
         stands = entry.form is Form.OMITTED or entry.segment.covers  # for others, or not at all
-        if stands or (row(kinds, entry.segment).section and not opening):
+        if stands or (is_section(kinds, entry.segment) and not opening):
             pass  # nor is a changed section a question: these open no turn
         elif _said(entry, kinds) and (opening or not _continues(entry)):
             if not opening:
                 turn, step = turn + 1, step + 1
             opening, talking = True, False
-        elif entry.role is Role.ASSISTANT:
+        elif entry.segment.role is Role.ASSISTANT:
             if entry.opens or not talking:
                 step += 1
             opening, talking = False, True
@@ -151,7 +154,7 @@ def _layer(entry: Entry, kinds: Kinds, *, opening: bool) -> Layer:
     if entry.layer in (Layer.SYSTEM, Layer.LIBRARY):
         return entry.layer
     if not opening or entry.role is Role.SYSTEM:
-        return Layer.TURN if row(kinds, entry.segment).section else Layer.STEPS
+        return Layer.TURN if is_section(kinds, entry.segment) else Layer.STEPS
     return Layer.TURN if row(kinds, entry.segment).attachment else Layer.PROMPT
 
 
@@ -174,7 +177,7 @@ def system_first(entries: list[Entry], promoted: tuple[Ref, ...], kinds: Kinds) 
     lifted = frozenset(promoted)
     system = [e for i, e in enumerate(entries) if i < leading or e.ref in lifted]
     rest = [e for i, e in enumerate(entries) if i >= leading and e.ref not in lifted]
-    newest = {e.segment.key: e.ref for e in system if row(kinds, e.segment).section and e.segment.key}
+    newest = {e.segment.key: e.ref for e in system if is_section(kinds, e.segment) and e.segment.key}
     system = [_current(e, newest) for e in system]
     system.sort(key=lambda e: row(kinds, e.segment).stability)
     return [msgspec.structs.replace(e, layer=Layer.SYSTEM) for e in system] + rest
@@ -256,7 +259,7 @@ def _cover(entries: list[Entry], cover: Entry, kinds: Kinds, name: Callable[[Ent
 def _may_cover(entry: Entry, kinds: Kinds) -> bool:
     return (
         entry.form is not Form.OMITTED
-        and entry.layer is not Layer.SYSTEM
+        and entry.role is not Role.SYSTEM
         and not entry.segment.pinned
         and recoverable(kinds, entry.segment)
         and row(kinds, entry.segment).retention is not Retention.CRITICAL

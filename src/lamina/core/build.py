@@ -12,15 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from lamina.core.admit import admit
 from lamina.core.bench import DEFAULT, Bench, Options
 from lamina.core.envelope import Envelope, Facts, seal
+from lamina.core.epochs import moved_by
 from lamina.core.fit import CutPlan, fit, preview, unfitted
 from lamina.core.hashing import root
 from lamina.core.memo import Memo
 from lamina.core.target import limits
 from lamina.core.tokens import ESTIMATE, Counter
-from lamina.core.values import Budget, Head, Ledger, Segment
+from lamina.core.upgrade import upgraded
+from lamina.core.values import Budget, Cut, Head, Ledger, Segment
 from lamina.core.weigh import scale_for
 
 NO_HEAD = Head()
@@ -28,46 +32,91 @@ EMPTY = Ledger()
 
 
 def build(
-    log: Sequence[Segment], *, head: Head = NO_HEAD, budget: Budget | None = None, ledger: Ledger = EMPTY,
-    counter: Counter = ESTIMATE, idle: float = 0, options: Options = DEFAULT, memo: Memo | None = None,
-) -> Envelope:  # fmt: skip
+    log: Sequence[Segment],
+    *,
+    head: Head = NO_HEAD,
+    budget: Budget | None = None,
+    ledger: Ledger = EMPTY,
+    counter: Counter = ESTIMATE,
+    idle: float = 0,
+    options: Options = DEFAULT,
+    memo: Memo | None = None,
+) -> Envelope:
     """The request for this log: valid, within the budget, continuing the last one, and explained.
 
     `ledger` is what the last build returned; `idle` the seconds since then. Without a budget the log is
     repaired and arranged, and nothing is lowered that the ledger does not have.
     """
-    log, memo = tuple(log), memo or Memo()
-    scale = scale_for(counter, head, ledger.calibration, memo.counts(counter))
-    bench = Bench(options=options, scale=scale, ledger=ledger, root=root(head, options.salt))
+    log = tuple(log)
+    memo = memo or Memo()
+    bench = _bench(log, head=head, ledger=ledger, counter=counter, options=options, memo=memo)
 
     drafted = memo.drafted(log, bench)
+    bench = msgspec.structs.replace(bench, ledger=drafted.ledger)
     tight = limits(budget, head, drafted.entries, options.rates) if budget else None
     admitted = admit(drafted, tight, bench)
+    moved = moved_by(admitted, head, bench, reworded=drafted.reworded)
     fitted = unfitted(admitted, bench)
     if budget and tight:
-        fitted = fit(admitted, tight, bench, keep_last=budget.keep_last, cold=idle > options.rates.ttl)
+        cold = idle > options.rates.ttl
+        fitted = fit(admitted, tight, bench, keep_last=budget.keep_last, cold=cold)
 
     envelope = Envelope(
-        entries=tuple(fitted.entries), head=head, ledger=ledger, account=scale.account(fitted.tokens),
-        root=bench.root, room=tight.room if tight else None, notes=admitted.notes,
-    )  # fmt: skip
+        entries=tuple(fitted.entries),
+        head=head,
+        ledger=bench.ledger,
+        account=bench.scale.account(fitted.tokens),
+        root=bench.root,
+        room=tight.room if tight else None,
+        notes=admitted.notes,
+    )
     facts = Facts(
-        lines=fitted.lines, folds=fitted.folds, repairs=drafted.repairs, promoted=fitted.promoted,
-        cut=fitted.cut, binds=options.binding != "none", hoists=options.layout.library == "hoisted",
-    )  # fmt: skip
+        lines=fitted.lines,
+        folds=fitted.folds,
+        repairs=drafted.repairs,
+        promoted=fitted.promoted,
+        cut=_named(fitted.cut, moved) if fitted.cut else None,
+        moved=moved,
+        binds=options.binding != "none",
+    )
     known = (0, 0) if fitted.cut else (admitted.known, admitted.known_sent)
     envelope = seal(envelope, facts, known=known)
     memo.keep(drafted, log, envelope.entries, envelope.ledger, bench)
     return envelope
 
 
+def _named(cut: Cut, moved: str) -> Cut:
+    """The cut with its first cause: what the client changed, if it changed something, else the room."""
+    return msgspec.structs.replace(cut, reason=moved) if moved else cut
+
+
 def plan_cut(
-    log: Sequence[Segment], *, budget: Budget, head: Head = NO_HEAD, ledger: Ledger = EMPTY,
-    counter: Counter = ESTIMATE, options: Options = DEFAULT,
-) -> CutPlan:  # fmt: skip
+    log: Sequence[Segment],
+    *,
+    budget: Budget,
+    head: Head = NO_HEAD,
+    ledger: Ledger = EMPTY,
+    counter: Counter = ESTIMATE,
+    options: Options = DEFAULT,
+) -> CutPlan:
     """What a cut would do to this log now, whether or not one is due; nothing is changed."""
-    scale = scale_for(counter, head, ledger.calibration, {})
-    bench = Bench(options=options, scale=scale, ledger=ledger, root=root(head, options.salt))
-    drafted = Memo().drafted(tuple(log), bench)
+    log = tuple(log)
+    memo = Memo()
+    bench = _bench(log, head=head, ledger=ledger, counter=counter, options=options, memo=memo)
+    drafted = memo.drafted(log, bench)
+    bench = msgspec.structs.replace(bench, ledger=drafted.ledger)
     tight = limits(budget, head, drafted.entries, options.rates)
     return preview(admit(drafted, tight, bench), tight, bench, keep_last=budget.keep_last)
+
+
+def _bench(
+    log: tuple[Segment, ...],
+    *,
+    head: Head,
+    ledger: Ledger,
+    counter: Counter,
+    options: Options,
+    memo: Memo,
+) -> Bench:
+    scale = scale_for(counter, head, ledger.calibration, memo.counts(counter))
+    return Bench(options=options, scale=scale, ledger=upgraded(ledger, log), root=root(head, options.salt))

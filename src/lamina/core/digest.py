@@ -1,19 +1,22 @@
 """The text that stands for a run of folded old turns: what was asked, what failed, what was decided, on what.
 
-Deterministic, and made of the segments alone: no model is asked, and nothing is weighed but the order of
-claims in `_CLAIMS`. Which turns are folded, and how the text is fenced, is not decided here. Content stands
-on indented lines without control characters, so none of it can pass for the digest's own structure, and
-none of the structure addresses a reader.
+It has two voices. The user's words stand apart from what the model and the tools said, so that neither can
+be taken for the other. Deterministic, and made of the segments alone: no model is asked, and nothing is
+weighed but the order of claims in `text.gist`. Which turns are folded, and how the text is fenced, is not
+decided here. Content stands on indented lines without control characters, so none of it can pass for the
+digest's own structure, and none of the structure addresses a reader.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from lamina.core.kinds import KINDS
+from lamina.core.kinds import KINDS, Kinds, recoverable, row
 from lamina.core.values import Document, Image, Part, Role, Segment, Text, ToolCall, ToolResult
 from lamina.text.gist import (
+    LEAST,
     NAME,
     UNIQUE,
     Piece,
@@ -30,14 +33,40 @@ from lamina.text.gist import (
     told,
 )
 
+NOTES_TITLE = "What was done in it:"
+
+ASKED, EARLIER = "asked", "earlier"
+"""Labels of what a user said, and of what an earlier summary says."""
+
 _NAMES = ("path", "url", "source", "name", "title")
 _RESULTS = frozenset(("skill_result", "subagent_result"))
 _SUMMARIES = frozenset(("digest", "progress_summary"))
 
 
-def digest(segments: Sequence[Segment], *, limit: int) -> str:
-    """What a run of turns said, within `limit` characters; one line where there is no room for more."""
-    return told(smallest(segments), merged(_pieces(segments)), limit)
+class DigestText(NamedTuple):
+    """A digest in two voices: the `words` of the user, and `notes` on what the model and the tools said."""
+
+    words: str
+    notes: str
+
+
+def digest(
+    segments: Sequence[Segment], *, words_limit: int, notes_limit: int, kinds: Kinds = KINDS
+) -> DigestText:
+    """What a run of turns said. Each voice has its limit in characters.
+
+    The words are one line where there is no room for more, and the notes are empty.
+    """
+    pieces = merged(_pieces(segments, kinds))
+    words = told(smallest(segments), [piece for piece in pieces if _is_users(piece)], words_limit)
+    notes = [piece for piece in pieces if not _is_users(piece)]
+    if not notes or notes_limit < LEAST:
+        return DigestText(words, "")
+    return DigestText(words, told(NOTES_TITLE, notes, notes_limit))
+
+
+def _is_users(piece: Piece) -> bool:
+    return piece.label == ASKED
 
 
 def smallest(segments: Sequence[Segment]) -> str:
@@ -46,7 +75,7 @@ def smallest(segments: Sequence[Segment]) -> str:
     return f"Earlier conversation, {count:,} {'message' if count == 1 else 'messages'} folded."
 
 
-def _pieces(segments: Sequence[Segment]) -> Iterator[Piece]:
+def _pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[Piece]:
     """Everything worth keeping, in chronological order; a path only where it first appears."""
     segments = [segment for segment in segments if segment.role is not Role.SYSTEM]
     results = iter(_results(part for segment in segments for part in segment.parts))
@@ -60,7 +89,7 @@ def _pieces(segments: Sequence[Segment]) -> Iterator[Piece]:
         before = speaks
         if segment.role is Role.ASSISTANT and (text := _text(segment.parts)):
             reply = "" if any(decisions(text)) else text
-        for piece in _of_segment(segment, turn, results):
+        for piece in _of_segment(segment, turn, results, kinds):
             if piece.claim not in UNIQUE or (piece.claim, piece.text) not in seen:
                 seen.add((piece.claim, piece.text))
                 yield piece
@@ -88,9 +117,11 @@ def _results(parts: Iterable[Part]) -> list[ToolResult | None]:
     return results
 
 
-def _of_segment(segment: Segment, turn: int, results: Iterator[ToolResult | None]) -> Iterator[Piece]:
+def _of_segment(
+    segment: Segment, turn: int, results: Iterator[ToolResult | None], kinds: Kinds
+) -> Iterator[Piece]:
     if _speaks(segment):
-        yield from _of_user(segment, turn)
+        yield from _of_user(segment, turn, kinds)
         return
     for part in segment.parts:
         match part:
@@ -112,15 +143,19 @@ def _of_segment(segment: Segment, turn: int, results: Iterator[ToolResult | None
                 pass
 
 
-def _of_user(segment: Segment, turn: int) -> Iterator[Piece]:
+def _of_user(segment: Segment, turn: int, kinds: Kinds) -> Iterator[Piece]:
     text = _text(segment.parts)
-    row = KINDS.get(segment.kind)
-    if row is None or not (row.attachment and row.recoverable):
-        yield from asked(text, turn, label="earlier" if segment.kind in _SUMMARIES else "asked")
+    if segment.kind not in kinds or not _can_be_attached_again(segment, kinds):
+        label = EARLIER if segment.kind in _SUMMARIES else ASKED
+        yield from asked(text, turn, label=label)
         return
     name = next((segment.attrs[key] for key in _NAMES if segment.attrs.get(key)), "")
     yield Piece("call", turn, "attached", one_line(f"{segment.kind} {name}", NAME), size=size(text))
     yield from (Piece("path", turn, "", path) for path in paths(name))
+
+
+def _can_be_attached_again(segment: Segment, kinds: Kinds) -> bool:
+    return row(kinds, segment).attachment and recoverable(kinds, segment)
 
 
 def _text(parts: Iterable[Part]) -> str:

@@ -1,8 +1,9 @@
 """The log as entries, before anything is fitted; resumable, so that a growing log costs only its new part.
 
-A draft is advanced by segments: repair, order, place, words, ledger, references, weight. Every stage
-needs of the past only what `Draft` carries, so advancing in two pieces equals advancing in one, and a
-memo may hand back the draft of an earlier build. Layouts and covers that reach back are drafted whole.
+A log is drafted in two pieces, parted before the last message of the assistant. Every stage needs of the
+past only what a `Draft` carries, so a memo may hand back the draft of the first piece to the next build, and
+drafting in pieces equals drafting at once. Layouts and covers that reach back are drafted in one piece, and
+so is a log whose digests reach into the last piece.
 """
 
 from __future__ import annotations
@@ -11,60 +12,165 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.arrange import START, Place, covered, filtered, ordered, placed, system_first
+from lamina.core.arrange import START, Place, aged, covered, filtered, ordered, placed, system_first
 from lamina.core.bench import Bench
 from lamina.core.hashing import handle
-from lamina.core.kinds import row
-from lamina.core.ledger import applied
+from lamina.core.kinds import is_section, row
+from lamina.core.ledger import apply_ledger
 from lamina.core.library import hoisted, referred, worded
+from lamina.core.recall import identified
 from lamina.core.repair import Seen, empty, repair
-from lamina.core.values import Digest, Entry, Form, Line, Ref, Role, Segment
+from lamina.core.values import Digest, Entry, Form, Ledger, Line, Ref, Role, Segment
 from lamina.core.weigh import settled
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries so far and what advancing them needs: refs and ids seen, place, content that stands in full."""
+    """Entries so far and what going on needs.
+
+    `seen` and `place` say how far identifying and counting have come, `shown` which attachments stand in
+    full, `prefix`, `tokens` and `sent` what the entries amount to.
+    """
 
     entries: list[Entry]
     prefix: Digest
     seen: Seen
     place: Place = START
     shown: dict[Digest, Ref] = {}
-    folds: frozenset[str] = frozenset()
     tokens: int = 0
     sent: int = 0
-    lines: dict[Ref, Line] = {}
-    repairs: dict[Ref, str] = {}
+
+
+class Drafted(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole log as entries. The first `known` of them, `known_sent` sent, are as the last build left them.
+
+    `ledger` is the part of the ledger that holds for this log, `lines` and `repairs` what is new to it;
+    `reworded`: some lines are worded differently than they were sent. `front` is the draft of the log
+    before `at`, None if nothing can be resumed from it; `first` is the ref of what comes after it.
+    """
+
+    entries: list[Entry]
+    tokens: int
+    ledger: Ledger
+    lines: dict[Ref, Line]
+    repairs: dict[Ref, str]
+    last_step: int
+    reworded: bool = False
+    known: int = 0
+    known_sent: int = 0
+    front: Draft | None = None
+    at: int = 0
+    first: Ref | None = None
 
 
 def begin(root: Digest) -> Draft:
     return Draft(entries=[], prefix=root, seen=Seen())
 
 
-def advance(draft: Draft, log: Sequence[Segment], bench: Bench) -> Draft:
-    """The draft with `log` added to it, where nothing of `log` reaches back."""
-    seen, shown = draft.seen.copy(), dict(draft.shown)
+def draft_log(log: Sequence[Segment], bench: Bench, *, front: Draft | None, start: int = 0) -> Drafted:
+    """A log as entries. `front` is the draft of `log[:start]`, if an earlier build left one."""
+    bench = _promoting(log, bench)
+    if reaches_back(log[start:], bench):
+        return _draft_whole(log, bench)
+    begun = front or begin(bench.root)
+    at = boundary(log, start)
+    first_piece = _prepare(log[start:at], bench, after=begun, leads=start == 0)
+    second_piece = _prepare(log[at:], bench, after=first_piece.draft, leads=at == 0)
+    applied = apply_ledger(
+        first_piece.entries + second_piece.entries,
+        bench.ledger,
+        wording=bench.wording,
+        with_folds=front is None,
+    )
+    first = second_piece.entries[0].ref if second_piece.entries else None
+    split = _position(applied.entries, first)
+    middle = _extend(first_piece, applied.entries[:split], bench)
+    final = _extend(
+        msgspec.structs.replace(second_piece, draft=_after(second_piece.draft, middle.draft)),
+        applied.entries[split:],
+        bench,
+    )
+    return Drafted(
+        entries=_aged(final.draft, begun),
+        tokens=final.draft.tokens,
+        ledger=applied.ledger,
+        lines=applied.reworded | middle.lines | final.lines,
+        repairs=first_piece.repairs | second_piece.repairs,
+        last_step=final.draft.place.step,
+        reworded=bool(applied.reworded),
+        known=len(begun.entries),
+        known_sent=begun.sent,
+        front=middle.draft,
+        at=at,
+        first=first,
+    )
+
+
+class _Piece(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries of one piece of a log, and the draft that they extend."""
+
+    draft: Draft
+    entries: list[Entry]
+    repairs: dict[Ref, str] = {}
+
+
+class _Extended(msgspec.Struct, frozen=True, kw_only=True):
+    draft: Draft
+    lines: dict[Ref, Line]
+
+
+def _prepare(log: Sequence[Segment], bench: Bench, *, after: Draft, leads: bool) -> _Piece:
+    """Entries with their identity, place and words; the ledger is not applied yet.
+
+    The draft that is returned has counted on, but does not have these entries. `leads`: the log begins here,
+    so this piece has the system text.
+    """
+    layout = bench.options.layout
+    seen = after.seen.copy()
     entries, repairs = repair(
         log, bench.ledger, wording=bench.wording, repairs=bench.options.repairs, seen=seen
     )
-    entries = ordered(entries, bench.options.layout, bench.kinds)
-    if not draft.entries:
+    entries = ordered(entries, layout, bench.kinds)
+    if leads:
         entries = system_first(entries, bench.ledger.promoted, bench.kinds)
-    entries, place = placed(entries, bench.kinds, place=draft.place)
-    entries = worded(filtered(entries, bench.options.layout), kinds=bench.kinds, wording=bench.wording)
-    entries = applied(entries, bench.ledger, wording=bench.wording, standing=draft.folds)
-    entries, lines = referred(entries, bench.ledger, shown, kinds=bench.kinds, wording=bench.wording)
-    return _extended(
-        draft, entries, bench, seen=seen, place=place, shown=shown,
-        lines=draft.lines | lines, repairs=draft.repairs | repairs,
-    )  # fmt: skip
+    entries, place = placed(entries, bench.kinds, place=after.place)
+    entries = worded(filtered(entries, layout), kinds=bench.kinds, wording=bench.wording)
+    return _Piece(
+        draft=msgspec.structs.replace(after, seen=seen, place=place), entries=entries, repairs=repairs
+    )
 
 
-def whole(log: Sequence[Segment], bench: Bench) -> Draft:
-    """The draft of a log in which something reaches back: a hoisted library, a cover, a promoted section."""
-    start, layout = begin(bench.root), bench.options.layout
+def _after(counted: Draft, before: Draft) -> Draft:
+    """The entries of `before`, with the counting as far as `counted`."""
+    return msgspec.structs.replace(before, seen=counted.seen, place=counted.place)
+
+
+def _extend(piece: _Piece, entries: list[Entry], bench: Bench) -> _Extended:
+    """The draft with these entries, in which attachments that stand above are referred to."""
+    draft = piece.draft
+    shown = dict(draft.shown)
+    entries, lines = referred(
+        entries, bench.ledger, shown, kinds=bench.kinds, wording=bench.wording, scale=bench.scale
+    )
+    sent_before = (entry.role for entry in reversed(draft.entries) if entry.form is not Form.OMITTED)
+    new = settled(entries, bench.scale, prefix=draft.prefix, before=next(sent_before, None))
+    extended = msgspec.structs.replace(
+        draft,
+        entries=draft.entries + new,
+        prefix=new[-1].prefix if new else draft.prefix,
+        shown=shown,
+        tokens=draft.tokens + sum(entry.tokens for entry in new),
+        sent=draft.sent + sum(entry.form is not Form.OMITTED for entry in new),
+    )
+    return _Extended(draft=extended, lines=lines)
+
+
+def _draft_whole(log: Sequence[Segment], bench: Bench) -> Drafted:
+    """A log in which something reaches back: a hoisted library, a cover, a promoted section."""
+    layout = bench.options.layout
+    start = begin(bench.root)
+    seen = start.seen
     entries, repairs = repair(
-        log, bench.ledger, wording=bench.wording, repairs=bench.options.repairs, seen=start.seen
+        log, bench.ledger, wording=bench.wording, repairs=bench.options.repairs, seen=seen
     )
     entries = system_first(ordered(entries, layout, bench.kinds), bench.ledger.promoted, bench.kinds)
     entries, place = placed(entries, bench.kinds)
@@ -72,13 +178,41 @@ def whole(log: Sequence[Segment], bench: Bench) -> Draft:
     entries = worded(entries, kinds=bench.kinds, wording=bench.wording)
     if layout.library == "hoisted":
         entries = hoisted(
-            entries, place.turn, bench.ledger, layout=layout, kinds=bench.kinds, wording=bench.wording
+            entries,
+            place.turn,
+            bench.ledger,
+            layout=layout,
+            kinds=bench.kinds,
+            wording=bench.wording,
+            scale=bench.scale,
         )
-    entries = applied(entries, bench.ledger, wording=bench.wording)
-    lines: dict[Ref, Line] = {}
-    if layout.library == "in_place":
-        entries, lines = referred(entries, bench.ledger, {}, kinds=bench.kinds, wording=bench.wording)
-    return _extended(start, entries, bench, place=place, lines=lines, repairs=repairs)
+    applied = apply_ledger(entries, bench.ledger, wording=bench.wording)
+    piece = _Piece(draft=msgspec.structs.replace(start, place=place), entries=entries)
+    final = _extend(piece, applied.entries, bench)
+    return Drafted(
+        entries=_aged(final.draft, start),
+        tokens=final.draft.tokens,
+        ledger=applied.ledger,
+        lines=applied.reworded | final.lines,
+        repairs=repairs,
+        last_step=place.step,
+        reworded=bool(applied.reworded),
+    )
+
+
+def _promoting(log: Sequence[Segment], bench: Bench) -> Bench:
+    """While nothing was sent, sections of the system text stand in it, wherever they came.
+
+    Later that would move bytes already sent, so a section that comes later waits for the next cut.
+    """
+    if bench.ledger.mark is not None:
+        return bench
+    leading = next((i for i, segment in enumerate(log) if segment.role is not Role.SYSTEM), len(log))
+    if not any(is_section(bench.kinds, segment) for segment in log[leading:]):
+        return bench
+    late = [each.ref for each in list(identified(log))[leading:] if is_section(bench.kinds, each.segment)]
+    promoted = tuple(dict.fromkeys((*bench.ledger.promoted, *late)))
+    return msgspec.structs.replace(bench, ledger=msgspec.structs.replace(bench.ledger, promoted=promoted))
 
 
 def reaches_back(log: Sequence[Segment], bench: Bench) -> bool:
@@ -92,41 +226,64 @@ def reaches_back(log: Sequence[Segment], bench: Bench) -> bool:
 def boundary(log: Sequence[Segment], start: int) -> int:
     """The last position where a log may be parted: an assistant message begins, earlier calls are closed."""
     for i in range(len(log) - 1, start, -1):
-        if log[i].role is Role.ASSISTANT and not log[i].joins and not empty(log[i].parts):
+        if may_part(log[i]):
             return i
     return start
 
 
-def after_build(draft: Draft, entries: list[Entry], bench: Bench) -> Draft:
-    """The draft to resume from after a build that changed its entries into these."""
-    return Draft(
-        entries=entries, prefix=entries[-1].prefix if entries else draft.prefix,
-        seen=draft.seen, place=draft.place,
-        shown={
-            e.content: e.ref for e in entries
-            if e.form is Form.FULL and row(bench.kinds, e.segment).attachment
-        },
-        folds=_digests(entries), tokens=sum(e.tokens for e in entries),
-        sent=sum(e.form is not Form.OMITTED for e in entries),
-    )  # fmt: skip
+def may_part(segment: Segment) -> bool:
+    """Whether a log may be parted before this segment: it begins a message of the assistant."""
+    return segment.role is Role.ASSISTANT and not segment.joins and not empty(segment.parts)
 
 
-def _extended(draft: Draft, entries: list[Entry], bench: Bench, **now: object) -> Draft:
-    before = next((e.role for e in reversed(draft.entries) if e.form is not Form.OMITTED), None)
-    new = settled(entries, bench.scale, prefix=draft.prefix, before=before)
+def resumable(drafted: Drafted, entries: Sequence[Entry], ledger: Ledger, bench: Bench) -> Draft | None:
+    """The draft of the log before `drafted.at` as a build sealed it, None if it cannot be resumed from."""
+    front = drafted.front
+    if front is None:
+        return None
+    same_forms = bench.ledger.lines is ledger.lines and bench.ledger.folds == ledger.folds
+    if same_forms and drafted.known:
+        return msgspec.structs.replace(front, entries=list(entries[: len(front.entries)]))
+    end = _position(entries, drafted.first)
+    later = frozenset(entry.ref for entry in entries[end:])
+    if any(ref in later for fold in ledger.folds for ref in fold.covers):
+        return None
+    kept = list(entries[:end])
+    if _ends_in_digest(kept):
+        return None
     return msgspec.structs.replace(
-        draft,
-        entries=draft.entries + new,
-        prefix=new[-1].prefix if new else draft.prefix,
-        tokens=draft.tokens + sum(e.tokens for e in new),
-        sent=draft.sent + sum(e.form is not Form.OMITTED for e in new),
-        folds=draft.folds | _digests(new),
-        **now,
+        front,
+        entries=kept,
+        prefix=kept[-1].prefix if kept else bench.root,
+        shown={
+            entry.content: entry.ref
+            for entry in kept
+            if entry.form is Form.FULL and row(bench.kinds, entry.segment).attachment
+        },
+        tokens=sum(entry.tokens for entry in kept),
+        sent=sum(entry.form is not Form.OMITTED for entry in kept),
     )
 
 
-def _digests(entries: Sequence[Entry]) -> frozenset[str]:
-    return frozenset(e.segment.key for e in entries if e.segment.kind == "digest")
+def _ends_in_digest(entries: Sequence[Entry]) -> bool:
+    """Whether a digest is the last thing said: how it ends depends on who speaks next."""
+    for entry in reversed(entries):
+        if entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM:
+            return entry.segment.kind == "digest"
+    return False
+
+
+def _position(entries: Sequence[Entry], ref: Ref | None) -> int:
+    return next((i for i, entry in enumerate(entries) if entry.ref == ref), len(entries))
+
+
+def _aged(final: Draft, begun: Draft) -> list[Entry]:
+    """The entries of the draft, in which what belongs to an earlier turn is HISTORY."""
+    open_at = len(begun.entries)
+    open_turn = max(begun.place.turn, 0)
+    while open_at and begun.entries[open_at - 1].turn == open_turn:
+        open_at -= 1
+    return final.entries[:open_at] + aged(final.entries[open_at:], final.place.turn)
 
 
 def _name(entry: Entry) -> str:

@@ -6,7 +6,7 @@ differ, checks the laws on what the build changed, and writes the ledger that th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -26,6 +26,8 @@ from lamina.core.values import (
     Ref,
     Role,
     Thinking,
+    ToolCall,
+    ToolResult,
 )
 from lamina.core.weigh import Account
 from lamina.errors import LawBroken
@@ -75,15 +77,15 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a build found out, for the ledger."""
+    """What a build found out, for the ledger. `moved` is why bytes already sent have changed, if they did."""
 
     lines: dict[Ref, Line] = {}
     folds: tuple[Fold, ...] = ()
     repairs: dict[Ref, str] = {}
     promoted: tuple[Ref, ...] = ()
     cut: Cut | None = None
+    moved: str = ""
     binds: bool = False
-    hoists: bool = False
 
 
 def seal(envelope: Envelope, facts: Facts, *, known: tuple[int, int] = (0, 0)) -> Envelope:
@@ -91,7 +93,9 @@ def seal(envelope: Envelope, facts: Facts, *, known: tuple[int, int] = (0, 0)) -
     start, sent = known
     _check(envelope, start)
     before = envelope.ledger
-    cut = facts.cut or _moved(envelope, facts, start=start, sent=sent)
+    cut = facts.cut
+    if cut is None and facts.moved:
+        cut = Cut(number=len(before.cuts) + 1, reason=facts.moved, after=envelope.tokens)
     ledger = msgspec.structs.replace(
         before,
         lines=before.lines | facts.lines if facts.lines else before.lines,
@@ -107,9 +111,13 @@ def seal(envelope: Envelope, facts: Facts, *, known: tuple[int, int] = (0, 0)) -
 
 def mark(envelope: Envelope, *, start: int = 0, sent: int = 0) -> Mark:
     """The request as hashes, for the next build to compare with."""
-    count = sent + sum(e.form is not Form.OMITTED for e in envelope.entries[start:])
-    tools, tokens = digest(unmarked(envelope.head.tools)), envelope.account.total - envelope.account.margin
-    return Mark(sent=count, prefix=envelope.prefix, tools=tools, system=_system(envelope), tokens=tokens)
+    return Mark(
+        sent=sent + sum(entry.form is not Form.OMITTED for entry in envelope.entries[start:]),
+        prefix=envelope.prefix,
+        tools=digest(unmarked(envelope.head.tools)),
+        system=system_end(envelope.entries, envelope.root),
+        tokens=envelope.account.total - envelope.account.margin,
+    )
 
 
 def prefix_at(
@@ -128,25 +136,10 @@ def prefix_at(
     return None
 
 
-def _moved(envelope: Envelope, facts: Facts, *, start: int, sent: int) -> Cut | None:
-    """The cut to record if the last request is not a prefix of this one."""
-    last = envelope.ledger.mark
-    if last is None:
-        return None
-    if prefix_at(envelope.entries, last.sent, envelope.root, start=start, before=sent) == last.prefix:
-        return None
-    if digest(unmarked(envelope.head.tools)) != last.tools:
-        reason = "tools changed"
-    elif _system(envelope) != last.system:
-        reason = "system text changed"
-    else:
-        reason = "attachments moved into the library" if facts.hoists else "history edited or rewound"
-    return Cut(number=len(envelope.ledger.cuts) + 1, reason=reason, after=envelope.tokens)
-
-
-def _system(envelope: Envelope) -> Digest:
-    end = envelope.root
-    for entry in envelope.entries:
+def system_end(entries: Sequence[Entry], root: Digest) -> Digest:
+    """The hash of the stream up to the end of the system text."""
+    end = root
+    for entry in entries:
         if entry.layer is not Layer.SYSTEM:
             break
         end = entry.prefix
@@ -168,18 +161,52 @@ def _bound(envelope: Envelope, before: Ledger, start: int) -> dict[Ref, Digest]:
     return before.bound | new if new else before.bound
 
 
+def unpaired(sent: Sequence[Entry]) -> Iterator[str]:
+    """What breaks the pairing of calls and results in a stream; nothing if each call has its one result."""
+    waiting: list[str] = []
+    calling = False
+    for entry in sent:
+        first = entry.parts[0]
+        if isinstance(first, ToolResult):
+            calling = False
+            if first.id in waiting:
+                waiting.remove(first.id)
+            else:
+                yield f"result {entry.ref} has no call before it"
+            continue
+        continues = calling and not entry.opens and entry.role is Role.ASSISTANT
+        if waiting and not continues:
+            yield f"{entry.ref} stands between a call and its result"
+        elif isinstance(first, ToolCall):
+            waiting.append(first.id)
+            calling = True
+        else:
+            calling = entry.role is Role.ASSISTANT
+    if waiting:
+        yield f"calls without a result: {waiting}"
+
+
 def _check(envelope: Envelope, start: int) -> None:
-    """The laws that a build could break, on the entries that it made."""
+    """The laws that a build or its ledger could break; those of one entry on the entries that it made."""
     if envelope.room is not None and envelope.tokens > envelope.room:
         raise LawBroken("within the room", f"{envelope.tokens:,} tokens in a room of {envelope.room:,}")
     for entry in envelope.entries[start:]:
-        if (entry.form is Form.OMITTED) != (not entry.parts) or not entry.why:
-            raise LawBroken("conservation", f"{entry.ref} has form {entry.form} and {len(entry.parts)} parts")
-        line = envelope.ledger.lines.get(entry.ref)
-        if line is not None and entry.form > line.form:
-            raise LawBroken("forms never rise", f"{entry.ref} is {entry.form}, the ledger has {line.form}")
-        if entry.role is Role.SYSTEM and entry.segment.role is not Role.SYSTEM:
-            raise LawBroken("no authority is gained", f"{entry.ref} became system text")
+        _check_entry(entry, envelope.ledger)
     for one, next_ in pairwise(envelope.entries[start:]):
         if next_.layer is Layer.SYSTEM and one.layer is not Layer.SYSTEM:
             raise LawBroken("append-only within an epoch", f"{next_.ref} stands after {one.ref}")
+    if start == 0 or envelope.ledger.folds:
+        for problem in unpaired(envelope.sent):
+            raise LawBroken("calls and results pair", problem)
+
+
+def _check_entry(entry: Entry, ledger: Ledger) -> None:
+    if (entry.form is Form.OMITTED) != (not entry.parts) or not entry.why:
+        raise LawBroken("conservation", f"{entry.ref} has form {entry.form} and {len(entry.parts)} parts")
+    line = ledger.lines.get(entry.ref)
+    if line is not None and entry.form > line.form:
+        raise LawBroken("forms never rise", f"{entry.ref} is {entry.form}, the ledger has {line.form}")
+    if entry.role is Role.SYSTEM and entry.segment.role is not Role.SYSTEM:
+        raise LawBroken("no authority is gained", f"{entry.ref} became system text")
+    if entry.layer is Layer.SYSTEM and entry.role is not Role.SYSTEM:
+        raise LawBroken("no authority is gained", f"{entry.ref} stands among the system text")

@@ -3,13 +3,13 @@
 Under the trigger nothing happens. Above it, one pass lowers many segments down to the target, in the
 order that `ladder` proposes. The budget is law: the wish to spare the last steps yields to it, and what
 cannot be recovered goes only when nothing else is left. The prompt, the last step, pinned segments and
-the system text are never touched; if they alone exceed the room, `BudgetExceeded` says so.
+system text are never touched, but for results of the last step that do not fit beside the rest; if what is
+left still exceeds the room, `BudgetExceeded` says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 import msgspec
 
@@ -17,12 +17,22 @@ from lamina.core.admit import Admitted
 from lamina.core.arrange import system_first
 from lamina.core.bench import Bench
 from lamina.core.bind import held, unbound
+from lamina.core.fold import FOLD_VERSION, cost, extra, fold, keeps, neighbours, runs
 from lamina.core.fold import SHARE as DIGEST_SHARE
-from lamina.core.fold import cost, extra, fold, keeps, neighbours, runs
-from lamina.core.kinds import row
-from lamina.core.ladder import Batch, Move, Order, View, goes_last, last_resort
-from lamina.core.ledger import folded as with_folds
-from lamina.core.ledger import line, lower
+from lamina.core.kinds import is_section
+from lamina.core.ladder import (
+    Batch,
+    Move,
+    Order,
+    View,
+    goes_last,
+    last_resort,
+    last_results,
+    repeated_system_text,
+)
+from lamina.core.ledger import SAME_TEXT_LATER, current_turn, lay_folds, line
+from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
+from lamina.core.shorten import shortened
 from lamina.core.target import Limits
 from lamina.core.values import Cut, Entry, Fold, Form, Layer, Line, Ref, Role
 from lamina.core.weigh import settled
@@ -31,6 +41,9 @@ from lamina.errors import BudgetExceeded
 OPEN_LOOP = (
     "thinking in the open tool loop is bound to what a cut would change; ask for drop_block to allow it"
 )
+
+OVER_THE_TRIGGER = "over the trigger"
+CACHE_IS_COLD = "the cache is cold anyway"
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,9 +59,11 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
 def fit(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int, cold: bool = False) -> Fitted:
     """Entries within the room. A cut is made when it is due, and waits while it would free too little."""
-    entries, before = admitted.entries, bench.scale.total(admitted.tokens)
+    entries = admitted.entries
+    before = bench.scale.total(admitted.tokens)
     stay = unfitted(admitted, bench)
-    due = before > limits.trigger or (cold and before - limits.target >= max(limits.least, 1))
+    worth_it_when_cold = cold and before - limits.target >= max(limits.least, 1)
+    due = before > limits.trigger or worth_it_when_cold
     waits = held(entries, bench.options.binding)
     if not due or (waits and before <= limits.room):
         return stay
@@ -59,7 +74,7 @@ def fit(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int, col
         raise exceeded(entries, before, limits.room, bench, reason=OPEN_LOOP)
     if plan.total > limits.room:
         raise exceeded(plan.result, plan.total, limits.room, bench)
-    return _cut(plan, admitted, "over the trigger" if before > limits.trigger else "the cache is cold anyway")
+    return _cut(plan, admitted, OVER_THE_TRIGGER if before > limits.trigger else CACHE_IS_COLD)
 
 
 class Lowered(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,16 +103,24 @@ def preview(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int)
     before = bench.scale.total(admitted.tokens)
     plan = planned(admitted.entries, limits, bench, keep_last=keep_last, forced=before > limits.room)
     fitted = _cut(plan, admitted, "planned")
-    now = {e.ref: e for e in fitted.entries}
-    lowered = tuple(
-        Lowered(ref=e.ref, was=e.form, now=to.form, tokens=e.tokens - to.tokens, why=to.why)
-        for e in plan.entries if (to := now.get(e.ref)) is not None and to.sent != e.sent
-    )  # fmt: skip
-    new = tuple(fold.text for fold in plan.folds if fold.cut == plan.number)
+    after = {entry.ref: entry for entry in fitted.entries}
+    lowered = []
+    for entry in plan.entries:
+        now = after.get(entry.ref)
+        if now is not None and now.sent != entry.sent:
+            freed = entry.tokens - now.tokens
+            lowered.append(Lowered(ref=entry.ref, was=entry.form, now=now.form, tokens=freed, why=now.why))
+    new_digests = [
+        "\n".join(filter(None, (each.text, each.notes))) for each in plan.folds if each.cut == plan.number
+    ]
     return CutPlan(
-        before=before, after=bench.scale.total(fitted.tokens), fits=plan.total <= limits.room,
-        floor=plan.exhausted, lowered=lowered, digests=new,
-    )  # fmt: skip
+        before=before,
+        after=bench.scale.total(fitted.tokens),
+        fits=plan.total <= limits.room,
+        floor=plan.exhausted,
+        lowered=tuple(lowered),
+        digests=tuple(new_digests),
+    )
 
 
 def unfitted(admitted: Admitted, bench: Bench) -> Fitted:
@@ -107,16 +130,24 @@ def unfitted(admitted: Admitted, bench: Bench) -> Fitted:
 
 
 def _cut(plan: Plan, admitted: Admitted, reason: str) -> Fitted:
-    bench, entries, lines = plan.bench, plan.result, admitted.lines | plan.lines
+    bench = plan.bench
+    entries = plan.result
+    lines = admitted.lines | plan.lines
     if bench.options.binding != "none":
         entries, loose = unbound(entries, plan.entries, binding=bench.options.binding, cut=plan.number)
-        entries, lines = settled(entries, bench.scale, prefix=bench.root), lines | loose
-    tokens = sum(e.tokens for e in entries)
+        entries = settled(entries, bench.scale, prefix=bench.root)
+        lines |= loose
+    tokens = sum(entry.tokens for entry in entries)
     changed = plan.changed()
     cut = Cut(
-        number=plan.number, reason=reason, before=plan.before, after=bench.scale.total(tokens),
-        first=changed[0].ref if changed else "", lowered=len(changed), floor=plan.exhausted,
-    )  # fmt: skip
+        number=plan.number,
+        reason=reason,
+        before=plan.before,
+        after=bench.scale.total(tokens),
+        first=changed[0].ref if changed else "",
+        lowered=len(changed),
+        floor=plan.exhausted,
+    )
     return _promoted(
         Fitted(entries=entries, tokens=tokens, lines=lines, folds=plan.folds, cut=cut), cut, bench
     )
@@ -125,14 +156,17 @@ def _cut(plan: Plan, admitted: Admitted, reason: str) -> Fitted:
 def _promoted(fitted: Fitted, cut: Cut, bench: Bench) -> Fitted:
     """At a cut, sections that came later take their place in the system text."""
     later = tuple(
-        e.ref for e in fitted.entries
-        if e.form is Form.FULL and e.layer is not Layer.SYSTEM and row(bench.kinds, e.segment).section
-    )  # fmt: skip
+        entry.ref
+        for entry in fitted.entries
+        if entry.form is Form.FULL
+        and entry.layer is not Layer.SYSTEM
+        and is_section(bench.kinds, entry.segment)
+    )
     if not later:
         return fitted
     promoted = bench.ledger.promoted + later
     entries = settled(system_first(fitted.entries, promoted, bench.kinds), bench.scale, prefix=bench.root)
-    tokens = sum(e.tokens for e in entries)
+    tokens = sum(entry.tokens for entry in entries)
     cut = msgspec.structs.replace(cut, after=bench.scale.total(tokens))
     return msgspec.structs.replace(fitted, entries=entries, tokens=tokens, promoted=later, cut=cut)
 
@@ -140,19 +174,25 @@ def _promoted(fitted: Fitted, cut: Cut, bench: Bench) -> Fitted:
 def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: int, forced: bool) -> Plan:
     """What a cut would do, without doing it. `forced`: the room is exceeded, so wishes yield."""
     plan = Plan(entries, limits, bench)
+    plan.omit_repeated_system_text()
     plan.take(bench.options.order, keep=keep_last, goal=limits.target)
+    if not forced:
+        return plan
     enough = max(limits.target, min(limits.trigger, plan.before) - limits.least)
     keep = keep_last
-    while forced and plan.total > enough and keep > 0:
+    while plan.total > enough and keep > 0:
         keep //= 2
         plan.take(bench.options.order, keep=keep, goal=enough)
-    shallow = plan.before - plan.total < limits.least
-    for size, most in ((limits.room, enough if shallow else limits.room), (0, limits.room)):
-        if forced and plan.total > most:
-            plan.take(last_resort, keep=0, goal=enough, limit=size)
-    if forced and plan.total > limits.room:  # a few stubs can be smaller than their digest
+    freed_too_little = plan.before - plan.total < limits.least
+    if plan.total > (enough if freed_too_little else limits.room):
+        plan.take(last_resort, keep=0, goal=enough, digest_limit=limits.room)
+    if plan.total > limits.room:
+        plan.take(last_resort, keep=0, goal=enough, digest_limit=0)
+    if plan.total > limits.room:
+        plan.take(last_results, keep=0, goal=limits.room)
+    if plan.total > limits.room:  # a few stubs can be smaller than their digest
         plan.chosen.clear()
-        plan.take(last_resort, keep=0, goal=limits.room, limit=0)
+        plan.take(last_resort, keep=0, goal=limits.room, digest_limit=0)
     return plan
 
 
@@ -164,55 +204,79 @@ class Plan:
     """
 
     def __init__(self, entries: list[Entry], limits: Limits, bench: Bench) -> None:
-        self.entries, self.limits, self.bench = entries, limits, bench
+        self.entries = entries
+        self.limits = limits
+        self.bench = bench
         self.number = len(bench.ledger.cuts) + 1
-        self.before = bench.scale.total(sum(e.tokens for e in entries))
+        self.before = bench.scale.total(sum(entry.tokens for entry in entries))
+        self.current = current_turn(entries)
         self.now = list(entries)
         self.chosen: set[int] = set()
         self.lines: dict[Ref, Line] = {}
         self.folds = bench.ledger.folds
-        self.result, self.total = entries, self.before
+        self.result = entries
+        self.total = self.before
         self.exhausted = False
 
-    def take(self, order: Order, *, keep: int, goal: int, limit: int | None = None) -> None:
+    def omit_repeated_system_text(self) -> None:
+        """Of system text in the conversation that is said again and again, only the newest must stand."""
+        for at in repeated_system_text(self.view(keep=0)):
+            self._lower(Move(at, Form.OMITTED, SAME_TEXT_LATER))
+
+    def take(self, order: Order, *, keep: int, goal: int, digest_limit: int | None = None) -> None:
         """Moves from `order`, sparing the last `keep` steps, until the request is at most `goal` tokens.
 
-        A `limit` bounds each digest in characters, even the words that it would keep; 0 leaves one line.
+        A `digest_limit` bounds each digest in characters, even the words that it would keep; 0 leaves one
+        line.
 
         What digests will cost is a guess until they are written, so the moves may go on after that; the
         guess is made a few times only, then the order is taken to its end.
         """
         moves = order(self.view(keep))
-        raw = sum(e.tokens for e in self.result)
-        guess = ((extra(self.limits.room) if limit is None else limit) + 120) // 3
+        tokens = sum(entry.tokens for entry in self.result)
+        digest_size = extra(self.limits.room) if digest_limit is None else digest_limit
+        guess = (digest_size + 120) // 3
         for attempt in range(6):
-            left = self._take(moves, raw, goal, guess=guess, to_the_end=attempt == 5, tight=limit is not None)
-            self._compose(limit)
+            left = self._take_moves(
+                moves, tokens, goal, guess=guess, to_the_end=attempt == 5, tight=digest_limit is not None
+            )
+            self._compose(digest_limit)
             if self.total <= goal or not left:
                 break
-            raw, guess = sum(e.tokens for e in self.result), (self.total - goal) // 2
+            tokens = sum(entry.tokens for entry in self.result)
+            guess = (self.total - goal) // 2
         self.exhausted = self.total > goal
 
-    def _take(
-        self, moves: Iterator[Batch], raw: int, goal: int, *, guess: int, to_the_end: bool, tight: bool
+    def _take_moves(
+        self, moves: Iterator[Batch], tokens: int, goal: int, *, guess: int, to_the_end: bool, tight: bool
     ) -> bool:
         """Applies moves until the guess is at most `goal`; says whether moves may be left."""
         for batch in moves:
-            raw -= sum(self._choose(m, tight=tight) if m.fold else self._lower(m) for m in batch)
-            if not to_the_end and self.bench.scale.total(raw + (guess if self.chosen else 0)) <= goal:
+            for move in batch:
+                tokens -= self._choose(move, tight=tight) if move.fold else self._lower(move)
+            if to_the_end:
+                continue
+            if self.bench.scale.total(tokens + (guess if self.chosen else 0)) <= goal:
                 return True
         return False
 
     def view(self, keep: int) -> View:
         return View(
-            entries=self.now, kinds=self.bench.kinds,
-            untouchable=untouchable(self.now) | self.chosen, spared=spared(self.now, keep),
-        )  # fmt: skip
+            entries=self.now,
+            kinds=self.bench.kinds,
+            untouchable=untouchable(self.now) | self.chosen,
+            spared=spared(self.now, keep),
+            current=self.current,
+        )
 
     def changed(self) -> list[Entry]:
         """Entries of the request as it was that now differ or are gone."""
-        now = {e.ref: e.sent for e in self.result}
-        return [e for e in self.entries if e.form is not Form.OMITTED and now.get(e.ref) != e.sent]
+        now = {entry.ref: entry.sent for entry in self.result}
+        return [
+            entry
+            for entry in self.entries
+            if entry.form is not Form.OMITTED and now.get(entry.ref) != entry.sent
+        ]
 
     def _choose(self, move: Move, *, tight: bool) -> int:
         """Marks one entry for a digest; the user's own words are kept there, so they free nothing."""
@@ -227,81 +291,138 @@ class Plan:
         entry = self.now[move.at]
         if entry.form <= move.form or move.at in self.chosen:
             return 0
-        lowered = lower(entry, move.form, move.why, wording=self.bench.wording, limit=move.limit)
+        lowered, limit = shortened(
+            entry, move.form, move.why, wording=self.bench.wording, scale=self.bench.scale, limit=move.limit
+        )
         gain = self.bench.scale.body(entry) - (self.bench.scale.body(lowered) if lowered.parts else 0)
         if gain < (move.form is not Form.OMITTED):
             return 0
         self.now[move.at] = msgspec.structs.replace(lowered, tokens=max(entry.tokens - gain, 0))
-        self.lines[entry.ref] = line(lowered, wording=self.bench.wording, limit=move.limit, cut=self.number)
+        # A line of a cut is undone when its entry is the prompt or the last step again, after a rewind. What
+        # is lowered while it stands there has to stay so when the request is sent once more.
+        cut = 0 if move.at in self.current else self.number
+        self.lines[entry.ref] = line(lowered, wording=self.bench.wording, limit=limit, cut=cut)
         return gain
 
-    def _compose(self, limit: int | None) -> None:
+    def _compose(self, digest_limit: int | None) -> None:
         """Writes the digests, and weighs the request as it would be sent."""
-        made: list[Fold] = []
+        new_folds: list[Fold] = []
         for run in runs(self.now, frozenset(self.chosen)):
-            made += self._fold([self.now[i] for i in run], limit)
-        self.folds = self.bench.ledger.folds + tuple(made)
+            new_fold = self._fold([self.now[i] for i in run], digest_limit)
+            if new_fold is not None:
+                new_folds.append(new_fold)
+        self.folds = self.bench.ledger.folds + tuple(new_folds)
         self._weigh()
-        self._merge(limit)
+        self._merge(digest_limit)
 
-    def _fold(self, run: Sequence[Entry], limit: int | None) -> list[Fold]:
+    def _fold(self, run: Sequence[Entry], digest_limit: int | None) -> Fold | None:
         """A digest of the run that is smaller than it and keeps the user's words, if there is one."""
-        whole = sum(e.tokens for e in run)
-        tried = (self._digest(run, limit, share) for share in (1, 4))
-        return list(islice((made for made in tried if self._pays(made, run, whole, limit)), 1))
+        whole = sum(entry.tokens for entry in run)
+        for share in (1, 4):
+            new_fold = self._digest(run, digest_limit, share)
+            if self._pays(new_fold, run, whole, digest_limit):
+                return new_fold
+        return None
 
-    def _digest(self, run: Sequence[Entry], limit: int | None, share: int = 1) -> Fold:
-        spare = (extra(self.limits.room) if limit is None else limit) // share
-        return fold(run, spare=spare, cut=self.number, kinds=self.bench.kinds, bounded=limit is not None)
+    def _digest(self, run: Sequence[Entry], digest_limit: int | None, share: int = 1) -> Fold:
+        """A digest whose notes have their size in tokens too: dense scripts take several a character."""
+        spare = (extra(self.limits.room) if digest_limit is None else digest_limit) // share
+        bounded = digest_limit is not None
+        most = max(spare // 2, 1)
+        for _ in range(3):
+            new_fold = fold(run, spare=spare, cut=self.number, kinds=self.bench.kinds, bounded=bounded)
+            tokens = self.bench.scale.counter.count(new_fold.notes) if new_fold.notes else 0
+            if bounded:
+                tokens += self.bench.scale.counter.count(new_fold.text)
+            if tokens <= most or not spare:
+                break
+            spare = spare * most // tokens
+        return new_fold
 
-    def _pays(self, made: Fold, run: Sequence[Entry], whole: int, limit: int | None) -> bool:
-        if cost(made, run[0], self.bench.scale, self.bench.wording) >= whole:
+    def _pays(self, new_fold: Fold, run: Sequence[Entry], whole: int, digest_limit: int | None) -> bool:
+        if cost(new_fold, run, self.bench.scale, self.bench.wording) >= whole:
             return False
-        kept = [e.segment for e in run if goes_last(e, self.bench.kinds)]
-        return limit is not None or keeps(made.text, kept)
+        kept = [entry.segment for entry in run if goes_last(entry, self.bench.kinds)]
+        return digest_limit is not None or keeps(new_fold.text, kept)
 
-    def _merge(self, limit: int | None) -> None:
-        """Digests side by side become one where they take too much of the room, or nothing else helps."""
-        digests = {e.ref: e.tokens for e in self.result if e.segment.kind == "digest"}
-        if limit is None and sum(digests.values()) <= self.limits.room // DIGEST_SHARE:
+    def _merge(self, digest_limit: int | None) -> None:
+        """Digests side by side become one where they take too much of the room, or nothing else helps.
+
+        Digests of an older version are written anew: their voices were not apart.
+        """
+        sizes = self._digest_sizes()
+        stale = {each.key for each in self.folds if each.version < FOLD_VERSION}
+        crowded = digest_limit is not None or sum(sizes.values()) > self.limits.room // DIGEST_SHARE
+        if not crowded and not stale:
             return
-        where = {e.ref: e for e in self.result}
-        for group in neighbours(self.result, self.folds, least=2 if limit is None else 1):
-            run = [where[ref] for f in group for ref in f.covers if ref in where]
-            merged = self._digest(run, limit)
-            if self._pays(merged, run, sum(digests[Ref(f.key)] for f in group), limit):
-                gone = {f.key for f in group}
-                first = self.folds.index(group[0])
-                rest = [f for f in self.folds if f.key not in gone]
-                known = tuple(k for f in group for k in (f.key, *f.merged) if k != merged.key)
-                merged = msgspec.structs.replace(merged, merged=known)
-                self.folds = (*rest[:first], merged, *rest[first:])
+        by_ref = {entry.ref: entry for entry in self.result}
+        for group in neighbours(self.result, self.folds, least=1):
+            outdated = any(each.key in stale for each in group)
+            if not outdated and (not crowded or (digest_limit is None and len(group) < 2)):
+                continue
+            run = [by_ref[ref] for each in group for ref in each.covers if ref in by_ref]
+            merged = self._digest(run, digest_limit)
+            whole = sum(sizes.get(each.key, 0) for each in group)
+            if outdated or self._pays(merged, run, whole, digest_limit):
+                self._replace_folds(group, merged)
         self._weigh()
+
+    def _digest_sizes(self) -> dict[str, int]:
+        """Tokens of each fold's digest as it stands in the request, by the key of the fold."""
+        sizes: dict[str, int] = {}
+        for entry in self.result:
+            if entry.segment.kind == "digest" and entry.segment.origin == "lamina":
+                key = entry.segment.key.partition("!")[0]
+                sizes[key] = sizes.get(key, 0) + entry.tokens
+        return sizes
+
+    def _replace_folds(self, group: Sequence[Fold], merged: Fold) -> None:
+        gone = {each.key for each in group}
+        first = self.folds.index(group[0])
+        rest = [each for each in self.folds if each.key not in gone]
+        known = tuple(key for each in group for key in (each.key, *each.merged) if key != merged.key)
+        merged = msgspec.structs.replace(merged, merged=known)
+        self.folds = (*rest[:first], merged, *rest[first:])
 
     def _weigh(self) -> None:
         plain = [e for e in self.now if e.segment.kind != "digest" or e.segment.origin != "lamina"]
-        laid = with_folds(plain, self.folds, wording=self.bench.wording)
+        laid = lay_folds(plain, self.folds, wording=self.bench.wording)
         self.result = settled(laid, self.bench.scale, prefix=self.bench.root)
-        self.total = self.bench.scale.total(sum(e.tokens for e in self.result))
+        self.total = self.bench.scale.total(sum(entry.tokens for entry in self.result))
 
 
 def untouchable(entries: Sequence[Entry]) -> frozenset[int]:
-    """Positions that no cut may touch: the system text, what is pinned, the prompt, the last step."""
-    last = max((e.step for e in entries if e.layer is not Layer.SYSTEM), default=0)
-    return frozenset(
-        i for i, e in enumerate(entries)
-        if e.layer in (Layer.SYSTEM, Layer.PROMPT) or e.segment.pinned
-        or (e.step == last and e.layer is Layer.STEPS and e.segment.kind != "digest")
-    )  # fmt: skip
+    """Positions that no cut may touch: system text, what is pinned, the prompt, the last step."""
+    current = current_turn(entries)
+    return frozenset(i for i, entry in enumerate(entries) if _is_untouchable(entry, current=i in current))
+
+
+def _is_untouchable(entry: Entry, *, current: bool) -> bool:
+    if entry.role is Role.SYSTEM or entry.layer is Layer.SYSTEM or entry.segment.pinned:
+        return True
+    return current and entry.layer in (Layer.PROMPT, Layer.STEPS) and entry.segment.kind != "digest"
 
 
 def spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
     """Positions that a cut would rather spare: the last `keep` assistant steps, what came with the prompt."""
     if keep == 0:
         return frozenset()
-    spoken = sorted({e.step for e in entries if e.role is Role.ASSISTANT and e.form is not Form.OMITTED})
+    spoken = sorted(
+        {
+            entry.step
+            for entry in entries
+            if entry.segment.role is Role.ASSISTANT
+            and entry.form is not Form.OMITTED
+            and entry.segment.kind != "digest"
+        }
+    )
     first = spoken[-keep] if len(spoken) >= keep else 0
-    return frozenset(i for i, e in enumerate(entries) if e.step >= first or e.layer is Layer.TURN)
+    attached_now = {entry.content for entry in entries if entry.why in (IN_THE_LIBRARY, NAMED_IN_THE_LIST)}
+    return frozenset(
+        i
+        for i, entry in enumerate(entries)
+        if entry.step >= first or entry.layer is Layer.TURN or entry.content in attached_now
+    )
 
 
 def exceeded(
@@ -309,6 +430,7 @@ def exceeded(
 ) -> BudgetExceeded:
     """The error that names the floor and the largest of what it is made of."""
     rows = [(e.segment.key or e.ref, e.tokens) for e in entries if e.form is not Form.OMITTED]
-    rows += [("tools", bench.scale.tools)] if bench.scale.tools else []
+    if bench.scale.tools:
+        rows.append(("tools", bench.scale.tools))
     rows.sort(key=lambda row: -row[1])
     return BudgetExceeded(floor=floor, room=room, segments=tuple(rows[:8]), reason=reason)

@@ -6,6 +6,7 @@ definition on. A salt per tenant stands at its root, so that two tenants never s
 
 from __future__ import annotations
 
+from base64 import b32encode
 from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
@@ -14,6 +15,7 @@ import msgspec
 
 from lamina.core.values import Digest, Head, Part, Ref, Role, Segment
 from lamina.errors import BadInput
+from lamina.text.characters import lower_ascii
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -50,14 +52,29 @@ def content_digest(segment: Segment, sent_in_full: Digest) -> Digest:
     return digest((segment.kind, segment.attrs, sent_in_full))
 
 
+HANDLE_BYTES = 10
+"""80 bits of a handle: a second text with the handle of a first one cannot be computed."""
+
+
 def handle(content: Digest) -> str:
-    """The short name by which a segment can be recalled. It never expires."""
+    """The short name by which a segment can be recalled, such as `kmzxw6ytboi4dcmrt`. It never expires."""
+    return f"k{lower_ascii(b32encode(bytes.fromhex(content)[:HANDLE_BYTES]).decode())}"
+
+
+def short_handle(content: Digest) -> str:
+    """The handle of 48 bits that wording versions 1 and 2 wrote. It is still understood."""
     return f"k{content[:12]}"
 
 
-def ref(segment: Segment, content: Digest, nth: int) -> Ref:
-    name = f"{segment.key or handle(content)}@{content[:16]}"
-    return Ref(f"{name}#{nth}" if nth else name)
+def ref(segment: Segment, content: Digest, before: Digest, nth: int) -> Ref:
+    """The name of a segment in a ledger: its key, its content, and the content of the segment before it.
+
+    So a name does not change when a client cuts off the front of its history, except that of the first
+    segment which is left. Where all three are equal, as in a tool that is polled, `nth` tells them apart.
+    """
+    name = f"{segment.key}@{content[:20]}" if segment.key else handle(content)
+    placed = f"{name}~{before[:8]}"
+    return Ref(f"{placed}#{nth}" if nth else placed)
 
 
 def root(head: Head, salt: str = "") -> Digest:

@@ -139,7 +139,7 @@ KINDS: Kinds = MappingProxyType(
     }
 )
 
-REFERENCE_TAGS = ("prior_context", "reference", "late_result")
+REFERENCE_TAGS = ("prior_context", "reference", "late_result", "digest_notes")
 """Tags that lamina writes without a kind of their own; content may not forge these either."""
 
 
@@ -154,6 +154,15 @@ def row(kinds: Kinds, segment: Segment) -> Kind:
             place=f"segment {segment.key!r}",
             hint=f"use one of {known}, or pass kinds={{**KINDS, {segment.kind!r}: Kind(...)}}",
         ) from None
+
+
+def is_section(kinds: Kinds, segment: Segment) -> bool:
+    """Whether later system text with the same key replaces this one, at a cut.
+
+    Sections have kinds of their own; plain system text is one if somebody gave it a key.
+    """
+    named_system_text = segment.kind == "system" and bool(segment.key)
+    return named_system_text or row(kinds, segment).section
 
 
 def recoverable(kinds: Kinds, segment: Segment) -> bool:

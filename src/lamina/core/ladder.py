@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from lamina.core.arrange import pairs
-from lamina.core.kinds import Kinds, Retention, priority, recoverable, row
+from lamina.core.kinds import Kinds, Retention, is_section, priority, recoverable, row
 from lamina.core.supersede import Exchange, superseded
 from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult
 
@@ -24,6 +24,9 @@ REPLY_LIMIT = 400
 
 VERBATIM_LIMIT = 2_000
 """Characters of a user's message that a digest keeps word for word; longer ones are not folded."""
+
+
+DOES_NOT_FIT = "does not fit beside what must stand"
 
 
 class Move(NamedTuple):
@@ -41,12 +44,17 @@ Batch = tuple[Move, ...]
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """What an order may look at. `untouchable` and `spared` are positions: law, and wish."""
+    """What an order may look at. `untouchable` and `spared` are positions: law, and wish.
+
+    `current` are the positions of the prompt and the last step. What stands there may be lowered only where
+    it is not untouchable, and it is never folded.
+    """
 
     entries: Sequence[Entry]
     kinds: Kinds
     untouchable: frozenset[int]
     spared: frozenset[int]
+    current: frozenset[int] = frozenset()
 
     def free(self) -> list[int]:
         """Positions that may be lowered now, oldest first."""
@@ -74,15 +82,71 @@ def last_resort(view: View) -> Iterator[Batch]:
     yield from steps(view, verbatim=None)
 
 
+def last_results(view: View) -> Iterator[Batch]:
+    """Results of the last step, when all else is lowered and the request is still too large; largest first.
+
+    They have not been answered to yet, so they are shortened as little as the room allows.
+    """
+    results = [i for i in view.current if _is(view.entries[i], ToolResult) and _may_shorten(view, i)]
+    results.sort(key=lambda i: (-view.entries[i].tokens, i))
+    yield from ((Move(i, Form.COMPACT, DOES_NOT_FIT),) for i in results)
+    yield from ((Move(i, Form.STUB, DOES_NOT_FIT),) for i in results)
+
+
+def _may_shorten(view: View, at: int) -> bool:
+    entry = view.entries[at]
+    if entry.form is Form.OMITTED or entry.segment.pinned or entry.segment.origin == "lamina":
+        return False
+    return recoverable(view.kinds, entry.segment)
+
+
+def repeated_system_text(view: View) -> list[int]:
+    """Positions of system text in the conversation that stands again, byte for byte, further on.
+
+    Sections are not meant: a cut puts the newest one among the system text, in place of the older ones.
+    """
+    reminders = [
+        i
+        for i, entry in enumerate(view.entries)
+        if entry.role is Role.SYSTEM
+        and entry.layer is not Layer.SYSTEM
+        and entry.form is not Form.OMITTED
+        and not is_section(view.kinds, entry.segment)
+    ]
+    newest = {view.entries[i].content: i for i in reminders}
+    return [
+        i
+        for i in reminders
+        if newest[view.entries[i].content] > i
+        and i not in view.current
+        and not view.entries[i].segment.pinned
+    ]
+
+
 def steps(view: View, *, verbatim: int | None) -> Iterator[Batch]:
-    """Whole steps, oldest first, for a digest; a call goes with its result or stays with it."""
-    foldable = {i for i in view.free() if _foldable(view.entries[i], view.kinds, verbatim)}
-    for call, result in pairs(view.entries):
-        if (call in foldable) != (result in foldable):
-            foldable -= {call, result}
-    ordered = sorted(foldable)
+    """Whole steps, oldest first, for a digest.
+
+    A step with calls is folded as a whole or not at all: a digest may not stand between a call and its
+    result, and a call may not stand without its result.
+    """
+    past = [i for i in view.free() if i not in view.current]
+    foldable = {i for i in past if _foldable(view.entries[i], view.kinds, verbatim)}
+    whole = {view.entries[i].step for pair in pairs(view.entries) for i in pair}
+    broken = {
+        entry.step
+        for i, entry in enumerate(view.entries)
+        if entry.step in whole and i not in foldable and _stands_in_step(entry)
+    }
+    ordered = sorted(i for i in foldable if view.entries[i].step not in broken)
     for _, step in groupby(ordered, key=lambda i: view.entries[i].step):
         yield tuple(Move(i, Form.OMITTED, "folded", fold=True) for i in step)
+
+
+def _stands_in_step(entry: Entry) -> bool:
+    """Whether an entry is sent as a part of its step. System text and digests are not."""
+    if entry.form is Form.OMITTED or entry.segment.kind == "digest":
+        return False
+    return entry.role is not Role.SYSTEM and entry.layer is not Layer.LIBRARY
 
 
 def goes_last(entry: Entry, kinds: Kinds) -> bool:
@@ -212,7 +276,7 @@ def _old_steps(view: View) -> Iterator[Rated]:
 
 
 def _foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:
-    if entry.segment.kind == "digest" or entry.layer is Layer.LIBRARY:
+    if entry.segment.kind == "digest" or entry.layer is Layer.LIBRARY or entry.role is Role.SYSTEM:
         return False
     if verbatim is None or not goes_last(entry, kinds) or entry.segment.origin == "lamina":
         return True

@@ -1,27 +1,53 @@
 """The laws, as code: each takes a case and yields what breaks it.
 
-`seal` checks on every build what the build could have changed; `audit` checks everything, on one
-request or on two in a row. What needs a second build is compared in `lamina.testing`.
+`seal` checks on every build what the build or the ledger could have broken; `audit` checks everything, on
+one request or on two in a row, as strictly as the laws are written.
 """
 
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from lamina.core.envelope import Envelope, prefix_at
+from lamina.core.bench import DEFAULT, Options
+from lamina.core.build import build
+from lamina.core.envelope import Envelope, prefix_at, unpaired
 from lamina.core.fit import untouchable
-from lamina.core.fold import keeps
-from lamina.core.hashing import handle
-from lamina.core.kinds import KINDS, Kinds, row
+from lamina.core.fold import FOLD_VERSION, keeps
+from lamina.core.hashing import canonical, handle
+from lamina.core.kinds import Kinds, row
 from lamina.core.ladder import goes_last
-from lamina.core.recall import names, refs
+from lamina.core.ledger import current_turn
+from lamina.core.recall import identified, names
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
-from lamina.core.values import Entry, Form, Layer, Role, Segment, ToolCall, ToolResult
-from lamina.core.wording import tag_balance
+from lamina.core.values import (
+    Budget,
+    Entry,
+    Fold,
+    Form,
+    Layer,
+    Ledger,
+    Part,
+    Ref,
+    Role,
+    Segment,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from lamina.core.wording import tag_balance, text_of
 from lamina.errors import LawBroken
+from lamina.text.characters import WHITE_SPACE
+
+
+class BuildInputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request was built with, besides its log and head: enough to build it once more."""
+
+    budget: Budget | None = None
+    ledger: Ledger = Ledger()
+    idle: float = 0
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +57,24 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     envelope: Envelope
     before: Envelope | None = None
     counter: Counter = ESTIMATE
-    kinds: Kinds = KINDS
+    options: Options = DEFAULT
+    inputs: BuildInputs | None = None
+
+    @property
+    def kinds(self) -> Kinds:
+        return self.options.kinds
+
+    @property
+    def has_new_cut(self) -> bool:
+        return self.before is not None and len(self.envelope.ledger.cuts) > len(self.before.ledger.cuts)
+
+    @property
+    def history_stands(self) -> bool:
+        """Whether the log continues that of the request before: nothing in it was edited or taken back."""
+        if self.before is None:
+            return False
+        then = _refs_of_log(self.before)
+        return _refs_of_log(self.envelope)[: len(then)] == then
 
 
 def audit(case: Case) -> None:
@@ -42,9 +85,32 @@ def audit(case: Case) -> None:
 
 
 def deterministic(case: Case) -> Iterator[str]:
-    """The hashes say what was sent: the chain, computed again, is the same."""
-    if prefix_at(case.envelope.entries, len(case.envelope.sent), case.envelope.root) != case.envelope.prefix:
+    """Built again from the same inputs, it is the same; and its hashes say what was sent."""
+    envelope = case.envelope
+    if prefix_at(envelope.entries, len(envelope.sent), envelope.root) != envelope.prefix:
         yield "the prefix hash is not that of the last entry sent"
+    if case.inputs is None:
+        return
+    again = build(
+        case.log,
+        head=envelope.head,
+        budget=case.inputs.budget,
+        ledger=Ledger.load(case.inputs.ledger.dump()),
+        counter=case.counter,
+        idle=case.inputs.idle,
+        options=case.options,
+    )
+    if not same(envelope, again):
+        yield "built again from the same inputs, it is another request"
+
+
+def same(one: Envelope, other: Envelope) -> bool:
+    """Byte for byte: entries, account and ledger."""
+    return canonical(_compared(one)) == canonical(_compared(other))
+
+
+def _compared(envelope: Envelope) -> tuple[object, ...]:
+    return (envelope.entries, envelope.account, envelope.ledger, envelope.root, envelope.notes)
 
 
 def within_the_room(case: Case) -> Iterator[str]:
@@ -55,7 +121,7 @@ def within_the_room(case: Case) -> Iterator[str]:
 def append_only_within_an_epoch(case: Case) -> Iterator[str]:
     """Without a new cut, the last stream is a prefix of this one."""
     before, after = case.before, case.envelope
-    if before is None or len(after.ledger.cuts) > len(before.ledger.cuts):
+    if before is None or case.has_new_cut:
         return
     count = len(before.sent)
     if [(e.sent, e.opens) for e in before.sent] != [(e.sent, e.opens) for e in after.sent[:count]]:
@@ -63,74 +129,108 @@ def append_only_within_an_epoch(case: Case) -> Iterator[str]:
 
 
 def forms_never_rise(case: Case) -> Iterator[str]:
-    if case.before is None:
+    """While the history stands; and the prompt is whole, whatever the client did to its history."""
+    yield from _prompt_is_whole(case)
+    yield from _folds_stand(case)
+    if case.before is None or not case.history_stands:
         return
-    then = {e.ref: e for e in case.before.entries}
-    cut = len(case.envelope.ledger.cuts) > len(case.before.ledger.cuts)
+    then = {entry.ref: entry for entry in case.before.entries}
     for entry in case.envelope.entries:
         was = then.get(entry.ref)
         if was is None or entry.segment.origin == "lamina":
             continue
-        if entry.form > was.form:
+        if entry.form > was.form and not _moves_in_library(entry, case):
             yield f"{entry.ref} rose from {was.form} to {entry.form}"
-        if entry.form is was.form and entry.sent != was.sent and not cut:
+        if entry.form is was.form and entry.sent != was.sent and not case.has_new_cut:
             yield f"{entry.ref} was reworded"
+
+
+def _moves_in_library(entry: Entry, case: Case) -> bool:
+    """Whether the hoisted layout put an attachment elsewhere, which it does at a recorded cut.
+
+    An attachment is only named while it stands in the library. If a cut lowers it there, it stands in full
+    in its own turn.
+    """
+    hoisted = case.options.layout.library == "hoisted"
+    return hoisted and case.has_new_cut and row(case.kinds, entry.segment).attachment
+
+
+def _prompt_is_whole(case: Case) -> Iterator[str]:
+    """The prompt is sent in full, and of the last step nothing is touched but results that do not fit."""
+    entries = case.envelope.entries
+    chosen_away = bool(case.options.layout.include or case.options.layout.exclude)
+    if chosen_away or case.options.carries is not None:
+        return
+    repaired = case.envelope.ledger.repairs
+    for i in current_turn(entries):
+        entry = entries[i]
+        if entry.form is Form.FULL or entry.ref in repaired or entry.layer is Layer.TURN:
+            continue
+        if entry.layer is Layer.PROMPT:
+            yield f"the prompt {entry.ref} is sent {entry.form}"
+        elif entry.form is Form.OMITTED and not _thinks(entry):
+            yield f"{entry.ref} of the last step is not sent"
+        elif _first(entry.segment.parts, ToolCall):
+            yield f"the call {entry.ref} of the last step is sent {entry.form}"
+
+
+def _folds_stand(case: Case) -> Iterator[str]:
+    """A fold covers what is in the log, in order, and nothing that must stand."""
+    places = {entry.ref: i for i, entry in enumerate(case.envelope.entries)}
+    current = current_turn(case.envelope.entries)
+    for fold in case.envelope.ledger.folds:
+        there = [places[ref] for ref in fold.covers if ref in places]
+        if len(there) < len(fold.covers):
+            yield f"{fold.key} covers what is not in the log"
+        if there != sorted(there):
+            yield f"{fold.key} covers what stands in another order"
+        for i in there:
+            entry = case.envelope.entries[i]
+            if i in current or entry.role is Role.SYSTEM or entry.segment.pinned:
+                yield f"{fold.key} covers {entry.ref}, which must stand"
 
 
 def calls_and_results_pair(case: Case) -> Iterator[str]:
     """Each call has its one result before anything else is said; no result stands alone."""
-    waiting: list[str] = []
-    talking = False
-    for entry in case.envelope.sent:
-        first = entry.parts[0]
-        if isinstance(first, ToolResult):
-            talking = False
-            if first.id in waiting:
-                waiting.remove(first.id)
-            else:
-                yield f"result {entry.ref} has no call before it"
-        elif waiting and not (talking and not entry.opens and entry.role is Role.ASSISTANT):
-            yield f"{entry.ref} stands between a call and its result"
-        elif isinstance(first, ToolCall):
-            waiting.append(first.id)
-            talking = True
-        else:
-            talking = entry.role is Role.ASSISTANT
-    if waiting:
-        yield f"calls without a result: {waiting}"
+    yield from unpaired(case.envelope.sent)
 
 
 def conservation(case: Case) -> Iterator[str]:
     """Every segment is exactly one entry with a reason, and the parts sum to the total."""
-    mine = Tally(e.ref for e in case.envelope.entries if e.segment.origin != "lamina")
-    logged = Tally(ref for ref, _ in refs(case.log))
+    mine = Tally(_refs_of_log(case.envelope))
+    logged = Tally(each.ref for each in identified(case.log))
     if mine != logged:
         yield f"segments and entries differ: {sorted((mine - logged) + (logged - mine))[:5]}"
     for entry in case.envelope.entries:
+        omitted = entry.form is Form.OMITTED
         if not entry.why:
             yield f"{entry.ref} has no reason"
-        if (entry.form is Form.OMITTED) is bool(entry.parts) or (entry.form is Form.OMITTED and entry.tokens):
+        if omitted is bool(entry.parts) or (omitted and entry.tokens):
             yield f"{entry.ref} is {entry.form} with {len(entry.parts)} parts and {entry.tokens} tokens"
     if sum(e.tokens for e in case.envelope.entries) != case.envelope.account.entries:
         yield "tokens of the entries do not sum to the account"
 
 
 def nothing_is_lost(case: Case) -> Iterator[str]:
-    """What was lowered comes back in full by its handle."""
-    known = names(refs(case.log))
+    """What was lowered comes back in full by its handle, or by the key of its digest."""
+    by_name = names(identified(case.log))
+    there = {entry.ref for entry in case.envelope.entries}
     for entry in case.envelope.entries:
         if entry.form is Form.FULL or entry.segment.origin == "lamina":
             continue
-        found = known.get(handle(entry.content))
-        if found is None or found.parts != entry.segment.parts:
+        segment = by_name.get(handle(entry.content))
+        if segment is None or segment.parts != entry.segment.parts:
             yield f"{entry.ref} does not come back"
+    for fold in case.envelope.ledger.folds:
+        if not there.issuperset(fold.covers):
+            yield f"{fold.key} does not bring back all that it covers"
 
 
 def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:
     """Never summarised; lowered only when everything else that may be lowered is."""
     folds = {ref: fold for fold in case.envelope.ledger.folds for ref in fold.covers}
-    mine = [e for e in case.envelope.entries if _unrecoverable(e, case) and e.form is not Form.FULL]
-    lost = [e for e in mine if e.ref not in folds or not keeps(folds[e.ref].text, [e.segment])]
+    lowered = [e for e in case.envelope.entries if _unrecoverable(e, case) and e.form is not Form.FULL]
+    lost = [e for e in lowered if e.ref not in folds or not keeps(folds[e.ref].text, [e.segment])]
     for entry in lost:
         if entry.form is Form.COMPACT or entry.why.startswith("covered by"):
             yield f"{entry.ref} is summarised"
@@ -148,7 +248,7 @@ SMALL = 100
 
 
 def _unrecoverable(entry: Entry, case: Case) -> bool:
-    mine = entry.segment.origin != "lamina" and entry.layer is not Layer.SYSTEM
+    mine = entry.segment.origin != "lamina" and entry.role is not Role.SYSTEM
     return mine and goes_last(entry, case.kinds) and entry.why not in BY_CHOICE
 
 
@@ -157,64 +257,118 @@ BY_CHOICE = frozenset(("empty", "stands in its own turn only"))
 
 def _lowered_now(entry: Entry, case: Case) -> bool:
     ledger, cut = case.envelope.ledger, case.envelope.cut
+    if cut is None:
+        return False
+    if any(entry.ref in fold.covers and fold.cut == cut.number for fold in ledger.folds):
+        return True
     line = ledger.lines.get(entry.ref)
-    folded = (
-        any(entry.ref in fold.covers and fold.cut == cut.number for fold in ledger.folds) if cut else False
-    )
-    return folded or (line is not None and cut is not None and line.cut == cut.number)
+    return line is not None and line.cut == cut.number
 
 
 def once_in_full(case: Case) -> Iterator[str]:
-    """Equal content of attachments stands in full once."""
-    shown: dict[str, Entry] = {}
+    """Equal content of attachments stands in full once, however short it is."""
+    shown: set[str] = set()
     for entry in case.envelope.sent:
         if entry.form is not Form.FULL or not row(case.kinds, entry.segment).attachment:
             continue
-        if entry.content in shown and len(str(entry.parts)) > 300 and not entry.segment.meta.get("override"):
+        insisted = bool(entry.segment.meta.get("override"))
+        if entry.content in shown and not insisted:
             yield f"{entry.ref} stands in full twice"
-        shown[entry.content] = entry
+        shown.add(entry.content)
 
 
 def lowering_shrinks(case: Case) -> Iterator[str]:
+    """A lower form has fewer tokens than the full one, in a tag or not, in the library or not."""
     for entry in case.envelope.entries:
-        if (
-            entry.form in (Form.FULL, Form.OMITTED)
-            or entry.segment.origin == "lamina"
-            or entry.layer is Layer.LIBRARY
-        ):
+        if entry.form in (Form.FULL, Form.OMITTED) or entry.segment.origin == "lamina":
             continue
-        full = sum(part_cost(p, case.counter) for p in entry.segment.parts)
-        now = sum(part_cost(p, case.counter) for p in entry.parts)
-        if now > full and not row(case.kinds, entry.segment).attachment:
+        full = _cost(_full_parts(entry, case), case)
+        now = _cost(entry.parts, case)
+        if now > full:
             yield f"{entry.ref} has {now} tokens lowered and {full} in full"
     cut = case.envelope.cut
     if cut is not None and cut.lowered and cut.after >= cut.before:
         yield f"cut {cut.number} went from {cut.before} to {cut.after} tokens"
 
 
+def _full_parts(entry: Entry, case: Case) -> Sequence[Part]:
+    """The parts of an entry as they would be sent in full."""
+    kind = row(case.kinds, entry.segment)
+    wording = case.options.wording
+    if entry.layer is Layer.LIBRARY:
+        return wording.prior(entry.source, limit=len(text_of(entry.source.parts)))
+    if wording.tagged or kind.attachment or kind.section or entry.segment.kind in wording.words:
+        return wording(entry.source, Form.FULL, entry.content)
+    return entry.source.parts
+
+
+def _cost(parts: Sequence[Part], case: Case) -> int:
+    return sum(part_cost(part, case.counter) for part in parts)
+
+
 def untouched_means_untouched(case: Case) -> Iterator[str]:
-    """A message that was not lowered or mended has the parts that it came with."""
-    mended = case.envelope.ledger.repairs
+    """What was not lowered or mended has the parts that it came with; a result may have another id."""
+    if case.options.wording.tagged or case.options.repairs.strip_tags:
+        return
+    renamed = case.envelope.ledger.repairs
     for entry in case.envelope.entries:
         kind = row(case.kinds, entry.segment)
-        if (
-            entry.form is Form.FULL
-            and not (kind.attachment or kind.section)
-            and entry.role is entry.segment.role
-        ):
-            renamed = f"{entry.ref}:id" in mended or isinstance(entry.parts[0], ToolResult)
-            if entry.parts != entry.segment.parts and not renamed:
-                yield f"{entry.ref} was changed"
+        worded = kind.attachment or kind.section or entry.segment.kind in case.options.wording.words
+        if entry.form is not Form.FULL or worded or entry.role is not entry.segment.role:
+            continue
+        came = entry.segment.parts
+        if _first(came, ToolResult) and _first(entry.parts, ToolResult):
+            came = (msgspec.structs.replace(came[0], id=entry.parts[0].id),)  # type: ignore[union-attr]
+        if entry.parts != came and f"{entry.ref}:id" not in renamed:
+            yield f"{entry.ref} was changed"
 
 
 def no_authority_is_gained(case: Case) -> Iterator[str]:
-    """No content becomes system text, and none closes its tag or opens another."""
+    """Content stays in its role and closes or opens no tag; no tool is quoted in the user's voice."""
     for entry in case.envelope.sent:
         if entry.role is Role.SYSTEM and entry.segment.role is not Role.SYSTEM:
             yield f"{entry.ref} became system text"
+        if entry.layer is Layer.SYSTEM and entry.role is not Role.SYSTEM:
+            yield f"{entry.ref} stands among the system text"
+        if entry.role is Role.USER and _first(entry.segment.parts, ToolResult) and _first(entry.parts, Text):
+            yield f"{entry.ref} is a result in the user's voice"
         kind = row(case.kinds, entry.segment)
         if (kind.attachment or kind.section) and not tag_balance(entry.parts, case.kinds):
             yield f"{entry.ref} breaks out of its tag"
+    by_ref = {entry.ref: entry.segment for entry in case.envelope.entries}
+    for fold in case.envelope.ledger.folds:
+        if fold.version >= FOLD_VERSION:
+            yield from _digest_keeps_voices(fold, by_ref)
+
+
+def _digest_keeps_voices(fold: Fold, by_ref: dict[Ref, Segment]) -> Iterator[str]:
+    """In the user's voice a digest has a title, headings, and words of the user."""
+    covered = [by_ref[ref] for ref in fold.covers if ref in by_ref]
+    theirs = "\n".join(text_of(each.parts) for each in covered if each.role is Role.USER)
+    for each in covered:
+        if each.role is Role.USER:
+            continue
+        for line in text_of(each.parts).split("\n"):
+            quoted = line.strip(WHITE_SPACE)
+            if len(quoted) > QUOTED and quoted in fold.text and quoted not in theirs:
+                yield f"{fold.key} says {quoted[:40]!r} in the user's voice"
+
+
+QUOTED = 30
+"""Characters of a line that a digest cannot have by chance."""
+
+
+def _refs_of_log(envelope: Envelope) -> list[Ref]:
+    """The refs of what came from the log, in order of the stream."""
+    return [entry.ref for entry in envelope.entries if entry.segment.origin != "lamina"]
+
+
+def _first(parts: Sequence[Part], sort: type) -> bool:
+    return bool(parts) and isinstance(parts[0], sort)
+
+
+def _thinks(entry: Entry) -> bool:
+    return entry.segment.kind == "thinking"
 
 
 LAWS: dict[str, Callable[[Case], Iterator[str]]] = {

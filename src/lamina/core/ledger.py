@@ -1,22 +1,38 @@
-"""The ledger at work: what was sent lowered is sent the same way again.
+"""The ledger at work: what was sent lowered is sent the same way again, while the history stands.
 
-Lines are keyed by content, never by position, so merging, repair, forks and reloads do not move them.
-A line whose segment is not in the log is inert and stays, so a segment that disappears and comes back
-does not rise; only `rewind` drops lines.
+Lines and folds are keyed by content, never by position, so merging, repair, forks and reloads do not move
+them. A client may edit, delete, cut off or rewind its history. Then a fold of which a part is missing is
+undone and its text leaves the ledger. A line whose segment is gone holds no text; it stays, so that a
+segment which comes back does not rise. The prompt and the last step are never sent as an old cut left them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from lamina.core.arrange import pairs
 from lamina.core.hashing import parts_digest
-from lamina.core.repair import omitted, own
-from lamina.core.values import Entry, Fold, Form, Ledger, Line, Ref, Role, Segment, Text
+from lamina.core.repair import closing_line, omitted, own, side
+from lamina.core.values import Entry, Fold, Form, Layer, Ledger, Line, Part, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, guard, named
 from lamina.text.arguments import telling
 from lamina.text.tags import tag
+
+SAME_TEXT_LATER = "the same system text stands again later"
+"""Why an old reminder is left out. It holds only while the later one stands."""
+
+
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries as the ledger wants them, and the part of the ledger that holds for them.
+
+    `reworded` are lines whose parts are not what was sent: this release says them differently.
+    """
+
+    entries: list[Entry]
+    ledger: Ledger
+    reworded: dict[Ref, Line] = {}
 
 
 def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
@@ -32,44 +48,138 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
     )
 
 
-def applied(
-    entries: list[Entry], ledger: Ledger, *, wording: Wording, standing: Iterable[str] = ()
-) -> list[Entry]:
-    """`entries` with every line and fold of the ledger in force."""
-    if ledger.lines:
-        entries = [_again(e, ledger.lines.get(e.ref), wording) for e in entries]
-    return folded(entries, ledger.folds, wording=wording, standing=standing) if ledger.folds else entries
+def apply_ledger(
+    entries: list[Entry], ledger: Ledger, *, wording: Wording, with_folds: bool = True
+) -> Applied:
+    """The entries of a log with every line and fold in force that still holds for it.
+
+    Without folds, `entries` are the end of a log in whose beginning all folds are in force already.
+    """
+    lines = _standing_lines(entries, ledger.lines)
+    reworded: dict[Ref, Line] = {}
+    if lines:
+        entries = [_lowered_again(entry, lines.get(entry.ref), wording, reworded) for entry in entries]
+    folds = _standing_folds(entries, ledger.folds) if with_folds else ledger.folds
+    if len(lines) < len(ledger.lines) or len(folds) < len(ledger.folds):
+        ledger = msgspec.structs.replace(ledger, lines=lines, folds=folds)
+    return Applied(
+        entries=lay_folds(entries, folds, wording=wording) if folds and with_folds else entries,
+        ledger=ledger,
+        reworded=reworded,
+    )
 
 
-def _again(entry: Entry, line: Line | None, wording: Wording) -> Entry:
+def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
+    """Positions of the prompt and of the last step, which go out as they came."""
+    last_step = max((e.step for e in entries if e.layer is not Layer.SYSTEM), default=0)
+    last_turn = max((e.turn for e in entries if e.layer is not Layer.SYSTEM), default=0)
+    return frozenset(
+        i
+        for i, entry in enumerate(entries)
+        if entry.layer is not Layer.SYSTEM
+        and (entry.step == last_step or (entry.layer is Layer.PROMPT and entry.turn == last_turn))
+    )
+
+
+def _standing_lines(entries: Sequence[Entry], lines: Mapping[Ref, Line]) -> dict[Ref, Line]:
+    """The lines that hold. A line of a cut never concerns the prompt or the last step.
+
+    Only going back in the history makes an old entry one of these again. What entered lowered, since it did
+    not fit or cannot be said where the request goes, stays so. What is pinned stands in full.
+    """
+    if not lines:
+        return {}
+    newest_system_text = {e.content: i for i, e in enumerate(entries) if e.role is Role.SYSTEM}
+    undone = {
+        entry.ref
+        for i, entry in enumerate(entries)
+        if (line := lines.get(entry.ref)) is not None
+        and line.why == SAME_TEXT_LATER
+        and newest_system_text.get(entry.content, i) <= i
+    }
+    undone |= {entry.ref for entry in entries if entry.segment.pinned}
+    for i in current_turn(entries):
+        line = lines.get(entries[i].ref)
+        if line is not None and line.cut:
+            undone.add(entries[i].ref)
+    return {ref: line for ref, line in lines.items() if ref not in undone}
+
+
+def _lowered_again(entry: Entry, line: Line | None, wording: Wording, reworded: dict[Ref, Line]) -> Entry:
+    """The entry as its line says; a line that says it differently than it was sent is noted."""
     if line is None or entry.form <= line.form:
         return entry
-    if not line.reference:
-        return lower(entry, line.form, line.why, wording=wording.of(line.wording), limit=line.limit)
-    parts = wording.reference(entry.segment, entry.content)
-    return msgspec.structs.replace(
-        entry, form=line.form, parts=parts, sent=parts_digest(entry.role, parts), why=line.why
-    )
+    words = wording.of(line.wording)
+    if line.reference:
+        lowered = _with_parts(entry, line.form, words.reference(entry.segment, entry.content), line.why)
+    else:
+        lowered = lower(entry, line.form, line.why, wording=words, limit=line.limit)
+    if lowered.sent != line.sent:
+        reworded[entry.ref] = msgspec.structs.replace(line, sent=lowered.sent)
+    return lowered
+
+
+def _standing_folds(entries: Sequence[Entry], folds: tuple[Fold, ...]) -> tuple[Fold, ...]:
+    """The folds of which everything is there, in order, with nothing new between, and of which none is kept.
+
+    A call and its result are in one fold or in none.
+    """
+    if not folds:
+        return folds
+    at = {entry.ref: i for i, entry in enumerate(entries)}
+    protected = current_turn(entries)
+    partner: dict[Ref, Ref] = {}
+    for call_at, result_at in pairs(entries):
+        call, result = entries[call_at].ref, entries[result_at].ref
+        partner[call] = result
+        partner[result] = call
+    return tuple(fold for fold in folds if _stands(fold, entries, at, partner, protected))
+
+
+def _stands(
+    fold: Fold,
+    entries: Sequence[Entry],
+    at: Mapping[Ref, int],
+    partner: Mapping[Ref, Ref],
+    protected: frozenset[int],
+) -> bool:
+    places = [at.get(ref) for ref in fold.covers]
+    here = [place for place in places if place is not None]
+    if not here or len(here) < len(places) or here != sorted(here):
+        return False
+    covered = frozenset(fold.covers)
+    for i in range(here[0], here[-1] + 1):
+        entry = entries[i]
+        if entry.ref not in covered:
+            if entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM:
+                return False
+            continue
+        kept = entry.segment.pinned or entry.role is Role.SYSTEM or i in protected
+        if kept or partner.get(entry.ref, entry.ref) not in covered:
+            return False
+    return True
 
 
 def lower(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
     """The entry in a lower form."""
     if form is Form.OMITTED:
         return omitted(entry, why)
-    parts = wording(_told(entry), form, entry.content, limit=limit)
+    return _with_parts(entry, form, wording(_described(entry), form, entry.content, limit=limit), why)
+
+
+def _with_parts(entry: Entry, form: Form, parts: tuple[Part, ...], why: str) -> Entry:
     return msgspec.structs.replace(
         entry, form=form, parts=parts, sent=parts_digest(entry.role, parts), why=why
     )
 
 
-def _told(entry: Entry) -> Segment:
+def _described(entry: Entry) -> Segment:
     """The segment to word; a result that does not say so itself is named by what its call asked for."""
     segment, asked = entry.source, entry.asked
     if asked is None or named(segment):
         return segment
-    return msgspec.structs.replace(
-        segment, attrs=segment.attrs | {"tool": asked.name, "path": telling(asked.arguments)}
-    )
+    about = {"tool": asked.name, "path": telling(asked.arguments)}
+    return msgspec.structs.replace(segment, attrs=segment.attrs | about)
 
 
 def line(lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0) -> Line:
@@ -79,31 +189,98 @@ def line(lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0) -> L
     )
 
 
-def folded(
-    entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wording, standing: Iterable[str] = ()
-) -> list[Entry]:
-    """Each fold's segments omitted, its digest where the first of them stood, unless `standing` already."""
+def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wording) -> list[Entry]:
+    """Each fold's segments omitted, and its digest where the first of them stood.
+
+    System text among them stays. It stands between the two voices of the digest: after the user's words
+    and before what is said in the model's voice, which is where every provider takes it.
+    """
     owner = {ref: fold for fold in folds for ref in fold.covers}
-    placed = set(standing)
+    last_covered = {owner[entry.ref].key: entry.ref for entry in entries if entry.ref in owner}
     result: list[Entry] = []
-    for entry in entries:
+    before: Role | None = None
+    opened: set[str] = set()
+    with_words: set[str] = set()
+    for i, entry in enumerate(entries):
         fold = owner.get(entry.ref)
         if fold is None:
             result.append(entry)
+            if entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM:
+                before = entry.role
             continue
-        if fold.key not in placed:
-            placed.add(fold.key)
-            result.append(digest_entry(fold, at=entry, wording=wording))
+        if fold.key not in opened:
+            opened.add(fold.key)
+            if _needs_words(fold, before):
+                with_words.add(fold.key)
+                result.append(_words_entry(fold, at=entry, wording=wording))
+                before = Role.USER
         result.append(omitted(entry, f"folded into {fold.key}"))
+        if fold.notes and entry.ref == last_covered[fold.key]:
+            named = fold.key not in with_words
+            result.append(_notes_entry(fold, at=entry, wording=wording, named=named))
+            before = Role.ASSISTANT
+            if _next_role(entries, i + 1, owner) is Role.ASSISTANT:
+                result.append(_closing_entry(fold, at=entry))
+                before = Role.USER
     return result
 
 
-def digest_entry(fold: Fold, *, at: Entry, wording: Wording) -> Entry:
-    """The digest of a fold as an entry: fenced data in the user's voice, a message of its own."""
-    attrs = {"covers": str(len(fold.covers))} | ({"recall": fold.key} if wording.handles else {})
-    text = tag("digest", attrs, guard(fold.text, wording.kinds))
-    segment = Segment(
-        role=Role.USER, kind="digest", parts=(Text(text),), key=fold.key, origin="lamina", covers=fold.covers
-    )
+def _needs_words(fold: Fold, before: Role | None) -> bool:
+    """Whether the first voice is needed: there are words of the user, or no user's message stands before."""
+    if fold.speaks or not fold.notes:
+        return True
+    return before is None or side(before) != "user"
+
+
+def _next_role(entries: Sequence[Entry], start: int, owner: Mapping[Ref, Fold]) -> Role:
+    """Who speaks after a digest; a digest that follows begins with the user's voice."""
+    for entry in entries[start:]:
+        if entry.ref in owner:
+            return Role.ASSISTANT if not _needs_words(owner[entry.ref], Role.USER) else Role.USER
+        if entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM:
+            return entry.role
+    return Role.ASSISTANT
+
+
+def _words_entry(fold: Fold, *, at: Entry, wording: Wording) -> Entry:
+    """What a digest says in the user's voice: fenced data, a message of its own."""
+    text = tag("digest", _digest_attributes(fold, wording), guard(fold.text, wording.kinds))
     why = f"stands for {len(fold.covers)} folded segments"
-    return own(segment, why, layer=at.layer, turn=at.turn, step=at.step)
+    segment = _digest_segment(fold, key=fold.key, role=Role.USER, text=text)
+    return own(segment, why, layer=_digest_layer(at), turn=at.turn, step=at.step)
+
+
+def _notes_entry(fold: Fold, *, at: Entry, wording: Wording, named: bool) -> Entry:
+    """What a digest quotes of the model and the tools, in the model's voice.
+
+    `named`: it stands alone, so its tag says what the tag of the user's words would say.
+    """
+    attributes = _digest_attributes(fold, wording) if named else {}
+    text = tag("digest_notes", attributes, guard(fold.notes, wording.kinds))
+    why = f"says what was done in {len(fold.covers)} folded segments"
+    segment = _digest_segment(fold, key=f"{fold.key}!notes", role=Role.ASSISTANT, text=text)
+    return own(segment, why, layer=_digest_layer(at), turn=at.turn, step=at.step)
+
+
+def _closing_entry(fold: Fold, *, at: Entry) -> Entry:
+    key = f"{fold.key}!end"
+    layer = _digest_layer(at)
+    return closing_line(key, "[end of the digest]", kind="digest", layer=layer, turn=at.turn, step=at.step)
+
+
+def _digest_attributes(fold: Fold, wording: Wording) -> dict[str, str]:
+    attributes = {"covers": str(len(fold.covers))}
+    if wording.handles:
+        attributes["recall"] = fold.key
+    return attributes
+
+
+def _digest_segment(fold: Fold, *, key: str, role: Role, text: str) -> Segment:
+    return Segment(
+        role=role, kind="digest", parts=(Text(text),), key=key, origin="lamina", covers=fold.covers
+    )
+
+
+def _digest_layer(at: Entry) -> Layer:
+    """Where a digest stands: with what it covers, and never among the system text."""
+    return Layer.HISTORY if at.layer in (Layer.SYSTEM, Layer.LIBRARY) else at.layer

@@ -16,16 +16,29 @@ from lamina.core.arrange import Layout
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, Retention, recoverable, row
 from lamina.core.repair import omitted, own
-from lamina.core.values import Digest, Entry, Form, Layer, Ledger, Line, Part, Ref, Role, Segment, Text
-from lamina.core.wording import Wording, named, text_of
+from lamina.core.values import Digest, Entry, Form, Layer, Ledger, Line, Ref, Role, Segment, Text
+from lamina.core.weigh import Scale
+from lamina.core.wording import Wording, text_of
+from lamina.core.wording import named as shown_name
 from lamina.text.tags import escape
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
 IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Context Library above."
 
 
+IN_THE_LIBRARY = "stands in the library"
+NAMED_IN_THE_LIST = "stands in the library, named in the list"
+"""Why an attachment of this turn is not sent where it came."""
+
+
 def referred(
-    entries: list[Entry], ledger: Ledger, shown: dict[Digest, Ref], *, kinds: Kinds, wording: Wording
+    entries: list[Entry],
+    ledger: Ledger,
+    shown: dict[Digest, Ref],
+    *,
+    kinds: Kinds,
+    wording: Wording,
+    scale: Scale,
 ) -> tuple[list[Entry], dict[Ref, Line]]:
     """Later appearances of content that stands in full, as references, and the ledger lines that keep them.
 
@@ -33,29 +46,38 @@ def referred(
     """
     lines: dict[Ref, Line] = {}
     result: list[Entry] = []
-    for full in entries:
-        entry = full
-        if full.form is Form.FULL and row(kinds, full.segment).attachment:
-            entry, line = _refer(full, shown, wording)
-            if line is None:
-                shown[entry.content] = entry.ref
-            elif entry.ref not in ledger.lines:
-                lines[entry.ref] = line
-        result.append(entry)
+    for entry in entries:
+        above = shown.get(entry.content)
+        if entry.form is not Form.FULL or not row(kinds, entry.segment).attachment:
+            result.append(entry)
+        elif above is None or entry.segment.meta.get("override"):
+            shown[entry.content] = entry.ref
+            result.append(entry)
+        else:
+            reference = _reference(entry, above, wording, scale)
+            result.append(reference)
+            if entry.ref not in ledger.lines:
+                lines[entry.ref] = _reference_line(reference, wording)
     return result, lines
 
 
-def _refer(entry: Entry, shown: dict[Digest, Ref], wording: Wording) -> tuple[Entry, Line | None]:
-    above = shown.get(entry.content)
-    if above is None or entry.segment.meta.get("override"):
-        return entry, None
-    parts = wording.reference(entry.segment, entry.content)
-    if len(text_of(parts)) >= len(text_of(entry.parts)):
-        return entry, None
+def _reference(entry: Entry, above: Ref, wording: Wording, scale: Scale) -> Entry:
+    """What stands for content that stands in full above; nothing, where that is smaller than any words."""
     why = f"same content as {above} above"
+    parts = wording.reference(entry.segment, entry.content)
     sent = parts_digest(entry.role, parts)
-    line = Line(form=Form.STUB, why=why, wording=wording.version, sent=sent, reference=True)
-    return msgspec.structs.replace(entry, form=Form.STUB, parts=parts, sent=sent, why=why), line
+    reference = msgspec.structs.replace(entry, form=Form.STUB, parts=parts, sent=sent, why=why)
+    return reference if scale.body(reference) < scale.body(entry) else omitted(entry, why)
+
+
+def _reference_line(reference: Entry, wording: Wording) -> Line:
+    return Line(
+        form=reference.form,
+        why=reference.why,
+        wording=wording.version,
+        sent=reference.sent,
+        reference=reference.form is Form.STUB,
+    )
 
 
 def worded(entries: Iterable[Entry], *, kinds: Kinds, wording: Wording) -> list[Entry]:
@@ -73,7 +95,14 @@ def _in_words(entry: Entry, kinds: Kinds, wording: Wording) -> Entry:
 
 
 def hoisted(
-    entries: list[Entry], turn: int, ledger: Ledger, *, layout: Layout, kinds: Kinds, wording: Wording
+    entries: list[Entry],
+    turn: int,
+    ledger: Ledger,
+    *,
+    layout: Layout,
+    kinds: Kinds,
+    wording: Wording,
+    scale: Scale,
 ) -> list[Entry]:
     """Attachments of turns before `turn` in LIBRARY; those of this turn that stand there, as references."""
     low = frozenset(ref for ref, line in ledger.lines.items() if line.form < Form.COMPACT)
@@ -91,7 +120,7 @@ def hoisted(
     at = next((i for i, e in enumerate(rest) if e.layer is not Layer.SYSTEM), len(rest))
     library = [_title(), *shelf.values()]
     standing = {name: e for name, e in shelf.items() if e.ref not in low}
-    return rest[:at] + library + _pointing(rest[at:], standing, turn, kinds)
+    return rest[:at] + library + _pointing(rest[at:], standing, turn, kinds=kinds, scale=scale)
 
 
 def _shelve(
@@ -118,28 +147,48 @@ def _shelve(
     return [] if before is None else [omitted(before, f"newer content stands in the library as {entry.ref}")]
 
 
-def _pointing(rest: list[Entry], shelf: dict[str, Entry], turn: int, kinds: Kinds) -> list[Entry]:
-    """Attachments of this turn that stand unchanged in the library, as one list of names."""
-    here = [
-        e for e in rest
-        if e.turn == turn and e.form is Form.FULL and row(kinds, e.segment).attachment
-        and (stands := shelf.get(e.segment.key or e.content)) is not None and stands.content == e.content
-    ]  # fmt: skip
+def _pointing(
+    rest: list[Entry], shelf: dict[str, Entry], turn: int, *, kinds: Kinds, scale: Scale
+) -> list[Entry]:
+    """Attachments of this turn that stand unchanged in the library, as one list of names.
+
+    The list is a line of its own; where it would be longer than what it names, there is none.
+    """
+    here = {entry.ref for entry in rest if _stands_in(shelf, entry, turn, kinds)}
     if not here:
         return rest
-    names = "\n".join(f"- {escape(named(e.segment) or e.segment.key)}" for e in here)
-    first, others = here[0].ref, frozenset(e.ref for e in here[1:])
-    return [_point(e, names) if e.ref == first else _named_there(e) if e.ref in others else e for e in rest]
+    named = [entry for entry in rest if entry.ref in here]
+    pointer = _list_of_names(named)
+    if scale.body(pointer) >= sum(scale.body(entry) for entry in named):
+        return [omitted(entry, IN_THE_LIBRARY) if entry.ref in here else entry for entry in rest]
+    result: list[Entry] = []
+    for entry in rest:
+        if entry.ref == named[0].ref:
+            result.append(pointer)
+        result.append(omitted(entry, NAMED_IN_THE_LIST) if entry.ref in here else entry)
+    return result
 
 
-def _point(entry: Entry, names: str) -> Entry:
-    parts: tuple[Part, ...] = (Text(IN_LIBRARY.format(names=names)),)
-    sent = parts_digest(entry.role, parts)
-    return msgspec.structs.replace(entry, form=Form.STUB, parts=parts, sent=sent, why="stands in the library")
+def _stands_in(shelf: dict[str, Entry], entry: Entry, turn: int, kinds: Kinds) -> bool:
+    """Whether an attachment of this turn stands in the library as it is."""
+    if entry.turn != turn or entry.form is not Form.FULL or not row(kinds, entry.segment).attachment:
+        return False
+    standing = shelf.get(entry.segment.key or entry.content)
+    return standing is not None and standing.content == entry.content
 
 
-def _named_there(entry: Entry) -> Entry:
-    return omitted(entry, "stands in the library, named in the list above")
+def _list_of_names(named: list[Entry]) -> Entry:
+    first = named[0]
+    names = "\n".join(f"- {escape(shown_name(entry.segment) or entry.segment.key)}" for entry in named)
+    segment = Segment(
+        role=first.role,
+        kind="user",
+        parts=(Text(IN_LIBRARY.format(names=names)),),
+        key=f"{first.ref}!list",
+        origin="lamina",
+    )
+    why = "names what stands in the library"
+    return own(segment, why, layer=first.layer, turn=first.turn, step=first.step, opens=first.opens)
 
 
 def _title() -> Entry:

@@ -18,7 +18,19 @@ import msgspec
 
 from lamina.core.hashing import content_digest, parts_digest
 from lamina.core.hashing import ref as make_ref
-from lamina.core.values import Entry, Form, Ledger, Part, Ref, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.values import (
+    Digest,
+    Entry,
+    Form,
+    Ledger,
+    Part,
+    Ref,
+    Role,
+    Segment,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from lamina.core.wording import Wording
 from lamina.errors import BadInput
 from lamina.text.characters import is_blank
@@ -51,14 +63,19 @@ AS_IS = Repairs()
 
 
 class Seen(msgspec.Struct):
-    """What a scan must remember of the log before it: how often each ref, and which ids, have occurred."""
+    """What a scan must remember of the log before it.
+
+    How often each ref and each call id has occurred, the content of the last segment, and whose message is
+    being written.
+    """
 
     refs: dict[str, int] = {}
     ids: dict[str, int] = {}
+    content: Digest = Digest("")
     side: str = ""
 
     def copy(self) -> Seen:
-        return Seen(refs=dict(self.refs), ids=dict(self.ids), side=self.side)
+        return Seen(refs=dict(self.refs), ids=dict(self.ids), content=self.content, side=self.side)
 
 
 def repair(
@@ -83,64 +100,102 @@ def side(role: Role) -> str:
 
 
 class _Scan:
-    """One pass over the log; `waiting` holds the positions of calls whose results may still come."""
+    """One pass over the log.
+
+    `waiting` has the position of each call whose place for a result is still open, and the position of its
+    result once that came. `deferred` are entries that may not stand between a call and its result: they
+    follow, in their order, when the place for results is over.
+    """
 
     def __init__(self, ledger: Ledger, wording: Wording, repairs: Repairs, seen: Seen) -> None:
-        self.ledger, self.wording, self.repairs, self.seen = ledger, wording, repairs, seen
+        self.ledger = ledger
+        self.wording = wording
+        self.repairs = repairs
+        self.seen = seen
         self.entries: list[Entry] = []
         self.lines: dict[Ref, str] = {}
         self.waiting: dict[int, int | None] = {}
         self.unanswered: dict[str, deque[int]] = {}
         self.answered: dict[str, int] = {}
-        self.aside: list[tuple[Entry, ToolResult]] = []
+        self.deferred: list[Entry] = []
         self.pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
 
     def take(self, segment: Segment) -> None:
         entry = self._identify(segment)
         first = entry.parts[0] if entry.parts else None
         if isinstance(first, ToolResult):
-            self._result(entry, first)
+            self._take_result(entry, first)
         elif empty(entry.parts) and not (self.wording.tagged and entry.parts):
             self._omit(entry, "empty")
         elif isinstance(first, ToolCall):
             if entry.opens:
                 self.close()
-            self._call(entry, first)
-        else:
-            if entry.opens or entry.role is not Role.ASSISTANT:
+            self._take_call(entry, first)
+        elif entry.role is Role.ASSISTANT:
+            if entry.opens:
                 self.close()
             self._keep(entry)
+        else:
+            self._take_message(entry)
 
     def close(self) -> None:
         """The place for results is over: answer, or leave out, each call that got none."""
-        for call_at in [at for at, result in self.waiting.items() if result is None]:
+        for call_at in [at for at, result_at in self.waiting.items() if result_at is None]:
             call = self.entries[call_at]
             if self.repairs.dangling == "omit":
                 self.entries[call_at] = omitted(call, "call without a result")
                 self._note(call.ref, "call without a result left out")
             else:
                 self._answer(call)
-        for known in (self.waiting, self.unanswered, self.answered):
-            known.clear()
-        for entry, result in self.aside:
-            self._apart(entry, result)
-        self.aside.clear()
+        self.waiting.clear()
+        self.unanswered.clear()
+        self.answered.clear()
+        deferred = self.deferred
+        self.deferred = []
+        for entry in deferred:
+            if isinstance(entry.parts[0], ToolResult):
+                self._take_late_result(entry, entry.parts[0])
+            else:
+                self._keep(entry)
+
+    def _take_message(self, entry: Entry) -> None:
+        """What the user's side or the system says. Nothing may stand between a call and its result."""
+        still_open = any(result_at is None for result_at in self.waiting.values())
+        if still_open and self.repairs.late == "append":
+            self.deferred.append(entry)
+        else:
+            self.close()
+            self._keep(entry)
 
     def _identify(self, segment: Segment) -> Entry:
         _validate(segment)
         whole = parts_digest(segment.role, segment.parts)
         content = content_digest(segment, whole)
-        name = make_ref(segment, content, 0)
-        nth = self.seen.refs.get(name, 0)
-        self.seen.refs[name] = nth + 1
-        opens = not (segment.joins and self.seen.side == side(segment.role))
-        if self.repairs.merge:
-            opens = self.seen.side != segment.role.value
+        before = self.seen.content
+        self.seen.content = content
+        first_ref = make_ref(segment, content, before, 0)
+        nth = self.seen.refs.get(first_ref, 0)
+        self.seen.refs[first_ref] = nth + 1
         entry = Entry(
-            segment=segment, ref=make_ref(segment, content, nth), content=content, role=segment.role,
-            parts=segment.parts, sent=whole, opens=opens, why="in full",
-        )  # fmt: skip
+            segment=segment,
+            ref=make_ref(segment, content, before, nth),
+            content=content,
+            role=segment.role,
+            parts=segment.parts,
+            sent=whole,
+            opens=self._opens(segment),
+            why="in full",
+        )
         return _stripped(entry, self.repairs.strip_tags) if self.repairs.strip_tags else entry
+
+    def _opens(self, segment: Segment) -> bool:
+        """Whether a segment begins a message, given whose message stands before it."""
+        if self.repairs.merge:
+            return self.seen.side != segment.role.value
+        before = self.seen.side
+        if self.deferred and not isinstance(segment.parts[0] if segment.parts else None, ToolResult):
+            before = side(self.deferred[-1].role)
+        return not (segment.joins and before == side(segment.role))
 
     def _keep(self, entry: Entry) -> int:
         self.seen.side = entry.role.value if self.repairs.merge else side(entry.role)
@@ -157,7 +212,7 @@ class _Scan:
         if self.ledger.repairs.get(ref) != what:
             self.lines[ref] = what
 
-    def _call(self, entry: Entry, call: ToolCall) -> None:
+    def _take_call(self, entry: Entry, call: ToolCall) -> None:
         name = self._safe_id(entry, call)
         if name != call.id:
             entry = _with_parts(entry, (ToolCall(id=name, name=call.name, arguments=call.arguments),))
@@ -169,66 +224,76 @@ class _Scan:
     def _safe_id(self, entry: Entry, call: ToolCall) -> str:
         """The call's own id, or one derived from the call alone, so that later calls cannot change it."""
         bad = self.pattern is not None and not self.pattern.fullmatch(call.id)
-        seen = self.seen.ids if self.repairs.unique_ids == "log" else self.unanswered
-        taken = bool(self.repairs.unique_ids) and call.id in seen
+        ids_in_use = self.seen.ids if self.repairs.unique_ids == "log" else self.unanswered
+        taken = bool(self.repairs.unique_ids) and call.id in ids_in_use
         self.seen.ids[call.id] = self.seen.ids.get(call.id, 0) + 1
         if not bad and not taken:
             return call.id
         stem = re.sub(r"[^A-Za-z0-9_-]", "_", call.id)[:40] or "call"
         return f"{stem}_{sha256(entry.ref.encode()).hexdigest()[:8]}"
 
-    def _result(self, entry: Entry, result: ToolResult) -> None:
+    def _take_result(self, entry: Entry, result: ToolResult) -> None:
         if self.unanswered.get(result.id):
-            self._first(entry, result, self.unanswered[result.id].popleft())
+            self._take_first_result(entry, result, self.unanswered[result.id].popleft())
         elif result.id in self.answered:
             call_at = self.answered[result.id]
-            self._again(entry, result, call_at, self.waiting[call_at] or 0)
-        elif self.waiting:  # nothing may stand between a call and its results
-            self.aside.append((entry, result))
+            self._take_second_result(entry, result, call_at, self.waiting[call_at] or 0)
+        elif self.waiting:
+            self.deferred.append(entry)
         else:
-            self._apart(entry, result)
+            self._take_late_result(entry, result)
 
-    def _first(self, entry: Entry, result: ToolResult, call_at: int) -> None:
+    def _take_first_result(self, entry: Entry, result: ToolResult, call_at: int) -> None:
         """The first result of a call, unless an earlier request has answered it: that answer stays."""
         if self.ledger.repairs.get(self.entries[call_at].ref) == ANSWERED:
-            self.aside.append((entry, result))
+            self.deferred.append(entry)
         else:
             self.waiting[call_at] = self._keep(self._paired(entry, result, call_at))
             self.answered[result.id] = call_at
 
     def _paired(self, entry: Entry, result: ToolResult, call_at: int) -> Entry:
-        sent = self.entries[call_at].parts[0]
-        if not isinstance(sent, ToolCall):
+        call = self.entries[call_at].parts[0]
+        if not isinstance(call, ToolCall):
             return entry
-        if sent.id != result.id:
-            renamed = ToolResult(id=sent.id, content=result.content, name=result.name, error=result.error)
+        if call.id != result.id:
+            renamed = ToolResult(id=call.id, content=result.content, name=result.name, error=result.error)
             entry = _with_parts(entry, (renamed,))
-        return msgspec.structs.replace(entry, asked=sent)
+        return msgspec.structs.replace(entry, asked=call)
 
-    def _again(self, entry: Entry, result: ToolResult, call_at: int, answer_at: int) -> None:
-        """A second result of the same call."""
-        stands = self.entries[answer_at]
+    def _take_second_result(self, entry: Entry, result: ToolResult, call_at: int, answer_at: int) -> None:
+        first = self.entries[answer_at]
         if self.repairs.duplicates == "last":
-            self.entries[answer_at] = omitted(stands, "duplicate result: a later one stands")
-            self._note(stands.ref, "duplicate result")
+            self.entries[answer_at] = omitted(first, "duplicate result: a later one stands")
+            self._note(first.ref, "duplicate result")
             self.waiting[call_at] = self._keep(self._paired(entry, result, call_at))
         else:
             self._omit(entry, "duplicate result: an earlier one stands")
 
-    def _apart(self, entry: Entry, result: ToolResult) -> None:
-        """A result with no call beside it: content of its own if its call was here, else left out."""
-        if self.repairs.late == "append" and result.id in self.seen.ids:
-            parts = self.wording.late(entry.source, result)
-            late = msgspec.structs.replace(entry, role=Role.USER, why="late result, as content", opens=True)
-            self._note(entry.ref, "late result appended as content")
-            self._keep(_with_parts(late, parts))
-        else:
+    def _take_late_result(self, entry: Entry, result: ToolResult) -> None:
+        """A result with no call beside it: content of its own if its call was here, else left out.
+
+        It is quoted in the model's voice, since what a tool said is never said in the user's. A line of the
+        user's side ends it: no provider takes a request that ends with the model.
+        """
+        if self.repairs.late == "omit" or result.id not in self.seen.ids:
             self._omit(entry, "result without its call")
+            return
+        parts = self.wording.late(entry.source, result)
+        late = msgspec.structs.replace(entry, role=Role.ASSISTANT, why="late result, as content", opens=True)
+        self._note(entry.ref, "late result appended as content")
+        self._keep(_with_parts(late, parts))
+        self._keep(closing_line(f"{entry.ref}!end", "[end of the late result]"))
 
     def _answer(self, call: Entry) -> None:
         self._note(call.ref, ANSWERED)
         self.entries.append(_placeholder(call))
         self.seen.side = "tool" if self.repairs.merge else "user"
+
+
+def closing_line(key: str, text: str, *, kind: str = "user", **place: Any) -> Entry:
+    """A line of lamina's own on the user's side, after what was quoted in the model's voice."""
+    segment = Segment(role=Role.USER, kind=kind, parts=(Text(text),), key=key, origin="lamina")
+    return own(segment, "ends what was quoted before it", **place)
 
 
 def omitted(entry: Entry, why: str) -> Entry:

@@ -17,7 +17,7 @@ Digest = NewType("Digest", str)
 """Hex SHA-256 of canonical bytes."""
 
 Ref = NewType("Ref", str)
-"""Names one segment of a log for good: `key@digest#nth`, never a position."""
+"""Names one segment of a log for good: by key, content and what stands before it, never by position."""
 
 
 class Role(StrEnum):
@@ -244,14 +244,23 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reference: bool = False
 
 
-class Fold(msgspec.Struct, frozen=True, kw_only=True):
-    """Old segments under one digest. Its text and the keys `merged` into it are kept: both were sent."""
+class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Old segments under one digest, which stays as it was sent.
+
+    `text` is said in the user's voice and holds nobody else's words; `speaks`: it has such words, and is not
+    only a title. `notes` is said in the model's voice and quotes what the model and the tools said. `merged`
+    are the keys of digests that it replaced. Since version 2 the voices are apart: a digest of version 1
+    holds both in `text`, until the next cut.
+    """
 
     key: str
     covers: tuple[Ref, ...]
     text: str
     cut: int
+    notes: str = ""
+    speaks: bool = True
     merged: tuple[str, ...] = ()
+    version: int = 1
 
 
 class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -269,7 +278,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     floor: bool = False
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last request, as hashes: enough to see whether the next one continues it. `tokens` as counted."""
 
     sent: int
@@ -286,10 +295,17 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 0
 
 
-class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The only state between two builds; plain JSON."""
+LEDGER_VERSION = 2
+"""Version 1 named segments by content and count: names shifted when a client cut off its history."""
 
-    version: int = 1
+
+class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The only state between two builds; plain JSON.
+
+    A ledger of an older version is read as it is. The first build gives its segments the names of today.
+    """
+
+    version: int = LEDGER_VERSION
     lines: dict[Ref, Line] = {}
     folds: tuple[Fold, ...] = ()
     cuts: tuple[Cut, ...] = ()
@@ -308,8 +324,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def load(plain: Any) -> Ledger:
         """The ledger that `dump` wrote, or a typed error; a newer version is refused, never half read."""
         version = plain.get("version") if isinstance(plain, dict) else None
-        if version != Ledger().version:
-            raise BadInput(f"version {version!r}", place="ledger", hint="this release reads version 1")
+        if version not in range(1, LEDGER_VERSION + 1):
+            hint = f"this release reads versions 1 to {LEDGER_VERSION}"
+            raise BadInput(f"version {version!r}", place="ledger", hint=hint)
         try:
             return msgspec.convert(plain, Ledger)
         except msgspec.ValidationError as error:

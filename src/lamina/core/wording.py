@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from lamina.core.hashing import handle
+from lamina.core.hashing import handle, short_handle
 from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind, Kinds, row
 from lamina.core.values import (
     Digest,
@@ -51,10 +51,10 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
 
     `tagged` wraps messages in their kind's tag too (one flat transcript, as the chunk renderers of
     agent frameworks do). `handles`: lowered text names the key by which it can be recalled. Since version
-    2 a COMPACT text lists the names in what it leaves out.
+    2 a COMPACT text lists the names in what it leaves out; since version 3 a handle has 80 bits, not 48.
     """
 
-    version: int = 2
+    version: int = 3
     kinds: Kinds = KINDS
     words: Mapping[str, Words] = {}
     tagged: bool = False
@@ -70,19 +70,25 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         if form is Form.FULL:
             return self._full(segment, kind, content)
         if isinstance(segment.parts[0], ToolCall) and not self.tagged:
-            return (_shorter_call(segment.parts[0], content, form, handles=self.handles),)
+            return (self._shorter_call(segment.parts[0], content, form),)
         if form is Form.COMPACT:
             return self._compact(segment, kind, content, limit or COMPACT_LIMIT)
-        return _like(segment, stub(segment, content, handles=self.handles), tagged=self.tagged)
+        return _like(segment, stub(segment, self.handle(content)), tagged=self.tagged)
 
     def of(self, version: int) -> Wording:
         """These words as an earlier version had them: what was sent stays as it was."""
         return self if version == self.version else msgspec.structs.replace(self, version=version)
 
+    def handle(self, content: Digest) -> str:
+        """The handle of a content as this version writes it; nothing where no handles are shown."""
+        if not self.handles:
+            return ""
+        return handle(content) if self.version > 2 else short_handle(content)
+
     def reference(self, segment: Segment, content: Digest) -> tuple[Part, ...]:
         """Stands for an attachment whose equal content stands in full above."""
         name = escape(named(segment) or segment.key)
-        again = f' recall="{handle(content)}"' if self.handles else ""
+        again = f' recall="{self.handle(content)}"' if self.handles else ""
         return (
             Text(f'<reference to="{name}"{again}>attached again, unchanged; it stands above</reference>'),
         )
@@ -109,7 +115,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         shortened = indexed if self.version > 1 else outline
         body = shortened(text_of(segment.parts), limit=limit, name=named(segment))
         if self.handles:
-            body = f"{body}\n{stub(segment, content, handles=True, verb='shortened')}"
+            body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"
         if self.tagged or kind.attachment or kind.section:
             return self._in_tag(segment, kind, content, body)
         return _like(segment, body, tagged=False)
@@ -118,12 +124,19 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         known = segment.attrs | (_implied(segment) if self.tagged else {})
         attrs = {name: known[name] for name in kind.attributes if name in known}
         if self.tagged:
-            return (
-                Text(tag(kind.tag, {"id": segment.key or handle(content)} | attrs, guard(body, self.kinds))),
-            )
+            name = segment.key or handle(content)
+            return (Text(tag(kind.tag, {"id": name} | attrs, guard(body, self.kinds))),)
         if kind.nested:
             return (Text(nested(kind.tag, attrs, guard(body, self.kinds, extra=("content",)))),)
         return (Text(tag(kind.tag, attrs, guard(body, self.kinds))),)
+
+    def _shorter_call(self, call: ToolCall, content: Digest, form: Form) -> ToolCall:
+        """The call with its large arguments replaced, so that names and types stay what the schema says."""
+        limit = ARGUMENT_LIMIT if form is Form.COMPACT else 0
+        mark = "[trimmed]"
+        if self.handles:
+            mark = f'[trimmed: {{size:,}} bytes · recall("{self.handle(content)}")]'
+        return ToolCall(id=call.id, name=call.name, arguments=shorter(call.arguments, limit=limit, mark=mark))
 
 
 PLAIN = Wording()
@@ -133,13 +146,13 @@ TAGGED = Wording(tagged=True)
 """Every segment in the tag of its kind, with its id: the transcript of a chunk renderer."""
 
 
-def stub(segment: Segment, content: Digest, *, handles: bool, verb: str = "trimmed") -> str:
-    """One inert line in place of content: what it was, its size, and its key."""
-    if not handles:
+def stub(segment: Segment, recall_key: str, *, verb: str = "trimmed") -> str:
+    """One inert line in place of content: what it was, its size, and the key to recall it by, if any."""
+    if not recall_key:
         return f"[{verb}]"
     size = len(text_of(segment.parts, data=True).encode("utf-8", "surrogatepass"))
     name = inert(described(segment), NAME_LIMIT)
-    return f'[{verb}: {name} · {size:,} bytes · recall("{handle(content)}")]'
+    return f'[{verb}: {name} · {size:,} bytes · recall("{recall_key}")]'
 
 
 def described(segment: Segment) -> str:
@@ -232,13 +245,3 @@ def _like(segment: Segment, text: str, *, tagged: bool) -> tuple[Part, ...]:
     if isinstance(first, ToolResult) and not tagged:
         return (ToolResult(id=first.id, content=(Text(text),), name=first.name, error=first.error),)
     return (Text(text),)
-
-
-def _shorter_call(call: ToolCall, content: Digest, form: Form, *, handles: bool) -> ToolCall:
-    """The same call with its large arguments replaced, so that names and types stay what the schema says."""
-    again = f' · recall("{handle(content)}")' if handles else ""
-    limit = ARGUMENT_LIMIT if form is Form.COMPACT else 0
-    short = shorter(
-        call.arguments, limit=limit, mark=f"[trimmed: {{size:,}} bytes{again}]" if handles else "[trimmed]"
-    )
-    return ToolCall(id=call.id, name=call.name, arguments=short)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 from anyio import to_thread
 
-from lamina.core.kinds import KINDS
+from lamina.core.kinds import Kinds
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.segments import document, file, image, segment
@@ -78,18 +78,15 @@ def hinted(hints: Mapping[str, str] | None) -> list[Segment]:
     return [segment("context_file", Role.USER, lines, key="hints", attrs={"name": "hints"})]
 
 
-def turn_of(context: Iterable[Segment], prompt: Segment) -> list[Segment]:
+def turn_of(context: Iterable[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
     """A turn in the order in which it is logged: context, the prompt, what continues its message."""
     before: list[Segment] = []
     after: list[Segment] = []
     for one in context:
-        continues = one.joins and one.role is Role.USER and not _places_itself(one)
+        attached = one.kind in kinds and kinds[one.kind].attachment
+        continues = one.joins and one.role is Role.USER and not attached
         (after if continues else before).append(one)
     return [*before, prompt, *after]
-
-
-def _places_itself(one: Segment) -> bool:
-    return one.kind in KINDS and KINDS[one.kind].attachment
 
 
 def _read(given: str | PurePath, root: Path | None) -> Segment | str:

@@ -12,13 +12,14 @@ release wrote is refused, never half read. This file does no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from lamina.codec import VERSION, decode, encode
-from lamina.core.recall import names, refs
+from lamina.core.recall import identified, names
+from lamina.core.upgrade import named_by_count
 from lamina.core.values import Ref, Segment
 from lamina.errors import BadInput, NotFound
 from lamina.session.setup import Setup
@@ -88,14 +89,21 @@ def told(bodies: Sequence[bytes], *, after: Told | None = None) -> Told:
     )  # fmt: skip
 
 
-def pin_of(log: Iterable[Segment], key: str, *, on: bool) -> Pin | None:
-    """The record that pins the segment with this name; None if it is so already."""
-    known = list(refs(log))
-    found = names(known).get(key)
-    if found is None:
+def pin_of(log: Iterable[Segment], key: str, *, on: bool, in_full: Collection[Ref] = ()) -> Pin | None:
+    """The record that pins the segment with this name; None if it is so already.
+
+    The same content may stand in the log several times, in full and as references to that. Of these the one
+    that stands `in_full` is pinned, unless a ref says which one is meant: a pinned reference shows nothing.
+    """
+    segments = list(identified(log))
+    segment = names(segments).get(key)
+    if segment is None:
         raise NotFound(key)
-    ref = next(ref for ref, segment in reversed(known) if segment is found)
-    return None if found.pinned == on else Pin(key=ref, on=on)
+    named = next(each for each in reversed(segments) if each.segment is segment)
+    if key != named.ref and named.ref not in in_full:
+        equal = [each for each in segments if each.content == named.content and each.ref in in_full]
+        named = equal[-1] if equal else named
+    return None if named.segment.pinned == on else Pin(key=named.ref, on=on)
 
 
 def _decoded(records: Sequence[tuple[int, bytes]]) -> list[tuple[int, Segment]]:
@@ -104,11 +112,13 @@ def _decoded(records: Sequence[tuple[int, bytes]]) -> list[tuple[int, Segment]]:
 
 
 def _pinned(live: Sequence[tuple[int, Segment]], pin: Pin) -> list[tuple[int, Segment]]:
-    named = zip(live, refs(segment for _, segment in live), strict=True)
-    return [
-        (place, replace(segment, pinned=pin.on) if ref == pin.key else segment)
-        for (place, segment), (ref, _) in named
-    ]
+    """The live segments after a pin. Records of older releases name segments as version 1 of ledgers did."""
+    segments = identified(segment for _, segment in live)
+    pinned: list[tuple[int, Segment]] = []
+    for (place, segment), (old_ref, each) in zip(live, named_by_count(segments), strict=True):
+        meant = pin.key in (each.ref, old_ref)
+        pinned.append((place, replace(segment, pinned=pin.on) if meant else segment))
+    return pinned
 
 
 _ENCODER = msgspec.json.Encoder()  # the order of a tool's fields is part of what is sent: it stays

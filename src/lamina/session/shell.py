@@ -26,7 +26,7 @@ from lamina.core.arrange import Layout
 from lamina.core.bench import Options
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Head, Ledger, Segment, ToolCall
+from lamina.core.values import Budget, Form, Head, Ledger, Segment, ToolCall
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, BudgetExceeded, Conflict
 from lamina.report import Manifest, explain
@@ -162,7 +162,7 @@ class Session:
     @property
     def turns(self) -> int:
         """How many turns there are."""
-        return len(starts(self.log))
+        return len(starts(self.log, self._desk.options.kinds))
 
     async def ask(
         self, prompt: str, *, attach: Iterable[Attachable | tuple[Attachable, int]] = (),
@@ -183,7 +183,7 @@ class Session:
                 self._work.note_left_out(gathered.notes)
                 found, others = self._desk.own(gathered)
                 self._work.note_left_out(others)
-            turn = self._desk.ready(turn_of([*found, *own[:-1]], own[-1]))
+            turn = self._desk.ready(turn_of([*found, *own[:-1]], own[-1], self._desk.options.kinds))
             if not turn:
                 raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
             return await self._work.extend(turn, once=once(key, own), idle=idle, opens=True)
@@ -260,18 +260,22 @@ class Session:
         return recalled(self.log, key, ledger=self.ledger, part=part, find=find)
 
     async def pin(self, key: str, on: bool = True) -> None:  # noqa: FBT001, FBT002 - as one says it
-        """Keeps a segment from being lowered by any cut to come; `on=False` lets it be lowered again.
+        """Keeps a segment in full, whatever a cut lowers; `on=False` lets it be lowered again.
 
-        What was sent stays as it was sent: pinned after it was lowered, it is lowered no further. Only what
-        a summary stands for is sent again, at a recorded cut. Raises NotFound for an unknown key, Conflict
-        if another writer added something meanwhile.
+        If it was lowered already, it stands in full again at a recorded cut. Raises NotFound for an unknown
+        key, BudgetExceeded if it does not fit beside what must stand (nothing is pinned then), Conflict if
+        another writer added something meanwhile.
         """
         async with self._lock:
-            record = pin_of(self.log, key, on=on)
+            in_full = {entry.ref for entry in self._work.last().entries if entry.form is Form.FULL}
+            record = pin_of(self.log, key, on=on, in_full=in_full)
             if record is None:
                 return
+            group = self._kept.group([record], ())
+            state = self._kept.state.grown()
+            self._work.desk.build(group.told.log, state)
             try:
-                await self._kept.append(self._kept.group([record], ()), self._kept.state.grown())
+                await self._kept.append(group, state)
             except Conflict:
                 await self._work.load()
                 raise
@@ -283,7 +287,7 @@ class Session:
         again. Raises Conflict if another writer added something meanwhile.
         """
         async with self._lock:
-            await self._work.take_back(index_of(self.log, at))
+            await self._work.take_back(index_of(self.log, at, self._desk.options.kinds))
 
     async def regenerate(self) -> Envelope:
         """Takes back the last answer, with its steps, and builds the request for the same prompt again."""
@@ -299,7 +303,7 @@ class Session:
         conversation of this name.
         """
         async with self._lock:
-            index = len(self.log) if at is None else index_of(self.log, at)
+            index = len(self.log) if at is None else index_of(self.log, at, self._desk.options.kinds)
             place = self._work.place(index)
             where = Where(self.workspace, name or f"{self.conversation}@{place}")
             kept = Kept(self._kept.store, where)

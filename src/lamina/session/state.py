@@ -14,6 +14,7 @@ import msgspec
 from lamina.core.envelope import Envelope
 from lamina.core.ledger import rewind
 from lamina.core.recall import refs
+from lamina.core.upgrade import upgraded
 from lamina.core.values import Cut, Ledger, Mark, Segment
 from lamina.errors import BadInput
 
@@ -55,7 +56,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     def rewound(self, log: tuple[Segment, ...], to: int) -> State:
         """The state for what is left of a log: no line of a taken back segment, and none of a later cut."""
-        ledger = rewind(self.ledger, (ref for ref, _ in refs(log)))
+        ledger = rewind(upgraded(self.ledger, log), (ref for ref, _ in refs(log)))
         later = {place.number for place in self.cuts if place.count > to}
         promoted = min((place.promoted for place in self.cuts if place.count > to), default=None)
         ledger = msgspec.structs.replace(

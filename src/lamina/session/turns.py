@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from lamina.core.kinds import KINDS
-from lamina.core.recall import names, refs
+from lamina.core.kinds import Kinds, is_section
+from lamina.core.recall import identified, names
 from lamina.core.values import Image, Role, Segment, Text, ToolCall, ToolResult
 from lamina.errors import BadInput, NotFound
 from lamina.text.characters import is_blank
@@ -60,7 +60,7 @@ def _plain(segment: Segment) -> str:
     return "\n".join(shown)
 
 
-def starts(log: Sequence[Segment]) -> list[int]:
+def starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
     """The index at which each turn begins: with the changed sections that came before its words."""
     found: list[int] = []
     sections: int | None = None
@@ -68,7 +68,7 @@ def starts(log: Sequence[Segment]) -> list[int]:
     for index, segment in enumerate(log):
         if segment.covers:
             continue
-        if _section(segment):
+        if segment.kind in kinds and is_section(kinds, segment):
             sections = index if sections is None and begun else sections
             continue
         if segment.role is Role.USER:
@@ -82,22 +82,18 @@ def starts(log: Sequence[Segment]) -> list[int]:
     return found
 
 
-def _section(segment: Segment) -> bool:
-    return segment.kind in KINDS and KINDS[segment.kind].section
-
-
-def index_of(log: Sequence[Segment], at: int | str) -> int:
+def index_of(log: Sequence[Segment], at: int | str, kinds: Kinds) -> int:
     """The index of the first segment that `at` means: a turn by its number, or a segment by its key."""
     if isinstance(at, str):
         return _index_of_key(log, at)
-    begins = starts(log)
+    begins = starts(log, kinds)
     if not -len(begins) <= at < len(begins):
         raise BadInput(f"no turn {at!r}", place="at", hint=f"there are {len(begins)} turns, from 0")
     return begins[at]
 
 
 def _index_of_key(log: Sequence[Segment], key: str) -> int:
-    segment = names(refs(log)).get(key)
+    segment = names(identified(log)).get(key)
     if segment is None:
         raise NotFound(key)
     return max(index for index, one in enumerate(log) if one is segment)

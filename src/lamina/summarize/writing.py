@@ -104,9 +104,16 @@ def digested(log: Sequence[Segment], *, terms: Terms, ledger: Ledger = EMPTY) ->
     draft = Draft(chosen, log, terms=terms, ledger=ledger)
     segments = [entry.segment for entry in chosen.entries]
     room = terms.budget.window if terms.budget else chosen.tokens
-    texts = (digest(segments, limit=limit) for limit in (extra(room), SMALL_DIGEST, 0))
+    texts = (_digest_text(segments, limit, terms) for limit in (extra(room), SMALL_DIGEST, 0))
     outcomes = [draft.tried(text, by="digest") for text in texts]
     return next((outcome for outcome in outcomes if outcome.segment is not None), outcomes[-1])
+
+
+def _digest_text(segments: Sequence[Segment], limit: int, terms: Terms) -> str:
+    """A digest as one text: the user's words, then what was done."""
+    kinds = terms.options.kinds
+    text = digest(segments, words_limit=limit * 3 // 4, notes_limit=limit // 4, kinds=kinds)
+    return "\n".join(filter(None, text))
 
 
 class Draft:

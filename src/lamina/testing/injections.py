@@ -27,7 +27,7 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import content_digest, handle, parts_digest
 from lamina.core.kinds import KINDS, REFERENCE_TAGS, row
-from lamina.core.recall import names, refs
+from lamina.core.recall import identified, names
 from lamina.core.values import (
     Budget,
     Entry,
@@ -135,7 +135,7 @@ def loose(envelope: Envelope, wording: Wording = PLAIN) -> list[str]:
 
 def lost(log: Sequence[Segment]) -> list[str]:
     """What does not come back exactly by its handle, after it was kept in a store."""
-    kept = names(refs(decode(encode(segment) for segment in log)))
+    kept = names(identified(decode(encode(segment) for segment in log)))
     return [
         segment.key or segment.kind
         for segment in log

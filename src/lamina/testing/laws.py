@@ -11,15 +11,15 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import event
 
-from lamina.core.bench import Options
 from lamina.core.build import build
-from lamina.core.envelope import Envelope
-from lamina.core.hashing import canonical
-from lamina.core.laws import LAWS, Case
+from lamina.core.epochs import HISTORY_CHANGED
+from lamina.core.laws import LAWS, BuildInputs, Case, same
 from lamina.core.memo import Memo
 from lamina.core.values import Ledger
 from lamina.errors import BudgetExceeded
 from lamina.testing.strategies import Story
+
+__all__ = ["cases", "holds", "repeats", "same", "tell"]
 
 
 def holds(name: str, story: Story) -> None:
@@ -30,44 +30,37 @@ def holds(name: str, story: Story) -> None:
 
 def cases(story: Story) -> Iterator[Case]:
     """The requests of a story, each with the one before it; one that cannot fit is left out."""
-    ledger, before, options = Ledger(), None, Options(binding=story.binding)
-    for stop in story.stops:
-        log = story.log[:stop]
+    ledger = Ledger()
+    before = None
+    for log in story.logs:
         try:
-            envelope = build(log, budget=story.budget, ledger=ledger, options=options)
+            envelope = build(log, budget=story.budget, ledger=ledger, options=story.options)
         except BudgetExceeded:
             continue
-        yield Case(log=log, envelope=envelope, before=before)
-        ledger, before = envelope.ledger, envelope
+        inputs = BuildInputs(budget=story.budget, ledger=ledger)
+        yield Case(log=log, envelope=envelope, before=before, options=story.options, inputs=inputs)
+        ledger = envelope.ledger
+        before = envelope
     tell(ledger)
 
 
 def repeats(story: Story) -> None:
-    """Built again, with the ledger through JSON, and with a memo: the same bytes, or the same refusal."""
-    memo, options, ledger = Memo(), Options(binding=story.binding), Ledger()
-    for stop in story.stops:
-        log = story.log[:stop]
+    """Built with a memo and without, with the ledger through JSON: the same bytes, or the same refusal."""
+    memo = Memo()
+    ledger = Ledger()
+    for log in story.logs:
         try:
-            one = build(log, budget=story.budget, ledger=ledger, options=options)
+            one = build(log, budget=story.budget, ledger=ledger, options=story.options)
         except BudgetExceeded as refused:
+            saved = Ledger.load(ledger.dump())
             with pytest.raises(BudgetExceeded) as again:
-                build(log, budget=story.budget, ledger=Ledger.load(ledger.dump()), options=options, memo=memo)
+                build(log, budget=story.budget, ledger=saved, options=story.options, memo=memo)
             assert again.value.floor == refused.floor  # noqa: PT017 - both refuse, and for the same floor
             continue
-        assert same(one, build(log, budget=story.budget, ledger=Ledger.load(ledger.dump()), options=options))
-        remembered = build(log, budget=story.budget, ledger=ledger, options=options, memo=memo)
+        remembered = build(log, budget=story.budget, ledger=ledger, options=story.options, memo=memo)
         assert same(one, remembered)
         ledger = remembered.ledger
     tell(ledger)
-
-
-def same(one: Envelope, other: Envelope) -> bool:
-    """Byte for byte: entries, account and ledger."""
-    return canonical(_bytes(one)) == canonical(_bytes(other))
-
-
-def _bytes(envelope: Envelope) -> tuple[object, ...]:
-    return (envelope.entries, envelope.account, envelope.ledger, envelope.root, envelope.notes)
 
 
 def tell(ledger: Ledger) -> None:
@@ -75,3 +68,4 @@ def tell(ledger: Ledger) -> None:
     event("a cut" if any(cut.lowered for cut in ledger.cuts) else "no cut")
     event("a fold" if ledger.folds else "no fold")
     event("bound thinking" if ledger.bound else "no bound thinking")
+    event("an edit" if any(cut.reason == HISTORY_CHANGED for cut in ledger.cuts) else "no edit")

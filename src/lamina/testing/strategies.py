@@ -2,8 +2,8 @@
 
 Logs here are hostile on purpose: calls without results, results without calls, late and doubled ones,
 empty messages, equal content, tags in content, pins, things that cannot be recovered. A `Story` is a log
-that grows, with the budget under which it is built at each step. Each piece of a log is one number, so
-drawing is cheap and a failing log shrinks by dropping pieces.
+that grows, or is edited and rewound by its client, with the budget and the options under which it is built
+each time. Each piece of a log is one number: drawing is cheap, and a failing log shrinks by dropping pieces.
 """
 
 from __future__ import annotations
@@ -14,9 +14,13 @@ from random import Random
 import msgspec
 from hypothesis import strategies as st
 
+from lamina.core.arrange import Cap, Layout
+from lamina.core.bench import DEFAULT, Options
 from lamina.core.bind import Binding
 from lamina.core.build import build
-from lamina.core.values import Budget, Segment
+from lamina.core.repair import Repairs
+from lamina.core.values import Budget, Part, Segment, Text, ToolCall, ToolResult
+from lamina.core.wording import TAGGED
 from lamina.segments import (
     assistant,
     call,
@@ -42,13 +46,27 @@ PATHS = ("docs/spec.md", "src/app.py", "notes/a & b.md")
 OFTEN = ("same content " * 60, "# Title\n\n" + "line of text\n" * 80)
 
 
-class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """A log, the lengths at which it is built, the budget, and whether thinking is bound."""
+Log = tuple[Segment, ...]
 
-    log: tuple[Segment, ...]
-    stops: tuple[int, ...]
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation as it is at each request, the budget, and the options that it is built with.
+
+    Each log continues the one before it, unless the client edited, cut off or rewound its history.
+    """
+
+    logs: tuple[Log, ...]
     budget: Budget
-    binding: Binding = "none"
+    options: Options = DEFAULT
+
+    @property
+    def log(self) -> Log:
+        """The conversation at its last request."""
+        return self.logs[-1]
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(str(len(log)) for log in self.logs)
+        return f"Story(logs of {sizes} segments, {self.budget}, binding={self.options.binding!r})"
 
 
 def text(dice: Random, most: int = 300) -> str:
@@ -104,6 +122,8 @@ def odd(dice: Random) -> list[Segment]:
         lambda: [user("see"), image(data="aGVsbG8=" * 40, media_type="image/png")],
         lambda: [memory(text(dice, 20))],
         lambda: [clock("noon")],
+        lambda: [system("Reminder: be brief.")],
+        lambda: [system(text(dice, 30))],
         lambda: [thinking("loose thought")],
     )
     return dice.choice(shapes)()
@@ -129,14 +149,97 @@ def logs(*, oddly: bool = True, thinks: bool = False) -> st.SearchStrategy[tuple
     return st.lists(st.integers(0, 4_000), min_size=4, max_size=10).map(made)
 
 
+LAYOUTS: dict[str, Options] = {
+    "in place": Options(),
+    "hoisted": Options(layout=Layout(library="hoisted")),
+    "tagged": Options(wording=TAGGED),
+    "tagged and merged": Options(wording=TAGGED, repairs=Repairs(merge=True, duplicates="last")),
+    "capped": Options(layout=Layout(attachments=Cap(tokens=120))),
+    "context after": Options(layout=Layout(context="after")),
+    "as logged": Options(layout=Layout(context="logged")),
+}
+"""Ways to lay out a request, each of which keeps every law."""
+
+
+def without_one(log: Log, at: int, dice: Random) -> Log:  # noqa: ARG001 - all edits take the same arguments
+    """The client deletes a segment."""
+    return log[:at] + log[at + 1 :]
+
+
+def without_some(log: Log, at: int, dice: Random) -> Log:
+    """The client deletes a few segments in a row."""
+    return log[:at] + log[at + dice.randint(2, 6) :]
+
+
+def without_front(log: Log, at: int, dice: Random) -> Log:
+    """The client drops its oldest messages; its system text and its first message may stay."""
+    keep = dice.choice((0, 1, 2))
+    return log[:keep] + log[max(at, keep) :]
+
+
+def rewound(log: Log, at: int, dice: Random) -> Log:  # noqa: ARG001
+    """The client goes back to an earlier place."""
+    return log[: max(at, 2)]
+
+
+def reworded(log: Log, at: int, dice: Random) -> Log:
+    """The client changes what a segment says: it shortens a result, redacts a message, edits a call."""
+    changed: list[Part] = []
+    for part in log[at].parts:
+        match part:
+            case ToolResult():
+                changed.append(msgspec.structs.replace(part, content=(Text("[cleared]"),)))
+            case ToolCall():
+                changed.append(msgspec.structs.replace(part, arguments='{"path": "another.py"}'))
+            case Text():
+                changed.append(Text(f"edited {dice.randint(0, 99)}"))
+            case _:
+                changed.append(part)
+    return (*log[:at], msgspec.structs.replace(log[at], parts=tuple(changed)), *log[at + 1 :])
+
+
+def inserted(log: Log, at: int, dice: Random) -> Log:
+    """The client puts something into the middle."""
+    new = dice.choice((user(text(dice, 20)), system("Reminder: be brief."), assistant(text(dice, 20))))
+    return (*log[:at], new, *log[at:])
+
+
+EDITS = (without_one, without_some, without_front, rewound, reworded, inserted)
+"""What clients do to their history."""
+
+
+def edited_logs(log: Log, numbers: list[int]) -> tuple[Log, ...]:
+    """A log as it is at each request: it grows to its end, and an odd number edits what is there."""
+    kept: list[Log] = []
+    done, rest = log[:2], log[2:]
+    for number in numbers:
+        dice = Random(number)  # noqa: S311
+        if number % 2 and len(done) > 2:
+            done = dice.choice(EDITS)(done, dice.randrange(1, len(done)), dice)
+        size = dice.randint(1, 8)
+        done, rest = done + rest[:size], rest[size:]
+        kept.append(done)
+    kept.append(done + rest)
+    return tuple(kept)
+
+
 @st.composite
-def stories(draw: st.DrawFn, *, oddly: bool = True) -> Story:
-    """A log built several times while it grows, mostly in a window that is too small for it."""
+def stories(draw: st.DrawFn, *, oddly: bool = True, edited: bool = True) -> Story:
+    """A conversation that is built several times, mostly in a window that is too small for it.
+
+    Some only grow, as those of tidy clients; in others (`edited`) the client changes its history meanwhile.
+    """
     binding: Binding = draw(st.sampled_from(("none", "none", "strict", "drop")))
     log = draw(logs(oddly=oddly, thinks=binding != "none"))
-    count = draw(st.integers(2, 4))
-    stops = tuple(sorted({max(2, len(log) * (i + 1) // count) for i in range(count)}))
+    if edited and draw(st.booleans()):
+        versions = edited_logs(log, draw(st.lists(st.integers(0, 4_000), min_size=2, max_size=6)))
+    else:
+        count = draw(st.integers(2, 4))
+        versions = tuple(
+            log[:stop] for stop in sorted({max(2, len(log) * (i + 1) // count) for i in range(count)})
+        )
     share = draw(st.sampled_from((0.4, 0.5, 0.6, 0.7, 0.8, 5)))
     window = 300 + int(share * build(log).tokens)
     budget = Budget(window=window, reserve=0, keep_last=draw(st.integers(0, 3)))
-    return Story(log=log, stops=stops, budget=budget, binding=binding)
+    layout = LAYOUTS[draw(st.sampled_from(tuple(LAYOUTS)))]
+    return Story(logs=versions, budget=budget, options=msgspec.structs.replace(layout, binding=binding))

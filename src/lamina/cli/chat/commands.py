@@ -12,7 +12,8 @@ from typing import NamedTuple
 from lamina.cli.chat.conversation import Chat
 from lamina.cli.chat.maps import NOTHING, account, reason, reasons, window_map
 from lamina.cli.explain import price
-from lamina.core.recall import names, refs
+from lamina.core.hashing import handle
+from lamina.core.recall import identified, names
 from lamina.core.values import Form, Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, BudgetExceeded, NotFound
@@ -56,7 +57,7 @@ async def _why(chat: Chat, key: str) -> None:
         chat.screen.show(reasons(rows, width=chat.screen.width))
     else:
         found = _meant(chat, key)
-        known = [row for row in rows if names(refs(chat.session.log)).get(row.ref) is found]
+        known = [row for row in rows if names(identified(chat.session.log)).get(row.ref) is found]
         chat.screen.show("\n\n".join(reason(row, text_of(found.parts)) for row in known) or NOTHING)
 
 
@@ -174,8 +175,8 @@ def name(segment: Segment) -> str:
     """What a segment is called: its key, else its handle."""
     if segment.key:
         return segment.key
-    [(ref, _)] = refs([segment])
-    return ref.partition("@")[0]
+    [identity] = identified([segment])
+    return handle(identity.content)
 
 
 def keys(log: tuple[Segment, ...]) -> list[str]:
@@ -185,7 +186,7 @@ def keys(log: tuple[Segment, ...]) -> list[str]:
 
 def _meant(chat: Chat, key: str) -> Segment:
     """The segment with this key, handle or ref; or the only one whose name begins like that."""
-    known = names(refs(chat.session.log))
+    known = names(identified(chat.session.log))
     start = key.rstrip("…")
     if key in known:
         return known[key]
@@ -200,7 +201,7 @@ def _meant(chat: Chat, key: str) -> Segment:
 
 
 def _ref(chat: Chat, found: Segment) -> str:
-    return next(ref for ref, one in refs(chat.session.log) if one is found)
+    return next(each.ref for each in identified(chat.session.log) if each.segment is found)
 
 
 def fresh_name() -> str:

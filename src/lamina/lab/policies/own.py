@@ -11,7 +11,7 @@ from lamina.core.build import build
 from lamina.core.hashing import handle
 from lamina.core.ladder import VERBATIM_LIMIT, Batch, Order, View, steps
 from lamina.core.memo import Memo
-from lamina.core.recall import names, refs
+from lamina.core.recall import identified, names
 from lamina.core.values import Budget, Entry, Form, Layer, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import ParseMemo
@@ -102,8 +102,9 @@ def recalled(fitted: Fitted) -> tuple[int, int]:
 
     The name is the handle in their own words, or the key of the digest that stands for them.
     """
-    there = list(refs(fitted.log))
-    known, by_ref = names(there), dict(there)
+    segments = list(identified(fitted.log))
+    known = names(segments)
+    by_ref = {each.ref: each.segment for each in segments}
     sent = str(fitted.request["messages"])
     folds = {ref: fold for fold in fitted.ledger.folds for ref in fold.covers}
     lowered = [e for e in fitted.envelope.entries if e.form is not Form.FULL and e.segment.origin != "lamina"]
