@@ -1,6 +1,11 @@
 # Everything a contributor runs. Only make and Python 3.11 or newer have to be there.
 
+# With PYTHON=… everything runs in an environment of that interpreter, beside .venv and never in its place.
+ifdef PYTHON
+VENV := .venv-$(shell $(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null)
+else
 VENV := .venv
+endif
 PYTHON_IN_VENV := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 BENCH_STAMP := $(VENV)/.installed-bench
@@ -11,10 +16,11 @@ HYPOTHESIS_PROFILE ?= ci
 export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test check formatted linted typed layered documented bench peers docs format lock clean
+.PHONY: help deps demo test check formatted linted typed layered documented
+.PHONY: interpreters matrix bench peers docs format lock clean
 
 help:  ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 deps: $(STAMP)  ## set up .venv; every other target does it where it is missing or out of date
 
@@ -27,6 +33,12 @@ demo: $(STAMP)  ## see what lamina does, in one run
 
 test: $(STAMP)  ## run the tests
 	@$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(ARGS)
+
+interpreters: $(STAMP)  ## a small environment for each Python found; `make test` compares their bytes, too
+	@$(PYTHON_IN_VENV) -m tools.interpreters
+
+matrix: $(STAMP)  ## the tests of determinism, golden bytes and laws on every Python found, and their bytes compared
+	@HYPOTHESIS_PROFILE=dev $(PYTHON_IN_VENV) -m tools.matrix $(ARGS)
 
 check: formatted linted typed layered documented  ## format, lint, types, import contracts, documentation (-k: all of them)
 
@@ -69,5 +81,5 @@ lock: $(STAMP)  ## pin the newest versions of all requirements, with hashes
 	@sh tools/lock.sh $(VENV)
 
 clean:  ## remove everything that was made here
-	rm -rf $(VENV) .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
+	rm -rf .venv .venv-* .matrix .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -23,13 +23,11 @@ OURS = ("src", "tests", "tools", "examples", "bench", "docs", "requirements", ".
 PURE = frozenset(
     "__future__ abc ast base64 binascii bisect collections copy dataclasses decimal difflib enum fractions "
     "functools hashlib heapq html itertools json keyword math operator posixpath re shlex statistics string "
-    "struct textwrap token tokenize types typing unicodedata zlib".split()
+    "struct token tokenize types typing zlib".split()
 )
 """What the core may import of the standard library: nothing that reads a clock, a disk or the environment."""
 
-PURE_OF_TEXT = frozenset(
-    "__future__ collections functools itertools json posixpath re shlex textwrap typing".split()
-)
+PURE_OF_TEXT = frozenset("__future__ collections functools itertools json posixpath re shlex typing".split())
 """The same for functions over text, which need less."""
 
 IMPURE_CALLS = frozenset("breakpoint compile eval exec globals hash id input open print __import__".split())
@@ -70,7 +68,7 @@ def its_name(path: Path) -> str:
 
 
 def text_files() -> Iterator[Path]:
-    yield from (path for path in ROOT.iterdir() if path.is_file())
+    yield from (path for path in ROOT.iterdir() if path.is_file() and path.name != ".git")  # of a worktree
     for folder in OURS:
         files = (path for path in (ROOT / folder).rglob("*") if path.is_file())
         yield from (path for path in files if "__pycache__" not in path.parts)

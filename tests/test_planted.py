@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from lamina.core import build, draft, envelope, fit, hashing, ladder, library, recall, repair, wording
 from lamina.core.laws import LAWS
@@ -18,6 +18,9 @@ from lamina.testing.laws import holds, repeats
 from lamina.testing.strategies import Story, stories
 
 Patch = Callable[[pytest.MonkeyPatch], None]
+
+MOST = 20_000
+"""Stories that are tried, the same ones each time; the rarest bug shows in one of about two hundred."""
 
 
 def a_handle_that_changes(patch: pytest.MonkeyPatch) -> None:
@@ -124,8 +127,9 @@ def test_every_law_has_a_planted_bug() -> None:
 def test_the_property_kills_the_bug(law: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PLANTED[law](monkeypatch)
 
+    @seed(0)
     @settings(
-        max_examples=500, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck)
+        max_examples=MOST, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck)
     )
     @given(stories())
     def property_(story: Story) -> None:

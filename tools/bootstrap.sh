@@ -26,6 +26,7 @@ find_python() {
             return
         fi
     done
+    [ -z "${PYTHON:-}" ] || fail "PYTHON=$PYTHON cannot be run or is older than 3.11; name another, or leave it out"
     fail "no Python 3.11 or newer found; install one, or name it: make PYTHON=/path/to/python3"
 }
 

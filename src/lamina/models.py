@@ -22,6 +22,7 @@ import msgspec
 
 from lamina.core.bind import Binding
 from lamina.errors import BadInput
+from lamina.text.characters import lower_ascii
 from lamina.text.estimate import FAMILIES
 
 AS_OF = "2026-11-09"
@@ -202,15 +203,15 @@ _LONGEST = 200
 _PREFIX = r"[a-z]+(?:-gov)?\."
 _VENDOR = re.compile(rf"^(?:{_PREFIX}){{1,3}}(?=[a-z])")
 _ONE_PREFIX = re.compile(rf"{_PREFIX}(?=[a-z])")
-_VERSION = re.compile(r"(?<=\d)[.p](?=\d)")
+_VERSION = re.compile(r"(?<=[0-9])[.p](?=[0-9])")
 
 # What may follow a name without making it another model: a date, a host's suffix, a size, a tuning. A
 # number of one or two digits would be a version that the table does not have.
-_SAME = re.compile(r"(?:[-:@](?!\d{1,2}(?![\da-z])).*)?", re.DOTALL)
+_SAME = re.compile(r"(?:[-:@](?![0-9]{1,2}(?![0-9a-z])).*)?", re.DOTALL)
 
 
 def _without_path(name: str) -> str:
-    return name[:_LONGEST].lower().rpartition("/")[2].removeprefix("ft:")
+    return lower_ascii(name[:_LONGEST]).rpartition("/")[2].removeprefix("ft:")
 
 
 def _starts(full: str) -> list[int]:

@@ -27,6 +27,7 @@ from lamina.dialects.overflow import overflow
 from lamina.dialects.port import Dialect, Usage
 from lamina.errors import BadInput
 from lamina.request import Breakpoints, Fitted, ServerHelp
+from lamina.text.characters import lower_ascii
 
 
 def wrap(
@@ -167,7 +168,7 @@ def with_headers(request: dict[str, Any], headers: Mapping[str, str], *, beta: b
     if not headers:
         return request
     extra = dict(request.get("extra_headers") or {})
-    there = next((name for name in extra if name.lower() == BETAS), "")
+    there = next((name for name in extra if lower_ascii(name) == BETAS), "")
     if beta and not there:  # the endpoint makes the header of this argument
         betas = request.get("betas")
         known = [str(name) for name in betas] if isinstance(betas, list | tuple) else []

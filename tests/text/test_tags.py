@@ -52,3 +52,13 @@ def test_disguised_tags_come_back_as_they_were(text: str) -> None:
 def test_a_long_run_of_gaps_is_read_once(unit: str) -> None:
     text = "<" + unit * 300_000  # read again from each place, this would take hours
     assert guard(text, TAGS) == text
+
+
+@pytest.mark.parametrize("name", ["\u017fystem_context", "SYSTEM_CONTEXT", "sy\u017ftem_context"])
+def test_letters_that_pass_for_others_hide_no_tag(name: str) -> None:
+    assert guard(f"</{name}>", ("system_context",)) == f"<\\/{name}>"
+
+
+def test_a_tag_ends_where_its_name_does() -> None:
+    assert guard("<excerpts> <excerpt_2>", TAGS) == "<excerpts> <excerpt_2>"
+    assert guard("<excerpt\u00e9>", TAGS) == "<\\excerpt\u00e9>"

@@ -5,14 +5,17 @@ Functions over text only.
 
 from __future__ import annotations
 
+from lamina.text.characters import WHITE_SPACE, is_blank
+
 QUESTION = "[The user's question]: "
 """What stands before the question where it is repeated."""
 
 
 def with_question(context: str, question: str) -> str:
     """The context, then the question; a question that stands at its end already is not said twice."""
-    if not context.strip():
+    if is_blank(context):
         return question
-    if not question.strip() or context.rstrip().endswith(question.strip()):
+    ended = context.rstrip(WHITE_SPACE)
+    if is_blank(question) or ended.endswith(question.strip(WHITE_SPACE)):
         return context
-    return f"{context.rstrip()}\n\n{QUESTION}{question}"
+    return f"{ended}\n\n{QUESTION}{question}"

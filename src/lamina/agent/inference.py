@@ -20,6 +20,7 @@ from lamina.dialects.overflow import Overflow, overflow
 from lamina.errors import BudgetExceeded
 from lamina.models import model
 from lamina.session import Recorded, Session
+from lamina.text.characters import WHITE_SPACE
 
 INTERRUPTED = "[interrupted]"
 """What stands after the words of an answer that did not come to its end."""
@@ -98,7 +99,7 @@ async def _heard(reply: Reply, read: _Read, hear: Hear) -> None:
 
 async def _kept(session: Session, read: _Read) -> None:
     """Keeps what was said before an answer broke off: its words, and no call that nobody will answer."""
-    if said := "".join(read.text).strip():
+    if said := "".join(read.text).strip(WHITE_SPACE):
         with anyio.CancelScope(shield=True):
             await session.record(f"{said}\n{INTERRUPTED}")
 

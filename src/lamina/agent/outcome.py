@@ -11,6 +11,7 @@ import msgspec
 from lamina.agent.limits import Spent
 from lamina.clients.events import Event
 from lamina.core.values import Segment, ToolCall
+from lamina.text.characters import WHITE_SPACE
 
 Ending = Literal["end", "steps", "tokens", "money", "length", "refused", "error", "empty"]
 """Why a turn ended: the model was done, a limit was reached, or its answer was cut off, refused, broken."""
@@ -60,7 +61,7 @@ def cited(text: str, given: Iterable[Segment]) -> tuple[tuple[Citation, ...], tu
     for segment in given:
         for name, citation in _names(segment):
             known.setdefault(name, citation)
-    said = list(dict.fromkeys(name.strip() for name in _CITED.findall(text)))
+    said = list(dict.fromkeys(name.strip(WHITE_SPACE) for name in _CITED.findall(text)))
     found = dict.fromkeys(known[name] for name in said if name in known)
     return tuple(found), tuple(name for name in said if name not in known)
 

@@ -15,6 +15,7 @@ from anyio import to_thread
 from lamina.agent.actions import Action
 from lamina.dialects.port import Tool
 from lamina.errors import BadInput
+from lamina.text.characters import WHITE_SPACE
 
 LARGEST = 64 * 1024
 """Bytes that a scratchpad may have: it is read whole."""
@@ -49,7 +50,7 @@ def scratchpad(path: str | PathLike[str]) -> tuple[Action, ...]:
 
 
 def _added(path: Path, text: str) -> str:
-    line = text.rstrip() + "\n"
+    line = text.rstrip(WHITE_SPACE) + "\n"
     before = path.stat().st_size if path.exists() else 0
     if before + len(line.encode()) > LARGEST:
         raise BadInput(f"the notes have {before:,} bytes already", hint="note less, or answer now")

@@ -98,7 +98,7 @@ class _Level(NamedTuple):
 
 
 _TOKEN = re.compile(
-    r'[ \t\n\r]*+(?:(?P<mark>[{}\[\],:])|(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")|(?P<word>[-+.\w]++))',
+    r'[ \t\n\r]*(?:(?P<mark>[{}\[\],:])|(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<word>[-+.A-Za-z0-9_]+))',
     re.DOTALL,
 )
 

@@ -18,6 +18,7 @@ from lamina.core.ledger import lay_folds
 from lamina.core.values import Entry, Fold, Form, Ref, Role, Segment, Text
 from lamina.core.weigh import Scale
 from lamina.core.wording import Wording, text_of
+from lamina.text.characters import ALPHANUMERIC, split_lines
 from lamina.text.names import names
 
 FOLD_VERSION = 2
@@ -31,7 +32,7 @@ LEAST, MOST = 400, 8_000
 TITLE_ROOM = 200
 """Characters of a digest's title and headings."""
 
-_BETWEEN_WORDS = re.compile(r"[\W_]+")
+_BETWEEN_WORDS = re.compile(f"[^{ALPHANUMERIC}]+")
 
 
 def extra(room: int) -> int:
@@ -87,7 +88,7 @@ def fold(run: Sequence[Entry], *, spare: int, cut: int, kinds: Kinds, bounded: b
 def keeps(text: str, segments: Iterable[Segment]) -> bool:
     """Whether a digest has the words of these segments, whatever stands between them."""
     there = _plain(text)
-    return all(_plain(line) in there for s in segments for line in text_of(s.parts).splitlines())
+    return all(_plain(line) in there for s in segments for line in split_lines(text_of(s.parts)))
 
 
 def _plain(text: str) -> str:

@@ -15,6 +15,7 @@ import msgspec
 
 from lamina.core.values import Digest, Head, Part, Ref, Role, Segment
 from lamina.errors import BadInput
+from lamina.text.characters import lower_ascii
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -57,7 +58,7 @@ HANDLE_BYTES = 10
 
 def handle(content: Digest) -> str:
     """The short name by which a segment can be recalled, such as `kmzxw6ytboi4dcmrt`. It never expires."""
-    return f"k{b32encode(bytes.fromhex(content)[:HANDLE_BYTES]).decode().lower()}"
+    return f"k{lower_ascii(b32encode(bytes.fromhex(content)[:HANDLE_BYTES]).decode())}"
 
 
 def short_handle(content: Digest) -> str:

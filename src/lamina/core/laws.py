@@ -39,6 +39,7 @@ from lamina.core.values import (
 )
 from lamina.core.wording import tag_balance, text_of
 from lamina.errors import LawBroken
+from lamina.text.characters import WHITE_SPACE
 
 
 class BuildInputs(msgspec.Struct, frozen=True, kw_only=True):
@@ -350,7 +351,7 @@ def _digest_keeps_voices(fold: Fold, by_ref: dict[Ref, Segment]) -> Iterator[str
         if each.role is Role.USER:
             continue
         for line in text_of(each.parts).split("\n"):
-            quoted = line.strip()
+            quoted = line.strip(WHITE_SPACE)
             if len(quoted) > QUOTED and quoted in fold.text and quoted not in theirs:
                 yield f"{fold.key} says {quoted[:40]!r} in the user's voice"
 

@@ -33,6 +33,7 @@ from lamina.core.values import (
 )
 from lamina.core.wording import Wording
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank
 from lamina.text.tags import strip_tags
 
 UNANSWERED = "[no result was recorded for this call]"
@@ -345,7 +346,7 @@ def _validate(segment: Segment) -> None:
 
 
 def empty(parts: tuple[Part, ...]) -> bool:
-    return all(isinstance(part, Text) and not part.text.strip() for part in parts)
+    return all(isinstance(part, Text) and is_blank(part.text) for part in parts)
 
 
 def _stripped(entry: Entry, tags: tuple[str, ...]) -> Entry:

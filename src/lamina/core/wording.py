@@ -29,6 +29,7 @@ from lamina.core.values import (
 )
 from lamina.text import tags
 from lamina.text.arguments import shorter
+from lamina.text.characters import WHITE_SPACE, lower_ascii
 from lamina.text.outline import indexed, outline
 from lamina.text.tags import escape, inert, nested, tag
 
@@ -167,8 +168,8 @@ def described(segment: Segment) -> str:
     if isinstance(first, ToolCall):
         return first.name
     if isinstance(first, Image | Document):
-        return " ".join(filter(None, (type(first).__name__.lower(), named(segment))))
-    return f"{segment.kind} {named(segment)}".strip()
+        return " ".join(filter(None, (lower_ascii(type(first).__name__), named(segment))))
+    return f"{segment.kind} {named(segment)}".strip(WHITE_SPACE)
 
 
 def named(segment: Segment) -> str:

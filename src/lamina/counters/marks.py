@@ -1,14 +1,15 @@
 """Where a long run of combining marks can be cut, so that composing characters stays linear.
 
 CPython sorts the marks behind one letter by insertion: twice the marks take four times the time. Real
-text has a handful of them; Unicode calls 30 the limit of what is safe for streams.
+text has a handful of them; Unicode calls 30 the limit of what is safe for streams. The tables are those of
+Unicode 3.2, which every Python carries: counts must not differ between two of them.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from functools import cache
+from unicodedata import ucd_3_2_0
 
 LONGEST = 30
 """Marks in a row that are kept together (UAX #15, Stream-Safe Text Format)."""
@@ -27,5 +28,5 @@ def between_long_runs(text: str) -> list[str]:
 
 @cache
 def _runs() -> re.Pattern[str]:
-    marks = [chr(code) for code in range(0x300, _LAST_MARK) if unicodedata.combining(chr(code))]
+    marks = [chr(code) for code in range(0x300, _LAST_MARK) if ucd_3_2_0.combining(chr(code))]
     return re.compile(f"[{''.join(marks)}]{{{LONGEST}}}")

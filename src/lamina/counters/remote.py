@@ -26,6 +26,7 @@ from lamina.counters.framing import framing_for
 from lamina.counters.guard import without_surrogates
 from lamina.counters.kept import Kept
 from lamina.errors import BadInput, CountFailed
+from lamina.text.characters import is_blank
 
 PATIENCE = 30.0
 """Seconds for one answer of a server that is asked over HTTP."""
@@ -196,7 +197,7 @@ class _Framed:
     def __call__(self, text: str) -> int:
         if self._frame is None:
             self._frame = self._count("a") - 1
-        if text.isspace():
+        if text and is_blank(text):
             return max(0, self._count(f"a{text}") - self._frame - 1)
         return max(0, self._count(text) - self._frame)
 

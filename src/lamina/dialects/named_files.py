@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from lamina.text.characters import is_printable
+
 
 class _Paths(msgspec.Struct):
     """The arguments by which tools name a file; everything else is skipped unread."""
@@ -31,4 +33,4 @@ def path_of(arguments: str) -> str:
         found.path or found.file_path or found.filepath or found.filename or found.file
         or found.notebook_path or found.target_file or ""
     )  # fmt: skip
-    return path if len(path) <= _PATH_LIMIT and path.isprintable() else ""
+    return path if len(path) <= _PATH_LIMIT and is_printable(path) else ""

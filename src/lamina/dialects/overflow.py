@@ -54,11 +54,11 @@ _SAID = re.compile(
     r"|maximum (?:context|prompt|model) length|maximum number of tokens allowed"
     r"|(?:exceeds?|longer than) (?:the |its |this )?(?:model's |available |maximum )?context"
     r"|input tokens exceed|tokens? \+ `?max_new_tokens`? must be <=",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 
 _NUMBERS = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    re.compile(pattern, re.IGNORECASE | re.ASCII)
     for pattern in (
         r"\((?P<asked>\d{1,9}) tokens\)[^(]{1,80}\((?P<limit>\d{1,9}) tokens\)",
         r"(?P<asked>\d{1,9}) tokens > (?P<limit>\d{1,9})",

@@ -17,6 +17,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs
 from lamina.core.values import Entry, Form, Head, Raw, Role, Segment, Thinking, ToolResult
 from lamina.stream import Stream
+from lamina.text.characters import lower_ascii
 
 Request = Mapping[str, Any]
 
@@ -207,7 +208,7 @@ def unsayable(segment: Segment, dialect: str) -> str:
 
 def failed(result: ToolResult, text: str) -> str:
     """The text of a result where the wire has no flag for an error: it says so itself."""
-    return text if not result.error or "error" in text[:200].lower() else f"Error: {text}"
+    return text if not result.error or "error" in lower_ascii(text[:200]) else f"Error: {text}"
 
 
 def texts(value: Any) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import msgspec
 from lamina.errors import BadInput
 from lamina.models import plain_name
 from lamina.rules.values import Rules
+from lamina.text.characters import lower_ascii
 
 UNKNOWN = "unknown"
 
@@ -68,7 +69,7 @@ def _rules(text: str, place: str) -> Rules:
 
 def _agreeing(rules: Rules, name: str) -> int:
     """How many characters of a model's name, as written or plain, these rules know."""
-    forms = (name.lower(), plain_name(name))
+    forms = (lower_ascii(name), plain_name(name))
     return max(
         (len(start) for model in rules.models for start in {model, plain_name(model)}
          if any(form.startswith(start) for form in forms)),

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from lamina.rules.path import Path, overlap, path_of, share
 from lamina.rules.values import Rules, Tally
 from lamina.stream import Block, Stream
+from lamina.text.characters import split_words
 
 
 class Seen:
@@ -82,7 +83,7 @@ class Prefix:
         path = path_of(stream, self.rules)
         known = self.seen.tokens(path, at)
         read = floored(known, path.tokens, self.rules, stream.model)
-        word = next((word for word in self.rules.lifetimes if word in stream.automatic.split()), "")
+        word = next((word for word in self.rules.lifetimes if word in split_words(stream.automatic)), "")
         self.seen.add(path, at + self.rules.seconds(word))
         return Tally(
             read=read,

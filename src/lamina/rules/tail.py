@@ -10,6 +10,7 @@ from lamina.rules.breakpoints import Kept
 from lamina.rules.path import Path, path_of
 from lamina.rules.values import Rules, Tally
 from lamina.stream import Block, Stream
+from lamina.text.characters import split_words
 
 EXPLICIT = "explicit"
 """The mode in which only markers are boundaries."""
@@ -66,7 +67,7 @@ class Tail:
 
     def _asked(self, stream: Stream) -> str:
         """The lifetime that the request as a whole asks for."""
-        return next((word for word in self.rules.lifetimes if word in stream.automatic.split()), "")
+        return next((word for word in self.rules.lifetimes if word in split_words(stream.automatic)), "")
 
     def _keep(self, path: Path, used: dict[int, str], at: float, ready: float) -> None:
         for index, word in used.items():

@@ -17,6 +17,7 @@ from lamina.errors import BadInput
 from lamina.segments import assistant, result
 from lamina.session.recalling import answered
 from lamina.session.setup import RECALL
+from lamina.text.characters import is_blank
 
 Answer = Any
 """An SDK's object, a dict, the events of a stream, or text."""
@@ -41,7 +42,7 @@ async def absorbed(answer: Answer, dialect: Dialect) -> Absorbed:
     if isinstance(answer, list | tuple | Iterator):
         return dialect.absorb_stream(list(answer))
     if isinstance(answer, str) and dialect.name != "text":
-        return Absorbed(segments=(assistant(answer),) if answer.strip() else ())
+        return Absorbed(segments=(assistant(answer),) if not is_blank(answer) else ())
     return dialect.absorb(answer)
 
 

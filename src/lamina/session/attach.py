@@ -23,6 +23,7 @@ from lamina.errors import BadInput
 from lamina.segments import document, file, image, segment
 from lamina.sources.paths import shown
 from lamina.sources.workspace import Workspace
+from lamina.text.characters import lower_ascii
 
 Attachable = str | PurePath | Segment
 """A path, or a segment that is ready."""
@@ -124,7 +125,7 @@ def _door(root: Path, **rules: Any) -> Iterator[Workspace]:
 
 
 def _made(name: str, data: bytes) -> Segment:
-    media = MEDIA.get(PurePath(name).suffix.lower(), "")
+    media = MEDIA.get(lower_ascii(PurePath(name).suffix), "")
     if media == "application/pdf":
         return document(name=PurePath(name).name, data=_base64(data), media_type=media, key=name)
     if media:

@@ -19,6 +19,7 @@ from lamina.segments import persona as persona_section
 from lamina.segments import system
 from lamina.session.records import told
 from lamina.stores.port import Store, Where
+from lamina.text.characters import is_blank
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -48,7 +49,7 @@ async def sections(
     for name in ("default", "workspace", "user"):
         words = await _words(getattr(who, name), store, workspace)
         found.append(persona_section(words, key=f"persona:{name}"))
-    return [section for section in (*found, *more) if text_of(section.parts).strip()]
+    return [section for section in (*found, *more) if not is_blank(text_of(section.parts))]
 
 
 def news(wanted: Iterable[Segment], log: Sequence[Segment]) -> list[Segment]:

@@ -17,6 +17,7 @@ from lamina.core.values import Ledger, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, NotFound
 from lamina.segments import result
+from lamina.text.characters import fold_case, in_quotes
 
 PIECE = 8_000
 """Characters that one call of the recall tool brings back at most."""
@@ -96,16 +97,14 @@ def _told(log: Sequence[Segment], given: dict[str, Any], ledger: Ledger) -> str:
 
 def _listed(found: Recalled, find: str) -> str:
     if not found.matches:
-        return f"[{find!r} does not occur in its {found.total:,} characters]"
+        return f"[{in_quotes(find)} does not occur in its {found.total:,} characters]"
     shown = [f"[at character {match.at:,}]\n{match.text}" for match in found.matches]
     return "\n".join([*shown, *([f"[{found.more:,} more places]"] if found.more else [])])
 
 
 def _found(key: str, whole: str, find: str) -> Recalled:
     """Case does not matter; places are those in the text itself, so that a slice can be asked for there."""
-    text, wanted = whole.lower(), find.lower()
-    if len(text) != len(whole):  # lowering some letters makes two of one: then case matters
-        text, wanted = whole, find
+    text, wanted = fold_case(whole), fold_case(find)
     places: list[int] = []
     at = text.find(wanted)
     while at >= 0:

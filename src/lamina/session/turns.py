@@ -14,6 +14,7 @@ from lamina.core.kinds import Kinds, is_section
 from lamina.core.recall import identified, names
 from lamina.core.values import Image, Role, Segment, Text, ToolCall, ToolResult
 from lamina.errors import BadInput, NotFound
+from lamina.text.characters import is_blank
 
 ASKED, TYPED = "asked", "typed"
 """Notes in a prompt's `meta`: that it is one, and what was typed where something else was sent."""
@@ -35,7 +36,7 @@ def dialogue(log: Sequence[Segment]) -> tuple[Said, ...]:
     for segment in log:
         speaking = speaking and segment.joins
         text = _plain(segment) if segment.kind in ("user", "assistant") and not segment.covers else ""
-        if not text.strip():
+        if is_blank(text):
             continue
         if speaking:
             said[-1] = msgspec.structs.replace(said[-1], text=f"{said[-1].text}\n{text}")

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from lamina.segments import clock as the_time
 from lamina.sources.port import Found, Source, named
+from lamina.text.characters import WHITE_SPACE
 
 FORMAT = "%A, %Y-%m-%d %H:%M %Z"
 
@@ -19,6 +20,6 @@ def clock(now: Callable[[], datetime] | None = None, *, form: str = FORMAT) -> S
 
     async def find(_: str, __: int | None) -> Found:
         moment = now() if now else datetime.now(UTC)
-        return Found((the_time(moment.strftime(form).strip()),))
+        return Found((the_time(moment.strftime(form).strip(WHITE_SPACE)),))
 
     return named("clock", find)

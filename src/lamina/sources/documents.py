@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank, lower_ascii
 
 PAGES = 2_000
 """Pages of a PDF that are read."""
@@ -28,7 +29,7 @@ UNPACKED = 64 * 2**20
 
 def text_in(path: str, data: bytes) -> str:
     """The text of a file; which reader it needs, its name and first bytes say."""
-    suffix = PurePosixPath(path).suffix.lower()
+    suffix = lower_ascii(PurePosixPath(path).suffix)
     if data.startswith(b"%PDF-"):
         return _extracted(path, data, "pypdf", _pdf, extra="documents")
     if suffix == ".docx" and data.startswith(b"PK"):
@@ -69,7 +70,7 @@ def _extracted(
         raise
     except Exception as error:  # noqa: BLE001 - these packages raise anything on a damaged file
         raise BadInput(f"no text can be had: {error!s:.200}", place=path, hint="check the file") from None
-    if not text.strip():
+    if is_blank(text):
         raise BadInput("there is no text in it", place=path, hint="it may hold pictures only")
     return text
 
@@ -100,5 +101,5 @@ def _docx(docx: Any, data: bytes) -> Iterator[str]:
     for block in document.iter_inner_content():
         if hasattr(block, "rows"):
             yield "\n".join(" | ".join(cell.text for cell in row.cells) for row in block.rows)
-        elif block.text.strip():
+        elif not is_blank(block.text):
             yield str(block.text)

@@ -24,6 +24,7 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 import msgspec
 
 from lamina.errors import BadInput
+from lamina.text.characters import WHITE_SPACE, lower_ascii
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], Sequence[str]]
@@ -177,7 +178,10 @@ def _answered(
         return moved
     if answer.status != 200:
         raise BadInput(f"the answer is {answer.status}", place=url, hint="check the address")
-    if answer.getheader("Content-Encoding", "identity").strip().lower() not in {"identity", ""}:
+    if lower_ascii(answer.getheader("Content-Encoding", "identity").strip(WHITE_SPACE)) not in {
+        "identity",
+        "",
+    }:
         raise BadInput("a packed answer, which was not asked for", place=url)
     return _page(url, answer.headers, _body(answer, limits.largest, url))
 

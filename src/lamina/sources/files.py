@@ -21,6 +21,7 @@ from lamina.sources.documents import text_in
 from lamina.sources.paths import joined, steps
 from lamina.sources.port import Found, Source, in_thread, named, within
 from lamina.sources.workspace import Item, Workspace
+from lamina.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_ascii
 
 NOTES = 50
 """Notes of one source: after these only their number is told."""
@@ -28,7 +29,8 @@ NOTES = 50
 TAGGED = (".md", ".markdown", ".txt")
 """Files that are looked through for tags."""
 
-_TAG = re.compile(r"(?<![\w/#&])#([\w/-]+)")
+_TAG = re.compile(rf"(?<![{ALPHANUMERIC}_/#&])#([{ALPHANUMERIC}_/-]+)")
+_LISTED_TAG = re.compile(rf"[{ALPHANUMERIC}_/-]+")
 _FRONT = re.compile(r"\A---\n(.*?)\n---(?:\n|\Z)", re.DOTALL)
 _LISTED = re.compile(r"^tags?:[ \t]*(.*(?:\n[ \t]*-[ \t].*)*)", re.MULTILINE)
 _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
@@ -40,7 +42,9 @@ def files(
 ) -> Source:  # fmt: skip
     """A source of these files; `limit` is the largest size of one, in bytes."""
     space = root if isinstance(root, Workspace) else Workspace(root)
-    wanted = _Wanted(space, tuple(globs), tuple(folders), frozenset(tag.lstrip("#").lower() for tag in tags))
+    wanted = _Wanted(
+        space, tuple(globs), tuple(folders), frozenset(fold_case(tag.lstrip("#")) for tag in tags)
+    )
 
     async def find(_: str, room: int | None) -> Found:
         return within(await in_thread(_read_all, space, tuple(paths), wanted, limit), room)
@@ -53,7 +57,7 @@ def made(path: str, data: bytes) -> Segment:
     text = text_in(path, data)
     if data.startswith(b"%PDF-"):
         return pdf(path, text)
-    return note(path, text) if PurePosixPath(path).suffix.lower() == ".md" else file(path, text)
+    return note(path, text) if lower_ascii(PurePosixPath(path).suffix) == ".md" else file(path, text)
 
 
 def tags_in(text: str) -> frozenset[str]:
@@ -61,8 +65,9 @@ def tags_in(text: str) -> frozenset[str]:
     front = _FRONT.match(text)
     listed = " ".join(_LISTED.findall(front[1])) if front else ""
     body = _FENCED.sub("", text[front.end() :] if front else text)
-    found = [*re.findall(r"[\w/-]*\w[\w/-]*", listed), *_TAG.findall(body)]
-    return frozenset(tag.lower().strip("-/") for tag in found if not tag.isdigit())
+    found = [*_LISTED_TAG.findall(listed), *_TAG.findall(body)]
+    named = (fold_case(tag).strip("-/") for tag in found if not is_digits(tag))
+    return frozenset(tag for tag in named if tag)
 
 
 class _Wanted:
@@ -87,7 +92,7 @@ class _Wanted:
             yield from (item for item in every if not item.why and self._tagged(item))
 
     def _tagged(self, item: Item) -> bool:
-        if PurePosixPath(item.path).suffix.lower() not in TAGGED:
+        if lower_ascii(PurePosixPath(item.path).suffix) not in TAGGED:
             return False
         try:
             found = tags_in(text_in(item.path, self.space.read(item.path)))

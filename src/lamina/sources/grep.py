@@ -18,6 +18,7 @@ from typing import NamedTuple
 from lamina.errors import BadInput
 from lamina.sources.documents import text_in
 from lamina.sources.workspace import Workspace
+from lamina.text.characters import WHITE_SPACE, split_lines
 
 SECONDS = 10.0
 SEARCHED = 64 * 2**20
@@ -104,7 +105,7 @@ def _hits(lines: list[str], pattern: str, *, ignore_case: bool, most: int) -> li
     except OSError as error:
         raise BadInput(f"no search is possible: {error.strerror}", place="grep") from None
     if run.returncode not in {0, 1} or (run.returncode == 1 and run.stderr):
-        told = run.stderr.decode("utf-8", "replace").strip().splitlines()
+        told = split_lines(run.stderr.decode("utf-8", "replace").strip(WHITE_SPACE))
         raise BadInput(f"no pattern: {' '.join(told[-2:])[:300]}", place="pattern", hint="check its syntax")
     return [int(number) for number in re.findall(rb"^(\d+)", run.stdout, re.MULTILINE)][:most]
 

@@ -24,6 +24,7 @@ from lamina.segments import memory as section
 from lamina.segments import segment
 from lamina.sources.paths import plain
 from lamina.sources.port import Found, Log, Source, named, unsaid, within
+from lamina.text.characters import WHITE_SPACE, split_words
 
 MEMORY = "lamina:memory"
 """The conversation that holds the facts of a workspace."""
@@ -91,14 +92,14 @@ class Memory(Generic[W]):
 
     async def remember(self, name: str, text: str, *, by: By = "user", source: str = "") -> Fact | None:
         """Adds a fact, or replaces the one of this name; gives the one that it replaced."""
-        name, text = name.strip(), text.strip()
+        name, text = name.strip(WHITE_SPACE), text.strip(WHITE_SPACE)
         _check(name, text)
         at = self._now() if self._now else ""
         return await self._written(Fact(name=name, text=text, by=by, source=source, at=at))
 
     async def forget(self, name: str, *, by: By = "user", source: str = "") -> Fact:
         """Forgets a fact and gives what it was. The store keeps its record until the place is deleted."""
-        old = await self._written(Fact(name=name.strip(), text="", by=by, source=source))
+        old = await self._written(Fact(name=name.strip(WHITE_SPACE), text="", by=by, source=source))
         if old is None:
             raise BadInput("there is no such fact", place=name, hint="list the facts to see their names")
         return old
@@ -172,7 +173,7 @@ def _fact(record: Segment) -> Fact:
 
 def _lines(facts: Sequence[Fact]) -> str:
     """One line for each, so that a fact cannot pass for two."""
-    return "\n".join(f"- {fact.name}: {' '.join(fact.text.split())}" for fact in facts) or NOTHING
+    return "\n".join(f"- {fact.name}: {' '.join(split_words(fact.text))}" for fact in facts) or NOTHING
 
 
 def _beside(facts: Sequence[Fact]) -> Segment:

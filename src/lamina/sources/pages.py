@@ -9,6 +9,8 @@ import re
 from html.parser import HTMLParser
 from typing import NamedTuple
 
+from lamina.text.characters import WHITE_SPACE, lower_ascii, split_words
+
 _SILENT = frozenset("script style noscript template svg iframe object head select textarea".split())
 _BLOCKS = frozenset(
     "address article aside blockquote br dd div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
@@ -16,6 +18,7 @@ _BLOCKS = frozenset(
 )
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 _DEEPEST = 2_000
+_GAP = re.compile(f"[{WHITE_SPACE}]+")
 
 
 class Page(NamedTuple):
@@ -28,9 +31,12 @@ def page(html: str) -> Page:
     reader = _Reader()
     reader.feed(html)
     reader.close()
-    lines = (re.sub(r"[ \t\r\f\v\u00a0]+", " ", line).strip() for line in "".join(reader.out).split("\n"))
-    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-    return Page(" ".join("".join(reader.title).split()), text)
+    lines = (
+        re.sub(r"[ \t\r\f\v\u00a0]+", " ", line).strip(WHITE_SPACE)
+        for line in "".join(reader.out).split("\n")
+    )
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip(WHITE_SPACE)
+    return Page(" ".join(split_words("".join(reader.title))), text)
 
 
 class _Reader(HTMLParser):
@@ -71,7 +77,7 @@ class _Reader(HTMLParser):
         if self._open and self._open[-1][0] == "title":
             self.title.append(data)
         elif not self._silent:
-            self.out.append(data if self._in_pre() else re.sub(r"\s+", " ", data))
+            self.out.append(data if self._in_pre() else _GAP.sub(" ", data))
 
     def _in_pre(self) -> bool:
         return any(name == "pre" for name, _ in self._open[-5:])
@@ -86,5 +92,5 @@ def _mark(tag: str) -> str:
 
 
 def _hidden(attrs: dict[str, str | None]) -> bool:
-    style = re.sub(r"\s", "", attrs.get("style") or "").lower()
+    style = lower_ascii(_GAP.sub("", attrs.get("style") or ""))
     return "hidden" in attrs or "display:none" in style or "visibility:hidden" in style

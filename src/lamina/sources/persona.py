@@ -10,6 +10,7 @@ from lamina.segments import persona as section
 from lamina.sources.documents import text_in
 from lamina.sources.port import Found, Log, Source, in_thread, named, unsaid
 from lamina.sources.workspace import Workspace
+from lamina.text.characters import is_blank
 
 
 def persona(
@@ -24,7 +25,7 @@ def persona(
 
     async def find(_: str, __: int | None) -> Found:
         words = text if root is None else await in_thread(_words, root, path)
-        return Found(unsaid([section(words, key=key)] if words.strip() else [], log))
+        return Found(unsaid([section(words, key=key)] if not is_blank(words) else [], log))
 
     return named("persona", find)
 

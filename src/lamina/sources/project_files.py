@@ -18,6 +18,7 @@ from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.segments import segment
+from lamina.text.characters import WHITE_SPACE, is_blank, lower_ascii
 from lamina.text.outline import truncate
 
 CALLER_ITEMS = 32
@@ -122,17 +123,17 @@ def _within(size: int, limit: int, unit: str, *, place: str) -> None:
 
 def _supplied(item: CallerItem) -> ProjectFile:
     rank = Rank.HIGH if item.rank is Rank.CRITICAL else item.rank
-    name = item.name.strip()
+    name = item.name.strip(WHITE_SPACE)
     return ProjectFile(name=name, path=f"caller://{name}", content=item.content, rank=rank)
 
 
 def _kind(file: ProjectFile) -> str:
-    return _TAGGED.get(file.name.lower(), "context_file")
+    return _TAGGED.get(lower_ascii(file.name), "context_file")
 
 
 def _fitted(file: ProjectFile, left: int, limits: Limits) -> tuple[str, str]:
     """The content that there is room for, and what to tell about the rest."""
-    if not file.name or not file.content.strip():
+    if not file.name or is_blank(file.content):
         return "", f"{file.name or 'a file without a name'}: left out, nothing in it"
     room, size = min(limits.each, left), len(file.content)
     if size <= room:

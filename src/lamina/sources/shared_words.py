@@ -1,7 +1,8 @@
 """How well texts match a prompt by the words that they share, much as BM25 has it: rare words count most.
 
-Pure and exact on every machine: only sums, products, quotients and square roots. It looks nothing up, and
-knows no index; the words are split as the search index splits them.
+Pure and exact on every machine: only sums, products, quotients and square roots, and sums are `fsum`, since
+`sum` rounds fractions in another way before Python 3.12. It looks nothing up, and knows no index; the words
+are split as the search index splits them.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
-from math import sqrt
+from math import fsum, sqrt
 from typing import NamedTuple
 
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
+from lamina.text.characters import ALPHANUMERIC, fold_case
 
 READ = 100_000
 """Characters of an attachment that are looked at."""
@@ -29,7 +31,7 @@ QUIET = frozenset(
 """Words of a conversation, which say nothing about what it is about."""
 
 _K, _B = 1.2, 0.75
-_WORD = re.compile(r"[^\W_]+")
+_WORD = re.compile(f"[{ALPHANUMERIC}]+")
 _DOUBLED = re.compile(r"([b-df-hjkmnp-rtv-z])\1\Z")
 
 
@@ -59,7 +61,7 @@ def by_words(prompt: str, segments: Sequence[Segment]) -> list[Match]:
     spread = Tally(word for found, _ in texts for word in found)
     weight = {word: sqrt((len(texts) + 1) / amount) for word, amount in spread.items()}
     scores = [
-        sum(weight[word] * _often(found[word], size, usual) for word in sorted(found))
+        fsum(weight[word] * _often(found[word], size, usual) for word in sorted(found))
         for found, size in texts
     ]
     best = max(scores, default=0.0)
@@ -89,7 +91,7 @@ def _text(segment: Segment) -> str:
 
 def _counted(text: str, asked: Mapping[str, str]) -> tuple[Tally[str], int]:
     """How often each word of the prompt stands in a text, and its size in words."""
-    words = _WORD.findall(text.lower())
+    words = _WORD.findall(fold_case(text))
     return Tally(found for word in words if (found := stem(word)) in asked), len(words)
 
 

@@ -27,6 +27,7 @@ from lamina.sources.memory import Memory
 from lamina.sources.paths import joined, steps
 from lamina.sources.port import in_thread
 from lamina.sources.workspace import Item, Workspace
+from lamina.text.characters import WHITE_SPACE
 
 LINES, CHARACTERS = 2_000, 200_000
 """What one reading shows: lines, and characters; the rest is read by its lines."""
@@ -118,7 +119,7 @@ def memory_tools(memory: Memory[Any], *, source: str = "") -> tuple[Offer, ...]:
 
 async def _own(memory: Memory[Any], name: str) -> None:
     """A model may change what a model said; what the user said is the user's."""
-    if any(fact.name == name.strip() and fact.by == "user" for fact in await memory.facts()):
+    if any(fact.name == name.strip(WHITE_SPACE) and fact.by == "user" for fact in await memory.facts()):
         raise BadInput(
             "the user said this, and only the user changes it", place=name, hint="use another name"
         )

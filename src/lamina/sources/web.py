@@ -17,6 +17,7 @@ from lamina.sources.documents import text_in
 from lamina.sources.fetch import DEFAULT, Answer, Limits, fetch
 from lamina.sources.pages import page
 from lamina.sources.port import Found, Source, in_thread, named, within
+from lamina.text.characters import is_blank
 
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]{1,40})", re.IGNORECASE)
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
@@ -54,11 +55,13 @@ def made(address: str, answer: Answer) -> Segment:
         text, title = found.text, found.title
     elif answer.body.startswith(b"%PDF-"):
         return pdf(address, text_in(address, answer.body))
-    elif answer.kind.startswith("text/") or re.search(r"\b(json|xml|yaml|javascript)$", answer.kind):
+    elif answer.kind.startswith("text/") or re.search(
+        r"\b(json|xml|yaml|javascript)$", answer.kind, re.ASCII
+    ):
         text, title = _decoded(answer, ""), ""
     else:
         raise BadInput(f"{answer.kind} is no text", place=address, hint="attach it as what it is")
-    if not text.strip():
+    if is_blank(text):
         raise BadInput("there is no text on it", place=address, hint="it may need a browser")
     return web_tab(address, text, title=title) if title else url(address, text)
 

@@ -30,6 +30,7 @@ from lamina.codec import encode
 from lamina.core.values import Role, Segment, Text
 from lamina.errors import BadInput, WrongKey
 from lamina.stores.port import Head, Once, Store, Where
+from lamina.text.characters import is_blank, lower_ascii, upper_ascii
 
 LARGEST = 64 * 1024 * 1024
 """Bytes of a file that can still be one message."""
@@ -37,7 +38,7 @@ LARGEST = 64 * 1024 * 1024
 _ROLES = (Role.USER, Role.ASSISTANT, Role.SYSTEM)
 """In the order of that system's numbers."""
 
-_NAME = re.compile(r"(\d{8}T\d{9}Z)_(\d+)_(.*)")
+_NAME = re.compile(r"([0-9]{8}T[0-9]{9}Z)_([0-9]+)_(.*)")
 _SEALED = "it was encrypted with another key, or changed since"
 _NO_KEY = "it is encrypted, and no key was given"
 
@@ -175,9 +176,9 @@ def _message(content: bytes, decrypt: Decrypt | None, name: str) -> Segment:
         return _segment(plain, name)
     if not isinstance(kind, str):
         raise _Unread("its envelope says no algorithm")
-    if kind.upper() == "PLAINTEXT":
+    if upper_ascii(kind) == "PLAINTEXT":
         return _segment(_lowered(plain.get("content")), name)
-    if kind.upper() == "AES-256-GCM":
+    if upper_ascii(kind) == "AES-256-GCM":
         return _segment(_json(_opened(plain, decrypt)), name)
     raise _Unread("its envelope says an algorithm that is not known")
 
@@ -193,7 +194,7 @@ def _opened(envelope: Mapping[str, Any], decrypt: Decrypt | None) -> bytes:
 
 
 def _decrypting(key: str) -> Decrypt | None:
-    if not key.strip():  # that system, too, takes a blank key for none
+    if is_blank(key):  # that system, too, takes a blank key for none
         return None
     try:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - only for encrypted files
@@ -224,7 +225,7 @@ def _segment(message: Mapping[str, Any], name: str) -> Segment:
 def role_of(value: object) -> Role | None:
     """A role as that system writes it: a name in any case, or its number; None for anything else."""
     if isinstance(value, str):
-        return next((role for role in _ROLES if role == value.lower()), None)
+        return next((role for role in _ROLES if role == lower_ascii(value)), None)
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(_ROLES):
         return _ROLES[value]
     return None
@@ -248,7 +249,7 @@ def _lowered(value: Any) -> dict[str, Any]:
     """An object with its names in small letters: they come in two spellings."""
     if not isinstance(value, dict):
         raise _Unread("it holds no message")
-    return {name.lower(): inner for name, inner in value.items()}
+    return {lower_ascii(name): inner for name, inner in value.items()}
 
 
 def _bytes(value: object) -> bytes:

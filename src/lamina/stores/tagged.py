@@ -15,6 +15,7 @@ import msgspec
 
 from lamina.core.hashing import digest
 from lamina.core.values import Role, Segment, Text
+from lamina.text.characters import WHITE_SPACE
 from lamina.text.tagged import Block, blocks
 
 
@@ -90,6 +91,10 @@ def _numbered(tag: str, seen: dict[str, int]) -> str:
 def _unparsed(text: str) -> Segment:
     key = f"unparsed:{digest(text)[:16]}"
     return Segment(
-        role=Role.USER, kind=_OTHER, parts=(Text(text.strip()),), key=key, attrs={"name": "unparsed"},
+        role=Role.USER,
+        kind=_OTHER,
+        parts=(Text(text.strip(WHITE_SPACE)),),
+        key=key,
+        attrs={"name": "unparsed"},
         meta={"tag": ""},
-    )  # fmt: skip
+    )

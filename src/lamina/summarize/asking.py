@@ -21,6 +21,7 @@ from lamina.segments import excerpt, user
 from lamina.summarize.choosing import name_of
 from lamina.summarize.judge import Facts, problems
 from lamina.summarize.values import Asked, Bounds, Purpose, Summarizer, Terms
+from lamina.text.characters import WHITE_SPACE
 
 SMALLEST = 200
 """Tokens of one part below which reading in parts makes no sense."""
@@ -137,7 +138,7 @@ class Reader:
             raise Unanswered(f"what was written about {place} cannot be used: {found[0]}")
         if self._count(answer) * 2 > self._count(piece):
             raise Unanswered(f"what was written about {place} is not much shorter than it")
-        return f"[{place}]\n{answer.strip()}"
+        return f"[{place}]\n{answer.strip(WHITE_SPACE)}"
 
     def _packed(self, texts: Sequence[str], room: int) -> list[str]:
         """Texts in pieces of at most `room` tokens; one that is longer by itself is split."""

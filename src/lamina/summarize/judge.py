@@ -13,6 +13,7 @@ import msgspec
 
 from lamina.core.values import Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import named, text_of
+from lamina.text.characters import ALPHANUMERIC, fold_case, in_quotes, is_blank
 from lamina.text.gist import LINE, called, clean, decisions, error_lines, one_line, paths
 
 SHARE_OF_WORDS = 2 / 3
@@ -24,17 +25,19 @@ SHARE_KNOWN = 0.2
 MOST_OF_EACH, MOST_NAMES = 24, 48
 """How many decisions and errors, and how many names, a text must have; of more, the first and the newest."""
 
-_WORD = re.compile(r"[^\W_]{4,}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_WORD = re.compile(rf"[{ALPHANUMERIC}]{{4,}}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_IN_NAMES = f"[{ALPHANUMERIC}_/-]"
+_BEFORE_WORDS = re.compile(f"[^{ALPHANUMERIC}_]*")
 _REFUSAL = re.compile(
-    r"\W*(?:(?:i['’]?m|i am)(?: \w+)? sorry|sorry\b|i (?:can['’]?t|cannot|can not|won['’]?t|will not|"
+    r"(?:(?:i['’]?m|i am)(?: \w+)? sorry|sorry\b|i (?:can['’]?t|cannot|can not|won['’]?t|will not|"
     r"am (?:not able|unable)|must decline)|i['’]m (?:not able|unable)|unfortunately,? i|"
     r"as an? (?:ai|language model)|(?:there is |there['’]s )?nothing to summari[sz]e)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 _FAILURE = re.compile(
-    r"\W*(?:[a-z_.]*(?:error|exception)\b\s*[:\d(\"]|traceback \(|(?:http[/ \d.]*|status )?[45]\d\d\b|"
+    r"(?:[a-z_.]*(?:error|exception)\b\s*[:\d(\"]|traceback \(|(?:http[/ \d.]*|status )?[45]\d\d\b|"
     r"rate limit|overloaded|internal server error|service unavailable|request timed? ?out|<!doctype|<html)",
-    re.IGNORECASE,
+    re.IGNORECASE | re.ASCII,
 )
 
 
@@ -67,9 +70,10 @@ def problems(text: str, wanted: Facts, *, source: str) -> list[str]:
     """Why a text may not stand for what it covers; nothing if it may. `source` is all that it covers."""
     if not _WORD.search(text):
         return ["it is empty"]
-    if _REFUSAL.match(text):
+    said = text[_before_words(text) :]
+    if _REFUSAL.match(said):
         return ["it is a refusal"]
-    if _FAILURE.match(text):
+    if _FAILURE.match(said):
         return ["it is an error message"]
     words, there = _words(text), _words(source)
     if len(words & there) < SHARE_KNOWN * len(words):
@@ -77,16 +81,24 @@ def problems(text: str, wanted: Facts, *, source: str) -> list[str]:
     return [*_lost(text, words, wanted)]
 
 
+def _before_words(text: str) -> int:
+    """How many characters stand before the first word: quotes, marks of a list, stars."""
+    before = _BEFORE_WORDS.match(text)
+    return before.end() if before else 0
+
+
 def _lost(text: str, words: set[str], wanted: Facts) -> Iterator[str]:
-    folded = text.casefold()
-    yield from (f"it does not name {name!r}" for name in wanted.names if not _stands(name, folded))
-    yield from (f"it has lost the decision {line!r}" for line in wanted.decided if not _has(words, line))
-    yield from (f"it has lost the error {line!r}" for line in wanted.failed if not _has(words, line))
+    folded = fold_case(text)
+    yield from (f"it does not name {in_quotes(name)}" for name in wanted.names if not _stands(name, folded))
+    yield from (
+        f"it has lost the decision {in_quotes(line)}" for line in wanted.decided if not _has(words, line)
+    )
+    yield from (f"it has lost the error {in_quotes(line)}" for line in wanted.failed if not _has(words, line))
 
 
 def _stands(name: str, folded: str) -> bool:
     """Whether a name stands in a text as a name, and not as a piece of another."""
-    return re.search(rf"(?<![\w/-]){re.escape(name.casefold())}(?![\w/-])", folded) is not None
+    return re.search(rf"(?<!{_IN_NAMES}){re.escape(fold_case(name))}(?!{_IN_NAMES})", folded) is not None
 
 
 def _has(words: set[str], line: str) -> bool:
@@ -95,7 +107,7 @@ def _has(words: set[str], line: str) -> bool:
 
 
 def _words(text: str) -> set[str]:
-    return set(_WORD.findall(text.casefold()))
+    return set(_WORD.findall(fold_case(text)))
 
 
 def _names(segment: Segment) -> Iterator[str]:
@@ -117,5 +129,5 @@ def _called(call: ToolCall) -> Iterator[str]:
 
 
 def _bounded(lines: Iterable[str], most: int) -> tuple[str, ...]:
-    every = tuple(dict.fromkeys(line for line in lines if line.strip()))
+    every = tuple(dict.fromkeys(line for line in lines if not is_blank(line)))
     return every if len(every) <= most else (every[0], *every[1 - most :])

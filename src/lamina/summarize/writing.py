@@ -29,6 +29,7 @@ from lamina.summarize.choosing import Chosen, choose, name_of
 from lamina.summarize.judge import facts, problems
 from lamina.summarize.values import Bounds, Outcome, Summarizer, Terms
 from lamina.text.arguments import telling
+from lamina.text.characters import WHITE_SPACE, is_blank, is_printable
 from lamina.text.gist import NAME, clean
 from lamina.text.tags import inert, tag
 
@@ -55,7 +56,7 @@ calls.
 Name each of these, files and sources exactly as they are written here:
 {wanted}"""
 
-_THOUGHT = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+_THOUGHT_MARK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE | re.ASCII)
 NOTES = 12
 """How many reasons against one text are told."""
 
@@ -87,7 +88,7 @@ async def summarized(
         except Unanswered as problem:
             found = [str(problem)]
             continue
-        outcome = draft.judged(clean(_THOUGHT.sub("", text)), instructions)
+        outcome = draft.judged(clean(_without_thoughts(text)), instructions)
         if outcome.segment is not None:
             return msgspec.structs.replace(outcome, asked=reader.asked)
         found = list(outcome.notes)
@@ -136,8 +137,8 @@ class Draft:
             words=self.most * 2 // 3,
             wanted=tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds)),
         )
-        if instructions.strip():
-            text += f"\nThe user asks in addition: {instructions.strip()}"
+        if not is_blank(instructions):
+            text += f"\nThe user asks in addition: {instructions.strip(WHITE_SPACE)}"
         if refused:
             said = guard("; ".join(refused), self.terms.options.kinds)
             text += f"\nYour first text was refused: {said}"
@@ -200,10 +201,24 @@ def index_of(chosen: Chosen, terms: Terms) -> str:
     return "\n".join(["In full, by key:", *rows]) if lines else ""
 
 
+def _without_thoughts(text: str) -> str:
+    """The text without what stands between an opening mark and the next closing one; linear in the text."""
+    kept: list[str] = []
+    at, opened = 0, -1
+    for mark in _THOUGHT_MARK.finditer(text):
+        closes = bool(mark[1])
+        if not closes and opened < 0:
+            opened = mark.start()
+        elif closes and opened >= 0:
+            kept.append(text[at:opened])
+            at, opened = mark.end(), -1
+    return "".join(kept) + text[at:]
+
+
 def _key(entry: Entry) -> str:
     """A name that stands on a line and can be recalled."""
     key = entry.segment.key
-    return key if key and key.isprintable() and len(key) <= NAME else handle(entry.content)
+    return key if key and is_printable(key) and len(key) <= NAME else handle(entry.content)
 
 
 def _line(entry: Entry) -> str:

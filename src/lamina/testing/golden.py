@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 
 from lamina import segments
-from lamina.core.arrange import Layout
+from lamina.core.arrange import Cap, Layout
 from lamina.core.build import build
-from lamina.core.values import Budget, Ledger, Segment
+from lamina.core.values import Budget, Form, Ledger, Segment
 from lamina.dialects.port import Dialect
 from lamina.dialects.translate import options_for
 from lamina.testing.conformance import MODELS, plain_head
 from lamina.testing.gallery import gallery
+from lamina.testing.scripts import scripts
 from lamina.testing.sessions import calls, session
 
 SPEC = "".join(
@@ -33,6 +34,10 @@ API = "".join(
     f"## {verb} /{noun}\n\nAnswers with one {noun} as JSON. " + "Needs a code of the client.\n\n" * 8
     for verb, noun in (("GET", "order"), ("POST", "order"), ("GET", "parcel"), ("DELETE", "parcel"))
 )
+
+
+COMPACT = Layout(attachments=Cap(tokens=0, form=Form.COMPACT))
+"""Attachments by their outlines."""
 
 
 class Golden(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,11 +74,18 @@ def _worked() -> tuple[tuple[Segment, ...], ...]:
     return tuple(calls(session(5, turns=3, steps=3)))
 
 
+def _written() -> tuple[tuple[Segment, ...], ...]:
+    return tuple(calls(scripts()))
+
+
 _SESSIONS: tuple[Callable[[], Golden], ...] = (
     lambda: Golden(name="walkthrough-in-place", logs=walkthrough()),
     lambda: Golden(name="walkthrough-hoisted", logs=walkthrough(), layout=Layout(library="hoisted")),
     lambda: Golden(name="gallery", logs=(gallery(),)),
     lambda: Golden(name="cut", logs=_worked()[-4:], budget=Budget(window=4_000, reserve=0)),
+    lambda: Golden(
+        name="scripts", logs=_written()[8::14], layout=COMPACT, budget=Budget(window=5_000, reserve=0)
+    ),
 )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from lamina.text.nesting import is_deeper
+
 TELLING = (
     "path",
     "file_path",
@@ -21,12 +23,15 @@ TELLING = (
 """Arguments that say what a call was about, the best first."""
 
 _PARSED = 100_000  # characters of arguments that are worth parsing for a name
+_DEEPEST = 200  # objects inside each other
 
 
 def telling(arguments: str) -> str:
     """The argument by which a reader would know the call; nothing if there is none."""
+    if len(arguments) > _PARSED or is_deeper(arguments, _DEEPEST):
+        return ""
     try:
-        given = json.loads(arguments) if len(arguments) <= _PARSED else {}
+        given = json.loads(arguments)
     except (ValueError, RecursionError):
         return ""
     known = given if isinstance(given, dict) else {}
@@ -36,9 +41,11 @@ def telling(arguments: str) -> str:
 def shorter(arguments: str, *, limit: int, mark: str) -> str:
     """JSON text of the object `arguments` in which values over `limit` characters are `mark`.
 
-    `{size}` in the mark is the value's size in bytes. What is not a JSON object becomes an empty one. Where
-    no value is that long, the text is what it was.
+    `{size}` in the mark is the value's size in bytes. What is not a JSON object, or is nested too deeply,
+    becomes an empty one. Where no value is that long, the text is what it was.
     """
+    if is_deeper(arguments, _DEEPEST):
+        return "{}"
     try:
         given = json.loads(arguments)
         kept = {name: _value(value, limit, mark) for name, value in given.items()}

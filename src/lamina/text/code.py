@@ -14,6 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import islice
 from typing import Any, NamedTuple
 
+from lamina.text.characters import WHITE_SPACE, is_letter, split_words
+from lamina.text.nesting import is_deeper
+
 _WIDTH = 200
 _JOINED = 6  # lines that one signature may go on for
 _DEPTH = 64  # deeper JSON is not parsed: where the interpreter gives up depends on its stack
@@ -38,7 +41,6 @@ _ARROW = re.compile(r"(?:async\b ?)?(?:function\b|\(|[\w$]+ ?=>)", re.ASCII)
 _TYPED = re.compile(r"[\w \t*&:<>,\[\]~.]+", re.ASCII)
 _NAME = re.compile(r"[*&~]*[A-Za-z_$#][\w$:~]*", re.ASCII)
 _NUMBERED = re.compile(r" {0,7}(\d{1,7})(?:\t|→|\| ?|: )", re.ASCII)
-_NO_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[^"\[\]{}]+', re.DOTALL)
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _DOCSTRING = re.compile(r"[rR]?(?:\"\"\"|''')")
 
@@ -81,11 +83,11 @@ def _found(lines: Sequence[tuple[int, str]]) -> Iterator[Signature]:
     inside = 0  # lines that belong to the signature before them
     for index, (number, line) in enumerate(lines):
         start = line[:_WIDTH]
-        bare = start.strip()
+        bare = start.strip(WHITE_SPACE)
         if inside or not bare:
             inside = max(inside - 1, 0)
             continue
-        depth = len(start) - len(start.lstrip())
+        depth = len(start) - len(start.lstrip(WHITE_SPACE))
         if documented and _DOCSTRING.match(bare):
             yield Signature(number, depth, bare, documents=True)
         documented = documented and bare.startswith("#")
@@ -97,9 +99,9 @@ def _found(lines: Sequence[tuple[int, str]]) -> Iterator[Signature]:
 
 def defines(line: str, following: str = "") -> bool:
     """Whether a line defines something. `following` is the line after it, which may hold the brace."""
-    line = line[:_WIDTH].rstrip()
-    bare = line.lstrip()
-    words = bare.split(None, 8)
+    line = line[:_WIDTH].rstrip(WHITE_SPACE)
+    bare = line.lstrip(WHITE_SPACE)
+    words = split_words(bare)
     plain = 0
     while plain < len(words) and words[plain] in _MODIFIERS:
         plain += 1
@@ -109,7 +111,7 @@ def defines(line: str, following: str = "") -> bool:
         return True
     if _BINDERS.intersection(words[:plain]) and _binds_function(bare):
         return True
-    return _calls_like(line, bare, modified=plain > 0, braced=following.lstrip().startswith("{"))
+    return _calls_like(line, bare, modified=plain > 0, braced=following.lstrip(WHITE_SPACE).startswith("{"))
 
 
 def _opens_definition(words: Sequence[str], line: str) -> bool:
@@ -117,28 +119,29 @@ def _opens_definition(words: Sequence[str], line: str) -> bool:
     match = _KEYWORD.fullmatch(words[0])
     if match is None or match[1] not in _KEYWORDS or len(words) == 1:
         return False
-    named = words[1][0].isalpha() or words[1][0] in "_$(<"
+    named = is_letter(words[1][0]) or words[1][0] in "_$(<"
     return named and (len(words) == 2 or any(mark in line for mark in "({:=;<"))
 
 
 def _binds_function(bare: str) -> bool:
     _, equals, value = bare.partition("=")
-    value = value.lstrip()
+    value = value.lstrip(WHITE_SPACE)
     return bool(equals) and _ARROW.match(value) is not None and ("=>" in value or "function" in value)
 
 
 def _calls_like(line: str, bare: str, *, modified: bool, braced: bool) -> bool:
     """The head of a C-like function: a type and a name before the bracket, a brace after it."""
     head, bracket, rest = bare.partition("(")
-    words = head.split()
+    words = split_words(head)
     if not bracket or not words or words[0] in _CONTROL or not _TYPED.fullmatch(head):
         return False
     opened = rest.endswith("{") or braced
     if not opened or rest.endswith(";") or _NAME.fullmatch(words[-1]) is None:
         return False
+    closed = rest[:-1].rstrip(WHITE_SPACE).endswith(")")
     if len(words) == 1:
-        return line != bare and rest[:-1].rstrip().endswith(")")  # a method without a type
-    return modified or line == bare or rest[:-1].rstrip().endswith(")")
+        return line != bare and closed  # a method without a type
+    return modified or line == bare or closed
 
 
 def _whole(bare: str, lines: Sequence[tuple[int, str]], index: int) -> tuple[str, int]:
@@ -146,7 +149,7 @@ def _whole(bare: str, lines: Sequence[tuple[int, str]], index: int) -> tuple[str
     joined, unclosed, used = bare, _unclosed(bare), 0
     while unclosed > 0 and used < _JOINED and len(joined) < _WIDTH and index + used + 1 < len(lines):
         used += 1
-        more = lines[index + used][1][:_WIDTH].strip()
+        more = lines[index + used][1][:_WIDTH].strip(WHITE_SPACE)
         unclosed += _unclosed(more)
         joined += more if joined.endswith(("(", "[")) or more.startswith((")", "]")) else f" {more}"
     return joined[:_WIDTH], 0 if unclosed > 0 else used
@@ -164,21 +167,12 @@ class Literal(str):
 
 def parsed(text: str) -> Any:
     """A JSON value with its numbers as written, or None where it is not JSON or nested too deeply."""
-    if _too_deep(text):
+    if is_deeper(text, _DEPTH):
         return None
     try:
         return json.loads(text, parse_int=Literal, parse_float=Literal, parse_constant=Literal)
     except (ValueError, RecursionError):
         return None
-
-
-def _too_deep(text: str) -> bool:
-    depth = 0
-    for bracket in _NO_BRACKETS.sub("", text):
-        depth += 1 if bracket in "[{" else -1
-        if depth > _DEPTH:
-            return True
-    return False
 
 
 def shape(value: Any) -> str:

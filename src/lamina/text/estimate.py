@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
+from lamina.text.characters import split_lines, split_words
+
 UNIT = 100_000
 """The table is in units of 1e-5 token."""
 
@@ -166,7 +168,7 @@ ww          120709   195992   156204   156951    66106   114716   111903   11835
 1            59477    54092    30000    83943    53473    72960    38275    30000    32829
 """
 
-_HEAD, *_ROWS = (line.split() for line in _TABLE.strip().splitlines())
+_HEAD, *_ROWS = (split_words(line) for line in split_lines(_TABLE.strip("\n")))
 _SHAPES = tuple(name.encode() for name, *_ in _ROWS if name[0] not in "/1")
 _LETTERS = tuple(name[1:].encode() for name, *_ in _ROWS if name[0] == "/")
 

@@ -9,9 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
-from textwrap import indent
 from typing import NamedTuple
 
+from lamina.text.characters import (
+    WHITE_SPACE,
+    is_alphanumeric,
+    is_blank,
+    lower_ascii,
+    split_words,
+    with_newlines,
+)
 from lamina.text.code import parsed
 from lamina.text.outline import clip, shorten
 
@@ -42,8 +49,9 @@ _ERROR = re.compile(
     r"Traceback|Error:|error:|error\[|FAILED|fatal:|panicked at|"
     r"(?:[Ee]xit(?:ed with)?[ _](?:code|status)|returncode)[\"':= ]{0,4}-?(?:[1-9]|0[1-9])"
 )
-_WORD = re.compile(r"[^\s\"'`<>()\[\]{},;|=*?$!&\\#]+")
-_PLACE = re.compile(r"(?::\d{1,7}){1,2}$", re.ASCII)
+_WORD = re.compile(rf"[^{WHITE_SPACE}\"'`<>()\[\]{{}},;|=*?$!&\\#]+")
+_SCHEME = re.compile(r"[A-Za-z]")
+_PLACE = re.compile(r"(?::[0-9]{1,7}){1,2}$")
 _ENDING = re.compile(r"[^.]\.[A-Za-z][A-Za-z0-9]{0,7}$", re.ASCII)
 _FILES = frozenset(
     "c cc cfg cpp cs css csv go h hpp html ini ipynb java js json jsx kt lock log lua md mjs php pdf png py "
@@ -131,10 +139,15 @@ def _printed(piece: Piece, width: int) -> str:
         return piece.text
     if piece.claim == "asked":
         body = clip(piece.text, width, unit="characters")
-        return f"  {piece.label}: {indent(body, '    ').lstrip()}"
+        return f"  {piece.label}: {_indented(body).lstrip(WHITE_SPACE)}"
     times = f", {piece.times:,} times" if piece.times > 1 else ""
     size = "" if piece.size is None else f" -> {piece.size:,} {'byte' if piece.size == 1 else 'bytes'}"
     return f"  {piece.label}: {piece.text}{times}{size}{piece.after}"
+
+
+def _indented(text: str) -> str:
+    """Each line that says something four spaces further in."""
+    return "\n".join(line if is_blank(line) else f"    {line}" for line in text.split("\n"))
 
 
 def _squeezed(piece: Piece, room: int) -> str:
@@ -186,7 +199,7 @@ def called(name: str, arguments: str, answer: str | None, turn: int, *, failed: 
     """A call with its most telling argument and the size of its answer, and the paths that it names."""
     given = parsed(arguments) if len(arguments) <= _ARGUMENTS else None
     known = given if isinstance(given, dict) else {}
-    texts = {key: value for key, value in known.items() if isinstance(value, str) and value.strip()}
+    texts = {key: value for key, value in known.items() if isinstance(value, str) and not is_blank(value)}
     key = next((texts[key] for key in _KEYS if key in texts), next(iter(texts.values()), ""))
     said = one_line(f"{name} {one_line(key, NAME)}", 2 * NAME)
     if answer is None:
@@ -202,7 +215,7 @@ def called(name: str, arguments: str, answer: str | None, turn: int, *, failed: 
 def failures(text: str, turn: int, *, failed: bool) -> Iterator[Piece]:
     lines = error_lines(text)
     if failed and not lines:
-        lines = [text.strip()[: 2 * LINE] or "the call failed and said nothing"]
+        lines = [text.strip(WHITE_SPACE)[: 2 * LINE] or "the call failed and said nothing"]
     yield from (Piece("error", turn, "error", one_line(line, LINE)) for line in lines)
 
 
@@ -223,7 +236,7 @@ def error_lines(text: str) -> list[str]:
 
 def decisions(text: str) -> Iterator[str]:
     """The sentences that begin like a decision; a short one is a title, and has the next one with it."""
-    sentences = [sentence for sentence in _SENTENCES.split(text) if sentence.strip()]
+    sentences = [sentence for sentence in _SENTENCES.split(text) if not is_blank(sentence)]
     for sentence, following in pairwise([*sentences, ""]):
         if _DECISION.match(sentence[:LINE].lstrip(" \t>*#-_`0123456789.)")):
             more = f" {following[:LINE]}" if len(sentence) < _TITLE else ""
@@ -242,20 +255,20 @@ def paths(text: str) -> Iterator[str]:
 def _is_path(word: str) -> bool:
     ended = _ENDING.search(word) is not None
     if "://" in word:
-        return word[0].isalpha()
+        return _SCHEME.match(word) is not None
     if "/" not in word:
-        return ended and word.rpartition(".")[2].lower() in _FILES
+        return ended and lower_ascii(word.rpartition(".")[2]) in _FILES
     rooted = word.startswith(("/", "./", "../", "~/")) and word.count("/") > 1 and not word.startswith("//")
-    return ended or (rooted and word[-1].isalnum())
+    return ended or (rooted and is_alphanumeric(word[-1]))
 
 
 def clean(text: str) -> str:
     """Without control characters; every kind of line break is a newline."""
-    return _CONTROL.sub("", "\n".join(text.strip().splitlines()).replace("\t", "    "))
+    return _CONTROL.sub("", with_newlines(text.strip(WHITE_SPACE)).replace("\t", "    "))
 
 
 def one_line(text: str, width: int) -> str:
-    return shorten(" ".join(_HIDDEN.sub("", clean(text)).split()), width - 4)
+    return shorten(" ".join(split_words(_HIDDEN.sub("", clean(text)))), width - 4)
 
 
 def size(text: str) -> int:

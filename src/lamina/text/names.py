@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-_NAME = re.compile(r"[A-Za-z_]\w*+(?:[./][\w-]++)*+", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:[./][A-Za-z0-9_-]+)*")
 _TELLING = re.compile(r"_|[a-z0-9][A-Z]|[./]|[0-9]")
 _SHORTEST, _LONGEST = 5, 80
 _SCANNED = 400_000  # characters of one text that are searched

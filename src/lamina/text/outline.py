@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from lamina.text.characters import WHITE_SPACE, is_blank, lower_ascii, split_words
 from lamina.text.code import (
     brief,
     defines,
@@ -49,7 +50,7 @@ _CODE = (
     "c cc cpp cs cxx go h hpp java js jsx kt kts lua m mjs php pl py pyi rb rs scala sh swift ts tsx vue zig"
 )
 _SORTS = {
-    **dict.fromkeys(_CODE.split(), "code"),
+    **dict.fromkeys(split_words(_CODE), "code"),
     **dict.fromkeys(("md", "markdown", "mdx"), "markdown"),
     **dict.fromkeys(("json", "ipynb", "geojson"), "json"),
     **dict.fromkeys(("tsv", "tab"), "tsv"),
@@ -63,7 +64,7 @@ def outline(text: str, *, limit: int, name: str = "") -> str:
     if len(text) <= limit:
         return text
     suffix = name.rpartition("/")[2].rpartition(".")
-    sort = _SORTS.get(suffix[2].lower() if suffix[1] else "") or _recognised(text)
+    sort = _SORTS.get(lower_ascii(suffix[2]) if suffix[1] else "") or _recognised(text)
     made = _OUTLINES[sort](text, limit)
     return made if 0 < len(made) <= limit else head_tail(text, limit=limit)
 
@@ -115,7 +116,7 @@ def truncate(text: str, limit: int, *, name: str = "") -> str:
     """Head and tail of a file that can be read again; the head has what rounding leaves over."""
     if len(text) <= limit:
         return text
-    marker = f"\n[... {f'truncated {name}'.rstrip()}; read file for full content ...]\n"
+    marker = f"\n[... {f'truncated {name}'.rstrip(WHITE_SPACE)}; read file for full content ...]\n"
     room = limit - len(marker)
     if room <= 0:
         return text[: max(limit, 0)]
@@ -219,7 +220,9 @@ _OUTLINES: dict[str, Callable[[str, int], str]] = {
 
 def _recognised(text: str) -> str:
     """The sort of a text, by its first lines; "log" where nothing speaks for another."""
-    if text[:_SAMPLE_WIDTH].lstrip()[:1] in ("{", "[") and text[-_SAMPLE_WIDTH:].rstrip()[-1:] in ("}", "]"):
+    first = text[:_SAMPLE_WIDTH].lstrip(WHITE_SPACE)[:1]
+    last = text[-_SAMPLE_WIDTH:].rstrip(WHITE_SPACE)[-1:]
+    if first in ("{", "[") and last in ("}", "]"):
         return "json"
     sample = [
         line[:_SAMPLE_WIDTH] for line in text[: _SAMPLE_LINES * _SAMPLE_WIDTH].split("\n", _SAMPLE_LINES)
@@ -281,7 +284,7 @@ def _fence_after(line: str, fence: str) -> str:
     if not match:
         return fence
     if fence:
-        return "" if match[1].startswith(fence) and not match[2].strip() else fence
+        return "" if match[1].startswith(fence) and is_blank(match[2]) else fence
     return match[1] if match[1][0] == "~" or "`" not in match[2] else ""
 
 

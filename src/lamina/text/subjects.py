@@ -16,6 +16,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from lamina.text.characters import WHITE_SPACE, is_blank, lower_ascii, split_words
+from lamina.text.nesting import is_deeper
+
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """What a call was about.
@@ -45,7 +48,7 @@ _Clause = tuple[str, list[str]]
 
 
 def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
+    return frozenset(split_words(words))
 
 
 # Words of tool names. The first known word decides, so that `get_order` is a query and `order_meal` is
@@ -86,21 +89,24 @@ _COMMANDS = (
     | _set("destroy down edit get init install merge mv publish pull push rebase remove reopen reset restart")
     | _set("restore revert review rm start stash stop switch uninstall up update upgrade")
 )
-_HEADS = re.compile(r"(?:^|[;&|(\n])[ \t]*(?:sudo[ \t]+)?(\w[\w.+-]*)((?:[ \t]+[^\s;&|]+){0,3})")
+_HEADS = re.compile(
+    r"(?:^|[;&|(\n])[ \t]*(?:sudo[ \t]+)?([A-Za-z0-9_][A-Za-z0-9_.+-]*)"
+    rf"((?:[ \t]+[^{WHITE_SPACE};&|]+){{0,3}})"
+)
 
 _DEEPEST, _LONGEST = 200, 4096
-_STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
-_NESTING = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 _PATCHED = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)?)([^\n\t]+)", re.MULTILINE)
 _LEXEME = re.compile(
-    r"(?P<quiet>(?<!\S)2> ?(?:&1|/dev/null)(?!\S))|(?P<operator>&&|\|\||>>|<<-?|[;|&<>\n])|(?P<space>[ \t]+)"
-    r"|'(?P<raw>[^']*)'|\"(?P<soft>[^\"$`\\]*)\"|(?P<plain>[\w@%+=:,./~^-]+)"
+    rf"(?P<quiet>(?<![^{WHITE_SPACE}])2> ?(?:&1|/dev/null)(?![^{WHITE_SPACE}]))"
+    r"|(?P<operator>&&|\|\||>>|<<-?|[;|&<>\n])|(?P<space>[ \t]+)"
+    r"|'(?P<raw>[^']*)'|\"(?P<soft>[^\"$`\\]*)\"|(?P<plain>[A-Za-z0-9_@%+=:,./~^\x80-\U0010ffff-]+)"
 )
 # Over words behind NULs. The groups are named like arguments, so that one function understands both.
 _SHOWN = re.compile(
     r"(?:\0(?:cat|nl)(?:\0-[^\0]*)*\0(?P<path>[^\0-][^\0]*)\0\|)?"
-    r"\0(?:(?:cat|nl|less|more)(?:\0-[^\0]*)*|head\0-(?:n\0?)?(?P<limit>\d+)"
-    r"|tail\0(?:-\+(?P<offset>\d+)|(?P<start>-[1-9]\d*))|sed\0-n\0(?P<startline>\d+),(?:(?P<endline>\d+)|\$)p)"
+    r"\0(?:(?:cat|nl|less|more)(?:\0-[^\0]*)*|head\0-(?:n\0?)?(?P<limit>[0-9]+)"
+    r"|tail\0(?:-\+(?P<offset>[0-9]+)|(?P<start>-[1-9][0-9]*))"
+    r"|sed\0-n\0(?P<startline>[0-9]+),(?:(?P<endline>[0-9]+)|\$)p)"
     r"(?:\0(?P<file>[^\0;|&<>\n-][^\0]*))?"
 )
 
@@ -140,7 +146,7 @@ def _patch(call: Call) -> Subject | None:
 
 
 def _patched(text: str, folder: str = "") -> Subject | None:
-    return _writes(_normal(path.strip(), folder) for path in _PATCHED.findall(text))
+    return _writes(_normal(path.strip(WHITE_SPACE), folder) for path in _PATCHED.findall(text))
 
 
 def _query(call: Call) -> Subject | None:
@@ -154,7 +160,7 @@ def _query(call: Call) -> Subject | None:
 def _words(name: str) -> list[str]:
     """The words of a tool's own name, without the server or namespace in front of it."""
     own = re.split(r"__|[.:/]", name[-_LONGEST:])[-1]
-    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", own)]
+    return [lower_ascii(word) for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", own)]
 
 
 def _verb(words: list[str]) -> str | None:
@@ -164,17 +170,13 @@ def _verb(words: list[str]) -> str | None:
 
 
 def _decoded(text: str) -> Any:
-    """JSON, or None. Depth is measured too: where the decoder gives up depends on its caller's stack."""
+    """JSON, or None if it is not JSON or nested too deeply."""
+    if is_deeper(text, _DEEPEST):
+        return None
     try:
-        known = json.loads(text)
+        return json.loads(text)
     except (ValueError, RecursionError):
         return None
-    depth = 0
-    for match in _NESTING.finditer(text) if text.count("[") + text.count("{") > _DEEPEST else ():
-        depth += _STEPS.get(match[0], 0)
-        if depth > _DEEPEST:
-            return None
-    return known
 
 
 def _canonical(call: Call) -> str:
@@ -187,7 +189,7 @@ def _given(call: Call) -> dict[str, Any]:
     """The arguments that say something, by plain name; empty if they are no JSON object."""
     known = _decoded(call.arguments)
     pairs = known.items() if isinstance(known, dict) else ()
-    plain = {re.sub("[_-]", "", name).lower(): value for name, value in pairs if value is not None}
+    plain = {lower_ascii(re.sub("[_-]", "", name)): value for name, value in pairs if value is not None}
     return {name: value for name, value in plain.items() if name not in _ASIDES}
 
 
@@ -205,9 +207,26 @@ def _path(given: Mapping[str, Any], folder: str = "") -> str | None:
 def _normal(path: str, folder: str) -> str | None:
     """A path in its shortest spelling; None for what cannot be one. Nothing is looked up."""
     path = path.removeprefix("file://")
-    if not path.strip() or "\n" in path:
+    if is_blank(path) or "\n" in path:
         return None
-    return path if "://" in path else posixpath.normpath(posixpath.join(folder, path.replace("\\", "/")))
+    return path if "://" in path else _shortest(posixpath.join(folder, path.replace("\\", "/")))
+
+
+def _shortest(path: str) -> str:
+    """As `posixpath.normpath`, which stops at a NUL on Python 3.11.0 to 3.11.3."""
+    steps: list[str] = []
+    root = path[: len(path) - len(path.lstrip("/"))]
+    for step in path.split("/"):
+        if step in {"", "."}:
+            continue
+        if step != "..":
+            steps.append(step)
+        elif steps and steps[-1] != "..":
+            steps.pop()
+        elif not root:
+            steps.append(step)
+    shown_root = root if root == "//" else root[:1]  # POSIX leaves open what two slashes mean
+    return shown_root + "/".join(steps) or "."
 
 
 def _span(given: Mapping[str, Any]) -> tuple[int | None, int | None] | None:
@@ -254,7 +273,7 @@ def _command(call: Call) -> tuple[str, str] | None:
     folder = _pick(given, "workdir", "cwd", "workingdirectory")
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         command = command[-1] if command[1:2] in (["-c"], ["-lc"]) else shlex.join(command)
-    text = command.strip() if isinstance(command, str) else ""
+    text = command.strip(WHITE_SPACE) if isinstance(command, str) else ""
     return (folder if isinstance(folder, str) else "", text) if text else None
 
 
@@ -263,7 +282,7 @@ def _parsed(text: str) -> list[_Clause] | None:
     head, _, body = text.partition("\n")
     clauses = _clauses(head) if body else None
     marks = [words[0] for operator, words in clauses or () if operator.startswith("<<") and words]
-    if len(marks) == 1 and not f"\n{body}".partition(f"\n{marks[0]}")[2].strip():
+    if len(marks) == 1 and is_blank(f"\n{body}".partition(f"\n{marks[0]}")[2]):
         return clauses
     return _clauses(text)
 
@@ -309,7 +328,7 @@ def _targets(clauses: list[_Clause]) -> list[str]:
 
 def _changes(text: str) -> bool:
     return any(
-        program in _CHANGE or (program in _TAKE_COMMANDS and not _COMMANDS.isdisjoint(words.split()))
+        program in _CHANGE or (program in _TAKE_COMMANDS and not _COMMANDS.isdisjoint(split_words(words)))
         for program, words in _HEADS.findall(text)
     )
 

@@ -12,10 +12,18 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-_ATTRIBUTE = re.compile(r"""\s+([\w:-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
-_ELEMENT = re.compile(r"\s*+<([\w-]++)>([^<]*+)</\1>")
-_CONTENT = re.compile(r"\s*+<content>\n?")
-_ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#(\d{1,7}));")
+from lamina.text.characters import WHITE_SPACE, is_blank
+
+# In each pattern, what follows a repetition has no character in common with it: going back fails at once.
+_GAP = f"[{WHITE_SPACE}]*"
+_ATTRIBUTE = re.compile(
+    rf"(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+([A-Za-z0-9_:-]+){_GAP}={_GAP}"
+    r"""(?:"([^"]*)"|'([^']*)')"""
+)
+"""An attribute. It begins where white space does: from the middle of a long run nothing is tried again."""
+_ELEMENT = re.compile(rf"{_GAP}<([A-Za-z0-9_-]+)>([^<]*)</\1>")
+_CONTENT = re.compile(rf"{_GAP}<content>\n?")
+_ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7}));")
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 
@@ -51,7 +59,7 @@ def blocks(text: str, tags: Sequence[str]) -> Found:
         found.append(block)
         after = opening.start() + len(block.text)
     between.append(text[after:])
-    return Found(tuple(found), tuple(piece for piece in between if piece.strip()), unclosed)
+    return Found(tuple(found), tuple(piece for piece in between if not is_blank(piece)), unclosed)
 
 
 def unwrapped(text: str, tag: str) -> str:
@@ -75,7 +83,7 @@ def _character(entity: re.Match[str]) -> str:
 
 def _openings(text: str, tags: Sequence[str]) -> Iterator[re.Match[str]]:
     names = "|".join(re.escape(tag) for tag in sorted(tags, key=len, reverse=True))
-    return re.finditer(rf"<({names})(?=[\s>])([^<>]*+)>", text) if names else iter(())
+    return re.finditer(rf"<({names})(?=[{WHITE_SPACE}>])([^<>]*)>", text) if names else iter(())
 
 
 class _Closings:
@@ -104,7 +112,7 @@ def _block(text: str, opening: re.Match[str], closings: _Closings) -> Block | No
     end = None
     if content := _CONTENT.match(text, at):
         at = content.end()
-        end = closings.after(rf"\n?</content>\s*+</{re.escape(tag)}>", at)
+        end = closings.after(rf"\n?</content>{_GAP}</{re.escape(tag)}>", at)
     end = end or closings.after(rf"\n?</{re.escape(tag)}>", at)
     if end is None:
         return None

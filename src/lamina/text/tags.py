@@ -11,6 +11,17 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import groupby
 
+from lamina.text.characters import (
+    CONTROLS,
+    INVISIBLE,
+    LINE_ENDS,
+    UNPRINTABLE,
+    WHITE_SPACE,
+    in_any_case,
+    spellings,
+    split_words,
+)
+
 
 def tag(name: str, attrs: Mapping[str, str], body: str) -> str:
     shown = "".join(f' {key}="{escape(value)}"' for key, value in attrs.items())
@@ -22,10 +33,9 @@ def nested(name: str, attrs: Mapping[str, str], body: str) -> str:
     return f"<{name}>\n{inner}<content>\n{body}\n</content>\n</{name}>"
 
 
-_LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 _ESCAPES = str.maketrans(
     {"&": "&amp;", '"': "&quot;", "'": "&apos;", "<": "&lt;", ">": "&gt;"}
-    | {end: f"&#{ord(end)};" for end in _LINE_ENDS}
+    | {end: f"&#{ord(end)};" for end in LINE_ENDS}
 )
 
 
@@ -34,10 +44,13 @@ def escape(value: str) -> str:
     return value.translate(_ESCAPES)
 
 
+_ENDS_A_LINE = re.compile(rf'[{UNPRINTABLE}\[\]"<>]')
+
+
 def inert(text: str, limit: int) -> str:
     """A name without brackets, quotes or control characters: nothing in it can end the line it stands in."""
-    kept = "".join(c if c.isprintable() and c not in '[]"<>' else " " for c in text[: limit * 2])
-    return " ".join(kept.split())[:limit]
+    kept = _ENDS_A_LINE.sub(" ", text[: limit * 2])
+    return " ".join(split_words(kept))[:limit]
 
 
 def guard(body: str, tags: tuple[str, ...]) -> str:
@@ -64,28 +77,32 @@ def balanced(text: str, tags: tuple[str, ...]) -> bool:
 
 @lru_cache(maxsize=16)
 def _opening(tags: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"<(\\*+){_name(tags)}", re.IGNORECASE)
+    return re.compile(rf"<(\\*){_name(tags)}")
 
 
 @lru_cache(maxsize=16)
 def _guarded(tags: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"<\\(\\*+){_name(tags)}", re.IGNORECASE)
+    return re.compile(rf"<\\(\\*){_name(tags)}")
 
 
-_GAP = (
-    r"[\s\x00-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
-    r"\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]*+"
-)
-"""White space, control characters, and what Unicode lets a reader ignore: joiners, directions, tags."""
+_GAP = f"[{WHITE_SPACE}{CONTROLS}{INVISIBLE}]*"
 
 
 def _name(tags: tuple[str, ...]) -> str:
-    """The pattern of a tag's name, by first letters and never going back: a run of `<` costs little."""
+    """The pattern of what follows a bracket: perhaps a slash, then a tag's name, in any case.
+
+    Backslashes, gaps, the slash and first letters have no character in common. So where the pattern goes
+    back, it fails at once, and each character is read a fixed number of times whatever the text is.
+    """
     by_letter = {letter: list(group) for letter, group in groupby(sorted(tags), key=lambda tag: tag[:1])}
-    names = (
-        rf"{re.escape(a)}(?:{'|'.join(re.escape(tag[1:]) for tag in some)})" for a, some in by_letter.items()
-    )
-    return rf"({_GAP}/?{_GAP}(?=[{re.escape(''.join(by_letter))}])(?:{'|'.join(names)})\b)"
+    first = "".join(re.escape(sign) for letter in by_letter for sign in spellings(letter))
+    names = "|".join(_beginning_with(letter, group) for letter, group in by_letter.items())
+    return rf"({_GAP}(?:/{_GAP})?(?=[{first}])(?:{names})(?![A-Za-z0-9_]))"
+
+
+def _beginning_with(letter: str, tags: Iterable[str]) -> str:
+    rests = "|".join(in_any_case(tag[1:]) for tag in tags)
+    return f"{in_any_case(letter)}(?:{rests})"
 
 
 def strip_tags(text: str, tags: Iterable[str]) -> str:

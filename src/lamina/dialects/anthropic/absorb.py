@@ -17,6 +17,7 @@ from lamina.dialects.anthropic.blocks import plain, refuse
 from lamina.dialects.anthropic.parse import parse_message
 from lamina.dialects.anthropic.server import cleared
 from lamina.dialects.port import Absorbed, Cleared, Usage
+from lamina.text.characters import is_blank
 
 BROKEN = "error"
 """Why a stream stopped that did not come to its end."""
@@ -163,7 +164,7 @@ class _Growing:
 
     def _with_input(self, block: dict[str, Any]) -> dict[str, Any] | None:
         text = "".join(self.json)
-        if not text.strip():
+        if is_blank(text):
             return block
         try:
             given = json.loads(text)

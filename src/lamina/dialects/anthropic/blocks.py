@@ -17,6 +17,7 @@ from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolC
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic.model import NAME
 from lamina.errors import BadInput
+from lamina.text.characters import WHITE_SPACE, is_blank
 
 Block = Mapping[str, Any]
 Inner = Text | Image | Document | Raw
@@ -98,7 +99,7 @@ def _inners(pieces: Sequence[Any]) -> list[Inner]:
 
 
 def _blank(part: Part) -> bool:
-    return isinstance(part, Text) and not part.text.strip()
+    return isinstance(part, Text) and is_blank(part.text)
 
 
 def inner_of(piece: Any) -> Inner:
@@ -145,7 +146,7 @@ def block_of(part: Part, *, signed: bool = True) -> dict[str, Any] | None:
     """
     match part:
         case Text(text):
-            return {"type": "text", "text": text} if text.strip() else None
+            return None if is_blank(text) else {"type": "text", "text": text}
         case ToolCall():
             name, arguments = safe_name(part.name), arguments_of(part)
             return {"type": "tool_use", "id": part.id, "name": name, "input": arguments}
@@ -186,7 +187,7 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
-        arguments = call.arguments.strip() or {}
+        arguments = call.arguments.strip(WHITE_SPACE) or {}
     return arguments if isinstance(arguments, dict) else {"arguments": arguments}
 
 

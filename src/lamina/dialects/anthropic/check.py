@@ -26,6 +26,7 @@ from lamina.dialects.anthropic.model import model_of, rejects_prefill
 from lamina.dialects.anthropic.parse import parse
 from lamina.dialects.port import Parsed, Request, Violation
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank
 
 MARKS = 4
 """Cache markers that a request may have."""
@@ -183,7 +184,7 @@ def _system_blocks(reading: Reading) -> list[tuple[str, Block]]:
 def _blank(block: Block, place: str) -> list[str]:
     """The places of blank texts: the block itself, or what a result holds."""
     here = [(place, block), *_inner(block, place)]
-    return [p for p, b in here if b.get("type") == "text" and not str(b.get("text")).strip()]
+    return [p for p, b in here if b.get("type") == "text" and is_blank(str(b.get("text")))]
 
 
 def thinking_is_whole(reading: Reading) -> Breaches:

@@ -40,8 +40,8 @@ NO_FORCED_TOOL: Since = MappingProxyType(
 NO_PREFILL = (4, 6)
 """From this version on, of any family, a conversation may not end with the assistant."""
 
-_FAMILY_FIRST = re.compile(r"claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
-_VERSION_FIRST = re.compile(r"claude-(\d{1,2})(?:[-.](\d{1,2}))?-([a-z]+)")
+_FAMILY_FIRST = re.compile(r"claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", re.ASCII)
+_VERSION_FIRST = re.compile(r"claude-(\d{1,2})(?:[-.](\d{1,2}))?-([a-z]+)", re.ASCII)
 
 
 def version(model: str) -> tuple[str, tuple[int, int]]:

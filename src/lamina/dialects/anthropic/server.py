@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lamina.dialects.port import Cleared
+from lamina.text.characters import WHITE_SPACE
 
 BETAS = "anthropic-beta"
 """The header that names the betas of a request, with commas between them."""
@@ -53,7 +54,7 @@ def cleared(answer: Any) -> Cleared:
 
 def merged_betas(*headers: str) -> str:
     """Several values of the header as one, each beta once, in the order of their first mention."""
-    names = (name.strip() for header in headers for name in header.split(","))
+    names = (name.strip(WHITE_SPACE) for header in headers for name in header.split(","))
     return ",".join(dict.fromkeys(name for name in names if name))
 
 

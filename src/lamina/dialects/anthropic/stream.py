@@ -16,6 +16,7 @@ from lamina.dialects.anthropic.model import NAME, model_of
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
 from lamina.stream import Block, Sort, Stream, data_of
+from lamina.text.characters import is_blank
 
 MARKER = "cache_control"
 LIFETIME = "5m"
@@ -150,7 +151,7 @@ def _word(value: Any) -> str:
 
 
 def _blank(text: Any) -> bool:
-    return not isinstance(text, str) or not text or text.isspace()
+    return not isinstance(text, str) or is_blank(text)
 
 
 def _lifetime(wire: Mapping[str, Any]) -> str:

@@ -31,6 +31,7 @@ from lamina.dialects.gemini.wire import (
 )
 from lamina.dialects.port import OwnHead, PlainHead, Request, Tool, number, texts
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank, lower_ascii, upper_ascii
 
 SYSTEM = ("systemInstruction", "system_instruction")
 
@@ -146,7 +147,7 @@ def plain_head(head: Head) -> PlainHead:
         model=model_of(head.parameters), tools=tuple(_tool(f) for _, sort, f in found if sort == "function"),
         output=number(given.get("maxOutputTokens")), temperature=number(given.get("temperature")),
         top_p=number(given.get("topP")), stop=texts(given.get("stopSequences")), choice=choice or "",
-        answer=answer, effort=_word(field(thinking, "thinkingLevel")).lower(), left=tuple(left),
+        answer=answer, effort=lower_ascii(_word(field(thinking, "thinkingLevel"))), left=tuple(left),
     )  # fmt: skip
 
 
@@ -193,7 +194,7 @@ def _with(fields: Json, contents: Any) -> Json:
 def _blank(system: Any) -> bool:
     """Whether system text says nothing; then it stays where it is."""
     if isinstance(system, str):
-        return not system.strip()
+        return is_blank(system)
     if isinstance(system, LISTS):
         return not system
     return holds_parts(system) and not (plain(system) or {}).get("parts")
@@ -216,7 +217,7 @@ def _tools(tools: Any, place: str) -> tuple[Json, ...]:
 
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
-    return first + "".join(word[:1].upper() + word[1:] for word in rest)
+    return first + "".join(upper_ascii(word[:1]) + word[1:] for word in rest)
 
 
 def _tool(function: Json) -> Tool:
@@ -235,7 +236,7 @@ def _own_tool(tool: Tool) -> Json:
 def _choice(config: Any) -> str | None:
     """The plain choice, "" without one, None for one that only this API has."""
     calling = plain(field(plain(config) or {}, "functionCallingConfig")) or {}
-    mode, allowed = _word(calling.get("mode")).upper(), field(calling, "allowedFunctionNames")
+    mode, allowed = upper_ascii(_word(calling.get("mode"))), field(calling, "allowedFunctionNames")
     if not mode or mode == "MODE_UNSPECIFIED":
         return ""
     if allowed:
@@ -252,7 +253,7 @@ def _own_choice(plain_: PlainHead) -> Json | None:
         return None
     named = plain_.choice.removeprefix("tool:")
     if named == plain_.choice:
-        return {"function_calling_config": {"mode": plain_.choice.upper()}}
+        return {"function_calling_config": {"mode": upper_ascii(plain_.choice)}}
     return {"function_calling_config": {"mode": "ANY", "allowed_function_names": [safe_name(named)]}}
 
 

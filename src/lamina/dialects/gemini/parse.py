@@ -22,6 +22,7 @@ from lamina.dialects.named_files import path_of
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank
 
 ROLES = {"user": Role.USER, "model": Role.ASSISTANT, "function": Role.USER}
 """Who speaks; results had a role of their own once, which is the user's now."""
@@ -232,7 +233,7 @@ def _said(pieces: list[_Piece]) -> tuple[list[_Piece], bool]:
 
 
 def _is_blank(piece: _Piece) -> bool:
-    return isinstance(piece.parts[0], Text) and not piece.parts[0].text.strip()
+    return isinstance(piece.parts[0], Text) and is_blank(piece.parts[0].text)
 
 
 def _runs_as_one(pieces: list[_Piece]) -> list[_Piece]:

@@ -17,6 +17,7 @@ from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolC
 from lamina.core.wording import text_of
 from lamina.dialects.gemini.wire import LISTS, NAME, Json, camel, encoded, field, plain, shown, snake, text_at
 from lamina.errors import BadInput
+from lamina.text.characters import WHITE_SPACE, is_blank, lower_ascii
 
 Inner = Text | Image | Document | Raw
 Spelling = Callable[[str], str]
@@ -43,7 +44,7 @@ TOLD = ("output", "result", "error")
 
 _ENCODER = msgspec.json.Encoder()
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
-_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,")
+_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
 _FETCHED = ("https://", "http://", "gs://")
 _KINDS_OF_FILES = {
     "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp", "gif": "image/gif",
@@ -139,7 +140,7 @@ def block_of(part: Part, say: Spelling) -> Json | None:
     """A part of a content for what did not come as one; None for what says nothing here."""
     match part:
         case Text(text):
-            return {"text": text} if text.strip() else None
+            return None if is_blank(text) else {"text": text}
         case Image() | Document():
             return _media(part, say)
         case Thinking():
@@ -154,7 +155,7 @@ def arguments_of(call: ToolCall) -> Json:
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
-        arguments = call.arguments.strip() or {}
+        arguments = call.arguments.strip(WHITE_SPACE) or {}
     return arguments if isinstance(arguments, dict) else {"arguments": arguments}
 
 
@@ -176,7 +177,7 @@ def _text(block: Json, *, model: bool) -> Part:
     if not isinstance(text, str):
         raise BadInput(f"text is {shown(text)}", place="text", hint="give a string")
     signature = signature_of(block)
-    said = bool(text.strip())
+    said = not is_blank(text)
     thought = block.get("thought") is True and (said or signature)
     return (
         Thinking(text=text, signature=signature)
@@ -230,7 +231,7 @@ def _media(part: Image | Document, say: Spelling) -> Json:
         return {"text": part.text}
     named = part.name if isinstance(part, Document) else ""
     if not sayable(part):
-        return {"text": f"[{type(part).__name__.lower()} {named or part.url[:200]}]"}
+        return {"text": f"[{lower_ascii(type(part).__name__)} {named or part.url[:200]}]"}
     kind, data = _inline(part.url)
     media = part.media_type or kind or _kind_of_file(part.url, isinstance(part, Image))
     if part.data or data:
@@ -245,7 +246,7 @@ def _inline(url: str) -> tuple[str, str]:
 
 
 def _kind_of_file(url: str, image: bool) -> str:  # noqa: FBT001
-    ending = url.partition("?")[0].rpartition(".")[2].lower()
+    ending = lower_ascii(url.partition("?")[0].rpartition(".")[2])
     return _KINDS_OF_FILES.get(ending, "image/png" if image else "application/pdf")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.dialects.gemini.wire import Json, plain
+from lamina.text.characters import is_digits, lower_ascii
 
 DEEPEST = 64
 """Levels of a schema that are translated; below it, anything goes."""
@@ -41,14 +42,14 @@ def json_schema(schema: Any, *, depth: int = 0) -> Json:
 def _value(name: str, value: Any, depth: int) -> Any:
     if name == "type":
         word = getattr(value, "value", value)
-        return word.lower() if isinstance(word, str) else value
+        return lower_ascii(word) if isinstance(word, str) else value
     if name in ("properties", "$defs") and isinstance(value, dict):
         return {inner: json_schema(schema, depth=depth + 1) for inner, schema in value.items()}
     if name in ("items", "additionalProperties") and plain(value) is not None:
         return json_schema(value, depth=depth + 1)
     if name == "anyOf" and isinstance(value, list):
         return [json_schema(schema, depth=depth + 1) for schema in value]
-    if name in _COUNTS and isinstance(value, str) and value.isascii() and value.isdigit():
+    if name in _COUNTS and isinstance(value, str) and is_digits(value):
         return int(value[:18])  # 64-bit numbers are text on the wire
     return value
 

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any
 
 from lamina.errors import BadInput
+from lamina.text.characters import lower_ascii
 
 NAME = "gemini"
 """The name of this dialect."""
@@ -29,7 +30,7 @@ SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 """What a function may be called (G6)."""
 
 _SIGNED_SINCE = 3
-_VERSION = re.compile(r"gemini-(\d{1,3})(?!\d)")
+_VERSION = re.compile(r"gemini-(\d{1,3})(?!\d)", re.ASCII)
 _CAPITAL = re.compile(r"[A-Z]")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.:-]")
 
@@ -69,7 +70,7 @@ def camel(name: str) -> str:
 @cache
 def snake(name: str) -> str:
     """The spelling of the SDK."""
-    return _CAPITAL.sub(lambda found: f"_{found[0].lower()}", name)
+    return _CAPITAL.sub(lambda found: f"_{lower_ascii(found[0])}", name)
 
 
 def text_at(block: Mapping[str, Any], name: str) -> str:

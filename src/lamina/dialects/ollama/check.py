@@ -19,6 +19,7 @@ from lamina.dialects.ollama.parse import TEXTS
 from lamina.dialects.pairing import Step, id_at
 from lamina.dialects.port import Request, Violation
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank
 
 Found = Iterator[tuple[str, str]]
 """Where a rule is broken, and how."""
@@ -150,7 +151,7 @@ def assistants_say_something(_: Request, messages: Sequence[View]) -> Found:
         if view.role != "assistant" or view.calls or view.wire.get("images"):
             continue
         said = [view.wire.get(name) for name in ("content", "thinking")]
-        if not any(text.strip() if isinstance(text, str) else text for text in said):
+        if not any(not is_blank(text) if isinstance(text, str) else text for text in said):
             yield view.place, "says nothing"
 
 

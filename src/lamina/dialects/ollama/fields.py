@@ -17,12 +17,13 @@ import msgspec
 from lamina.core.values import Image, ToolCall
 from lamina.dialects.pairing import id_at
 from lamina.errors import BadInput
+from lamina.text.characters import lower_ascii
 
 NAME = "ollama"
 ROLES = ("system", "user", "assistant", "tool")
 
-_BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]++={0,2}[\r\n]*+")
-_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,")
+_BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]+(?:={1,2}[\r\n]*)?")
+_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
 _FILES = (".png", ".jpg", ".jpeg", ".webp")
 _ENCODER = msgspec.json.Encoder()
 
@@ -120,7 +121,7 @@ def is_base64(text: str) -> bool:
 
 def is_file(text: str) -> bool:
     """Whether the SDK takes it for the name of a picture."""
-    return text.lower().endswith(_FILES) and "://" not in text and not text.startswith("data:")
+    return lower_ascii(text).endswith(_FILES) and "://" not in text and not text.startswith("data:")
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):

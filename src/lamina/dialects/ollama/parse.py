@@ -20,6 +20,7 @@ from lamina.dialects.pairing import Step
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
@@ -173,7 +174,7 @@ def _calls_nothing(message: Mapping[str, Any]) -> bool:
 
 def _assistant(message: Mapping[str, Any], calls: Calls) -> _Read:
     thought = text_in(message, "thinking")
-    pieces = [_Piece("thinking", Thinking(text=thought))] if thought.strip() else []
+    pieces = [_Piece("thinking", Thinking(text=thought))] if not is_blank(thought) else []
     said, whole = _content(message, "assistant")
     pieces += said
     calls.begin()
@@ -202,7 +203,7 @@ def _tool(message: Mapping[str, Any], calls: Calls) -> _Read:
 def _content(message: Mapping[str, Any], kind: str) -> tuple[list[_Piece], bool]:
     """Text that is not blank, then the pictures; and whether those may be sent as they came."""
     text, whole = text_in(message, "content"), True
-    pieces = [_Piece(kind, Text(text))] if text and not text.isspace() else []
+    pieces = [_Piece(kind, Text(text))] if not is_blank(text) else []
     for i, block in enumerate(listed(message, "images")):
         pictured = picture(block, f"images[{i}]")
         pieces.append(_Piece(kind, pictured.part, block))

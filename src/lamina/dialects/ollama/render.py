@@ -32,6 +32,7 @@ from lamina.dialects.pairing import Result, reading_order
 from lamina.dialects.port import groups, original, wire
 from lamina.dialects.words import said
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank
 
 Json = dict[str, Any]
 
@@ -138,7 +139,9 @@ def _said(group: Sequence[Entry]) -> list[Json]:
 
 
 def _assistant(group: Sequence[Entry]) -> list[Json]:
-    thoughts = [text for e in group if e.segment.kind == "thinking" and (text := text_of(e.parts)).strip()]
+    thoughts = [
+        text for e in group if e.segment.kind == "thinking" and not is_blank(text := text_of(e.parts))
+    ]
     content, images = _content([e for e in group if e.segment.kind != "thinking"])
     calls = [_call(e, e.parts[0]) for e in group if isinstance(e.parts[0], ToolCall)]
     new: Json = {"thinking": "\n".join(thoughts)} if thoughts else {}
@@ -178,7 +181,7 @@ def _content(group: Sequence[Entry]) -> tuple[str, Json]:
         for part in entry.parts:
             if isinstance(part, Image):
                 images.append(_image(entry, part))
-            elif isinstance(part, Text | Document | Raw) and (text := _text(part)).strip():
+            elif isinstance(part, Text | Document | Raw) and not is_blank(text := _text(part)):
                 texts.append(text)
     images = [image for image in images if image]
     return "\n".join(texts), ({"images": images} if images else {})

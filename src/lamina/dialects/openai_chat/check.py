@@ -17,6 +17,7 @@ from lamina.dialects.openai_chat.parse import INSTEAD, ROLES, fields, sayable
 from lamina.dialects.openai_chat.parts import MARKER, plain
 from lamina.dialects.port import Request, Violation
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank
 
 Found = Iterator[tuple[str, str]]
 """Where a rule is broken, and how."""
@@ -163,7 +164,7 @@ def assistants_say_something(_: Request, messages: Sequence[View]) -> Found:
     for view in messages:
         if view.role == "assistant" and not view.calls and not fields(view.wire):
             content = view.wire.get("content")
-            if isinstance(content, str) and not content.strip() and not view.function:
+            if isinstance(content, str) and is_blank(content) and not view.function:
                 yield view.place, "says nothing"
 
 

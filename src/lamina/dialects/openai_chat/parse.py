@@ -29,6 +29,7 @@ from lamina.dialects.openai_chat.parts import (
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank
 
 REASONING = ("reasoning_content", "reasoning")
 """Fields of compatible servers that hold a model's reasoning as text."""
@@ -218,9 +219,9 @@ def _content(message: Mapping[str, Any], kind: str) -> list[_Piece]:
     """The pieces of a message's content, without blank text: it says nothing, and some servers refuse it."""
     content = message.get("content")
     if isinstance(content, str):
-        return [_Piece(kind, Text(content))] if content and not content.isspace() else []
+        return [_Piece(kind, Text(content))] if not is_blank(content) else []
     pieces = (_Piece(kind, part_of(block, i), block) for i, block in enumerate(listed(message, "content")))
-    return [piece for piece in pieces if not isinstance(piece.part, Text) or piece.part.text.strip()]
+    return [piece for piece in pieces if not isinstance(piece.part, Text) or not is_blank(piece.part.text)]
 
 
 _READERS: dict[str, _Reader] = {

@@ -19,7 +19,7 @@ MARKER = "prompt_cache_breakpoint"
 
 Content = Text | Image | Document | Raw
 
-_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,")
+_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
 
 
 def part_of(value: Any, at: int) -> Content:

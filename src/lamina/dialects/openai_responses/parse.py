@@ -37,6 +37,7 @@ from lamina.dialects.openai_responses.parts import NAME, Json, fits, listed, par
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank
 
 ALONE = "reasoning without the item that it led to"
 UNREADABLE = "reasoning without encrypted content, which nothing was stored of"
@@ -222,13 +223,15 @@ def _message(wire: Json, role: Role) -> _Read:
     """What a message says. One of blank text says nothing and is kept; without content it is not sent."""
     kind, content = {Role.USER: "user", Role.SYSTEM: "system"}.get(role, "assistant"), wire.get("content")
     if isinstance(content, str):
-        said: Part = Text(content) if content.strip() else Raw(dialect=NAME, data=content)
+        said: Part = Text(content) if not is_blank(content) else Raw(dialect=NAME, data=content)
         return role, [_Piece(kind, said)], True
     blocks = listed(wire, "content")
     if not blocks:
         return role, [_Piece(kind, Text(""))], False
     parts = [(block, part_of(block, f"content[{i}]")) for i, block in enumerate(blocks)]
-    pieces = [_Piece(kind, part, b) for b, part in parts if not isinstance(part, Text) or part.text.strip()]
+    pieces = [
+        _Piece(kind, part, b) for b, part in parts if not isinstance(part, Text) or not is_blank(part.text)
+    ]
     whole = all(fits(plain(block), str(wire["role"])) for block in blocks)
     return role, pieces or [_Piece(kind, Raw(dialect=NAME, data=content))], whole
 
@@ -267,7 +270,7 @@ def _items(request: Request) -> Sequence[Any]:
 def _instructions(given: Any) -> tuple[Segment, ...]:
     if given is not None and not isinstance(given, str):
         raise BadInput(f"instructions is {shown(given)}", place="instructions", hint="give text")
-    if not given or given.isspace():
+    if not given or is_blank(given):
         return ()
     piece = _Piece("system", Text(given))
     note = {"field": "instructions"}

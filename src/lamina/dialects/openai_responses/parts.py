@@ -30,7 +30,7 @@ WORDS = {"input_text": "text", "output_text": "text", "text": "text", "refusal":
 Json = dict[str, Any]
 Content = Text | Image | Document | Raw
 
-_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,")
+_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/jpg", "")
 
 

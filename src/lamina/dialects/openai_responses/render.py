@@ -44,6 +44,7 @@ from lamina.dialects.openai_responses.parts import (
 )
 from lamina.dialects.port import failed, original, wire
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank
 
 
 def render(envelope: Envelope) -> Json:
@@ -318,7 +319,7 @@ def _voice(entry: Entry) -> str:
 
 def _blank(part: Any) -> bool:
     nothing = isinstance(part, Raw) and part.dialect != NAME and not part.data
-    return nothing or (isinstance(part, Text) and not part.text.strip())
+    return nothing or (isinstance(part, Text) and is_blank(part.text))
 
 
 def _names(head: Head) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from lamina.dialects.openai_chat.parts import plain
 from lamina.dialects.port import Absorbed, Usage
 from lamina.dialects.text.parse import spoken
+from lamina.text.characters import is_blank
 
 
 def absorb(response: Any) -> Absorbed:
@@ -31,7 +32,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
         usage = _usage(chunk) or usage
         stop = _stop(chunk, choice) or stop
     said = "".join(texts).removeprefix(" ")
-    return Absorbed(segments=(spoken(said),) if said.strip() else (), usage=usage, stop=stop)
+    return Absorbed(segments=(spoken(said),) if not is_blank(said) else (), usage=usage, stop=stop)
 
 
 def _choice(choices: Any) -> Mapping[str, Any]:

@@ -24,6 +24,8 @@ from typing import Literal
 
 import msgspec
 
+from lamina.text.characters import ALPHANUMERIC, LINE_ENDS, SPACES, WHITE_SPACE, in_any_case
+
 Voice = Literal["system", "user", "assistant", "call", "answer", "failure"]
 
 CUE = "\nAssistant:"
@@ -41,22 +43,32 @@ _LABELS: dict[Voice, str] = {
 }
 _SPEAKERS: dict[str, Voice] = {"System": "system", "User": "user", "Assistant": "assistant"}
 
-_NAME = r"[\w.-]{1,128}+"
+_NAME = rf"[{ALPHANUMERIC}_.-]{{1,128}}"
 _LABEL = re.compile(
     rf"\n(?:(System|User|Assistant): |Assistant calls ({_NAME}): |Tool ({_NAME}) (answers|fails): "
     rf"|{CONTEXT}(?=\n))"
 )
-_RARE = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-_SPACE = rf"[^\S\n{_RARE}]"
-_FORGED = (
-    rf"(?=[\\\sa-z\u017f]){_SPACE}*+)(\\*+)(?=(?:system|user|assistant|previous{_SPACE}++context"
-    rf"|assistant{_SPACE}++calls{_SPACE}++[^\s:]++|tool{_SPACE}++[^\s:]++{_SPACE}++(?:answers|fails)){_SPACE}*+:)"
-)
-"""What a reader may take for a label after the end of a line: whatever the case and the spaces."""
+_RARE = LINE_ENDS.replace("\n", "")
 
-_AFTER_NEWLINE = re.compile(rf"(\n{_FORGED}", re.IGNORECASE)
-_AFTER_ANY_END = re.compile(rf"([\n{_RARE}]{_FORGED}", re.IGNORECASE)
-_UNNAMEABLE = re.compile(r"[^\w.-]")
+
+def _forged_labels() -> str:
+    """What a reader may take for a label after the end of a line: whatever the case and the spaces.
+
+    Each repetition is followed by something that it cannot hold, so no text is read again and again.
+    """
+    gap, gaps, name = f"[{SPACES}]*", f"[{SPACES}]+", f"[^{WHITE_SPACE}:]+"
+    speaker = "|".join(map(in_any_case, ("system", "user", "assistant")))
+    context = f"{in_any_case('previous')}{gaps}{in_any_case('context')}"
+    calls = f"{in_any_case('assistant')}{gaps}{in_any_case('calls')}{gaps}{name}"
+    outcome = "|".join(map(in_any_case, ("answers", "fails")))
+    answer = f"{in_any_case('tool')}{gaps}{name}{gaps}(?:{outcome})"
+    begins = f"(?=[{SPACES}SUAPTsuapt\u017f\\\\])"  # one look at the first character passes most lines over
+    return rf"{begins}{gap})(\\*)(?=(?:{speaker}|{context}|{calls}|{answer}){gap}:)"
+
+
+_AFTER_NEWLINE = re.compile(rf"(\n{_forged_labels()}")
+_AFTER_ANY_END = re.compile(rf"([{LINE_ENDS}]{_forged_labels()}")
+_UNNAMEABLE = re.compile(rf"[^{ALPHANUMERIC}_.-]")
 
 
 class Turn(msgspec.Struct, frozen=True, gc=False):

@@ -16,6 +16,7 @@ from lamina.dialects.pairing import Step, id_at
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.dialects.text.layout import Turn, split
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank
 
 NAME = "text"
 
@@ -66,7 +67,7 @@ def _as_before(pieces: list[_Piece], memo: ParseMemo) -> list[_Piece]:
 
 def _whole(prompt: str) -> Segment:
     """A prompt that is sent as it is; one that is blank says nothing, and is kept all the same."""
-    part = Text(prompt) if prompt.strip() else Raw(dialect=NAME, data=prompt)
+    part = Text(prompt) if not is_blank(prompt) else Raw(dialect=NAME, data=prompt)
     segment = _segment(Role.USER, "user", part, prompt)
     segment.meta["wire"]["whole"] = True
     return segment
@@ -100,7 +101,7 @@ class _Reader:
             return None
         if turn.voice == "call":
             return self._call(turn, before)
-        if self.step.waiting or not turn.text.strip() or (turn.voice == "system" and before != "system"):
+        if self.step.waiting or is_blank(turn.text) or (turn.voice == "system" and before != "system"):
             return None
         self.step = Step()
         return _segment(Role(turn.voice), turn.voice, Text(turn.text), turn.text)

@@ -18,6 +18,7 @@ import msgspec
 
 from lamina.core.values import Role, Segment, Text, ToolResult
 from lamina.sources.search import grammar
+from lamina.text.characters import WHITE_SPACE, is_blank, lower_ascii
 from lamina.text.code import signatures
 
 Sort = Literal["text", "code", "turn"]
@@ -55,7 +56,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
 def chunks_of(name: str, text: str, *, longest: int = LONGEST) -> tuple[Chunk, ...]:
     """The chunks of a file; its name says what sort of text it is."""
-    suffix = name.rpartition("/")[2].rpartition(".")[2].lower()
+    suffix = lower_ascii(name.rpartition("/")[2].rpartition(".")[2])
     lines = text.split("\n")
     if suffix in _CODE:
         return tuple(_made(name, lines, _definitions(text, lines, suffix), "code", longest))
@@ -94,7 +95,7 @@ def _said(segment: Segment) -> Iterator[str]:
 def _pieces(text: str, longest: int) -> Iterator[str]:
     lines = text.split("\n")
     for start, stop, _ in _cut(lines, (0, len(lines), ""), longest):
-        yield from _split("\n".join(lines[start:stop]).strip(), longest)
+        yield from _split("\n".join(lines[start:stop]).strip(WHITE_SPACE), longest)
 
 
 def _made(
@@ -105,13 +106,13 @@ def _made(
         for start, stop, under in _cut(lines, span, longest):
             place = f"lines {start + 1}-{stop}"
             for piece in _split("\n".join(lines[start:stop]).strip("\n"), longest):
-                head = f"{name} {under}".strip()
+                head = f"{name} {under}".strip(WHITE_SPACE)
                 yield Chunk(text=piece, place=place, head=head, sort=sort)
 
 
 def _split(text: str, longest: int) -> Iterator[str]:
     for start in range(0, len(text), longest):
-        if text[start : start + longest].strip():
+        if not is_blank(text[start : start + longest]):
             yield text[start : start + longest]
 
 
@@ -177,13 +178,13 @@ def _by_lines(text: str, count: int) -> list[tuple[int, str]]:
 
 def _decorated(lines: Sequence[str], number: int) -> int:
     """The first line of a definition with the decorators and comments right above it."""
-    while number and lines[number - 1].lstrip().startswith(("@", "#", "//", "/*", "*", "///")):
+    while number and lines[number - 1].lstrip(WHITE_SPACE).startswith(("@", "#", "//", "/*", "*", "///")):
         number -= 1
     return number
 
 
 def _paragraphs(lines: Sequence[str], longest: int) -> Iterator[Span]:
-    blanks = [number for number, line in enumerate(lines) if not line.strip()]
+    blanks = [number for number, line in enumerate(lines) if is_blank(line)]
     marks = [(0, ""), *((number, "") for number in blanks), (len(lines), "")]
     yield from _joined(lines, marks, enough=longest // 2)
 

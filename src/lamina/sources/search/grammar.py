@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from lamina.text.characters import split_words
+
 Mark = tuple[int, str]
 """A line (from 0) where something begins, and the definitions around it."""
 
@@ -91,7 +93,7 @@ def _signature(node: Any) -> str:
     """The head of a definition on one line, without its body."""
     body = node.child_by_field_name("body")
     end = body.start_byte - node.start_byte if body is not None else len(node.text)
-    return " ".join(node.text[:end].decode("utf-8", "replace").split())[:200]
+    return " ".join(split_words(node.text[:end].decode("utf-8", "replace")))[:200]
 
 
 def _broken(node: Any) -> int:

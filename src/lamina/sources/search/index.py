@@ -27,6 +27,7 @@ from lamina.sources.search.chunks import Chunk
 from lamina.sources.search.shelf import Plan, Row, Shelf
 from lamina.sources.search.sqlite import SqliteShelf
 from lamina.sources.search.vectors import packed
+from lamina.text.characters import is_blank
 
 Embedder = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 """Texts to vectors, one for each, all of one length."""
@@ -79,7 +80,7 @@ class Index:
     ) -> tuple[Hit, ...]:
         """The chunks that answer a text best, best first; of all sources, or only of these."""
         wanted = None
-        if self._embedder is not None and text.strip():
+        if self._embedder is not None and not is_blank(text):
             (wanted,) = packed(await _embedded(self._embedder, [text]))
         async with self._lock:
             return await self._threaded(lambda: self._query(text, wanted, most, sources))

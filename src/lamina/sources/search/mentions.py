@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from lamina.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_ascii, split_words
+
 _MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
     "november", "december",
@@ -20,7 +22,7 @@ _MONTH = rf"(?P<month>{'|'.join(sorted(_NAMES, key=len, reverse=True))})"
 _DAY = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"
 _YEAR = r"(?P<year>(?:19|20)\d\d)"
 _FORMS = [
-    re.compile(form, re.IGNORECASE)
+    re.compile(form, re.IGNORECASE | re.ASCII)
     for form in (
         rf"\b{_YEAR}-(?P<number>[01]\d)(?:-(?P<day>[0-3]\d))?(?!\d)",
         rf"\b{_DAY}(?: of)? {_MONTH}\b(?:,? {_YEAR}\b)?",
@@ -30,7 +32,8 @@ _FORMS = [
         rf"\b(?:in|of|since|during) {_YEAR}\b",
     )
 ]
-_SELF = re.compile(r"\b(?:i|i'm|i've|my|me|mine)\b", re.IGNORECASE)
+_SELF = re.compile(r"\b(?:i|i'm|i've|my|me|mine)\b", re.IGNORECASE | re.ASCII)
+_WORD = re.compile(f"[{ALPHANUMERIC}]+")
 
 USER = "user"
 ROLES = frozenset((USER, "assistant", "system", "tool"))
@@ -54,8 +57,10 @@ def falls_on(at: str, mentioned: str) -> bool:
 
 def named(text: str, speakers: Iterable[str]) -> frozenset[str]:
     """The speakers whose name a text has, by any word of it; "I" and "my" name the user."""
-    words = set(re.findall(r"[^\W_]+", text.lower()))
-    people = {who for who in speakers if who and who not in ROLES and words & set(who.lower().split())}
+    words = set(_WORD.findall(fold_case(text)))
+    people = {
+        who for who in speakers if who and who not in ROLES and words & set(split_words(fold_case(who)))
+    }
     return frozenset(people | ({USER} if not people and USER in speakers and _SELF.search(text) else set()))
 
 
@@ -68,4 +73,4 @@ def _iso(found: dict[str, str | None]) -> str:
 
 
 def _number(month: str) -> int:
-    return int(month) if month.isdigit() else _NAMES[month.lower()]
+    return int(month) if is_digits(month) else _NAMES[lower_ascii(month)]

@@ -18,6 +18,7 @@ from lamina.core.values import Entry, Segment, Text, ToolResult
 from lamina.errors import BadInput
 from lamina.segments import excerpt
 from lamina.sources.search.index import Hit, Index
+from lamina.text.characters import split_words
 from lamina.text.estimate import estimate
 
 SHARE, TOKENS, MOST = 0.25, 4_000, 50
@@ -190,4 +191,4 @@ def _texts(one: Segment | Entry) -> Iterable[str]:
 
 
 def _flat(text: str) -> str:
-    return " ".join(text.split())
+    return " ".join(split_words(text))

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import pairwise
+
+from lamina.text.characters import ALPHANUMERIC, BEYOND_ASCII, fold_case, split_words
 
 MOST_TERMS = 48
 """Terms of one query: a whole bug report as a query is cut here, most repeated words first."""
 
-_WORD = re.compile(r"[^\W_]+(?:_+[^\W_]+)*")
-_PIECE = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\WA-Za-z\d_]+")
-_PLAIN = re.compile(r"[a-z]+|[A-Z][a-z]+|\d+|[^\W_A-Za-z\d]+")
+_WORD = re.compile(f"[{ALPHANUMERIC}]+(?:_+[{ALPHANUMERIC}]+)*")
+_PIECE = re.compile(f"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[{BEYOND_ASCII}]+")
+_PLAIN = re.compile(f"[a-z]+|[A-Z][a-z]+|[0-9]+|[{BEYOND_ASCII}]+")
+_CAMEL = re.compile("[a-z][A-Z]")
 
 STOP = frozenset(
     "a about all also am an and any are as at be been being but by can could did do does doing for from had "
@@ -34,11 +36,11 @@ def folded(text: str) -> str:
 
 def terms(query: str, *, without: Iterable[str] = ()) -> list[str]:
     """The words to look for, the most repeated first; stop words only if there is nothing else."""
-    words = [word.lower() for word in folded(query).split() for word in _WORD.findall(word)]
+    words = [fold_case(word) for word in split_words(folded(query)) for word in _WORD.findall(word)]
     amounts = dict.fromkeys(words, 0)
     for word in words:
         amounts[word] += 1
-    left_out = {word.lower() for name in without for word in name.split()}
+    left_out = {fold_case(word) for name in without for word in split_words(name)}
     for refused in (STOP | left_out, STOP, frozenset[str]()):
         kept = [word for word in amounts if word not in refused]
         if kept:
@@ -48,7 +50,7 @@ def terms(query: str, *, without: Iterable[str] = ()) -> list[str]:
 
 def split(text: str) -> list[str]:
     """Every word of a folded text in lower case, for an index that does not split by itself."""
-    return [piece.lower() for word in _WORD.findall(text) for piece in word.split("_") if piece]
+    return [fold_case(piece) for word in _WORD.findall(text) for piece in word.split("_") if piece]
 
 
 def expression(words: Iterable[str]) -> str:
@@ -69,4 +71,4 @@ def _spread(word: str) -> str:
 
 
 def _identifier(word: str) -> bool:
-    return "_" in word or any(before.islower() and after.isupper() for before, after in pairwise(word))
+    return "_" in word or _CAMEL.search(word) is not None

@@ -18,7 +18,7 @@ import msgspec
 SEALED = "record"
 """Stands for the role in the name of a file whose record does not tell one."""
 
-_NAME = re.compile(r"(\d{8}T\d{9}Z)_(\d{4,})_([a-z]+)\.json")
+_NAME = re.compile(r"([0-9]{8}T[0-9]{9}Z)_([0-9]{4,})_([a-z]+)\.json")
 _ROLES = frozenset(("system", "user", "assistant", "tool"))
 _OPENS, _CLOSES = b'{"base64":"', b'"}'
 

@@ -205,7 +205,7 @@ def once_name(key: str) -> str:
 def _check_inside(names: Sequence[str]) -> None:
     """What a file tells to read, move or remove can only be a file of this folder."""
     for name in names:
-        if not is_sheet(name) and not re.fullmatch(r"\.g\d{8,}", name):
+        if not is_sheet(name) and not re.fullmatch(r"\.g[0-9]{8,}", name):
             raise ValueError("it names something else than a record or a group")
 
 

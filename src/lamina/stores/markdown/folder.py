@@ -24,6 +24,7 @@ from anyio import to_thread
 from lamina.stores.markdown.lines import parted
 from lamina.stores.markdown.names import file_name, plain_name
 from lamina.stores.markdown.page import Chat, read, shown, write
+from lamina.text.characters import WHITE_SPACE
 
 _HEAD = 64 * 1024  # bytes in which front matter ends
 _TIME = "%Y/%m/%d %H:%M:%S"
@@ -135,7 +136,7 @@ def _find(folder: Path, epoch: int, *, first: str = "") -> Path | None:
 
 def _begins(path: Path, first: str) -> bool:
     said = shown(_read(path).log)
-    return bool(said) and said[0].text.strip() == first.strip()
+    return bool(said) and said[0].text.strip(WHITE_SPACE) == first.strip(WHITE_SPACE)
 
 
 def _read(path: Path) -> Chat:

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from lamina.text.characters import WHITE_SPACE, is_blank
+
 NO_TIME = "Unknown time"
 GROUPS: Mapping[str, str] = {
     "note": "Notes", "url": "URLs", "web_tab": "Web Tabs", "tag": "Tags", "folder": "Folders",
@@ -28,8 +30,8 @@ _SORTS = {group: sort for sort, group in GROUPS.items()}
 _HEAD = re.compile(r"^\*\*(user|ai)\*\*:(?: |(?=\n|\Z))", re.MULTILINE)
 _FOREIGN_HEAD = re.compile(r"^\*\*(user|ai)\*\*: ", re.MULTILINE)
 _MARK = r"\*\*(?:user|ai)\*\*:|\[Context: |\[Timestamp: "
-_PLAIN = re.compile(rf"^(?=\\*+(?:{_MARK}))", re.MULTILINE)
-_ESCAPED = re.compile(rf"^\\(?=\\*+(?:{_MARK}))", re.MULTILINE)
+_PLAIN = re.compile(rf"^(?=\\*(?:{_MARK}))", re.MULTILINE)
+_ESCAPED = re.compile(rf"^\\(?=\\*(?:{_MARK}))", re.MULTILINE)
 _ENDS_NAME = re.compile(r"\\|\||,(?= |\Z)|^ | \Z|\n|\r")
 _CODES = {"\n": "\\n", "\r": "\\r", " ": "\\s"}
 _LETTERS = {"n": "\n", "r": "\r", "s": " "}
@@ -73,7 +75,7 @@ def _time(at: str) -> str:
 
 
 def _message(sender: str, chunk: str, *, exact: bool) -> Message:
-    lines = (chunk.rstrip() if exact else chunk.strip()).split("\n")
+    lines = (chunk.rstrip(WHITE_SPACE) if exact else chunk.strip(WHITE_SPACE)).split("\n")
     at, refers = "", tuple[tuple[str, str], ...]()
     if (said := _bracketed(lines, "[Timestamp: ")) is not None:
         at = "" if said == NO_TIME else _unnamed(said) if exact else said
@@ -81,15 +83,15 @@ def _message(sender: str, chunk: str, *, exact: bool) -> Message:
         refers = _refers(said, exact=exact)
     text = "\n".join(lines)
     return Message(
-        sender=sender, text=_ESCAPED.sub("", text) if exact else text.strip(), refers=refers, at=at
+        sender=sender, text=_ESCAPED.sub("", text) if exact else text.strip(WHITE_SPACE), refers=refers, at=at
     )
 
 
 def _bracketed(lines: list[str], start: str) -> str | None:
     """What the last line holds, if it is one of these; it is taken off."""
-    if not lines or not lines[-1].startswith(start) or not lines[-1].rstrip().endswith("]"):
+    if not lines or not lines[-1].startswith(start) or not lines[-1].rstrip(WHITE_SPACE).endswith("]"):
         return None
-    return lines.pop().rstrip()[len(start) : -1]
+    return lines.pop().rstrip(WHITE_SPACE)[len(start) : -1]
 
 
 def _listed(refers: Iterable[tuple[str, str]]) -> str:
@@ -103,10 +105,10 @@ def _refers(text: str, *, exact: bool) -> tuple[tuple[str, str], ...]:
     found: list[tuple[str, str]] = []
     for group in _split(text, " | ", exact=exact):
         title, _, names = group.partition(": ")
-        if (sort := _SORTS.get(title.strip())) is None:
+        if (sort := _SORTS.get(title.strip(WHITE_SPACE))) is None:
             continue
         pieces = _split(names, ", ", exact=exact)
-        named = (_unnamed(piece) if exact else piece.strip() for piece in pieces)
+        named = (_unnamed(piece) if exact else piece.strip(WHITE_SPACE) for piece in pieces)
         found += [(sort, name) for name in named if name]
     return tuple(found)
 
@@ -150,9 +152,9 @@ def parted(page: str) -> tuple[dict[str, str | list[str]], str]:
         name, colon, value = line.partition(":")
         if line.startswith(("  - ", "- ")):
             items.append(_unquoted(line.partition("- ")[2]))
-        elif colon and name.strip() and not line.startswith(" "):
+        elif colon and not is_blank(name) and not line.startswith(" "):
             items = []
-            fields[name.strip()] = _unquoted(value) if value.strip() else items
+            fields[name.strip(WHITE_SPACE)] = items if is_blank(value) else _unquoted(value)
     return fields, page[match.end() :] if match else page
 
 
@@ -161,7 +163,7 @@ def _quoted(value: str) -> str:
 
 
 def _unquoted(value: str) -> str:
-    value = value.strip()
+    value = value.strip(WHITE_SPACE)
     if value[:1] == value[-1:] == "'" and len(value) > 1:
         return value[1:-1].replace("''", "'")
     if not value.startswith('"'):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from lamina.text.characters import WHITE_SPACE, split_words
 from lamina.text.outline import truncate_bytes
 
 MOST = 100
@@ -42,8 +43,8 @@ def plain_name(epoch: int) -> str:
 def _words(text: str) -> str:
     """The first words, without what a name may not hold."""
     text = re.sub(r"[{}\[\]]", "", _LINK.sub(r"\1", text))
-    first = _NOT_IN_NAMES.sub("", " ".join(text.split()[:WORDS])).strip().lstrip(".")
-    return "_".join((first or UNTITLED).split())
+    first = _NOT_IN_NAMES.sub("", " ".join(split_words(text)[:WORDS])).strip(WHITE_SPACE).lstrip(".")
+    return "_".join(split_words(first or UNTITLED))
 
 
 def _safe(name: str) -> str:

@@ -31,6 +31,7 @@ from lamina.errors import BadInput
 from lamina.segments import assistant, user
 from lamina.stores.markdown.lines import Message, body, front, messages, parted
 from lamina.stores.markdown.mentions import Mention, mentioning, mentions
+from lamina.text.characters import WHITE_SPACE, is_blank
 
 VERSION = 1
 TAG = "copilot-conversation"
@@ -71,7 +72,7 @@ def read(page: str, *, hidden: bool = True) -> Chat:
         page = page.replace("\r\n", "\n")
     fields, rest = parted(page)
     own = _version(fields) if "lamina" in fields else False
-    above, said = messages(rest if own else rest.strip(), exact=own)
+    above, said = messages(rest if own else rest.strip(WHITE_SPACE), exact=own)
     chat = _described(fields)
     kept = _kept(above) if own and hidden else None
     if kept is None:
@@ -149,7 +150,7 @@ def _same(wrote: list[Message], read_: list[Message]) -> bool:
 
 
 def _bare(text: str) -> list[str]:
-    return [line.rstrip() for line in text.split("\n") if line.strip()]
+    return [line.rstrip(WHITE_SPACE) for line in text.split("\n") if not is_blank(line)]
 
 
 def _comment(chat: Chat) -> str:

@@ -1,0 +1,206 @@
+r"""What is a space, a line end, a letter or an invisible sign: fixed sets, the same on every interpreter.
+
+`str.isalpha`, `str.lower`, `str.isprintable` and `\w` ask the interpreter's Unicode tables, which grow with
+every release of Python: two servers would send different bytes for one conversation. Whatever shapes what
+is sent or kept asks here instead. Where white space is meant, it says `text.strip(WHITE_SPACE)`.
+
+A set is a string that holds its characters, or ranges of them as they stand between the brackets of a
+pattern: `re.compile(f"[{ALPHANUMERIC}]+")`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+WHITE_SPACE = (
+    "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009"
+    "\u200a\u2028\u2029\u202f\u205f\u3000"
+)
+"""What parts words."""
+
+LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+"""The white space that ends a line; `\\r\\n` is one end."""
+
+SPACES = "".join(sign for sign in WHITE_SPACE if sign not in LINE_ENDS)
+"""The white space inside a line."""
+
+CONTROLS = r"\x00-\x1f\x7f-\x9f"
+
+INVISIBLE = (
+    r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    r"\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff"
+)
+"""What Unicode lets a reader ignore: joiners, directions, fillers, variation selectors, tags."""
+
+UNPRINTABLE = (
+    rf"{CONTROLS}\u00a0\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u1680\u180e\u2000-\u200f"
+    r"\u2028-\u202f\u205f-\u206f\u3000\ud800-\uf8ff\ufdd0-\ufdef\ufeff\ufff0-\ufffb\ufffe\uffff"
+    r"\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    r"\U000e0000-\U000e0fff\U000f0000-\U0010ffff"
+)
+"""What has no glyph of its own: controls, formats, every space but the plain one, surrogates, private use."""
+
+_BETWEEN_WORDS = """
+Latin-1:
+    80-a9 ab-b1 b4 b6-b8 bb bf d7 f7
+accents, Greek, Cyrillic, Armenian, Hebrew, Arabic, Syriac:
+    2c2-2c5 2d2-2df 375 37e 384-385 387 3f6 482 55a-55f 589-58f 5be 5c0 5c3 5c6 5f3-60f 61b-61f
+    66a-66d 6d4 6dd-6de 6e9 6fd-6fe 700-70f
+India, Thai, Lao, Tibetan, Burmese, Georgian, Ethiopic, Khmer, Mongolian:
+    964-965 970 9f2-9f3 9fa-9fb af0-af1 b70 bf3-bfa c7f df4 e3f e4f e5a-e5b f01-f17 f1a-f1f f34 f36
+    f38 f3a-f3d f85 fbe-fc5 fc7-fda 104a-104f 10fb 1360-1368 166d-166e 1680 169b-169c 16eb-16ed
+    1735-1736 17d4-17d6 17d8-17db 1800-180f
+spaces, dashes, quotes, currencies, arrows, mathematics, boxes, dingbats:
+    1fbd 1fbf-1fc1 1fcd-1fcf 1fdd-1fdf 1fed-1fef 1ffd-206f 207a-207e 208a-208e 20a0-20cf 2100-2101
+    2103-2106 2108-2109 2114 2116-2118 211e-2123 2125 2127 2129 212e 213a-213b 2140-2144 214a-214d
+    214f 218a-245f 249c-24e9 2500-2775 2794-2bff 2e00-2e2e 2e30-2e7f
+Chinese, Japanese, Korean:
+    2e80-3004 3008-3020 3030 3036-3037 303d-303f 309b-309c 30a0 30fb 3190-3191 3196-319f 31c0-31ef
+    3200-321e 322a-3247 3250 3260-327f 328a-32b0 32c0-33ff 4dc0-4dff a490-a4cf
+surrogates, private use, presentation forms, variation selectors, widths:
+    d800-f8ff fb29 fd3e-fd4f fdfc-fe1f fe30-fe6f feff-ff0f ff1a-ff20 ff3b-ff40 ff5b-ff65 ffe0-ffff
+music, games, pictures, tags, private use:
+    1d000-1d24f 1d300-1d35f 1f000-1fbef e0000-10ffff
+"""
+"""The code points beyond ASCII that are no part of a word, in order. All others are letters or digits."""
+
+_CAPITALS = """
+Latin:     41-5a+32 c0-d6+32 d8-de+32 100-12e/2+1 132-136/2+1 139-147/2+1 14a-176/2+1 178-178-121
+           179-17d/2+1 18f-18f+202 1a0-1a4/2+1 1af-1af+1 1cd-1db/2+1 1de-1ee/2+1 1f8-21e/2+1 222-232/2+1
+           1e00-1e94/2+1 1ea0-1efe/2+1 ff21-ff3a+32
+Greek:     386-386+38 388-38a+37 38c-38c+64 38e-38f+63 391-3a1+32 3a3-3ab+32
+Cyrillic:  400-40f+80 410-42f+32 460-480/2+1 48a-4be/2+1 4c0-4c0+15 4c1-4cd/2+1 4d0-52e/2+1
+Armenian:  531-556+48
+Georgian:  1c90-1cba-3008
+"""
+"""First and last capital (`/2`: every second one), and how far from a capital its small letter is."""
+
+_MORE_SMALL = {"\u0130": "i", "\u1e9e": "\u00df", "\u03c2": "\u03c3"}
+"""Capital I with a dot; capital sharp s; sigma at the end of a word, which is sigma."""
+
+_LOOK_ALIKES = {"i": "\u0130\u0131", "k": "\u212a", "s": "\u017f"}
+"""Letters beyond ASCII that Unicode takes for one of ASCII where capitals do not matter."""
+
+
+def _word_ranges() -> Iterator[str]:
+    """What lies beyond ASCII and is not in `_BETWEEN_WORDS`, as ranges of a pattern."""
+    start = 0x80
+    for found in re.findall(r"(?<= )[0-9a-f]+(?:-[0-9a-f]+)?(?=[ \n])", _BETWEEN_WORDS):
+        first, _, last = found.partition("-")
+        if start < int(first, 16):
+            yield f"{chr(start)}-{chr(int(first, 16) - 1)}"
+        start = int(last or first, 16) + 1
+
+
+BEYOND_ASCII = "".join(_word_ranges())
+"""Letters and digits of every script but ASCII's."""
+
+ALPHANUMERIC = f"0-9A-Za-z{BEYOND_ASCII}"
+"""Letters and digits of every script, with the marks that belong to them; no underscore."""
+
+_NOT_WHITE = re.compile(f"[^{WHITE_SPACE}]")
+_BETWEEN_SPACES = re.compile(f"[^{WHITE_SPACE}]+")
+_RARE_LINE_END = re.compile(f"[{LINE_ENDS[1:]}]")
+_LINE_END = re.compile(f"\r\n|[{LINE_ENDS}]")
+_UNPRINTABLE = re.compile(f"[{UNPRINTABLE}]")
+
+
+def is_blank(text: str) -> bool:
+    """Whether a text is empty or only white space."""
+    return _NOT_WHITE.search(text) is None
+
+
+def is_printable(text: str) -> bool:
+    """Whether every character of a text has a glyph or is a plain space."""
+    return _UNPRINTABLE.search(text) is None
+
+
+def is_letter(character: str) -> bool:
+    """Whether one character is a letter of any script."""
+    return is_alphanumeric(character) and not is_digits(character)
+
+
+def is_alphanumeric(character: str) -> bool:
+    """Whether one character is a letter or a digit of any script."""
+    return _alphanumeric().match(character) is not None
+
+
+def is_digits(text: str) -> bool:
+    """Whether a text is one or more of the digits 0 to 9."""
+    return text.isascii() and text.isdigit()
+
+
+def split_words(text: str) -> list[str]:
+    """What stands between white space."""
+    return text.split() if text.isascii() else _BETWEEN_SPACES.findall(text)
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a text without their ends; after the last end there is no line."""
+    lines = with_newlines(text).split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def with_newlines(text: str) -> str:
+    """The text with a newline for every line end of another sort."""
+    return _LINE_END.sub("\n", text) if _RARE_LINE_END.search(text) else text
+
+
+def in_quotes(text: str) -> str:
+    """The text in quotes on one line, as `repr` writes it for plain text: what has no glyph is escaped."""
+    if text.isascii():
+        return repr(text)
+    quote = '"' if "'" in text and '"' not in text else "'"
+    escaped = _UNPRINTABLE.sub(_escape, text.replace("\\", "\\\\").replace(quote, f"\\{quote}"))
+    return f"{quote}{escaped}{quote}"
+
+
+def _escape(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
+def lower_ascii(text: str) -> str:
+    """Small letters for A to Z, everything else as it is: for names in protocols and programs."""
+    return text.lower() if text.isascii() else text.translate(_SMALL_ASCII)
+
+
+def upper_ascii(text: str) -> str:
+    """Capitals for a to z, everything else as it is."""
+    return text.upper() if text.isascii() else text.translate(_CAPITAL_ASCII)
+
+
+def fold_case(text: str) -> str:
+    """Small letters, for comparing words. One for each capital, so places in the text stay what they are."""
+    return text.lower() if text.isascii() else text.translate(_small())
+
+
+def in_any_case(word: str) -> str:
+    """A pattern for a word of ASCII in capitals or small letters, and in letters that pass for them."""
+    return "".join(f"[{any_}]" if len(any_ := spellings(sign)) > 1 else re.escape(sign) for sign in word)
+
+
+def spellings(character: str) -> str:
+    """What passes for a character where capitals do not matter: for `s` these are `s`, `S` and the long s."""
+    small, capital = lower_ascii(character), upper_ascii(character)
+    return character if small == capital else f"{small}{capital}{_LOOK_ALIKES.get(small, '')}"
+
+
+@cache
+def _alphanumeric() -> re.Pattern[str]:
+    return re.compile(f"[{ALPHANUMERIC}]")
+
+
+_SMALL_ASCII = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_CAPITAL_ASCII = {small: capital for capital, small in _SMALL_ASCII.items()}
+
+
+@cache
+def _small() -> dict[int, int]:
+    """Each capital with its small letter, as `str.translate` takes them."""
+    table = {ord(capital): ord(small) for capital, small in _MORE_SMALL.items()}
+    for row in re.finditer(r"([0-9a-f]+)-([0-9a-f]+)(/2)?([+-][0-9]+)", _CAPITALS):
+        capitals = range(int(row[1], 16), int(row[2], 16) + 1, 2 if row[3] else 1)
+        table.update((capital, capital + int(row[4])) for capital in capitals)
+    return table

@@ -1,0 +1,65 @@
+"""The same bytes on every interpreter of this checkout, and the tools that find and compare them."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tools.fingerprints import everything, fingerprints
+from tools.interpreters import Environment, Interpreter, asked, candidates, usable
+from tools.matrix import differences, printed
+
+
+def test_every_interpreter_of_this_checkout_makes_the_same_bytes() -> None:
+    others = [found for found in usable() if found.interpreter.release != platform.python_version()]
+    if not others:
+        pytest.skip("no other Python here has what lamina needs; `make interpreters` installs it")
+    with ThreadPoolExecutor(2) as pool:
+        printing = {other.interpreter.release: pool.submit(printed, other) for other in others}
+        made = {platform.python_version(): fingerprints()}
+    made |= {release: digests.result() for release, digests in printing.items()}
+    assert differences(made) == []
+
+
+def test_a_difference_names_what_differs_and_where() -> None:
+    made = {"3.11.2": {"a": "1", "b": "2"}, "3.12.1": {"a": "1", "b": "3"}, "3.13.0": {"a": "1", "b": "3"}}
+    assert differences(made) == ["b: different on Python 3.11.2"]
+    assert differences({"3.11.2": {"a": "1"}, "3.12.1": {"a": "1"}}) == []
+
+
+def test_an_interpreter_that_cannot_make_them_is_a_difference(tmp_path: Path) -> None:
+    broken = script(tmp_path / "python", "echo no module >&2; exit 1")
+    assert printed(Environment(Interpreter("3.99", broken), broken)) == {"the script itself": "no module\n"}
+
+
+def test_the_fingerprints_speak_of_every_dialect_and_layout() -> None:
+    names = everything()
+    for dialect in ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses", "text"):
+        assert f"many scripts, hoisted, {dialect}" in names
+        assert f"fitted, {dialect}" in names
+        assert f"attacks, {dialect}" in names
+    assert {"search", "chats", "session", "summaries", "tokens"} <= names.keys()
+
+
+def test_this_interpreter_is_found_and_others_are_not_taken_for_one(tmp_path: Path) -> None:
+    assert asked(Path(sys.executable)) == (tuple(sys.version_info[:3]), platform.python_version())
+    assert asked(script(tmp_path / "python3", "echo hello")) is None
+    assert asked(tmp_path / "missing") is None
+    assert all(path.name.startswith("python3") for path in candidates())
+
+
+def test_an_interpreter_that_is_too_old_is_left_out(tmp_path: Path) -> None:
+    old = script(tmp_path / "python3", """echo '["CPython", "3.10.9", [3, 10, 9]]'""")
+    other = script(tmp_path / "python3.12", """echo '["PyPy", "3.12.1", [3, 12, 1]]'""")
+    assert asked(old) is None
+    assert asked(other) is None
+
+
+def script(path: Path, line: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{line}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path

@@ -1,0 +1,334 @@
+"""What is sent or kept does not depend on the interpreter: neither on its Unicode tables nor on its bugs.
+
+Every module is read as a syntax tree, and every pattern in it as its own tree. Modules that shape no byte of
+a request or of a kept text are listed with the reason, and so are single places.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from re import _constants as codes  # type: ignore[attr-defined]
+from re import _parser as patterns  # type: ignore[attr-defined]
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import pytest
+
+SRC = Path(__file__).resolve().parent.parent / "src"
+
+SHAPE_NOTHING = {
+    "lamina.cli": "prints to a person, and reads what one types",
+    "lamina.clients": "passes requests on as they are",
+    "lamina.lab": "replays recorded sessions and reports on them",
+    "lamina.part": "says where two requests part, and sends neither",
+    "lamina.report": "prints to a person",
+    "lamina.settings": "names environment variables",
+    "lamina.testing": "makes cases for tests",
+    "lamina.stores.sealed.keys": "judges passphrases, which are never sent or kept",
+}
+"""Modules and packages whose text is neither sent nor kept."""
+
+ALLOWED = {
+    ("lamina.counters", "split"): "a table of names in the file itself",
+    ("lamina.counters.claude", "split"): "a table of names in the file itself",
+    ("lamina.counters.framing", "split"): "a table of names in the file itself",
+    ("lamina.counters.open_models", "split"): "a table of names in the file itself",
+    ("lamina.sources.paths", "unicodedata"): "decides which files may be opened: the newest table is safest",
+    ("lamina.sources.paths", "casefold"): "as unicodedata",
+    ("lamina.sources.search.postgres", "split"): "the words of an error",
+    ("lamina.stores.markdown.lines", "classes"): "its own escape for a space, not a pattern",
+    ("lamina.stores.postgres.links", "split"): "the words of an error",
+    ("lamina.stores.sealed.documents", "lower"): "the name of a class in an error",
+    ("lamina.stores.sealed.vault", "lower"): "base32, which is ASCII",
+    ("lamina.text.characters", "isdigit"): "asked of ASCII only",
+    ("lamina.text.characters", "lower"): "asked of ASCII only",
+    ("lamina.text.characters", "split"): "asked of ASCII only",
+    ("lamina.text.characters", "upper"): "asked of ASCII only",
+}
+"""Places that may do what others may not: (module, construct) and the reason."""
+
+ASK_TABLES = frozenset(
+    "capitalize casefold isalnum isalpha isdecimal isdigit isidentifier islower isnumeric isprintable "
+    "isspace istitle isupper lower splitlines swapcase title upper".split()
+)
+"""Methods of text that ask the interpreter's Unicode tables."""
+
+ASK_TABLES_WHEN_BARE = frozenset("lstrip rsplit rstrip split strip".split())
+"""The same, unless they are told what to look for."""
+
+DIFFER = {
+    "unicodedata": "grows with every release; `ucd_3_2_0` never does",
+    "textwrap": "splits lines and strips by the interpreter's tables",
+    "normpath": "ends a path at a NUL on Python 3.11.0 to 3.11.3",
+}
+"""Names of the standard library whose results differ between interpreters."""
+
+CLASSES = re.compile(r"(?<!\\)(?:\\\\)*\\[wWdDsSbB]")
+NEVER_GO_BACK = re.compile(r"(?<!\\)(?:\\\\)*(?:[*+?]|\})\+|\(\?>")
+NOT_PATTERNS = {"/?:@!$&'()*+,;=%~[]": "the signs of an address, in lamina.sources.fetch"}
+
+
+class Pattern(NamedTuple):
+    text: str
+    flags: int
+
+    @property
+    def ascii_only(self) -> bool:
+        return bool(self.flags & re.ASCII)
+
+
+def modules() -> dict[str, Path]:
+    paths = sorted((SRC / "lamina").rglob("*.py"))
+    names = (".".join(path.relative_to(SRC).with_suffix("").parts) for path in paths)
+    return {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
+
+
+MODULES = modules()
+
+
+def is_listed(name: str) -> bool:
+    return any(name == listed or name.startswith(f"{listed}.") for listed in SHAPE_NOTHING)
+
+
+SHAPING = [name for name in MODULES if not is_listed(name)]
+
+
+# what a syntax tree says
+
+
+def constructs(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Whatever asks the interpreter's tables, and the line on which it does."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr=name)) if not isinstance(value, ast.Constant):
+                if name in ASK_TABLES or (name in ASK_TABLES_WHEN_BARE and is_bare(node)):
+                    yield name, node.lineno
+            case ast.Attribute(value=ast.Name(id="str"), attr=name) if name in ASK_TABLES:
+                yield name, node.lineno
+            case ast.Attribute(attr=name) | ast.Name(id=name) if name in DIFFER:
+                yield name, node.lineno
+            case ast.ImportFrom(module=name, names=names) if name in DIFFER:
+                if [alias.name for alias in names] != ["ucd_3_2_0"]:
+                    yield name, node.lineno
+            case _:
+                pass
+
+
+def is_bare(call: ast.Call) -> bool:
+    """Whether `split` or `strip` is not told what to look for."""
+    given = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg in {"sep", "chars"})]
+    return not given or (isinstance(given[0], ast.Constant) and given[0].value is None)
+
+
+def texts(tree: ast.AST) -> Iterator[tuple[str, int]]:
+    """Every piece of text in a file but its documentation."""
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            yield node.value, node.lineno
+
+
+# what patterns say
+
+
+def calls_of_re(tree: ast.AST) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=name)) if name != "escape":
+                yield node
+            case _:
+                pass
+
+
+def written_out(tree: ast.AST, module: ModuleType) -> Iterator[Pattern]:
+    """The patterns of calls whose arguments can be read off the file and its constants."""
+    for call in calls_of_re(tree):
+        try:
+            text = value_of(call.args[0], module)
+            flags = sum(value_of(flag, module) for flag in flags_of(call))
+        except (NameError, IndexError):
+            continue
+        if isinstance(text, str):
+            yield Pattern(text, flags)
+
+
+def flags_of(call: ast.Call) -> list[ast.expr]:
+    places = {"compile": 1, "search": 2, "match": 2, "fullmatch": 2, "findall": 2, "finditer": 2}
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    place = places.get(name, len(call.args))
+    return [*call.args[place : place + 1], *(word.value for word in call.keywords if word.arg == "flags")]
+
+
+def value_of(node: ast.expr, module: ModuleType) -> Any:
+    return eval(compile(ast.Expression(node), "pattern", "eval"), vars(module))  # noqa: S307 - our own source
+
+
+def compiled(module: ModuleType) -> Iterator[Pattern]:
+    """The patterns that a module holds, in tables too."""
+    yield from (found for value in vars(module).values() for found in held(value))
+
+
+def held(value: object) -> Iterator[Pattern]:
+    if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+        yield Pattern(value.pattern, value.flags)
+    elif isinstance(value, tuple | list | set | frozenset):
+        yield from (found for item in value for found in held(item))
+    elif isinstance(value, dict):
+        yield from (found for item in value.values() for found in held(item))
+
+
+def patterns_of(name: str) -> list[Pattern]:
+    module = importlib.import_module(name)
+    return list(dict.fromkeys((*compiled(module), *written_out(tree_of(name), module))))
+
+
+def operations(tree: Any) -> Iterator[tuple[Any, Any]]:
+    """Every operation of a parsed pattern, inner ones too."""
+    for operation in tree:
+        if isinstance(operation, patterns.SubPattern):
+            yield from operations(operation)
+        elif isinstance(operation, tuple | list) and operation:
+            if type(operation[0]) is type(codes.LITERAL):
+                yield operation[0], operation[-1]
+            yield from operations(operation)
+
+
+def asks_tables(pattern: Pattern) -> bool:
+    """Whether what a pattern finds depends on Unicode tables."""
+    if pattern.ascii_only:
+        return False
+    if pattern.flags & re.IGNORECASE:
+        return True
+    boundaries = {codes.AT_BOUNDARY, codes.AT_NON_BOUNDARY}
+    for operation, argument in operations(patterns.parse(pattern.text, pattern.flags)):
+        if operation is codes.CATEGORY or (operation is codes.AT and argument in boundaries):
+            return True
+    return False
+
+
+def never_goes_back(pattern: Pattern) -> bool:
+    """Whether a pattern has possessive quantifiers or atomic groups."""
+    forbidden = {codes.POSSESSIVE_REPEAT, codes.ATOMIC_GROUP}
+    found = operations(patterns.parse(pattern.text, pattern.flags))
+    return any(operation in forbidden for operation, _ in found)
+
+
+def tree_of(name: str) -> ast.Module:
+    return ast.parse(MODULES[name].read_bytes())
+
+
+def complaints(name: str) -> list[str]:
+    """What a module does that only some interpreters do alike."""
+    found = [
+        f"line {line}: {what}" for what, line in constructs(tree_of(name)) if (name, what) not in ALLOWED
+    ]
+    known = patterns_of(name)
+    found += [
+        f"a pattern asks Unicode tables: {pattern.text[:80]!r}" for pattern in known if asks_tables(pattern)
+    ]
+    if (name, "classes") not in ALLOWED:
+        plain = [pattern.text for pattern in known if pattern.ascii_only]
+        for text, line in texts(tree_of(name)):
+            if CLASSES.search(text) and not any(text in pattern for pattern in plain):
+                found.append(f"line {line}: \\w, \\d, \\s or \\b without re.ASCII in {text[:80]!r}")
+    return found
+
+
+@pytest.mark.parametrize("name", SHAPING)
+def test_what_shapes_bytes_asks_no_table_of_the_interpreter(name: str) -> None:
+    assert complaints(name) == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_no_pattern_has_possessive_quantifiers_or_atomic_groups(name: str) -> None:
+    """Python 3.11.0 to 3.11.3 match them wrongly."""
+    assert [pattern for pattern in patterns_of(name) if never_goes_back(pattern)] == []
+    found = [text for text, _ in texts(tree_of(name)) if NEVER_GO_BACK.search(text)]
+    assert [text for text in found if text not in NOT_PATTERNS] == []
+
+
+def test_every_exception_is_needed() -> None:
+    """A place that was mended leaves the list."""
+    needed = {(name, what) for name in SHAPING for what, _ in constructs(tree_of(name))}
+    needed |= {
+        (name, "classes") for name in SHAPING if any(CLASSES.search(text) for text, _ in texts(tree_of(name)))
+    }
+    assert set(ALLOWED) <= needed
+    assert [listed for listed in SHAPE_NOTHING if listed not in MODULES] == []
+
+
+def test_the_modules_that_shape_bytes_are_among_them() -> None:
+    packages = {name.split(".")[1] for name in SHAPING if "." in name}
+    assert packages >= {
+        "codec",
+        "core",
+        "dialects",
+        "request",
+        "session",
+        "sources",
+        "stores",
+        "summarize",
+        "text",
+    }
+
+
+PLANTED = {
+    "text.lower()": "lower",
+    "text.strip()": "strip",
+    "text.split(None, 3)": "split",
+    "text.split(maxsplit=1)": "split",
+    "map(str.isalpha, text)": "isalpha",
+    "text.splitlines()": "splitlines",
+    "unicodedata.category(text)": "unicodedata",
+    "from unicodedata import normalize": "unicodedata",
+    "posixpath.normpath(text)": "normpath",
+    "textwrap.indent(text, ' ')": "textwrap",
+}
+
+
+@pytest.mark.parametrize("source", PLANTED)
+def test_the_gate_sees_a_planted_construct(source: str) -> None:
+    assert [what for what, _ in constructs(ast.parse(source))] == [PLANTED[source]]
+
+
+@pytest.mark.parametrize("source", ["'a b'.split()", "text.strip(' ')", "text.split(',')", "text.isascii()"])
+def test_the_gate_lets_pass_what_is_the_same_everywhere(source: str) -> None:
+    assert list(constructs(ast.parse(source))) == []
+
+
+@pytest.mark.parametrize("pattern", [r"\w+", r"[^\s]", r"(a|\d)", r"a\b", "(?:[a-z]|(?=\\s))*"])
+def test_the_gate_sees_a_planted_pattern(pattern: str) -> None:
+    assert asks_tables(Pattern(pattern, 0))
+    assert not asks_tables(Pattern(pattern, re.ASCII))
+    assert asks_tables(Pattern("a", re.IGNORECASE))
+    assert not asks_tables(Pattern("[^a-z ]+(?=x)", 0))
+
+
+@pytest.mark.parametrize("pattern", ["a*+", "a++b", "(?:ab)?+", "a{1,3}+", "(?>a)b", "((?:a|b*+)c)"])
+def test_the_gate_sees_what_never_goes_back(pattern: str) -> None:
+    assert never_goes_back(Pattern(pattern, 0))
+    assert NEVER_GO_BACK.search(pattern)
+
+
+def test_patterns_are_found_wherever_they_are_made() -> None:
+    source = textwrap.dedent(
+        r"""
+        import re
+        NAME = r"\w"
+        ONE = re.compile(rf"a{NAME}")
+        TABLE = {"x": (re.compile(r"b"),)}
+        def find(text):
+            return re.search("c", text, re.ASCII), re.findall(r"d", text, flags=re.I)
+        """
+    )
+    module = ModuleType("planted")
+    exec(source, vars(module))  # noqa: S102 - the text above
+    found = {*compiled(module), *written_out(ast.parse(source), module)}
+    assert {pattern.text for pattern in found} == {r"a\w", "b", "c", "d"}
+    assert Pattern("c", re.ASCII) in found
+    assert Pattern("d", re.IGNORECASE) in found

@@ -1,0 +1,160 @@
+"""Time is linear in a text, whatever it says: no pattern goes back over what it has read.
+
+Each case is read at a size and at four times that size. Linear work takes about four times as long, quadratic
+work sixteen times. The processor's time is compared, the least of several runs, and a pair that looks slow
+is measured again: a busy machine may slow down one pair, but it does not make quadratic work look linear.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+
+from lamina.core.kinds import KINDS
+from lamina.core.wording import guard, unguard
+from lamina.dialects.ollama.fields import is_base64
+from lamina.dialects.text.layout import Turn, split, written
+from lamina.text.arguments import shorter
+from lamina.text.characters import is_blank, split_lines, split_words
+from lamina.text.gist import clean, decisions, error_lines, one_line, paths
+from lamina.text.names import names
+from lamina.text.nesting import is_deeper
+from lamina.text.outline import indexed
+from lamina.text.subjects import subject
+from lamina.text.tagged import blocks, unescape
+from lamina.text.tags import inert, strip_tags
+
+SIZE = 6_000
+GROWTH = 9  # between 4, which is linear, and 16, which is quadratic
+ATTEMPTS = 4
+TAGS = tuple(sorted({kind.tag for kind in KINDS.values()}))
+
+
+class Call(NamedTuple):
+    name: str
+    arguments: str
+
+
+def run_shell(text: str) -> None:
+    subject(Call("bash", json.dumps({"command": text})))
+
+
+def patch(text: str) -> None:
+    subject(Call("apply_patch", json.dumps({"patch": text})))
+
+
+def lay_out(text: str) -> None:
+    prompt = written([Turn("user", text)])
+    split(prompt)
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "guard": guard,
+    "unguard": unguard,
+    "strip_tags": lambda text: strip_tags(text, TAGS[:2]),
+    "inert": lambda text: inert(text, len(text)),
+    "blocks": lambda text: blocks(text, TAGS),
+    "unescape": unescape,
+    "names": lambda text: names((text,), limit=400),
+    "layout": lay_out,
+    "base64": is_base64,
+    "shell": run_shell,
+    "patch": patch,
+    "nesting": lambda text: is_deeper(text, 64),
+    "arguments": lambda text: shorter(json.dumps({"x": text}), limit=10, mark="[x]"),
+    "clean": clean,
+    "one line": lambda text: one_line(text, 200),
+    "decisions": lambda text: list(decisions(text)),
+    "errors": error_lines,
+    "paths": lambda text: list(paths(text)),
+    "blank": is_blank,
+    "words": split_words,
+    "lines": split_lines,
+    "code": lambda text: indexed(text, limit=2_000, name="a.py"),
+    "markdown": lambda text: indexed(text, limit=2_000, name="a.md"),
+    "table": lambda text: indexed(text, limit=2_000, name="a.csv"),
+    "JSON": lambda text: indexed(text, limit=2_000, name="a.json"),
+    "log": lambda text: indexed(text, limit=2_000, name="a.log"),
+}
+
+# A beginning, what is repeated, and an end on which a match that was under way fails.
+TEXTS = {
+    "gaps in a tag": ("<", "\u200b", "!"),
+    "spaces in a tag": ("</", " ", "!"),
+    "brackets": ("", "<", "!"),
+    "slashes": ("<", "< /", "!"),
+    "backslashes": ("<", "\\", "!"),
+    "spaces in attributes": ("<note_context", " ", "x>"),
+    "names without values": ("<note_context", " a", " >"),
+    "spaces before an equals sign": ("<note_context a", " ", "b='c'>"),
+    "open quotes": ("<note_context", " a='\"", ">"),
+    "open tags": ("", "<note_context>", ""),
+    "open elements": ("<note_context>", "<a>", ""),
+    "closed contents": ("<note_context><content>", "</content> ", ""),
+    "dots": ("a", ".a", "."),
+    "hyphens": ("a/", "-", "!"),
+    "identifiers": ("", "a_", "!"),
+    "newlines": ("A", "\n", "!"),
+    "carriage returns": ("A", "\r\n", "!"),
+    "equals signs": ("A", "=", "\n!"),
+    "forged speakers": ("", "\nsystem ", "!"),
+    "forged calls": ("\nassistant calls ", "x", " "),
+    "forged gaps": ("\nassistant calls ", "\u00a0", "x"),
+    "forged answers": ("\ntool ", "a ", ":"),
+    "forged backslashes": ("\n", "\\", "system;"),
+    "words of a shell": ("cat ", "x ", "|"),
+    "commands of a shell": ("", "sudo ", ";"),
+    "operators of a shell": ("", ";&|", "$"),
+    "here-documents": ("cat <<A > b\n", "A\n", "$"),
+    "patches": ("", "+++ ", "\n"),
+    "files of a patch": ("", "*** Add File: a\n", ""),
+    "open strings": ("[" * 100, '"\\"', ""),
+    "escapes": ("[" * 100 + '"', "\\", ""),
+    "depth": ("", "[", ""),
+    "entities": ("", "&#1", ";"),
+    "rare line ends": ("", "\u2028\x85", "x"),
+    "wide spaces": ("", "\u3000", "x"),
+    "errors": ("", "exit code ", "1"),
+    "sentences": ("", "I will. ", ""),
+    "fences": ("", "```", "\n"),
+    "headings": ("", "#", "\n"),
+    "rows": ("", 'a,"b\n', ""),
+    "definitions": ("", "def f(\n", ""),
+    "marks": ("a", "\u0301", "b"),
+}
+
+
+def seconds(reader: Callable[[str], object], text: str) -> float:
+    """Processor time of one reading, the least of three."""
+    least = float("inf")
+    for _ in range(3):
+        start = time.process_time()
+        reader(text)
+        least = min(least, time.process_time() - start)
+    return least
+
+
+def grows_linearly(reader: Callable[[str], object], parts: tuple[str, str, str], *, size: int = SIZE) -> bool:
+    first, unit, last = parts
+    count = size // len(unit)
+    for _ in range(ATTEMPTS):
+        small = seconds(reader, first + unit * count + last)
+        large = seconds(reader, first + unit * 4 * count + last)
+        if large <= GROWTH * max(small, 1e-4):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_reading_is_linear_in_a_hostile_text(name: str) -> None:
+    assert [text for text, parts in TEXTS.items() if not grows_linearly(READERS[name], parts)] == []
+
+
+def test_a_pattern_that_goes_back_is_noticed() -> None:
+    """It tries every way to part a run of letters between its repetitions: 64 times the work."""
+    assert not grows_linearly(re.compile("a*a*a*b").match, ("", "a", "!"), size=120)

@@ -1,0 +1,266 @@
+"""Prints one digest for each of many requests and kept texts: every interpreter must print the same.
+
+    python -m tools.fingerprints               digests and names, one a line
+    python -m tools.fingerprints NAME          the text behind one of them, to see where two interpreters part
+
+Whatever lamina does to single characters is tried on a session in many scripts and on hostile texts: requests
+in every dialect and layout, digests, outlines, names, subjects, counts, search, chats on disk. Sealed stores
+are left out, since their bytes are random; golden sessions have files of their own. It needs what lamina
+itself needs, and nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+import anyio
+import msgspec
+
+from lamina import segments
+from lamina.blocking import Session
+from lamina.codec import encode
+from lamina.core.arrange import Cap, Layout
+from lamina.core.values import Budget, Form, Segment, ToolCall
+from lamina.core.wording import TAGGED, guard, text_of
+from lamina.counters.vocabularies import vocabulary
+from lamina.dialects import DIALECTS
+from lamina.dialects.port import Dialect
+from lamina.request import fit_request
+from lamina.sources.pages import page
+from lamina.sources.search import chunks_of, excerpts, open_index
+from lamina.sources.search.words import folded, terms
+from lamina.sources.shared_words import by_words
+from lamina.stores.markdown import Chat, file_name, read, write
+from lamina.stores.memory import MemoryStore
+from lamina.stores.tagged import read_context
+from lamina.summarize.judge import facts, problems
+from lamina.testing.attacks import ATTACKS
+from lamina.testing.golden import Golden, requests
+from lamina.testing.scripts import DISGUISED, LINE_ENDS, MARKED, SENTENCES, SPACES, YOUNG, scripts
+from lamina.testing.sessions import calls, session
+from lamina.text import gist
+from lamina.text.arguments import shorter, telling
+from lamina.text.estimate import FAMILIES, estimate
+from lamina.text.names import names
+from lamina.text.outline import indexed
+from lamina.text.subjects import subject
+from lamina.text.tags import inert
+
+LAYOUTS = {
+    "in place": Layout(),
+    "hoisted": Layout(library="hoisted"),
+    "context after": Layout(context="after"),
+    "outlines": Layout(attachments=Cap(tokens=0, form=Form.COMPACT)),
+    "stubs": Layout(attachments=Cap(tokens=0, form=Form.STUB)),
+}
+GROWING = {
+    "many scripts": tuple(calls(scripts()))[14::18],
+    "work": tuple(calls(session(7, turns=3, steps=4)))[8::9],
+}
+VOCABULARIES = ("o200k_base", "qwen3", "gemma3")
+TEXTS = (*SENTENCES.values(), *ATTACKS.values(), YOUNG, SPACES, LINE_ENDS, DISGUISED, MARKED)
+
+
+def fingerprints() -> dict[str, str]:
+    """The digest of each thing, by name."""
+    return {name: digest(made()) for name, made in everything().items()}
+
+
+def everything() -> dict[str, Callable[[], Any]]:
+    """What is compared, by name, made when it is asked for."""
+    found: dict[str, Callable[[], Any]] = {}
+    for dialect in DIALECTS.values():
+        found |= requests_in(dialect)
+        found[f"fitted, {dialect.name}"] = partial(fitted, dialect)
+        found[f"attacks, {dialect.name}"] = partial(attacked, dialect)
+    for name, reader in READERS.items():
+        found[f"text, {name}"] = partial(map, reader, TEXTS)
+    found["documents"] = outlined
+    found["tool calls"] = understood
+    found["tokens"] = counted
+    found["search"] = partial(anyio.run, searched)
+    found["chats"] = kept
+    found["session"] = talked
+    found["summaries"] = judged
+    return found
+
+
+def digest(value: Any) -> str:
+    return sha256(written(value).encode()).hexdigest()[:16]
+
+
+def written(value: Any) -> str:
+    """Any value as text of ASCII; what comes one by one is a list."""
+    value = list(value) if isinstance(value, Iterator) else value
+    plain = msgspec.to_builtins(value, builtin_types=(bytes,), str_keys=True)
+    return json.dumps(plain, indent=1)
+
+
+# requests
+
+
+def requests_in(dialect: Dialect) -> dict[str, Callable[[], Any]]:
+    """The requests of two sessions in one dialect, cut, in every layout."""
+    found: dict[str, Callable[[], Any]] = {}
+    for golden in cut_sessions():
+        found[f"{golden.name}, {dialect.name}"] = partial(requests, golden, dialect)
+    return found
+
+
+def cut_sessions() -> Iterator[Golden]:
+    """Two growing sessions in a window that is too small for them, in every layout."""
+    for shape, layout in LAYOUTS.items():
+        for name, logs in GROWING.items():
+            budget = Budget(window=4_500, reserve=0)
+            yield Golden(name=f"{name}, {shape}", logs=logs, layout=layout, budget=budget)
+
+
+def fitted(dialect: Dialect) -> Iterator[tuple[Any, Any]]:
+    """A client's growing requests, made to fit with the ledger of the one before as JSON."""
+    growing = Golden(name="client", logs=tuple(calls(scripts()))[6::15])
+    budget, counter = Budget(window=6_000, reserve=0), vocabulary("qwen3")
+    ledger: Mapping[str, Any] | None = None
+    for request in requests(growing, dialect):
+        made = fit_request(request, dialect=dialect, budget=budget, counter=counter, ledger=ledger)
+        ledger = json.loads(json.dumps(made.ledger.dump()))
+        yield made.request, ledger
+
+
+def attacked(dialect: Dialect) -> list[Any]:
+    """Hostile text in every place of one log."""
+    logs = tuple(tuple(hostile(text)) for text in ATTACKS.values())
+    whole = Golden(name="attacks", logs=logs)
+    lowered = Golden(name="lowered", logs=logs, layout=LAYOUTS["outlines"])
+    return [list(requests(golden, dialect)) for golden in (whole, lowered)]
+
+
+def hostile(text: str) -> Iterator[Segment]:
+    yield segments.system(f"Be brief. {text}")
+    yield segments.file(f"docs/{text[:40]}.md", text * 3)
+    yield segments.user(f"{text}?")
+    yield segments.call("read_file", {"path": text}, id="c1", joins=False)
+    yield segments.result(text, id="c1", name="read_file")
+    yield segments.user("And now?")
+
+
+# text
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "guarded": guard,
+    "inert": lambda text: inert(text, 80),
+    "cleaned": gist.clean,
+    "one line": lambda text: gist.one_line(text, 60),
+    "paths": lambda text: list(gist.paths(text)),
+    "decisions": lambda text: list(gist.decisions(f"I will do it. {text} Done: {text}")),
+    "errors": gist.error_lines,
+    "names": lambda text: names((text,), limit=200),
+    "estimated": lambda text: [estimate(text, family=family) for family in FAMILIES],
+    "folded words": folded,
+    "query": terms,
+    "file name": lambda text: file_name(text, 1_700_000_000_000),
+    "page": lambda text: page(f"<p>{text}<pre>{text}</pre><b style=' DISPLAY : none '>{text}</b>"),
+}
+
+
+def outlined() -> Iterator[str]:
+    """Long texts of every sort, shortened."""
+    for part in scripts():
+        text = text_of(part.parts)
+        for name in ("a.md", "a.py", "a.csv", "a.json", "a.log", ""):
+            yield indexed(text * 2, limit=len(text), name=name)
+
+
+def counted() -> dict[str, list[int]]:
+    """Tokens by some vocabularies: one composes characters first, one holds tags as tokens."""
+    return {name: [vocabulary(name).count(text) for text in TEXTS] for name in VOCABULARIES}
+
+
+def understood() -> Iterator[Any]:
+    """What calls are about, by their names and arguments."""
+    for text in TEXTS:
+        arguments = json.dumps(
+            {"path": text, "command": f"cat {text}", "content": text * 9}, ensure_ascii=False
+        )
+        for name in ("read_file", "bash", "write_file", text[:20]):
+            yield subject(ToolCall(id="c", name=name, arguments=arguments))
+        yield telling(arguments)
+        yield shorter(arguments, limit=40, mark="[{size}]")
+
+
+# what is found and kept
+
+
+async def searched() -> list[Any]:
+    """Excerpts for questions in every script."""
+    async with open_index() as index:
+        for part in scripts():
+            if part.key:
+                await index.replace(part.key, chunks_of(part.key, text_of(part.parts), longest=300))
+        found = [await index.query(question, most=5) for question in (*SENTENCES.values(), YOUNG, DISGUISED)]
+    notes = [part for part in scripts() if part.kind == "note"]
+    ranked = [by_words(question, notes) for question in SENTENCES.values()]
+    work = session(3, turns=2)
+    ranked += [by_words(text_of(part.parts)[:2_000], work) for part in work[:12]]
+    return [[excerpts(hits, room=500) for hits in found], ranked]
+
+
+def kept() -> Iterator[Any]:
+    """Logs as they stand on disk, and as they are read again."""
+    log = scripts()
+    yield [encode(part).decode() for part in log]
+    shown = write(Chat(log=log[:24]))
+    yield shown
+    yield read(shown).log
+    yield read(shown, hidden=False).log
+    for text in (shown, DISGUISED, *map(tagged, log[:24])):
+        yield read_context(text)
+
+
+def tagged(part: Segment) -> str:
+    worded = TAGGED(part, Form.FULL, segments_digest(part))
+    return text_of(worded)
+
+
+def segments_digest(part: Segment) -> Any:
+    return sha256(text_of(part.parts).encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def talked() -> list[Any]:
+    """A session with attachments, cuts and recalls, opened again for each turn."""
+    store, made = MemoryStore(), list[Any]()
+    budget = Budget(window=3_000, reserve=0)
+    for name, sentence in list(SENTENCES.items())[:9]:
+        opened = Session.open(store, "chat", model="gpt-5", budget=budget, recall=True, clock=None)
+        with opened as talk:
+            talk.ask(f"{sentence}{DISGUISED}", attach=[segments.note(f"{name}.md", sentence * 30)])
+            made.append(talk.request())
+            talk.record(f"{sentence}{LINE_ENDS}")
+            lowered = [row.recall for row in talk.explain().rows if row.recall]
+            made += [talk.recall(key, find=sentence[2:6].upper()) for key in lowered[:3]]
+    return made
+
+
+def judged() -> list[Any]:
+    """What a summary must name, and what is wrong with some."""
+    wanted = facts(scripts())
+    covered = "".join(SENTENCES.values())
+    return [wanted, *(problems(text, wanted, source=covered) for text in TEXTS)]
+
+
+def main(arguments: Sequence[str]) -> int:
+    if arguments:
+        print(written(everything()[arguments[0]]()))
+        return 0
+    for name, made in everything().items():
+        print(digest(made()), name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
