@@ -263,7 +263,7 @@ def assert_planned(plan: CutPlan, envelope: Envelope, before: Ledger) -> None:
     assert [(move.now, move.why) for move in plan.lowered] == [
         (now[move.ref].form, now[move.ref].why) for move in plan.lowered
     ]
-    assert sum(move.tokens for move in plan.lowered) > 0
+    assert sum(move.tokens for move in plan.lowered) > 0 or plan.digests, "older digests became one"
     new = [fold for fold in envelope.ledger.folds if fold.cut == cut.number]
     assert list(plan.digests) == ["\n".join(filter(None, (fold.text, fold.notes))) for fold in new]
     assert all(fold.cut == cut.number for fold in set(envelope.ledger.folds) - set(before.folds))

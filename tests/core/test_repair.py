@@ -266,7 +266,8 @@ def test_what_no_log_can_mean_is_refused(bad: Segment, problem: str) -> None:
 # the ledger
 
 
-CHOICES = ("same content as", "replaced in the same turn")  # what is not sent by choice, not by a repair
+CHOICES = ("same content as", "replaced in the same turn", "replaced by")
+"""Why a segment is not sent although nothing about it was mended."""
 
 
 def mended(entry: Entry) -> str:
