@@ -131,13 +131,57 @@ def test_an_error_before_the_commit_breaks_it_too(path: Path, monkeypatch: pytes
     anyio.run(work)
 
 
+@pytest.mark.parametrize("code", [links.BUSY, links.LOCKED])
+def test_a_lock_is_waited_for_and_no_failure(path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    bad = Disk()
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "connect", bad.connect)
+        kept = anyio.run(SqliteStore.open, path)
+
+    async def work() -> None:
+        bad.codes = {"COMMIT": code}
+        refusal = await refused(kept.append(HERE, [b"a"]), StoreError)
+        assert not isinstance(refusal, Broken)
+        bad.codes = {}
+        assert await kept.append(HERE, [b"a"], expect=0) == Head(count=1)
+        await kept.close()
+
+    anyio.run(work)
+
+
+@pytest.mark.parametrize("code", [links.BUSY, links.LOCKED])
+def test_a_lock_that_leaves_a_transaction_open_breaks_the_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The rollback failed, so nobody knows what a later commit would keep."""
+    bad = Disk()
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "connect", bad.connect)
+        kept = anyio.run(SqliteStore.open, path)
+
+    async def work() -> None:
+        bad.codes = {"COMMIT": code, "ROLLBACK": 10}
+        await refused(kept.append(HERE, [b"a"]), Broken)
+        bad.codes = {}
+        await refused(kept.append(HERE, [b"b"]), Broken)
+        await kept.close()
+        async with open_sqlite(path) as again:
+            assert await again.read(HERE) == Page()
+
+    anyio.run(work)
+
+
 class Disk:
-    """Connections on which one statement meets a bad disk, and which know what they were asked."""
+    """Connections on which statements meet a bad disk, and which know what they were asked.
+
+    `fails` is a statement that ends in an I/O error; `codes` are statements with the results they end in.
+    """
 
     fails = ""
 
     def __init__(self) -> None:
         self.statements: list[str] = []
+        self.codes: dict[str, int] = {}
 
     def connect(self, path: str, **given: Any) -> Any:
         own, disk = connect(path, **given), self
@@ -147,6 +191,8 @@ class Disk:
                 disk.statements.append(sql)
                 if sql == disk.fails:
                     raise Failure(10, "disk I/O error")
+                if sql in disk.codes:
+                    raise Failure(disk.codes[sql], "refused")
                 return own.run(sql, values)
 
             def __getattr__(self, name: str) -> Any:
