@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -12,6 +13,7 @@ from lamina.segments import file
 from lamina.session import Session
 from lamina.stores.address import open_store
 from lamina.stores.sealed import Key, from_file, init_file
+from lamina.stores.sqlite import SqliteStore
 from tests.cli.running import run
 
 SPEC = "# Retry\n\nA request is retried three times.\n" * 30
@@ -106,3 +108,21 @@ def test_a_record_that_was_changed_is_found(tmp_path: Path) -> None:
     done = run("sessions", "verify", "--store", f"files:{address}", "--key-file", key)
     assert done.code in (2, 4)
     assert done.err
+
+
+@pytest.mark.parametrize("action", ["list", "verify"])
+def test_a_list_that_does_not_end_is_an_error(
+    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from an index with a damaged cell: the same page, whatever comes after it is asked for."""
+    address = f"{tmp_path}/a.db"
+    kept(address)
+    own = SqliteStore.list
+
+    async def same_page(self: SqliteStore, workspace: str, **asked: Any) -> Any:
+        return await own(self, workspace, **{**asked, "after": ""})
+
+    monkeypatch.setattr(SqliteStore, "list", same_page)
+    done = run("sessions", action, "--store", address)
+    assert done.code == 4
+    assert "restore it from a backup" in done.err

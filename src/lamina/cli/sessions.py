@@ -15,6 +15,7 @@ from lamina.cli.stored import add_store, existing, missing, stored
 from lamina.codec import decode, encode
 from lamina.errors import BadInput
 from lamina.session import Session
+from lamina.stores.pages import every_conversation
 from lamina.stores.port import Store, Where
 
 _EXAMPLES = """\
@@ -64,11 +65,8 @@ async def _acted(arguments: argparse.Namespace) -> int:
 
 
 async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    found: list[dict[str, Any]] = []
-    after = ""
-    while page := await store.list(workspace, after=after):
-        found += [{"conversation": each.conversation, "records": each.count} for each in page]
-        after = page[-1].conversation
+    listed = every_conversation(store, workspace)
+    found = [{"conversation": each.conversation, "records": each.count} async for each in listed]
     if arguments.json:
         emit({"conversations": found})
     else:
@@ -135,7 +133,8 @@ async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -
 
 
 async def _verify(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    names = arguments.names or [each.conversation for each in await store.list(workspace, limit=10**9)]
+    listed = every_conversation(store, workspace)
+    names = arguments.names or [each.conversation async for each in listed]
     counts = {name: await _verified(store, Where(workspace, name)) for name in names}
     if arguments.json:
         emit({"verified": counts})

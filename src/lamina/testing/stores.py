@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from lamina.errors import BadInput, Conflict, Reused, StoreError
+from lamina.stores.pages import every_conversation
 from lamina.stores.port import Head, Listed, Once, Page, Record, Rekeyable, Store, Where
 from lamina.testing.conformance import Conformance
 from lamina.testing.store_races import RACES, OpenStore, Trial, bodies, refused
@@ -151,13 +152,9 @@ async def a_list_goes_page_by_page(trial: Trial) -> None:
             await kept.append(Where(trial.workspace, name), bodies(count))
         whole = [Listed(conversation=name, count=names.index(name) + 1) for name in sorted(names)]
         assert list(await kept.list(trial.workspace)) == whole
-        found: list[Listed] = []
-        while page := await kept.list(
-            trial.workspace, after=found[-1].conversation if found else "", limit=3
-        ):
-            assert len(page) <= 3
-            found += page
+        found = [each async for each in every_conversation(kept, trial.workspace, page=3)]
         assert found == whole
+        assert len(await kept.list(trial.workspace, limit=3)) == 3
         assert list(await kept.list(trial.workspace, limit=0)) == []
         assert list(await kept.list(trial.workspace, after="b\0")) == [
             one for one in whole if one.conversation > "b"

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, Reused, StoreError, Tampered, WrongKey
 from lamina.stores.memory import check_asked, check_group, check_head, check_where, check_workspace, places
+from lamina.stores.pages import attempts, every_conversation
 from lamina.stores.port import Closes, Head, Listed, Once, Page, Record, Store, Where
 from lamina.stores.sealed.cipher import same
 from lamina.stores.sealed.documents import DELETING, Card
@@ -132,7 +133,7 @@ class Sealed:
         """A verified page. What the card in the cache does not open is tried again with a fresh one."""
         seen, tried = self._seen.get(where), False
         held = await self.vault.card(where)
-        while True:
+        for _ in attempts(where.conversation):
             page = await self.store.read(self.vault.inner(where), after=after, last=last, at=at, limit=limit)
             meant = places(page.head.count, after=after, last=last, at=at, limit=limit)
             try:
@@ -145,6 +146,7 @@ class Sealed:
                 continue
             self._remember(where, reading)
             return reading
+        raise AssertionError  # the attempts end in an error
 
     async def workspaces(self) -> Sequence[str]:
         """Every workspace in which something was ever kept."""
@@ -160,7 +162,7 @@ class Sealed:
         """The store within compares its own bytes; if they changed, it is all looked at again."""
         before = b""
         async with self.lock(where):
-            while True:
+            for _ in attempts(where.conversation):
                 reading = await self._ready(where)
                 if before and reading.kept == before:
                     raise Tampered("the store refuses what it gives", conversation=where.conversation)
@@ -175,6 +177,7 @@ class Sealed:
                         raise conflict from None
                 except Reused as error:
                     raise _named(error, where) from None
+        raise AssertionError  # the attempts end in an error
 
     async def _ready(self, where: Where) -> Reading:
         """Where the conversation ends; its card is made first if it has none.
@@ -251,12 +254,9 @@ class Sealed:
         return await _work(size, partial(read_page, held, page, meant, seen))
 
     async def every(self, workspace: str) -> dict[str, int]:
-        found: dict[str, int] = {}
-        after = ""
-        while listed := await self.store.list(workspace, after=after):
-            found |= {each.conversation: each.count for each in listed}
-            after = listed[-1].conversation
-        return found
+        """What the store within keeps in one of its own workspaces: names, and how many records each has."""
+        listed = every_conversation(self.store, workspace)
+        return {each.conversation: each.count async for each in listed}
 
     async def _name(self, workspace: str, kept: str) -> str:
         """The name of a conversation; "" if it was deleted meanwhile, or is being deleted."""

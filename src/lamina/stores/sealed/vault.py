@@ -15,6 +15,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, StoreError, Tampered, WrongKey
+from lamina.stores.pages import attempts
 from lamina.stores.port import Store, Where
 from lamina.stores.sealed.cipher import Cipher, Refused, derived, framed, mac
 from lamina.stores.sealed.documents import (
@@ -150,7 +151,7 @@ class Vault:
 
     async def change_header(self, change: Callable[[Header], Header | None]) -> Header:
         """Changes the header by compare-and-swap; None leaves it as it is."""
-        while True:
+        for _ in attempts():
             header = await self.unlock(fresh=True)
             changed = change(header)
             if changed is None:
@@ -162,6 +163,7 @@ class Vault:
             except Conflict:
                 continue
             return await self.unlock(fresh=True)
+        raise AssertionError  # the attempts end in an error
 
     async def line_for(self, given: Key | Passphrase) -> tuple[str, Callable[[Header], Header | None]]:
         """The id of a key, and the change that adds it to the header; it joins the ring at once."""
@@ -261,7 +263,7 @@ class Vault:
 
     async def change_card(self, where: Where, change: Callable[[Held], Card | None]) -> Held | None:
         """Changes a card by compare-and-swap; None leaves it as it is. No card, no change."""
-        while True:
+        for _ in attempts(where.conversation):
             held = await self.card(where, fresh=True)
             changed = None if held is None else change(held)
             if held is None or changed is None:
@@ -271,6 +273,7 @@ class Vault:
             except Conflict:
                 continue
             return await self.card(where, fresh=True)
+        raise AssertionError  # the attempts end in an error
 
     async def drop_card(self, where: Where) -> None:
         self._cards.pop(where, None)
