@@ -52,7 +52,7 @@ from tools.known import (
     rows_of,
 )
 
-OLD: frozenset[str] = frozenset()
+OLD = frozenset({"files-1.json", "sqlite-2.db"})
 """Files that an older release wrote. They are read for ever, and never written again."""
 
 

@@ -32,8 +32,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def with_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
+    """The library is Python's own: connections that a test makes beside the store have to see its locks."""
+
     async def run() -> Any:
-        async with open_sqlite(path) as store:
+        async with open_sqlite(path, driver="sqlite3") as store:
             return await work(store)
 
     return anyio.run(run)
@@ -117,7 +119,8 @@ def test_an_older_file_is_brought_up_and_keeps_what_it_had(path: Path) -> None:
     newer = (*MIGRATIONS, ("ALTER TABLE conversation ADD COLUMN title TEXT",))
     bring_up(link, newer)
     bring_up(link, newer)
-    found = link.run("SELECT name, count, title FROM conversation"), link.run("PRAGMA user_version")
+    rows = link.run("SELECT name, count, title FROM conversation WHERE name != ''")
+    found = rows, link.run("PRAGMA user_version")
     link.close()
     assert found == ([("c", 3, None)], [(len(newer),)])
 
@@ -136,7 +139,7 @@ def test_a_file_whose_keys_kept_states_opens_and_forgets_them(path: Path) -> Non
     assert with_store(path, lambda store: store.delete(HERE)) is True
     with closing(sqlite3.connect(path)) as raw:
         assert [row[1] for row in raw.execute("PRAGMA table_info(once)")] == [
-            "conversation", "key", "digest", "count"
+            "conversation", "key", "digest", "count", "sum"
         ]  # fmt: skip
         assert raw.execute("SELECT count(*) FROM once").fetchall() == [(0,)], "keys go with a conversation"
 

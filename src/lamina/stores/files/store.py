@@ -14,7 +14,7 @@ import os
 import shutil
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
@@ -24,10 +24,10 @@ from typing import TypeVar
 import msgspec
 from anyio import CapacityLimiter, to_thread
 
-from lamina.errors import BadInput, Broken, StoreError
+from lamina.errors import BadInput, Broken, Damaged, StoreError
 from lamina.stores.files.disk import check_locks, locked, make, put, settle
 from lamina.stores.files.names import folder_name, name_of
-from lamina.stores.files.shelf import HEAD, VERSION, Kept, Shelf
+from lamina.stores.files.shelf import HEAD, Kept, Shelf
 from lamina.stores.files.write import append, replace
 from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace, places
 from lamina.stores.port import Head, Listed, Once, Page, Where
@@ -42,6 +42,9 @@ LOCKS = 64
 """Files in `.locks`. Conversations share them, so that nothing of a deleted one stays."""
 
 MARK = ".lamina"
+LAYOUT = 1
+"""The version of the folder; a conversation has one of its own."""
+
 GONE = ".deleted."
 """Begins the name of a conversation's folder that is being deleted."""
 
@@ -64,6 +67,7 @@ class FilesStore:
         self._now = now
         self._closed = False
         self._broken = ""
+        self._can_write = True
         self._threads = CapacityLimiter(THREADS)
 
     @staticmethod
@@ -95,7 +99,7 @@ class FilesStore:
         check_asked(after=after, last=last, at=at, limit=limit)
 
         def work() -> Page:
-            with self._locked(where, alone=False):
+            with self._locked(where, alone=False), self._explained(where):
                 shelf = self._shelf(where)
                 meant = places(shelf.head.count, after=after, last=last, at=at, limit=limit)
                 return Page(records=shelf.records(meant), head=shelf.head)
@@ -141,6 +145,9 @@ class FilesStore:
             raise StoreError("the store is closed", hint="open it again")
         if self._broken:
             raise Broken(f"the disk failed before: {self._broken}", hint="open the store again")
+        if writes and not self._can_write:
+            hint = "allow this user to write to the folder, or copy it"
+            raise StoreError("the store can only be read: its folder cannot be written to", hint=hint)
         try:
             return work()
         except StoreError:
@@ -159,6 +166,9 @@ class FilesStore:
             _check_mark(mark.read_bytes())
         else:
             self._begin()
+        self._can_write = os.access(self._root, os.W_OK)
+        if not self._can_write:
+            return
         for gone in self._root.glob(f"[!.]*/{GONE}*"):
             with self._lock(gone.with_name(gone.name.removeprefix(GONE)), alone=True):
                 _remove(gone)
@@ -176,7 +186,7 @@ class FilesStore:
                 settle(folder.parent)
         make(self._root / ".locks")
         with self._lock(self._root, alone=True):
-            put(self._root, MARK, msgspec.json.encode({"v": VERSION}))
+            put(self._root, MARK, msgspec.json.encode({"v": LAYOUT}))
             settle(self._root)
 
     def _list(self, workspace: str, after: str, limit: int) -> Sequence[Listed]:
@@ -192,7 +202,8 @@ class FilesStore:
             return
         for each in there:
             name = name_of(each)
-            name = _named_inside(folder / each) if name is None else name
+            if name is None:
+                name = _named_inside(folder / each)
             if name is not None:
                 yield name
 
@@ -217,6 +228,18 @@ class FilesStore:
 
     def _folder(self, where: Where) -> Path:
         return self._root / folder_name(where.workspace) / folder_name(where.conversation)
+
+    @contextmanager
+    def _explained(self, where: Where) -> Iterator[None]:
+        """Damage is told with the records that are whole."""
+        try:
+            yield
+        except Damaged as damage:
+            found = Shelf(self._folder(where), where, headless=True).whole_records()
+            whole = [record.seq for record in found]
+            raise Damaged(
+                damage.problem, conversation=damage.conversation, hint=damage.hint, whole=whole
+            ) from damage
 
     def _locked(self, where: Where, *, alone: bool) -> AbstractContextManager[None]:
         return self._lock(self._folder(where), alone=alone)
@@ -244,14 +267,20 @@ def _check_mark(data: bytes) -> None:
         version = msgspec.json.decode(data, type=dict[str, int]).get("v")
     except msgspec.MsgspecError:
         version = None
-    if version != VERSION:
-        hint = f"this release reads version {VERSION}"
+    if version != LAYOUT:
+        hint = f"this release reads version {LAYOUT}"
         raise StoreError(f"{MARK!r} says version {version!r}", hint=hint)
 
 
 def _named_inside(folder: Path) -> str | None:
-    """The name of a conversation that is too long for a folder."""
+    """The name of a conversation that is too long for a folder; None while it is being made."""
     try:
-        return msgspec.json.decode((folder / HEAD).read_bytes(), type=Kept).conversation
-    except (FileNotFoundError, msgspec.MsgspecError):
+        name = msgspec.json.decode((folder / HEAD).read_bytes(), type=Kept).conversation
+    except FileNotFoundError:
         return None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        name = ""
+    if folder_name(name) != folder.name:
+        hint = "restore this folder from a backup, hidden files included"
+        raise Damaged(f"{HEAD!r} is not what was written", conversation=folder.name, hint=hint)
+    return name
