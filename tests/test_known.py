@@ -29,7 +29,7 @@ from lamina.session.state import load
 from lamina.sources.search import open_index
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Once, Record, Store, Where
+from lamina.stores.port import Once, Record, Store, Where, Within
 from lamina.stores.postgres import open_postgres
 from lamina.stores.postgres.schema import MIGRATIONS as POSTGRES
 from lamina.stores.sealed import Key, Sealed
@@ -52,7 +52,7 @@ from tools.known import (
     rows_of,
 )
 
-OLD = frozenset({"files-1.json", "sqlite-2.db"})
+OLD = frozenset({"files-1.json", "postgres-2.json", "sqlite-2.db"})
 """Files that an older release wrote. They are read for ever, and never written again."""
 
 
@@ -178,7 +178,7 @@ async def sealed_image(within: list[Any]) -> MemoryStore:
     """The store within, as a known file shows it."""
     store = MemoryStore()
     for each in within:
-        where = Where(each["workspace"], each["conversation"])
+        where = Where(Within(each["workspace"]), each["conversation"])
         bodies = [base64.b64decode(body) for body in each["bodies"]]
         await store.append(where, bodies, state=base64.b64decode(each["state"]))
         kept = store._kept[where]  # noqa: SLF001 - what only the store itself could have written

@@ -11,9 +11,8 @@ import pytest
 
 from lamina.errors import StoreError, Tampered, WrongKey
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Head, Once, Page, Record, Where
+from lamina.stores.port import HEADER, Head, Once, Page, Record, Where, Within
 from lamina.stores.sealed import Sealed, anchor, finish, generate, rekey, verify
-from lamina.stores.sealed.vault import HEADER
 from tests.stores.tampering import Mutation, bodies, copied, of_document, of_records, put, set_back
 
 KEY = generate()
@@ -227,7 +226,8 @@ def test_plain_records_are_refused_beside_sealed_ones_and_alone() -> None:
     async def trial() -> None:
         inner = MemoryStore()
         sealed = Sealed(inner, KEY, create=True, names="plain")
-        await inner.append(Where("team", "plain"), [b'{"v":1}'], state=b"{}")
+        await sealed.append(Where("team", "sealed"), [b"x"])
+        await inner.append(Where(Within("team"), "plain"), [b'{"v":1}'], state=b"{}")
         with pytest.raises(Tampered, match="not sealed"):
             await sealed.read(Where("team", "plain"))
         with pytest.raises(Tampered, match="not sealed"):

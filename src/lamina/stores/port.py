@@ -3,6 +3,12 @@
 A conversation is a sequence of records, which only ever grows at its end, and one `state` beside them that
 is replaced with each group: the ledger. A store knows neither segments nor ledgers, neither keys nor time; it
 keeps bytes in order, all of a group or none of it.
+
+A store is sealed or it is plain, never both. It is sealed from the moment on at which it holds the `HEADER`
+that `lamina.stores.sealed` writes first. Then it takes and gives nothing to who does not come with the names
+that `Sealed` makes (`Within`, and those that begin with `RESERVED`): KeyNeeded. And a store that holds plain
+conversations takes no header: WrongKey. So a forgotten key is never an empty store, and no plain text ever
+stands beside sealed records. A store needs no key for this, only these two names.
 """
 
 from __future__ import annotations
@@ -12,12 +18,32 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+RESERVED = "lamina.sealed"
+"""Begins the names of workspaces that encryption keeps for itself."""
+
+RESERVED_END = "lamina.sealee"
+"""The first name behind all that begin with RESERVED."""
+
+
+class Within(str):
+    """The name of a workspace within a sealed store: says that what is kept there was sealed before.
+
+    Equal to the same text without that, which `str(name)` gives. A wrapper that hands calls on to a store
+    has to hand it on as it is.
+    """
+
+    __slots__ = ()
+
 
 class Where(msgspec.Struct, frozen=True, order=True):
     """Names one conversation. Nothing of one workspace can be seen from another."""
 
     workspace: str
     conversation: str
+
+
+HEADER = Where(RESERVED, "header")
+"""The conversation that makes a store a sealed one."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +99,8 @@ class Store(Protocol):
     that are empty or hold what a store could not give back. Places that are not there are left out.
     `list` names a workspace's conversations in order of code points, after one, at most `limit`.
     `delete` removes a conversation wholly; True if there was one.
+    Each of them raises KeyNeeded where the store is sealed and the workspace is neither `Within` it nor
+    `RESERVED`; an append to `HEADER` raises WrongKey where there are conversations that are not sealed.
     """
 
     async def append(

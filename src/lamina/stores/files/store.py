@@ -29,8 +29,17 @@ from lamina.stores.files.disk import check_locks, locked, make, put, settle
 from lamina.stores.files.names import folder_name, name_of
 from lamina.stores.files.shelf import HEAD, Kept, Shelf
 from lamina.stores.files.write import append, replace
-from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace, places
-from lamina.stores.port import Head, Listed, Once, Page, Where
+from lamina.stores.memory import (
+    check_asked,
+    check_bodies,
+    check_group,
+    check_key,
+    check_unmixed,
+    check_where,
+    check_workspace,
+    places,
+)
+from lamina.stores.port import HEADER, RESERVED, Head, Listed, Once, Page, Where
 
 Now = Callable[[], datetime]
 T = TypeVar("T")
@@ -87,7 +96,12 @@ class FilesStore:
 
         def work() -> Head:
             with self._locked(where, alone=True):
-                return write(self._shelf(where))
+                shelf = self._shelf(where)
+                if shelf.kept is None:
+                    with self._beginning(where):
+                        return write(shelf)
+                self._check_key(where.workspace)
+                return write(shelf)
 
         return await self._run(work, writes=True)
 
@@ -99,6 +113,7 @@ class FilesStore:
         check_asked(after=after, last=last, at=at, limit=limit)
 
         def work() -> Page:
+            self._check_key(where.workspace)
             with self._locked(where, alone=False), self._explained(where):
                 shelf = self._shelf(where)
                 meant = places(shelf.head.count, after=after, last=last, at=at, limit=limit)
@@ -115,6 +130,7 @@ class FilesStore:
         check_where(where)
 
         def work() -> bool:
+            self._check_key(where.workspace)
             with self._locked(where, alone=True):
                 return self._delete(self._folder(where))
 
@@ -128,6 +144,7 @@ class FilesStore:
         new = dict(bodies)
 
         def work() -> Head:
+            self._check_key(where.workspace)
             with self._locked(where, alone=True):
                 return replace(self._shelf(where), new, expect=expect, was=was, state=state)
 
@@ -190,6 +207,7 @@ class FilesStore:
             settle(self._root)
 
     def _list(self, workspace: str, after: str, limit: int) -> Sequence[Listed]:
+        self._check_key(workspace)
         folders = sorted(self._names(workspace))
         kept = (self._counted(Where(workspace, name)) for name in folders if name > after)
         return list(islice((listed for listed in kept if listed is not None), limit))
@@ -228,6 +246,27 @@ class FilesStore:
 
     def _folder(self, where: Where) -> Path:
         return self._root / folder_name(where.workspace) / folder_name(where.conversation)
+
+    @contextmanager
+    def _beginning(self, where: Where) -> Iterator[None]:
+        """Around the first group of a conversation: no plain one begins while the store is being sealed."""
+        with locked(self._root / ".locks" / "seal", alone=where == HEADER):
+            self._check_key(where.workspace)
+            if where == HEADER:
+                check_unmixed(plain=self._has_plain())
+            yield
+
+    def _check_key(self, workspace: str) -> None:
+        check_key(workspace, sealed=(self._folder(HEADER) / HEAD).exists())
+
+    def _has_plain(self) -> bool:
+        """Whether a conversation was kept under a name that encryption does not make."""
+        for workspace in self._root.iterdir():
+            if workspace.name.startswith((".", folder_name(RESERVED))):
+                continue
+            if any(workspace.glob(f"[!.]*/{HEAD}")):
+                return True
+        return False
 
     @contextmanager
     def _explained(self, where: Where) -> Iterator[None]:

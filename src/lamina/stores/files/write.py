@@ -33,7 +33,7 @@ from lamina.stores.files.shelf import (
     once_name,
 )
 from lamina.stores.memory import check_head, check_there
-from lamina.stores.port import Head, Once
+from lamina.stores.port import Head, Once, Where
 
 BEGUN = ".begun"
 """Names the files that a replacement is about to write."""
@@ -52,8 +52,7 @@ def append(
     if shelf.kept is None:
         make(shelf.folder.parent)
         make(shelf.folder)
-    where = shelf.where
-    kept = shelf.kept or Kept(v=VERSION, workspace=where.workspace, conversation=where.conversation)
+    kept = shelf.kept or _new(shelf.where)
     after = changed(kept, count=kept.count + len(bodies), state=kept.state if state is None else state)
     if bodies or once is not None:
         after = changed(after, groups=kept.groups + 1)
@@ -61,6 +60,10 @@ def append(
         _write_group(shelf, kept, dict(zip(names, bodies, strict=True)), once)
     _commit(shelf, after)
     return after.head
+
+
+def _new(where: Where) -> Kept:
+    return Kept(v=VERSION, workspace=str(where.workspace), conversation=where.conversation)
 
 
 def replace(

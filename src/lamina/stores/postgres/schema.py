@@ -3,6 +3,9 @@
 Every row begins with its workspace and its conversation, and no row refers to one of another conversation,
 so that the tables can be divided among machines. Names sort by code point, as Python sorts them. An
 idempotency key stands there as its hash: three names of full length would not fit into an index.
+
+Each row has a checksum, as `stores.checks` makes it. Those of tables of an older release are computed by the
+server when the tables are brought up, which is before the first write; until then they are read as they are.
 """
 
 from __future__ import annotations
@@ -13,6 +16,28 @@ from psycopg import sql
 
 from lamina.errors import StoreError
 from lamina.stores.postgres.links import Link
+
+WITH_SUMS = 3
+"""The version that brought checksums."""
+
+
+def _sum_in_sql(kind: str, name: str, *fields: str) -> str:
+    """What `checks.Sums` computes, in the words of the server."""
+    names = [_framed_in_sql(f"convert_to({column}, 'UTF8')") for column in ("workspace", name)]
+    data = " || ".join([f"'lamina/{kind}/1'::bytea", *names, *fields])
+    return f"substring(sha256({data}) from 1 for 8)"
+
+
+def _framed_in_sql(field: str) -> str:
+    return f"int8send(octet_length({field})::bigint) || {field}"
+
+
+_RECORD_SUM = _sum_in_sql("record", "conversation", "int8send(seq)", "body")
+_STATE_SUM = _sum_in_sql("state", "name", "state")
+_HEAD_SUM = _sum_in_sql("head", "name", "int8send(count)", _framed_in_sql("state_sum"))
+_ONCE_SUM = _sum_in_sql(
+    "once", "conversation", _framed_in_sql("key"), _framed_in_sql("digest"), "int8send(count)"
+)
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -44,18 +69,43 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "UPDATE once SET state = NULL",
         "ALTER TABLE once DROP COLUMN state",
     ),
+    (
+        "ALTER TABLE record ADD COLUMN sum bytea",
+        f"UPDATE record SET sum = {_RECORD_SUM}",  # noqa: S608 - all of it stands here
+        "ALTER TABLE record ALTER COLUMN sum SET NOT NULL",
+        "ALTER TABLE once ADD COLUMN sum bytea",
+        f"UPDATE once SET sum = {_ONCE_SUM}",  # noqa: S608
+        "ALTER TABLE once ALTER COLUMN sum SET NOT NULL",
+        "ALTER TABLE conversation ADD COLUMN state_sum bytea, ADD COLUMN sum bytea",
+        f"UPDATE conversation SET state_sum = {_STATE_SUM}",  # noqa: S608
+        f"UPDATE conversation SET sum = {_HEAD_SUM}",  # noqa: S608
+        "ALTER TABLE conversation ALTER COLUMN state_sum SET NOT NULL, ALTER COLUMN sum SET NOT NULL",
+    ),
 )
 """What made each version from the one before it. Never changed once released, only added to."""
 
 
+NEWEST = len(MIGRATIONS)
+
+
+async def begin(link: Link, schema: str) -> int:
+    """The version of the tables, which are made if there are none; older ones stay as they are."""
+    version = await version_of(link)
+    if not version:
+        await bring_up(link, schema)
+        return NEWEST
+    _check(version, NEWEST)
+    return version
+
+
 async def bring_up(link: Link, schema: str, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
     """Makes the tables of today, in one transaction and one process at a time; refuses newer ones."""
-    if await _version(link) == len(migrations):
+    if await version_of(link) == len(migrations):
         return
     async with link.transaction():
         await link.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"lamina {schema}"])
         await _make_schema(link, schema)
-        version = await _version(link)
+        version = await version_of(link)
         _check(version, len(migrations))
         for statement in (each for step in migrations[version:] for each in step):
             await link.execute(sql.SQL(statement))
@@ -71,7 +121,7 @@ async def _make_schema(link: Link, schema: str) -> None:
         await link.execute("INSERT INTO lamina VALUES (0)")
 
 
-async def _version(link: Link) -> int:
+async def version_of(link: Link) -> int:
     """0: there are no tables."""
     if not await _there(link):
         return 0

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, StoreError, Tampered, WrongKey
 from lamina.stores.pages import attempts
-from lamina.stores.port import Store, Where
+from lamina.stores.port import HEADER, RESERVED, Store, Where, Within
 from lamina.stores.sealed.cipher import Cipher, Refused, derived, framed, mac
 from lamina.stores.sealed.documents import (
     DELETING,
@@ -38,9 +38,6 @@ from lamina.stores.sealed.documents import (
 from lamina.stores.sealed.keys import Key, Passphrase
 from lamina.stores.sealed.passphrase import Cost, Derivation, derivation, derive
 from lamina.stores.sealed.records import Generation, Place
-
-RESERVED = "lamina.sealed"
-"""Begins the names of workspaces that lamina keeps for itself."""
 
 HASHED = "hashed"
 PLAIN = "plain"
@@ -199,13 +196,13 @@ class Vault:
             self._inner[where] = Where(self.inner_workspace(where.workspace), self._inner_conversation(where))
         return self._inner[where]
 
-    def inner_workspace(self, workspace: str) -> str:
+    def inner_workspace(self, workspace: str) -> Within:
         if self._known().names == PLAIN and "\0" not in workspace:
             if workspace.startswith(RESERVED):
                 hint = f"names that begin with {RESERVED!r} are lamina's own"
                 raise BadInput(f"{workspace!r}", place="workspace", hint=hint)
-            return workspace
-        return _word(mac(self._names, "workspace", workspace))
+            return Within(workspace)
+        return Within(_word(mac(self._names, "workspace", workspace)))
 
     def card_workspace(self, workspace: str) -> str:
         return f"{RESERVED}.{_word(mac(self._names, 'workspace', workspace))}"
@@ -339,7 +336,6 @@ class Vault:
             del self._cards[next(iter(self._cards))]
 
 
-HEADER = Where(RESERVED, "header")
 SWEEP = Where(RESERVED, "sweep")
 
 

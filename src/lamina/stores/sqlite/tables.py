@@ -10,12 +10,22 @@ of an older release have neither; they can be read as they are, and are brought 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from lamina.errors import Damaged, StoreError
 from lamina.stores.checks import Found, Sums, is_whole, records_of
-from lamina.stores.memory import check_digest, check_head, check_there, places
-from lamina.stores.port import Head, Listed, Once, Page, Where
+from lamina.stores.memory import (
+    check_digest,
+    check_head,
+    check_key,
+    check_there,
+    check_unmixed,
+    is_sealed_name,
+    places,
+)
+from lamina.stores.port import HEADER, RESERVED, RESERVED_END, Head, Listed, Once, Page, Where
 from lamina.stores.sqlite.links import Link
 from lamina.stores.sqlite.schema import NEWEST, WITH_SUMS, next_fields, version_of
 
@@ -25,7 +35,7 @@ _CHUNK = 500
 _COLUMNS = "id, workspace, name, count, next_workspace, next_name, state_sum, sum"
 
 
-class Row(NamedTuple):
+class Row(msgspec.Struct, frozen=True):
     """The row of a conversation, as it was read: a damaged one can hold anything."""
 
     id: Any
@@ -58,7 +68,7 @@ class Row(NamedTuple):
         return bool(Sums(self.where).head(self.count, self.state_sum, *more) == self.sum)
 
 
-class Kept(NamedTuple):
+class Kept(msgspec.Struct, frozen=True):
     """A conversation: its row, and its head."""
 
     row: Row
@@ -69,7 +79,10 @@ def append(
     link: Link, where: Where, records: Sequence[bytes], *, expect: int | None, was: bytes | None,
     once: Once | None, state: bytes | None,
 ) -> Head:  # fmt: skip
+    _check_key(link, where.workspace)
     kept = _found(link, where)
+    if kept is None and where == HEADER:
+        check_unmixed(plain=_has_plain(link))
     sums = Sums(where)
     if kept is not None and once is not None:
         earlier = _answered(link, where, kept, once, sums)
@@ -96,6 +109,7 @@ def replace(
     link: Link, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None,
     state: bytes | None,
 ) -> Head:  # fmt: skip
+    _check_key(link, where.workspace)
     kept = _found(link, where)
     check_there(where, None if kept is None else kept.head, expect=expect, was=was)
     if kept is None:
@@ -112,6 +126,7 @@ def replace(
 
 def delete(link: Link, where: Where) -> bool:
     """Takes a conversation out of the chain and out of every table; a damaged one, too."""
+    _check_key(link, where.workspace)
     row = _row(link, where)
     if row is None:
         _check_absent(link, where)
@@ -126,7 +141,9 @@ def delete(link: Link, where: Where) -> bool:
 def read(
     link: Link, where: Where, *, after: int, last: int | None, at: Sequence[int] | None, limit: int | None
 ) -> Page:
-    if not _has_sums(link):
+    has_sums = _has_sums(link)
+    _check_key(link, where.workspace)
+    if not has_sums:
         return _read_older(link, where, after=after, last=last, at=at, limit=limit)
     kept = _found(link, where)
     if kept is None:
@@ -140,7 +157,9 @@ def read(
 
 
 def listed(link: Link, workspace: str, *, after: str, limit: int) -> Sequence[Listed]:
-    if not _has_sums(link):
+    has_sums = _has_sums(link)
+    _check_key(link, workspace)
+    if not has_sums:
         return _list_older(link, workspace, after=after, limit=limit)
     sql = f"SELECT {_COLUMNS} FROM conversation WHERE workspace = ? AND name > ? ORDER BY name LIMIT ?"  # noqa: S608
     rows = [Row(*each) for each in link.run(sql, (workspace, after, limit))]
@@ -157,12 +176,29 @@ def check_readable(link: Link) -> None:
 
 def whole_records(link: Link, where: Where) -> Sequence[tuple[int, bytes]]:
     """What can still be read of a conversation whose head may be damaged: place and body of each record."""
+    _check_key(link, where.workspace)
     row = _row(link, where)
     if row is None:
         return []
     found = link.run("SELECT seq, body, sum FROM record WHERE conversation = ? ORDER BY seq", (row.id,))
     sums = Sums(where)
     return [(seq, body) for seq, body, sum_ in found if is_whole(sums, (seq, body, sum_))]
+
+
+# Seals.
+
+
+def _check_key(link: Link, workspace: str) -> None:
+    """Refuses a plain name in a sealed store; whether it is sealed is asked each time: it can change."""
+    if is_sealed_name(workspace):
+        return
+    sql = "SELECT 1 FROM conversation WHERE workspace = ? AND name = ?"
+    check_key(workspace, sealed=bool(link.run(sql, (HEADER.workspace, HEADER.conversation))))
+
+
+def _has_plain(link: Link) -> bool:
+    sql = "SELECT 1 FROM conversation WHERE name != '' AND (workspace < ? OR workspace >= ?) LIMIT 1"
+    return bool(link.run(sql, (RESERVED, RESERVED_END)))
 
 
 # Heads.
