@@ -180,9 +180,9 @@ def test_a_wrong_key_is_never_an_empty_history() -> None:
 def test_a_store_without_a_header_is_not_taken_for_a_new_one() -> None:
     async def trial() -> None:
         sealed = Sealed(MemoryStore(), KEY)
-        with pytest.raises(WrongKey, match="no header"):
+        with pytest.raises(WrongKey, match="not sealed"):
             await sealed.read(WHERE)
-        with pytest.raises(WrongKey, match="no header"):
+        with pytest.raises(WrongKey, match="not sealed"):
             await sealed.append(WHERE, [b"x"])
 
     anyio.run(trial)

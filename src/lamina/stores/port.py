@@ -132,6 +132,13 @@ class Rekeyable(Protocol):
 
 
 @runtime_checkable
+class Rescues(Protocol):
+    """A store that gives what is whole of a conversation in which something is damaged."""
+
+    async def rescue(self, where: Where) -> Sequence[Record]: ...
+
+
+@runtime_checkable
 class Closes(Protocol):
     """A store that holds something open."""
 

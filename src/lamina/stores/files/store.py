@@ -39,7 +39,7 @@ from lamina.stores.memory import (
     check_workspace,
     places,
 )
-from lamina.stores.port import HEADER, RESERVED, Head, Listed, Once, Page, Where
+from lamina.stores.port import HEADER, RESERVED, Head, Listed, Once, Page, Record, Where
 
 Now = Callable[[], datetime]
 T = TypeVar("T")
@@ -149,6 +149,17 @@ class FilesStore:
                 return replace(self._shelf(where), new, expect=expect, was=was, state=state)
 
         return await self._run(work, writes=True)
+
+    async def rescue(self, where: Where) -> Sequence[Record]:
+        """The records that are what was written, whatever became of the others and of the head."""
+        check_where(where)
+
+        def work() -> Sequence[Record]:
+            self._check_key(where.workspace)
+            with self._locked(where, alone=False):
+                return Shelf(self._folder(where), where, headless=True).whole_records()
+
+        return await self._run(work)
 
     async def close(self) -> None:
         """Nothing is held open between two calls; a closed store takes no more of them."""

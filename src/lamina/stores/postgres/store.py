@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from lamina.errors import BadInput, Broken, StoreError
 from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace
-from lamina.stores.port import Head, Listed, Once, Page, Where
+from lamina.stores.port import Head, Listed, Once, Page, Record, Where
 from lamina.stores.postgres import schema as schemas
 from lamina.stores.postgres import tables
 from lamina.stores.postgres.links import Call, Limits, Links, Lost
@@ -116,6 +116,13 @@ class PostgresStore:
         work = partial(tables.replace, where=where, bodies=new, expect=expect, was=was, state=state)
         await self._bring_up()
         return await self._done(work, where.conversation, hint="read it again to see")
+
+    async def rescue(self, where: Where) -> Sequence[Record]:
+        """The records that are what was written, whatever became of the others and of the head."""
+        check_where(where)
+        await self._bring_up()
+        found = await self._done(partial(tables.whole_records, where=where), where.conversation)
+        return [Record(seq=seq, body=body) for seq, body in found]
 
     async def close(self) -> None:
         """Waits for what is under way. Closing again does nothing."""

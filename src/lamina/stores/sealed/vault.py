@@ -108,8 +108,11 @@ class Vault:
 
     async def _make_header(self) -> None:
         if not self._create:
-            hint = "give create=True the first time; if it was there before, restore it from a backup"
-            raise WrongKey("this store has no header: it was never sealed, or its header is gone", hint=hint)
+            hint = (
+                "leave the key away if it is a plain store, give create=True if it is a new one; "
+                "if it was sealed, restore it from a backup"
+            )
+            raise WrongKey("this store is not sealed, or its header is gone", hint=hint)
         key, how = await self._resolved(self.given[0])
         header, root = new_header(key, names=self._names_wanted, how=how)
         try:
@@ -137,8 +140,8 @@ class Vault:
                 if key is not None and found is not None:
                     root, ring[line.id] = found, key
         if not ring:
-            ids = ", ".join(line.id for line in header.keys)
-            raise WrongKey("none of the given keys opens this store", hint=f"it takes one of: {ids}")
+            ids = " or ".join(line.id for line in header.keys)
+            raise WrongKey("none of the given keys opens this store", hint=f"give the key whose id is {ids}")
         return root, ring
 
     async def _candidate(self, given: Key | Passphrase, how: Derivation | None) -> Key | None:

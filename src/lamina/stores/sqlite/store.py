@@ -22,7 +22,7 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 
 from lamina.errors import BadInput, Damaged, StoreError
 from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace
-from lamina.stores.port import Head, Listed, Once, Page, Where
+from lamina.stores.port import Head, Listed, Once, Page, Record, Where
 from lamina.stores.sqlite import tables
 from lamina.stores.sqlite.links import Driver, usual_driver
 from lamina.stores.sqlite.readers import Readers, can_write
@@ -114,6 +114,13 @@ class SqliteStore:
         new = dict(bodies)
         work = partial(tables.replace, where=where, bodies=new, expect=expect, was=was, state=state)
         return await self._in_turn(partial(self._writing_to().write, work))
+
+    async def rescue(self, where: Where) -> Sequence[Record]:
+        """The records that are what was written, whatever became of the others and of the head."""
+        check_where(where)
+        work = partial(tables.whole_records, where=where)
+        found = await self._beside(partial(self._readers.read, work))
+        return [Record(seq=seq, body=body) for seq, body in found]
 
     async def scrub(self) -> None:
         """Writes the file anew, so that nothing is left of what was replaced; `delete` does it by itself."""

@@ -176,9 +176,17 @@ def check_readable(link: Link) -> None:
 
 def whole_records(link: Link, where: Where) -> Sequence[tuple[int, bytes]]:
     """What can still be read of a conversation whose head may be damaged: place and body of each record."""
+    has_sums = _has_sums(link)
     _check_key(link, where.workspace)
+    if not has_sums:
+        sql = (
+            "SELECT seq, body FROM record WHERE conversation = "
+            "(SELECT id FROM conversation WHERE workspace = ? AND name = ?) ORDER BY seq"
+        )
+        return link.run(sql, (where.workspace, where.conversation))
     row = _row(link, where)
     if row is None:
+        _check_absent(link, where)
         return []
     found = link.run("SELECT seq, body, sum FROM record WHERE conversation = ? ORDER BY seq", (row.id,))
     sums = Sums(where)
