@@ -25,6 +25,7 @@ from lamina.codec import decode
 from lamina.core.values import Ledger
 from lamina.errors import WrongKey
 from lamina.session.records import Fork, told
+from lamina.session.search import open_search
 from lamina.session.state import load
 from lamina.sources.search import open_index
 from lamina.stores.files import open_files
@@ -48,6 +49,7 @@ from tools.known import (
     REKEYED,
     SHREDDED,
     TEXTS,
+    embed,
     rows,
     rows_of,
 )
@@ -304,5 +306,23 @@ def test_a_known_index_is_read(path: Path, tmp_path: Path) -> None:
         async with open_index(tmp_path / "search.db", embedder=embed) as index:
             hits = await index.query("nothing of these words")
             assert [(hit.chunk, hit.vectors) for hit in hits[:1]] == [(CHUNKS[1], 1.0)]
+
+    anyio.run(trial)
+
+
+@pytest.mark.parametrize("path", of_format("stored_search"), ids=lambda path: path.name)
+def test_a_known_index_in_a_store_is_read(path: Path) -> None:
+    [source] = json.loads(path.read_bytes())
+
+    async def trial() -> None:
+        store = MemoryStore()
+        bodies = [base64.b64decode(body) for body in source["bodies"]]
+        where = Where(source["workspace"], source["conversation"])
+        await store.append(where, bodies, state=base64.b64decode(source["state"]))
+        async with open_search(store, workspace="team", embedder=embed) as index:
+            assert await index.sources() == {"support-42": 2}
+            assert await index.replace("support-42", CHUNKS) == 0
+            hits = await index.query(CHUNKS[1].text)
+            assert (hits[0].chunk, hits[0].vectors) == (CHUNKS[1], 1.0)
 
     anyio.run(trial)

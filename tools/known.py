@@ -33,6 +33,8 @@ from lamina.codec import VERSION as CODEC
 from lamina.core.build import build
 from lamina.core.values import Ledger, Ref
 from lamina.session.records import Fork, Pin, Rewind, written
+from lamina.session.search import VERSION as STORED_SEARCH
+from lamina.session.search import open_search
 from lamina.session.setup import Setup
 from lamina.session.state import State
 from lamina.sources.search import Chunk, open_index
@@ -202,12 +204,26 @@ def _as_json(value: Any) -> Any:
     return {"base64": _base64(value)} if isinstance(value, bytes) else value
 
 
-def make_search(path: Path) -> None:
+async def embed(texts: Any) -> Any:
+    """The vectors of the known chunks."""
     vectors = {chunk.text: vector for chunk, vector in zip(CHUNKS, VECTORS, strict=True)}
+    return [next(vectors[known] for known in vectors if known in text) for text in texts]
 
-    async def embed(texts: Any) -> Any:
-        return [next(vectors[known] for known in vectors if known in text) for text in texts]
 
+def written_stored_search() -> bytes:
+    """The records of an index that is kept in a store."""
+    store = MemoryStore()
+
+    async def make() -> None:
+        async with open_search(store, workspace="team", embedder=embed) as index:
+            await index.replace("support-42", CHUNKS)
+
+    with fixed_random():
+        anyio.run(make)
+    return _pretty(_image(store))
+
+
+def make_search(path: Path) -> None:
     async def make() -> None:
         async with open_index(path, embedder=embed) as index:
             await index.replace("docs/spec.md", CHUNKS)
@@ -312,6 +328,7 @@ TEXTS: Mapping[str, Callable[[], bytes]] = {
     f"files-{FILES}.json": written_files,
     f"postgres-{len(POSTGRES)}.json": written_postgres,
     f"sealed-{SEALED}-vectors.json": written_vectors,
+    f"stored_search-{STORED_SEARCH}.json": written_stored_search,
 }
 """Files that today's code writes to the byte."""
 

@@ -11,10 +11,19 @@ from collections.abc import Mapping, Sequence
 from anyio.lowlevel import checkpoint
 
 from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError, WrongKey
-from lamina.stores.port import HEADER, RESERVED, Head, Listed, Once, Page, Record, Where, Within
-
-NAME_BYTES = 1024
-"""The longest name, in UTF-8: a key that every database can index."""
+from lamina.stores.port import (
+    HEADER,
+    NAME_BYTES,
+    RESERVED,
+    Head,
+    Listed,
+    Once,
+    Page,
+    Record,
+    Where,
+    Within,
+    search_place,
+)
 
 
 class MemoryStore:
@@ -69,7 +78,11 @@ class MemoryStore:
         check_where(where)
         await checkpoint()
         self._check_key(where.workspace)
-        return self._kept.pop(where, None) is not None
+        found = self._kept.pop(where, None)
+        index = search_place(where)
+        if found is not None and index is not None:
+            self._kept.pop(index, None)
+        return found is not None
 
     async def replace(
         self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,

@@ -18,11 +18,18 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+NAME_BYTES = 1024
+"""The longest name, in UTF-8: a key that every database can index."""
+
 RESERVED = "lamina.sealed"
 """Begins the names of workspaces that encryption keeps for itself."""
 
 RESERVED_END = "lamina.sealee"
 """The first name behind all that begin with RESERVED."""
+
+
+SEARCH = "lamina.search/"
+"""Begins the workspaces of what is only there to find conversations: the search index of each workspace."""
 
 
 class Within(str):
@@ -44,6 +51,16 @@ class Where(msgspec.Struct, frozen=True, order=True):
 
 HEADER = Where(RESERVED, "header")
 """The conversation that makes a store a sealed one."""
+
+
+def search_place(where: Where) -> Where | None:
+    """Where the search index keeps what it knows of a conversation. It goes when the conversation goes."""
+    workspace = f"{SEARCH}{where.workspace}"
+    if isinstance(where.workspace, Within) or where.workspace.startswith((SEARCH, RESERVED)):
+        return None
+    if len(workspace.encode()) > NAME_BYTES:
+        return None
+    return Where(workspace, where.conversation)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +115,7 @@ class Store(Protocol):
     Of `after`, `last` and `at` only one can be given: two are BadInput, as are negative numbers, and names
     that are empty or hold what a store could not give back. Places that are not there are left out.
     `list` names a workspace's conversations in order of code points, after one, at most `limit`.
-    `delete` removes a conversation wholly; True if there was one.
+    `delete` removes a conversation wholly, with its `search_place`; True if there was one.
     Each of them raises KeyNeeded where the store is sealed and the workspace is neither `Within` it nor
     `RESERVED`; an append to `HEADER` raises WrongKey where there are conversations that are not sealed.
     """

@@ -39,7 +39,7 @@ from lamina.stores.memory import (
     check_workspace,
     places,
 )
-from lamina.stores.port import HEADER, RESERVED, Head, Listed, Once, Page, Record, Where
+from lamina.stores.port import HEADER, RESERVED, Head, Listed, Once, Page, Record, Where, search_place
 
 Now = Callable[[], datetime]
 T = TypeVar("T")
@@ -131,6 +131,10 @@ class FilesStore:
 
         def work() -> bool:
             self._check_key(where.workspace)
+            index = search_place(where)
+            if index is not None and (self._folder(where) / HEAD).exists():
+                with self._locked(index, alone=True):  # one after the other: they may share a lock
+                    self._delete(self._folder(index))
             with self._locked(where, alone=True):
                 return self._delete(self._folder(where))
 

@@ -31,7 +31,17 @@ from lamina.stores.memory import (
     is_sealed_name,
     places,
 )
-from lamina.stores.port import HEADER, RESERVED, RESERVED_END, Head, Listed, Once, Page, Where
+from lamina.stores.port import (
+    HEADER,
+    RESERVED,
+    RESERVED_END,
+    Head,
+    Listed,
+    Once,
+    Page,
+    Where,
+    search_place,
+)
 from lamina.stores.postgres.links import Call, Link
 
 Row = tuple[Any, ...]
@@ -273,14 +283,18 @@ _RESTATE: LiteralString = """
 
 
 async def delete(call: Call, where: Where) -> bool:
-    """Removes a conversation; a damaged one, too."""
+    """Removes a conversation, with its search index; a damaged one, too."""
     names = _names(where)
     row = await _taken(call.link, where, names)
     if row is None:
         [orphans] = await _one(call.link, _ORPHANS, names) or [False]
         if not orphans:
             return False
-    await _commit(call, *((step, names) for step in _DELETE))
+    steps = [(step, names) for step in _DELETE]
+    index = search_place(where)
+    if index is not None:
+        steps += [(step, _names(index)) for step in _DELETE]
+    await _commit(call, *steps)
     return True
 
 

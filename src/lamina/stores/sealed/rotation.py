@@ -117,11 +117,12 @@ async def finish(sealed: Sealed, where: Where, *, batch: int = BATCH, alone: boo
 
 
 async def shred(sealed: Sealed, where: Where) -> bool:
-    """Destroys the data keys of a conversation; True if there was one.
+    """Destroys the data keys of a conversation, and its search index first; True if there was one.
 
     Its name, its number of records and its ciphertext stay, and it can be deleted. A backup of the store
     still holds the wrapped keys: there, only the end of the key that wraps them destroys them.
     """
+    await sealed.delete_index(where)
     async with sealed.lock(where):
         gone = await sealed.vault.change_card(where, _shredded)
         if gone is None:

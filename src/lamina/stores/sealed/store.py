@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from lamina.errors import BadInput, Conflict, Reused, StoreError, Tampered, WrongKey
 from lamina.stores.memory import check_asked, check_group, check_head, check_where, check_workspace, places
 from lamina.stores.pages import attempts, every_conversation
-from lamina.stores.port import Closes, Head, Listed, Once, Page, Record, Store, Where
+from lamina.stores.port import Closes, Head, Listed, Once, Page, Record, Store, Where, search_place
 from lamina.stores.sealed.cipher import same
 from lamina.stores.sealed.documents import DELETING, Card
 from lamina.stores.sealed.keys import Key, Passphrase
@@ -100,7 +100,18 @@ class Sealed:
         return [Listed(conversation=name, count=count) for name, count in listed]
 
     async def delete(self, where: Where) -> bool:
+        """As the port says; the search index goes first, so that nothing of what is gone can be found."""
         check_where(where)
+        await self.delete_index(where)
+        return await self._delete(where)
+
+    async def delete_index(self, where: Where) -> None:
+        """Removes what the search index knows of a conversation."""
+        index = search_place(where)
+        if index is not None and await self.vault.card(index, fresh=True) is not None:
+            await self._delete(index)
+
+    async def _delete(self, where: Where) -> bool:
         async with self.lock(where):
             held = await self.vault.card(where, fresh=True)
             if held is None:

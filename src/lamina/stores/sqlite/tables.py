@@ -25,7 +25,17 @@ from lamina.stores.memory import (
     is_sealed_name,
     places,
 )
-from lamina.stores.port import HEADER, RESERVED, RESERVED_END, Head, Listed, Once, Page, Where
+from lamina.stores.port import (
+    HEADER,
+    RESERVED,
+    RESERVED_END,
+    Head,
+    Listed,
+    Once,
+    Page,
+    Where,
+    search_place,
+)
 from lamina.stores.sqlite.links import Link
 from lamina.stores.sqlite.schema import NEWEST, WITH_SUMS, next_fields, version_of
 
@@ -125,8 +135,17 @@ def replace(
 
 
 def delete(link: Link, where: Where) -> bool:
-    """Takes a conversation out of the chain and out of every table; a damaged one, too."""
+    """Takes a conversation and its search index out of the chain and every table; a damaged one, too."""
     _check_key(link, where.workspace)
+    if not _delete_one(link, where):
+        return False
+    index = search_place(where)
+    if index is not None:
+        _delete_one(link, index)
+    return True
+
+
+def _delete_one(link: Link, where: Where) -> bool:
     row = _row(link, where)
     if row is None:
         _check_absent(link, where)
