@@ -156,8 +156,9 @@ class postgres_tables:  # noqa: N801 - used as a context manager
         with psycopg.connect(shared().url, autocommit=True) as link:
             link.execute(f'CREATE SCHEMA "{self._schema}"')
             link.execute(f'SET search_path TO "{self._schema}"')
-            for statement in (each for step in POSTGRES[:version] for each in step):
-                link.execute(statement)
+            for step in (each for steps in POSTGRES[:version] for each in steps):
+                if isinstance(step, str):
+                    link.execute(step)
             for name, table in self._tables.items():
                 for row in table:
                     values = [_from_json(value) for value in row.values()]

@@ -39,7 +39,7 @@ ANEW = ".new"
 
 T = TypeVar("T")
 
-_SUMMED = re.compile(rb'(\{.*),"sum":"([0-9a-f]{16})"\}', re.DOTALL)
+_SUMMED = re.compile(rb'(\{.*),"sum":"([0-9a-f]{8})"\}', re.DOTALL)
 """A hidden file: JSON whose last field is the checksum of all before it."""
 
 
@@ -162,7 +162,7 @@ class Shelf:
     def summed(self, name: str, value: msgspec.Struct) -> bytes:
         """A hidden file with its checksum."""
         body = msgspec.json.encode(value)[:-1]
-        return b'%s,"sum":"%s"}' % (body, file_sum(self.where, name, body).hex().encode())
+        return b'%s,"sum":"%s"}' % (body, file_sum(self.where, name, body).encode())
 
     def whole_records(self) -> list[Record]:
         """What can still be read, group by group, as far as there are groups."""
@@ -204,7 +204,7 @@ class Shelf:
         parts = _SUMMED.fullmatch(data)
         if parts is not None:
             body, sum_ = parts[1], parts[2].decode()
-            if file_sum(self.where, name, body).hex() != sum_:
+            if file_sum(self.where, name, body) != sum_:
                 raise self._damaged(f"{name!r} is not what was written")
             return data
         if self.kept is not None and self.kept.v != FIRST_VERSION:

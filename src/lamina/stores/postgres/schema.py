@@ -4,42 +4,86 @@ Every row begins with its workspace and its conversation, and no row refers to o
 so that the tables can be divided among machines. Names sort by code point, as Python sorts them. An
 idempotency key stands there as its hash: three names of full length would not fit into an index.
 
-Each row has a checksum, as `stores.checks` makes it. Those of tables of an older release are computed by the
-server when the tables are brought up, which is before the first write; until then they are read as they are.
+Each row has a checksum, as `stores.checks` makes it. Rows of an older release get theirs when the tables are
+brought up, which is before the first write, in one transaction; until then they are read as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, LiteralString
 
 from psycopg import sql
 
 from lamina.errors import StoreError
+from lamina.stores.checks import Sums
+from lamina.stores.port import Where
 from lamina.stores.postgres.links import Link
 
 WITH_SUMS = 3
 """The version that brought checksums."""
 
 
-def _sum_in_sql(kind: str, name: str, *fields: str) -> str:
-    """What `checks.Sums` computes, in the words of the server."""
-    names = [_framed_in_sql(f"convert_to({column}, 'UTF8')") for column in ("workspace", name)]
-    data = " || ".join([f"'lamina/{kind}/1'::bytea", *names, *fields])
-    return f"substring(sha256({data}) from 1 for 8)"
+_BATCH = 1000
+
+Row = tuple[Any, ...]
+Step = LiteralString | Callable[[Link], Awaitable[None]]
 
 
-def _framed_in_sql(field: str) -> str:
-    return f"int8send(octet_length({field})::bigint) || {field}"
+async def _batches(
+    link: Link, query: LiteralString, last: list[str | int | bytes]
+) -> AsyncIterator[list[Row]]:
+    """Rows in the order of their key, behind `last`, so many at a time that they fit into memory.
+
+    The key is what a row begins with, and stands in the query behind the last one of the batch before.
+    """
+    while rows := await (await link.execute(query, [*last, _BATCH])).fetchall():
+        yield rows
+        last = list(rows[-1][: len(last)])
 
 
-_RECORD_SUM = _sum_in_sql("record", "conversation", "int8send(seq)", "body")
-_STATE_SUM = _sum_in_sql("state", "name", "state")
-_HEAD_SUM = _sum_in_sql("head", "name", "int8send(count)", _framed_in_sql("state_sum"))
-_ONCE_SUM = _sum_in_sql(
-    "once", "conversation", _framed_in_sql("key"), _framed_in_sql("digest"), "int8send(count)"
-)
+async def _sum_records(link: Link) -> None:
+    find: LiteralString = (
+        "SELECT workspace, conversation, seq, body FROM record "
+        "WHERE (workspace, conversation, seq) > (%s, %s, %s) ORDER BY 1, 2, 3 LIMIT %s"
+    )
+    write = (
+        "UPDATE record SET sum = given.sum "
+        "FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[]) "
+        "AS given (workspace, name, seq, sum) WHERE record.workspace = given.workspace AND record.conversation = given.name "
+        "AND record.seq = given.seq"
+    )
+    async for rows in _batches(link, find, ["", "", -1]):
+        sums = [Sums(Where(space, name)).record(seq, body) for space, name, seq, body in rows]
+        spaces, names, seqs, _ = (list(column) for column in zip(*rows, strict=True))
+        await link.execute(write, [spaces, names, seqs, sums])
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
+
+async def _sum_keys(link: Link) -> None:
+    find: LiteralString = (
+        "SELECT workspace, conversation, key, digest, count FROM once "
+        "WHERE (workspace, conversation, key) > (%s, %s, %s) ORDER BY 1, 2, 3 LIMIT %s"
+    )
+    write = "UPDATE once SET sum = %s WHERE workspace = %s AND conversation = %s AND key = %s"
+    async for rows in _batches(link, find, ["", "", b""]):
+        for space, name, key, digest, count in rows:
+            await link.execute(write, [Sums(Where(space, name)).once(key, digest, count), space, name, key])
+
+
+async def _sum_heads(link: Link) -> None:
+    find: LiteralString = (
+        "SELECT workspace, name, count, state FROM conversation "
+        "WHERE (workspace, name) > (%s, %s) ORDER BY 1, 2 LIMIT %s"
+    )
+    write = "UPDATE conversation SET state_sum = %s, sum = %s WHERE workspace = %s AND name = %s"
+    async for rows in _batches(link, find, ["", ""]):
+        for space, name, count, state in rows:
+            sums = Sums(Where(space, name))
+            state_sum = sums.state(state)
+            await link.execute(write, [state_sum, sums.head(count, state_sum), space, name])
+
+
+MIGRATIONS: tuple[tuple[Step, ...], ...] = (
     (
         """CREATE TABLE conversation (
             workspace text COLLATE "C" NOT NULL,
@@ -70,15 +114,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE once DROP COLUMN state",
     ),
     (
-        "ALTER TABLE record ADD COLUMN sum bytea",
-        f"UPDATE record SET sum = {_RECORD_SUM}",  # noqa: S608 - all of it stands here
+        "ALTER TABLE record ADD COLUMN sum bigint",
+        "ALTER TABLE once ADD COLUMN sum bigint",
+        "ALTER TABLE conversation ADD COLUMN state_sum bigint, ADD COLUMN sum bigint",
+        _sum_records,
+        _sum_keys,
+        _sum_heads,
         "ALTER TABLE record ALTER COLUMN sum SET NOT NULL",
-        "ALTER TABLE once ADD COLUMN sum bytea",
-        f"UPDATE once SET sum = {_ONCE_SUM}",  # noqa: S608
         "ALTER TABLE once ALTER COLUMN sum SET NOT NULL",
-        "ALTER TABLE conversation ADD COLUMN state_sum bytea, ADD COLUMN sum bytea",
-        f"UPDATE conversation SET state_sum = {_STATE_SUM}",  # noqa: S608
-        f"UPDATE conversation SET sum = {_HEAD_SUM}",  # noqa: S608
         "ALTER TABLE conversation ALTER COLUMN state_sum SET NOT NULL, ALTER COLUMN sum SET NOT NULL",
     ),
 )
@@ -98,17 +141,18 @@ async def begin(link: Link, schema: str) -> int:
     return version
 
 
-async def bring_up(link: Link, schema: str, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> None:
+async def bring_up(link: Link, schema: str, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> None:
     """Makes the tables of today, in one transaction and one process at a time; refuses newer ones."""
     if await version_of(link) == len(migrations):
         return
     async with link.transaction():
+        await link.execute("SET LOCAL statement_timeout = 0")  # rows of an older release may be many
         await link.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"lamina {schema}"])
         await _make_schema(link, schema)
         version = await version_of(link)
         _check(version, len(migrations))
-        for statement in (each for step in migrations[version:] for each in step):
-            await link.execute(sql.SQL(statement))
+        for step in (each for steps in migrations[version:] for each in steps):
+            await (step(link) if callable(step) else link.execute(sql.SQL(step)))
         await link.execute("UPDATE lamina SET version = %s", [len(migrations)])
 
 

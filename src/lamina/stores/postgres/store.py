@@ -138,7 +138,7 @@ class PostgresStore:
         async def work(call: Call) -> None:
             await schemas.bring_up(call.link, self._schema)
 
-        await self._done(work, repeatable=True)
+        await self._done(work, repeatable=True, patient=True)
         self._version = schemas.NEWEST
 
     async def _as_they_are(self, work: Callable[..., Awaitable[T]], call: Call) -> T:
@@ -149,14 +149,14 @@ class PostgresStore:
 
     async def _done(
         self, work: Callable[[Call], Awaitable[T]], conversation: str = "", *, repeatable: bool = False,
-        hint: str = "",
+        hint: str = "", patient: bool = False,
     ) -> T:  # fmt: skip
         """The work; once more where a connection was lost and that cannot do it twice."""
         self._check()
         perhaps = False
         for again in (True, False):
             try:
-                async with self._links.call() as call:
+                async with self._links.call(patient=patient) as call:
                     return await work(call)
             except Lost as lost:
                 perhaps = perhaps or lost.committing

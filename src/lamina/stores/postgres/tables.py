@@ -56,8 +56,8 @@ class Taken(msgspec.Struct, frozen=True):
 
     count: int
     state: bytes
-    state_sum: bytes
-    sum: bytes
+    state_sum: int
+    sum: int
 
 
 async def append(
@@ -122,16 +122,16 @@ _APPEND = """
     WITH written AS (
         INSERT INTO record (workspace, conversation, seq, body, sum)
         SELECT %(workspace)s, %(conversation)s, %(base)s::bigint + place - 1, body, sum
-        FROM unnest(%(records)s::bytea[], %(sums)s::bytea[]) WITH ORDINALITY AS given (body, sum, place)
+        FROM unnest(%(records)s::bytea[], %(sums)s::bigint[]) WITH ORDINALITY AS given (body, sum, place)
     ), remembered AS (
         INSERT INTO once (workspace, conversation, key, digest, count, sum)
         SELECT %(workspace)s, %(conversation)s, %(key)s::bytea, %(digest)s::bytea, %(count)s::bigint,
-            %(once_sum)s::bytea
+            %(once_sum)s::bigint
         WHERE %(key)s::bytea IS NOT NULL
     )
     UPDATE conversation
     SET count = %(count)s::bigint, state = coalesce(%(state)s::bytea, state),
-        state_sum = %(state_sum)s::bytea, sum = %(sum)s::bytea
+        state_sum = %(state_sum)s::bigint, sum = %(sum)s::bigint
     WHERE workspace = %(workspace)s AND name = %(conversation)s"""
 
 
@@ -195,7 +195,7 @@ async def _checked(link: Link, where: Where, row: Taken) -> Head:
 
 def _problem_of(where: Where, row: Taken) -> str:
     sums = Sums(where)
-    if row.count < 0 or sums.head(row.count, row.state_sum) != row.sum:
+    if row.count < 0 or row.state_sum < 0 or sums.head(row.count, row.state_sum) != row.sum:
         return "its number of records is not what was written"
     if sums.state(row.state) != row.state_sum:
         return "its state is not what was written"
@@ -275,7 +275,7 @@ async def replace(
 
 _REPLACE: LiteralString = """
     UPDATE record SET body = given.body, sum = given.sum
-    FROM unnest(%(places)s::bigint[], %(bodies)s::bytea[], %(sums)s::bytea[]) AS given (seq, body, sum)
+    FROM unnest(%(places)s::bigint[], %(bodies)s::bytea[], %(sums)s::bigint[]) AS given (seq, body, sum)
     WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND record.seq = given.seq"""
 _RESTATE: LiteralString = """
     UPDATE conversation SET state = %(state)s, state_sum = %(state_sum)s, sum = %(sum)s
@@ -346,8 +346,8 @@ def _run_of(after: int, last: int | None) -> tuple[LiteralString, Any]:
     return (_AFTER, min(after, _MOST)) if last is None else (_LAST, min(last, _MOST))
 
 
-_NO_SUMS = "NULL::bytea, NULL::bytea"
-_NO_SUM = "body, NULL::bytea"
+_NO_SUMS = "NULL::bigint, NULL::bigint"
+_NO_SUM = "body, NULL::bigint"
 _FOUND: LiteralString = """
     WITH head AS (
         SELECT count, state, state_sum, sum FROM conversation
@@ -357,7 +357,7 @@ _FOUND: LiteralString = """
         (EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s))::int::bigint,
         CASE WHEN NOT EXISTS (SELECT FROM head) AND EXISTS (
             SELECT FROM record WHERE workspace = %(workspace)s AND conversation = %(conversation)s
-        ) THEN 'orphans'::bytea END, NULL::bytea, NULL::bytea
+        ) THEN 'orphans'::bytea END, NULL::bigint, NULL::bigint
     UNION ALL SELECT -1, count, state, state_sum, sum FROM head
     UNION ALL (
         SELECT seq, 0, body, sum, NULL FROM record
@@ -383,7 +383,9 @@ async def listed(call: Call, workspace: str, *, after: str, limit: int, with_sum
     (sealed, *_), *rows = await cursor.fetchall()
     check_key(workspace, sealed=sealed)
     for _, name, count, state_sum, sum_ in rows:
-        if with_sums and (count < 0 or Sums(Where(workspace, name)).head(count, state_sum) != sum_):
+        if with_sums and (
+            count < 0 or state_sum < 0 or Sums(Where(workspace, name)).head(count, state_sum) != sum_
+        ):
             raise Damaged("its number of records is not what was written", conversation=name)
     return [
         Listed(conversation=name, count=count) for _, name, count, *_ in sorted(rows, key=lambda row: row[1])
@@ -392,7 +394,7 @@ async def listed(call: Call, workspace: str, *, after: str, limit: int, with_sum
 
 _LIST: LiteralString = """
     SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s),
-        NULL::text, NULL::bigint, NULL::bytea, NULL::bytea
+        NULL::text, NULL::bigint, NULL::bigint, NULL::bigint
     UNION ALL (
         SELECT NULL::boolean, name, count, state_sum, sum FROM conversation
         WHERE workspace = %(workspace)s AND name > %(after)s

@@ -27,7 +27,7 @@ BUSY_MS = 30_000
 CHECKPOINT_PAGES = 1000
 """SQLite's own default: the log is copied into the file each time it has grown by about 4 MB."""
 
-BUSY, LOCKED, CORRUPT, FULL, TOOBIG, NOTADB = 5, 6, 11, 13, 18, 26
+BUSY, LOCKED, CORRUPT, FULL, TOOBIG, CONSTRAINT, NOTADB = 5, 6, 11, 13, 18, 19, 26
 """Result codes of SQLite, as its documentation names them."""
 
 _FAULTY = ((3, 7, 0), (3, 51, 2))

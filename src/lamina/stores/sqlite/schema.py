@@ -138,8 +138,8 @@ MIGRATIONS: tuple[tuple[Step, ...], ...] = (
             count INTEGER NOT NULL,
             next_workspace TEXT,
             next_name TEXT,
-            state_sum BLOB NOT NULL,
-            sum BLOB NOT NULL,
+            state_sum INTEGER NOT NULL,
+            sum INTEGER NOT NULL,
             state BLOB NOT NULL,
             UNIQUE (workspace, name)
         )""",
@@ -147,7 +147,7 @@ MIGRATIONS: tuple[tuple[Step, ...], ...] = (
             conversation INTEGER NOT NULL REFERENCES conversation (id) ON DELETE CASCADE,
             seq INTEGER NOT NULL,
             body BLOB NOT NULL,
-            sum BLOB NOT NULL,
+            sum INTEGER NOT NULL,
             PRIMARY KEY (conversation, seq)
         ) WITHOUT ROWID""",
         """CREATE TABLE once_with_sum (
@@ -155,7 +155,7 @@ MIGRATIONS: tuple[tuple[Step, ...], ...] = (
             key TEXT NOT NULL,
             digest BLOB NOT NULL,
             count INTEGER NOT NULL,
-            sum BLOB NOT NULL,
+            sum INTEGER NOT NULL,
             PRIMARY KEY (conversation, key)
         ) WITHOUT ROWID""",
         _copy_with_sums,

@@ -36,13 +36,18 @@ from lamina.stores.port import (
     Where,
     search_place,
 )
-from lamina.stores.sqlite.links import Link
+from lamina.stores.sqlite.links import CONSTRAINT, Failure, Link
 from lamina.stores.sqlite.schema import NEWEST, WITH_SUMS, next_fields, version_of
 
 _CHUNK = 500
 """Places asked for in one statement; older builds of SQLite take 999 values."""
 
 _COLUMNS = "id, workspace, name, count, next_workspace, next_name, state_sum, sum"
+_SEALED = (
+    "EXISTS (SELECT 1 FROM conversation "  # noqa: S608 - all of it stands here
+    f"WHERE workspace = '{HEADER.workspace}' AND name = '{HEADER.conversation}')"
+)
+_FIND = f"SELECT {_COLUMNS}, state, {_SEALED} FROM conversation WHERE workspace = ? AND name = ?"  # noqa: S608
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -72,8 +77,9 @@ class Row(msgspec.Struct, frozen=True):
             texts += [self.next_workspace, self.next_name]
         if not all(isinstance(text, str) for text in texts):
             return False
-        if not isinstance(self.count, int) or self.count < 0 or not isinstance(self.state_sum, bytes):
-            return False
+        for number in (self.count, self.state_sum):
+            if not isinstance(number, int) or number < 0:
+                return False
         more = next_fields(self.following)
         return bool(Sums(self.where).head(self.count, self.state_sum, *more) == self.sum)
 
@@ -89,7 +95,6 @@ def append(
     link: Link, where: Where, records: Sequence[bytes], *, expect: int | None, was: bytes | None,
     once: Once | None, state: bytes | None,
 ) -> Head:  # fmt: skip
-    _check_key(link, where.workspace)
     kept = _found(link, where)
     if kept is None and where == HEADER:
         check_unmixed(plain=_has_plain(link))
@@ -106,8 +111,8 @@ def append(
     else:
         number = kept.row.id
         _update(link, kept.row, new, sums, same_state=state is None)
-    rows = ((number, seq, body, sums.record(seq, body)) for seq, body in enumerate(records, head.count))
-    link.many("INSERT INTO record (conversation, seq, body, sum) VALUES (?, ?, ?, ?)", rows)
+    rows = [(number, seq, body, sums.record(seq, body)) for seq, body in enumerate(records, head.count)]
+    _insert_records(link, where, rows)
     if once is not None:
         sql = "INSERT INTO once (conversation, key, digest, count, sum) VALUES (?, ?, ?, ?, ?)"
         sum_ = sums.once(once.key.encode(), once.digest, new.count)
@@ -115,11 +120,20 @@ def append(
     return new
 
 
+def _insert_records(link: Link, where: Where, rows: Sequence[tuple[int, int, bytes, int]]) -> None:
+    try:
+        link.many("INSERT INTO record (conversation, seq, body, sum) VALUES (?, ?, ?, ?)", rows)
+    except Failure as error:
+        if error.code != CONSTRAINT:
+            raise
+        problem = "there are more records than its head says"
+        raise Damaged(problem, conversation=where.conversation) from error
+
+
 def replace(
     link: Link, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None,
     state: bytes | None,
 ) -> Head:  # fmt: skip
-    _check_key(link, where.workspace)
     kept = _found(link, where)
     check_there(where, None if kept is None else kept.head, expect=expect, was=was)
     if kept is None:
@@ -160,15 +174,13 @@ def _delete_one(link: Link, where: Where) -> bool:
 def read(
     link: Link, where: Where, *, after: int, last: int | None, at: Sequence[int] | None, limit: int | None
 ) -> Page:
-    has_sums = _has_sums(link)
-    _check_key(link, where.workspace)
-    if not has_sums:
+    if not _has_sums(link):
         return _read_older(link, where, after=after, last=last, at=at, limit=limit)
     kept = _found(link, where)
     if kept is None:
         return Page()
     meant = places(kept.head.count, after=after, last=last, at=at, limit=limit)
-    found = _records(link, kept.row.id, meant, "seq, body, sum")
+    found = _records(link, kept.row.id, meant, "seq, body, sum", to_the_end=_ends(meant, kept.head))
     try:
         return Page(records=records_of(where, meant, found, Sums(where)), head=kept.head)
     except Damaged as damage:
@@ -219,8 +231,8 @@ def _check_key(link: Link, workspace: str) -> None:
     """Refuses a plain name in a sealed store; whether it is sealed is asked each time: it can change."""
     if is_sealed_name(workspace):
         return
-    sql = "SELECT 1 FROM conversation WHERE workspace = ? AND name = ?"
-    check_key(workspace, sealed=bool(link.run(sql, (HEADER.workspace, HEADER.conversation))))
+    [(sealed,)] = link.run(f"SELECT {_SEALED}")
+    check_key(workspace, sealed=bool(sealed))
 
 
 def _has_plain(link: Link) -> bool:
@@ -239,15 +251,16 @@ def _row(link: Link, where: Where) -> Row | None:
 
 
 def _found(link: Link, where: Where) -> Kept | None:
-    """A conversation, checked; None if the chain says that there is none."""
-    sql = f"SELECT {_COLUMNS}, state FROM conversation WHERE workspace = ? AND name = ?"  # noqa: S608
-    for *values, state in link.run(sql, (where.workspace, where.conversation)):
+    """A conversation, checked; None if the chain says that there is none. KeyNeeded before all else."""
+    for *values, state, sealed in link.run(_FIND, (where.workspace, where.conversation)):
+        check_key(where.workspace, sealed=bool(sealed))
         row = Row(*values)
         if not row.is_whole() or row.where != where:
             raise _explained(link, where, row, "its number of records is not what was written")
         if not isinstance(state, bytes) or Sums(where).state(state) != row.state_sum:
             raise _explained(link, where, row, "its state is not what was written")
         return Kept(row, Head(count=row.count, state=state))
+    _check_key(link, where.workspace)
     _check_absent(link, where)
     return None
 
@@ -369,9 +382,17 @@ def _gap(before: Row) -> Damaged:
 # Records.
 
 
-def _records(link: Link, number: int, meant: Sequence[int], columns: str) -> list[Any]:
+def _ends(meant: Sequence[int], head: Head) -> bool:
+    """Whether the last record is among these."""
+    return bool(meant) and meant[-1] + 1 == head.count
+
+
+def _records(
+    link: Link, number: int, meant: Sequence[int], columns: str, *, to_the_end: bool = False
+) -> list[Any]:
+    """The rows of these places. `to_the_end`: with what stands behind the last one, where nothing should."""
     if isinstance(meant, range):
-        return _run_of(link, number, meant, columns)
+        return _run_of(link, number, meant, columns, to_the_end=to_the_end)
     rows: list[Any] = []
     for start in range(0, len(meant), _CHUNK):
         some = meant[start : start + _CHUNK]
@@ -381,9 +402,12 @@ def _records(link: Link, number: int, meant: Sequence[int], columns: str) -> lis
     return rows
 
 
-def _run_of(link: Link, number: int, meant: range, columns: str) -> list[Any]:
+def _run_of(link: Link, number: int, meant: range, columns: str, *, to_the_end: bool) -> list[Any]:
     if not meant:
         return []
+    if to_the_end:
+        sql = f"SELECT {columns} FROM record WHERE conversation = ? AND seq >= ? ORDER BY seq LIMIT ?"  # noqa: S608
+        return link.run(sql, (number, meant[0], len(meant) + 1))
     sql = f"SELECT {columns} FROM record WHERE conversation = ? AND seq BETWEEN ? AND ? ORDER BY seq"  # noqa: S608
     return link.run(sql, (number, meant[0], meant[-1]))
 
@@ -409,6 +433,7 @@ def _has_sums(link: Link) -> bool:
 def _read_older(
     link: Link, where: Where, *, after: int, last: int | None, at: Sequence[int] | None, limit: int | None
 ) -> Page:
+    _check_key(link, where.workspace)
     sql = "SELECT id, count, state FROM conversation WHERE workspace = ? AND name = ?"
     for number, count, state in link.run(sql, (where.workspace, where.conversation)):
         if not isinstance(count, int) or not isinstance(state, bytes):
