@@ -48,10 +48,9 @@ async def _sum_records(link: Link) -> None:
         "WHERE (workspace, conversation, seq) > (%s, %s, %s) ORDER BY 1, 2, 3 LIMIT %s"
     )
     write = (
-        "UPDATE record SET sum = given.sum "
-        "FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[]) "
-        "AS given (workspace, name, seq, sum) WHERE record.workspace = given.workspace AND record.conversation = given.name "
-        "AND record.seq = given.seq"
+        "UPDATE record SET sum = given.sum FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[]) "
+        "AS given (workspace, name, seq, sum) WHERE record.workspace = given.workspace "
+        "AND record.conversation = given.name AND record.seq = given.seq"
     )
     async for rows in _batches(link, find, ["", "", -1]):
         sums = [Sums(Where(space, name)).record(seq, body) for space, name, seq, body in rows]
