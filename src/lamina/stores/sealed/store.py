@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
-from lamina.errors import BadInput, Conflict, Reused, StoreError, Tampered, WrongKey
+from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered, WrongKey
 from lamina.stores.memory import check_asked, check_group, check_head, check_where, check_workspace, places
 from lamina.stores.pages import attempts, every_conversation
 from lamina.stores.port import Closes, Head, Listed, Once, Page, Record, Store, Where, search_place
@@ -145,7 +145,7 @@ class Sealed:
         seen, tried = self._seen.get(where), False
         held = await self.vault.card(where)
         for _ in attempts(where.conversation):
-            page = await self.store.read(self.vault.inner(where), after=after, last=last, at=at, limit=limit)
+            page = await self._read_within(where, after=after, last=last, at=at, limit=limit)
             meant = places(page.head.count, after=after, last=last, at=at, limit=limit)
             try:
                 reading = await self._open(held, page, meant, seen)
@@ -158,6 +158,13 @@ class Sealed:
             self._remember(where, reading)
             return reading
         raise AssertionError  # the attempts end in an error
+
+    async def _read_within(self, where: Where, **asked: Any) -> Page:
+        """What the store within gives; what it finds damaged is told with the name that the caller knows."""
+        try:
+            return await self.store.read(self.vault.inner(where), **asked)
+        except Damaged as error:
+            raise _named(error, where) from error
 
     async def workspaces(self) -> Sequence[str]:
         """Every workspace in which something was ever kept."""
@@ -329,7 +336,10 @@ def _conflict(where: Where, found: State, *, expect: int | None, was: bytes | No
 
 def _named(error: StoreError, where: Where) -> StoreError:
     """The same error with the name that the caller knows."""
-    return type(error)(error.problem, conversation=where.conversation, hint=error.hint)
+    named = type(error)(error.problem, conversation=where.conversation, hint=error.hint)
+    if isinstance(error, Damaged) and isinstance(named, Damaged):
+        named.whole = error.whole
+    return named
 
 
 async def _work(size: int, work: Callable[[], Answer]) -> Answer:
