@@ -197,6 +197,22 @@ def test_an_index_goes_over_to_another_key_with_the_rest(within: Opening) -> Non
     anyio.run(trial)
 
 
+@pytest.mark.parametrize("address", ["{}/chats.db", "files:{}/chats"])
+def test_an_address_and_a_key_are_enough(address: str, tmp_path: Path) -> None:
+    address = address.format(tmp_path)
+
+    async def trial() -> None:
+        async with open_search(address, workspace="team", key=KEY) as index:
+            await index.replace("chat", [Chunk(text="xylophone")])
+        async with open_search(address, workspace="team", key=KEY) as index:
+            assert await texts(index, "xylophone") == ["xylophone"]
+        with pytest.raises(KeyNeeded):
+            await open_search(address, workspace="team").__aenter__()
+
+    anyio.run(trial)
+    assert found_on_disk(tmp_path, "none") == set()
+
+
 # What it does as an index, on any store.
 
 

@@ -180,6 +180,34 @@ def test_two_libraries_do_not_meet_at_one_file(path: Path) -> None:
     with_store(path, work)
 
 
+def test_without_a_name_the_library_is_the_one_that_has_the_file_open(path: Path) -> None:
+    async def work(store: SqliteStore) -> None:
+        async with open_sqlite(path) as other:
+            assert other.driver == store.driver == "sqlite3"
+            await other.append(HERE, [b"a"])
+
+    with_store(path, work)
+
+
+@pytest.mark.parametrize(
+    ("faulty", "used"),
+    [
+        ({"sqlite3"}, "apsw"),
+        (set(), "apsw"),
+        ({"apsw"}, "sqlite3"),
+        ({"apsw", "sqlite3"}, "apsw"),
+    ],
+)
+def test_the_usual_library_is_the_one_with_the_newer_sqlite(
+    faulty: set[str], used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("apsw")
+    monkeypatch.setattr(links, "is_faulty", faulty.__contains__)
+    assert links.usual_driver() == used
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert links.usual_driver() == "sqlite3"
+
+
 def test_apsw_keeps_the_same_file(path: Path) -> None:
     pytest.importorskip("apsw")
 

@@ -18,7 +18,7 @@ import os
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import anyio
 import msgspec
@@ -29,6 +29,7 @@ from lamina.sources.search.chunks import Chunk
 from lamina.sources.search.index import TRIES, Embedder, Hit, Index, too_busy
 from lamina.sources.search.shelf import Plan, digest_of
 from lamina.sources.search.sqlite import SqliteShelf
+from lamina.stores.address import open_store
 from lamina.stores.pages import every_conversation
 from lamina.stores.port import SEARCH, Page, Store, Where, search_place
 
@@ -69,9 +70,23 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_search(
-    store: Store, *, workspace: str, embedder: Embedder | None = None
+    store: Store | str | os.PathLike[str],
+    *,
+    workspace: str,
+    key: Any = None,
+    embedder: Embedder | None = None,
 ) -> AsyncIterator[Index]:
-    """The index of a workspace in this store; with an embedder it compares meaning besides words."""
+    """The index of a workspace in this store, or in the one at an address, sealed if a key is given.
+
+    With an embedder it compares meaning besides words.
+    """
+    if isinstance(store, str | os.PathLike):
+        async with (
+            open_store(os.fspath(store), key=key) as opened,
+            open_search(opened, workspace=workspace, embedder=embedder) as index,
+        ):
+            yield index
+        return
     if search_place(Where(workspace, "source")) is None:
         raise BadInput(
             f"{workspace!r}", place="workspace", hint="give a shorter name, and none of lamina's own"

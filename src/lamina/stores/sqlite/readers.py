@@ -38,7 +38,7 @@ class Readers:
 
     def __init__(self, path: str, driver: Driver, *, frozen: bool = False) -> None:
         self._path = path
-        self._driver = driver
+        self.driver = driver
         self._frozen = frozen
         self._copied: TemporaryDirectory[str] | None = None
         self._idle: list[Link] = []
@@ -115,10 +115,10 @@ class Readers:
 
     def _connected(self) -> Link:
         if not self._frozen:
-            return connect(self._path, driver=self._driver, writes=False)
+            return connect(self._path, driver=self.driver, writes=False)
         if _has_log(self._path):
-            return connect(self._copy_with_log(), driver=self._driver, writes=False)
-        return connect(self._path, driver=self._driver, writes=False, frozen=True)
+            return connect(self._copy_with_log(), driver=self.driver, writes=False)
+        return connect(self._path, driver=self.driver, writes=False, frozen=True)
 
     def _copy_with_log(self) -> str:
         """The file and its log in a folder of this process, made once."""

@@ -55,8 +55,8 @@ class SqliteStore:
     `driver` is the library that it uses. On a medium that cannot be written there is no writer.
     """
 
-    def __init__(self, writer: Writer | None, readers: Readers, driver: Driver) -> None:
-        self.driver = driver
+    def __init__(self, writer: Writer | None, readers: Readers) -> None:
+        self.driver = readers.driver
         self._writer = writer
         self._readers = readers
         self._process = os.getpid()
@@ -67,10 +67,10 @@ class SqliteStore:
     @staticmethod
     async def open(path: str | os.PathLike[str], *, driver: Driver | None = None) -> SqliteStore:
         """`driver` is the library that holds SQLite: apsw where it is installed, else Python's own."""
-        text, library = _checked(path), driver or usual_driver()
+        text = _checked(path)
         with CancelScope(shield=True):  # what was opened has to reach somebody who can close it
-            writer, readers = await to_thread.run_sync(_opened, text, library)
-        return SqliteStore(writer, readers, library)
+            writer, readers = await to_thread.run_sync(_opened, text, driver)
+        return SqliteStore(writer, readers)
 
     async def append(
         self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
@@ -164,11 +164,12 @@ class SqliteStore:
             raise StoreError("the store was opened before this process was forked", hint="open it here")
 
 
-def _opened(path: str, driver: Driver) -> tuple[Writer | None, Readers]:
+def _opened(path: str, driver: Driver | None) -> tuple[Writer | None, Readers]:
     if not Path(path).exists() or can_write(path):
-        return writer_of(path, driver), Readers(path, driver)
+        writer = writer_of(path, driver)
+        return writer, Readers(path, writer.driver)
     check_not_empty(path)
-    readers = Readers(path, driver, frozen=True)
+    readers = Readers(path, driver or usual_driver(), frozen=True)
     readers.read(tables.check_readable)
     return None, readers
 

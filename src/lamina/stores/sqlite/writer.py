@@ -27,6 +27,7 @@ from lamina.stores.sqlite.links import (
     Failure,
     Link,
     connect,
+    usual_driver,
     warn_if_faulty,
 )
 from lamina.stores.sqlite.readers import sync
@@ -47,15 +48,19 @@ _open: dict[_File, Writer] = {}
 _opening = threading.Lock()
 
 
-def writer_of(path: str, driver: Driver) -> Writer:
-    """The writer of a file, made with the file where there is none yet. Give it back with `release`."""
+def writer_of(path: str, driver: Driver | None = None) -> Writer:
+    """The writer of a file, made with the file where there is none yet. Give it back with `release`.
+
+    Without a `driver` it is the one that has the file open already, else the usual one.
+    """
     with _opening:
         file = _file(path)
         writer = _open.get(file)
         if writer is None or writer.broken:
-            warn_if_faulty(driver)
-            _open[file] = writer = Writer(path, driver, file)
-        elif writer.driver != driver:
+            library = driver or usual_driver()
+            warn_if_faulty(library)
+            _open[file] = writer = Writer(path, library, file)
+        elif driver is not None and writer.driver != driver:
             # Two SQLite libraries in one process do not see each other's locks.
             hint = f"open it with driver={writer.driver!r}, or close that first"
             raise BadInput(f"{path!r} is open with {writer.driver}", place="driver", hint=hint)
