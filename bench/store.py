@@ -5,7 +5,8 @@
     python bench/store.py --processes 200  besides: 8 processes, so many appends each, and what they left
 
 An append is a turn: a group of two records, the state and an idempotency key, in one transaction. The bar is
-Python's sqlite3 in one thread with the same settings, tables and statements. All take turns in rounds, so
+Python's sqlite3 in one thread with the same settings and statements, and tables without checksums. Where apsw
+is not named, lamina's stores use Python's sqlite3, too. All take turns in rounds, so
 that a busy machine slows them alike; the ratios are the result, the times only say what they are ratios of.
 Peers are measured where they are installed: uv pip install langgraph-checkpoint-sqlite openai-agents
 """
@@ -35,7 +36,7 @@ from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Store, Where
 from lamina.stores.sqlite import WalResetRisk, open_sqlite
 from lamina.stores.sqlite.links import SETTINGS, connect
-from lamina.stores.sqlite.schema import bring_up
+from lamina.stores.sqlite.schema import MIGRATIONS, bring_up
 from lamina.testing.store_races import check_linear, retried, turn
 
 RECORD = b"x" * 787
@@ -140,15 +141,17 @@ def _row(what: str, times: Sequence[float], cpu: float, bar: float) -> Row:
 
 async def contestants(folder: Path, stack: AsyncExitStack) -> dict[str, Append]:
     kinds: dict[str, Append] = {"raw sqlite3": raw(folder / "raw.db", stack)}
-    kinds["lamina sqlite"] = ours(await stack.enter_async_context(open_sqlite(folder / "ours.db")))
-    bare = await stack.enter_async_context(open_sqlite(folder / "bare.db"))
+    kinds["lamina sqlite"] = ours(
+        await stack.enter_async_context(open_sqlite(folder / "ours.db", driver="sqlite3"))
+    )
+    bare = await stack.enter_async_context(open_sqlite(folder / "bare.db", driver="sqlite3"))
     kinds["lamina sqlite, records alone"] = records_alone(bare)
-    many = await stack.enter_async_context(open_sqlite(folder / "many.db"))
+    many = await stack.enter_async_context(open_sqlite(folder / "many.db", driver="sqlite3"))
     kinds[f"lamina sqlite, {TASKS} tasks at once"] = at_once(many)
     if importlib.util.find_spec("apsw"):
         newer = await stack.enter_async_context(open_sqlite(folder / "apsw.db", driver="apsw"))
         kinds["lamina sqlite, driver apsw"] = ours(newer)
-    inner = await stack.enter_async_context(open_sqlite(folder / "sealed.db"))
+    inner = await stack.enter_async_context(open_sqlite(folder / "sealed.db", driver="sqlite3"))
     if (sealed := encrypted(inner)) is not None:
         kinds["lamina sqlite, encrypted"] = ours(sealed)
     kinds["lamina memory"] = ours(MemoryStore())
@@ -196,7 +199,7 @@ def at_once(store: Store) -> Append:
 def raw(path: Path, stack: AsyncExitStack) -> Append:
     """The same settings and statements, in this thread, through nothing."""
     set_up = connect(str(path), driver="sqlite3", writes=True)
-    bring_up(set_up)
+    bring_up(set_up, MIGRATIONS[:2])
     settings = {name: set_up.run(f"PRAGMA {name}")[0][0] for name in _SETTINGS}
     set_up.close()
     connection = sqlite3.connect(path, isolation_level=None)
@@ -269,7 +272,7 @@ def langgraph(path: Path, stack: AsyncExitStack) -> Append:
 
 async def tail(path: Path, size: int) -> Tail:
     step = 1_000
-    async with open_sqlite(path) as store:
+    async with open_sqlite(path, driver="sqlite3") as store:  # it sees the locks of `_raw_tail`
         for start in range(0, size, step):
             await store.append(HERE, [RECORD] * step, expect=start)
         took = await _median(partial(store.read, HERE, last=50))

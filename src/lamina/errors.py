@@ -10,13 +10,17 @@
         ├── Conflict                   another writer was first; nothing of this was written
         ├── Reused (ValueError)        an idempotency key came again with another body
         ├── Tampered                   a record is not what was written, or not where it was
+        │   └── Damaged                the storage gives back other bytes; says which records are whole
         ├── WrongKey (PermissionError) this key does not open this store
+        │   └── KeyNeeded              the store is sealed, and no key was given
         └── Broken (OSError)           the storage failed; the handle takes nothing more until reopened
 
 Each inherits the builtin that a caller would catch, and carries its data as attributes.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class LaminaError(Exception):
@@ -111,8 +115,46 @@ class Tampered(StoreError):
     """A record is not what was written, or stands where it was not."""
 
 
+class Damaged(Tampered):
+    """A checksum or a count does not hold. `whole` are the records of the conversation that can be read.
+
+    Whoever changes bytes on purpose can change a checksum, too: only a sealed store notices that.
+    """
+
+    def __init__(
+        self, problem: str, *, conversation: str = "", hint: str = "", whole: Sequence[int] | None = None
+    ) -> None:
+        self.whole = None if whole is None else tuple(whole)
+        readable = "" if self.whole is None else _readable(self.whole)
+        hints = "; ".join(filter(None, (readable, hint or "restore it from a backup")))
+        super().__init__(problem, conversation=conversation, hint=hints)
+
+
+def _readable(places: tuple[int, ...]) -> str:
+    """Places as runs: "records 0 to 6, 8 and 12 to 14 can be read"."""
+    runs: list[list[int]] = []
+    for place in places:
+        if runs and runs[-1][-1] + 1 == place:
+            runs[-1] = [runs[-1][0], place]
+        else:
+            runs.append([place])
+    if not runs:
+        return "none of its records can be read"
+    named = [" to ".join(str(end) for end in run) for run in runs]
+    listed = " and ".join((", ".join(named[:-1]), named[-1]) if len(named) > 1 else named)
+    return f"record{'s' if len(places) > 1 else ''} {listed} can be read"
+
+
 class WrongKey(StoreError, PermissionError):
     """The key does not open this store: never the same as an empty one."""
+
+
+class KeyNeeded(WrongKey):
+    """The store is sealed, and was asked without a key."""
+
+    def __init__(self, problem: str = "", *, conversation: str = "", hint: str = "") -> None:
+        hint = hint or "give its key: Sealed(store, key) in Python, --key-file or LAMINA_KEY for a command"
+        super().__init__(problem or "this store is sealed", conversation=conversation, hint=hint)
 
 
 class Broken(StoreError, OSError):

@@ -1,7 +1,7 @@
 """The user's settings: one typed TOML file, and the environment over it.
 
     # settings.toml
-    store = "~/chats.db"
+    store = "~/chats.db"        or any address of a store: sqlite+apsw:~/chats.db, files:~/chats, postgresql://...
     model = "gpt-5"
     window = 200000
 
@@ -43,11 +43,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def persona_path(self) -> Path | None:
         return Path(self.persona).expanduser() if self.persona else None
 
-    def store_path(self, environment: Mapping[str, str] | None = None) -> Path:
-        """The file of the default store: the one that is named, else one in the user's data folder."""
+    def store_address(self, environment: Mapping[str, str] | None = None) -> str:
+        """The address of the default store: the one that is named, else a file in the user's data folder."""
         if self.store:
-            return Path(self.store).expanduser()
-        return data_folder(os.environ if environment is None else environment) / STORE
+            return self.store
+        return str(data_folder(os.environ if environment is None else environment) / STORE)
 
 
 def load_settings(

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
+from lamina.errors import KeyNeeded
 from lamina.segments import file
 from lamina.session import Session
 from lamina.stores.address import open_store
 from lamina.stores.sealed import Key, from_file, init_file
+from lamina.stores.sqlite import SqliteStore, links
 from tests.cli.running import run
 
 SPEC = "# Retry\n\nA request is retried three times.\n" * 30
@@ -106,3 +113,216 @@ def test_a_record_that_was_changed_is_found(tmp_path: Path) -> None:
     done = run("sessions", "verify", "--store", f"files:{address}", "--key-file", key)
     assert done.code in (2, 4)
     assert done.err
+
+
+@pytest.mark.parametrize("action", ["list", "verify"])
+def test_a_list_that_does_not_end_is_an_error(
+    action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from an index with a damaged cell: the same page, whatever comes after it is asked for."""
+    address = f"{tmp_path}/a.db"
+    kept(address)
+    own = SqliteStore.list
+
+    async def same_page(self: SqliteStore, workspace: str, **asked: Any) -> Any:
+        return await own(self, workspace, **{**asked, "after": ""})
+
+    monkeypatch.setattr(SqliteStore, "list", same_page)
+    done = run("sessions", action, "--store", address)
+    assert done.code == 4
+    assert "restore it from a backup" in done.err
+
+
+KINDS = ["sqlite:{}/a.db", "files:{}/folder"]
+WITHOUT_KEY = [
+    ("sessions", "list"),
+    ("sessions", "show", "chat"),
+    ("sessions", "export", "chat"),
+    ("sessions", "export", "chat", "--format", "json"),
+    ("sessions", "import", "{}/page.md", "another"),
+    ("sessions", "copy", "{}/copy.db"),
+    ("sessions", "delete", "chat", "--yes"),
+    ("sessions", "verify"),
+    ("sessions", "verify", "chat"),
+    ("sessions", "rescue", "chat"),
+    ("recall", "chat", "spec.md"),
+]
+
+
+@pytest.mark.parametrize("command", WITHOUT_KEY, ids=" ".join)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sealed_store_is_closed_without_its_key(
+    kind: str, command: tuple[str, ...], tmp_path: Path
+) -> None:
+    address, key = kind.format(tmp_path), str(tmp_path / "key")
+    init_file(key)
+    init_file(tmp_path / "wrong")
+    kept(address, key=from_file(key))
+    (tmp_path / "page.md").write_text("# chat\n\n**user**: hello\n")
+    before = _files_below(tmp_path)
+    asked = [part.format(tmp_path) for part in command]
+    for given, problem in (
+        ((), "lamina: this store is sealed; give its key: "),
+        (
+            ("--key-file", str(tmp_path / "wrong")),
+            "lamina: none of the given keys opens this store; give the",
+        ),
+    ):
+        done = run(*asked, "--store", address, *given)
+        assert (done.code, done.out) == (4, "")
+        assert done.err.startswith(problem)
+        assert len(done.err.splitlines()) == 1
+    told = json.loads(run("sessions", "list", "--store", address, "--json").out)
+    assert told["error"]["kind"] == "keyneeded"
+    assert _files_below(tmp_path) == before
+
+
+def _files_below(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and ".locks" not in path.parts)
+    return {str(path): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_settings_lead_to_no_sealed_store_without_its_key(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, key = kind.format(tmp_path), str(tmp_path / "key")
+    init_file(key)
+    kept(address, key=from_file(key))
+    monkeypatch.setenv("LAMINA_STORE", address)
+    assert run("sessions", "list").code == 4
+
+    async def open_by_settings() -> None:
+        async with Session.open(None, "chat", model="gpt-5") as session:
+            await session.ask("Nobody may read this.")
+
+    with pytest.raises(KeyNeeded):
+        anyio.run(open_by_settings)
+    assert run("chat", "--model", "tiny", "--tools", "none", given=b"hello\n").code == 4
+    assert run("sessions", "list", "--key-file", key).code == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_is_not_taken_for_a_plain_store(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, key = kind.format(tmp_path), str(tmp_path / "key")
+    init_file(key)
+    kept(address)
+    before = _files_below(tmp_path)
+    listed = run("sessions", "list", "--store", address, "--key-file", key)
+    assert (listed.code, listed.out) == (4, "")
+    assert "not sealed" in listed.err
+    (tmp_path / "page.md").write_text("# chat\n\n**user**: hello\n")
+    imported = run("sessions", "import", tmp_path / "page.md", "new", "--store", address, "--key-file", key)
+    assert imported.code == 4
+    assert "holds conversations that are not sealed" in imported.err
+    monkeypatch.setenv("LAMINA_KEY", Path(key).read_text())
+    assert run("chat", "--model", "tiny", "--tools", "none", "--store", address, given=b"hello\n").code == 4
+    (tmp_path / "page.md").unlink()
+    assert _files_below(tmp_path) == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plain_store_is_copied_into_a_sealed_one_and_back(kind: str, tmp_path: Path) -> None:
+    plain, sealed, again = kind.format(tmp_path), f"{tmp_path}/sealed.db", f"files:{tmp_path}/again"
+    key = str(tmp_path / "key")
+    kept(plain)
+    copied = run("sessions", "copy", sealed, "--new-key-file", key, "--store", plain, "--json")
+    assert json.loads(copied.out) == {"copied": {"chat": 6}}
+    assert b"retried" not in Path(sealed).read_bytes()
+    shown = run("sessions", "show", "chat", "--store", sealed, "--key-file", key, "--json")
+    assert json.loads(shown.out) == json.loads(
+        run("sessions", "show", "chat", "--store", plain, "--json").out
+    )
+    assert run("sessions", "copy", again, "--store", sealed, "--key-file", key).code == 0
+    one, other = (run("sessions", "export", "chat", "--store", where).out for where in (plain, again))
+    assert one == other
+    twice = run("sessions", "copy", again, "--store", plain)
+    assert twice.code == 2
+    assert "already" in twice.err
+
+
+def test_what_is_whole_of_a_damaged_conversation_is_rescued(tmp_path: Path) -> None:
+    address = f"{tmp_path}/a.db"
+    kept(address)
+    with closing(sqlite3.connect(address, isolation_level=None)) as raw:
+        raw.execute("UPDATE record SET body = x'00' WHERE seq = 3")
+        raw.execute("UPDATE conversation SET state = x'00' WHERE name = 'chat'")
+    shown = run("sessions", "show", "chat", "--store", address)
+    assert (shown.code, shown.out) == (4, "")
+    assert "its state is not what was written" in shown.err
+    assert "records 0 to 2 and 4 to 5 can be read" in shown.err
+    done = run("sessions", "rescue", "chat", "--store", address)
+    assert done.code == 0
+    assert "not whole, or gone: 3" in done.err
+    (tmp_path / "rescued").write_text(done.out)
+    assert run("sessions", "import", tmp_path / "rescued", "chat 2", "--store", address).code == 0
+    dialogue = json.loads(run("sessions", "show", "chat 2", "--store", address, "--json").out)["dialogue"]
+    assert [said["text"] for said in dialogue] == ["What does it say?", "Sure?", "Yes."]
+    assert run("sessions", "rescue", "none", "--store", address).code == 4
+    assert run("sessions", "rescue", "none", "--store", "memory:").code == 2
+
+
+def test_a_file_with_a_risky_sqlite_is_told_once_and_by_verify_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.40.1")
+    monkeypatch.setattr(links, "_warned", set())
+    address = f"sqlite+sqlite3:{tmp_path}/a.db"
+    kept(address)
+    monkeypatch.setattr(links, "_warned", set())
+    assert run("sessions", "list", "--store", address).err == "1 conversation\n"
+    assert run("sessions", "show", "chat", "--store", address).err.count("SQLite") == 0
+    assert run("sessions", "verify", "--store", address).err.count("WAL-reset fault") == 1
+    told = json.loads(run("sessions", "verify", "--store", address, "--json").out)
+    assert "install apsw" in told["risk"]
+    monkeypatch.setattr(sqlite3, "sqlite_version", "3.51.3")
+    assert json.loads(run("sessions", "verify", "--store", address, "--json").out)["risk"] == ""
+
+
+BASE = """
+import sys
+for name in ("cryptography", "apsw", "psycopg", "numpy", "tokenizers", "prompt_toolkit"):
+    sys.modules[name] = None
+from lamina.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "told"),
+    [
+        (("sessions", "verify"), 0, "6 records in 1 conversations are as they were written"),
+        (("sessions", "list"), 0, "1 conversation"),
+        (("sessions", "verify", "--key-file", "key"), 2, "install it: pip install 'lamina[encryption]'"),
+        (("rekey", "--key-file", "key"), 2, "install it: pip install 'lamina[encryption]'"),
+        (("sessions", "list", "--store", "postgresql://nowhere/x"), 2, "pip install 'lamina[postgres]'"),
+        (("sessions", "list", "--store", "sqlite+apsw:a.db"), 2, "apsw is not installed; install apsw"),
+    ],
+)
+def test_without_any_extra_commands_work_or_say_what_to_install(
+    command: tuple[str, ...], code: int, told: str, tmp_path: Path
+) -> None:
+    kept(f"{tmp_path}/a.db")
+    where = () if "--store" in command else ("--store", "a.db")
+    done = subprocess.run(
+        [sys.executable, "-c", BASE, *command, *where],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "bug" not in done.stderr
+
+
+def test_a_sealed_store_asks_for_its_key_without_any_extra(tmp_path: Path) -> None:
+    init_file(tmp_path / "key")
+    kept(f"{tmp_path}/a.db", key=from_file(tmp_path / "key"))
+    command = [sys.executable, "-c", BASE, "sessions", "list", "--store", f"{tmp_path}/a.db"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert done.stderr.startswith("lamina: this store is sealed; give its key: ")

@@ -56,8 +56,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_the_default_store_is_a_file_in_the_users_data_folder(tmp_path: Path) -> None:
     environment = {"XDG_DATA_HOME": str(tmp_path)}
     assert data_folder(environment) == tmp_path / "lamina"
-    assert Settings().store_path(environment) == tmp_path / "lamina" / STORE
-    assert Settings(store="~/x.db").store_path({}) == Path("~/x.db").expanduser()
+    assert Settings().store_address(environment) == str(tmp_path / "lamina" / STORE)
+    for address in ("~/x.db", "sqlite+apsw:~/x.db", "postgresql://host/chats", "files:chats"):
+        assert Settings(store=address).store_address({}) == address
 
 
 def test_a_relative_folder_is_no_folder_of_the_user() -> None:

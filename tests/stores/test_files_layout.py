@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import sys
 from datetime import UTC, datetime, timedelta, timezone
@@ -14,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.codec import encode
-from lamina.errors import BadInput, StoreError, Tampered
+from lamina.errors import BadInput, Damaged, StoreError, Tampered
 from lamina.segments import assistant, result, system, user
+from lamina.stores.checks import file_sum
 from lamina.stores.files import open_files
 from lamina.stores.files.names import LONGEST, folder_name, name_of
 from lamina.stores.files.sheet import body_of, is_sheet, sheet_name, written
@@ -37,6 +39,13 @@ async def kept(folder: Path, *groups: list[bytes]) -> Path:
 async def read(folder: Path, where: Where = WHERE) -> Page:
     async with open_files(folder) as store:
         return await store.read(where)
+
+
+def forged(conversation: Path, name: str, plain: str) -> None:
+    """Writes a hidden file whose checksum holds: what it says is all that can be wrong with it."""
+    body = plain.encode()[:-1]
+    sum_ = file_sum(WHERE, name, body)
+    (conversation / name).write_bytes(body + f',"sum":"{sum_}"}}'.encode())
 
 
 def sheets(conversation: Path) -> list[str]:
@@ -138,9 +147,8 @@ def test_a_deletion_cut_short_is_finished_when_the_store_is_opened(tmp_path: Pat
         ("*_0001_record.json", '{"base64":"!"}', "is not what was written"),
         ("*_0000_record.json", None, "is gone"),
         (".g00000000", None, "group 0 is gone"),
-        (".g00000000", '{"first":0}', "no group names record 0"),
-        (".g00000001", "{", "cannot be read"),
-        (".g00000000", '{"first":0,"sheets":[["../x","d"]]}', "cannot be read"),
+        (".g00000000", '{"first":0}', "has lost its checksum"),
+        (".g00000001", "{", "has lost its checksum"),
         (".head", None, "there are records and no '.head'"),
         (".head", "", "cannot be read"),
         (".*", None, "there are records and no '.head'"),
@@ -156,6 +164,73 @@ def test_a_damaged_folder_is_never_read_as_something_else(
         anyio.run(read, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "plain", "problem"),
+    [
+        (".g00000000", '{"first":0}', "no group names record 0"),
+        (".g00000000", '{"first":0,"sheets":[["../x","d"]]}', "cannot be read"),
+        (".g00000001", '{"first":"1"}', "cannot be read"),
+        (".head", '{"v":2,"workspace":"team","conversation":"chat","groups":"2"}', "cannot be read"),
+    ],
+)
+def test_a_hidden_file_that_makes_no_sense_is_noticed_whatever_its_checksum(
+    tmp_path: Path, name: str, plain: str, problem: str
+) -> None:
+    conversation = anyio.run(kept, tmp_path, [b'{"a":1}'], [b"b"])
+    forged(conversation, name, plain)
+    with pytest.raises(Damaged, match=problem):
+        anyio.run(read, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "key"), [(".head", "count"), (".g00000001", "first"), ("key", "count")])
+def test_a_number_that_is_another_is_noticed(tmp_path: Path, name: str, key: str) -> None:
+    conversation = anyio.run(kept, tmp_path, [b"a"], [b"b"])
+    file = conversation / (once_name("1") if name == "key" else name)
+    file.write_bytes(re.sub(rb'("%s":)\d' % key.encode(), rb"\g<1>7", file.read_bytes()))
+
+    async def append_again() -> None:
+        async with open_files(tmp_path) as store:
+            await store.append(WHERE, [b"b"], once=Once(key="1", digest=b"d"))
+
+    with pytest.raises(Damaged, match="is not what was written"):
+        anyio.run(append_again)
+
+
+def test_damage_says_which_records_are_whole(tmp_path: Path) -> None:
+    conversation = anyio.run(kept, tmp_path, [b'{"a":1}', b"b"], [b"c"], [b"d", b"e"])
+    (conversation / sheets(conversation)[1]).write_bytes(b"other")
+    with pytest.raises(Damaged) as raised:
+        anyio.run(read, tmp_path)
+    assert raised.value.whole == (0, 2, 3, 4)
+    assert str(raised.value).startswith("conversation 'chat': '")
+    assert "records 0 and 2 to 4 can be read" in str(raised.value)
+    (conversation / ".head").write_bytes(b"{}")
+    (conversation / ".g00000001").write_bytes(b"")
+    with pytest.raises(Damaged) as raised:
+        anyio.run(read, tmp_path)
+    assert raised.value.whole == (0, 3, 4)
+
+
+def test_a_long_name_that_was_damaged_is_not_left_out_of_the_list(tmp_path: Path) -> None:
+    long = "é" * 500
+
+    async def fill() -> None:
+        async with open_files(tmp_path) as store:
+            await store.append(Where("team", long), [b"a"])
+
+    async def listed() -> list[Listed]:
+        async with open_files(tmp_path) as store:
+            return list(await store.list("team"))
+
+    anyio.run(fill)
+    [head] = (tmp_path / "team").glob("~*/.head")
+    whole = head.read_bytes()
+    for damaged in (whole.replace("é".encode(), "è".encode(), 1), whole[:100], b""):
+        head.write_bytes(damaged)
+        with pytest.raises(Damaged):
+            anyio.run(listed)
+
+
 def test_records_without_a_head_are_not_swept_away_by_an_append(tmp_path: Path) -> None:
     conversation = anyio.run(kept, tmp_path, [b"a"], [b"b"])
     for path in conversation.glob(".*"):
@@ -168,8 +243,7 @@ def test_records_without_a_head_are_not_swept_away_by_an_append(tmp_path: Path) 
 @pytest.mark.parametrize("group", [0, 1])
 def test_a_key_that_outlived_its_append_does_not_count(tmp_path: Path, group: int) -> None:
     conversation = anyio.run(kept, tmp_path, [b"a"])
-    left = {"digest": "ZA==", "group": group, "count": 7}
-    (conversation / once_name("lost")).write_text(json.dumps(left))
+    forged(conversation, once_name("lost"), json.dumps({"digest": "ZA==", "group": group, "count": 7}))
 
     async def again() -> Head:
         async with open_files(tmp_path) as store:
@@ -180,19 +254,21 @@ def test_a_key_that_outlived_its_append_does_not_count(tmp_path: Path, group: in
 
 def test_a_key_keeps_no_state(tmp_path: Path) -> None:
     conversation = anyio.run(kept, tmp_path, [b"a"])
-    assert json.loads((conversation / once_name("0")).read_bytes()) == {
-        "digest": "ZA==",
-        "group": 0,
-        "count": 1,
+    assert set(json.loads((conversation / once_name("0")).read_bytes())) == {
+        "digest",
+        "group",
+        "count",
+        "sum",
     }
 
 
 def test_a_key_of_an_older_release_is_answered_with_the_state_of_now(tmp_path: Path) -> None:
     conversation = anyio.run(kept, tmp_path, [b"a"], [b"b"])
     older = {"digest": "ZA==", "group": 0, "count": 1, "state": "Zmlyc3Q="}
-    (conversation / once_name("0")).write_text(json.dumps(older))
+    forged(conversation, once_name("0"), json.dumps(older))
     head = json.loads((conversation / ".head").read_bytes())
-    (conversation / ".head").write_text(json.dumps(head | {"stale": 0}))
+    del head["sum"]
+    forged(conversation, ".head", json.dumps(head | {"stale": 0}))
 
     async def again() -> Head:
         async with open_files(tmp_path) as store:
@@ -221,7 +297,7 @@ def test_no_file_of_the_store_can_name_one_outside(tmp_path: Path, names: str) -
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     conversation = anyio.run(kept, tmp_path, [b"a"])
     head = json.loads((conversation / ".head").read_bytes())
-    (conversation / ".head").write_text(json.dumps(head | {"v": 2}))
+    (conversation / ".head").write_text(json.dumps(head | {"v": 3}))
     with pytest.raises(StoreError, match="its version is another"):
         anyio.run(read, tmp_path)
     (tmp_path / ".lamina").write_text('{"v":2}')

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from lamina.errors import StoreError, Tampered, WrongKey
+from lamina.errors import Damaged, StoreError, Tampered, WrongKey
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Head, Once, Page, Record, Where
+from lamina.stores.port import HEADER, Head, Once, Page, Record, Where, Within
 from lamina.stores.sealed import Sealed, anchor, finish, generate, rekey, verify
-from lamina.stores.sealed.vault import HEADER
+from lamina.stores.sqlite import open_sqlite
 from tests.stores.tampering import Mutation, bodies, copied, of_document, of_records, put, set_back
 
 KEY = generate()
@@ -227,7 +230,8 @@ def test_plain_records_are_refused_beside_sealed_ones_and_alone() -> None:
     async def trial() -> None:
         inner = MemoryStore()
         sealed = Sealed(inner, KEY, create=True, names="plain")
-        await inner.append(Where("team", "plain"), [b'{"v":1}'], state=b"{}")
+        await sealed.append(Where("team", "sealed"), [b"x"])
+        await inner.append(Where(Within("team"), "plain"), [b'{"v":1}'], state=b"{}")
         with pytest.raises(Tampered, match="not sealed"):
             await sealed.read(Where("team", "plain"))
         with pytest.raises(Tampered, match="not sealed"):
@@ -337,3 +341,26 @@ def test_an_idempotency_row_of_another_conversation_answers_nothing() -> None:
             await sealed.append(OWN, [b"x"], once=once)
 
     anyio.run(trial)
+
+
+def test_damage_within_is_told_with_the_name_that_a_caller_knows(tmp_path: Path) -> None:
+    async def fill() -> None:
+        async with open_sqlite(tmp_path / "chats.db") as store:
+            sealed = Sealed(store, KEY, create=True)
+            await sealed.append(OWN, [b"one", b"two", b"three"])
+
+    async def read() -> None:
+        async with open_sqlite(tmp_path / "chats.db") as store:
+            await Sealed(store, KEY).read(OWN)
+
+    anyio.run(fill)
+    with closing(sqlite3.connect(tmp_path / "chats.db", isolation_level=None)) as disk:
+        disk.execute(
+            "UPDATE record SET body = x'00' WHERE seq = 1 AND conversation IN "
+            "(SELECT id FROM conversation WHERE count = 3 AND workspace NOT LIKE 'lamina.sealed%')"
+        )
+    with pytest.raises(Damaged) as raised:
+        anyio.run(read)
+    assert raised.value.conversation == "alice"
+    assert raised.value.whole == (0, 2)
+    assert str(raised.value).count("records 0 and 2 can be read") == 1

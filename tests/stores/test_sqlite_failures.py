@@ -36,8 +36,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def with_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
+    """The library is Python's own: connections that a test makes beside the store have to see its locks."""
+
     async def run() -> Any:
-        async with open_sqlite(path) as store:
+        async with open_sqlite(path, driver="sqlite3") as store:
             return await work(store)
 
     return anyio.run(run)
@@ -131,13 +133,57 @@ def test_an_error_before_the_commit_breaks_it_too(path: Path, monkeypatch: pytes
     anyio.run(work)
 
 
+@pytest.mark.parametrize("code", [links.BUSY, links.LOCKED])
+def test_a_lock_is_waited_for_and_no_failure(path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    bad = Disk()
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "connect", bad.connect)
+        kept = anyio.run(SqliteStore.open, path)
+
+    async def work() -> None:
+        bad.codes = {"COMMIT": code}
+        refusal = await refused(kept.append(HERE, [b"a"]), StoreError)
+        assert not isinstance(refusal, Broken)
+        bad.codes = {}
+        assert await kept.append(HERE, [b"a"], expect=0) == Head(count=1)
+        await kept.close()
+
+    anyio.run(work)
+
+
+@pytest.mark.parametrize("code", [links.BUSY, links.LOCKED])
+def test_a_lock_that_leaves_a_transaction_open_breaks_the_store(
+    path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The rollback failed, so nobody knows what a later commit would keep."""
+    bad = Disk()
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "connect", bad.connect)
+        kept = anyio.run(SqliteStore.open, path)
+
+    async def work() -> None:
+        bad.codes = {"COMMIT": code, "ROLLBACK": 10}
+        await refused(kept.append(HERE, [b"a"]), Broken)
+        bad.codes = {}
+        await refused(kept.append(HERE, [b"b"]), Broken)
+        await kept.close()
+        async with open_sqlite(path) as again:
+            assert await again.read(HERE) == Page()
+
+    anyio.run(work)
+
+
 class Disk:
-    """Connections on which one statement meets a bad disk, and which know what they were asked."""
+    """Connections on which statements meet a bad disk, and which know what they were asked.
+
+    `fails` is a statement that ends in an I/O error; `codes` are statements with the results they end in.
+    """
 
     fails = ""
 
     def __init__(self) -> None:
         self.statements: list[str] = []
+        self.codes: dict[str, int] = {}
 
     def connect(self, path: str, **given: Any) -> Any:
         own, disk = connect(path, **given), self
@@ -147,6 +193,8 @@ class Disk:
                 disk.statements.append(sql)
                 if sql == disk.fails:
                     raise Failure(10, "disk I/O error")
+                if sql in disk.codes:
+                    raise Failure(disk.codes[sql], "refused")
                 return own.run(sql, values)
 
             def __getattr__(self, name: str) -> Any:
@@ -256,9 +304,8 @@ def test_those_who_wait_share_a_commit_and_not_an_error(path: Path, monkeypatch:
         add(link, 0)
 
     def add(link: Link, number: int) -> None:
-        link.run(
-            "INSERT INTO conversation (workspace, name, count, state) VALUES ('', ?, 0, '')", (f"{number}",)
-        )
+        where = Where("", f"{number}")
+        tables.append(link, where, [], expect=0, was=None, once=None, state=b"")
         if number == 3:
             raise KeyError(number)
 
@@ -272,7 +319,7 @@ def test_those_who_wait_share_a_commit_and_not_an_error(path: Path, monkeypatch:
         go_on.set()
     assert [type(job.exception()) for job in jobs] == [type(None)] * 3 + [KeyError] + [type(None)] * 2
     assert disk.statements.count("COMMIT") - before == 2
-    assert own.write(lambda link: link.run("SELECT count(*) FROM conversation")) == [(5,)]
+    assert own.write(lambda link: len(tables.listed(link, "", after="", limit=9))) == 5
     own.release()
 
 
@@ -329,5 +376,5 @@ def test_a_deletion_that_fails_leaves_no_transaction(path: Path) -> None:
     own.write(partial(tables.append, where=HERE, records=[b"a"], expect=0, was=None, once=None, state=None))
     with pytest.raises(KeyError):
         own.erase(fail)
-    assert own.write(lambda link: link.run("SELECT count FROM conversation")) == [(1,)]
+    assert own.write(lambda link: link.run("SELECT count FROM conversation WHERE name = 'c'")) == [(1,)]
     own.release()

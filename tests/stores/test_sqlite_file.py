@@ -32,8 +32,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def with_store(path: Path, work: Callable[[SqliteStore], Awaitable[Any]]) -> Any:
+    """The library is Python's own: connections that a test makes beside the store have to see its locks."""
+
     async def run() -> Any:
-        async with open_sqlite(path) as store:
+        async with open_sqlite(path, driver="sqlite3") as store:
             return await work(store)
 
     return anyio.run(run)
@@ -117,7 +119,8 @@ def test_an_older_file_is_brought_up_and_keeps_what_it_had(path: Path) -> None:
     newer = (*MIGRATIONS, ("ALTER TABLE conversation ADD COLUMN title TEXT",))
     bring_up(link, newer)
     bring_up(link, newer)
-    found = link.run("SELECT name, count, title FROM conversation"), link.run("PRAGMA user_version")
+    rows = link.run("SELECT name, count, title FROM conversation WHERE name != ''")
+    found = rows, link.run("PRAGMA user_version")
     link.close()
     assert found == ([("c", 3, None)], [(len(newer),)])
 
@@ -136,7 +139,7 @@ def test_a_file_whose_keys_kept_states_opens_and_forgets_them(path: Path) -> Non
     assert with_store(path, lambda store: store.delete(HERE)) is True
     with closing(sqlite3.connect(path)) as raw:
         assert [row[1] for row in raw.execute("PRAGMA table_info(once)")] == [
-            "conversation", "key", "digest", "count"
+            "conversation", "key", "digest", "count", "sum"
         ]  # fmt: skip
         assert raw.execute("SELECT count(*) FROM once").fetchall() == [(0,)], "keys go with a conversation"
 
@@ -175,6 +178,34 @@ def test_two_libraries_do_not_meet_at_one_file(path: Path) -> None:
         await refused(SqliteStore.open(path.with_name("b.db"), driver=unknown), BadInput)
 
     with_store(path, work)
+
+
+def test_without_a_name_the_library_is_the_one_that_has_the_file_open(path: Path) -> None:
+    async def work(store: SqliteStore) -> None:
+        async with open_sqlite(path) as other:
+            assert other.driver == store.driver == "sqlite3"
+            await other.append(HERE, [b"a"])
+
+    with_store(path, work)
+
+
+@pytest.mark.parametrize(
+    ("faulty", "used"),
+    [
+        ({"sqlite3"}, "apsw"),
+        (set(), "apsw"),
+        ({"apsw"}, "sqlite3"),
+        ({"apsw", "sqlite3"}, "apsw"),
+    ],
+)
+def test_the_usual_library_is_the_one_with_the_newer_sqlite(
+    faulty: set[str], used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("apsw")
+    monkeypatch.setattr(links, "is_faulty", faulty.__contains__)
+    assert links.usual_driver() == used
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert links.usual_driver() == "sqlite3"
 
 
 def test_apsw_keeps_the_same_file(path: Path) -> None:

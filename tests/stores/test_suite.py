@@ -10,8 +10,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from lamina.errors import BadInput, LaminaError
-from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Head, Listed, Once, Page, Store, Where
+from lamina.stores.memory import MemoryStore, _Conversation, check_unmixed, is_sealed_name
+from lamina.stores.port import HEADER, Head, Listed, Once, Page, Store, Where
 from lamina.testing.stores import store
 
 
@@ -199,6 +199,43 @@ class LastBeforeAfter(MemoryStore):
         return await super().read(where, last=last, **({} if last is not None else given))
 
 
+class ForgetsTheKey(MemoryStore):
+    """Lets everybody read and write beside sealed records."""
+
+    def _check_key(self, workspace: str) -> None:
+        pass
+
+
+class TakesAnySeal(MemoryStore):
+    """Lets itself be sealed whatever it holds."""
+
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        if where != HEADER:
+            return await super().append(where, records, **given)
+        before, self._kept = (
+            self._kept,
+            {other: kept for other, kept in self._kept.items() if other == HEADER},
+        )
+        try:
+            return await super().append(where, records, **given)
+        finally:
+            self._kept = before | self._kept
+
+
+class SealsTooLate(MemoryStore):
+    """Looks for plain conversations, and lets others begin some before it keeps the header."""
+
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        if where != HEADER:
+            return await super().append(where, records, **given)
+        check_unmixed(plain=any(not is_sealed_name(other.workspace) for other in self._kept))
+        for _ in range(20):
+            await checkpoint()
+        self._kept[HEADER] = made = _Conversation()
+        made.bodies, made.state = [*records], given["state"]
+        return Head(count=1, state=given["state"])
+
+
 FAULTS: dict[Callable[[], Store], str] = {
     NoCompareAndSwap: "an append expects what was read",
     ComparesTooEarly: "of two writers one wins",
@@ -222,6 +259,9 @@ FAULTS: dict[Callable[[], Store], str] = {
     StateOfTheFirstTime: "a repeated append is kept once",
     CountOfNow: "a repeated append is kept once",
     LastBeforeAfter: "a read names its records in one way",
+    ForgetsTheKey: "a sealed store gives nothing without its key",
+    TakesAnySeal: "a plain store takes no seal",
+    SealsTooLate: "plain and sealed do not meet",
 }
 
 

@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
 import pytest
 
 from lamina.errors import LaminaError, Tampered
+from lamina.stores import checks
 from lamina.stores.files import disk as files_disk
 from lamina.stores.files import open_files
 from lamina.stores.port import Head, Page, Record, Store, Where
@@ -24,6 +26,7 @@ from lamina.stores.sqlite import writer as sqlite_writer
 from lamina.testing.torture import shim, strace
 from lamina.testing.torture.backup import backups
 from lamina.testing.torture.clock import clock
+from lamina.testing.torture.damage import damage
 from lamina.testing.torture.erasure import erasure
 from lamina.testing.torture.failing import failing
 from lamina.testing.torture.kill import kills
@@ -231,3 +234,10 @@ def test_a_copy_shows_what_it_left_out() -> None:
         shutil.copy(live / "chats.db", folder)
 
     _finds(backups(lambda: Telling(sqlite), copied, 3), "groups in a copy made between")
+
+
+@pytest.mark.parametrize("opened", [sqlite, files])
+def test_sums_that_are_always_the_same_are_found(opened: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that keeps sums and could not tell one from another."""
+    monkeypatch.setattr(checks, "zlib", SimpleNamespace(crc32=lambda *_: 0))
+    assert damage(opened, 42).violations

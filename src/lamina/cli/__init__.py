@@ -31,7 +31,7 @@ COMMANDS = {
     "explain": "show every segment of a request: layer, form, tokens and why",
     "diff": "say where and why two requests part",
     "chat": "talk with a model in the terminal, and see what it sees",
-    "sessions": "list, show, export, import, delete or verify conversations that are kept",
+    "sessions": "list, show, export, import, copy, delete, verify or rescue conversations that are kept",
     "recall": "bring back the full text behind a handle",
     "rekey": "seal a store anew under another key",
     "torture": "kill, starve and lie to a store, and count what it loses",
@@ -62,6 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warned  # type: ignore[assignment]
+            warnings.filterwarnings(
+                "ignore", message="SQLite .* can damage a file"
+            )  # `sessions verify` says it
             code = _run(given)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read the output has seen enough

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
-from typing import Any
 
 import anyio
 
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json
-from lamina.cli.stored import add_store, key_of, stored
+from lamina.cli.stored import add_store, key_of, new_key, stored
 from lamina.errors import BadInput
 
 _EXAMPLES = """\
@@ -41,7 +39,8 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if key_of(arguments.key_file) is None:
-        raise BadInput("there is no key", place="rekey", hint="give --key-file, or LAMINA_KEY")
+        hint = "give --key-file, or LAMINA_KEY; to seal a plain store, copy it: lamina sessions copy"
+        raise BadInput("there is no key", place="rekey", hint=hint)
     return anyio.run(_rekeyed, arguments)
 
 
@@ -62,7 +61,7 @@ async def _rekeyed(arguments: argparse.Namespace) -> int:
             raise BadInput("the store is not sealed", place="rekey", hint="give the store and its key")
         old = (await store.vault.primary()).id
         if arguments.new_key_file:
-            new = await add_key(store, await anyio.to_thread.run_sync(_new_key, arguments.new_key_file))
+            new = await add_key(store, await anyio.to_thread.run_sync(new_key, arguments.new_key_file))
             await make_primary(store, new)
             await rewrap(store)
         places = [where async for where in conversations(store)]
@@ -78,9 +77,3 @@ async def _rekeyed(arguments: argparse.Namespace) -> int:
     if arguments.json:
         emit({"conversations": len(places), "records": records})
     return 0
-
-
-def _new_key(path: str) -> Any:
-    from lamina.stores.sealed import from_file, init_file  # noqa: PLC0415
-
-    return from_file(path) if Path(path).expanduser().exists() else init_file(path)

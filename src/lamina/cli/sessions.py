@@ -1,4 +1,4 @@
-"""`lamina sessions`: list, show, export, import, delete and verify conversations that are kept."""
+"""`lamina sessions`: list, show, export, import, copy, delete, verify and rescue kept conversations."""
 
 from __future__ import annotations
 
@@ -11,23 +11,30 @@ import anyio
 
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json
-from lamina.cli.stored import add_store, existing, missing, stored
+from lamina.cli.stored import add_store, existing, missing, new_key, stored
 from lamina.codec import decode, encode
 from lamina.errors import BadInput
 from lamina.session import Session
-from lamina.stores.port import Store, Where
+from lamina.stores.address import open_store
+from lamina.stores.pages import every_conversation
+from lamina.stores.port import Rescues, Store, Where
 
 _EXAMPLES = """\
-actions: list; show NAME; export NAME [--format json]; import FILE NAME; delete NAME --yes; verify [NAME]
+actions: list; show NAME; export NAME [--format json]; import FILE NAME; copy STORE; delete NAME --yes;
+verify [NAME]; rescue NAME
 
 Export writes a chat as Markdown with everything that is kept of it in a comment, or as one JSON record to
-a line. Verify reads every record; in a sealed store that proves that none was changed, moved or taken away.
+a line. Copy puts every conversation of the workspace into another store, record by record; with
+--new-key-file that one is sealed. Verify reads every record, and finds what a disk has damaged; in a sealed
+store it proves that none was changed, moved or taken away. Rescue writes what is whole of a damaged
+conversation as JSON, a segment to a line, for import.
 
 examples:
   lamina sessions list
   lamina sessions show support-42
   lamina sessions export support-42 > support-42.md
   lamina sessions import support-42.md support-43 --store files:chats
+  lamina sessions copy sealed.db --new-key-file app.key --store chats.db
   lamina sessions verify --store sqlite:chats.db --key-file app.key
 
 exit status: 0 done, 2 input that cannot be used, 4 the store refuses it or does not hold
@@ -37,12 +44,17 @@ exit status: 0 done, 2 input that cannot be used, 4 the store refuses it or does
 def describe(parser: argparse.ArgumentParser) -> None:
     parser.usage = (
         "lamina sessions ACTION [NAME ...] [--store STORE] [--workspace NAME] [--key-file FILE]\n"
-        "                [--format markdown|json] [--yes] [--json]"
+        "                [--new-key-file FILE] [--format markdown|json] [--yes] [--json]"
     )
     parser.epilog = _EXAMPLES
     parser.add_argument("action", metavar="ACTION", choices=[*_ACTIONS], help=", ".join(_ACTIONS))
-    parser.add_argument("names", metavar="NAME", nargs="*", help="a conversation; for import, FILE and NAME")
+    parser.add_argument(
+        "names", metavar="NAME", nargs="*", help="a conversation; for import, FILE and NAME; for copy, STORE"
+    )
     add_store(parser)
+    parser.add_argument(
+        "--new-key-file", metavar="FILE", help="for copy: the key of the other store; made if it is not there"
+    )
     parser.add_argument(
         "--format", choices=("markdown", "json"), default="markdown", help="of an export (default: markdown)"
     )
@@ -64,11 +76,8 @@ async def _acted(arguments: argparse.Namespace) -> int:
 
 
 async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    found: list[dict[str, Any]] = []
-    after = ""
-    while page := await store.list(workspace, after=after):
-        found += [{"conversation": each.conversation, "records": each.count} for each in page]
-        after = page[-1].conversation
+    listed = every_conversation(store, workspace)
+    found = [{"conversation": each.conversation, "records": each.count} async for each in listed]
     if arguments.json:
         emit({"conversations": found})
     else:
@@ -134,25 +143,82 @@ async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -
     return 0
 
 
-async def _verify(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    names = arguments.names or [each.conversation for each in await store.list(workspace, limit=10**9)]
-    counts = {name: await _verified(store, Where(workspace, name)) for name in names}
+async def _copy(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    from lamina.stores.copying import copy_conversations  # noqa: PLC0415
+
+    [address] = arguments.names
+    key = None
+    if arguments.new_key_file:
+        key = await anyio.to_thread.run_sync(new_key, arguments.new_key_file)
+    async with open_store(address, key=key) as target:
+        copied = await copy_conversations(store, target, workspace)
     if arguments.json:
-        emit({"verified": counts})
+        emit({"copied": copied})
+    else:
+        tell(f"{sum(copied.values()):,} records in {len(copied)} conversations are copied to {address!r}")
+    return 0
+
+
+async def _verify(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    listed = every_conversation(store, workspace)
+    names = arguments.names or [each.conversation async for each in listed]
+    counts = {name: await _verified(store, Where(workspace, name)) for name in names}
+    risk = _risk_of(store)
+    if arguments.json:
+        emit({"verified": counts, "risk": risk})
     else:
         tell(f"{sum(counts.values()):,} records in {len(counts)} conversations are as they were written")
+        if risk:
+            tell(f"but take care: {risk}")
     return 0
 
 
 async def _verified(store: Store, where: Where) -> int:
     """Reads every record; raises what is wrong with the first that is not as it was written."""
-    from lamina.stores.sealed import Sealed, verify  # noqa: PLC0415 - an extra
+    if hasattr(store, "vault"):  # sealed; without the extra nothing can be
+        from lamina.stores.sealed import Sealed, verify  # noqa: PLC0415 - an extra
 
-    if isinstance(store, Sealed):
-        await verify(store, where)
+        if isinstance(store, Sealed):
+            await verify(store, where)
     page = await store.read(where)
     async with Session.open(store, where.conversation, workspace=where.workspace):
         return page.head.count
+
+
+def _risk_of(store: Store) -> str:
+    """What the SQLite behind a store could do to it; empty if nothing, or if it has none."""
+    from lamina.stores.sqlite import SqliteStore  # noqa: PLC0415
+    from lamina.stores.sqlite.links import risk  # noqa: PLC0415
+
+    within = getattr(store, "store", store)
+    return risk(within.driver) if isinstance(within, SqliteStore) else ""
+
+
+async def _rescue(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
+    where = Where(workspace, arguments.names[0])
+    if not isinstance(store, Rescues):
+        hint = "restore it from a backup, or read single records with read(at=...)"
+        raise BadInput("this kind of store cannot", place="rescue", hint=hint)
+    whole = await store.rescue(where)
+    lines = [line for record in whole if (line := _segment_line(record.body))]
+    if not whole:
+        raise missing(where.conversation)
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    places = {record.seq for record in whole}
+    lost = [str(place) for place in range(max(places)) if place not in places]
+    tell(f"{len(whole)} records are whole, {len(lines)} of them segments")
+    if lost:
+        tell(f"not whole, or gone: {', '.join(lost)}")
+    return 0
+
+
+def _segment_line(body: bytes) -> str:
+    """A record as `import` reads it; empty for the records between segments, which tell of a place."""
+    try:
+        [segment] = decode([body])
+    except BadInput:
+        return ""
+    return encode(segment).decode()
 
 
 _ACTIONS: dict[str, Callable[[Store, str, argparse.Namespace], Awaitable[int]]] = {
@@ -160,6 +226,8 @@ _ACTIONS: dict[str, Callable[[Store, str, argparse.Namespace], Awaitable[int]]] 
     "show": _show,
     "export": _export,
     "import": _import,
+    "copy": _copy,
     "delete": _delete,
     "verify": _verify,
+    "rescue": _rescue,
 }

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
-from lamina.errors import StoreError
+from lamina.errors import BadInput, StoreError
 from lamina.session import Session
 from lamina.settings import load_settings
-from lamina.stores.address import open_store
+from lamina.stores.address import open_default_store, open_store
 from lamina.stores.port import Store, Where
 
 KEY = "LAMINA_KEY"
@@ -24,7 +26,7 @@ def add_store(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workspace", metavar="NAME", help="the workspace; by default, that of the settings")
     parser.add_argument(
         "--key-file", metavar="FILE", help=f"the key of a sealed store; by default, the one in ${KEY}, if any"
-    )  # fmt: skip
+    )
 
 
 @asynccontextmanager
@@ -32,8 +34,12 @@ async def stored(arguments: argparse.Namespace, *, create: bool = False) -> Asyn
     """The store that the arguments name, and the workspace."""
     settings = load_settings()
     workspace = settings.workspace if arguments.workspace is None else arguments.workspace
-    address = arguments.store or str(settings.store_path())
-    async with open_store(address, key=key_of(arguments.key_file), create=create) as store:
+    key = key_of(arguments.key_file)
+    if arguments.store:
+        opening = open_store(arguments.store, key=key, create=create)
+    else:
+        opening = open_default_store(settings, key=key, create=create)
+    async with opening as store:
         yield store, workspace
 
 
@@ -41,9 +47,23 @@ def key_of(path: str | None) -> Any:
     """The key in a file, else the one in the environment; None without either."""
     if not path and not os.environ.get(KEY):
         return None
-    from lamina.stores.sealed import from_env, from_file  # noqa: PLC0415 - an extra
+    sealing = _sealing()
+    return sealing.from_file(path) if path else sealing.from_env(KEY)
 
-    return from_file(path) if path else from_env(KEY)
+
+def new_key(path: str) -> Any:
+    """The key in a file, which is made if it is not there."""
+    sealing = _sealing()
+    return sealing.from_file(path) if Path(path).expanduser().exists() else sealing.init_file(path)
+
+
+def _sealing() -> Any:
+    """Encryption, or what to install to have it."""
+    try:
+        return importlib.import_module("lamina.stores.sealed")
+    except ImportError:
+        hint = "install it: pip install 'lamina[encryption]'"
+        raise BadInput("a key needs the package cryptography", place="key", hint=hint) from None
 
 
 @asynccontextmanager

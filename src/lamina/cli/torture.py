@@ -24,7 +24,8 @@ SHOWN = 3
 _EXAMPLES = """\
 STORE is sqlite:FOLDER, sqlite+apsw:FOLDER, files:FOLDER, memory:, postgresql://... or postgres: alone,
 for which a server is started, and killed. Everything is made in new folders below FOLDER and removed
-again; without one, in the folder for temporary files. A database gets the schema lamina_torture.
+again; without one, in the folder for temporary files. A database gets schemas that begin with
+lamina_torture, which are removed again, too.
 
 examples:
   lamina torture sqlite:/mnt/disk

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from os import PathLike
-from pathlib import Path
+from os import PathLike, fspath
 from typing import Any
 
 from anyio import to_thread
@@ -18,7 +17,7 @@ from lamina.session.desk import Desk, Ways
 from lamina.session.kept import Kept
 from lamina.session.setup import Setup
 from lamina.settings import Settings, load_settings
-from lamina.stores.address import open_store
+from lamina.stores.address import open_default_store, open_store
 from lamina.stores.port import Store, Where
 
 RECALL_KEPT = (
@@ -36,10 +35,8 @@ async def opened(store: Store | str | PathLike[str] | None, settings: Settings) 
     if store is not None and not isinstance(store, str | PathLike):
         yield store
         return
-    path = settings.store_path() if store is None else Path(store)
-    if store is None:
-        await to_thread.run_sync(_made_private, path.parent)
-    async with open_store(store if isinstance(store, str) else str(path)) as found:
+    opening = open_default_store(settings) if store is None else open_store(fspath(store))
+    async with opening as found:
         yield found
 
 
@@ -67,7 +64,3 @@ def _frozen_recall(kept: Kept, setup: Setup) -> Setup:
         return setup
     kept.notes.append(RECALL_KEPT)
     return setup.over({"recall": before.recall})
-
-
-def _made_private(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,21 +1,28 @@
 """A store by its address, as commands and settings name it.
 
-    chats.db   sqlite:chats.db   files:folder   postgresql://host/db   memory:
+    chats.db   sqlite:chats.db   sqlite+apsw:chats.db   files:folder   postgresql://host/db   memory:
 
-With a key it is sealed. What a kind of store needs is imported only when one is opened.
+`sqlite:` takes the library with the newer SQLite; `sqlite+apsw:` and `sqlite+sqlite3:` name one. With a key
+the store is sealed. Opening a sealed store without its key is KeyNeeded, with another one WrongKey. What a
+kind of store needs is imported only when one is opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anyio import to_thread
 
-from lamina.errors import BadInput
-from lamina.stores.port import Store
+from lamina.errors import BadInput, KeyNeeded
+from lamina.settings import Settings
+from lamina.stores.port import HEADER, Store
+
+if TYPE_CHECKING:
+    from lamina.stores.sqlite.links import Driver
 
 Opening = Callable[[str], AbstractAsyncContextManager[Store]]
 
@@ -26,40 +33,76 @@ async def open_store(address: str, *, key: Any = None, create: bool = True) -> A
 
     `create` allows a new file or folder to be made, and a first key to be set.
     """
-    opening, rest = _kind(address)
-    if not create and opening in (_sqlite, _files) and not await to_thread.run_sync(_there, rest):
+    kind, opening, rest = _kind(address)
+    if not create and kind in ("sqlite", "files") and not await to_thread.run_sync(_there, rest):
         raise BadInput("there is no store", place=address, hint="check the address, or begin a session there")
     async with opening(rest) as store:
         if key is None:
+            await check_plain(store)
             yield store
-            return
-        from lamina.stores.sealed import Sealed  # noqa: PLC0415 - an extra
+        else:
+            yield await _sealed(store, key, create=create)
 
-        yield Sealed(store, key, create=create)
+
+@asynccontextmanager
+async def open_default_store(
+    settings: Settings, *, key: Any = None, create: bool = True
+) -> AsyncIterator[Store]:
+    """The user's own store, whose folder is made for its owner alone."""
+    address = settings.store_address()
+    kind, _, rest = _kind(address)
+    if create and kind == "sqlite":
+        await to_thread.run_sync(_make_private_folder, rest)
+    async with open_store(address, key=key, create=create) as store:
+        yield store
+
+
+async def check_plain(store: Store) -> None:
+    """Raises KeyNeeded if a store is sealed."""
+    head = (await store.read(HEADER, last=0)).head
+    if head.count or head.state:
+        raise KeyNeeded
+
+
+async def _sealed(store: Store, key: Any, *, create: bool) -> Store:
+    """The store behind its key, which is tried now: a wrong one is told before anything is asked for."""
+    try:
+        from lamina.stores.sealed import Sealed  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise BadInput(str(error), place="key", hint="pip install 'lamina[encryption]'") from None
+    sealed = Sealed(store, key, create=create)
+    await sealed.vault.unlock()
+    return sealed
+
+
+def _make_private_folder(path: str) -> None:
+    """The folder that a file will be in."""
+    Path(path).expanduser().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _there(path: str) -> bool:
     return Path(path).expanduser().exists()
 
 
-def _kind(address: str) -> tuple[Opening, str]:
+def _kind(address: str) -> tuple[str, Opening, str]:
+    """The kind of a store, what opens it, and what the address says besides."""
     kind, colon, rest = address.partition(":")
     if kind in ("postgres", "postgresql") and rest.startswith("//"):
-        return _postgres, address
+        return "postgresql", _postgres, address
     if colon and kind in _KINDS:
-        return _KINDS[kind], rest
+        return kind.partition("+")[0], _KINDS[kind], rest
     if colon and len(kind) > 1 and "/" not in kind and "\\" not in kind:  # one letter is a drive
         known = ", ".join([*_KINDS, "postgresql"])
         raise BadInput(f"no kind of store is called {kind!r}", place=address, hint=f"use {known}, or a path")
     if not address:
         raise BadInput("the address is empty", place="store", hint="give a path, or sqlite:PATH")
-    return _sqlite, address
+    return "sqlite", _KINDS["sqlite"], address
 
 
-def _sqlite(path: str) -> AbstractAsyncContextManager[Store]:
+def _sqlite(path: str, *, driver: Driver | None = None) -> AbstractAsyncContextManager[Store]:
     from lamina.stores.sqlite import open_sqlite  # noqa: PLC0415
 
-    return open_sqlite(Path(path).expanduser())
+    return open_sqlite(Path(path).expanduser(), driver=driver)
 
 
 def _files(folder: str) -> AbstractAsyncContextManager[Store]:
@@ -69,8 +112,10 @@ def _files(folder: str) -> AbstractAsyncContextManager[Store]:
 
 
 def _postgres(url: str) -> AbstractAsyncContextManager[Store]:
-    from lamina.stores.postgres import open_postgres  # noqa: PLC0415 - an extra
-
+    try:
+        from lamina.stores.postgres import open_postgres  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise BadInput(str(error), place="store", hint="pip install 'lamina[postgres]'") from None
     return open_postgres(url)
 
 
@@ -81,4 +126,10 @@ async def _memory(_: str) -> AsyncIterator[Store]:
     yield MemoryStore()
 
 
-_KINDS: dict[str, Opening] = {"sqlite": _sqlite, "files": _files, "memory": _memory}
+_KINDS: dict[str, Opening] = {
+    "sqlite": _sqlite,
+    "sqlite+apsw": partial(_sqlite, driver="apsw"),
+    "sqlite+sqlite3": partial(_sqlite, driver="sqlite3"),
+    "files": _files,
+    "memory": _memory,
+}

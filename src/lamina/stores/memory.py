@@ -10,11 +10,20 @@ from collections.abc import Mapping, Sequence
 
 from anyio.lowlevel import checkpoint
 
-from lamina.errors import BadInput, Conflict, Reused, StoreError
-from lamina.stores.port import Head, Listed, Once, Page, Record, Where
-
-NAME_BYTES = 1024
-"""The longest name, in UTF-8: a key that every database can index."""
+from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError, WrongKey
+from lamina.stores.port import (
+    HEADER,
+    NAME_BYTES,
+    RESERVED,
+    Head,
+    Listed,
+    Once,
+    Page,
+    Record,
+    Where,
+    Within,
+    search_place,
+)
 
 
 class MemoryStore:
@@ -29,6 +38,9 @@ class MemoryStore:
     ) -> Head:  # fmt: skip
         check_group(where, records, expect=expect, was=was, once=once, state=state)
         await checkpoint()
+        self._check_key(where.workspace)
+        if where == HEADER and HEADER not in self._kept:
+            check_unmixed(plain=any(not is_sealed_name(other.workspace) for other in self._kept))
         kept = self._kept.get(where, _Conversation())
         if once is not None and once.key in kept.once:
             return kept.repeated(where, once)
@@ -48,6 +60,7 @@ class MemoryStore:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
         await checkpoint()
+        self._check_key(where.workspace)
         kept = self._kept.get(where, _Conversation())
         meant = places(len(kept.bodies), after=after, last=last, at=at, limit=limit)
         return Page(records=tuple(Record(seq=seq, body=kept.bodies[seq]) for seq in meant), head=kept.head())
@@ -56,6 +69,7 @@ class MemoryStore:
         check_workspace(workspace)
         check_asked(limit=limit)
         await checkpoint()
+        self._check_key(workspace)
         own = {where.conversation: kept for where, kept in self._kept.items() if where.workspace == workspace}
         names = sorted(name for name in own if name > after)[:limit]
         return [Listed(conversation=name, count=len(own[name].bodies)) for name in names]
@@ -63,7 +77,12 @@ class MemoryStore:
     async def delete(self, where: Where) -> bool:
         check_where(where)
         await checkpoint()
-        return self._kept.pop(where, None) is not None
+        self._check_key(where.workspace)
+        found = self._kept.pop(where, None)
+        index = search_place(where)
+        if found is not None and index is not None:
+            self._kept.pop(index, None)
+        return found is not None
 
     async def replace(
         self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,
@@ -71,6 +90,7 @@ class MemoryStore:
     ) -> Head:  # fmt: skip
         check_bodies(where, bodies, expect=expect, was=was, state=state)
         await checkpoint()
+        self._check_key(where.workspace)
         kept = self._kept.get(where)
         check_there(where, None if kept is None else kept.head(), expect=expect, was=was)
         if kept is None:
@@ -82,6 +102,9 @@ class MemoryStore:
 
     async def close(self) -> None:
         """Nothing is held open; what was kept stays until the store itself is gone."""
+
+    def _check_key(self, workspace: str) -> None:
+        check_key(workspace, sealed=HEADER in self._kept)
 
 
 class _Conversation:
@@ -146,6 +169,27 @@ def _check_name(name: str, place: str) -> None:
         raise BadInput(f"{name!r}", place=place, hint="a name cannot hold a NUL character")
     if size > NAME_BYTES:
         raise BadInput(f"{size:,} bytes", place=place, hint=f"a name has at most {NAME_BYTES:,} bytes")
+
+
+def is_sealed_name(workspace: str) -> bool:
+    """Whether only encryption makes such a name."""
+    return isinstance(workspace, Within) or workspace.startswith(RESERVED)
+
+
+def check_key(workspace: str, *, sealed: bool) -> None:
+    """Refuses a plain name in a sealed store."""
+    if sealed and not is_sealed_name(workspace):
+        raise KeyNeeded
+
+
+def check_unmixed(*, plain: bool) -> None:
+    """Refuses the header of a seal where there are plain conversations."""
+    if plain:
+        hint = (
+            "leave the key away to go on as before; to encrypt what is there, copy it into a new store: "
+            "lamina sessions copy"
+        )
+        raise WrongKey("this store holds conversations that are not sealed", hint=hint)
 
 
 def check_group(

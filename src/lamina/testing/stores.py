@@ -18,8 +18,9 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from lamina.errors import BadInput, Conflict, Reused, StoreError
-from lamina.stores.port import Head, Listed, Once, Page, Record, Rekeyable, Store, Where
+from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError, WrongKey
+from lamina.stores.pages import every_conversation
+from lamina.stores.port import HEADER, Head, Listed, Once, Page, Record, Rekeyable, Store, Where, Within
 from lamina.testing.conformance import Conformance
 from lamina.testing.store_races import RACES, OpenStore, Trial, bodies, refused
 
@@ -35,13 +36,14 @@ NO_NAMES = ("nul\0", "\ud800", "")
 
 
 def store(
-    open_store: OpenStore, *, name: str = "", lasting: bool = True, many: int = 10_000
+    open_store: OpenStore, *, name: str = "", lasting: bool = True, sealable: bool = True, many: int = 10_000
 ) -> list[Conformance]:
     """The suite for one store. `lasting`: what was kept is there when it is opened again.
 
+    `sealable`: encryption can be put around it, and each folder is a store of its own, which a case may seal.
     `many`: how many records the long conversation has.
     """
-    promises = (*PROMISES, *RACES, *(LASTING if lasting else ()))
+    promises = (*PROMISES, *RACES, *(LASTING if lasting else ()), *(SEALABLE if sealable else ()))
     before = f"{name}: " if name else ""
     told = ((f"{before}{promise.__name__.replace('_', ' ')}", promise) for promise in promises)
     return [Conformance(words, partial(_try, promise, open_store, many)) for words, promise in told]
@@ -151,13 +153,9 @@ async def a_list_goes_page_by_page(trial: Trial) -> None:
             await kept.append(Where(trial.workspace, name), bodies(count))
         whole = [Listed(conversation=name, count=names.index(name) + 1) for name in sorted(names)]
         assert list(await kept.list(trial.workspace)) == whole
-        found: list[Listed] = []
-        while page := await kept.list(
-            trial.workspace, after=found[-1].conversation if found else "", limit=3
-        ):
-            assert len(page) <= 3
-            found += page
+        found = [each async for each in every_conversation(kept, trial.workspace, page=3)]
         assert found == whole
+        assert len(await kept.list(trial.workspace, limit=3)) == 3
         assert list(await kept.list(trial.workspace, limit=0)) == []
         assert list(await kept.list(trial.workspace, after="b\0")) == [
             one for one in whole if one.conversation > "b"
@@ -348,6 +346,70 @@ async def opened_again_everything_is_there(trial: Trial) -> None:
         assert await kept.read(trial.where) == Page()
 
 
+async def a_sealed_store_gives_nothing_without_its_key(trial: Trial) -> None:
+    """With the header of a seal in it, only names that encryption makes are read, written and listed."""
+    inner = Where(Within(trial.workspace), "sealed")
+    async with trial.open() as kept:
+        await kept.append(HEADER, [b""], expect=0, state=b"header")
+        await kept.append(inner, [b"\x01sealed"], state=b"\x01")
+        for where in (trial.where, Where(trial.workspace, "sealed")):
+            await refused(kept.read(where), KeyNeeded)
+            await refused(kept.append(where, [b"plain"]), KeyNeeded)
+            await refused(kept.append(where, [], state=b"plain"), KeyNeeded)
+            await refused(kept.delete(where), KeyNeeded)
+            if isinstance(kept, Rekeyable):
+                await refused(kept.replace(where, {0: b"plain"}, expect=1), KeyNeeded)
+        await refused(kept.list(trial.workspace), KeyNeeded)
+        await refused(kept.list(f"{trial.workspace}-other"), KeyNeeded)
+        assert (await kept.read(inner)).records == _numbered(b"\x01sealed")
+        assert list(await kept.list(inner.workspace)) == [Listed(conversation="sealed", count=1)]
+        assert (await kept.append(inner, [b"\x01more"], expect=1)).count == 2
+        assert (await kept.read(HEADER)).head == Head(count=1, state=b"header")
+        assert await kept.delete(inner)
+
+
+async def a_plain_store_takes_no_seal(trial: Trial) -> None:
+    """Not while there is a plain conversation; and the header can be changed where there is one."""
+    async with trial.open() as kept:
+        await kept.append(trial.where, [b"plain"])
+        await refused(kept.append(HEADER, [b""], expect=0, state=b"header"), WrongKey)
+        assert await kept.read(HEADER) == Page()
+        assert (await kept.read(trial.where)).head.count == 1
+        assert await kept.delete(trial.where)
+        assert (await kept.append(HEADER, [b""], expect=0, state=b"header")).count == 1
+        assert (await kept.append(HEADER, [b""], expect=1, was=b"header", state=b"changed")).count == 2
+
+
+async def plain_and_sealed_do_not_meet(trial: Trial) -> None:
+    """Many begin plain conversations while one seals the store: the store is one of both in the end."""
+    async with trial.open() as kept:
+        begun: list[str] = []
+        sealed: list[bool] = []
+
+        async def begin(number: int) -> None:
+            try:
+                await kept.append(Where(trial.workspace, f"{number}"), [b"plain"])
+            except KeyNeeded:
+                return
+            begun.append(f"{number}")
+
+        async def seal() -> None:
+            try:
+                await kept.append(HEADER, [b""], expect=0, state=b"header")
+            except WrongKey:
+                return
+            sealed.append(True)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(begin, 0)
+            tasks.start_soon(seal)
+            for number in range(1, 8):
+                tasks.start_soon(begin, number)
+        assert bool(begun) != bool(sealed), f"{len(begun)} plain conversations, and a seal"
+        if begun:
+            assert [each.conversation for each in await kept.list(trial.workspace)] == sorted(begun)
+
+
 PROMISES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
     nothing_is_there_at_first,
     order_is_kept,
@@ -370,3 +432,9 @@ PROMISES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
 )
 
 LASTING: tuple[Callable[[Trial], Awaitable[None]], ...] = (opened_again_everything_is_there,)
+
+SEALABLE: tuple[Callable[[Trial], Awaitable[None]], ...] = (
+    a_sealed_store_gives_nothing_without_its_key,
+    a_plain_store_takes_no_seal,
+    plain_and_sealed_do_not_meet,
+)

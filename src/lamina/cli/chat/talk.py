@@ -15,7 +15,6 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -38,7 +37,7 @@ from lamina.session.persona import Words
 from lamina.settings import Settings, data_folder, load_settings
 from lamina.sources.tools import workspace_tools
 from lamina.sources.workspace import Workspace
-from lamina.stores.address import open_store
+from lamina.stores.address import open_default_store, open_store
 from lamina.stores.port import Store
 
 PROMPT = "> "
@@ -196,11 +195,8 @@ async def _acted(chat: Chat, line: str) -> None:
 @contextlib.asynccontextmanager
 async def _store(address: str, settings: Settings, key: object) -> AsyncIterator[Store]:
     """The store that is named, else the user's own, made where it is not there."""
-    if not address:
-        path = settings.store_path()
-        await to_thread.run_sync(partial(path.parent.mkdir, mode=0o700, parents=True, exist_ok=True))
-        address = str(path)
-    async with open_store(address, key=key) as store:
+    opening = open_store(address, key=key) if address else open_default_store(settings, key=key)
+    async with opening as store:
         yield store
 
 

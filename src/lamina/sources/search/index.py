@@ -105,8 +105,7 @@ class Index:
                 blobs = await self._blobs(plan, made)
                 if await self._threaded(partial(self._shelf.write, source, plan, blobs)):
                     return len(plan.new)
-        problem = f"others keep changing {source!r}"
-        raise StoreError(problem, hint="nothing was written; try again, or let one process index a source")
+        raise too_busy(source)
 
     async def _blobs(self, plan: Plan, made: dict[str, bytes]) -> Sequence[bytes | None]:
         """The vectors of what is new; `made` keeps them, should the plan have to be made again."""
@@ -154,6 +153,11 @@ async def opened(make: Callable[[], Shelf], embedder: Embedder | None) -> AsyncI
     finally:
         with anyio.CancelScope(shield=True):
             await run_sync(shelf.close)
+
+
+def too_busy(source: str) -> StoreError:
+    problem = f"others keep changing {source!r}"
+    return StoreError(problem, hint="nothing was written; try again, or let one process index a source")
 
 
 def embeddable(chunk: Chunk) -> str:

@@ -24,7 +24,7 @@ import psycopg
 from lamina.errors import BadInput, Broken, StoreError
 from lamina.sources.search import postgres_tables as tables
 from lamina.sources.search.chunks import Chunk
-from lamina.sources.search.index import Embedder, Index, opened
+from lamina.sources.search.index import TRIES, Embedder, Index, opened, too_busy
 from lamina.sources.search.shelf import (
     Beside,
     Candidate,
@@ -153,10 +153,11 @@ class PostgresShelf:
         return True
 
     def remove(self, source: str) -> int:
-        while True:
+        for _ in range(TRIES):
             gone = self._numbers(_clean(source))
             if self.write(source, Plan(gone, [], [], gone), []):
                 return len(gone)
+        raise too_busy(source)
 
     def sources(self) -> dict[str, int]:
         query = "SELECT source, count(*) FROM chunk WHERE space = %s GROUP BY source ORDER BY source"

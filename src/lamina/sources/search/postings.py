@@ -68,6 +68,10 @@ class Postings:
                 self._link.execute("DELETE FROM words WHERE rowid = ?", (row,))
                 self._link.execute(_GROWN, (-1, -_SIZES[row & _LOW]))
 
+    def merge(self) -> None:
+        """Writes the lists of words anew: until then they hold the words of what was dropped."""
+        self._link.execute("INSERT INTO words (words) VALUES ('optimize')")
+
     def counts(self, words: Sequence[str], most: int) -> dict[str, int]:
         """How many chunks have each word, counted up to `most`."""
         return {word: self._link.execute(_COUNT, (expression([word]), most)).fetchone()[0] for word in words}

@@ -7,14 +7,16 @@ costs more than what is in it. It knows nothing of fused scores or embedders.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from lamina.errors import BadInput
+from lamina.errors import BadInput, KeyNeeded
 from lamina.sources.search import postings
 from lamina.sources.search.chunks import Chunk
 from lamina.sources.search.shelf import (
@@ -32,6 +34,9 @@ from lamina.sources.search.shelf import (
 from lamina.sources.search.vectors import Vectors
 
 VERSION = 2
+MEMORY = ":memory:"
+STORE = 0x6C616D69
+"""What a store of lamina says in the place where SQLite files name their application."""
 
 _SELECT = "SELECT id, source, nth, text, place, head, section, speaker, at, sort FROM chunks"
 _BY_NUMBER = f"{_SELECT} WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - no value is in it
@@ -79,6 +84,7 @@ class SqliteShelf:
 
     def __init__(self, path: str) -> None:
         self._link = _connected(path)
+        self._in_file = path != MEMORY
         self._postings = postings.Postings(self._link)
         self._vectors: Vectors | None = None
 
@@ -115,9 +121,14 @@ class SqliteShelf:
         return True
 
     def remove(self, source: str) -> int:
+        """Forgets a source, and leaves no byte of it in the file."""
         found = self._link.execute("SELECT id FROM chunks WHERE source = ?", (source,))
         gone = [number for (number,) in found]
         self.write(source, Plan(gone, [], []), [])
+        if gone and self._in_file:
+            self._postings.merge()
+            self._link.execute("VACUUM")
+            self._link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return len(gone)
 
     def sources(self) -> dict[str, int]:
@@ -203,9 +214,12 @@ class SqliteShelf:
 
 def _connected(path: str) -> sqlite3.Connection:
     """A connection to the index at `path`, or in memory, with its tables in place."""
+    if path != MEMORY:
+        _make_private(path)
     link = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
     try:
         link.execute("PRAGMA journal_mode = WAL")
+        link.execute("PRAGMA secure_delete = ON")
         link.execute("PRAGMA synchronous = NORMAL")
         link.execute("PRAGMA cache_size = -65536")
         _bring_up(link)
@@ -219,7 +233,34 @@ def _connected(path: str) -> sqlite3.Connection:
     return link
 
 
+def _make_private(path: str) -> None:
+    """A file for its owner alone, since it holds what was said: a new one, or one that others could read."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        for each in (path, f"{path}-wal", f"{path}-shm"):
+            with suppress(FileNotFoundError, PermissionError):
+                Path(each).chmod(0o600)
+    except OSError as error:
+        problem = f"{path!r}: {error.strerror}"
+        raise BadInput(problem, place="index", hint="check the folder and its permissions") from error
+
+
+def _check_no_store(link: sqlite3.Connection) -> None:
+    """Refuses a store of conversations, in which an index would be plain text beside them."""
+    if link.execute("PRAGMA application_id").fetchone()[0] != STORE:
+        return
+    sealed = "SELECT 1 FROM conversation WHERE workspace = 'lamina.sealed' AND name = 'header'"
+    if link.execute(sealed).fetchone():
+        raise KeyNeeded(
+            "this is a sealed store", hint="open its index with its key: open_search(Sealed(...))"
+        )
+    hint = "give a path of its own to an index, or keep it in the store: lamina.session.search.open_search"
+    raise BadInput("it is a store of conversations", place="index", hint=hint)
+
+
 def _bring_up(link: sqlite3.Connection) -> None:
+    _check_no_store(link)
     version = link.execute("PRAGMA user_version").fetchone()[0]
     names = [name for (name,) in link.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     if version == VERSION:

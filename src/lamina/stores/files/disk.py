@@ -8,12 +8,16 @@ there after a power cut, too. This file knows no records.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from lamina.errors import StoreError
+
+READ_ONLY = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT))
+"""What a system says where nothing can be written, or where there is no folder for locks."""
 
 NEW = ".tmp"
 """Ends the name of a file that is being written."""
@@ -74,9 +78,24 @@ def locked(path: Path, *, alone: bool) -> Iterator[None]:
     """Waits until nobody else holds this lock, or nobody who wants to be alone. Dies with the process."""
     import fcntl  # noqa: PLC0415 - not on every system
 
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = _lock_file(path, needed=alone)
+    if file is None:
+        yield
+        return
     try:
         fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
     finally:
         os.close(file)
+
+
+def _lock_file(path: Path, *, needed: bool) -> int | None:
+    """The file of a lock, made if it is not there; None on a medium on which nobody could make one."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if needed or error.errno not in READ_ONLY:
+            raise
+    with suppress(FileNotFoundError, PermissionError):  # of a medium that was copied without its locks
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    return None

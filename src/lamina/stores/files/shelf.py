@@ -5,8 +5,10 @@
     .o3f9a...      one idempotency key: its digest and the count that it was answered with
     ..._user.json  the records
 
-What the head does not count is not there. Everything here is called under the lock of the conversation, and
-nothing here writes: `write` does.
+What the head does not count is not there. Each hidden file ends in a checksum, which is bound to its name and
+its conversation; the sums of the records stand in their group. Conversations of an older release have none:
+they are read as they are, and get them before the first write. Everything here is called under the lock of
+the conversation, and nothing here writes: `write` does.
 """
 
 from __future__ import annotations
@@ -14,23 +16,31 @@ from __future__ import annotations
 import hashlib
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from lamina.errors import StoreError, Tampered
+from lamina.errors import Damaged, StoreError
+from lamina.stores.checks import file_sum
 from lamina.stores.files.sheet import body_of, digest, is_sheet
 from lamina.stores.memory import check_digest
 from lamina.stores.port import Head, Once, Record, Where
 
-VERSION = 1
+VERSION = 2
+FIRST_VERSION = 1
+"""Without checksums."""
+
 HEAD = ".head"
 ANEW = ".new"
 """Ends the name of a file that a replacement has written and not yet moved over."""
 
 T = TypeVar("T")
+
+_SUMMED = re.compile(rb'(\{.*),"sum":"([0-9a-f]{8})"\}', re.DOTALL)
+"""A hidden file: JSON whose last field is the checksum of all before it."""
 
 
 class Sheet(msgspec.Struct, frozen=True, array_like=True):
@@ -92,13 +102,17 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shelf:
-    """One conversation. `kept` is what its head said when this was made; None if there is none."""
+    """One conversation. `kept` is what its head said when this was made; None if there is none.
 
-    def __init__(self, folder: Path, where: Where) -> None:
+    `headless` leaves a head that may be damaged alone.
+    """
+
+    def __init__(self, folder: Path, where: Where, *, headless: bool = False) -> None:
         self.folder = folder
         self.where = where
         self.hold(None)
-        self.hold(self._found())
+        if not headless:
+            self.hold(self._found())
 
     def hold(self, kept: Kept | None) -> None:
         """Reads from now on what this head counts."""
@@ -128,20 +142,43 @@ class Shelf:
         groups = range(self.kept.groups if self.kept else 0)
         number = bisect_right(groups, seq, key=lambda each: self.group(each).first) - 1
         if number < 0 or seq >= self.group(number).first + len(self.group(number).sheets):
-            raise self._tampered(f"no group names record {seq}")
+            raise self._damaged(f"no group names record {seq}")
         return number
 
     def group(self, number: int) -> Group:
         if number not in self._groups:
             group = self.load(group_name(number), Group)
             if group is None:
-                raise self._tampered(f"group {number} is gone")
+                raise self._damaged(f"group {number} is gone")
             self._groups[number] = group
         return self._groups[number]
 
     def load(self, name: str, of: type[T]) -> T | None:
         data = self._content(name)
-        return None if data is None else self._decoded(data, of, name)
+        if data is None:
+            return None
+        return self._decoded(self._checked(data, name), of, name)
+
+    def summed(self, name: str, value: msgspec.Struct) -> bytes:
+        """A hidden file with its checksum."""
+        body = msgspec.json.encode(value)[:-1]
+        return b'%s,"sum":"%s"}' % (body, file_sum(self.where, name, body).encode())
+
+    def whole_records(self) -> list[Record]:
+        """What can still be read, group by group, as far as there are groups."""
+        found: list[Record] = []
+        number = 0
+        while (self.folder / group_name(number)).exists():
+            with suppress(Damaged):
+                found += self._whole_records_of(self.group(number))
+            number += 1
+        return found
+
+    def _whole_records_of(self, group: Group) -> Iterator[Record]:
+        for seq, sheet in enumerate(group.sheets, group.first):
+            content = _bytes_of(self.folder / sheet.name)
+            if content is not None and digest(body_of(content)) == sheet.digest:
+                yield Record(seq=seq, body=body_of(content))
 
     def _found(self) -> Kept | None:
         data = self._content(HEAD)
@@ -149,13 +186,30 @@ class Shelf:
             self._check_nothing_lost()
             return None
         version = self._decoded(data, dict[str, msgspec.Raw], HEAD).get("v")
-        if version is None or bytes(version) != str(VERSION).encode():
+        if version is None:
+            raise self._damaged(f"{HEAD!r} cannot be read")
+        if bytes(version) not in (b"%d" % FIRST_VERSION, b"%d" % VERSION):
             hint = f"this release reads version {VERSION}; a newer one wrote it"
             raise StoreError("its version is another", conversation=self.where.conversation, hint=hint)
         kept = self._decoded(data, Kept, HEAD)
         if Where(kept.workspace, kept.conversation) != self.where:
-            raise self._tampered("its folder is that of another conversation")
+            raise self._damaged("its folder is that of another conversation")
+        self._checked(data, HEAD)
+        if kept.v != FIRST_VERSION and not _SUMMED.fullmatch(data):
+            raise self._damaged(f"{HEAD!r} has lost its checksum")
         return kept
+
+    def _checked(self, data: bytes, name: str) -> bytes:
+        """A hidden file whose checksum holds. Only those of an older release have none."""
+        parts = _SUMMED.fullmatch(data)
+        if parts is not None:
+            body, sum_ = parts[1], parts[2].decode()
+            if file_sum(self.where, name, body) != sum_:
+                raise self._damaged(f"{name!r} is not what was written")
+            return data
+        if self.kept is not None and self.kept.v != FIRST_VERSION:
+            raise self._damaged(f"{name!r} has lost its checksum")
+        return data
 
     def _check_nothing_lost(self) -> None:
         """Records without a head are not an empty conversation, unless its first append was cut short."""
@@ -166,17 +220,17 @@ class Shelf:
             return
         begun = self.load(group_name(0), Group)
         if there - {sheet.name for sheet in (begun.sheets if begun else ())}:
-            raise self._tampered(f"there are records and no {HEAD!r}")
+            raise self._damaged(f"there are records and no {HEAD!r}")
 
     def _body(self, seq: int) -> bytes:
         group = self.group(self.number(seq))
         sheet = group.sheets[seq - group.first]
         content = self._content(sheet.name)
         if content is None:
-            raise self._tampered(f"{sheet.name!r} is gone")
+            raise self._damaged(f"{sheet.name!r} is gone")
         body = body_of(content)
         if digest(body) != sheet.digest:
-            raise self._tampered(f"{sheet.name!r} is not what was written")
+            raise self._damaged(f"{sheet.name!r} is not what was written")
         return body
 
     def _content(self, name: str) -> bytes | None:
@@ -187,11 +241,11 @@ class Shelf:
         try:
             return msgspec.json.decode(data, type=of)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            raise self._tampered(f"{name!r} cannot be read") from None
+            raise self._damaged(f"{name!r} cannot be read") from None
 
-    def _tampered(self, problem: str) -> Tampered:
+    def _damaged(self, problem: str) -> Damaged:
         hint = "restore this folder from a backup, hidden files included"
-        return Tampered(problem, conversation=self.where.conversation, hint=hint)
+        return Damaged(problem, conversation=self.where.conversation, hint=hint)
 
 
 def group_name(number: int) -> str:
@@ -205,8 +259,8 @@ def once_name(key: str) -> str:
 def _check_inside(names: Sequence[str]) -> None:
     """What a file tells to read, move or remove can only be a file of this folder."""
     for name in names:
-        if not is_sheet(name) and not re.fullmatch(r"\.g[0-9]{8,}", name):
-            raise ValueError("it names something else than a record or a group")
+        if not is_sheet(name) and not re.fullmatch(r"\.g[0-9]{8,}|\.o[0-9a-f]{40}", name):
+            raise ValueError("it names something else than a record, a group or a key")
 
 
 def _bytes_of(path: Path) -> bytes | None:

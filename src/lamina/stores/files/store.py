@@ -14,7 +14,7 @@ import os
 import shutil
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
@@ -24,13 +24,22 @@ from typing import TypeVar
 import msgspec
 from anyio import CapacityLimiter, to_thread
 
-from lamina.errors import BadInput, Broken, StoreError
+from lamina.errors import BadInput, Broken, Damaged, StoreError
 from lamina.stores.files.disk import check_locks, locked, make, put, settle
 from lamina.stores.files.names import folder_name, name_of
-from lamina.stores.files.shelf import HEAD, VERSION, Kept, Shelf
+from lamina.stores.files.shelf import HEAD, Kept, Shelf
 from lamina.stores.files.write import append, replace
-from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace, places
-from lamina.stores.port import Head, Listed, Once, Page, Where
+from lamina.stores.memory import (
+    check_asked,
+    check_bodies,
+    check_group,
+    check_key,
+    check_unmixed,
+    check_where,
+    check_workspace,
+    places,
+)
+from lamina.stores.port import HEADER, RESERVED, Head, Listed, Once, Page, Record, Where, search_place
 
 Now = Callable[[], datetime]
 T = TypeVar("T")
@@ -42,6 +51,9 @@ LOCKS = 64
 """Files in `.locks`. Conversations share them, so that nothing of a deleted one stays."""
 
 MARK = ".lamina"
+LAYOUT = 1
+"""The version of the folder; a conversation has one of its own."""
+
 GONE = ".deleted."
 """Begins the name of a conversation's folder that is being deleted."""
 
@@ -64,6 +76,7 @@ class FilesStore:
         self._now = now
         self._closed = False
         self._broken = ""
+        self._can_write = True
         self._threads = CapacityLimiter(THREADS)
 
     @staticmethod
@@ -83,7 +96,12 @@ class FilesStore:
 
         def work() -> Head:
             with self._locked(where, alone=True):
-                return write(self._shelf(where))
+                shelf = self._shelf(where)
+                if shelf.kept is None:
+                    with self._beginning(where):
+                        return write(shelf)
+                self._check_key(where.workspace)
+                return write(shelf)
 
         return await self._run(work, writes=True)
 
@@ -95,7 +113,8 @@ class FilesStore:
         check_asked(after=after, last=last, at=at, limit=limit)
 
         def work() -> Page:
-            with self._locked(where, alone=False):
+            self._check_key(where.workspace)
+            with self._locked(where, alone=False), self._explained(where):
                 shelf = self._shelf(where)
                 meant = places(shelf.head.count, after=after, last=last, at=at, limit=limit)
                 return Page(records=shelf.records(meant), head=shelf.head)
@@ -111,6 +130,11 @@ class FilesStore:
         check_where(where)
 
         def work() -> bool:
+            self._check_key(where.workspace)
+            index = search_place(where)
+            if index is not None and (self._folder(where) / HEAD).exists():
+                with self._locked(index, alone=True):  # one after the other: they may share a lock
+                    self._delete(self._folder(index))
             with self._locked(where, alone=True):
                 return self._delete(self._folder(where))
 
@@ -124,10 +148,22 @@ class FilesStore:
         new = dict(bodies)
 
         def work() -> Head:
+            self._check_key(where.workspace)
             with self._locked(where, alone=True):
                 return replace(self._shelf(where), new, expect=expect, was=was, state=state)
 
         return await self._run(work, writes=True)
+
+    async def rescue(self, where: Where) -> Sequence[Record]:
+        """The records that are what was written, whatever became of the others and of the head."""
+        check_where(where)
+
+        def work() -> Sequence[Record]:
+            self._check_key(where.workspace)
+            with self._locked(where, alone=False):
+                return Shelf(self._folder(where), where, headless=True).whole_records()
+
+        return await self._run(work)
 
     async def close(self) -> None:
         """Nothing is held open between two calls; a closed store takes no more of them."""
@@ -141,6 +177,9 @@ class FilesStore:
             raise StoreError("the store is closed", hint="open it again")
         if self._broken:
             raise Broken(f"the disk failed before: {self._broken}", hint="open the store again")
+        if writes and not self._can_write:
+            hint = "allow this user to write to the folder, or copy it"
+            raise StoreError("the store can only be read: its folder cannot be written to", hint=hint)
         try:
             return work()
         except StoreError:
@@ -159,6 +198,9 @@ class FilesStore:
             _check_mark(mark.read_bytes())
         else:
             self._begin()
+        self._can_write = os.access(self._root, os.W_OK)
+        if not self._can_write:
+            return
         for gone in self._root.glob(f"[!.]*/{GONE}*"):
             with self._lock(gone.with_name(gone.name.removeprefix(GONE)), alone=True):
                 _remove(gone)
@@ -176,10 +218,11 @@ class FilesStore:
                 settle(folder.parent)
         make(self._root / ".locks")
         with self._lock(self._root, alone=True):
-            put(self._root, MARK, msgspec.json.encode({"v": VERSION}))
+            put(self._root, MARK, msgspec.json.encode({"v": LAYOUT}))
             settle(self._root)
 
     def _list(self, workspace: str, after: str, limit: int) -> Sequence[Listed]:
+        self._check_key(workspace)
         folders = sorted(self._names(workspace))
         kept = (self._counted(Where(workspace, name)) for name in folders if name > after)
         return list(islice((listed for listed in kept if listed is not None), limit))
@@ -192,7 +235,8 @@ class FilesStore:
             return
         for each in there:
             name = name_of(each)
-            name = _named_inside(folder / each) if name is None else name
+            if name is None:
+                name = _named_inside(folder / each)
             if name is not None:
                 yield name
 
@@ -217,6 +261,39 @@ class FilesStore:
 
     def _folder(self, where: Where) -> Path:
         return self._root / folder_name(where.workspace) / folder_name(where.conversation)
+
+    @contextmanager
+    def _beginning(self, where: Where) -> Iterator[None]:
+        """Around the first group of a conversation: no plain one begins while the store is being sealed."""
+        with locked(self._root / ".locks" / "seal", alone=where == HEADER):
+            self._check_key(where.workspace)
+            if where == HEADER:
+                check_unmixed(plain=self._has_plain())
+            yield
+
+    def _check_key(self, workspace: str) -> None:
+        check_key(workspace, sealed=(self._folder(HEADER) / HEAD).exists())
+
+    def _has_plain(self) -> bool:
+        """Whether a conversation was kept under a name that encryption does not make."""
+        for workspace in self._root.iterdir():
+            if workspace.name.startswith((".", folder_name(RESERVED))):
+                continue
+            if any(workspace.glob(f"[!.]*/{HEAD}")):
+                return True
+        return False
+
+    @contextmanager
+    def _explained(self, where: Where) -> Iterator[None]:
+        """Damage is told with the records that are whole."""
+        try:
+            yield
+        except Damaged as damage:
+            found = Shelf(self._folder(where), where, headless=True).whole_records()
+            whole = [record.seq for record in found]
+            raise Damaged(
+                damage.problem, conversation=damage.conversation, hint=damage.hint, whole=whole
+            ) from damage
 
     def _locked(self, where: Where, *, alone: bool) -> AbstractContextManager[None]:
         return self._lock(self._folder(where), alone=alone)
@@ -244,14 +321,20 @@ def _check_mark(data: bytes) -> None:
         version = msgspec.json.decode(data, type=dict[str, int]).get("v")
     except msgspec.MsgspecError:
         version = None
-    if version != VERSION:
-        hint = f"this release reads version {VERSION}"
+    if version != LAYOUT:
+        hint = f"this release reads version {LAYOUT}"
         raise StoreError(f"{MARK!r} says version {version!r}", hint=hint)
 
 
 def _named_inside(folder: Path) -> str | None:
-    """The name of a conversation that is too long for a folder."""
+    """The name of a conversation that is too long for a folder; None while it is being made."""
     try:
-        return msgspec.json.decode((folder / HEAD).read_bytes(), type=Kept).conversation
-    except (FileNotFoundError, msgspec.MsgspecError):
+        name = msgspec.json.decode((folder / HEAD).read_bytes(), type=Kept).conversation
+    except FileNotFoundError:
         return None
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        name = ""
+    if folder_name(name) != folder.name:
+        hint = "restore this folder from a backup, hidden files included"
+        raise Damaged(f"{HEAD!r} is not what was written", conversation=folder.name, hint=hint)
+    return name

@@ -3,7 +3,8 @@
 An append writes its group first, so that whoever comes after a crash knows what to sweep away, then the
 records, and last the head: that one replacement of a file is the commit. `replace` names its files first,
 too, writes them beside the old ones, commits a head that speaks of them, and then moves them over; whoever
-comes after a crash finishes that. Each step lasts on the disk before the next one begins.
+comes after a crash finishes that. Each step lasts on the disk before the next one begins. A conversation of
+an older release gets its checksums the same way, before the first write.
 
 Nothing is ever removed that was not named in such a note: not by its look, not by its place in a list.
 """
@@ -32,7 +33,7 @@ from lamina.stores.files.shelf import (
     once_name,
 )
 from lamina.stores.memory import check_head, check_there
-from lamina.stores.port import Head, Once
+from lamina.stores.port import Head, Once, Where
 
 BEGUN = ".begun"
 """Names the files that a replacement is about to write."""
@@ -44,14 +45,14 @@ def append(
 ) -> Head:  # fmt: skip
     """Adds a group; `at` is the time in the names of its files."""
     _recover(shelf)
+    _bring_up(shelf)
     if once is not None and (earlier := shelf.answered(once)) is not None:
         return earlier
     check_head(shelf.where, shelf.head, expect=expect, was=was)
     if shelf.kept is None:
         make(shelf.folder.parent)
         make(shelf.folder)
-    where = shelf.where
-    kept = shelf.kept or Kept(v=VERSION, workspace=where.workspace, conversation=where.conversation)
+    kept = shelf.kept or _new(shelf.where)
     after = changed(kept, count=kept.count + len(bodies), state=kept.state if state is None else state)
     if bodies or once is not None:
         after = changed(after, groups=kept.groups + 1)
@@ -61,26 +62,54 @@ def append(
     return after.head
 
 
+def _new(where: Where) -> Kept:
+    return Kept(v=VERSION, workspace=str(where.workspace), conversation=where.conversation)
+
+
 def replace(
     shelf: Shelf, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None, state: bytes | None
 ) -> Head:
     """Puts other bodies in the place of some."""
     _recover(shelf)
+    _bring_up(shelf)
     check_there(shelf.where, shelf.kept.head if shelf.kept else None, expect=expect, was=was)
     if shelf.kept is None:
         return Head()
     files, drops = _anew(shelf, bodies)
+    after = changed(shelf.kept, moves=tuple(files), drops=drops)
+    if state is not None:
+        after = changed(after, state=state)
+    _exchange(shelf, files, after)
+    return after.head
+
+
+def _exchange(shelf: Shelf, files: Mapping[str, bytes], after: Kept) -> None:
+    """Puts these files in the place of others of the same names, all of them or none; `after` is the head."""
     _put(shelf, BEGUN, Begun(names=tuple(files)))
     settle(shelf.folder)
     for name, content in files.items():
         put(shelf.folder, f"{name}{ANEW}", content)
     settle(shelf.folder)
-    after = changed(shelf.kept, moves=tuple(files), drops=drops)
-    if state is not None:
-        after = changed(after, state=state)
     _commit(shelf, after)
     _move_over(shelf, after)
-    return after.head
+
+
+def _bring_up(shelf: Shelf) -> None:
+    """Gives the hidden files of a conversation of an older release their checksums."""
+    kept = shelf.kept
+    if kept is None or kept.v == VERSION:
+        return
+    files: dict[str, bytes] = {}
+    for number in range(kept.groups):
+        group = shelf.group(number)
+        files[group_name(number)] = shelf.summed(group_name(number), group)
+        if group.once is None:
+            continue
+        name = once_name(group.once)
+        answered = shelf.load(name, Answered)
+        if answered is not None:
+            files[name] = shelf.summed(name, answered)
+    _exchange(shelf, files, changed(kept, v=VERSION, moves=tuple(files)))
 
 
 def _write_group(shelf: Shelf, kept: Kept, sheets: Mapping[str, bytes], once: Once | None) -> None:
@@ -112,7 +141,7 @@ def _anew(shelf: Shelf, bodies: Mapping[int, bytes]) -> tuple[dict[str, bytes], 
         drops += [old] if old != name else []
     for number, of_group in sheets.items():
         group = changed(shelf.group(number), sheets=tuple(of_group))
-        files[group_name(number)] = msgspec.json.encode(group)
+        files[group_name(number)] = shelf.summed(group_name(number), group)
     return files, tuple(drops)
 
 
@@ -164,4 +193,4 @@ def _move_over(shelf: Shelf, kept: Kept) -> None:
 
 
 def _put(shelf: Shelf, name: str, value: msgspec.Struct) -> None:
-    put(shelf.folder, name, msgspec.json.encode(value))
+    put(shelf.folder, name, shelf.summed(name, value))

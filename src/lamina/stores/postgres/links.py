@@ -74,13 +74,14 @@ class Links:
         self._slots = anyio.Semaphore(limits.connections)
 
     @asynccontextmanager
-    async def call(self) -> AsyncIterator[Call]:
-        """A connection for one call."""
+    async def call(self, *, patient: bool = False) -> AsyncIterator[Call]:
+        """A connection for one call. `patient`: it may take as long as it takes."""
+        limit = None if patient else self._limits.statement + MARGIN
         async with self._slots:
             link = self._idle.pop() if self._idle else await self._again()
             call, orderly = Call(link), False
             try:
-                with _explained(call), anyio.fail_after(self._limits.statement + MARGIN):
+                with _explained(call), anyio.fail_after(limit):
                     yield call
                 orderly = True
             except LaminaError:  # a refusal of our own, after which nothing is under way

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from lamina.errors import BadInput, Broken, StoreError
 from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace
-from lamina.stores.port import Head, Listed, Once, Page, Where
+from lamina.stores.port import Head, Listed, Once, Page, Record, Where
 from lamina.stores.postgres import schema as schemas
 from lamina.stores.postgres import tables
 from lamina.stores.postgres.links import Call, Limits, Links, Lost
@@ -46,8 +46,10 @@ async def open_postgres(
 class PostgresStore:
     """Conversations in one schema of a database. Made by `open`, and to be closed."""
 
-    def __init__(self, links: Links) -> None:
+    def __init__(self, links: Links, schema: str, version: int) -> None:
         self._links = links
+        self._schema = schema
+        self._version = version
         self._process = os.getpid()
         self._closed = False
 
@@ -59,7 +61,7 @@ class PostgresStore:
         try:
             await links.first()
             async with links.call() as call:
-                await schemas.bring_up(call.link, schema)
+                version = await schemas.begin(call.link, schema)
         except Lost as lost:
             raise Broken(
                 f"no connection: {lost.reason}", hint="is the server running, the address right?"
@@ -67,7 +69,7 @@ class PostgresStore:
         except BaseException:
             await links.close()
             raise
-        return PostgresStore(links)
+        return PostgresStore(links, schema, version)
 
     async def append(
         self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
@@ -79,6 +81,7 @@ class PostgresStore:
             tables.append, where=where, records=group, expect=expect, was=was, once=once, state=state
         )
         hint = _SAME_KEY if once is not None else _NO_KEY
+        await self._bring_up()
         return await self._done(work, where.conversation, repeatable=once is not None, hint=hint)
 
     async def read(
@@ -88,16 +91,18 @@ class PostgresStore:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
         work = partial(tables.read, where=where, after=after, last=last, at=at, limit=limit)
-        return await self._done(work, where.conversation)
+        return await self._done(partial(self._as_they_are, work), where.conversation)
 
     async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
         check_workspace(workspace)
         check_asked(limit=limit)
         _check_after(after)
-        return await self._done(partial(tables.listed, workspace=workspace, after=after, limit=limit))
+        work = partial(tables.listed, workspace=workspace, after=after, limit=limit)
+        return await self._done(partial(self._as_they_are, work))
 
     async def delete(self, where: Where) -> bool:
         check_where(where)
+        await self._bring_up()
         return await self._done(
             partial(tables.delete, where=where), where.conversation, hint="delete it again"
         )
@@ -109,7 +114,15 @@ class PostgresStore:
         check_bodies(where, bodies, expect=expect, was=was, state=state)
         new = dict(bodies)
         work = partial(tables.replace, where=where, bodies=new, expect=expect, was=was, state=state)
+        await self._bring_up()
         return await self._done(work, where.conversation, hint="read it again to see")
+
+    async def rescue(self, where: Where) -> Sequence[Record]:
+        """The records that are what was written, whatever became of the others and of the head."""
+        check_where(where)
+        await self._bring_up()
+        found = await self._done(partial(tables.whole_records, where=where), where.conversation)
+        return [Record(seq=seq, body=body) for seq, body in found]
 
     async def close(self) -> None:
         """Waits for what is under way. Closing again does nothing."""
@@ -117,16 +130,33 @@ class PostgresStore:
             self._closed = True
             await self._links.close()
 
+    async def _bring_up(self) -> None:
+        """Gives tables of an older release what they miss, before the first write."""
+        if self._version == schemas.NEWEST:
+            return
+
+        async def work(call: Call) -> None:
+            await schemas.bring_up(call.link, self._schema)
+
+        await self._done(work, repeatable=True, patient=True)
+        self._version = schemas.NEWEST
+
+    async def _as_they_are(self, work: Callable[..., Awaitable[T]], call: Call) -> T:
+        """Reads tables of any release; another process may have brought them up meanwhile."""
+        if self._version != schemas.NEWEST:
+            self._version = await schemas.begin(call.link, self._schema)
+        return await work(call, with_sums=self._version >= schemas.WITH_SUMS)
+
     async def _done(
         self, work: Callable[[Call], Awaitable[T]], conversation: str = "", *, repeatable: bool = False,
-        hint: str = "",
+        hint: str = "", patient: bool = False,
     ) -> T:  # fmt: skip
         """The work; once more where a connection was lost and that cannot do it twice."""
         self._check()
         perhaps = False
         for again in (True, False):
             try:
-                async with self._links.call() as call:
+                async with self._links.call(patient=patient) as call:
                     return await work(call)
             except Lost as lost:
                 perhaps = perhaps or lost.committing

@@ -6,6 +6,10 @@ both would see the keys of before it waited. Statements go one by one: psycopg's
 behind when a call is cancelled, which fail when they are collected. Nothing here knows of lost connections,
 except that it says from when on a change may have been made; what was begun and not committed is undone by
 who lent the connection.
+
+Everything that is read is checked against its sums, but for tables of an older release, which have none. A
+head that is gone is missed as long as there are records of its conversation; more is the server's own matter,
+which has checksums for its pages.
 """
 
 from __future__ import annotations
@@ -14,9 +18,30 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, LiteralString
 
-from lamina.errors import StoreError
-from lamina.stores.memory import check_digest, check_head, check_there
-from lamina.stores.port import Head, Listed, Once, Page, Record, Where
+import msgspec
+
+from lamina.errors import Damaged, StoreError
+from lamina.stores.checks import Sums, is_whole, records_of
+from lamina.stores.memory import (
+    check_digest,
+    check_head,
+    check_key,
+    check_there,
+    check_unmixed,
+    is_sealed_name,
+    places,
+)
+from lamina.stores.port import (
+    HEADER,
+    RESERVED,
+    RESERVED_END,
+    Head,
+    Listed,
+    Once,
+    Page,
+    Where,
+    search_place,
+)
 from lamina.stores.postgres.links import Call, Link
 
 Row = tuple[Any, ...]
@@ -26,75 +51,191 @@ _MOST = 2**62
 """More than there will be records, and the server still counts so far."""
 
 
+class Taken(msgspec.Struct, frozen=True):
+    """The row of a conversation, locked until the end of the transaction, as it was read."""
+
+    count: int
+    state: bytes
+    state_sum: int
+    sum: int
+
+
 async def append(
     call: Call, where: Where, records: Sequence[bytes], *, expect: int | None, was: bytes | None,
     once: Once | None, state: bytes | None,
 ) -> Head:  # fmt: skip
-    names = _names(where, once)
-    head = await _taken(call.link, names) or await _made(call.link, names)
-    if once is not None and (key := await _one(call.link, _KEY, names)):
-        return _first_time(where, once, head, key)
+    names, sums = _names(where, once), Sums(where)
+    row = await _taken(call.link, where, names)
+    if row is None:
+        row = await _made(call.link, where, names, sums)
+    head = await _checked(call.link, where, row)
+    if once is not None:
+        earlier = await _answered(call.link, where, head, once, names)
+        if earlier is not None:
+            return earlier
     check_head(where, head, expect=expect, was=was)
     new = Head(count=head.count + len(records), state=head.state if state is None else state)
-    written = names | {"base": head.count, "records": list(records), "count": new.count, "state": state}
-    digest = None if once is None else once.digest
-    await _commit(call, (_APPEND, written | {"digest": digest}))
+    state_sum = row.state_sum if state is None else sums.state(state)
+    written = names | {
+        "base": head.count,
+        "records": list(records),
+        "sums": [sums.record(seq, body) for seq, body in enumerate(records, head.count)],
+        "count": new.count,
+        "state": state,
+        "state_sum": state_sum,
+        "sum": sums.head(new.count, state_sum),
+        "digest": None if once is None else once.digest,
+        "once_sum": None if once is None else sums.once(names["key"], once.digest, new.count),
+    }
+    await _commit(call, (_APPEND, written))
     return new
 
 
-_TAKE = """
-    SELECT count, state FROM conversation
-    WHERE workspace = %(workspace)s AND name = %(conversation)s
-    FOR UPDATE"""
+_TAKE: LiteralString = """
+    WITH taken AS (
+        SELECT count, state, state_sum, sum FROM conversation
+        WHERE workspace = %(workspace)s AND name = %(conversation)s
+        FOR UPDATE
+    )
+    SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s), taken.*
+    FROM (SELECT 1) AS one LEFT JOIN taken ON true"""
 _MAKE = """
-    INSERT INTO conversation (workspace, name, count, state)
-    VALUES (%(workspace)s, %(conversation)s, 0, ''::bytea)
+    INSERT INTO conversation (workspace, name, count, state, state_sum, sum)
+    VALUES (%(workspace)s, %(conversation)s, 0, ''::bytea, %(state_sum)s, %(sum)s)
     ON CONFLICT (workspace, name) DO UPDATE SET count = conversation.count
-    RETURNING count, state"""
+    RETURNING count, state, state_sum, sum"""
+_SEALED = "SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s)"
+_PLAIN = """
+    SELECT EXISTS (
+        SELECT FROM conversation WHERE workspace < %(reserved)s OR workspace >= %(reserved_end)s
+    )"""
+_ORPHANS = """
+    SELECT EXISTS (
+        SELECT FROM record WHERE workspace = %(workspace)s AND conversation = %(conversation)s
+    )"""
+_SEALING = "SELECT pg_advisory_xact_lock(hashtextextended('lamina seal ' || current_schema(), 0))"
+_UNSEALED = "SELECT pg_advisory_xact_lock_shared(hashtextextended('lamina seal ' || current_schema(), 0))"
 _KEY = """
-    SELECT digest, count FROM once
+    SELECT digest, count, sum FROM once
     WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND key = %(key)s::bytea"""
 _APPEND = """
     WITH written AS (
-        INSERT INTO record (workspace, conversation, seq, body)
-        SELECT %(workspace)s, %(conversation)s, %(base)s::bigint + place - 1, body
-        FROM unnest(%(records)s::bytea[]) WITH ORDINALITY AS given (body, place)
+        INSERT INTO record (workspace, conversation, seq, body, sum)
+        SELECT %(workspace)s, %(conversation)s, %(base)s::bigint + place - 1, body, sum
+        FROM unnest(%(records)s::bytea[], %(sums)s::bigint[]) WITH ORDINALITY AS given (body, sum, place)
     ), remembered AS (
-        INSERT INTO once (workspace, conversation, key, digest, count)
-        SELECT %(workspace)s, %(conversation)s, %(key)s::bytea, %(digest)s::bytea, %(count)s::bigint
+        INSERT INTO once (workspace, conversation, key, digest, count, sum)
+        SELECT %(workspace)s, %(conversation)s, %(key)s::bytea, %(digest)s::bytea, %(count)s::bigint,
+            %(once_sum)s::bigint
         WHERE %(key)s::bytea IS NOT NULL
     )
     UPDATE conversation
-    SET count = %(count)s::bigint, state = coalesce(%(state)s::bytea, state)
+    SET count = %(count)s::bigint, state = coalesce(%(state)s::bytea, state),
+        state_sum = %(state_sum)s::bigint, sum = %(sum)s::bigint
     WHERE workspace = %(workspace)s AND name = %(conversation)s"""
 
 
 def _names(where: Where, once: Once | None = None) -> Values:
     key = None if once is None else hashlib.sha256(once.key.encode()).digest()
-    return {"workspace": where.workspace, "conversation": where.conversation, "key": key}
+    return {
+        "workspace": str(where.workspace),
+        "conversation": where.conversation,
+        "key": key,
+        "reserved": RESERVED,
+        "reserved_end": RESERVED_END,
+        "header": HEADER.conversation,
+    }
 
 
-async def _taken(link: Link, names: Values) -> Head | None:
+async def _taken(link: Link, where: Where, names: Values) -> Taken | None:
     """Begins, and holds the conversation until the end, if there is one."""
     await link.execute("BEGIN")
-    return _head(await _one(link, _TAKE, names))
+    sealed, *row = await _one(link, _TAKE, names) or (False, None)
+    check_key(where.workspace, sealed=sealed)
+    return None if row[0] is None else Taken(*row)
 
 
-async def _made(link: Link, names: Values) -> Head:
-    """One that was not there a moment ago; another may have made it since, and has to finish first."""
-    return _head(await _one(link, _MAKE, names)) or Head()
+async def _made(link: Link, where: Where, names: Values, sums: Sums) -> Taken:
+    """One that was not there a moment ago; another may have made it since, and has to finish first.
+
+    No plain conversation begins while the store is being sealed: each waits for the other, and looks then.
+    """
+    if where == HEADER:
+        await link.execute(_SEALING)
+        [plain] = await _one(link, _PLAIN, names) or [False]
+        check_unmixed(plain=plain)
+    elif not is_sealed_name(where.workspace):
+        await link.execute(_UNSEALED)
+        [sealed] = await _one(link, _SEALED, names) or [False]
+        check_key(where.workspace, sealed=sealed)
+    state_sum = sums.state(b"")
+    row = await _one(link, _MAKE, names | {"state_sum": state_sum, "sum": sums.head(0, state_sum)})
+    taken = Taken(*row) if row else Taken(0, b"", state_sum, sums.head(0, state_sum))
+    if not taken.count:
+        [orphans] = await _one(link, _ORPHANS, names) or [False]
+        if orphans:
+            raise await _damaged(link, where, _HEADLESS)
+    return taken
+
+
+_HEADLESS = "its head is gone, and its records are there"
 
 
 async def _one(link: Link, query: LiteralString, values: Values) -> Row | None:
     return await (await link.cursor(binary=True).execute(query, values)).fetchone()
 
 
-def _head(row: Row | None) -> Head | None:
-    return Head(count=row[0], state=row[1]) if row else None
+async def _checked(link: Link, where: Where, row: Taken) -> Head:
+    """The head that a row holds, if it is what was written."""
+    problem = _problem_of(where, row)
+    if problem:
+        raise await _damaged(link, where, problem)
+    return Head(count=row.count, state=row.state)
 
 
-def _first_time(where: Where, once: Once, head: Head, key: Row) -> Head:
-    digest, count = key
+def _problem_of(where: Where, row: Taken) -> str:
+    sums = Sums(where)
+    if row.count < 0 or row.state_sum < 0 or sums.head(row.count, row.state_sum) != row.sum:
+        return "its number of records is not what was written"
+    if sums.state(row.state) != row.state_sum:
+        return "its state is not what was written"
+    return ""
+
+
+async def _damaged(link: Link, where: Where, problem: str) -> Damaged:
+    """The error, with the records that are whole."""
+    whole = [seq for seq, _ in await _whole_records(link, where)]
+    return Damaged(problem, conversation=where.conversation, whole=whole)
+
+
+async def _whole_records(link: Link, where: Where) -> list[tuple[int, bytes]]:
+    cursor = link.cursor(binary=True)
+    await cursor.execute(_ALL, _names(where))
+    sums = Sums(where)
+    return [(seq, body) for seq, body, sum_ in await cursor.fetchall() if is_whole(sums, (seq, body, sum_))]
+
+
+_ALL = """
+    SELECT seq, body, sum FROM record
+    WHERE workspace = %(workspace)s AND conversation = %(conversation)s ORDER BY seq"""
+
+
+async def whole_records(call: Call, where: Where) -> list[tuple[int, bytes]]:
+    """What can still be read of a conversation whose head may be damaged: place and body of each record."""
+    [sealed] = await _one(call.link, _SEALED, _names(where)) or [False]
+    check_key(where.workspace, sealed=sealed)
+    return await _whole_records(call.link, where)
+
+
+async def _answered(link: Link, where: Where, head: Head, once: Once, names: Values) -> Head | None:
+    """What an idempotency key is answered with that came before."""
+    row = await _one(link, _KEY, names)
+    if row is None:
+        return None
+    digest, count, sum_ = row
+    if count < 0 or Sums(where).once(names["key"], digest, count) != sum_:
+        problem = f"its idempotency key {once.key!r} is not what was written"
+        raise Damaged(problem, conversation=where.conversation)
     check_digest(where, once, digest)
     return Head(count=count, state=head.state)
 
@@ -113,32 +254,47 @@ async def replace(
     call: Call, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None,
     state: bytes | None,
 ) -> Head:  # fmt: skip
-    names = _names(where)
-    head = await _taken(call.link, names)
+    names, sums = _names(where), Sums(where)
+    row = await _taken(call.link, where, names)
+    head = None if row is None else await _checked(call.link, where, row)
     check_there(where, head, expect=expect, was=was)
-    steps = [(_REPLACE, names | {"places": list(bodies), "bodies": list(bodies.values())})]
-    if state is not None:
-        steps.append((_RESTATE, names | {"state": state}))
-    await _commit(call, *steps)
     kept = head or Head()
+    given = {
+        "places": list(bodies),
+        "bodies": list(bodies.values()),
+        "sums": [sums.record(seq, body) for seq, body in bodies.items()],
+    }
+    steps = [(_REPLACE, names | given)]
+    if state is not None:
+        state_sum = sums.state(state)
+        sum_ = sums.head(kept.count, state_sum)
+        steps.append((_RESTATE, names | {"state": state, "state_sum": state_sum, "sum": sum_}))
+    await _commit(call, *steps)
     return Head(count=kept.count, state=kept.state if state is None else state)
 
 
-_REPLACE = """
-    UPDATE record SET body = given.body
-    FROM unnest(%(places)s::bigint[], %(bodies)s::bytea[]) AS given (seq, body)
+_REPLACE: LiteralString = """
+    UPDATE record SET body = given.body, sum = given.sum
+    FROM unnest(%(places)s::bigint[], %(bodies)s::bytea[], %(sums)s::bigint[]) AS given (seq, body, sum)
     WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND record.seq = given.seq"""
-_RESTATE = """
-    UPDATE conversation SET state = %(state)s
+_RESTATE: LiteralString = """
+    UPDATE conversation SET state = %(state)s, state_sum = %(state_sum)s, sum = %(sum)s
     WHERE workspace = %(workspace)s AND name = %(conversation)s"""
 
 
 async def delete(call: Call, where: Where) -> bool:
+    """Removes a conversation, with its search index; a damaged one, too."""
     names = _names(where)
-    head = await _taken(call.link, names)
-    if head is None:
-        return False
-    await _commit(call, *((step, names) for step in _DELETE))
+    row = await _taken(call.link, where, names)
+    if row is None:
+        [orphans] = await _one(call.link, _ORPHANS, names) or [False]
+        if not orphans:
+            return False
+    steps = [(step, names) for step in _DELETE]
+    index = search_place(where)
+    if index is not None:
+        steps += [(step, _names(index)) for step in _DELETE]
+    await _commit(call, *steps)
     return True
 
 
@@ -150,46 +306,97 @@ _DELETE: tuple[LiteralString, ...] = (
 
 
 async def read(
-    call: Call, where: Where, *, after: int, last: int | None, at: Sequence[int] | None, limit: int | None
-) -> Page:
-    """One statement, so one snapshot: the head as the first row, and the records."""
+    call: Call, where: Where, *, after: int, last: int | None, at: Sequence[int] | None, limit: int | None,
+    with_sums: bool,
+) -> Page:  # fmt: skip
+    """One statement, so one snapshot: what kind of store this is, the head, and the records."""
     query, asked = (_AT, [seq for seq in at if seq < _MOST]) if at is not None else _run_of(after, last)
     most = _MOST if limit is None else min(limit, _MOST)
+    if not with_sums:
+        query = query.replace("state_sum, sum", _NO_SUMS).replace("body, sum", _NO_SUM)
     cursor = call.link.cursor(binary=True)
     await cursor.execute(query, _names(where) | {"asked": asked, "limit": most})
-    rows = sorted(await cursor.fetchall(), key=lambda row: row[0])  # the union is in no order by right
-    if not rows:
+    # The union is in no order by right; -2 is the store, -1 the head, and from 0 on there are records.
+    (_, sealed, orphans, *_), *rows = sorted(await cursor.fetchall(), key=lambda row: row[0])
+    check_key(where.workspace, sealed=bool(sealed))
+    if not rows or rows[0][0] != -1:
+        if orphans or rows:
+            raise await _damaged(call.link, where, _HEADLESS)
         return Page()
-    (_, count, state), *found = rows
-    records = tuple(Record(seq=seq, body=body) for seq, _, body in found)
-    return Page(records=records, head=Head(count=count, state=state))
+    (_, count, state, state_sum, sum_), *found = rows
+    head = Head(count=count, state=state)
+    if with_sums:
+        await _checked(call.link, where, Taken(count, state, state_sum, sum_))
+    meant = places(count, after=after, last=last, at=at, limit=limit)
+    try:
+        records = records_of(
+            where,
+            meant,
+            [(seq, body, own) for seq, _, body, own, _ in found],
+            Sums(where) if with_sums else None,
+        )
+    except Damaged as damage:
+        if not with_sums:
+            raise
+        raise await _damaged(call.link, where, damage.problem) from None
+    return Page(records=records, head=head)
 
 
 def _run_of(after: int, last: int | None) -> tuple[LiteralString, Any]:
     return (_AFTER, min(after, _MOST)) if last is None else (_LAST, min(last, _MOST))
 
 
-_HEAD: LiteralString = """
+_NO_SUMS = "NULL::bigint, NULL::bigint"
+_NO_SUM = "body, NULL::bigint"
+_FOUND: LiteralString = """
     WITH head AS (
-        SELECT count, state FROM conversation
+        SELECT count, state, state_sum, sum FROM conversation
         WHERE workspace = %(workspace)s AND name = %(conversation)s
     )
-    SELECT -1::bigint, count, state FROM head
+    SELECT -2::bigint,
+        (EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s))::int::bigint,
+        CASE WHEN NOT EXISTS (SELECT FROM head) AND EXISTS (
+            SELECT FROM record WHERE workspace = %(workspace)s AND conversation = %(conversation)s
+        ) THEN 'orphans'::bytea END, NULL::bigint, NULL::bigint
+    UNION ALL SELECT -1, count, state, state_sum, sum FROM head
     UNION ALL (
-        SELECT seq, 0, body FROM record
+        SELECT seq, 0, body, sum, NULL FROM record
         WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND """
 _END: LiteralString = " ORDER BY seq LIMIT %(limit)s::bigint)"
-_AFTER = _HEAD + "seq >= %(asked)s::bigint" + _END
-_LAST = _HEAD + "seq >= (SELECT count FROM head) - %(asked)s::bigint" + _END  # noqa: S608 - all of it stands here
-_AT = _HEAD + "seq = ANY(%(asked)s::bigint[])" + _END
+_AFTER = _FOUND + "seq >= %(asked)s::bigint" + _END
+_LAST = _FOUND + "seq >= (SELECT count FROM head) - %(asked)s::bigint" + _END  # noqa: S608 - all of it stands here
+_AT = _FOUND + "seq = ANY(%(asked)s::bigint[])" + _END
 
 
-async def listed(call: Call, workspace: str, *, after: str, limit: int) -> Sequence[Listed]:
+async def listed(call: Call, workspace: str, *, after: str, limit: int, with_sums: bool) -> Sequence[Listed]:
     beyond = after.partition("\0")[0]  # no name holds a NUL, so none stands between the two
-    rows = await call.link.execute(_LIST, [workspace, beyond, min(limit, _MOST)])
-    return [Listed(conversation=name, count=count) for name, count in await rows.fetchall()]
+    query = _LIST if with_sums else _LIST.replace("state_sum, sum", _NO_SUMS)
+    names = {
+        "workspace": str(workspace),
+        "after": beyond,
+        "limit": min(limit, _MOST),
+        "reserved": RESERVED,
+        "header": HEADER.conversation,
+    }
+    cursor = call.link.cursor(binary=True)
+    await cursor.execute(query, names)
+    (sealed, *_), *rows = await cursor.fetchall()
+    check_key(workspace, sealed=sealed)
+    for _, name, count, state_sum, sum_ in rows:
+        if with_sums and (
+            count < 0 or state_sum < 0 or Sums(Where(workspace, name)).head(count, state_sum) != sum_
+        ):
+            raise Damaged("its number of records is not what was written", conversation=name)
+    return [
+        Listed(conversation=name, count=count) for _, name, count, *_ in sorted(rows, key=lambda row: row[1])
+    ]
 
 
-_LIST = (
-    "SELECT name, count FROM conversation WHERE workspace = %s AND name > %s ORDER BY name LIMIT %s::bigint"
-)
+_LIST: LiteralString = """
+    SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s),
+        NULL::text, NULL::bigint, NULL::bigint, NULL::bigint
+    UNION ALL (
+        SELECT NULL::boolean, name, count, state_sum, sum FROM conversation
+        WHERE workspace = %(workspace)s AND name > %(after)s
+        ORDER BY name LIMIT %(limit)s::bigint
+    )"""

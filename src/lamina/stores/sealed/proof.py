@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from lamina.errors import Tampered
+from lamina.stores.pages import check_page
 from lamina.stores.port import Where
 from lamina.stores.sealed.cipher import same
 from lamina.stores.sealed.store import Sealed
@@ -29,6 +30,7 @@ async def anchor(sealed: Sealed, where: Where) -> Anchor:
 
 async def verify(sealed: Sealed, where: Where, *, since: Anchor | None = None, batch: int = 500) -> Anchor:
     """Reads all of a conversation, verifies the whole chain, and that it continues `since`."""
+    check_page(batch)
     at, link = 0, b""
     while True:
         reading = await sealed.reading(where, after=at, limit=batch)
@@ -37,7 +39,7 @@ async def verify(sealed: Sealed, where: Where, *, since: Anchor | None = None, b
             raise _broken(where, f"record {at} does not continue the one before it")
         _check_since(where, since, at, links or [link or reading.state.link])
         at, link = at + len(reading.records), links[-1] if links else link
-        if at >= reading.state.count:
+        if at >= reading.state.count:  # a verified page is never short, so each turn gets on
             break
     if since is not None and since.count > at:
         raise _broken(where, f"{at} records, {since.count} were there before")

@@ -21,6 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, StoreError
+from lamina.stores.pages import attempts, check_page
 from lamina.stores.port import Rekeyable, Where
 from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrapped
 from lamina.stores.sealed.keys import Key, Passphrase
@@ -116,11 +117,12 @@ async def finish(sealed: Sealed, where: Where, *, batch: int = BATCH, alone: boo
 
 
 async def shred(sealed: Sealed, where: Where) -> bool:
-    """Destroys the data keys of a conversation; True if there was one.
+    """Destroys the data keys of a conversation, and its search index first; True if there was one.
 
     Its name, its number of records and its ciphertext stay, and it can be deleted. A backup of the store
     still holds the wrapped keys: there, only the end of the key that wraps them destroys them.
     """
+    await sealed.delete_index(where)
     async with sealed.lock(where):
         gone = await sealed.vault.change_card(where, _shredded)
         if gone is None:
@@ -183,27 +185,41 @@ async def _uses(sealed: Sealed, where: Where, key: str) -> bool:
 async def _seal_anew(
     sealed: Sealed, where: Where, batch: int, progress: Callable[[Progress], None] | None
 ) -> int:
-    store, done, at = _rekeyable(sealed), 0, 0
+    check_page(batch)
+    store = _rekeyable(sealed)
+    done = at = 0
     while True:
+        sealed_anew, reading = await _seal_batch_anew(sealed, store, where, at, batch)
+        done += sealed_anew
+        at += len(reading.records)
+        if progress is not None:
+            progress(Progress(where=where, done=at, total=reading.state.count))
+        if at >= reading.state.count:  # a verified page is never short, so each turn gets on
+            return done
+
+
+async def _seal_batch_anew(
+    sealed: Sealed, store: Rekeyable, where: Where, at: int, batch: int
+) -> tuple[int, Reading]:
+    """Seals the records from `at` on anew, at most `batch`; how many that changed, and the page."""
+    for _ in attempts(where.conversation):
         async with sealed.lock(where):
             reading = await sealed.reading(where, after=at, limit=batch)
             bodies = _anew(reading, bucket=sealed.bucket)
+            if not bodies:
+                return 0, reading
+            inner, count = sealed.vault.inner(where), reading.state.count
             try:
-                if bodies:
-                    inner, count = sealed.vault.inner(where), reading.state.count
-                    await store.replace(inner, bodies, expect=count, was=reading.kept)
+                await store.replace(inner, bodies, expect=count, was=reading.kept)
             except Conflict:
                 continue
-        done, at = done + len(bodies), at + len(reading.records)
-        if progress is not None:
-            progress(Progress(where=where, done=at, total=reading.state.count))
-        if at >= reading.state.count:
-            return done
+            return len(bodies), reading
+    raise AssertionError  # the attempts end in an error
 
 
 async def _state_under_newest(sealed: Sealed, where: Where) -> bool:
     """Seals the state under the newest key, if it is under an older one. False if there is no state."""
-    while True:
+    for _ in attempts(where.conversation):
         async with sealed.lock(where):
             reading = await sealed.reading(where, last=0)
             if reading.held is None or not reading.exists:
@@ -216,6 +232,7 @@ async def _state_under_newest(sealed: Sealed, where: Where) -> bool:
                 await sealed.store.append(inner, [], expect=count, was=reading.kept, state=state)
             except Conflict:
                 continue
+    raise AssertionError  # the attempts end in an error
 
 
 def _anew(reading: Reading, *, bucket: int) -> dict[int, bytes]:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
 from anyio import to_thread
 from msgspec.structs import replace
 
-from lamina.errors import BadInput, Conflict, Reused, StoreError, Tampered, WrongKey
+from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered, WrongKey
 from lamina.stores.memory import check_asked, check_group, check_head, check_where, check_workspace, places
-from lamina.stores.port import Closes, Head, Listed, Once, Page, Record, Store, Where
+from lamina.stores.pages import attempts, every_conversation
+from lamina.stores.port import Closes, Head, Listed, Once, Page, Record, Store, Where, search_place
 from lamina.stores.sealed.cipher import same
 from lamina.stores.sealed.documents import DELETING, Card
 from lamina.stores.sealed.keys import Key, Passphrase
@@ -99,7 +100,18 @@ class Sealed:
         return [Listed(conversation=name, count=count) for name, count in listed]
 
     async def delete(self, where: Where) -> bool:
+        """As the port says; the search index goes first, so that nothing of what is gone can be found."""
         check_where(where)
+        await self.delete_index(where)
+        return await self._delete(where)
+
+    async def delete_index(self, where: Where) -> None:
+        """Removes what the search index knows of a conversation."""
+        index = search_place(where)
+        if index is not None and await self.vault.card(index, fresh=True) is not None:
+            await self._delete(index)
+
+    async def _delete(self, where: Where) -> bool:
         async with self.lock(where):
             held = await self.vault.card(where, fresh=True)
             if held is None:
@@ -132,8 +144,8 @@ class Sealed:
         """A verified page. What the card in the cache does not open is tried again with a fresh one."""
         seen, tried = self._seen.get(where), False
         held = await self.vault.card(where)
-        while True:
-            page = await self.store.read(self.vault.inner(where), after=after, last=last, at=at, limit=limit)
+        for _ in attempts(where.conversation):
+            page = await self._read_within(where, after=after, last=last, at=at, limit=limit)
             meant = places(page.head.count, after=after, last=last, at=at, limit=limit)
             try:
                 reading = await self._open(held, page, meant, seen)
@@ -145,6 +157,14 @@ class Sealed:
                 continue
             self._remember(where, reading)
             return reading
+        raise AssertionError  # the attempts end in an error
+
+    async def _read_within(self, where: Where, **asked: Any) -> Page:
+        """What the store within gives; what it finds damaged is told with the name that the caller knows."""
+        try:
+            return await self.store.read(self.vault.inner(where), **asked)
+        except Damaged as error:
+            raise _named(error, where) from error
 
     async def workspaces(self) -> Sequence[str]:
         """Every workspace in which something was ever kept."""
@@ -160,7 +180,7 @@ class Sealed:
         """The store within compares its own bytes; if they changed, it is all looked at again."""
         before = b""
         async with self.lock(where):
-            while True:
+            for _ in attempts(where.conversation):
                 reading = await self._ready(where)
                 if before and reading.kept == before:
                     raise Tampered("the store refuses what it gives", conversation=where.conversation)
@@ -175,6 +195,7 @@ class Sealed:
                         raise conflict from None
                 except Reused as error:
                     raise _named(error, where) from None
+        raise AssertionError  # the attempts end in an error
 
     async def _ready(self, where: Where) -> Reading:
         """Where the conversation ends; its card is made first if it has none.
@@ -251,12 +272,9 @@ class Sealed:
         return await _work(size, partial(read_page, held, page, meant, seen))
 
     async def every(self, workspace: str) -> dict[str, int]:
-        found: dict[str, int] = {}
-        after = ""
-        while listed := await self.store.list(workspace, after=after):
-            found |= {each.conversation: each.count for each in listed}
-            after = listed[-1].conversation
-        return found
+        """What the store within keeps in one of its own workspaces: names, and how many records each has."""
+        listed = every_conversation(self.store, workspace)
+        return {each.conversation: each.count async for each in listed}
 
     async def _name(self, workspace: str, kept: str) -> str:
         """The name of a conversation; "" if it was deleted meanwhile, or is being deleted."""
@@ -318,7 +336,10 @@ def _conflict(where: Where, found: State, *, expect: int | None, was: bytes | No
 
 def _named(error: StoreError, where: Where) -> StoreError:
     """The same error with the name that the caller knows."""
-    return type(error)(error.problem, conversation=where.conversation, hint=error.hint)
+    named = type(error)(error.problem, conversation=where.conversation, hint=error.hint)
+    if isinstance(error, Damaged) and isinstance(named, Damaged):
+        named.whole = error.whole
+    return named
 
 
 async def _work(size: int, work: Callable[[], Answer]) -> Answer:

@@ -15,7 +15,8 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, StoreError, Tampered, WrongKey
-from lamina.stores.port import Store, Where
+from lamina.stores.pages import attempts
+from lamina.stores.port import HEADER, RESERVED, Store, Where, Within
 from lamina.stores.sealed.cipher import Cipher, Refused, derived, framed, mac
 from lamina.stores.sealed.documents import (
     DELETING,
@@ -37,9 +38,6 @@ from lamina.stores.sealed.documents import (
 from lamina.stores.sealed.keys import Key, Passphrase
 from lamina.stores.sealed.passphrase import Cost, Derivation, derivation, derive
 from lamina.stores.sealed.records import Generation, Place
-
-RESERVED = "lamina.sealed"
-"""Begins the names of workspaces that lamina keeps for itself."""
 
 HASHED = "hashed"
 PLAIN = "plain"
@@ -110,8 +108,11 @@ class Vault:
 
     async def _make_header(self) -> None:
         if not self._create:
-            hint = "give create=True the first time; if it was there before, restore it from a backup"
-            raise WrongKey("this store has no header: it was never sealed, or its header is gone", hint=hint)
+            hint = (
+                "leave the key away if it is a plain store, give create=True if it is a new one; "
+                "if it was sealed, restore it from a backup"
+            )
+            raise WrongKey("this store is not sealed, or its header is gone", hint=hint)
         key, how = await self._resolved(self.given[0])
         header, root = new_header(key, names=self._names_wanted, how=how)
         try:
@@ -139,8 +140,8 @@ class Vault:
                 if key is not None and found is not None:
                     root, ring[line.id] = found, key
         if not ring:
-            ids = ", ".join(line.id for line in header.keys)
-            raise WrongKey("none of the given keys opens this store", hint=f"it takes one of: {ids}")
+            ids = " or ".join(line.id for line in header.keys)
+            raise WrongKey("none of the given keys opens this store", hint=f"give the key whose id is {ids}")
         return root, ring
 
     async def _candidate(self, given: Key | Passphrase, how: Derivation | None) -> Key | None:
@@ -150,7 +151,7 @@ class Vault:
 
     async def change_header(self, change: Callable[[Header], Header | None]) -> Header:
         """Changes the header by compare-and-swap; None leaves it as it is."""
-        while True:
+        for _ in attempts():
             header = await self.unlock(fresh=True)
             changed = change(header)
             if changed is None:
@@ -162,6 +163,7 @@ class Vault:
             except Conflict:
                 continue
             return await self.unlock(fresh=True)
+        raise AssertionError  # the attempts end in an error
 
     async def line_for(self, given: Key | Passphrase) -> tuple[str, Callable[[Header], Header | None]]:
         """The id of a key, and the change that adds it to the header; it joins the ring at once."""
@@ -197,13 +199,13 @@ class Vault:
             self._inner[where] = Where(self.inner_workspace(where.workspace), self._inner_conversation(where))
         return self._inner[where]
 
-    def inner_workspace(self, workspace: str) -> str:
+    def inner_workspace(self, workspace: str) -> Within:
         if self._known().names == PLAIN and "\0" not in workspace:
             if workspace.startswith(RESERVED):
                 hint = f"names that begin with {RESERVED!r} are lamina's own"
                 raise BadInput(f"{workspace!r}", place="workspace", hint=hint)
-            return workspace
-        return _word(mac(self._names, "workspace", workspace))
+            return Within(workspace)
+        return Within(_word(mac(self._names, "workspace", workspace)))
 
     def card_workspace(self, workspace: str) -> str:
         return f"{RESERVED}.{_word(mac(self._names, 'workspace', workspace))}"
@@ -261,7 +263,7 @@ class Vault:
 
     async def change_card(self, where: Where, change: Callable[[Held], Card | None]) -> Held | None:
         """Changes a card by compare-and-swap; None leaves it as it is. No card, no change."""
-        while True:
+        for _ in attempts(where.conversation):
             held = await self.card(where, fresh=True)
             changed = None if held is None else change(held)
             if held is None or changed is None:
@@ -271,6 +273,7 @@ class Vault:
             except Conflict:
                 continue
             return await self.card(where, fresh=True)
+        raise AssertionError  # the attempts end in an error
 
     async def drop_card(self, where: Where) -> None:
         self._cards.pop(where, None)
@@ -336,7 +339,6 @@ class Vault:
             del self._cards[next(iter(self._cards))]
 
 
-HEADER = Where(RESERVED, "header")
 SWEEP = Where(RESERVED, "sweep")
 
 

@@ -7,14 +7,16 @@ through `Link`, and fail with `Failure`. It knows neither tables nor conversatio
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sqlite3
 import time
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from lamina.errors import BadInput, StoreError
+from lamina.errors import BadInput, Damaged, StoreError
 
 Driver = Literal["sqlite3", "apsw"]
 Values = Sequence[str | int | bytes | None]
@@ -25,7 +27,7 @@ BUSY_MS = 30_000
 CHECKPOINT_PAGES = 1000
 """SQLite's own default: the log is copied into the file each time it has grown by about 4 MB."""
 
-BUSY, LOCKED, CORRUPT, FULL, TOOBIG, NOTADB = 5, 6, 11, 13, 18, 26
+BUSY, LOCKED, CORRUPT, FULL, TOOBIG, CONSTRAINT, NOTADB = 5, 6, 11, 13, 18, 19, 26
 """Result codes of SQLite, as its documentation names them."""
 
 _FAULTY = ((3, 7, 0), (3, 51, 2))
@@ -46,7 +48,9 @@ class Failure(Exception):
 
 
 class Link(Protocol):
-    """One connection. Used by one thread at a time."""
+    """One connection. Used by one thread at a time. `version` is that of the tables, as last seen."""
+
+    version: int
 
     def run(self, sql: str, values: Values = ()) -> list[Any]: ...
 
@@ -59,40 +63,47 @@ class Link(Protocol):
     def close(self) -> None: ...
 
 
-def connect(path: str, *, driver: Driver, writes: bool) -> Link:
-    """A connection with every setting made and read back; StoreError where one does not hold."""
-    link = _opened(path, driver)
+def connect(path: str, *, driver: Driver, writes: bool, frozen: bool = False) -> Link:
+    """A connection with every setting made and read back; StoreError where one does not hold.
+
+    `frozen`: the file is on a medium that cannot be written, and has no log beside it. SQLite is then told
+    that nobody changes it, since it could make neither a lock nor a log there.
+    """
+    link = _opened(path, driver, frozen=frozen)
     try:
-        _set_up(link, writes=writes)
+        _set_up(link, writes=writes, frozen=frozen)
     except BaseException as error:
         with suppress(Failure):
             link.close()
         if isinstance(error, Failure):
-            raise StoreError(f"{path!r}: {error.words}", hint=_hint(error)) from error
+            raise _refusal(path, error) from error
         raise
     return link
 
 
-def _opened(path: str, driver: Driver) -> Link:
+def _opened(path: str, driver: Driver, *, frozen: bool) -> Link:
     if driver not in _LINKS:
         raise BadInput(f"{driver!r}", place="driver", hint=f"it is one of {', '.join(_LINKS)}")
     try:
-        return _LINKS[driver](path)
+        return _LINKS[driver](path, frozen=frozen)
     except Failure as error:
         raise StoreError(f"{path!r}: {error.words}", hint="check the folder and its permissions") from error
 
 
-def _hint(error: Failure) -> str:
+def _refusal(path: str, error: Failure) -> StoreError:
+    problem = f"{path!r}: {error.words}"
     if error.code in (BUSY, LOCKED):
-        return "another process holds the file; try again"
-    return "give the path of a file that lamina wrote, or of a new one"
+        return StoreError(problem, hint="another process holds the file; try again")
+    if error.code == CORRUPT:
+        return Damaged(problem)
+    return StoreError(problem, hint="give the path of a file that lamina wrote, or of a new one")
 
 
-def _set_up(link: Link, *, writes: bool) -> None:
+def _set_up(link: Link, *, writes: bool, frozen: bool) -> None:
     _set(link, "busy_timeout", BUSY_MS)
     if writes:
         _turn_to_wal(link)
-    if link.run("PRAGMA journal_mode") != [("wal",)]:
+    if not frozen and link.run("PRAGMA journal_mode") != [("wal",)]:
         raise StoreError("SQLite keeps no write-ahead log here", hint="use a file on a local disk")
     for name, value in SETTINGS.items():
         _set(link, name, value)
@@ -105,6 +116,7 @@ SETTINGS = {
     "fullfsync": 1,  # the same on macOS, where a plain fsync may stay in the drive
     "checkpoint_fullfsync": 1,
     "mmap_size": 0,  # so that a failing disk is an error code, not a signal
+    "cell_size_check": 1,  # so that a damaged page is noticed when it is read
     "secure_delete": 1,  # what is deleted is overwritten
     "foreign_keys": 1,
     "trusted_schema": 0,  # a file made by somebody else runs nothing
@@ -134,32 +146,62 @@ def _turn_to_wal(link: Link) -> None:
             return
 
 
+def usual_driver() -> Driver:
+    """That with the newer SQLite: apsw where it is installed, unless only its own has the fault."""
+    if importlib.util.find_spec("apsw") is None:
+        return "sqlite3"
+    if is_faulty("apsw") and not is_faulty("sqlite3"):
+        return "sqlite3"
+    return "apsw"
+
+
+def is_faulty(driver: Driver) -> bool:
+    """Whether the SQLite behind a driver has the WAL-reset fault."""
+    first, last = _FAULTY
+    return first <= tuple(map(int, _version(driver).split(".")[:3])) <= last
+
+
+def risk(driver: Driver) -> str:
+    """The fault of this SQLite in a sentence, with what to do; empty if it has none."""
+    if not is_faulty(driver):
+        return ""
+    first, last = (".".join(map(str, version)) for version in _FAULTY)
+    remedy = "update apsw" if driver == "apsw" else "install apsw, which lamina then uses by itself"
+    return (
+        f"SQLite {_version(driver)} can damage a file that several connections write and checkpoint at once "
+        f"(the WAL-reset fault, {first} to {last}); lamina writes through one connection in each process, "
+        f"which makes it unlikely; {remedy}"
+    )
+
+
 def warn_if_faulty(driver: Driver) -> None:
     """Once a process: says that this SQLite has the fault, and what to do."""
     version = _version(driver)
-    first, last = _FAULTY
-    if not first <= tuple(map(int, version.split(".")[:3])) <= last or version in _warned:
+    if version in _warned or not is_faulty(driver):
         return
     _warned.add(version)
-    remedy = "install apsw, and open the store with driver='apsw'" if driver == "sqlite3" else "update apsw"
-    text = (
-        f"SQLite {version} can damage a file that several connections write and checkpoint at once (the "
-        f"WAL-reset fault, {'.'.join(map(str, first))} to {'.'.join(map(str, last))}); lamina writes through "
-        f"one connection in each process, which makes it unlikely; {remedy}"
-    )
-    warnings.warn(text, WalResetRisk, stacklevel=2)
+    warnings.warn(risk(driver), WalResetRisk, stacklevel=2)
 
 
 def _version(driver: Driver) -> str:
     return sqlite3.sqlite_version if driver == "sqlite3" else str(_apsw().sqlitelibversion())
 
 
+def _frozen_address(path: str) -> str:
+    """The file as SQLite opens one that nobody can change."""
+    return f"{Path(path).as_uri()}?mode=ro&immutable=1"
+
+
 class _Sqlite3:
     """A connection of Python's own sqlite3."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, frozen: bool = False) -> None:
+        self.version = 0
+        address = _frozen_address(path) if frozen else path
         try:
-            self._own = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            self._own = sqlite3.connect(
+                address, timeout=0, isolation_level=None, check_same_thread=False, uri=frozen
+            )
         except sqlite3.Error as error:
             raise _failure(error) from error
 
@@ -204,23 +246,30 @@ def _failure(error: Exception) -> Failure:
 class _Apsw:
     """A connection of apsw."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, frozen: bool = False) -> None:
+        self.version = 0
         self._library = _apsw()
         try:
-            self._own = self._library.Connection(path)
+            self._own = self._connected(path, frozen=frozen)
         except self._library.Error as error:
             raise self._failure(error) from error
+
+    def _connected(self, path: str, *, frozen: bool) -> Any:
+        if not frozen:
+            return self._library.Connection(path)
+        flags = self._library.SQLITE_OPEN_READONLY | self._library.SQLITE_OPEN_URI
+        return self._library.Connection(_frozen_address(path), flags=flags)
 
     def run(self, sql: str, values: Values = ()) -> list[Any]:
         try:
             return list(self._own.execute(sql, values))
-        except self._library.Error as error:
+        except (self._library.Error, OverflowError, UnicodeDecodeError) as error:
             raise self._failure(error) from error
 
     def many(self, sql: str, rows: Iterable[Values]) -> None:
         try:
             self._own.executemany(sql, rows)
-        except self._library.Error as error:
+        except (self._library.Error, OverflowError, UnicodeDecodeError) as error:
             raise self._failure(error) from error
 
     def inside(self) -> bool:
@@ -244,6 +293,8 @@ class _Apsw:
 
     @staticmethod
     def _failure(error: Any) -> Failure:
+        if isinstance(error, OverflowError | UnicodeDecodeError):
+            return _failure(error)
         return Failure(getattr(error, "result", 1), str(error))
 
 

@@ -2,29 +2,45 @@
 
 They never copy the log into the file, and are closed before the writer is. Every function here blocks, and
 belongs in a worker thread.
+
+On a medium that cannot be written SQLite can make neither locks nor the index of its log. A file without a
+log is then opened as one that nobody changes, anew for each read; one that has a log, as after a crash, is
+copied with it to a private folder first, and read there.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from lamina.errors import BadInput, StoreError
+from lamina.errors import BadInput, Damaged, StoreError
 from lamina.stores.sqlite.links import BUSY, CORRUPT, LOCKED, NOTADB, Driver, Failure, Link, connect
 
 T = TypeVar("T")
 
 
-class Readers:
-    """Connections to one file, made when they are needed and kept for the next read."""
+def can_write(path: str) -> bool:
+    """Whether this process may change the file, and make a log beside it."""
+    return os.access(path, os.W_OK) and os.access(Path(path).parent, os.W_OK)
 
-    def __init__(self, path: str, driver: Driver) -> None:
+
+class Readers:
+    """Connections to one file, made when they are needed and kept for the next read.
+
+    `frozen`: the file is on a medium that cannot be written.
+    """
+
+    def __init__(self, path: str, driver: Driver, *, frozen: bool = False) -> None:
         self._path = path
-        self._driver = driver
+        self.driver = driver
+        self._frozen = frozen
+        self._copied: TemporaryDirectory[str] | None = None
         self._idle: list[Link] = []
         self._used = 0
         self._closed = False
@@ -65,6 +81,9 @@ class Readers:
             while self._idle:
                 with suppress(Failure):
                     self._idle.pop().close()
+            if self._copied is not None:
+                self._copied.cleanup()
+                self._copied = None
 
     @contextmanager
     def _lent(self) -> Iterator[Link]:
@@ -89,36 +108,63 @@ class Readers:
             if self._idle:
                 return self._idle.pop()
         try:
-            return connect(self._path, driver=self._driver, writes=False)
+            return self._connected()
         except BaseException:
             self._returned(None)
             raise
 
+    def _connected(self) -> Link:
+        if not self._frozen:
+            return connect(self._path, driver=self.driver, writes=False)
+        if _has_log(self._path):
+            return connect(self._copy_with_log(), driver=self.driver, writes=False)
+        return connect(self._path, driver=self.driver, writes=False, frozen=True)
+
+    def _copy_with_log(self) -> str:
+        """The file and its log in a folder of this process, made once."""
+        with self._change:
+            if self._copied is None:
+                self._copied = TemporaryDirectory(prefix="lamina-", ignore_cleanup_errors=True)
+                for end in ("", "-wal"):
+                    copy = Path(self._copied.name) / f"chats.db{end}"
+                    shutil.copyfile(f"{self._path}{end}", copy)
+            return str(Path(self._copied.name) / "chats.db")
+
     def _returned(self, link: Link | None) -> None:
+        """Keeps a connection for the next read; not one to a file that SQLite was told nobody changes."""
         with self._change:
             self._used -= 1
-            if link is not None:
+            if link is not None and not self._frozen:
                 self._idle.append(link)
+            elif link is not None:
+                with suppress(Failure):
+                    link.close()
             self._change.notify_all()
+
+
+def _has_log(path: str) -> bool:
+    """Whether there is a log with something in it: without one the file is all there is."""
+    log = Path(f"{path}-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 def _told(error: Failure) -> StoreError:
     if error.code in (BUSY, LOCKED):
         return StoreError("another process holds the file", hint="try again")
     if error.code in (CORRUPT, NOTADB):
-        return StoreError(f"the file is damaged: {error.words}", hint="go back to a backup")
+        return Damaged(f"the file is damaged: {error.words}")
     return StoreError(f"reading failed: {error.words}", hint="check the disk, then try again")
 
 
 def _into_place(part: str, path: str) -> None:
     """Gives the copy its name once all of it is on the disk."""
-    _sync(part)
+    sync(part)
     Path(part).rename(path)
     if os.name != "nt":  # where a folder cannot be opened
-        _sync(Path(path).parent)
+        sync(Path(path).parent)
 
 
-def _sync(path: str | Path) -> None:
+def sync(path: str | Path) -> None:
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

@@ -15,17 +15,18 @@ import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from anyio import CancelScope, CapacityLimiter, to_thread
 
-from lamina.errors import BadInput, StoreError
+from lamina.errors import BadInput, Damaged, StoreError
 from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace
-from lamina.stores.port import Head, Listed, Once, Page, Where
+from lamina.stores.port import Head, Listed, Once, Page, Record, Where
 from lamina.stores.sqlite import tables
-from lamina.stores.sqlite.links import Driver
-from lamina.stores.sqlite.readers import Readers
-from lamina.stores.sqlite.writer import Writer, writer_of
+from lamina.stores.sqlite.links import Driver, usual_driver
+from lamina.stores.sqlite.readers import Readers, can_write
+from lamina.stores.sqlite.writer import Writer, check_not_empty, writer_of
 
 T = TypeVar("T")
 
@@ -38,7 +39,7 @@ WRITERS = 16
 
 @asynccontextmanager
 async def open_sqlite(
-    path: str | os.PathLike[str], *, driver: Driver = "sqlite3"
+    path: str | os.PathLike[str], *, driver: Driver | None = None
 ) -> AsyncIterator[SqliteStore]:
     """The store in this file, which is made if it is not there, until the block ends."""
     store = await SqliteStore.open(path, driver=driver)
@@ -49,9 +50,13 @@ async def open_sqlite(
 
 
 class SqliteStore:
-    """Conversations in one file. Made by `open`, and to be closed."""
+    """Conversations in one file. Made by `open`, and to be closed.
 
-    def __init__(self, writer: Writer, readers: Readers) -> None:
+    `driver` is the library that it uses. On a medium that cannot be written there is no writer.
+    """
+
+    def __init__(self, writer: Writer | None, readers: Readers) -> None:
+        self.driver = readers.driver
         self._writer = writer
         self._readers = readers
         self._process = os.getpid()
@@ -60,12 +65,12 @@ class SqliteStore:
         self._reading = CapacityLimiter(READERS)
 
     @staticmethod
-    async def open(path: str | os.PathLike[str], *, driver: Driver = "sqlite3") -> SqliteStore:
-        """`driver` is the library that holds SQLite: Python's own, or apsw where it is installed."""
+    async def open(path: str | os.PathLike[str], *, driver: Driver | None = None) -> SqliteStore:
+        """`driver` is the library that holds SQLite: apsw where it is installed, else Python's own."""
         text = _checked(path)
         with CancelScope(shield=True):  # what was opened has to reach somebody who can close it
-            writer = await to_thread.run_sync(writer_of, text, driver)
-        return SqliteStore(writer, Readers(text, driver))
+            writer, readers = await to_thread.run_sync(_opened, text, driver)
+        return SqliteStore(writer, readers)
 
     async def append(
         self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
@@ -76,7 +81,7 @@ class SqliteStore:
         work = partial(
             tables.append, where=where, records=group, expect=expect, was=was, once=once, state=state
         )
-        return await self._in_turn(partial(self._writer.write, work))
+        return await self._in_turn(partial(self._writing_to().write, work))
 
     async def read(
         self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
@@ -85,7 +90,10 @@ class SqliteStore:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
         work = partial(tables.read, where=where, after=after, last=last, at=at, limit=limit)
-        return await self._beside(partial(self._readers.read, work))
+        try:
+            return await self._beside(partial(self._readers.read, work))
+        except Damaged as damage:
+            raise _named(damage, where) from damage.__cause__
 
     async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
         check_workspace(workspace)
@@ -96,7 +104,7 @@ class SqliteStore:
     async def delete(self, where: Where) -> bool:
         check_where(where)
         work = partial(tables.delete, where=where)
-        return await self._in_turn(partial(self._writer.erase, work))
+        return await self._in_turn(partial(self._writing_to().erase, work))
 
     async def replace(
         self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,
@@ -105,11 +113,18 @@ class SqliteStore:
         check_bodies(where, bodies, expect=expect, was=was, state=state)
         new = dict(bodies)
         work = partial(tables.replace, where=where, bodies=new, expect=expect, was=was, state=state)
-        return await self._in_turn(partial(self._writer.write, work))
+        return await self._in_turn(partial(self._writing_to().write, work))
+
+    async def rescue(self, where: Where) -> Sequence[Record]:
+        """The records that are what was written, whatever became of the others and of the head."""
+        check_where(where)
+        work = partial(tables.whole_records, where=where)
+        found = await self._beside(partial(self._readers.read, work))
+        return [Record(seq=seq, body=body) for seq, body in found]
 
     async def scrub(self) -> None:
         """Writes the file anew, so that nothing is left of what was replaced; `delete` does it by itself."""
-        await self._in_turn(self._writer.scrub)
+        await self._in_turn(self._writing_to().scrub)
 
     async def backup(self, path: str | os.PathLike[str]) -> None:
         """Copies the file as it is at one moment, while others go on writing. `path` must be new."""
@@ -124,7 +139,15 @@ class SqliteStore:
             await to_thread.run_sync(self._readers.close)
             for _ in range(WRITERS):
                 await self._writing.acquire_on_behalf_of(object())
-            await to_thread.run_sync(self._writer.release)
+            if self._writer is not None:
+                await to_thread.run_sync(self._writer.release)
+
+    def _writing_to(self) -> Writer:
+        self._check()
+        if self._writer is None:
+            hint = "allow this user to write to the file and its folder, or copy both"
+            raise StoreError("the store can only be read: it cannot be written to", hint=hint)
+        return self._writer
 
     async def _in_turn(self, work: Callable[[], T]) -> T:
         self._check()
@@ -139,6 +162,23 @@ class SqliteStore:
             raise StoreError("the store is closed", hint="open it again")
         if os.getpid() != self._process:
             raise StoreError("the store was opened before this process was forked", hint="open it here")
+
+
+def _opened(path: str, driver: Driver | None) -> tuple[Writer | None, Readers]:
+    if not Path(path).exists() or can_write(path):
+        writer = writer_of(path, driver)
+        return writer, Readers(path, writer.driver)
+    check_not_empty(path)
+    readers = Readers(path, driver or usual_driver(), frozen=True)
+    readers.read(tables.check_readable)
+    return None, readers
+
+
+def _named(damage: Damaged, where: Where) -> Damaged:
+    """The same error, with the conversation that was read."""
+    if damage.conversation:
+        return damage
+    return Damaged(damage.problem, conversation=where.conversation, hint=damage.hint, whole=damage.whole)
 
 
 def _checked(path: str | os.PathLike[str]) -> str:

@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from lamina.errors import BadInput, Broken, StoreError
+from lamina.errors import BadInput, Broken, Damaged, StoreError
 from lamina.stores.sqlite.links import (
     BUSY,
     BUSY_MS,
@@ -26,14 +27,19 @@ from lamina.stores.sqlite.links import (
     Failure,
     Link,
     connect,
+    usual_driver,
     warn_if_faulty,
 )
-from lamina.stores.sqlite.schema import bring_up
+from lamina.stores.sqlite.readers import sync
+from lamina.stores.sqlite.schema import NEWEST, bring_up, version_of
 
 T = TypeVar("T")
 
 SCRUB_IN_MEMORY = 256_000_000
 """A file up to this size is written anew through memory, a larger one through a temporary file."""
+
+NEW = "-new"
+"""Ends the name of a file that stands beside a store while its tables are made for the first time."""
 
 _File = tuple[int, int, int]
 """This process, the device and the number of the file: one file has one writer, whatever its names."""
@@ -42,15 +48,19 @@ _open: dict[_File, Writer] = {}
 _opening = threading.Lock()
 
 
-def writer_of(path: str, driver: Driver) -> Writer:
-    """The writer of a file, made with the file where there is none yet. Give it back with `release`."""
+def writer_of(path: str, driver: Driver | None = None) -> Writer:
+    """The writer of a file, made with the file where there is none yet. Give it back with `release`.
+
+    Without a `driver` it is the one that has the file open already, else the usual one.
+    """
     with _opening:
         file = _file(path)
         writer = _open.get(file)
         if writer is None or writer.broken:
-            warn_if_faulty(driver)
-            _open[file] = writer = Writer(path, driver, file)
-        elif writer.driver != driver:
+            library = driver or usual_driver()
+            warn_if_faulty(library)
+            _open[file] = writer = Writer(path, library, file)
+        elif driver is not None and writer.driver != driver:
             # Two SQLite libraries in one process do not see each other's locks.
             hint = f"open it with driver={writer.driver!r}, or close that first"
             raise BadInput(f"{path!r} is open with {writer.driver}", place="driver", hint=hint)
@@ -61,15 +71,35 @@ def writer_of(path: str, driver: Driver) -> Writer:
 def _file(path: str) -> _File:
     """Which file this is. A new one is for its owner only: it will hold conversations."""
     try:
-        # Only a file that nobody has: closing one that SQLite has open would give up its locks.
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    except FileExistsError:
-        pass
+        if not Path(path).exists():
+            _make(path)
+        check_not_empty(path)
     except OSError as error:
         problem = f"{path!r}: {error.strerror}"
         raise StoreError(problem, hint="check the folder and its permissions") from error
     found = os.stat(path)  # noqa: PTH116 - paths are text here, as SQLite takes them
     return os.getpid(), found.st_dev, found.st_ino
+
+
+def _make(path: str) -> None:
+    """An empty file, and beside it, from before until its tables are there, one that says that it is new."""
+    os.close(os.open(f"{path}{NEW}", os.O_CREAT | os.O_RDWR, 0o600))
+    if os.name != "nt":  # where a folder cannot be opened
+        sync(Path(path).parent)
+    with suppress(FileExistsError):
+        # Only a file that nobody has: closing one that SQLite has open would give up its locks.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def check_not_empty(path: str) -> None:
+    """Refuses a file that was cut off to nothing: to SQLite it would be a new one."""
+    file = Path(path)
+    if file.stat().st_size or Path(f"{path}{NEW}").exists():
+        return
+    if file.stat().st_size:  # somebody made its tables, and removed the sign, between the two looks
+        return
+    hint = "restore it from a backup; if it never held conversations, remove it, and a new one is made"
+    raise Damaged(f"{path!r} is empty", hint=hint)
 
 
 class _Job(Generic[T]):
@@ -122,19 +152,28 @@ class Writer:
         self.driver = driver
         self.holders = 0
         self.broken = ""
+        self._path = path
         self._file = file
         self._turn = threading.Lock()
         self.waiting: deque[_Job[Any]] = deque()
         self._scrub_due = self._log_due = False
         self._link = connect(path, driver=driver, writes=True)
         try:
-            bring_up(self._link)
+            self._older = self._begun()
         except BaseException as error:
             with suppress(Failure):
                 self._link.close()
             if isinstance(error, Failure):
                 raise StoreError(f"{path!r}: {error.words}", hint="is another process at it?") from error
             raise
+
+    def _begun(self) -> bool:
+        """Makes the tables of a new file. True if they are of an older release, and stay so until a write."""
+        version = version_of(self._link)
+        if not version:
+            bring_up(self._link)
+        Path(f"{self._path}{NEW}").unlink(missing_ok=True)
+        return 0 < version < NEWEST
 
     def write(self, work: Callable[[Link], T]) -> T:
         """What `work` answers, once what it did is on the disk. If it raises, nothing of it is kept.
@@ -196,6 +235,9 @@ class Writer:
         except Broken:
             for job in jobs:
                 job.end(self._refusal())
+        except StoreError as error:  # a file of an older release that could not be brought up
+            for job in jobs:
+                job.end(error)
         for job in jobs:
             job.end()
         if self._log_due and not self.broken:
@@ -203,6 +245,9 @@ class Writer:
                 self._empty_log(patience=0)
 
     def _transaction(self, work: Callable[[Link], T]) -> T:
+        if self._older:
+            bring_up(self._link)
+            self._older = False
         self._link.run("BEGIN IMMEDIATE")
         try:
             done = work(self._link)

@@ -2,12 +2,14 @@
 
     sqlite:FOLDER   sqlite+apsw:FOLDER   files:FOLDER   postgres:   postgresql://...   memory:
 
-Everything happens in new folders below FOLDER, and in a schema of its own in a database: what is already
-there is not touched. `postgres:` alone starts a server, which is then killed, too.
+Everything happens in new folders below FOLDER, and in schemas of its own in a database, one for each folder
+that a trial makes: what is already there is not touched, and they are removed in the end. `postgres:` alone
+starts a server, which is then killed, too.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -19,6 +21,7 @@ from contextlib import (
 )
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Literal
 
 import msgspec
@@ -112,20 +115,36 @@ def _memory(_: str, __: str) -> Iterator[Place]:
 
 @contextmanager
 def _postgres(url: str, rest: str) -> Iterator[Place]:
+    prefix = f"{SCHEMA}_{token_hex(4)}_"
     if rest:
-        yield Place(name="postgres", open=_postgres_at(url), local=False)
+        try:
+            yield Place(name="postgres", open=_postgres_at(url, prefix), local=False)
+        finally:
+            _drop_schemas(url, prefix)
         return
     with postgres() as server:
-        yield Place(name="postgres", open=_postgres_at(server.url), local=False, server=server)
+        yield Place(name="postgres", open=_postgres_at(server.url, prefix), local=False, server=server)
 
 
-def _postgres_at(url: str) -> OpenStore:
-    def opened(_folder: str) -> AbstractAsyncContextManager[Store]:
+def _postgres_at(url: str, prefix: str) -> OpenStore:
+    """A schema for each folder: a store is sealed or plain, and trials need both."""
+
+    def opened(folder: str) -> AbstractAsyncContextManager[Store]:
         from lamina.stores.postgres import open_postgres  # noqa: PLC0415 - psycopg is an extra
 
-        return open_postgres(url, schema=SCHEMA)
+        return open_postgres(url, schema=prefix + hashlib.sha256(folder.encode()).hexdigest()[:16])
 
     return opened
+
+
+def _drop_schemas(url: str, prefix: str) -> None:
+    import psycopg  # noqa: PLC0415 - an extra
+    from psycopg import sql  # noqa: PLC0415
+
+    with psycopg.connect(url, autocommit=True) as link:
+        found = link.execute("SELECT nspname FROM pg_namespace WHERE starts_with(nspname, %s)", [prefix])
+        for (name,) in found.fetchall():
+            link.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
 
 
 def _made(folder: str) -> str | None:

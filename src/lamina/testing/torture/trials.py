@@ -10,6 +10,7 @@ import msgspec
 from lamina.testing.torture import shim, strace
 from lamina.testing.torture.backup import backups
 from lamina.testing.torture.clock import clock
+from lamina.testing.torture.damage import damage
 from lamina.testing.torture.erasure import erasure, shredding
 from lamina.testing.torture.failing import failing
 from lamina.testing.torture.full import can_mount, full
@@ -38,6 +39,7 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
     copies: int = 5
     lies: int = 60
     edits: int = 30
+    damages: int = 35
     rotations: int = 2
     server_kills: int = 3
     mount: bool = False
@@ -47,7 +49,7 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
 SHORT = Effort()
 LONG = Effort(
     kills=2_000, cuts=1_000, failures=1, turns=200, erasures=100, disks=20, copies=200, lies=2_000,
-    edits=1_000, rotations=20, server_kills=100, mount=True,
+    edits=1_000, damages=2_000, rotations=20, server_kills=100, mount=True,
 )  # fmt: skip
 
 DIES = "it does not outlive its process"
@@ -78,6 +80,8 @@ def trials(place: Place, effort: Effort = SHORT) -> list[Trial]:
         Trial("tampering", "P4", lambda: tamper(place.open, effort.lies, seed=seed, within=within)),
         Trial("edited files", "P4", _if(place.local, NOT_LOCAL, lambda: edits(
             place.open, effort.edits, seed=seed, within=within))),
+        Trial("damage", "P4", _if(place.local, NOT_LOCAL, lambda: damage(
+            place.open, effort.damages, seed=seed, within=within))),
         Trial("erasure", "P18", _if(place.local, NOT_LOCAL, lambda: erasure(
             place.open, effort.erasures, seed=seed, within=within))),
         Trial("erasure by key", "P18", lambda: shredding(place.open, effort.erasures, within=within)),

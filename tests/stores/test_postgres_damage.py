@@ -1,0 +1,264 @@
+# ruff: noqa: S608 - the tables are the tests own, and so is every statement
+"""Damaged tables: what is other than it was written raises, and is never read as something else."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, LiteralString
+
+import anyio
+import psycopg
+import pytest
+
+from lamina.errors import Damaged, KeyNeeded
+from lamina.stores.checks import Sums
+from lamina.stores.port import HEADER, Head, Listed, Once, Page, Where
+from lamina.stores.postgres import PostgresStore, open_postgres
+from lamina.stores.postgres.schema import MIGRATIONS, NEWEST
+from lamina.testing.postgres import shared
+from lamina.testing.store_races import refused
+
+HERE, OTHER = Where("w", "here"), Where("w", "other")
+ONCE = Once(key="turn", digest=b"digest")
+
+
+@pytest.fixture
+def schema() -> Iterator[str]:
+    name = f"damage_{uuid.uuid4().hex}"
+    yield name
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        link.execute(f'DROP SCHEMA IF EXISTS "{name}" CASCADE')
+
+
+def with_store(schema: str, work: Callable[[PostgresStore], Awaitable[Any]]) -> Any:
+    async def run() -> Any:
+        async with open_postgres(shared().url, schema=schema) as store:
+            return await work(store)
+
+    return anyio.run(run)
+
+
+def filled(schema: str) -> None:
+    async def work(store: PostgresStore) -> None:
+        await store.append(HERE, [b"zero", b"one"], once=ONCE, state=b"before")
+        await store.append(HERE, [b"two", b"three"], state=b"state")
+        await store.append(OTHER, [b"a", b"b"], state=b"of another")
+
+    with_store(schema, work)
+
+
+def changed(schema: str, *statements: LiteralString) -> None:
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        link.execute(f'SET search_path TO "{schema}"')
+        for statement in statements:
+            link.execute(statement)
+
+
+OF_ZERO: LiteralString = " WHERE conversation = 'here' AND seq = 0"
+RECORDS: dict[str, LiteralString] = {
+    "a body": "UPDATE record SET body = 'zerO'" + OF_ZERO,
+    "an empty body": "UPDATE record SET body = ''" + OF_ZERO,
+    "a sum": "UPDATE record SET sum = 12345678" + OF_ZERO,
+    "a record that is gone": "DELETE FROM record" + OF_ZERO,
+    "a record elsewhere": "UPDATE record SET seq = 9" + OF_ZERO,
+    "a record of another": "UPDATE record SET (body, sum) = "
+    "(SELECT body, sum FROM record WHERE conversation = 'other' AND seq = 0)" + OF_ZERO,
+    "a record of another place": "UPDATE record SET (body, sum) = "
+    "(SELECT body, sum FROM record WHERE conversation = 'here' AND seq = 1)" + OF_ZERO,
+}
+HEADS: dict[str, LiteralString] = {
+    "a smaller count": "UPDATE conversation SET count = 3 WHERE name = 'here'",
+    "a larger count": "UPDATE conversation SET count = 5 WHERE name = 'here'",
+    "a negative count": "UPDATE conversation SET count = -1 WHERE name = 'here'",
+    "a state": "UPDATE conversation SET state = 'stat' WHERE name = 'here'",
+    "the sum of a state": "UPDATE conversation SET state_sum = -1 WHERE name = 'here'",
+    "a sum": "UPDATE conversation SET sum = 0 WHERE name = 'here'",
+    "the head of another": "UPDATE conversation SET (count, state_sum, sum, state) = "
+    "(SELECT count, state_sum, sum, state FROM conversation WHERE name = 'other') WHERE name = 'here'",
+}
+
+
+@pytest.mark.parametrize("damage", RECORDS.values(), ids=RECORDS.keys())
+def test_a_damaged_record_is_named_and_the_others_can_be_read(schema: str, damage: LiteralString) -> None:
+    filled(schema)
+    changed(schema, damage)
+
+    async def work(store: PostgresStore) -> None:
+        for asked in ({}, {"last": 4}, {"at": [0, 2]}, {"limit": 1}):
+            error = await refused(store.read(HERE, **asked), Damaged)
+            assert error.conversation == "here"
+            assert error.whole == (1, 2, 3)
+        assert len((await store.read(HERE, at=[1, 2, 3])).records) == 3
+        assert (await store.append(OTHER, [b"c"])).count == 3
+
+    with_store(schema, work)
+
+
+def test_a_record_behind_the_last_is_no_record(schema: str) -> None:
+    filled(schema)
+    changed(schema, "INSERT INTO record VALUES ('w', 'here', 4, 'more', 12345678)")
+    with_store(schema, lambda store: refused(store.read(HERE), Damaged))
+
+
+@pytest.mark.parametrize("damage", HEADS.values(), ids=HEADS.keys())
+def test_a_damaged_head_is_named_and_never_built_upon(schema: str, damage: LiteralString) -> None:
+    filled(schema)
+    changed(schema, damage)
+
+    async def work(store: PostgresStore) -> None:
+        for call in (
+            store.read(HERE),
+            store.read(HERE, last=0),
+            store.append(HERE, [b"later"]),
+            store.append(HERE, [b"zero", b"one"], once=ONCE),
+            store.replace(HERE, {0: b"new"}, expect=4),
+        ):
+            error = await refused(call, Damaged)
+            assert error.conversation == "here"
+            assert error.whole == (0, 1, 2, 3)
+        if "SET state = " not in damage:
+            assert (await refused(store.list("w"), Damaged)).conversation == "here"
+        assert (await store.read(OTHER)).head == Head(count=2, state=b"of another")
+        assert await store.delete(HERE), "what is damaged can be deleted"
+        assert list(await store.list("w")) == [Listed(conversation="other", count=2)]
+
+    with_store(schema, work)
+
+
+@pytest.mark.parametrize("asked", [{}, {"last": 2}, {"last": 0}, {"at": [1]}, {"after": 3}])
+def test_records_without_their_head_are_missed(schema: str, asked: dict[str, Any]) -> None:
+    filled(schema)
+    changed(schema, "DELETE FROM conversation WHERE name = 'here'")
+
+    async def work(store: PostgresStore) -> None:
+        error = await refused(store.read(HERE, **asked), Damaged)
+        assert error.whole == (0, 1, 2, 3)
+        await refused(store.append(HERE, [b"anew"], expect=0), Damaged)
+        assert (await refused(store.read(HERE, **asked), Damaged)).whole == (0, 1, 2, 3)
+        assert await store.delete(HERE)
+        assert await store.read(HERE) == Page()
+        assert (await store.append(HERE, [b"anew"], expect=0)).count == 1
+
+    with_store(schema, work)
+
+
+@pytest.mark.parametrize("column", ["digest = 'other'", "count = 9", "count = -1", "sum = 0"])
+def test_a_damaged_key_is_not_answered(schema: str, column: LiteralString) -> None:
+    filled(schema)
+    changed(schema, "UPDATE once SET " + column)
+    with_store(schema, lambda store: refused(store.append(HERE, [b"zero", b"one"], once=ONCE), Damaged))
+
+
+# Tables of an older release.
+
+
+def older(schema: str, version: int = 2) -> None:
+    steps = [step for steps in MIGRATIONS[:version] for step in steps if isinstance(step, str)]
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        link.execute(f'CREATE SCHEMA "{schema}"')
+        link.execute(f'SET search_path TO "{schema}"')
+        for step in steps:
+            link.execute(step)
+        link.execute("CREATE TABLE lamina (version integer NOT NULL)")
+        link.execute("INSERT INTO lamina VALUES (%s)", [version])
+        link.execute("INSERT INTO conversation VALUES ('w', 'here', 2, 'state')")
+        link.execute("INSERT INTO record VALUES ('w', 'here', 0, 'zero'), ('w', 'here', 1, '')")
+        link.execute("INSERT INTO once VALUES ('w', 'here', sha256('turn'), 'digest', 2)")
+
+
+def version_of(schema: str) -> int:
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        [(version,)] = link.execute(f'SELECT version FROM "{schema}".lamina').fetchall()
+    return int(version)
+
+
+def test_older_tables_are_read_as_they_are_and_brought_up_by_the_first_write(schema: str) -> None:
+    older(schema)
+
+    async def read(store: PostgresStore) -> Page:
+        assert list(await store.list("w")) == [Listed(conversation="here", count=2)]
+        assert await store.read(OTHER) == Page()
+        return await store.read(HERE)
+
+    page = with_store(schema, read)
+    assert page.head == Head(count=2, state=b"state")
+    assert version_of(schema) == 2
+    with_store(schema, lambda store: store.append(OTHER, [b"x"]))
+    assert version_of(schema) == NEWEST
+    assert with_store(schema, lambda store: store.read(HERE)) == page
+    again = with_store(schema, lambda store: store.append(HERE, [b"z"], once=ONCE))
+    assert again == Head(count=2, state=b"state")
+
+
+def test_rows_of_an_older_release_get_their_sums(schema: str) -> None:
+    older(schema)
+    odd = Where("Wörk\\s'pace", "\U0001f989 %s")
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        link.execute(f'SET search_path TO "{schema}"')
+        link.execute(
+            "INSERT INTO conversation VALUES (%s, %s, 1, %s)", [odd.workspace, odd.conversation, b"\0\xff"]
+        )
+        link.execute("INSERT INTO record VALUES (%s, %s, 0, %s)", [odd.workspace, odd.conversation, b"\\x00"])
+    with_store(schema, lambda store: store.append(OTHER, [b"x"]))
+    sums = Sums(odd)
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        link.execute(f'SET search_path TO "{schema}"')
+        names = [odd.workspace, odd.conversation]
+        head = "SELECT state_sum, sum FROM conversation WHERE workspace = %s AND name = %s"
+        state_sum = sums.state(b"\0\xff")
+        assert link.execute(head, names).fetchall() == [(state_sum, sums.head(1, state_sum))]
+        record = "SELECT sum FROM record WHERE workspace = %s AND conversation = %s"
+        assert link.execute(record, names).fetchall() == [(sums.record(0, b"\\x00"),)]
+
+
+def test_older_tables_with_fewer_records_than_their_head_says_are_damaged(schema: str) -> None:
+    older(schema)
+    changed(schema, "DELETE FROM record WHERE seq = 0")
+    error = with_store(schema, lambda store: refused(store.read(HERE), Damaged))
+    assert "record 0 is gone" in str(error)
+
+
+def test_a_store_that_was_open_before_sees_an_upgrade(schema: str) -> None:
+    older(schema)
+
+    async def work(first: PostgresStore) -> None:
+        assert (await first.read(HERE)).head.count == 2
+        async with open_postgres(shared().url, schema=schema) as second:
+            await second.append(HERE, [b"three"], expect=2)
+        assert (await first.read(HERE)).head.count == 3
+        changed(schema, "UPDATE record SET body = 'thre' WHERE seq = 2")
+        await refused(first.read(HERE), Damaged)
+
+    with_store(schema, work)
+
+
+def test_who_may_only_read_reads_older_tables(schema: str) -> None:
+    older(schema)
+    reader = f"reader_{uuid.uuid4().hex}"
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        link.execute(f'CREATE ROLE "{reader}"')
+        link.execute(f'GRANT USAGE ON SCHEMA "{schema}" TO "{reader}"')
+        link.execute(f'GRANT SELECT ON ALL TABLES IN SCHEMA "{schema}" TO "{reader}"')
+
+    async def work() -> None:
+        async with open_postgres(f"{shared().url}&options=-crole%3D{reader}", schema=schema) as store:
+            assert (await store.read(HERE)).head.count == 2
+            assert len(await store.list("w")) == 1
+
+    anyio.run(work)
+    assert version_of(schema) == 2
+
+
+def test_older_tables_that_are_sealed_are_closed(schema: str) -> None:
+    older(schema)
+    changed(schema, "INSERT INTO conversation VALUES ('lamina.sealed', 'header', 1, 'header')")
+
+    async def work(store: PostgresStore) -> None:
+        await refused(store.read(HERE), KeyNeeded)
+        await refused(store.list("w"), KeyNeeded)
+        await refused(store.append(HERE, [b"x"]), KeyNeeded)
+        await refused(store.delete(HERE), KeyNeeded)
+        assert (await store.read(HEADER, last=0)).head.state == b"header"
+
+    with_store(schema, work)

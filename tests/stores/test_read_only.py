@@ -1,0 +1,245 @@
+"""A medium that cannot be written can be read: files, folders, the log of a crash, and older formats.
+
+The tests may run as root, whom no mode stops, so everything is looked at by a process without rights.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from lamina.errors import Broken, Damaged, KeyNeeded, StoreError
+from lamina.stores.files import open_files
+from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Head, Listed, Page, Store, Where
+from lamina.stores.sealed import Sealed, generate
+from lamina.stores.sqlite import SqliteStore, open_sqlite
+from lamina.stores.sqlite.links import Driver
+from lamina.testing.store_races import refused
+from lamina.testing.torture.children import failure, forked
+from tests.test_known import reads_what_is_known, unpack_files
+from tools.known import FOLDER
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it needs modes of files, and fork")
+
+NOBODY = 65534
+HERE = Where("w", "here")
+DRIVERS: tuple[Driver, ...] = ("sqlite3", "apsw") if importlib.util.find_spec("apsw") else ("sqlite3",)
+KEY = generate()
+
+Opening = Callable[[], AbstractAsyncContextManager[Store]]
+Look = Callable[[Store], Awaitable[None]]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that somebody without rights can reach."""
+    path = Path(tempfile.mkdtemp(prefix="read-only-"))
+    path.chmod(0o755)
+    yield path
+    for each in (path, *path.rglob("*")):
+        each.chmod(0o700)
+    shutil.rmtree(path)
+
+
+def freeze(folder: Path, *, files: int = 0o444, folders: int = 0o555) -> dict[str, bytes]:
+    """Takes the right to write away; and what is there."""
+    found = sorted(folder.rglob("*"), reverse=True)
+    for path in found:
+        path.chmod(folders if path.is_dir() else files)
+    folder.chmod(folders)
+    return content_of(folder)
+
+
+def content_of(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def seen_by_nobody(opening: Opening, look: Look) -> None:
+    """Opens a store, and looks at it, in a process that may not write to it."""
+
+    async def looked() -> None:
+        async with opening() as store:
+            await look(store)
+
+    def work(_: Callable[[str], None]) -> None:
+        if os.geteuid() == 0:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+        anyio.run(looked)
+
+    assert failure(forked(work).said()) == ""
+
+
+def write(opening: Opening) -> None:
+    async def work() -> None:
+        async with opening() as store:
+            await store.append(HERE, [b"a", b"b"], state=b"the state")
+
+    anyio.run(work)
+
+
+async def reads(store: Store) -> None:
+    page = await store.read(HERE)
+    assert [record.body for record in page.records] == [b"a", b"b"]
+    assert page.head == Head(count=2, state=b"the state")
+    assert list(await store.list("w")) == [Listed(conversation="here", count=2)]
+    assert await store.read(Where("w", "none")) == Page()
+
+
+async def reads_and_refuses(store: Store) -> None:
+    await reads(store)
+    for call in (store.append(HERE, [b"c"]), store.append(Where("w", "new"), [b"c"]), store.delete(HERE)):
+        error = await refused(call, StoreError)
+        assert not isinstance(error, Broken)
+        assert "can only be read" in str(error)
+    await reads(store)
+
+
+@pytest.mark.parametrize(("files", "folders"), [(0o444, 0o555), (0o444, 0o777), (0o666, 0o555)])
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_sqlite_file_is_read(folder: Path, driver: Driver, files: int, folders: int) -> None:
+    opening = partial(open_sqlite, folder / "chats.db", driver=driver)
+    write(opening)
+    before = freeze(folder, files=files, folders=folders)
+    seen_by_nobody(opening, reads_and_refuses)
+    assert content_of(folder) == before
+
+
+@pytest.mark.parametrize("ends", [("", "-wal"), ("", "-wal", "-shm")], ids=["log", "log and index"])
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_the_log_of_a_crash_is_read_with_its_file(
+    folder: Path, driver: Driver, ends: tuple[str, ...]
+) -> None:
+    live, copy = folder / "live", folder / "copy"
+    live.mkdir()
+    copy.mkdir()
+
+    async def copy_while_open() -> None:
+        async with open_sqlite(live / "chats.db", driver=driver) as store:
+            await store.append(HERE, [b"a", b"b"], state=b"the state")
+            for end in ends:  # by another process: closing a file here would give up SQLite's locks
+                await anyio.run_process(["cp", str(live / f"chats.db{end}"), str(copy)])
+
+    anyio.run(copy_while_open)
+    assert (copy / "chats.db-wal").stat().st_size > 0
+    before = freeze(copy)
+    seen_by_nobody(partial(open_sqlite, copy / "chats.db", driver=driver), reads_and_refuses)
+    assert content_of(copy) == before
+
+
+def test_the_copy_of_a_log_is_private_and_goes_again(folder: Path) -> None:
+    async def look(store: Store) -> None:
+        await reads(store)
+        [copy] = [each async for each in anyio.Path(tempfile.gettempdir()).glob("lamina-*")]
+        assert (await copy.stat()).st_mode & 0o077 == 0
+
+    write(partial(open_sqlite, folder / "chats.db"))
+    log = folder / "chats.db-wal"
+    log.write_bytes(bytes(32))  # whatever a log holds, the file alone would be taken for all there is
+    freeze(folder)
+    own = folder.parent / f"{folder.name}-temporary"
+    own.mkdir()
+    own.chmod(0o777)
+    before, tempfile.tempdir = tempfile.tempdir, str(own)
+    try:
+        seen_by_nobody(partial(open_sqlite, folder / "chats.db"), look)
+        assert list(own.iterdir()) == []
+    finally:
+        tempfile.tempdir = before
+        own.rmdir()
+
+
+@pytest.mark.parametrize("name", ["sqlite-1.db", "sqlite-2.db", "sqlite-3.db"])
+def test_sqlite_files_of_every_version_are_read(folder: Path, name: str) -> None:
+    shutil.copy(FOLDER / name, folder / "chats.db")
+    before = freeze(folder)
+    seen_by_nobody(partial(open_sqlite, folder / "chats.db"), reads_what_is_known)
+    assert content_of(folder) == before
+
+
+@pytest.mark.parametrize("content", [b"", b"no database" * 1000])
+def test_what_is_no_store_is_told(folder: Path, content: bytes) -> None:
+    (folder / "chats.db").write_bytes(content)
+    freeze(folder)
+
+    @asynccontextmanager
+    async def opening() -> AsyncIterator[Store]:
+        await refused(SqliteStore.open(folder / "chats.db"), StoreError)
+        yield MemoryStore()
+
+    async def look(store: Store) -> None:
+        assert await store.read(HERE) == Page()
+
+    seen_by_nobody(opening, look)
+
+
+def test_a_folder_of_files_is_read(folder: Path) -> None:
+    opening = partial(open_files, folder / "store")
+    write(opening)
+    before = freeze(folder)
+    seen_by_nobody(opening, reads_and_refuses)
+    assert content_of(folder) == before
+
+
+def test_a_folder_that_was_copied_without_its_locks_is_read(folder: Path) -> None:
+    opening = partial(open_files, folder / "store")
+    write(opening)
+    shutil.rmtree(folder / "store" / ".locks")
+    before = freeze(folder)
+    seen_by_nobody(opening, reads_and_refuses)
+    assert content_of(folder) == before
+
+
+@pytest.mark.parametrize("name", ["files-1.json", "files-2.json"])
+def test_folders_of_every_version_are_read(folder: Path, name: str) -> None:
+    unpack_files(FOLDER / name, folder)
+    before = freeze(folder)
+    seen_by_nobody(partial(open_files, folder), reads_what_is_known)
+    assert content_of(folder) == before
+
+
+def test_damage_is_noticed_there_too(folder: Path) -> None:
+    write(partial(open_sqlite, folder / "chats.db"))
+    path = folder / "chats.db"
+    path.write_bytes(path.read_bytes().replace(b"the state", b"the stale"))
+    freeze(folder)
+
+    async def look(store: Store) -> None:
+        assert (await refused(store.read(HERE), Damaged)).conversation == "here"
+
+    seen_by_nobody(partial(open_sqlite, path), look)
+
+
+@pytest.mark.parametrize("kind", [open_sqlite, open_files])
+def test_a_sealed_store_is_read_with_its_key_and_closed_without(
+    folder: Path, kind: Callable[[Path], AbstractAsyncContextManager[Store]]
+) -> None:
+    within = partial(kind, folder / "chats")
+
+    @asynccontextmanager
+    async def sealed(*, create: bool = False) -> AsyncIterator[Store]:
+        async with within() as store:
+            yield Sealed(store, KEY, create=create)
+
+    write(partial(sealed, create=True))
+    before = freeze(folder)
+
+    async def look_without_key(store: Store) -> None:
+        await refused(store.read(HERE), KeyNeeded)
+        await refused(store.list("w"), KeyNeeded)
+
+    seen_by_nobody(within, look_without_key)
+    seen_by_nobody(sealed, reads)
+    assert content_of(folder) == before

@@ -1,0 +1,227 @@
+"""Every way into a sealed store without its key, or with another one, in every kind of store."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psycopg
+import pytest
+
+from lamina import blocking
+from lamina.errors import KeyNeeded, WrongKey
+from lamina.session import Session
+from lamina.settings import Settings
+from lamina.sources.memory import Memory
+from lamina.stores.address import check_plain, open_default_store, open_store
+from lamina.stores.copying import copy_conversations
+from lamina.stores.files import open_files
+from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Store, Where, Within
+from lamina.stores.postgres import open_postgres
+from lamina.stores.sealed import Sealed, generate
+from lamina.stores.sqlite import open_sqlite
+from lamina.testing.postgres import shared
+
+KEY = generate()
+CHAT = Where("team", "chat")
+SECRET = "xylophone-" + uuid.uuid4().hex
+PLAIN = "harpsichord-" + uuid.uuid4().hex
+
+Opening = Callable[[], AbstractAsyncContextManager[Store]]
+
+
+def within(kind: str, folder: Path) -> Opening:
+    """Opens the store that is sealed, without a key."""
+    if kind == "sqlite":
+        return partial(open_sqlite, folder / "chats.db")
+    if kind == "files":
+        return partial(open_files, folder / "chats")
+    if kind == "postgres":
+        schema = f"doors_{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
+        return partial(open_postgres, shared().url, schema=schema)
+    kept = MemoryStore()
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Store]:
+        yield kept
+
+    return opened
+
+
+@pytest.fixture(params=["sqlite", "files", "postgres", "memory"])
+def opening(request: pytest.FixtureRequest, tmp_path: Path) -> Opening:
+    """A store in which a conversation is sealed."""
+    found = within(request.param, tmp_path)
+
+    async def seal() -> None:
+        async with (
+            found() as store,
+            Session.open(Sealed(store, KEY, create=True), "chat", **GIVEN) as session,
+        ):
+            await session.ask(f"What is a {SECRET}?")
+            await session.record("An instrument.")
+
+    anyio.run(seal)
+    return found
+
+
+GIVEN: dict[str, Any] = {"workspace": "team", "model": "gpt-5", "settings": Settings()}
+
+
+async def _talk(store: Store) -> None:
+    async with Session.open(store, "chat", **GIVEN) as session:
+        await session.ask(PLAIN)
+
+
+async def _talk_anew(store: Store) -> None:
+    async with Session.open(store, "another chat", **GIVEN) as session:
+        await session.ask(PLAIN)
+
+
+async def _remember(store: Store) -> None:
+    await Memory(store, Where("team", "memory")).remember("fact", PLAIN)
+
+
+async def _copy_to(store: Store) -> None:
+    source = MemoryStore()
+    await source.append(CHAT, [PLAIN.encode()])
+    await copy_conversations(source, store, "team")
+
+
+WAYS: dict[str, Callable[[Store], Awaitable[Any]]] = {
+    "a session": _talk,
+    "a new session": _talk_anew,
+    "a fact": _remember,
+    "a copy from it": lambda store: copy_conversations(store, MemoryStore(), "team"),
+    "a copy to it": _copy_to,
+    "a read": lambda store: store.read(CHAT),
+    "a list": lambda store: store.list("team"),
+    "an append": lambda store: store.append(CHAT, [PLAIN.encode()]),
+    "a state": lambda store: store.append(CHAT, [], state=PLAIN.encode()),
+    "a deletion": lambda store: store.delete(CHAT),
+    "a look": check_plain,
+}
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+def test_without_a_key_nothing_is_read_and_nothing_written(
+    opening: Opening, way: Callable[[Store], Awaitable[Any]]
+) -> None:
+    async def trial() -> None:
+        async with opening() as store:
+            with pytest.raises(KeyNeeded):
+                await way(store)
+        async with opening() as store, Session.open(Sealed(store, KEY), "chat", **GIVEN) as session:
+            assert [said.text for said in session.dialogue()] == [f"What is a {SECRET}?", "An instrument."]
+
+    anyio.run(trial)
+
+
+@pytest.mark.parametrize("way", ["read", "append", "list", "delete", "session", "create"])
+def test_another_key_is_wrong(opening: Opening, way: str) -> None:
+    async def trial() -> None:
+        async with opening() as store:
+            other = Sealed(store, generate(), create=way == "create")
+            ways: dict[str, Callable[[], Awaitable[Any]]] = {
+                "read": lambda: other.read(CHAT),
+                "append": lambda: other.append(CHAT, [b"x"]),
+                "list": lambda: other.list("team"),
+                "delete": lambda: other.delete(CHAT),
+                "session": lambda: _talk(other),
+                "create": lambda: other.append(Where("team", "new"), [b"x"]),
+            }
+            with pytest.raises(WrongKey) as raised:
+                await ways[way]()
+            assert not isinstance(raised.value, KeyNeeded)
+
+    anyio.run(trial)
+
+
+ADDRESSES = ["{}/chats.db", "sqlite:{}/chats.db", "files:{}/chats"]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_leads_to_no_sealed_store_without_its_key(address: str, tmp_path: Path) -> None:
+    address = address.format(tmp_path)
+
+    async def opened(**given: Any) -> None:
+        async with open_store(address, **given):
+            pass
+
+    async def session() -> None:
+        async with Session.open(address, "chat", **GIVEN):
+            pass
+
+    async def by_default() -> None:
+        async with open_default_store(Settings(store=address)):
+            pass
+
+    anyio.run(partial(opened, key=KEY))
+    for way in (opened, session, by_default):
+        with pytest.raises(KeyNeeded):
+            anyio.run(way)
+    with pytest.raises(KeyNeeded), blocking.Session.open(address, "chat", **GIVEN):
+        pass
+    for create in (True, False):
+        with pytest.raises(WrongKey, match="none of the given keys"):
+            anyio.run(partial(opened, key=generate(), create=create))
+    anyio.run(partial(opened, key=KEY, create=False))
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_with_a_key_leads_to_no_plain_store(address: str, tmp_path: Path) -> None:
+    address = address.format(tmp_path)
+
+    async def fill() -> None:
+        async with open_store(address) as store:
+            await store.append(CHAT, [b"plain"])
+
+    async def opened(*, create: bool) -> None:
+        async with open_store(address, key=KEY, create=create):
+            pass
+
+    anyio.run(fill)
+    for create in (True, False):
+        with pytest.raises(WrongKey):
+            anyio.run(partial(opened, create=create))
+    anyio.run(fill)
+
+
+def test_no_byte_of_what_was_refused_is_on_the_disk(opening: Opening, tmp_path: Path) -> None:
+    async def trial() -> None:
+        async with opening() as store:
+            for way in WAYS.values():
+                with pytest.raises(KeyNeeded):
+                    await way(store)
+
+    anyio.run(trial)
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            assert PLAIN.encode() not in path.read_bytes(), path
+    with psycopg.connect(shared().url) as link:
+        schema = within("postgres", tmp_path).keywords["schema"]  # type: ignore[attr-defined]
+        if link.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema]).rowcount:
+            link.execute(f'SET search_path TO "{schema}"')
+            found = link.execute("SELECT body FROM record UNION ALL SELECT state FROM conversation")
+            assert not [body for (body,) in found if PLAIN.encode() in body]
+
+
+def test_a_wrapper_that_hands_names_on_lets_encryption_through() -> None:
+    class Wrapper(MemoryStore):
+        async def append(self, where: Where, records: Any, **given: Any) -> Any:
+            assert isinstance(where.workspace, Within) or where.workspace.startswith("lamina.sealed")
+            return await super().append(where, records, **given)
+
+    async def trial() -> None:
+        store = Sealed(Wrapper(), KEY, create=True)
+        await store.append(CHAT, [b"x"])
+        assert (await store.read(CHAT)).head.count == 1
+
+    anyio.run(trial)

@@ -1,0 +1,329 @@
+"""Known answers: a file of every format on disk, read by today's code, and written by it to the byte.
+
+`tools.known` makes the files. What a format is bound to is computed here a second time, by hand: a sealed
+record from AES-GCM and HKDF alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any
+
+import anyio
+import psycopg
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from lamina.codec import decode
+from lamina.core.values import Ledger
+from lamina.errors import WrongKey
+from lamina.session.records import Fork, told
+from lamina.session.search import open_search
+from lamina.session.state import load
+from lamina.sources.search import open_index
+from lamina.stores.files import open_files
+from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Once, Record, Store, Where, Within
+from lamina.stores.postgres import open_postgres
+from lamina.stores.postgres.schema import MIGRATIONS as POSTGRES
+from lamina.stores.sealed import Key, Sealed
+from lamina.stores.sealed.records import Generation, Place, open_record, open_state
+from lamina.stores.sqlite import open_sqlite
+from lamina.testing.gallery import gallery
+from lamina.testing.postgres import shared
+from tools.known import (
+    CHUNKS,
+    CONVERSATIONS,
+    DATABASES,
+    FIRST,
+    FOLDER,
+    KEYS,
+    RANDOM,
+    REKEYED,
+    SHREDDED,
+    TEXTS,
+    embed,
+    rows,
+    rows_of,
+)
+
+OLD = frozenset({"files-1.json", "postgres-2.json", "sqlite-2.db"})
+"""Files that an older release wrote. They are read for ever, and never written again."""
+
+
+def of_format(name: str) -> list[Path]:
+    """The files of one format, of every version."""
+    return sorted(path for path in FOLDER.iterdir() if path.name.partition("-")[0] == name)
+
+
+def test_every_kept_file_has_its_place() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == {*TEXTS, *DATABASES, *RANDOM, *FIRST, *OLD}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_today_writes_the_known_bytes(name: str) -> None:
+    assert TEXTS[name]() == (FOLDER / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", DATABASES)
+def test_today_writes_the_known_rows(name: str) -> None:
+    assert rows_of(DATABASES[name]) == rows(FOLDER / name)
+
+
+async def holds_what_is_known(store: Store) -> None:
+    """Every record, state and idempotency key; and an append behind them."""
+    await reads_what_is_known(store)
+    for where, groups in CONVERSATIONS.items():
+        count = 0
+        for group in groups:
+            count += len(group.records)
+            if group.key:
+                once = Once(key=group.key, digest=group.key.encode())
+                head = await store.append(where, [b"not again"], once=once)
+                assert (head.count, head.state) == (count, groups[-1].state)
+        assert (await store.append(where, [b"later"], expect=count)).count == count + 1
+        page = await store.read(where)
+        assert [record.body for record in page.records][count:] == [b"later"]
+
+
+async def reads_what_is_known(store: Store) -> None:
+    for where, groups in CONVERSATIONS.items():
+        bodies = [body for group in groups for body in group.records]
+        page = await store.read(where)
+        assert page.records == tuple(Record(seq=seq, body=body) for seq, body in enumerate(bodies))
+        assert (page.head.count, page.head.state) == (len(bodies), groups[-1].state)
+    listed = {each.conversation: each.count for each in await store.list("team")}
+    assert listed["support-42"] == 4
+    assert listed["nothing yet"] == 0
+
+
+@pytest.mark.parametrize("path", of_format("sqlite"), ids=lambda path: path.name)
+def test_a_known_sqlite_file_is_read(path: Path, tmp_path: Path) -> None:
+    shutil.copy(path, tmp_path / "chats.db")
+
+    async def trial() -> None:
+        async with open_sqlite(tmp_path / "chats.db") as store:
+            await holds_what_is_known(store)
+
+    anyio.run(trial)
+
+
+@pytest.mark.parametrize("path", of_format("files"), ids=lambda path: path.name)
+def test_a_known_folder_is_read(path: Path, tmp_path: Path) -> None:
+    unpack_files(path, tmp_path)
+
+    async def trial() -> None:
+        async with open_files(tmp_path) as store:
+            await holds_what_is_known(store)
+
+    anyio.run(trial)
+
+
+def unpack_files(path: Path, folder: Path) -> None:
+    (folder / ".locks").mkdir()
+    for name, text in json.loads(path.read_bytes()).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+
+
+@pytest.mark.parametrize("path", of_format("postgres"), ids=lambda path: path.name)
+def test_known_tables_are_read(path: Path) -> None:
+    with postgres_tables(path) as schema:
+
+        async def trial() -> None:
+            async with open_postgres(shared().url, schema=schema) as store:
+                await holds_what_is_known(store)
+
+        anyio.run(trial)
+
+
+class postgres_tables:  # noqa: N801 - used as a context manager
+    """The tables of a known file in a schema of their own."""
+
+    def __init__(self, path: Path) -> None:
+        self._tables = json.loads(path.read_bytes())
+        self._schema = f"known_{uuid.uuid4().hex}"
+
+    def __enter__(self) -> str:
+        [[version]] = self._tables.pop("lamina")
+        with psycopg.connect(shared().url, autocommit=True) as link:
+            link.execute(f'CREATE SCHEMA "{self._schema}"')
+            link.execute(f'SET search_path TO "{self._schema}"')
+            for step in (each for steps in POSTGRES[:version] for each in steps):
+                if isinstance(step, str):
+                    link.execute(step)
+            for name, table in self._tables.items():
+                for row in table:
+                    values = [_from_json(value) for value in row.values()]
+                    marks = ", ".join(["%s"] * len(values))
+                    link.execute(f"INSERT INTO {name} ({', '.join(row)}) VALUES ({marks})", values)  # noqa: S608
+            link.execute("CREATE TABLE lamina (version integer NOT NULL)")
+            link.execute("INSERT INTO lamina VALUES (%s)", [version])
+        return self._schema
+
+    def __exit__(self, *_: object) -> None:
+        with psycopg.connect(shared().url, autocommit=True) as link:
+            link.execute(f'DROP SCHEMA "{self._schema}" CASCADE')
+
+
+def _from_json(value: Any) -> Any:
+    return base64.b64decode(value["base64"]) if isinstance(value, dict) else value
+
+
+async def sealed_image(within: list[Any]) -> MemoryStore:
+    """The store within, as a known file shows it."""
+    store = MemoryStore()
+    for each in within:
+        where = Where(Within(each["workspace"]), each["conversation"])
+        bodies = [base64.b64decode(body) for body in each["bodies"]]
+        await store.append(where, bodies, state=base64.b64decode(each["state"]))
+        kept = store._kept[where]  # noqa: SLF001 - what only the store itself could have written
+        kept.once = {key: (base64.b64decode(one), count) for key, (one, count) in each["once"].items()}
+    return store
+
+
+SEALED = [path for path in of_format("sealed") if "vectors" not in path.name]
+
+
+@pytest.mark.parametrize("name", ["hashed", "plain"])
+@pytest.mark.parametrize("path", SEALED, ids=lambda path: path.name)
+def test_a_known_sealed_store_is_read(path: Path, name: str) -> None:
+    within = json.loads(path.read_bytes())[name]
+
+    async def trial() -> None:
+        for key in KEYS[: 2 if name == "hashed" else 1]:
+            store = Sealed(await sealed_image(within), [KEYS[0], key])
+            await holds_what_is_known(store)
+
+    anyio.run(trial)
+
+
+@pytest.mark.parametrize("path", SEALED, ids=lambda path: path.name)
+def test_a_known_rotation_and_a_known_destruction_are_read(path: Path) -> None:
+    within = json.loads(path.read_bytes())["hashed"]
+
+    async def trial() -> None:
+        store = Sealed(await sealed_image(within), KEYS[0])
+        page = await store.read(REKEYED)
+        assert [record.body for record in page.records] == [b"one", b"two", b"three"]
+        assert page.head.state == b"after"
+        with pytest.raises(WrongKey, match="shredded"):
+            await store.read(SHREDDED)
+
+    anyio.run(trial)
+
+
+@pytest.fixture
+def vectors() -> dict[str, bytes]:
+    found = json.loads((FOLDER / "sealed-1-vectors.json").read_bytes())
+    return {name: bytes.fromhex(piece) for name, piece in found.items()}
+
+
+PLACE = Place(bytes(range(16)), "team", "support-42")
+DATA_KEY = bytes(range(32))
+
+
+def test_known_sealed_pieces_are_opened(vectors: dict[str, bytes]) -> None:
+    generation = Generation(PLACE, 3, DATA_KEY)
+    for name in ("record", "record filled up to 64"):
+        opened = open_record(generation, 7, vectors[name])
+        assert opened.body == b"what was said"
+        assert opened.link == vectors["link after the record"]
+    state = open_state(generation, vectors["state"])
+    assert (state.count, state.link, state.body) == (8, vectors["link after the record"], b"the ledger")
+
+
+def test_a_record_is_what_the_documents_say(vectors: dict[str, bytes]) -> None:
+    """Opened without lamina: version, algorithm, generation, id, link, nonce, and AES-256-GCM."""
+    record = vectors["record"]
+    head, nonce, sealed = record[:54], record[54:66], record[66:]
+    before = hashlib.sha256(b"the link before").digest()
+    assert head == b"\x01\x01" + (3).to_bytes(4) + bytes(range(16)) + before
+    info = _framed(b"lamina/data/1", b"team", b"support-42", (3).to_bytes(8))
+    material = HKDF(hashes.SHA256(), 96, salt=bytes(range(16)), info=info).derive(DATA_KEY)
+    names = _framed(b"lamina/record/1", bytes(range(16)), b"team", b"support-42")
+    plain = AESGCM(material[:32]).decrypt(nonce, sealed, names + (7).to_bytes(8) + head)
+    assert plain == b"what was said\x80"
+    assert vectors["commitment of a data key"] == material[64:]
+
+
+def test_a_link_is_what_the_documents_say(vectors: dict[str, bytes]) -> None:
+    before = hashlib.sha256(b"the link before").digest()
+    linked = b"lamina/link/1" + before + (7).to_bytes(8) + bytes(range(16))
+    assert vectors["link after the record"] == hashlib.sha256(linked).digest()
+    genesis = _framed(b"lamina/genesis/1", bytes(range(16)), b"team", b"support-42")
+    assert vectors["genesis"] == hashlib.sha256(genesis).digest()
+
+
+def _framed(*fields: bytes) -> bytes:
+    return b"".join(len(field).to_bytes(8) + field for field in fields)
+
+
+def test_the_keys_of_the_known_files_are_those_of_the_documents(vectors: dict[str, bytes]) -> None:
+    assert Key(hashlib.sha256(b"lamina known key 1").digest()).id.encode() == vectors["id of a key"]
+
+
+@pytest.mark.parametrize("path", of_format("codec"), ids=lambda path: path.name)
+def test_known_records_are_read(path: Path) -> None:
+    lines = path.read_bytes().split(b"\n")[:-1]
+    controls, segments = lines[:4], lines[4:]
+    assert tuple(decode(segments)) == gallery()
+    read = told(controls)
+    assert read.parent == Fork(conversation="first", at=3)
+    assert read.setup is not None
+    assert (read.setup.model, read.setup.recall) == ("gpt-5", True)
+
+
+@pytest.mark.parametrize("path", of_format("ledger"), ids=lambda path: path.name)
+def test_a_known_ledger_is_read(path: Path) -> None:
+    plain = json.loads(path.read_bytes())
+    ledger = Ledger.load(plain["ledger"])
+    assert ledger.cuts
+    assert ledger.lines
+    assert ledger.folds
+    state, note = load(json.dumps(plain["state"]).encode(), count=9)
+    assert (state.ledger, note) == (ledger, "")
+
+
+@pytest.mark.parametrize("path", of_format("search"), ids=lambda path: path.name)
+def test_a_known_index_is_read(path: Path, tmp_path: Path) -> None:
+    shutil.copy(path, tmp_path / "search.db")
+
+    async def embed(texts: Any) -> Any:
+        return [(0.0, 1.0, 0.0) for _ in texts]
+
+    async def trial() -> None:
+        async with open_index(tmp_path / "search.db") as index:
+            assert await index.sources() == {"docs/spec.md": 2}
+            hits = await index.query("how often does it retry?")
+            assert [hit.chunk for hit in hits] == [CHUNKS[0]]
+        async with open_index(tmp_path / "search.db", embedder=embed) as index:
+            hits = await index.query("nothing of these words")
+            assert [(hit.chunk, hit.vectors) for hit in hits[:1]] == [(CHUNKS[1], 1.0)]
+
+    anyio.run(trial)
+
+
+@pytest.mark.parametrize("path", of_format("stored_search"), ids=lambda path: path.name)
+def test_a_known_index_in_a_store_is_read(path: Path) -> None:
+    [source] = json.loads(path.read_bytes())
+
+    async def trial() -> None:
+        store = MemoryStore()
+        bodies = [base64.b64decode(body) for body in source["bodies"]]
+        where = Where(source["workspace"], source["conversation"])
+        await store.append(where, bodies, state=base64.b64decode(source["state"]))
+        async with open_search(store, workspace="team", embedder=embed) as index:
+            assert await index.sources() == {"support-42": 2}
+            assert await index.replace("support-42", CHUNKS) == 0
+            hits = await index.query(CHUNKS[1].text)
+            assert (hits[0].chunk, hits[0].vectors) == (CHUNKS[1], 1.0)
+
+    anyio.run(trial)

@@ -1,0 +1,393 @@
+"""Keeps one small file of every format on disk in tests/known, with what today's code has to read from it.
+
+    python -m tools.known            names the files that differ from what lamina writes now
+    python -m tools.known --write    writes them anew; read the difference before you commit it
+
+A file is named after its format and the version of it. A format that changes gets a new version and a new
+file; the old file stays, and is never written again: it stands for what users have on their disks. Where a
+format holds random or machine-dependent bytes, the difference is looked for in what is fixed: the rows of a
+database, and single sealed records under a fixed nonce. A changed file is named in the changelog.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+import psycopg
+
+from lamina.codec import VERSION as CODEC
+from lamina.core.build import build
+from lamina.core.values import Ledger, Ref
+from lamina.session.records import Fork, Pin, Rewind, written
+from lamina.session.search import VERSION as STORED_SEARCH
+from lamina.session.search import open_search
+from lamina.session.setup import Setup
+from lamina.session.state import State
+from lamina.sources.search import Chunk, open_index
+from lamina.sources.search.sqlite import VERSION as SEARCH
+from lamina.stores.files import open_files
+from lamina.stores.files.shelf import VERSION as FILES
+from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Once, Store, Where
+from lamina.stores.postgres import open_postgres
+from lamina.stores.postgres.schema import MIGRATIONS as POSTGRES
+from lamina.stores.sealed import Key, Sealed, add_key, finish, rekey, shred
+from lamina.stores.sealed.cipher import KEY
+from lamina.stores.sealed.documents import FORMAT as SEALED
+from lamina.stores.sealed.documents import key_line, new_card, new_header, signed_card, signed_header
+from lamina.stores.sealed.keys import Passphrase
+from lamina.stores.sealed.passphrase import Cost, Derivation, derive
+from lamina.stores.sealed.records import Generation, Place, seal_record, seal_state
+from lamina.stores.sealed.records import State as SealedState
+from lamina.stores.sqlite import open_sqlite
+from lamina.stores.sqlite.links import connect
+from lamina.stores.sqlite.schema import MIGRATIONS, bring_up
+from lamina.testing.gallery import gallery
+from lamina.testing.golden import sessions
+from lamina.testing.postgres import shared
+
+FOLDER = Path(__file__).parent.parent / "tests" / "known"
+AT = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
+
+SUPPORT = Where("team", "support-42")
+GUEST = Where("", "Gäste/\U0001f989")
+EMPTY = Where("team", "nothing yet")
+
+
+class Group(msgspec.Struct, frozen=True):
+    """One append: its records, the state after it, and its idempotency key."""
+
+    records: tuple[bytes, ...]
+    state: bytes
+    key: str = ""
+
+
+CONVERSATIONS: Mapping[Where, tuple[Group, ...]] = {
+    SUPPORT: (
+        Group((b'{"v":1,"segment":{"role":"user"}}', b"\x00\xff\x80 bytes"), b'{"version":1}', "turn-1"),
+        Group((b"", "Ünïcode ✓".encode()), b'{"version":1,"cuts":[]}', "turn-2"),
+    ),
+    GUEST: (Group((b"a guest",), b"state of a guest"),),
+    EMPTY: (Group((), b"only a state"),),
+}
+"""What every store of tests/known holds. Never changed: the files of old formats hold it, too."""
+
+CHUNKS = (
+    Chunk(text="Three retries, with a growing pause.", place="lines 1 to 3", head="Retries"),
+    Chunk(text="getUserName asks the parcel service.", place="line 9", section="code", sort="code"),
+)
+VECTORS = ((0.6, 0.8, 0.0), (0.0, 1.0, 0.0))
+
+
+_OWN_TO_FTS5 = re.compile('"words_(config|data|docsize|idx)"')
+"""Tables in which FTS5 keeps its lists, as its own version likes them."""
+
+
+async def fill(store: Store) -> None:
+    """Keeps the known conversations in a store."""
+    for where, groups in CONVERSATIONS.items():
+        for group in groups:
+            once = Once(key=group.key, digest=group.key.encode()) if group.key else None
+            await store.append(where, group.records, once=once, state=group.state)
+
+
+def rows(path: Path) -> str:
+    """Tables and rows of a SQLite file as SQL: what does not depend on the version of SQLite."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as link:
+        version = link.execute("PRAGMA user_version").fetchone()[0]
+        owner = link.execute("PRAGMA application_id").fetchone()[0]
+        lines = [line for line in link.iterdump() if not _OWN_TO_FTS5.search(line)]
+    return "\n".join((f"PRAGMA application_id={owner};", f"PRAGMA user_version={version};", *lines, ""))
+
+
+def written_codec() -> bytes:
+    """A segment of every kind, and every control record."""
+    controls = (
+        Rewind(to=7),
+        Fork(conversation="first", at=3),
+        Pin(key=Ref("a.md@0123456789ab#1"), on=True),
+        Setup(model="gpt-5", recall=True, agent={"name": "reviewer"}),
+    )
+    return b"".join(line + b"\n" for line in written(controls, gallery()))
+
+
+def written_ledger() -> bytes:
+    """The ledger after a session with cuts, and what a session keeps beside it."""
+    golden = next(each for each in sessions() if each.name == "cut")
+    state = State()
+    for log in golden.logs:
+        state = state.built(build(log, budget=golden.budget, ledger=state.ledger), len(log))
+    plain = {"ledger": state.ledger.dump(), "state": json.loads(state.dump())}
+    return json.dumps(plain, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def written_files() -> bytes:
+    """Every file of a store of files, by its path."""
+
+    async def make(folder: str) -> None:
+        async with open_files(Path(folder) / "store", now=lambda: AT) as store:
+            await fill(store)
+
+    with tempfile.TemporaryDirectory() as folder:
+        anyio.run(make, folder)
+        root = Path(folder) / "store"
+        files = sorted(path for path in root.rglob("*") if path.is_file() and ".locks" not in path.parts)
+        tree = {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in files}
+    return _pretty(tree)
+
+
+def make_sqlite(path: Path) -> None:
+    async def make() -> None:
+        async with open_sqlite(path, driver="sqlite3") as store:
+            await fill(store)
+
+    anyio.run(make)
+
+
+def make_first_sqlite(path: Path) -> None:
+    """A file of the first version, in which a key kept the state of its first time."""
+    link = connect(str(path), driver="sqlite3", writes=True)
+    bring_up(link, MIGRATIONS[:1])
+    for number, (where, groups) in enumerate(CONVERSATIONS.items(), start=1):
+        bodies = [body for group in groups for body in group.records]
+        head = (number, where.workspace, where.conversation, len(bodies), groups[-1].state)
+        link.run("INSERT INTO conversation VALUES (?, ?, ?, ?, ?)", head)
+        link.many("INSERT INTO record VALUES (?, ?, ?)", [(number, *each) for each in enumerate(bodies)])
+        count = 0
+        for group in groups:
+            count += len(group.records)
+            if group.key:
+                once = (number, group.key, group.key.encode(), count, group.state)
+                link.run("INSERT INTO once VALUES (?, ?, ?, ?, ?)", once)
+    link.close()
+
+
+def written_postgres() -> bytes:
+    """The rows of every table, as JSON."""
+    schema = f"known_{os.getpid()}"
+
+    async def make(url: str) -> None:
+        async with open_postgres(url, schema=schema) as store:
+            await fill(store)
+
+    server = shared()
+    anyio.run(make, server.url)
+    with psycopg.connect(server.url, autocommit=True) as link:
+        link.execute(f'SET search_path TO "{schema}"')
+        tables: dict[str, Any] = {name: _table(link, name) for name in ("conversation", "record", "once")}
+        tables["lamina"] = link.execute("SELECT version FROM lamina").fetchall()
+        link.execute(f'DROP SCHEMA "{schema}" CASCADE')
+    return _pretty(tables)
+
+
+def _table(link: psycopg.Connection[Any], name: str) -> list[dict[str, Any]]:
+    cursor = link.execute(f"SELECT * FROM {name} ORDER BY 1, 2, 3")  # noqa: S608
+    columns = [column.name for column in cursor.description or ()]
+    return [dict(zip(columns, map(_as_json, row), strict=True)) for row in cursor]
+
+
+def _as_json(value: Any) -> Any:
+    return {"base64": _base64(value)} if isinstance(value, bytes) else value
+
+
+async def embed(texts: Any) -> Any:
+    """The vectors of the known chunks."""
+    vectors = {chunk.text: vector for chunk, vector in zip(CHUNKS, VECTORS, strict=True)}
+    return [next(vectors[known] for known in vectors if known in text) for text in texts]
+
+
+def written_stored_search() -> bytes:
+    """The records of an index that is kept in a store."""
+    store = MemoryStore()
+
+    async def make() -> None:
+        async with open_search(store, workspace="team", embedder=embed) as index:
+            await index.replace("support-42", CHUNKS)
+
+    with fixed_random():
+        anyio.run(make)
+    return _pretty(_image(store))
+
+
+def make_search(path: Path) -> None:
+    async def make() -> None:
+        async with open_index(path, embedder=embed) as index:
+            await index.replace("docs/spec.md", CHUNKS)
+
+    anyio.run(make)
+
+
+KEYS = tuple(Key(hashlib.sha256(b"lamina known key %d" % number).digest()) for number in (1, 2))
+PASSPHRASE = Passphrase("seven known badgers under a lamp")
+REKEYED = Where("team", "rekeyed")
+SHREDDED = Where("team", "shredded")
+
+
+def made_sealed() -> bytes:
+    """Two sealed stores as the store within sees them: names hashed, and names plain with padding."""
+
+    async def hashed() -> MemoryStore:
+        kept = MemoryStore()
+        sealed = Sealed(kept, KEYS[0], create=True)
+        await fill(sealed)
+        await add_key(sealed, KEYS[1])
+        for where in (REKEYED, SHREDDED):
+            await sealed.append(where, [b"one", b"two"], state=b"before")
+        await rekey(sealed, REKEYED)
+        await sealed.append(REKEYED, [b"three"], state=b"after")
+        await finish(sealed, REKEYED)
+        await shred(sealed, SHREDDED)
+        return kept
+
+    async def plain() -> MemoryStore:
+        kept = MemoryStore()
+        await fill(Sealed(kept, KEYS[0], create=True, names="plain", bucket=64))
+        return kept
+
+    stores = {"hashed": anyio.run(hashed), "plain": anyio.run(plain)}
+    return _pretty({name: _image(kept) for name, kept in stores.items()})
+
+
+def _image(kept: MemoryStore) -> list[dict[str, Any]]:
+    inside = kept._kept.items()  # noqa: SLF001 - everything that a store within would have on its disk
+    return [
+        {
+            "workspace": where.workspace,
+            "conversation": where.conversation,
+            "bodies": [_base64(body) for body in conversation.bodies],
+            "state": _base64(conversation.state),
+            "once": {key: [_base64(digest), count] for key, (digest, count) in conversation.once.items()},
+        }
+        for where, conversation in sorted(inside)
+    ]
+
+
+def written_vectors() -> bytes:
+    """Single pieces of the sealed format under fixed keys, ids and nonces."""
+    place = Place(bytes(range(16)), "team", "support-42")
+    generation = Generation(place, 3, bytes(range(KEY)))
+    before = hashlib.sha256(b"the link before").digest()
+    with fixed_random():
+        record, link = seal_record(generation, 7, before, b"what was said", own=bytes(range(16)))
+        padded, _ = seal_record(generation, 7, before, b"what was said", bucket=64, own=bytes(range(16)))
+        state = seal_state(generation, SealedState(count=8, link=link, body=b"the ledger"))
+        header, root = new_header(KEYS[0], names="hashed", how=None)
+        header = msgspec.structs.replace(
+            header, keys=(*header.keys, key_line(KEYS[1], header.store, root, None))
+        )
+        card = new_card(place, KEYS[0], b"a sealed name")
+    pieces = {
+        "record": record,
+        "record filled up to 64": padded,
+        "link after the record": link,
+        "genesis": place.genesis,
+        "commitment of a data key": generation.commitment,
+        "state": state,
+        "header": signed_header(header, root),
+        "card": signed_card(card, place, KEYS[0]),
+        "id of a key": KEYS[0].id.encode(),
+        "key of a passphrase, argon2id": _derived("argon2id"),
+        "key of a passphrase, scrypt": _derived("scrypt"),
+    }
+    return _pretty({name: piece.hex() for name, piece in pieces.items()})
+
+
+def _derived(method: str) -> bytes:
+    cost = Cost(memory=19_456, passes=2, lanes=1)
+    return derive(PASSPHRASE, Derivation(method=method, salt=bytes(range(16)), cost=cost)).secret
+
+
+@contextmanager
+def fixed_random() -> Iterator[None]:
+    """Random bytes that are the same each time, for as long as the block runs."""
+    real = os.urandom
+    os.urandom = lambda size: hashlib.shake_256(b"lamina %d" % size).digest(size)
+    try:
+        yield
+    finally:
+        os.urandom = real
+
+
+TEXTS: Mapping[str, Callable[[], bytes]] = {
+    f"codec-{CODEC}.jsonl": written_codec,
+    f"ledger-{Ledger().version}.json": written_ledger,
+    f"files-{FILES}.json": written_files,
+    f"postgres-{len(POSTGRES)}.json": written_postgres,
+    f"sealed-{SEALED}-vectors.json": written_vectors,
+    f"stored_search-{STORED_SEARCH}.json": written_stored_search,
+}
+"""Files that today's code writes to the byte."""
+
+DATABASES: Mapping[str, Callable[[Path], None]] = {
+    f"sqlite-{len(MIGRATIONS)}.db": make_sqlite,
+    f"search-{SEARCH}.db": make_search,
+}
+"""SQLite files, whose rows today's code writes."""
+
+FIRST: Mapping[str, Callable[[Path], None]] = {"sqlite-1.db": make_first_sqlite}
+"""Files of formats that no release writes any more: made only where there is none."""
+
+RANDOM: Mapping[str, Callable[[], bytes]] = {f"sealed-{SEALED}.json": made_sealed}
+"""Files that can be read and never be written the same again: made only where there is none."""
+
+
+def differing() -> Iterator[tuple[str, Callable[[Path], object]]]:
+    """The files that are not what lamina writes now, each with what writes it."""
+    for name, text in TEXTS.items():
+        content = text()
+        if not (FOLDER / name).exists() or (FOLDER / name).read_bytes() != content:
+            yield name, lambda path, content=content: path.write_bytes(content)  # type: ignore[misc]
+    for name, make in DATABASES.items():
+        if not (FOLDER / name).exists() or rows(FOLDER / name) != rows_of(make):
+            yield name, make
+    for name, make in FIRST.items():
+        if not (FOLDER / name).exists():
+            yield name, make
+    for name, made in RANDOM.items():
+        if not (FOLDER / name).exists():
+            yield name, lambda path, made=made: path.write_bytes(made())  # type: ignore[misc]
+
+
+def rows_of(make: Callable[[Path], None]) -> str:
+    """The rows of the database that this makes."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "made.db"
+        make(path)
+        return rows(path)
+
+
+def _pretty(value: Any) -> bytes:
+    return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def main() -> int:
+    writes = "--write" in sys.argv[1:]
+    found = list(differing())
+    for name, write in found:
+        print(name)
+        if writes:
+            (FOLDER / name).unlink(missing_ok=True)
+            write(FOLDER / name)
+    return int(bool(found) and not writes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
