@@ -26,9 +26,25 @@ from lamina.model_names import TUNED, beginnings, is_boundary, key_of, own_name,
 from lamina.text.estimate import FAMILIES
 
 __all__ = [
-    "AS_OF", "VARIABLE", "Hours", "Model", "Models", "OffPeak", "Prices", "Tier", "find", "is_named", "key_of", "load",
-    "model", "own_name", "plain_name", "price_of", "table",
-]  # fmt: skip
+    "AS_OF",
+    "VARIABLE",
+    "Hours",
+    "Model",
+    "Models",
+    "OffPeak",
+    "Prices",
+    "Tier",
+    "find",
+    "is_named",
+    "key_of",
+    "known",
+    "load",
+    "model",
+    "own_name",
+    "plain_name",
+    "price_of",
+    "table",
+]
 
 AS_OF = "2026-11-09"
 """The day of the table: prices and limits are those of then."""
@@ -136,6 +152,11 @@ def model(name: str, *, own: Models | None = None) -> Model:
     if own is None:
         return _known(name, os.environ.get(VARIABLE, ""))
     return find(name, own, table())
+
+
+def known(name: str) -> Model | None:
+    """What `model` gives, None where that would be refused."""
+    return _known_or_none(name, os.environ.get(VARIABLE, ""))
 
 
 def price_of(model: Model, *, tokens: int = 0, at: datetime | None = None) -> Prices:
@@ -281,6 +302,14 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @lru_cache(maxsize=256)
 def _known(name: str, path: str) -> Model:
     return find(name, _file(path), table()) if path else find(name, table())
+
+
+@lru_cache(maxsize=256)
+def _known_or_none(name: str, path: str) -> Model | None:
+    try:
+        return _known(name, path)
+    except BadInput:
+        return None
 
 
 @lru_cache(maxsize=8)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from lamina.rules.breakpoints import Kept
 from lamina.rules.path import Path, path_of
+from lamina.rules.prefix import asked_lifetime
 from lamina.rules.values import Rules, Tally
 from lamina.stream import Block, Stream
 
@@ -62,11 +63,7 @@ class Tail:
         else:
             tail = turns[-1]
             chosen = [*[at for at in marked if at != tail][-(self.rules.markers - 1) :], tail]
-        return {at: bounds[at] or self._asked(stream) for at in chosen}
-
-    def _asked(self, stream: Stream) -> str:
-        """The lifetime that the request as a whole asks for."""
-        return next((word for word in self.rules.lifetimes if word in stream.automatic.split()), "")
+        return {at: bounds[at] or asked_lifetime(stream, self.rules) for at in chosen}
 
     def _keep(self, path: Path, used: dict[int, str], at: float, ready: float) -> None:
         for index, word in used.items():
