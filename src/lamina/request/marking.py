@@ -13,7 +13,7 @@ import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
-from lamina.core.values import Entry, Mark
+from lamina.core.values import Entry, Form, Mark
 from lamina.dialects.port import Dialect, Marking
 from lamina.errors import BadInput
 from lamina.rules import Rules
@@ -56,9 +56,14 @@ def marked(
         return Marked(request=request)  # type: ignore[arg-type]
     stream = dialect.stream(request)
     planned = plan(
-        _weighed(stream, counter, rules.least(stream.model)), rules, stable=wished.stable, tail=wished.tail,
-        cut=_lowered(envelope), last=_last(envelope, before),
-    )  # fmt: skip
+        _weighed(stream, counter, rules.least(stream.model)),
+        rules,
+        stable=wished.stable,
+        tail=wished.tail,
+        cut=_lowered(envelope),
+        last=_last(envelope, before),
+        kept=_kept(envelope),
+    )
     marking = Marking(places=planned.places, key=planned.key)
     return Marked(request=dialect.mark(request, marking), plan=planned)
 
@@ -75,10 +80,22 @@ _MARKED_BY = {"anthropic": "breakpoints", "openai_chat": "tail", "openai_respons
 
 
 def _weighed(stream: Stream, counter: Counter, least: int) -> Stream:
-    """The stream with tokens on as many blocks as it takes to say what is below the minimum."""
-    total, tokens = 0, []
+    """The stream with tokens on as many blocks as it takes to say what is below the minimum.
+
+    A provider counts what stands around the text too: of the request, of tools, of each message.
+    """
+    framing, total = counter.framing, 0
+    tokens: list[int] = []
     for block in stream.blocks:
-        tokens.append(counter.count(block.data.decode()) if total < least else 0)
+        if total >= least:
+            tokens.append(0)
+            continue
+        around = framing.message if block.opens and block.sort != "tool" else 0
+        if block.sort == "tool":
+            around = framing.tool
+        if not tokens:
+            around += framing.request + (framing.tools if block.sort == "tool" else 0)
+        tokens.append(around + counter.count(block.data.decode()))
         total += tokens[-1]
     return stream.weighed(tokens)
 
@@ -99,6 +116,21 @@ def _last(envelope: Envelope, before: Mark | None) -> int | None:
     if before is None or envelope.cut is not None:
         return None
     return _block(envelope, envelope.sent[: before.sent])
+
+
+def _kept(envelope: Envelope) -> int | None:
+    """The number of the last block that the cut just made has left as it was, if it has left any."""
+    cut = envelope.cut
+    if cut is None or not cut.first:
+        return None
+    digests = {fold.key for fold in envelope.ledger.folds if fold.cut == cut.number}
+    same: list[Entry] = []
+    for entry in envelope.entries:
+        if entry.ref == cut.first or entry.segment.key in digests:
+            break
+        if entry.form is not Form.OMITTED:
+            same.append(entry)
+    return _block(envelope, same) if same else None
 
 
 def _block(envelope: Envelope, sent: Sequence[Entry]) -> int:

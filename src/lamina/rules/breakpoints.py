@@ -6,7 +6,7 @@ from one of its markers, walking back a limited number of positions. It knows no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -111,7 +111,7 @@ def entries_of(stream: Stream, path: Path, rules: Rules) -> dict[int, str]:
     return {at: marks[at] for at in latest if path.sums[at] >= least}
 
 
-def positions_of(blocks: tuple[Block, ...], *, runs: bool) -> Iterator[int]:
+def positions_of(blocks: Sequence[Block], *, runs: bool) -> Iterator[int]:
     """The position of each block; a run of calls, or of results, is one."""
     position, before = -1, ""
     for block in blocks:
