@@ -32,12 +32,13 @@ from bench.replay import generated
 from bench.simulators import rows
 from lamina import Budget, Ledger, fit_request
 from lamina.core.build import build
-from lamina.core.tokens import Counter
-from lamina.counters import counter_for
+from lamina.core.tokens import Counter, estimate_for
+from lamina.counters.framing import framing_for
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Marking
 from lamina.dialects.translate import options_for, translated
 from lamina.errors import BudgetExceeded
+from lamina.models import model as facts_of
 from lamina.request import AS_LOGGED, RequestMemo
 from lamina.rules import Rules, Tally, rules_for, simulator
 from lamina.rules.simulate import Cache
@@ -163,6 +164,12 @@ class Scale:
         return int((found + around + start) * self.more)
 
 
+def quick_counter(model: str) -> Counter:
+    """An estimate with the framing of the model: what is compared is markers, and the exact count is slow."""
+    counter = estimate_for(facts_of(model).family)
+    return msgspec.structs.replace(counter, framing=framing_for(model))
+
+
 def compared(
     row: Json, model: str, window: int, *, shared: Mapping[str, Cache], scale: Scale, at: float
 ) -> tuple[Compared, Compared, float]:
@@ -176,7 +183,12 @@ def compared(
         at += LONG if number % PAUSE == PAUSE - 1 else PACE
         try:
             fitted = fit_request(
-                asked, budget=Budget(window=window), ledger=ledger, memo=memo, breakpoints="plan"
+                asked,
+                budget=Budget(window=window),
+                ledger=ledger,
+                memo=memo,
+                counter=scale.counter,
+                breakpoints="plan",
             )
         except BudgetExceeded:
             break
@@ -197,7 +209,7 @@ def compare(sessions: list[Json], model: str, window: int, *, more: float) -> di
     """All sessions under one model and window, by the sort of cache."""
     rules = rules_for(model)
     shared = {way: simulator(rules) for way in WAYS}
-    scale, at = Scale(counter_for(model), more), 0.0
+    scale, at = Scale(quick_counter(model), more), 0.0
     found: dict[str, list[Compared]] = {"own": [], "shared": []}
     for row in sessions:
         one, other, at = compared(row, model, window, shared=shared, scale=scale, at=at)

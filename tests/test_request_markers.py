@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.request import Fitted, Lifetimes
 from lamina.rules import rules_for, simulator
-from lamina.rules.plan import KEPT, LAST, LOWERED, SECOND, STABLE, TAIL
+from lamina.rules.plan import KEPT, LAST, SECOND, STABLE, TAIL
 from lamina.stream import Stream
 from tests.test_request import SMALL, chat, talk
 
@@ -81,21 +82,26 @@ def test_a_marker_is_where_the_last_request_ended_and_where_a_cut_did() -> None:
     assert second.envelope.cut is None
     why = {reason: place for place, reason in second.plan.reasons.items()}
     was = {reason: place for place, reason in first.plan.reasons.items()}
-    assert set(why) == {STABLE, LOWERED, SECOND, TAIL}
     assert set(was) == {STABLE, KEPT, SECOND, TAIL}
-    assert why[STABLE] == was[STABLE]
+    assert set(why) == {STABLE, KEPT, SECOND, TAIL}
+    assert (why[STABLE], why[KEPT]) == (was[STABLE], was[KEPT])
     cache = simulator(rules_for("anthropic"))
     sent = [_weighed(fitted) for fitted in (first, second)]
     assert cache.send(sent[0]).read == 0
     assert cache.send(sent[1]).read == sent[0].tokens, "the whole of the last request is found again"
-    lines = second.ledger.lines
-    lowered = [
-        e for e in second.envelope.sent
-        if e.segment.kind == "digest" or ((line := lines.get(e.ref)) and line.cut)
-    ]  # fmt: skip
-    block = next(b for b in MESSAGES.stream(second.request).blocks if b.place == why[LOWERED])
-    name = lowered[-1].asked.id if lowered[-1].asked else lowered[-1].segment.key
-    assert name.encode() in block.data
+
+
+def test_what_a_cut_left_ends_right_before_the_first_thing_that_it_changed() -> None:
+    budget = Budget(window=9_000, reserve=500)
+    before = fit_request(long(12), dialect=MESSAGES, budget=budget, breakpoints="plan")
+    after = fit_request(long(60), dialect=MESSAGES, budget=budget, ledger=before.ledger, breakpoints="plan")
+    assert before.envelope.cut is None
+    assert after.envelope.cut is not None
+    assert after.plan is not None
+    pairs = zip(data(MESSAGES, before.request), data(MESSAGES, after.request), strict=False)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    kept = next(place for place, why in after.plan.reasons.items() if why == KEPT)
+    assert kept == MESSAGES.stream(after.request).blocks[same - 1].place
 
 
 def _weighed(fitted: Fitted) -> Stream:

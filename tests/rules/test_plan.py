@@ -23,7 +23,6 @@ from lamina.rules.plan import (
     BEHIND,
     KEPT,
     LAST,
-    LOWERED,
     SECOND,
     SPOKEN,
     STABLE,
@@ -59,12 +58,12 @@ def marked(stream: Stream, places: Any) -> Stream:
 
 
 def test_four_places_and_their_reasons() -> None:
-    """What was lowered and the tools take turns; the last request is found from the end."""
-    found = plan(request(30), ANTHROPIC, cut=6, last=28)
+    """What the last cut left and the tools take turns; the last request is found from the end."""
+    found = plan(request(30), ANTHROPIC, kept=6, last=28)
     assert found.reasons == {"tool[0]": TOOLS, "system[0]": STABLE, "text[28]": SECOND, "text[29]": TAIL}
     assert list(found.places) == ["tool[0]", "system[0]", "text[28]", "text[29]"]
-    found = plan(request(32), ANTHROPIC, cut=6, last=30)
-    assert found.reasons == {"system[0]": STABLE, "text[4]": LOWERED, "text[30]": SECOND, "text[31]": TAIL}
+    found = plan(request(32), ANTHROPIC, kept=6, last=30)
+    assert found.reasons == {"system[0]": STABLE, "text[4]": KEPT, "text[30]": SECOND, "text[31]": TAIL}
     assert found.key == ""
 
 
@@ -80,7 +79,7 @@ def test_the_last_request_is_marked_where_no_other_marker_reaches_it() -> None:
 
 
 def test_after_a_cut_what_it_left_is_marked() -> None:
-    found = plan(request(30), ANTHROPIC, cut=12, kept=8)
+    found = plan(request(30), ANTHROPIC, kept=8, cut=True)
     assert found.reasons == {"system[0]": STABLE, "text[6]": KEPT, "text[28]": SECOND, "text[29]": TAIL}
 
 
@@ -119,16 +118,16 @@ def test_what_is_surely_too_short_is_marked_only_where_nothing_better_is_left() 
     small = request(3, model="claude-opus-4-6")  # 600 tokens a block, and 4,096 are needed
     assert set(plan(small, ANTHROPIC).places) == {"tool[0]", "system[0]", "text[1]", "text[2]"}
     long = request(60, model="claude-opus-4-6")
-    assert plan(long, ANTHROPIC, cut=30, last=10).reasons == {
+    assert plan(long, ANTHROPIC, kept=30, last=10).reasons == {
         "text[8]": LAST,
-        "text[28]": LOWERED,
+        "text[28]": KEPT,
         "text[58]": SECOND,
         "text[59]": TAIL,
     }
     near = msgspec.structs.replace(
         long, blocks=tuple(msgspec.structs.replace(one, tokens=1400) for one in long.blocks)
     )
-    assert "system[0]" in plan(near, ANTHROPIC, cut=30, last=10).places
+    assert "system[0]" in plan(near, ANTHROPIC, kept=30, last=10).places
 
 
 def test_nothing_on_what_may_not_carry_one() -> None:
@@ -173,7 +172,7 @@ def test_openai_ends_the_system_text_and_has_a_key() -> None:
     assert plan(stream, OPENAI, key="support").key == "support"
     assert plan(msgspec.structs.replace(stream, key="mine"), OPENAI, key="support").key == ""
     explicit = msgspec.structs.replace(stream, automatic="explicit")
-    assert plan(explicit, OPENAI, cut=4).reasons == {"system[0]": STABLE, "text[2]": LOWERED, "text[8]": TAIL}
+    assert plan(explicit, OPENAI, kept=4).reasons == {"system[0]": STABLE, "text[2]": KEPT, "text[8]": TAIL}
 
 
 @pytest.mark.parametrize("rules", [LEGACY, rules_for("unknown"), rules_for("vllm"), rules_for("gemini")])
@@ -190,8 +189,9 @@ def test_any_stream_gets_a_plan_that_the_rules_allow(drawn: list[Any], data: st.
     said = tuple(block(sort, i, tokens=size, markable=may) for i, (sort, size, may) in enumerate(drawn))
     stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *said))
     number = st.none() | st.integers(0, len(stream.blocks) + 2)
-    known: dict[str, Any] = {"cut": data.draw(number), "last": data.draw(number)}
+    known: dict[str, Any] = {"kept": data.draw(number), "last": data.draw(number)}
     known |= {
+        "cut": data.draw(st.booleans()),
         "stable": data.draw(st.sampled_from(("", "5m", "1h"))),
         "tail": data.draw(st.sampled_from(("", "1h"))),
     }
@@ -283,13 +283,13 @@ def test_cache_points_of_bedrock_stand_after_their_blocks() -> None:
         with_cache_points(given, {"system[4]": ""})
 
 
-def test_what_was_lowered_and_the_tools_are_both_kept_alive() -> None:
+def test_what_a_cut_left_and_the_tools_are_both_kept_alive() -> None:
     """They take turns, so each is marked at every second request, and lives from one to the next."""
-    seen: dict[str, list[int]] = {TOOLS: [], LOWERED: []}
+    seen: dict[str, list[int]] = {TOOLS: [], KEPT: []}
     for said in range(12, 40, 2):
-        found = plan(request(said), ANTHROPIC, cut=4, last=said - 1)
+        found = plan(request(said), ANTHROPIC, kept=4, last=said - 1)
         for why in found.reasons.values():
             if why in seen:
                 seen[why].append(said)
     assert all(one + 4 == other for places in seen.values() for one, other in pairwise(places))
-    assert set(seen[TOOLS]).isdisjoint(seen[LOWERED])
+    assert set(seen[TOOLS]).isdisjoint(seen[KEPT])

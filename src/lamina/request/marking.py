@@ -1,7 +1,7 @@
 """Cache markers on a request that is otherwise finished: the last step, which changes nothing that is read.
 
 Where they stand is planned by `rules.plan`, how they are written is the dialect's; here the two meet the
-ledger, which knows what a cut lowered and where the last request ended.
+ledger, which knows where the last cut began and where the last request ended.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def marked(
         rules,
         stable=wished.stable,
         tail=wished.tail,
-        cut=_lowered(envelope),
         last=_last(envelope, before),
         kept=_kept(envelope),
+        cut=envelope.cut is not None and bool(envelope.cut.first),
     )
     marking = Marking(places=planned.places, key=planned.key)
     return Marked(request=dialect.mark(request, marking), plan=planned)
@@ -100,17 +100,6 @@ def _weighed(stream: Stream, counter: Counter, least: int) -> Stream:
     return stream.weighed(tokens)
 
 
-def _lowered(envelope: Envelope) -> int | None:
-    """The number of the last block that a cut lowered, or that stands for what it folded."""
-    lines, sent = envelope.ledger.lines, envelope.sent
-    for count in range(len(sent), 0, -1):
-        entry = sent[count - 1]
-        line = lines.get(entry.ref)
-        if (line and line.cut) or (entry.segment.origin == "lamina" and entry.segment.kind == "digest"):
-            return _block(envelope, sent[:count])
-    return None
-
-
 def _last(envelope: Envelope, before: Mark | None) -> int | None:
     """The number of the last block of the request before this one, if this one continues it."""
     if before is None or envelope.cut is not None:
@@ -119,18 +108,18 @@ def _last(envelope: Envelope, before: Mark | None) -> int | None:
 
 
 def _kept(envelope: Envelope) -> int | None:
-    """The number of the last block that the cut just made has left as it was, if it has left any."""
-    cut = envelope.cut
-    if cut is None or not cut.first:
+    """The number of the last block before the first one that the last cut changed; None without one."""
+    cut = next((cut for cut in reversed(envelope.ledger.cuts) if cut.first), None)
+    if cut is None:
         return None
     digests = {fold.key for fold in envelope.ledger.folds if fold.cut == cut.number}
     same: list[Entry] = []
     for entry in envelope.entries:
         if entry.ref == cut.first or entry.segment.key in digests:
-            break
+            return _block(envelope, same) if same else None
         if entry.form is not Form.OMITTED:
             same.append(entry)
-    return _block(envelope, same) if same else None
+    return None
 
 
 def _block(envelope: Envelope, sent: Sequence[Entry]) -> int:

@@ -4,9 +4,11 @@ On a cache that knows only what a marker ended (`breakpoints`) a marker does thr
 it keeps one alive, and from it the cache is searched backwards, a limited number of positions. So the end of
 the request is marked for the next one, the end of tools and system text for other conversations, the end of
 the message before the last one for a request that takes the last one back, and whatever finds the last
-request again where it is out of reach of these. What a cut lowered and the tools take turns with the place
-that is left: an entry lives longer than two requests are apart. On a cache that writes the end of each turn
-by itself (`tail`): the end of the system text, of what was lowered, and a key. On any other: nothing.
+request again where it is out of reach of these. The place that is left goes in turns to the end of the
+tools and to the end of what the last cut left as it was: an entry lives longer than two requests are apart.
+The next cut most likely leaves as much (docs/caching.md has the count). On a cache that writes the end of
+each turn by itself (`tail`): the end of the system text, of what the last cut left, and a key. On any other:
+nothing.
 
 A marker before the smallest prefix that is cached is free and does nothing. Whether one is, nobody can say to
 the token, so such places are marked too, where no better one is left. It knows rules and blocks, and no wire
@@ -48,17 +50,17 @@ def plan(
     model: str = "",
     stable: str = "",
     tail: str = "",
-    cut: int | None = None,
     last: int | None = None,
     kept: int | None = None,
+    cut: bool = False,
     key: str = "",
 ) -> Plan:
     """The markers for a weighed stream.
 
-    `stable` and `tail` are lifetimes: for what stays until the next cut, and for the end of a request. The
-    others are numbers of blocks, where they are known: `cut` of the last block that a cut lowered, `last` of
-    the last block of the request before this one, `kept` of the last block that the cut just made has left as
-    it was. `key` is used where the cache routes by one and the request has none.
+    `stable` and `tail` are lifetimes: for what stays until the next cut, and for the end of a request. What
+    is known of the past are numbers of blocks: `last` of the last block of the request before this one, if
+    this one continues it; `kept` of the last block that the last cut left as it was. `cut`: that cut was made
+    for this very request. `key` is used where the cache routes by one and the request has none.
     """
     for word in (stable, tail):
         if word and word not in rules.lifetimes:
@@ -66,7 +68,7 @@ def plan(
             raise BadInput(f"lifetime {word!r}", place="plan", hint=f"the cache of {rules.name} has: {taken}")
     if not stream.blocks or not rules.markers or rules.match not in ("breakpoints", "tail"):
         return Plan()
-    past = Past(cut=cut, last=last, kept=kept)
+    past = Past(last=last, kept=kept, cut=cut)
     chosen = _chosen(stream, rules, past, least=rules.least(model or stream.model))
     order = sorted(chosen)
     words = _falling([stable if chosen[at] in LASTING else tail for at in order], rules)
@@ -82,20 +84,19 @@ def plan(
 class Past(NamedTuple):
     """What is known of the requests before this one, as numbers of blocks; see `plan`."""
 
-    cut: int | None = None
     last: int | None = None
     kept: int | None = None
+    cut: bool = False
 
 
 STABLE, TOOLS = "the end of tools and system text", "the end of the tools"
-LOWERED = "the end of what was lowered"
-KEPT = "the end of what the cut left as it was"
+KEPT = "the end of what the last cut left as it was"
 TAIL, LAST = "the end of the request", "the end of the last request"
 ANSWERED = "the end of what was answered last"
 SECOND = "the end of the message before the last"
 BEHIND = "within the look-back of the end"
 SPOKEN = "the end of what the user said before"
-LASTING = frozenset((STABLE, TOOLS, LOWERED))
+LASTING = frozenset((STABLE, TOOLS, KEPT))
 
 UNSURE = 1.5
 """A count of tokens may be this many times too low: below the minimum is what is below it even so."""
@@ -123,15 +124,17 @@ def _wanted(stream: Stream, rules: Rules, past: Past) -> Iterator[tuple[int, str
         yield end, TAIL
     if head:
         yield head - 1, STABLE
-    lowered = past.cut if past.cut is not None and past.cut >= head else None
-    if rules.match == "tail":
-        if lowered is not None:
-            yield lowered, LOWERED
-        return
+    kept = [past.kept] if past.kept is not None and head <= past.kept < end else []
     second = _second(stream.blocks, head)
-    yield from _found_again(stream, rules, past, [end, *second])
+    if rules.match == "tail" or past.cut:
+        # whatever a cut left in the cache ends there, or somewhere before it
+        yield from ((at, KEPT) for at in kept)
+    if rules.match == "tail":
+        return
+    if not (past.cut and kept):
+        yield from _found_again(stream, rules, past, [end, *second])
     yield from ((at, SECOND) for at in second)
-    yield from _by_turns(stream.blocks, head, lowered)
+    yield from _by_turns(stream.blocks, head, kept)
     if past.last is None:
         yield from ((at, BEHIND) for at in _behind(stream.blocks, rules) if at >= head)
 
@@ -143,16 +146,12 @@ def _second(blocks: Sequence[Block], head: int) -> list[int]:
 
 
 def _found_again(stream: Stream, rules: Rules, past: Past, marked: list[int]) -> Iterator[tuple[int, str]]:
-    """The end of what is still there of the last request, where no other marker reaches it.
+    """The end of the last request, where no other marker reaches it.
 
-    After a cut that is what it left as it was; what else may be found stands somewhere before it, so it is
-    marked in any case. Some models drop their earlier thinking when the user speaks: then the last request is
-    not found again, and the end of what the user said before it is.
+    Some models drop their earlier thinking when the user speaks: then the last request is not found again,
+    and the end of what the user said before it is.
     """
     blocks, spoken = stream.blocks, _spoken(stream.blocks)
-    if past.kept is not None:
-        yield past.kept, KEPT
-        return
     drops = rules.strips(stream.model) and len(spoken) > 1 and spoken[-1] == len(blocks) - 1
     if drops and any(block.sort == "thinking" for block in blocks[spoken[-2] :]):
         at, why = spoken[-2], SPOKEN
@@ -178,12 +177,11 @@ def _is_reached(blocks: Sequence[Block], rules: Rules, at: int, marked: list[int
     return any(0 <= positions[mark] - positions[at] < rules.look_back for mark in marked if mark >= at)
 
 
-def _by_turns(blocks: Sequence[Block], head: int, lowered: int | None) -> Iterator[tuple[int, str]]:
-    """The end of the tools and the end of what was lowered: now the one first, then the other."""
+def _by_turns(blocks: Sequence[Block], head: int, kept: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """The end of the tools and the end of what the last cut left: now the one first, then the other."""
     tools = sum(block.sort == "tool" for block in blocks[:head])
     places = [(tools - 1, TOOLS)] if 0 < tools < head else []
-    if lowered is not None:
-        places.append((lowered, LOWERED))
+    places += [(at, KEPT) for at in kept]
     answers = sum(block.opens and block.role == "assistant" for block in blocks)
     yield from places if answers % 2 else reversed(places)
 
