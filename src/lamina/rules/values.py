@@ -140,7 +140,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             return own
         facts = known(model) if self.from_models else None
         if facts is not None and facts.prices.input and facts.prices.read is not None:
-            return facts.prices.read / facts.prices.input
+            return round(facts.prices.read / facts.prices.input, SHARE_DIGITS)
         return self.read
 
     def step(self, model: str) -> int:
@@ -169,6 +169,9 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Whether writing with this lifetime has the long price."""
         return self.seconds(word) > self.seconds("")
 
+
+SHARE_DIGITS = 6
+"""Prices are decimals: 0.075 of 0.75 is a tenth, and not what is nearest to it in binary."""
 
 _Number = TypeVar("_Number", int, float)
 
