@@ -102,6 +102,21 @@ def test_a_host_has_a_row_only_where_it_differs() -> None:
     assert (made["acme.one"].name, made["acme.one"].window) == ("a-1", 500)
 
 
+def test_an_older_release_of_a_host_is_found_under_its_date_alone() -> None:
+    bedrock = {"litellm_provider": "bedrock_converse"}
+    source = {
+        "a-1": entry(),
+        "acme.a-1-20260101-v1:0": entry(max_output_tokens=50, **bedrock),
+        "acme.a-1-20260601-v2:0": entry(max_output_tokens=70, **bedrock),
+    }
+    made = rows(source, "a-1")
+    assert {name: row.output for name, row in made.items()} == {
+        "a-1": 100,
+        "acme.a-1": 70,
+        "acme.a-1-20260101": 50,
+    }
+
+
 def test_a_fix_changes_what_it_names() -> None:
     fix = [{"names": "a", "minimum": 64, "prices": {"input": 1.0, "output": 2.0}, "source": "a page"}]
     made = rows({"a": entry(), "b": entry()}, "a b", fix=fix)

@@ -271,6 +271,7 @@ def _typed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 _DATED = re.compile(r"(?:[-@]\d{8})?(?:-v\d+)?(?::\d+)?$")
+_RELEASE = re.compile(r"(?:-v\d+)?(?::\d+)?$")
 _ID = re.compile(r"[a-z-]+\.[a-z0-9.:@_-]+")
 
 
@@ -279,14 +280,19 @@ def _hosted(source: Source, rows: list[Row], names: dict[str, str]) -> Iterator[
     direct = {key_of(row.model.name): row.model for row in rows}
     hosted: dict[str, Model] = {}
     keys = [key for key, entry in source.items() if _is_hosted(key, entry)]
+    newest = {_DATED.sub("", key): key for key in sorted(keys)}
     for key in sorted(keys, key=lambda key: (key.count("."), key)):  # a region's row after the vendor's
-        listed = _DATED.sub("", key)
+        undated = _DATED.sub("", key)
+        listed = undated if newest[undated] == key else _RELEASE.sub("", key)  # an older one keeps its date
         like = direct[key_of(names[key])] if key in names else _found(listed, direct)
         if like is None:
             continue
         model = facts(source[key], name=like.name, family=like.family)
         minimum = like.minimum if model.minimum is None else model.minimum
-        model = msgspec.structs.replace(model, listed=listed, binding=like.binding, minimum=minimum)
+        total = like.total if model.window == like.window else 0
+        model = msgspec.structs.replace(
+            model, listed=listed, binding=like.binding, minimum=minimum, total=total
+        )
         without = _found(listed, hosted, direct)
         if without is None or msgspec.structs.replace(without, listed=listed) != model:
             hosted[key_of(listed)] = model

@@ -102,7 +102,7 @@ class Call:
         )  # fmt: skip
 
     def _budget(self) -> Budget:
-        budget = self._among.budget or Budget(window=model(self._model).window)
+        budget = self._among.budget or model(self._model).budget
         learnt = self._windows.get(self._model, budget.window)
         return budget if learnt >= budget.window else _limited(budget, learnt)
 

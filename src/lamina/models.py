@@ -10,8 +10,7 @@ not in it only what the user's own file says.
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
@@ -21,9 +20,31 @@ from typing import Annotated
 import msgspec
 
 from lamina.core.bind import Binding
+from lamina.core.values import Budget
 from lamina.errors import BadInput
-from lamina.text.characters import lower_ascii
+from lamina.model_names import TUNED, beginnings, is_boundary, key_of, own_name, plain_name, tail_of, tuned
 from lamina.text.estimate import FAMILIES
+
+__all__ = [
+    "AS_OF",
+    "VARIABLE",
+    "Hours",
+    "Model",
+    "Models",
+    "OffPeak",
+    "Prices",
+    "Tier",
+    "find",
+    "is_named",
+    "key_of",
+    "known",
+    "load",
+    "model",
+    "own_name",
+    "plain_name",
+    "price_of",
+    "table",
+]
 
 AS_OF = "2026-11-09"
 """The day of the table: prices and limits are those of then."""
@@ -91,13 +112,16 @@ class OffPeak(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One model. `family` names the tokenizer that the estimate for it is fitted to.
 
-    `minimum` is the shortest prefix in tokens that its provider caches, None where that is not known. `tiers`
-    are the prices of longer requests, in rising order. `listed` is the host's own name for the model where
-    this is what that host gives and asks for, else empty.
+    `window` is what the input may take. `total` is what input and output may take together, where that is
+    more: then the output does not make the input shorter. 0 means that both share the window. `minimum` is
+    the shortest prefix in tokens that its provider caches, None where that is not known. `tiers` are the
+    prices of longer requests, in rising order. `listed` is the host's own name for the model where this is
+    what that host gives and asks for, else empty.
     """
 
     name: str
     window: int
+    total: int = 0
     output: int = 0
     family: str = "o200k"
     binding: Binding = "none"
@@ -106,6 +130,13 @@ class Model(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tiers: tuple[Tier, ...] = ()
     off_peak: OffPeak | None = None
     listed: str = ""
+
+    @property
+    def budget(self) -> Budget:
+        """What a request to it may take. How much of it the answer needs is for the request to say."""
+        if self.total > self.window:
+            return Budget(window=self.total, input=self.window)
+        return Budget(window=self.window)
 
 
 Models = Mapping[str, Model]
@@ -121,6 +152,11 @@ def model(name: str, *, own: Models | None = None) -> Model:
     if own is None:
         return _known(name, os.environ.get(VARIABLE, ""))
     return find(name, own, table())
+
+
+def known(name: str) -> Model | None:
+    """What `model` gives, None where that would be refused."""
+    return _known_or_none(name, os.environ.get(VARIABLE, ""))
 
 
 def price_of(model: Model, *, tokens: int = 0, at: datetime | None = None) -> Prices:
@@ -162,64 +198,81 @@ def table() -> Models:
 def find(name: str, *among: Models) -> Model:
     """What `model` gives, from these models alone.
 
-    Of all rows that the name continues, the one that says most of it; then the one with most of a vendor's
-    or region's prefix; then the one that is given first.
+    Of all rows that the name begins with, the one that says most of it decides; then the one with most of a
+    vendor's or region's prefix; then the one that is given first. If what follows makes another model of the
+    name, the name is unknown.
     """
-    full = key_of(name)
-    starts = _starts(full)
-    for end in range(len(full), 0, -1):
-        if not _SAME.fullmatch(full, end):
+    base = tuned(name)
+    if base:
+        return _find_tuned(name, base, among)
+    found = _longest(key_of(name), among)
+    if found is None:
+        raise _unknown(name)
+    row, rest = found
+    return _as_named(name, row, rest)
+
+
+def is_named(name: str, base: str) -> bool:
+    """Whether `name` is a name of the model `base`: with a date, a host, a variant, and no other model."""
+    plain, own = plain_name(name), plain_name(base)
+    if not plain.startswith(own) or not is_boundary(plain, len(own)):
+        return False
+    return tail_of(plain[len(own) :], open_weights=False) != "other"
+
+
+def _longest(key: str, among: Sequence[Models]) -> tuple[Model, str] | None:
+    """The row that says most of a key, and what follows it."""
+    starts = beginnings(key)
+    for end in range(len(key), 0, -1):
+        if not is_boundary(key, end):
             continue
-        for key in (full[start:end] for start in starts):
+        for start in starts:
             for models in among:
-                if key in models:
-                    return models[key]
-    raise BadInput(
+                row = models.get(key[start:end])
+                if row is not None:
+                    return row, key[end:]
+    return None
+
+
+def _as_named(name: str, row: Model, rest: str) -> Model:
+    """A row under a name that goes on after it."""
+    tail = tail_of(rest, open_weights=row.prices == Prices())
+    if tail == "other":
+        raise _unknown(name)
+    if tail == "unpriced":
+        return _without_prices(row)
+    if tail == "wide" and row.window < MILLION:
+        more = Tier(above=row.window, prices=Prices())  # nobody says here what the wider window costs
+        return msgspec.structs.replace(row, window=MILLION, tiers=(*row.tiers, more))
+    return row
+
+
+def _find_tuned(name: str, base: str, among: Sequence[Models]) -> Model:
+    """A fine-tuned model: the row that has its own prices, else the limits of the model it began as."""
+    found = _longest(base, among)
+    if found is not None:
+        return _as_named(name, *found)
+    try:
+        row = find(base.removeprefix(TUNED), *among)
+    except BadInput:
+        raise _unknown(name) from None
+    return msgspec.structs.replace(_without_prices(row), name=TUNED + row.name, listed="")
+
+
+def _without_prices(row: Model) -> Model:
+    return msgspec.structs.replace(row, prices=Prices(), tiers=(), off_peak=None)
+
+
+def _unknown(name: str) -> BadInput:
+    return BadInput(
         f"unknown model {name[:80]!r}",
         place="model",
         hint=f"give its context window in tokens: Budget(window=...), or a file of models in {VARIABLE}",
     )
 
 
-def key_of(name: str) -> str:
-    """What a row is found by: as `plain_name`, with the prefixes of vendor and region."""
-    return _VERSION.sub("-", _without_path(name).replace("_", "-"))
-
-
-def plain_name(name: str) -> str:
-    """A model's own name with one sign between the numbers of its version: `claude-opus-4-5`."""
-    return _VERSION.sub("-", own_name(name).replace("_", "-"))
-
-
-def own_name(name: str) -> str:
-    """A model's own name: no vendor path or region, no mark of fine-tuning.
-
-    `us.anthropic.claude-opus-5`, `anthropic/claude-opus-5` and `claude-opus-5` are one model.
-    """
-    return _VENDOR.sub("", _without_path(name), count=1)
-
-
-_LONGEST = 200
-_PREFIX = r"[a-z]+(?:-gov)?\."
-_VENDOR = re.compile(rf"^(?:{_PREFIX}){{1,3}}(?=[a-z])")
-_ONE_PREFIX = re.compile(rf"{_PREFIX}(?=[a-z])")
-_VERSION = re.compile(r"(?<=[0-9])[.p](?=[0-9])")
-
-# What may follow a name without making it another model: a date, a host's suffix, a size, a tuning. A
-# number of one or two digits would be a version that the table does not have.
-_SAME = re.compile(r"(?:[-:@](?![0-9]{1,2}(?![0-9a-z])).*)?", re.DOTALL)
-
-
-def _without_path(name: str) -> str:
-    return lower_ascii(name[:_LONGEST]).rpartition("/")[2].removeprefix("ft:")
-
-
-def _starts(full: str) -> list[int]:
-    """Where a name may begin: with all of its prefixes, with fewer, with none."""
-    starts = [0]
-    while len(starts) <= 3 and (prefix := _ONE_PREFIX.match(full, starts[-1])):
-        starts.append(prefix.end())
-    return starts
+MILLION = 1_000_000
+"""The window that `[1m]` after a name asks for."""
 
 
 class _Table(msgspec.Struct, frozen=True):
@@ -232,6 +285,7 @@ class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     like: str | None = None
     window: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    total: Count | None = None
     output: Count | None = None
     family: str | None = None
     binding: Binding | None = None
@@ -248,6 +302,14 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @lru_cache(maxsize=256)
 def _known(name: str, path: str) -> Model:
     return find(name, _file(path), table()) if path else find(name, table())
+
+
+@lru_cache(maxsize=256)
+def _known_or_none(name: str, path: str) -> Model | None:
+    try:
+        return _known(name, path)
+    except BadInput:
+        return None
 
 
 @lru_cache(maxsize=8)
@@ -269,7 +331,9 @@ def _made(name: str, row: _Row, path: str) -> Model:
         start = msgspec.structs.replace(like, name=name, listed="")
     if row.prices is not None:
         start = msgspec.structs.replace(start, tiers=(), off_peak=None)
-    fields = ("window", "output", "family", "binding", "minimum", "prices", "tiers", "off_peak")
+    if row.window is not None:
+        start = msgspec.structs.replace(start, total=0)
+    fields = ("window", "total", "output", "family", "binding", "minimum", "prices", "tiers", "off_peak")
     said = {field: value for field in fields if (value := getattr(row, field)) is not None}
     made = msgspec.structs.replace(start, **said)
     return msgspec.structs.replace(made, tiers=tuple(sorted(made.tiers, key=lambda tier: tier.above)))

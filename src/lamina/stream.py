@@ -1,13 +1,17 @@
 """What a prefix cache sees of a request: its blocks in the order in which the provider reads them.
 
-The prefix stream is tools, then system text, then message blocks, with cache markers removed, one string
-read as one text block, and object keys sorted. A dialect makes it from a request; the rules simulate caches
-on it, the planner places markers on it, and `part` compares two of it. It knows no provider.
+The prefix stream is tools, then system text, then message blocks, with cache markers removed and one string
+read as one text block. Fields of an API are read by their names, so their order says nothing and they are
+sorted. JSON of the application, such as the schema of a tool or the input of a call, is shown to the model as
+it was written: there the order of keys is part of the prefix. A dialect makes the stream from a request; the
+rules simulate caches on it, the planner places markers on it, and `part` compares two of it. It knows no
+provider.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from hashlib import blake2b
 from itertools import accumulate
 from typing import Any, Literal
@@ -15,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from lamina.core.hashing import canonical
+from lamina.errors import BadInput
 
 Sort = Literal["tool", "system", "text", "call", "result", "thinking", "image", "document", "raw"]
 """What a block is; "system" is system or developer text, wherever it stands."""
@@ -23,10 +28,11 @@ Sort = Literal["tool", "system", "text", "call", "result", "thinking", "image", 
 class Block(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One position of the stream.
 
-    `data` are its canonical bytes without markers; `place` is its path in the request, `name` what a reader
-    would call it (a tool's name, a title, a file). `opens`: it begins a message. `marker` is the lifetime
-    that a cache marker on it asks for ("5m", "1h", "30m"), "" without one; `markable`: the provider takes
-    one here. `tokens` is 0 until the stream is weighed. `form` is set where lamina knows that it is lowered.
+    `data` are its bytes as a cache sees them, without markers; `place` is its path in the request, `name`
+    what a reader would call it (a tool's name, a title, a file). `opens`: it begins a message. `marker` is
+    the lifetime that a cache marker on it asks for ("5m", "1h", "30m"), "" without one; `markable`: the
+    provider takes one here. `tokens` is 0 until the stream is weighed. `form` is set where lamina knows that
+    it is lowered.
     """
 
     sort: Sort
@@ -44,7 +50,7 @@ class Block(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class Stream(msgspec.Struct, frozen=True, kw_only=True):
     """A request as a cache sees it.
 
-    `settings` are the canonical values of those parameters that some cache depends on, under the names of
+    `settings` are the values of those parameters that some cache depends on, as bytes under the names of
     `SETTINGS`; a parameter that is absent, or has its documented default, is not in it. `key` routes
     requests to one cache (`prompt_cache_key`, `cache_salt`), `cached` names an explicit cache that the
     request reads. `automatic` is the lifetime of a marker for the whole request, or the mode of caching
@@ -97,6 +103,63 @@ def bare(value: Any, markers: frozenset[str]) -> Any:
     return value
 
 
+OWN_JSON = frozenset(
+    (
+        "input",  # of a call, Anthropic
+        "input_schema",
+        "input_examples",
+        "parameters",  # of a tool, OpenAI, Gemini and Ollama
+        "parametersJsonSchema",
+        "parameters_json_schema",
+        "arguments",  # of a call, Ollama
+        "args",  # of a call, Gemini
+        "response",  # of a result, Gemini
+        "schema",  # of an answer
+        "responseSchema",
+        "responseJsonSchema",
+    )
+)
+"""Fields whose value is JSON of the application: a model sees it as it was written."""
+
+_AS_WRITTEN = msgspec.json.Encoder()
+
+
 def data_of(value: Any) -> bytes:
-    """The canonical bytes of one block."""
+    """The bytes of one block as a cache sees them: fields of the API sorted, JSON of the application not."""
+    with suppress(RecursionError):  # `canonical` refuses it, with its reason
+        value = _with_own_json(value)
     return canonical(value)
+
+
+def same_but_key_order(one: bytes, other: bytes) -> bool:
+    """Whether two blocks differ in nothing but the order of keys."""
+    if one == other or len(one) != len(other):
+        return False
+    return _sorted_bytes(one) == _sorted_bytes(other)
+
+
+def _with_own_json(value: Any) -> Any:
+    """A value in which the application's JSON is bytes already, in the order in which it was written."""
+    if isinstance(value, Mapping):
+        return {name: _field(name, inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_own_json(inner) for inner in value]
+    return value
+
+
+def _field(name: Any, value: Any) -> Any:
+    if not isinstance(value, (Mapping, list, tuple)):
+        return value
+    if name not in OWN_JSON:
+        return _with_own_json(value)
+    try:
+        return msgspec.Raw(_AS_WRITTEN.encode(value))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return value  # `canonical` refuses it, with its reason
+
+
+def _sorted_bytes(data: bytes) -> bytes:
+    try:
+        return canonical(msgspec.json.decode(data))
+    except (msgspec.DecodeError, RecursionError, BadInput):
+        return data

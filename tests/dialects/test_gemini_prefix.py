@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.port import Marking
-from lamina.stream import SETTINGS
+from lamina.stream import OWN_JSON, SETTINGS
 from tests.dialects.gemini_requests import Json, answers, arguments, asks, body, conversation, model, user
 
 TOOLS: list[Json] = [
@@ -77,7 +77,7 @@ def test_text_is_the_same_with_or_without_its_part() -> None:
 
 def _reordered(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _reordered(value[name]) for name in reversed(value)}
+        return {n: value[n] if n in OWN_JSON else _reordered(value[n]) for n in reversed(value)}
     return [_reordered(inner) for inner in value] if isinstance(value, list) else value
 
 

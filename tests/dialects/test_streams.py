@@ -95,7 +95,7 @@ def test_data_is_canonical_json_without_markers() -> None:
     marked = claude(system=[{"text": "Be brief.", "type": "text", **MARK}]).blocks[1]
     assert marked == msgspec.structs.replace(claude().blocks[1], marker="5m")
     assert marked.data == b'{"text":"Be brief.","type":"text"}'
-    assert claude().blocks[5].data.startswith(b'{"id":"t1","input":{"a":2,"b":1}')
+    assert claude().blocks[5].data.startswith(b'{"id":"t1","input":{"b":1,"a":2}')
 
 
 def test_every_marker_is_noted_with_its_lifetime() -> None:
@@ -171,7 +171,7 @@ UNSEEN = {
                   "stop_sequences": ["x"], "stream": True, "diagnostics": {"previous_message_id": None}},
     "openai_chat": {"max_tokens": 9, "max_completion_tokens": 9, "temperature": 1, "user": "u", "seed": 1,
                     "metadata": {"a": "b"}, "stop": "x", "stream": True, "n": 1, "logprobs": True,
-                    "store": True, "safety_identifier": "u", "prompt_cache_retention": "24h"},
+                    "store": True, "safety_identifier": "u"},
 }  # fmt: skip
 DEFAULTS = {
     "anthropic": {"tool_choice": {"type": "auto", "disable_parallel_tool_use": False}, "speed": "standard",

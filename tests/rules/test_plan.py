@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
@@ -18,7 +18,18 @@ from lamina.dialects.anthropic.stream import stream as stream_of
 from lamina.dialects.port import Marking
 from lamina.errors import BadInput
 from lamina.rules import rules_for, simulator
-from lamina.rules.plan import BEHIND, LAST, LOWERED, SPOKEN, STABLE, TAIL, TOOLS, plan
+from lamina.rules.plan import (
+    ANSWERED,
+    BEHIND,
+    KEPT,
+    LAST,
+    SECOND,
+    SPOKEN,
+    STABLE,
+    TAIL,
+    TOOLS,
+    plan,
+)
 from lamina.stream import Block, Sort, Stream
 from lamina.testing.sessions import calls, session
 
@@ -47,38 +58,76 @@ def marked(stream: Stream, places: Any) -> Stream:
 
 
 def test_four_places_and_their_reasons() -> None:
-    found = plan(request(30), ANTHROPIC, cut=6, last=28)
-    assert found.reasons == {
-        "system[0]": STABLE, "text[4]": LOWERED, "text[26]": LAST, "text[29]": TAIL,
-    }  # fmt: skip
-    assert list(found.places) == ["system[0]", "text[4]", "text[26]", "text[29]"]
+    """What the last cut left and the tools take turns; the last request is found from the end."""
+    found = plan(request(30), ANTHROPIC, kept=6, last=28)
+    assert found.reasons == {"tool[0]": TOOLS, "system[0]": STABLE, "text[28]": SECOND, "text[29]": TAIL}
+    assert list(found.places) == ["tool[0]", "system[0]", "text[28]", "text[29]"]
+    found = plan(request(32), ANTHROPIC, kept=6, last=30)
+    assert found.reasons == {"system[0]": STABLE, "text[4]": KEPT, "text[30]": SECOND, "text[31]": TAIL}
     assert found.key == ""
 
 
-def test_without_a_past_the_look_back_is_lengthened() -> None:
-    found = plan(request(60), ANTHROPIC)
-    assert found.reasons == {
-        "system[0]": STABLE, "text[21]": BEHIND, "text[40]": BEHIND, "text[59]": TAIL,
-    }  # fmt: skip
+def test_the_last_request_is_marked_where_no_other_marker_reaches_it() -> None:
+    assert LAST not in plan(request(40), ANTHROPIC, last=22).reasons.values()
+    assert plan(request(40), ANTHROPIC, last=20).reasons["text[18]"] == LAST
+    wide = request(10)
+    more = tuple(block("text", 100 + at, opens=at == 0) for at in range(30))
+    wide = msgspec.structs.replace(wide, blocks=(*wide.blocks, *more))
+    found = plan(wide, ANTHROPIC, last=10)
+    assert found.reasons["text[9]"] == SECOND, "from which the last request is found"
+    assert LAST not in found.reasons.values()
 
 
-def test_a_place_to_spare_ends_the_tools() -> None:
-    assert plan(request(3), ANTHROPIC).reasons == {"tool[0]": TOOLS, "system[0]": STABLE, "text[2]": TAIL}
+def test_after_a_cut_what_it_left_is_marked() -> None:
+    found = plan(request(30), ANTHROPIC, kept=8, cut=True)
+    assert found.reasons == {"system[0]": STABLE, "text[6]": KEPT, "text[28]": SECOND, "text[29]": TAIL}
+
+
+def test_without_a_past_the_end_of_the_last_request_is_guessed_from_its_answer() -> None:
+    said = [block("text", 0), block("text", 1, role="assistant")]
+    said += [block("image", at, opens=at == 0) for at in range(30)]
+    stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *said))
+    assert plan(stream, ANTHROPIC).reasons["text[1]"] == SECOND
+    said[1:2] = [block("text", at, role="assistant", opens=at == 1) for at in range(1, 31)]
+    stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *said))
+    assert plan(stream, ANTHROPIC).reasons["text[0]"] == ANSWERED
+
+
+def test_a_place_to_spare_lengthens_the_look_back() -> None:
+    found = plan(request(60, tools=0), ANTHROPIC)
+    assert found.reasons == {"system[0]": STABLE, "text[40]": BEHIND, "text[58]": SECOND, "text[59]": TAIL}
+    assert plan(request(3), ANTHROPIC).reasons == {
+        "tool[0]": TOOLS,
+        "system[0]": STABLE,
+        "text[1]": SECOND,
+        "text[2]": TAIL,
+    }
 
 
 def test_a_run_of_calls_or_results_is_one_position() -> None:
     results = tuple(block("result", i, opens=i == 0) for i in range(40))
-    stream = request(25)
+    stream = request(25, tools=0)
     stream = msgspec.structs.replace(stream, blocks=(*stream.blocks, *results))
     found = plan(stream, ANTHROPIC)
     assert found.reasons["result[39]"] == TAIL
     assert found.reasons["text[6]"] == BEHIND
 
 
-def test_nothing_below_the_minimum() -> None:
-    small = request(3, model="claude-opus-4-6")
-    assert plan(small, ANTHROPIC).places == {}
-    assert list(plan(request(6, model="claude-opus-4-6"), ANTHROPIC).places) == ["text[5]"]
+def test_what_is_surely_too_short_is_marked_only_where_nothing_better_is_left() -> None:
+    """A marker below the minimum is free. Counts may be too low: what is near the minimum counts as long."""
+    small = request(3, model="claude-opus-4-6")  # 600 tokens a block, and 4,096 are needed
+    assert set(plan(small, ANTHROPIC).places) == {"tool[0]", "system[0]", "text[1]", "text[2]"}
+    long = request(60, model="claude-opus-4-6")
+    assert plan(long, ANTHROPIC, kept=30, last=10).reasons == {
+        "text[8]": LAST,
+        "text[28]": KEPT,
+        "text[58]": SECOND,
+        "text[59]": TAIL,
+    }
+    near = msgspec.structs.replace(
+        long, blocks=tuple(msgspec.structs.replace(one, tokens=1400) for one in long.blocks)
+    )
+    assert "system[0]" in plan(near, ANTHROPIC, kept=30, last=10).places
 
 
 def test_nothing_on_what_may_not_carry_one() -> None:
@@ -99,9 +148,13 @@ def test_longer_lifetimes_come_first() -> None:
 
 def test_a_model_that_drops_thinking_when_the_user_speaks_is_read_from_before_it() -> None:
     said = [
-        block("text", 0), block("thinking", 0, role="assistant"), block("call", 0, opens=False),
-        block("result", 0), block("text", 1, role="assistant"), block("text", 2),
-    ]  # fmt: skip
+        block("text", 0),
+        block("thinking", 0, role="assistant"),
+        block("call", 0, role="assistant", opens=False),
+        block("result", 0),
+        *(block("text", at, role="assistant", opens=at == 1) for at in range(1, 31)),
+        *(block("image", at, opens=at == 0) for at in range(30)),
+    ]
     blocks = (*request(0).blocks, *said)
     old = Stream(dialect="anthropic", model="claude-sonnet-4-5", blocks=blocks)
     assert plan(old, ANTHROPIC, last=5).reasons["text[0]"] == SPOKEN
@@ -119,7 +172,7 @@ def test_openai_ends_the_system_text_and_has_a_key() -> None:
     assert plan(stream, OPENAI, key="support").key == "support"
     assert plan(msgspec.structs.replace(stream, key="mine"), OPENAI, key="support").key == ""
     explicit = msgspec.structs.replace(stream, automatic="explicit")
-    assert plan(explicit, OPENAI, cut=4).reasons == {"system[0]": STABLE, "text[2]": LOWERED, "text[8]": TAIL}
+    assert plan(explicit, OPENAI, kept=4).reasons == {"system[0]": STABLE, "text[2]": KEPT, "text[8]": TAIL}
 
 
 @pytest.mark.parametrize("rules", [LEGACY, rules_for("unknown"), rules_for("vllm"), rules_for("gemini")])
@@ -136,8 +189,9 @@ def test_any_stream_gets_a_plan_that_the_rules_allow(drawn: list[Any], data: st.
     said = tuple(block(sort, i, tokens=size, markable=may) for i, (sort, size, may) in enumerate(drawn))
     stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *said))
     number = st.none() | st.integers(0, len(stream.blocks) + 2)
-    known: dict[str, Any] = {"cut": data.draw(number), "last": data.draw(number)}
+    known: dict[str, Any] = {"kept": data.draw(number), "last": data.draw(number)}
     known |= {
+        "cut": data.draw(st.booleans()),
         "stable": data.draw(st.sampled_from(("", "5m", "1h"))),
         "tail": data.draw(st.sampled_from(("", "1h"))),
     }
@@ -147,7 +201,7 @@ def test_any_stream_gets_a_plan_that_the_rules_allow(drawn: list[Any], data: st.
     )
     assert len(found.places) <= 4
     assert all(one.markable for one in stream.blocks if one.place in found.places)
-    assert all(sums[place] >= 512 for place in found.places)
+    assert stream.tokens < 512 or any(sums[place] >= 512 for place in found.places)
     words = [word == "1h" for word in found.places.values()]
     assert words == sorted(words, reverse=True)
     assert found == plan(stream, ANTHROPIC, **known)
@@ -229,12 +283,13 @@ def test_cache_points_of_bedrock_stand_after_their_blocks() -> None:
         with_cache_points(given, {"system[4]": ""})
 
 
-def test_places_stay_while_a_conversation_grows() -> None:
-    """What was marked as lasting is marked again, and what ended a request is marked in the next."""
-    before, last = None, None
-    for said in range(4, 30, 2):
-        found = plan(request(said), ANTHROPIC, cut=4, last=last)
-        if before is not None:
-            kept = [place for place, why in before.reasons.items() if why in (STABLE, LOWERED, TAIL)]
-            assert set(kept) <= set(found.places)
-        before, last = found, said + 1
+def test_what_a_cut_left_and_the_tools_are_both_kept_alive() -> None:
+    """They take turns, so each is marked at every second request, and lives from one to the next."""
+    seen: dict[str, list[int]] = {TOOLS: [], KEPT: []}
+    for said in range(12, 40, 2):
+        found = plan(request(said), ANTHROPIC, kept=4, last=said - 1)
+        for why in found.reasons.values():
+            if why in seen:
+                seen[why].append(said)
+    assert all(one + 4 == other for places in seen.values() for one, other in pairwise(places))
+    assert set(seen[TOOLS]).isdisjoint(seen[KEPT])

@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from lamina.dialects import DIALECTS
 from lamina.rules import Rules, rules_for, simulator
 from tests.rules.streams import stream
 
@@ -11,9 +12,9 @@ PLAIN = rules_for("unknown")
 
 def legacy(words: str, tokens: int = 1000, **fields: str) -> int:
     """Tokens read by the second of two requests, the first being `S u1`."""
-    cache = simulator(rules_for("gpt-5.5"))
-    cache.send(stream("S u1", model="gpt-5.5", tokens=tokens))
-    return cache.send(stream(words, model="gpt-5.5", tokens=tokens, **fields)).read
+    cache = simulator(rules_for("gpt-5.4"))
+    cache.send(stream("S u1", model="gpt-5.4", tokens=tokens))
+    return cache.send(stream(words, model="gpt-5.4", tokens=tokens, **fields)).read
 
 
 def test_the_longest_common_prefix_is_read_rounded_down() -> None:
@@ -60,11 +61,51 @@ def test_what_is_too_old_can_be_learnt_again() -> None:
         assert cache.send(stream("uabc a1"), at=at).read == 1000
 
 
-def test_retention_in_memory_is_shorter() -> None:
-    for word, read in (("in_memory", 0), ("24h", 1920), ("", 1920)):
-        cache = simulator(rules_for("gpt-5.5"))
-        cache.send(stream("S u1", model="gpt-5.5", automatic=word))
-        assert cache.send(stream("S u1", model="gpt-5.5"), at=3600).read == read
+HOUR, DAY = 3600, 86400
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "lives"),
+    [
+        ("gpt-5.4", "", DAY),
+        ("gpt-5.4", "24h", DAY),
+        ("gpt-5.4", "in_memory", HOUR),
+        ("azure/gpt-4.1-2025-04-14", "", DAY),
+        ("gpt-5.1-chat-latest", "", DAY),
+        ("gpt-5.5", "in_memory", DAY),  # it takes no other
+        ("gpt-5.4-mini", "24h", HOUR),  # not on the guide's list
+        ("gpt-4.1-mini", "", HOUR),
+        ("gpt-4o", "24h", HOUR),
+        ("o3", "", HOUR),
+    ],
+)
+def test_a_day_is_for_the_models_of_the_list_and_an_hour_for_the_others(
+    model: str, asked: str, lives: int
+) -> None:
+    for later in (lives, lives + 1):
+        cache = simulator(rules_for(model))
+        cache.send(stream("S u1", tokens=3000, model=model, automatic=asked))
+        read = cache.send(stream("S u1", tokens=3000, model=model), at=later).read
+        assert (read > 0) is (later == lives)
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses"])
+@pytest.mark.parametrize(("word", "lives"), [("24h", DAY), ("in_memory", HOUR), ("in-memory", HOUR)])
+def test_the_retention_of_a_request_is_read(dialect: str, word: str, lives: int) -> None:
+    said = "messages" if dialect == "openai_chat" else "input"
+    asked = {"model": "gpt-5.4", said: [{"role": "user", "content": "Hi"}], "prompt_cache_retention": word}
+    sent = DIALECTS[dialect].stream(asked).weighed([5000])
+    for later in (lives, lives + 1):
+        cache = simulator(rules_for("gpt-5.4"))
+        cache.send(sent)
+        assert (cache.send(sent, at=later).read > 0) is (later == lives)
+
+
+def test_gpt_5_5_reads_in_steps_of_2048() -> None:
+    for model, read in (("gpt-5.5-2026-04-23", 4096), ("gpt-5.4", 5888)):
+        cache = simulator(rules_for(model))
+        cache.send(stream("S u1", tokens=3000, model=model))
+        assert cache.send(stream("S u1 a1", tokens=3000, model=model)).read == read
 
 
 def test_rules_made_by_hand_are_simulated() -> None:

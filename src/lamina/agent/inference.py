@@ -107,7 +107,7 @@ async def _kept(session: Session, read: _Read) -> None:
 async def deepened(session: Session, found: Overflow) -> bool:
     """Makes the session's next request smaller, as much as the API asked for; False if that cannot be."""
     counted = (await session.build()).tokens
-    usual = session.budget or Budget(window=model(session.setup.model).window)
+    usual = session.budget or model(session.setup.model).budget
     try:
         await _limited(session, usual, found.window(counted, otherwise=DEEPER))
     except BudgetExceeded as full:

@@ -111,14 +111,23 @@ def _lines(found: Parting, arguments: argparse.Namespace, after: Stream, rules: 
         read = f"{found.kept:,} tokens {'read' if rules else 'kept'}"
         return [f"{new} continues {old}: {read}, {more}", *_differing(found), *_under(rules)]
     named_ = f" ({found.name})" if found.name else ""
-    total = found.kept + found.lost
     return [
         f"{new} parts from {old} at {found.place or 'its beginning'}{named_}, byte {found.byte:,}",
         f"cause:  {found.cause}: {found.sentence}",
-        f"tokens: {found.kept:,} of {total:,} kept, {found.lost:,} lost{_price(found)}",
+        f"tokens: {_tokens(found)}",
         f"advice: {found.advice}",
         *_under(rules),
     ]
+
+
+def _tokens(found: Parting) -> str:
+    """What was kept and lost; under the rules of a cache of what it held, with the price."""
+    if found.cached is None:
+        return f"{found.kept:,} of {found.kept + found.lost:,} kept, {found.lost:,} lost"
+    if not found.cached:
+        return "the cache held nothing of it, so nothing was lost"
+    read = f"{found.kept:,} of the {found.cached:,} that the cache held are read"
+    return f"{read}, {found.lost:,} are sent and paid again{_price(found)}"
 
 
 def _price(found: Parting) -> str:

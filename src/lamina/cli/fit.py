@@ -114,4 +114,6 @@ def account(envelope: Envelope) -> str:
 def _budget(name: str, *, window: int | None, reserve: int | None) -> Budget | None:
     if window is None and reserve is None:
         return None
-    return Budget(window=model(name).window if window is None else window, reserve=reserve)
+    if window is None:
+        return msgspec.structs.replace(model(name).budget, reserve=reserve)
+    return Budget(window=window, reserve=reserve)

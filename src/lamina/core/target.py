@@ -58,6 +58,8 @@ DEFAULT = Rates()
 
 def limits(budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = DEFAULT) -> Limits:
     room = budget.window - reserve(budget, head)
+    if budget.input is not None:
+        room = min(room, budget.input)
     trigger = _share(room, budget.trigger)
     least = _share(room, budget.least)
     if budget.target is None:

@@ -163,14 +163,16 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How large a request may be. `window` is the one dial; the rest is derived.
 
-    All limits are tokens of the room (`window - reserve`), by the counter in use. `trigger` and
-    `target` are shares of the room: above the trigger a cut is made, down to the target; None lets
-    `core.target` choose it. A cut that would free less than `least` of the room waits until the room
-    itself is full; one new result above `largest` enters COMPACT. `keep_last` counts assistant steps.
+    All limits are tokens of the room (`window - reserve`), by the counter in use. `input` is the most that
+    the request alone may take, where its model limits that beside the window. `trigger` and `target` are
+    shares of the room: above the trigger a cut is made, down to the target; None lets `core.target` choose
+    it. A cut that would free less than `least` of the room waits until the room itself is full; one new
+    result above `largest` enters COMPACT. `keep_last` counts assistant steps.
     """
 
     window: int
     reserve: int | None = None
+    input: int | None = None
     trigger: float = 0.95
     target: float | None = None
     least: float = 0.2
@@ -182,6 +184,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             (self.window > 0, f"window is {self.window!r}", "give the model's context window in tokens"),
             (self.reserve is None or 0 <= self.reserve < self.window, f"reserve is {self.reserve!r}",
              f"it must be at least 0 and below the window ({self.window})"),
+            (self.input is None or self.input > 0, f"input is {self.input!r}",
+             "give the tokens that a request alone may take, above 0"),
             (0 < self.trigger <= 1, f"trigger is {self.trigger!r}",
              "give a share of the room above 0, at most 1"),
             (self.target is None or 0 < self.target <= self.trigger, f"target is {self.target!r}",

@@ -10,12 +10,15 @@ lamina itself did; `values` has the closed set of causes. No model is asked and 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
 from lamina.dialects.port import Dialect
-from lamina.part.caches import Cached, judged
+from lamina.part.caches import judged
 from lamina.part.causes import structural
 from lamina.part.envelopes import own_cause, tenant_changed
 from lamina.part.looks import first_difference
@@ -27,9 +30,15 @@ __all__ = ["CAUSES", "Parting", "part"]
 
 
 def part(
-    before: Any, after: Any, *, rules: Rules | None = None, counter: Counter | None = None,
-    gap: float | None = None, tokens: int | None = None, dialect: str | Dialect | None = None,
-) -> Parting:  # fmt: skip
+    before: Any,
+    after: Any,
+    *,
+    rules: Rules | None = None,
+    counter: Counter | None = None,
+    gap: float | None = None,
+    tokens: int | None = None,
+    dialect: str | Dialect | None = None,
+) -> Parting:
     """Where `after` stops being a continuation of `before`, why, what that loses, and what to do.
 
     Both are requests of a provider, fitted requests, envelopes or streams. With `rules` the answer is about
@@ -37,11 +46,24 @@ def part(
     between the two in seconds. Without them only what was sent is compared. `tokens` is the input that the
     provider reported for `before`, by which counts are scaled; `counter` counts each block.
     """
+    if rules is not None:
+        before, after = _as_sent(before), _as_sent(after)
     old = side(before, dialect=dialect, counter=counter)
     new = side(after, dialect=dialect, counter=counter, earlier=old)
     found = _found(old, new, keyed=rules is None or bool(rules.key))
-    cached = judged(old.weighed, new.weighed, found, rules, gap=gap or 0.0) if rules else None
-    return _parting(old, new, cached.found if cached else found, cached, tokens)
+    if rules is None:
+        return _parting(old, new, found, _amount(old, found), tokens)
+    cached = judged(old.weighed, new.weighed, found, rules, gap=gap or 0.0)
+    amount = Amount(cached.kept, cached.lost, cached.held, cached.price)
+    parting = _parting(old, new, cached.found, amount, tokens)
+    own = rules.advice.get(parting.cause)
+    return msgspec.structs.replace(parting, advice=own) if own else parting
+
+
+def _as_sent(given: Any) -> Any:
+    """The request of a fitted one: a cache sees its markers and settings, which an envelope does not have."""
+    request = getattr(given, "request", None)
+    return request if isinstance(request, Mapping) else given
 
 
 def _found(before: Side, after: Side, *, keyed: bool) -> Found:
@@ -78,24 +100,56 @@ def _key(old: str, new: str) -> tuple[str, int, str]:
     return "key changed", 0, f"{key!r} is now {now!r}"
 
 
-def _parting(before: Side, after: Side, found: Found, cached: Cached | None, tokens: int | None) -> Parting:
+class Amount(NamedTuple):
+    """Tokens of the earlier request, and what those that were lost cost; see `Parting`."""
+
+    kept: int
+    lost: int
+    cached: int | None = None
+    price: float | None = None
+
+    def scaled(self, counted: int, reported: int) -> Amount:
+        """The same, if the provider reported so many tokens for what was counted here."""
+        kept = self.kept * reported // counted
+        both = (self.kept + self.lost) * reported // counted
+        return Amount(
+            kept=kept,
+            lost=both - kept,
+            cached=None if self.cached is None else self.cached * reported // counted,
+            price=None if self.price is None else self.price * reported / counted,
+        )
+
+
+def _amount(before: Side, found: Found) -> Amount:
+    """Without the rules of a cache: what stands before the parting, and the rest."""
+    kept = _kept(before, found)
+    return Amount(kept, 0 if found.cause == "none" else max(before.total - kept, 0))
+
+
+def _parting(before: Side, after: Side, found: Found, amount: Amount, tokens: int | None) -> Parting:
     old, new, index = before.stream.blocks, after.stream.blocks, found.block
     was, now = (blocks[index] if index < len(blocks) else None for blocks in (old, new))
     byte = first_difference(was.data, now.data) if was and now else 0
-    kept = cached.kept if cached else _kept(before, found)
-    total = before.total
-    if tokens is not None and total:
-        kept, total = kept * tokens // total, tokens
+    if tokens is not None and before.total:
+        amount = amount.scaled(before.total, tokens)
     names = {*before.stream.settings, *after.stream.settings}
     differing = (n for n in names if before.stream.settings.get(n) != after.stream.settings.get(n))
     return Parting(
-        cause=found.cause, at=max(index - before.tools, 0), byte=byte,
+        cause=found.cause,
+        at=max(index - before.tools, 0),
+        byte=byte,
         offset=sum(len(block.data) for block in old[:index]) + byte,
-        entry=now.place if now else "", was=was.place if was and found.cause != "none" else "",
-        name=found.name, kept=kept, lost=0 if found.cause == "none" else max(total - kept, 0),
-        price=cached.price if cached else None, sentence=sentence(found), advice=CAUSES[found.cause].advice,
+        entry=now.place if now else "",
+        was=was.place if was and found.cause != "none" else "",
+        name=found.name,
+        kept=amount.kept,
+        lost=amount.lost,
+        cached=amount.cached,
+        price=amount.price,
+        sentence=sentence(found),
+        advice=CAUSES[found.cause].advice,
         settings=tuple(sorted(differing)),
-    )  # fmt: skip
+    )
 
 
 def _kept(before: Side, found: Found) -> int:

@@ -1,46 +1,94 @@
 """What the rules of a cache add to a comparison: lifetimes, markers, minimum, look-back, settings.
 
-Each cause has a block where it begins to cost; the earliest one is named. What is read in the end is what the
-simulator of these rules says, so that a figure here is the figure that a replay would give.
+Each cause has a block where it begins to cost; the earliest one is named. What the cache held of the earlier
+request and what the later one reads is what the simulator of these rules says, so that a figure here is the
+figure that a replay would give. `losses` says which tokens were lost by it, and what they cost.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import pairwise
 from typing import NamedTuple
 
-from lamina.errors import BadInput
-from lamina.models import Prices, model, price_of
+from lamina.part.losses import lost_blocks, price_of_loss
 from lamina.part.values import SETTING_CAUSES, Found
-from lamina.rules import Rules, Tally, simulator
-from lamina.rules.path import path_of
-from lamina.stream import Block, Stream
+from lamina.rules import Rules, simulator
+from lamina.rules.breakpoints import entries_of, marks_of, positions_of
+from lamina.rules.path import Path, path_of
+from lamina.rules.prefix import asked_lifetime
+from lamina.rules.tail import EXPLICIT, boundaries, written
+from lamina.stream import Stream, same_but_key_order
 
 MARKED = ("breakpoints", "tail")
 """Algorithms that cache only where a marker, or a turn, ends."""
 
 
 class Cached(NamedTuple):
-    """The cause under the rules, the tokens that are read, and what the lost ones cost above a read."""
+    """The cause under the rules, and what it loses.
+
+    In tokens of the earlier request: `held` is what the cache had of it, `kept` what of that the later one
+    reads, `lost` what it sends again and pays anew. `price` is what that costs above a read.
+    """
 
     found: Found
+    held: int
     kept: int
+    lost: int
     price: float | None
 
 
+class Sent(NamedTuple):
+    """A request as a cache sees it: its path, and the number in the stream of each block of the path."""
+
+    stream: Stream
+    path: Path
+    numbers: list[int]
+
+    def number_of(self, index: int) -> int:
+        """The number in the stream of a block of the path; behind the last one, the end of the stream."""
+        return self.numbers[index] if index < len(self.numbers) else len(self.stream.blocks)
+
+    def index_of(self, number: int) -> int | None:
+        """The block of the path with this number in the stream, None where the provider leaves it out."""
+        index = bisect_left(self.numbers, number)
+        return index if index < len(self.numbers) and self.numbers[index] == number else None
+
+    def name_of(self, index: int) -> str:
+        return self.path.blocks[index].name
+
+
 def judged(before: Stream, after: Stream, found: Found, rules: Rules, *, gap: float) -> Cached:
-    """The earliest cause that costs anything under these rules."""
+    """The earliest cause that costs anything under these rules, and what it costs."""
     cache = simulator(rules)
-    first = cache.send(before, at=0.0)
+    cache.send(before, at=0.0)
     tally = cache.send(after, at=gap)
-    chosen = _earliest([found, *_causes(before, after, found, rules, gap)])
-    if chosen.cause == "none" and rules.match in MARKED and tally.read < first.total - first.uncached:
-        chosen = Found("unknown", max(tally.hit, 0), tally.why)
-    common = sum(block.tokens for block in before.blocks[: found.block])
-    kept = tally.read if found.cause == "none" else min(tally.read, common)
-    lost = 0 if chosen.cause == "none" else max(before.tokens - kept, 0)
-    return Cached(chosen, kept, _price(lost, tally, after, rules))
+    held, kept = _held(before, rules), tally.read
+    old, new = _sent(before, rules), _sent(after, rules)
+    chosen = _earliest([found, *_causes(old, new, found, rules, gap)])
+    if chosen.cause == "none" and rules.match in MARKED and kept < held:
+        chosen = Found("unknown", old.number_of(tally.hit), tally.why)
+    if found.cause == "dialect changed":
+        kept = 0  # another API: whatever looks alike stands in another cache
+    if chosen.cause == "none":
+        return Cached(chosen, held, kept, 0, 0.0)
+    blocks = lost_blocks(old.path, new.path, held=held, read=kept)
+    price = price_of_loss(blocks, tally, after, rules)
+    return Cached(chosen, held, kept, sum(lost.tokens for lost in blocks), price)
+
+
+def _held(before: Stream, rules: Rules) -> int:
+    """What the cache has of a request once it was sent: what the same request would read at once."""
+    cache = simulator(rules)
+    cache.send(before, at=0.0)
+    return cache.send(before, at=0.0).read
+
+
+def _sent(stream: Stream, rules: Rules) -> Sent:
+    path = path_of(stream, rules)
+    seen = {id(block) for block in path.blocks}
+    return Sent(stream, path, [at for at, block in enumerate(stream.blocks) if id(block) in seen])
 
 
 def _earliest(causes: list[Found]) -> Found:
@@ -54,23 +102,29 @@ def _nothing(found: Found) -> bool:
     return all_expired or found.cause in ("no breakpoint", "below the minimum")
 
 
-def _causes(before: Stream, after: Stream, found: Found, rules: Rules, gap: float) -> Iterator[Found]:
-    yield from _settings(before, after, rules)
-    yield from _stripped(before, after, found, rules)
-    yield from _lifetime(before, rules, gap)
-    if rules.match in MARKED:
-        yield from _markers(before, after, found, rules)
-    elif sum(block.tokens for block in before.blocks) < rules.least(before.model):
-        yield Found("below the minimum", 0, f"{before.tokens:,} of {rules.least(before.model):,} tokens")
+def _causes(old: Sent, new: Sent, found: Found, rules: Rules, gap: float) -> Iterator[Found]:
+    yield from _settings(old.stream, new.stream, rules)
+    yield from _stripped(old, new, found, rules)
+    yield from _lifetime(old, rules, gap)
+    if rules.match == "breakpoints":
+        yield from _markers(old, new, found, rules)
+    elif rules.match == "tail":
+        yield from _boundaries(old, new, found, rules)
+    else:
+        yield from _too_short(old, rules)
 
 
 def _settings(before: Stream, after: Stream, rules: Rules) -> Iterator[Found]:
     for name in SETTING_CAUSES:
         was, now = before.settings.get(name, b""), after.settings.get(name, b"")
         level = rules.levels.get(name, "none")
-        if was != now and level != "none":
-            shown = f"{_shown(was)} is now {_shown(now)}"
-            yield Found(SETTING_CAUSES[name], _start(before, level), shown, name)
+        if was == now or level == "none":
+            continue
+        start = _start(before, level)
+        if same_but_key_order(was, now):
+            yield Found("keys reordered", start, f"in the {name} of the request", name)
+        else:
+            yield Found(SETTING_CAUSES[name], start, f"{_shown(was)} is now {_shown(now)}", name)
 
 
 def _shown(value: bytes) -> str:
@@ -85,113 +139,138 @@ def _start(stream: Stream, level: str) -> int:
     return next((i for i, b in enumerate(stream.blocks) if b.sort not in early), len(stream.blocks))
 
 
-def _stripped(before: Stream, after: Stream, found: Found, rules: Rules) -> Iterator[Found]:
+def _stripped(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Found]:
     """Thinking that the model saw in the earlier request and no longer sees in the later one."""
-    if not rules.strips(after.model):
+    if not rules.strips(new.stream.model):
         return
-    seen = {id(block) for block in path_of(before, rules).blocks}
-    still = {block.place for block in path_of(after, rules).blocks}
-    for i, block in enumerate(before.blocks[: found.block]):
-        if block.sort == "thinking" and id(block) in seen and after.blocks[i].place not in still:
-            yield Found("thinking stripped", i, name=block.name)
+    for number in old.numbers:
+        if number >= found.block:
+            return
+        block = old.stream.blocks[number]
+        if block.sort == "thinking" and new.index_of(number) is None:
+            yield Found("thinking stripped", number, name=block.name)
             return
 
 
-def _lifetime(before: Stream, rules: Rules, gap: float) -> Iterator[Found]:
-    marks = _marks(before, rules)
-    if not rules.lifetimes or not gap:
+def _lifetime(old: Sent, rules: Rules, gap: float) -> Iterator[Found]:
+    if not rules.lifetimes or not gap or not old.path.blocks:
         return
-    if rules.match not in MARKED:
-        marks = {len(before.blocks) - 1: before.automatic}
-    alive = [at for at, word in marks.items() if rules.seconds(word) >= gap]
+    entries = _entries(old, rules)
+    alive = [at for at, word in entries.items() if rules.seconds(word) >= gap]
     start = max(alive, default=-1) + 1
-    if marks and start <= max(marks):
-        word = next(word for at, word in sorted(marks.items()) if at >= start)
-        yield Found("expired", start, f"{gap:,.0f} s between them, it lives {rules.seconds(word):,.0f} s")
+    if entries and start <= max(entries):
+        word = next(word for at, word in sorted(entries.items()) if at >= start)
+        detail = f"{gap:,.0f} s between them, it lives {rules.seconds(word):,.0f} s"
+        yield Found("expired", old.number_of(start), detail)
 
 
-def _marks(stream: Stream, rules: Rules) -> dict[int, str]:
-    """The blocks at which a request may write an entry, with the lifetime that is asked for."""
-    blocks = stream.blocks
-    marks = {at: block.marker for at, block in enumerate(blocks) if block.marker}
-    if rules.match == "breakpoints" and rules.automatic and stream.automatic:
-        last = max((at for at, block in enumerate(blocks) if block.markable), default=-1)
-        if last >= 0:
-            marks.setdefault(last, stream.automatic)
-    if rules.match == "tail" and "explicit" not in stream.automatic:
-        last = max((at for at in _ends(blocks) if blocks[at].role in ("user", "tool")), default=-1)
-        if last >= 0:
-            marks.setdefault(last, "")
-    return marks
+def _entries(sent: Sent, rules: Rules) -> dict[int, str]:
+    """Where a request leaves something in the cache, and the word of its lifetime."""
+    stream, path = sent.stream, sent.path
+    if rules.match == "breakpoints":
+        return entries_of(stream, path, rules)
+    if rules.match == "tail":
+        return written(stream, path, rules, boundaries(stream, path, rules))
+    return {len(path.blocks) - 1: rules.word(stream.model, asked_lifetime(stream, rules))}
 
 
-def _ends(blocks: tuple[Block, ...]) -> Iterator[int]:
-    """The last block of each message."""
-    return (at for at in range(len(blocks)) if at + 1 == len(blocks) or blocks[at + 1].opens)
+def _too_short(old: Sent, rules: Rules) -> Iterator[Found]:
+    model = old.stream.model
+    least = max(rules.least(model), rules.step(model))
+    if least > 1 and old.path.tokens < least:
+        yield Found("below the minimum", 0, f"{old.path.tokens:,} of {least:,} tokens")
 
 
-def _markers(before: Stream, after: Stream, found: Found, rules: Rules) -> Iterator[Found]:
-    old, new = _marks(before, rules), _marks(after, rules)
-    explicit = sum(bool(block.marker) for block in after.blocks)
-    if rules.match == "breakpoints" and max(explicit, len(new)) > rules.markers:
-        last = sorted(new)[rules.markers]
-        yield Found("too many breakpoints", last, f"{len(new)}, and {rules.markers} are allowed")
-    if not old:
+def _markers(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Found]:
+    """What became of markers, on a cache that knows only what a marker ended."""
+    yield from _refused(new, rules)
+    marks, later = marks_of(old.stream, old.path, rules), marks_of(new.stream, new.path, rules)
+    entries = entries_of(old.stream, old.path, rules)
+    if not marks:
         yield Found("no breakpoint", 0)
-        return
-    sums, least = list(accumulate(block.tokens for block in before.blocks)), rules.least(before.model)
-    written = [at for at in old if sums[at] >= least]
-    if not written:
-        last = max(old)
-        yield Found(
-            "below the minimum", last, f"{sums[last]:,} of {least:,} tokens", before.blocks[last].name
-        )
-    elif not new:
-        yield Found("breakpoint removed", max(written))
+    elif not entries:
+        yield _below(old, max(marks), rules)
+    elif not later:
+        yield Found("breakpoint removed", old.number_of(max(entries)), name=old.name_of(max(entries)))
     else:
-        yield from _too_far(after, new, [at for at in written if at < found.block], rules)
+        yield from _not_found(old, new, found, rules)
 
 
-def _too_far(after: Stream, marks: dict[int, str], written: list[int], rules: Rules) -> Iterator[Found]:
-    """An entry that is there, and stands in the later request, but is not found from any of its markers."""
-    if not written or rules.match != "breakpoints":
-        return
-    latest, positions = max(written), list(_positions(after.blocks, runs=rules.runs))
-    near = (positions[at] - positions[latest] < rules.look_back for at in marks if at >= latest)
-    if not any(near):
-        following = min((at for at in marks if at > latest), default=None)
-        if following is None:
-            yield Found("breakpoint removed", latest, name=after.blocks[latest].name)
+def _refused(new: Sent, rules: Rules) -> Iterator[Found]:
+    """Markers that the API does not take."""
+    marks = marks_of(new.stream, new.path, rules)
+    order = sorted(marks)
+    if len(order) > rules.markers:
+        extra = order[rules.markers]
+        yield Found(
+            "too many breakpoints", new.number_of(extra), f"{len(order)}, and {rules.markers} are allowed"
+        )
+    for one, other in pairwise(order):
+        if rules.seconds(marks[other]) > rules.seconds(marks[one]):
+            detail = f"{marks[other]} at {new.path.blocks[other].place}, after {marks[one]}"
+            yield Found("lifetimes rise", new.number_of(other), detail, new.name_of(other))
             return
-        distance = positions[following] - positions[latest]
-        yield Found("out of look-back", latest, f"{distance} blocks, {rules.look_back} are searched")
 
 
-def _positions(blocks: tuple[Block, ...], *, runs: bool) -> Iterator[int]:
-    """The position of each block; a run of calls, or of results, is one."""
-    position, last = -1, ""
-    for block in blocks:
-        position += not (runs and block.sort == last and block.sort in ("call", "result"))
-        last = block.sort
-        yield position
+def _below(old: Sent, last: int, rules: Rules) -> Found:
+    sums, least = old.path.sums, rules.least(old.stream.model)
+    return Found(
+        "below the minimum", old.number_of(last), f"{sums[last]:,} of {least:,} tokens", old.name_of(last)
+    )
 
 
-def _price(lost: int, tally: Tally, after: Stream, rules: Rules) -> float | None:
-    """What tokens cost that are computed anew, above what reading them would; written where they are."""
-    try:
-        prices = price_of(model(after.model), tokens=tally.total)
-    except BadInput:
-        return None
-    if prices.input is None:
-        return None
-    read = prices.input * rules.read_share(after.model) if prices.read is None else prices.read
-    return lost * (_rate(tally, prices, rules, prices.input) - read) / 1_000_000
+def _not_found(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Found]:
+    """An entry that is there, and stands in the later request, but is not found from any of its markers."""
+    entry = _last_entry(old, new, found, rules)
+    if entry is None:
+        return
+    at = new.index_of(entry)
+    marks = entries_of(new.stream, new.path, rules)
+    positions = list(positions_of(new.path.blocks, runs=rules.runs))
+    behind = [mark for mark in marks if at is not None and mark >= at]
+    if at is None or any(positions[mark] - positions[at] < rules.look_back for mark in behind):
+        return
+    if behind:
+        distance = positions[min(behind)] - positions[at]
+        yield Found("out of look-back", entry, f"{distance} blocks, {rules.look_back} are searched")
+        return
+    yield _gone(old, new, entry)
 
 
-def _rate(tally: Tally, prices: Prices, rules: Rules, plain: float) -> float:
-    """The mean price of a token of this request that was not read."""
-    write = prices.write if prices.write is not None else plain * rules.write
-    long = prices.write_1h if prices.write_1h is not None else plain * rules.write_long
-    fresh = tally.written + tally.written_long + tally.uncached
-    due = tally.written * write + tally.written_long * long + tally.uncached * plain
-    return due / fresh if fresh else plain
+def _last_entry(old: Sent, new: Sent, found: Found, rules: Rules) -> int | None:
+    """The number of the last block with an entry that stands unchanged in the later request."""
+    numbers = (old.number_of(at) for at in _entries(old, rules))
+    same = [number for number in numbers if number < found.block and new.index_of(number) is not None]
+    return max(same, default=None)
+
+
+def _gone(old: Sent, new: Sent, entry: int) -> Found:
+    """A marker that is no longer where it was: taken off, or put somewhere before it."""
+    counts = [sum(bool(block.marker) for block in sent.path.blocks) for sent in (old, new)]
+    name = old.stream.blocks[entry].name
+    if counts[1] < counts[0]:
+        return Found("breakpoint removed", entry, name=name)
+    places = [block.place for block in new.path.blocks if block.marker]
+    detail = f"the last one stands at {places[-1]}" if places else ""
+    return Found("breakpoint moved", entry, detail, name)
+
+
+def _boundaries(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Found]:
+    """What became of boundaries, on a cache that knows where turns and markers end."""
+    entries = _entries(old, rules)
+    later = boundaries(new.stream, new.path, rules)
+    if not entries:
+        silent = EXPLICIT in old.stream.automatic and not any(block.marker for block in old.path.blocks)
+        yield Found("no breakpoint", 0) if silent else _below(old, len(old.path.blocks) - 1, rules)
+        return
+    entry = _last_entry(old, new, found, rules)
+    if entry is None:
+        return
+    at = new.index_of(entry)
+    if not later:
+        yield Found("breakpoint removed", entry, name=old.stream.blocks[entry].name)
+    elif at not in later:
+        yield _gone(old, new, entry)
+    elif at not in sorted(later)[-rules.look_back :]:
+        behind = sum(new.number_of(bound) > entry for bound in later)
+        yield Found("out of look-back", entry, f"{behind} boundaries, {rules.look_back} are searched")

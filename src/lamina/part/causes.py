@@ -12,6 +12,9 @@ from itertools import islice
 from lamina.part.looks import (
     excerpts,
     first_difference,
+    joined_text,
+    keys_reordered,
+    plain_text,
     same_but_ids,
     same_spelling,
     section,
@@ -87,9 +90,12 @@ def _changed_tool(gone: Blocks, came: Blocks, at: int) -> Found:
         return Found("tools changed", at, f"{_names(gone)} became {_names(came)}", gone[0].name)
     was, now = pairs[0]
     if len(pairs) == len(gone) == len(came):
+        same = all(same_spelling(one.data, other.data) for one, other in pairs)
+        if same and any(keys_reordered(one.data, other.data) for one, other in pairs):
+            return Found("keys reordered", at, f"in the tool {was.name}", was.name)
         if found := volatile(was.data, now.data):
             return Found("volatile text", at, f"{found} in the tool {was.name}", was.name)
-        if all(same_spelling(one.data, other.data) for one, other in pairs):
+        if same:
             return Found("re-encoded", at, f"in the tool {was.name}", was.name)
     return Found("tools changed", at, f"{_names(gone)}; {excerpts(was.data, now.data)}", was.name)
 
@@ -113,6 +119,8 @@ def _of_text(old: Blocks, new: Blocks, at: int) -> Found:
         return Found("system changed", at, f"a block of it {verb}", was.name)
     if was.data == now.data:
         return _same_data(was, now, at)
+    if how := _split(old, new, at):
+        return Found("text split", at, how, was.name)
     if found := volatile(was.data, now.data):
         return Found("volatile text", at, f"{found}{_where(was, now)}", was.name)
     if same_spelling(was.data, now.data):
@@ -123,6 +131,42 @@ def _of_text(old: Blocks, new: Blocks, at: int) -> Found:
 def _where(was: Block, now: Block) -> str:
     part = section(was.data, first_difference(was.data, now.data))
     return f" under {part!r}" if part else ""
+
+
+SPLIT = 64
+"""Blocks into which one text may be split, or of which it may be made."""
+
+
+def _split(old: Blocks, new: Blocks, at: int) -> str:
+    """How one text stands in more or fewer blocks than before, in words; "" where that is not so."""
+    mine, theirs = _texts_from(old, at), _texts_from(new, at)
+    if not mine or not theirs or len(mine) == len(theirs) == 1:
+        return ""
+    one = joined_text([block.data for block in mine[:1]])
+    other = joined_text([block.data for block in theirs[:1]])
+    if one == other or not (one.startswith(other) or other.startswith(one)):
+        return ""
+    whole, pieces = (one, theirs) if len(one) > len(other) else (other, mine)
+    said = ""
+    for count, block in enumerate(pieces, start=1):
+        said += joined_text([block.data])
+        if said == whole:
+            parts = (1, count) if pieces is theirs else (count, 1)
+            return f"{parts[0]} block{'s' * (parts[0] > 1)} became {parts[1]}"
+        if not whole.startswith(said):
+            return ""
+    return ""
+
+
+def _texts_from(blocks: Blocks, at: int) -> Blocks:
+    """The blocks of text in a row from `at` on, in one voice."""
+    run: list[Block] = []
+    for block in blocks[at : at + SPLIT]:
+        voice = (block.sort, block.role)
+        if voice != (blocks[at].sort, blocks[at].role) or plain_text(block.data) is None:
+            break
+        run.append(block)
+    return run
 
 
 def _same_data(was: Block, now: Block, at: int) -> Found:
@@ -140,6 +184,8 @@ def _of_history(old: Blocks, new: Blocks, at: int) -> Found:
         return _same_data(was, now, at)
     if shortened(was.data, now.data):
         return Found("cut", at, name=was.name)
+    if how := _split(old, new, at):
+        return Found("text split", at, how, was.name)
     if was.sort == "thinking" and _after_thinking(old, at) == now.data:
         return _gap(old, at, at + 1)
     return _elsewhere(old, new, at) or _in_place(old, new, at)
@@ -194,11 +240,9 @@ def _gap(old: Blocks, at: int, end: int) -> Found:
 def _in_place(old: Blocks, new: Blocks, at: int) -> Found:
     """One block stands where another stood."""
     was, now = old[at], new[at]
-    if was.sort == now.sort and was.role == now.role:
-        if same_but_ids(was.data, now.data):
-            return Found("ids changed", at, excerpts(was.data, now.data), was.name)
-        if same_spelling(was.data, now.data):
-            return Found("re-encoded", at, name=was.name)
+    same = _same_but_written_otherwise(was, now, at)
+    if same is not None:
+        return same
     if now.opens and not was.opens:
         return Found("removed", at, "the end of a message", was.name)
     again = _again(old, new, at)
@@ -207,6 +251,19 @@ def _in_place(old: Blocks, new: Blocks, at: int) -> Found:
     if not again and len(old) - at > len(new) - at and len(new) - at <= 2:
         return Found("rewound", at, "and goes another way", was.name)
     return _changed(was, now, at)
+
+
+def _same_but_written_otherwise(was: Block, now: Block, at: int) -> Found | None:
+    """A block that says what it said, with other ids, keys in another order, or other spelling."""
+    if was.sort != now.sort or was.role != now.role:
+        return None
+    if keys_reordered(was.data, now.data):
+        return Found("keys reordered", at, excerpts(was.data, now.data), was.name)
+    if same_but_ids(was.data, now.data):
+        return Found("ids changed", at, excerpts(was.data, now.data), was.name)
+    if same_spelling(was.data, now.data):
+        return Found("re-encoded", at, name=was.name)
+    return None
 
 
 def _again(old: Blocks, new: Blocks, at: int) -> int:

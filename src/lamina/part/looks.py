@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -113,6 +114,26 @@ def same_spelling(one: bytes, other: bytes) -> bool:
     return _agree(one, other, _plain_text)
 
 
+def keys_reordered(one: bytes, other: bytes) -> bool:
+    """Whether two blocks say the same and JSON in them has its keys in another order, in strings too.
+
+    Spaces and escapes in JSON that is text may differ as well: the order is what a reader has to know first.
+    """
+    if not same_spelling(one, other):
+        return False
+    return _in_order(one) != _in_order(other)
+
+
+def _in_order(data: bytes) -> bytes:
+    """A block whose texts are brought into one spelling, with all keys as they were written."""
+    value = _normal(msgspec.json.decode(data), _text_in_order, frozenset())
+    return msgspec.json.encode(value)
+
+
+def _text_in_order(text: str) -> Any:
+    return _spelled(text, order=True)
+
+
 def same_but_ids(one: bytes, other: bytes) -> bool:
     """Whether two blocks differ in the ids of calls only."""
     return _agree(one, other, lambda text: text, without=_IDS)
@@ -137,11 +158,17 @@ def _normal(value: Any, plain: Any, without: frozenset[str]) -> Any:
 
 
 def _plain_text(text: str) -> Any:
+    return _spelled(text, order=False)
+
+
+def _spelled(text: str, *, order: bool) -> Any:
+    """A text in one spelling; JSON as a value, with the order of its keys if that is asked for."""
     if text[:1] in ("{", "["):
         try:
-            return _normal(msgspec.json.decode(text), _words, frozenset())
+            value = _normal(msgspec.json.decode(text), _words, frozenset())
         except (msgspec.DecodeError, RecursionError):
-            pass
+            return _words(text)
+        return msgspec.json.encode(value).decode() if order else value
     return _words(text)
 
 
@@ -154,6 +181,26 @@ def _words(text: str) -> str:
         for word in (word.translate(_INVISIBLE) for word in words)
     )
     return "".join(composed)
+
+
+def joined_text(datas: Sequence[bytes]) -> str:
+    """What blocks of text say together, without spaces; "" where one of them is no text."""
+    texts = [plain_text(data) for data in datas]
+    if any(text is None for text in texts):
+        return ""
+    return "".join(_words(text or "") for text in texts)
+
+
+def plain_text(data: bytes) -> str | None:
+    """The text of a block, None where it is anything else."""
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if isinstance(value, list) and value:
+        value = value[-1]
+    text = value.get("text") if isinstance(value, dict) else value
+    return text if isinstance(text, str) else None
 
 
 def section(data: bytes, at: int) -> str:

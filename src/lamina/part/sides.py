@@ -20,7 +20,7 @@ from lamina.counters.framing import framing_for
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
-from lamina.stream import Block, Sort, Stream, bare
+from lamina.stream import Block, Sort, Stream, bare, data_of
 
 SAMPLES, PIECE = 32, 400
 """How many blocks are estimated where no counter is given, and how many bytes of each."""
@@ -53,7 +53,10 @@ class Side(NamedTuple):
 
     @property
     def weighed(self) -> Stream:
-        return self.stream.weighed(self.counts)
+        """The stream with each block's tokens; what stands before all blocks is counted with the first."""
+        first, *rest = self.counts or [0]
+        counts = [first + self.head, *rest] if self.counts else []
+        return self.stream.weighed(counts)
 
 
 def side(
@@ -145,7 +148,7 @@ def _of_envelope(envelope: Envelope) -> Side:
     """A block for each tool and each entry that is sent; `place` is the entry's ref."""
     tools = [
         Block(
-            sort="tool", role="tool", data=canonical(bare(tool, _MARKERS)), place=f"tools[{i}]", opens=True,
+            sort="tool", role="tool", data=data_of(bare(tool, _MARKERS)), place=f"tools[{i}]", opens=True,
             name=_tool_name(tool),
         )
         for i, tool in enumerate(envelope.head.tools)

@@ -17,9 +17,12 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     `at` counts blocks after the tool definitions, `byte` is the offset inside the block and `offset` the one
     in the whole stream. `was` and `entry` are the places that differ, in `before` and in `after`: a path into
     a request, or an entry's ref; where nothing is lost `entry` is the first new one. `name` is what a reader
-    calls it. `kept` and `lost` are tokens of `before`: those that stand unchanged before the parting, or that
-    a cache under the rules gives back, and the rest. `price` is what the lost ones cost above a read, in USD;
-    None where nobody knows. `settings` are the parameters that differ, whether or not they matter.
+    calls it. `settings` are the parameters that differ, whether or not they matter.
+
+    `kept` and `lost` are tokens of `before`. Without rules they are those that stand unchanged before the
+    parting, and the rest. Under the rules of a cache `cached` is what it held of `before`, `kept` what of
+    that is read, and `lost` what of it is sent again and paid anew; `price` is what that costs above a read,
+    in USD, None where nobody knows. What was never cached, or is no longer sent, is not lost.
     """
 
     cause: str
@@ -31,6 +34,7 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     kept: int = 0
     lost: int = 0
+    cached: int | None = None
     price: float | None = None
     sentence: str = ""
     advice: str = ""
@@ -127,8 +131,15 @@ CAUSES: MappingProxyType[str, Words] = MappingProxyType({
         "the same blocks are split into messages differently", "Keep messages as they were first sent."
     ),
     "role changed": Words("the same text is sent in another role", "Keep the role it was first sent in."),
+    "text split": Words(
+        "the same text is split into other blocks", "Send text in the blocks in which it was first sent."
+    ),
+    "keys reordered": Words(
+        "the keys of a JSON object stand in another order",
+        "Write JSON with its keys in one order: sort them, or keep the text that was first sent.",
+    ),
     "re-encoded": Words(
-        "only spaces, line ends, Unicode forms or JSON spelling differ",
+        "only spaces, line ends, Unicode forms or the spelling of JSON differ",
         "Store what was sent, and send that; do not parse and write it again.",
     ),
     "tool choice changed": Words("the tool choice changed", _SETTING),
@@ -155,7 +166,16 @@ CAUSES: MappingProxyType[str, Words] = MappingProxyType({
         "nothing was marked for the cache", "Put a cache marker at the end of what stays the same."
     ),
     "breakpoint removed": Words(
-        "the later request marks nothing, so nothing is looked up", "Keep a marker in every request."
+        "a cache marker is gone, and no other one finds what it cached",
+        "Keep a marker at the end of the last request, or behind it, in every request.",
+    ),
+    "breakpoint moved": Words(
+        "every cache marker stands before what was cached, and a cache is searched backwards only",
+        "Leave a marker where the last request had one, or put it behind that place.",
+    ),
+    "lifetimes rise": Words(
+        "a marker with a longer lifetime stands after one with a shorter, which the API refuses",
+        "Give the longer lifetime to what stands first: tools and system text, then the messages.",
     ),
     "out of look-back": Words(
         "the last entry stands too far before every marker", "Put one more marker between the two."
@@ -164,8 +184,8 @@ CAUSES: MappingProxyType[str, Words] = MappingProxyType({
         "there are more cache markers than the provider takes", "Take off the earliest of them."
     ),
     "below the minimum": Words(
-        "the marked prefix is shorter than the provider caches",
-        "Mark a longer prefix; below the minimum no marker helps.",
+        "what could be cached is shorter than the provider caches",
+        "Let more of what stays the same stand first; nothing shorter is ever cached.",
     ),
     "unknown": Words("the cache gives back less, and no rule says why", "Please report the two requests."),
 })  # fmt: skip

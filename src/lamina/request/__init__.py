@@ -93,7 +93,7 @@ def fit_request(
     counter = counter or counter_for(name)
     given, told = _ledger(ledger), usage_of(usage)
     cache = rules or rules_for(name, dialect=goes.name)
-    room = _budget(budget or Budget(window=facts_of(name).window), own.head, goes)
+    room = _budget(budget or facts_of(name).budget, own.head, goes)
     if asks_to_clear(asked):
         room = roomier(room, own.head, told.cleared.tokens)
     envelope = build(

@@ -1,7 +1,7 @@
 """Cache markers on a request that is otherwise finished: the last step, which changes nothing that is read.
 
 Where they stand is planned by `rules.plan`, how they are written is the dialect's; here the two meet the
-ledger, which knows what a cut lowered and where the last request ended.
+ledger, which knows where the last cut began and where the last request ended.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
-from lamina.core.values import Entry, Mark
+from lamina.core.values import Entry, Form, Mark
 from lamina.dialects.port import Dialect, Marking
 from lamina.errors import BadInput
 from lamina.rules import Rules
@@ -56,9 +56,14 @@ def marked(
         return Marked(request=request)  # type: ignore[arg-type]
     stream = dialect.stream(request)
     planned = plan(
-        _weighed(stream, counter, rules.least(stream.model)), rules, stable=wished.stable, tail=wished.tail,
-        cut=_lowered(envelope), last=_last(envelope, before),
-    )  # fmt: skip
+        _weighed(stream, counter, rules.least(stream.model)),
+        rules,
+        stable=wished.stable,
+        tail=wished.tail,
+        last=_last(envelope, before),
+        kept=_kept(envelope),
+        cut=envelope.cut is not None and bool(envelope.cut.first),
+    )
     marking = Marking(places=planned.places, key=planned.key)
     return Marked(request=dialect.mark(request, marking), plan=planned)
 
@@ -75,23 +80,24 @@ _MARKED_BY = {"anthropic": "breakpoints", "openai_chat": "tail", "openai_respons
 
 
 def _weighed(stream: Stream, counter: Counter, least: int) -> Stream:
-    """The stream with tokens on as many blocks as it takes to say what is below the minimum."""
-    total, tokens = 0, []
+    """The stream with tokens on as many blocks as it takes to say what is below the minimum.
+
+    A provider counts what stands around the text too: of the request, of tools, of each message.
+    """
+    framing, total = counter.framing, 0
+    tokens: list[int] = []
     for block in stream.blocks:
-        tokens.append(counter.count(block.data.decode()) if total < least else 0)
+        if total >= least:
+            tokens.append(0)
+            continue
+        around = framing.message if block.opens and block.sort != "tool" else 0
+        if block.sort == "tool":
+            around = framing.tool
+        if not tokens:
+            around += framing.request + (framing.tools if block.sort == "tool" else 0)
+        tokens.append(around + counter.count(block.data.decode()))
         total += tokens[-1]
     return stream.weighed(tokens)
-
-
-def _lowered(envelope: Envelope) -> int | None:
-    """The number of the last block that a cut lowered, or that stands for what it folded."""
-    lines, sent = envelope.ledger.lines, envelope.sent
-    for count in range(len(sent), 0, -1):
-        entry = sent[count - 1]
-        line = lines.get(entry.ref)
-        if (line and line.cut) or (entry.segment.origin == "lamina" and entry.segment.kind == "digest"):
-            return _block(envelope, sent[:count])
-    return None
 
 
 def _last(envelope: Envelope, before: Mark | None) -> int | None:
@@ -99,6 +105,21 @@ def _last(envelope: Envelope, before: Mark | None) -> int | None:
     if before is None or envelope.cut is not None:
         return None
     return _block(envelope, envelope.sent[: before.sent])
+
+
+def _kept(envelope: Envelope) -> int | None:
+    """The number of the last block before the first one that the last cut changed; None without one."""
+    cut = next((cut for cut in reversed(envelope.ledger.cuts) if cut.first), None)
+    if cut is None:
+        return None
+    digests = {fold.key for fold in envelope.ledger.folds if fold.cut == cut.number}
+    same: list[Entry] = []
+    for entry in envelope.entries:
+        if entry.ref == cut.first or entry.segment.key in digests:
+            return _block(envelope, same) if same else None
+        if entry.form is not Form.OMITTED:
+            same.append(entry)
+    return None
 
 
 def _block(envelope: Envelope, sent: Sequence[Entry]) -> int:

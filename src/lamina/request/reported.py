@@ -67,11 +67,17 @@ def roomier(budget: Budget, head: Head, cleared: int) -> Budget:
         return budget
     tight = limits(budget, head, ())
     room = tight.room + cleared
+    most = None if budget.input is None else budget.input + cleared
     return msgspec.structs.replace(
-        budget, window=budget.window + cleared, reserve=budget.window - tight.room,
-        trigger=(tight.trigger + cleared) / room, target=tight.target / room,
-        least=tight.least / room, largest=tight.largest / room,
-    )  # fmt: skip
+        budget,
+        window=budget.window + cleared,
+        reserve=budget.window - tight.room,
+        input=most,
+        trigger=(tight.trigger + cleared) / room,
+        target=tight.target / room,
+        least=tight.least / room,
+        largest=tight.largest / room,
+    )
 
 
 def helped(

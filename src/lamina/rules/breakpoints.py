@@ -6,7 +6,7 @@ from one of its markers, walking back a limited number of positions. It knows no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -36,26 +36,15 @@ class Breakpoints:
         """One request at a time in seconds. What it writes can be read once its answer has `begun`."""
         del answer  # an answer is cached when it comes back inside a marked prefix
         path = path_of(stream, self.rules)
-        marks = self._marks(stream, path)
+        marks = entries_of(stream, path, self.rules)
         hit = self._found(path, marks, at)
         if hit >= 0:
             self._refresh(path.links[hit], at)
         self._write(path, marks, at, at if begun is None else begun)
         return self._tally(stream, path, marks, hit)
 
-    def _marks(self, stream: Stream, path: Path) -> dict[int, str]:
-        """The blocks with a marker that counts, and its lifetime."""
-        least = self.rules.least(stream.model)
-        marks = {at: block.marker for at, block in enumerate(path.blocks) if block.marker}
-        if stream.automatic and self.rules.automatic:
-            last = max((at for at, block in enumerate(path.blocks) if block.markable), default=-1)
-            if last >= 0:
-                marks.setdefault(last, stream.automatic)
-        latest = sorted(marks)[-self.rules.markers :]
-        return {at: marks[at] for at in latest if path.sums[at] >= least}
-
     def _found(self, path: Path, marks: dict[int, str], at: float) -> int:
-        positions = list(_positions(path.blocks, runs=self.rules.runs))
+        positions = list(positions_of(path.blocks, runs=self.rules.runs))
         for mark in sorted(marks, reverse=True):
             for index in range(mark, -1, -1):
                 if positions[mark] - positions[index] >= self.rules.look_back:
@@ -105,7 +94,24 @@ class Breakpoints:
         return "no marker"
 
 
-def _positions(blocks: tuple[Block, ...], *, runs: bool) -> Iterator[int]:
+def marks_of(stream: Stream, path: Path, rules: Rules) -> dict[int, str]:
+    """The blocks of a path with a marker, and its lifetime; the one for the whole request included."""
+    marks = {at: block.marker for at, block in enumerate(path.blocks) if block.marker}
+    if stream.automatic and rules.automatic:
+        last = max((at for at, block in enumerate(path.blocks) if block.markable), default=-1)
+        if last >= 0:
+            marks.setdefault(last, stream.automatic)
+    return marks
+
+
+def entries_of(stream: Stream, path: Path, rules: Rules) -> dict[int, str]:
+    """The blocks where a request leaves an entry: the latest markers that reach the minimum."""
+    least, marks = rules.least(stream.model), marks_of(stream, path, rules)
+    latest = sorted(marks)[-rules.markers :]
+    return {at: marks[at] for at in latest if path.sums[at] >= least}
+
+
+def positions_of(blocks: Sequence[Block], *, runs: bool) -> Iterator[int]:
     """The position of each block; a run of calls, or of results, is one."""
     position, before = -1, ""
     for block in blocks:

@@ -12,7 +12,6 @@ from bisect import bisect_left
 from lamina.rules.path import Path, overlap, path_of, share
 from lamina.rules.values import Rules, Tally
 from lamina.stream import Block, Stream
-from lamina.text.characters import split_words
 
 
 class Seen:
@@ -83,7 +82,7 @@ class Prefix:
         path = path_of(stream, self.rules)
         known = self.seen.tokens(path, at)
         read = floored(known, path.tokens, self.rules, stream.model)
-        word = next((word for word in self.rules.lifetimes if word in split_words(stream.automatic)), "")
+        word = self.rules.word(stream.model, asked_lifetime(stream, self.rules))
         self.seen.add(path, at + self.rules.seconds(word))
         return Tally(
             read=read,
@@ -93,9 +92,16 @@ class Prefix:
         )
 
 
+def asked_lifetime(stream: Stream, rules: Rules) -> str:
+    """The word of the lifetime that a request as a whole asks for, "" where it asks for none."""
+    words = stream.automatic.split(" ")
+    return next((word for word in rules.lifetimes if word in words), "")
+
+
 def floored(known: int, total: int, rules: Rules, model: str) -> int:
     """A common prefix rounded down as the rules say; 0 where it is below the minimum."""
-    read = min(known, total) // rules.granularity * rules.granularity
+    step = rules.step(model)
+    read = min(known, total) // step * step
     return read if read and read >= rules.least(model) else 0
 
 
@@ -104,6 +110,6 @@ def _why(known: int, read: int, rules: Rules, model: str) -> str:
     if read:
         return f"{known} tokens in common with an earlier request; {read} read{case}"
     if known:
-        least = max(rules.least(model), rules.granularity)
+        least = max(rules.least(model), rules.step(model))
         return f"{known} tokens in common with an earlier request, below the minimum of {least}"
     return "nothing in common with an earlier request that is still kept"

@@ -59,7 +59,7 @@ def rates(rules: Rules, of: str) -> Rates:
     """A cache's prices and lifetime as the planner of cuts reads them; its defaults where none are known."""
     if rules.name == "unknown":
         return Rates()
-    life = rules.seconds("")
+    life = rules.seconds(rules.word(of))
     return Rates(read=rules.read_share(of), write=rules.write, ttl=int(life) if life < FOREVER else FOREVER)
 
 

@@ -40,7 +40,7 @@ class TokenCache(Cache, Protocol):
 def simulator(rules: Rules, *, model: str = "") -> Cache:
     """A cache under these rules that has seen nothing yet; with the minimum of `model` for all, if given."""
     if model:
-        rules = msgspec.structs.replace(rules, minimum=rules.least(model), minimums={})
+        rules = msgspec.structs.replace(rules, minimum=rules.least(model), minimums={}, from_models=False)
     return _CACHES[rules.match](rules)
 
 

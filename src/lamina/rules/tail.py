@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from lamina.rules.breakpoints import Kept
 from lamina.rules.path import Path, path_of
+from lamina.rules.prefix import asked_lifetime
 from lamina.rules.values import Rules, Tally
 from lamina.stream import Block, Stream
-from lamina.text.characters import split_words
 
 EXPLICIT = "explicit"
 """The mode in which only markers are boundaries."""
@@ -29,22 +29,11 @@ class Tail:
         """One request at a time in seconds. What it writes can be read once its answer has `begun`."""
         del answer  # it is cached when it comes back before a boundary
         path = path_of(stream, self.rules)
-        bounds = self._bounds(stream, path)
+        bounds = boundaries(stream, path, self.rules)
         hit = self._found(path, bounds, at)
-        writes = self._writes(stream, path, bounds)
+        writes = written(stream, path, self.rules, bounds)
         self._keep(path, writes | ({hit: ""} if hit >= 0 else {}), at, at if begun is None else begun)
         return self._tally(stream, path, bounds, writes, hit)
-
-    def _bounds(self, stream: Stream, path: Path) -> dict[int, str]:
-        """The blocks that are boundaries, with the lifetime of a marker, or "" for the end of a turn."""
-        least, blocks = self.rules.least(stream.model), path.blocks
-        bounds = {at: block.marker for at, block in enumerate(blocks) if block.marker}
-        if EXPLICIT not in stream.automatic:
-            ends = (at for at in range(len(blocks)) if at + 1 == len(blocks) or blocks[at + 1].opens)
-            for at in ends:
-                if blocks[at].role in ("user", "tool"):
-                    bounds.setdefault(at, "")
-        return {at: bounds[at] for at in sorted(bounds) if path.sums[at] >= least}
 
     def _found(self, path: Path, bounds: dict[int, str], at: float) -> int:
         for index in sorted(bounds, reverse=True)[: self.rules.look_back]:
@@ -52,22 +41,6 @@ class Tail:
             if entry and entry.ready <= at <= entry.until:
                 return index
         return -1
-
-    def _writes(self, stream: Stream, path: Path, bounds: dict[int, str]) -> dict[int, str]:
-        marked = [at for at in bounds if path.blocks[at].marker]
-        turns = [
-            at for at in bounds if not path.blocks[at].marker or path.blocks[at].role in ("user", "tool")
-        ]
-        if EXPLICIT in stream.automatic or not turns:
-            chosen = marked[-self.rules.markers :]
-        else:
-            tail = turns[-1]
-            chosen = [*[at for at in marked if at != tail][-(self.rules.markers - 1) :], tail]
-        return {at: bounds[at] or self._asked(stream) for at in chosen}
-
-    def _asked(self, stream: Stream) -> str:
-        """The lifetime that the request as a whole asks for."""
-        return next((word for word in self.rules.lifetimes if word in split_words(stream.automatic)), "")
 
     def _keep(self, path: Path, used: dict[int, str], at: float, ready: float) -> None:
         for index, word in used.items():
@@ -98,3 +71,28 @@ class Tail:
             hit=hit + 1,
             why=why,
         )
+
+
+def boundaries(stream: Stream, path: Path, rules: Rules) -> dict[int, str]:
+    """The blocks that are boundaries, with the lifetime of a marker, or "" for the end of a turn."""
+    least, blocks = rules.least(stream.model), path.blocks
+    bounds = {at: block.marker for at, block in enumerate(blocks) if block.marker}
+    if EXPLICIT not in stream.automatic:
+        ends = (at for at in range(len(blocks)) if at + 1 == len(blocks) or blocks[at + 1].opens)
+        for at in ends:
+            if blocks[at].role in ("user", "tool"):
+                bounds.setdefault(at, "")
+    return {at: bounds[at] for at in sorted(bounds) if path.sums[at] >= least}
+
+
+def written(stream: Stream, path: Path, rules: Rules, bounds: dict[int, str]) -> dict[int, str]:
+    """The boundaries where a request leaves an entry: the end of the last turn, and the latest markers."""
+    marked = [at for at in bounds if path.blocks[at].marker]
+    turns = [at for at in bounds if not path.blocks[at].marker or path.blocks[at].role in ("user", "tool")]
+    if EXPLICIT in stream.automatic or not turns:
+        chosen = marked[-rules.markers :]
+    else:
+        tail = turns[-1]
+        others = [at for at in marked if at != tail]
+        chosen = [*others[max(len(others) - rules.markers + 1, 0) :], tail]
+    return {at: bounds[at] or asked_lifetime(stream, rules) for at in chosen}

@@ -1,7 +1,8 @@
 """A cache of whole units: DeepSeek's since V4.
 
-A unit ends where a user's input or an answer ends, and where two requests were seen to part. A request reads
-the longest unit that it contains whole, so what two requests share is read by the third. It knows no clock.
+A request ends two units: one where its input ends, one where its answer does; turns before them were units of
+the requests that they ended. One more ends where two requests were seen to part. A request reads the longest
+unit that it contains whole, so what two requests share is read by the third. It knows no clock.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ class Units:
         until = at + self.rules.seconds("")
         read = floored(self._read(path, at), path.tokens, self.rules, stream.model)
         self._part(path, at, until)
-        self._end_turns(path.extended(answer), until)
-        self.seen.add(path.extended(answer), until)
+        whole = path.extended(answer)
+        self._end_unit(path, until)
+        self._end_unit(whole, until)
+        self.seen.add(whole, until)
         why = f"the longest whole unit has {read} tokens" if read else "no whole unit is a prefix of it"
         return Tally(
             read=read, uncached=path.tokens - read, hit=sum(total <= read for total in path.sums), why=why
@@ -66,11 +69,7 @@ class Units:
         elif known:
             self.ends[parent] = until
 
-    def _end_turns(self, path: Path, until: float) -> None:
-        blocks = path.blocks
-        for index, link in enumerate(path.links):
-            last = index + 1 == len(blocks) or (
-                blocks[index + 1].opens and blocks[index + 1].role != blocks[index].role
-            )
-            if last and blocks[index].sort not in ("tool", "system"):
-                self.ends[link] = until
+    def _end_unit(self, path: Path, until: float) -> None:
+        """A unit ends where the input of this request ends, and where its answer does."""
+        if path.blocks and path.blocks[-1].sort not in ("tool", "system"):
+            self.ends[path.links[-1]] = until

@@ -108,7 +108,7 @@ def budget_for(setup: Setup, head: Head) -> Budget | None:
     if budget is None:
         if not setup.model:
             return None
-        budget = Budget(window=facts_of(setup.model).window)
+        budget = facts_of(setup.model).budget
     output = setup.head.output
     if not output or budget.reserve is not None or any(name.startswith("max_") for name in head.parameters):
         return budget

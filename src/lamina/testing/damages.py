@@ -187,6 +187,25 @@ def arguments_reversed(block: Json, _: Random) -> None:
     block["function"]["arguments"] = json.dumps(dict(reversed(_parsed(block).items())))
 
 
+def is_wide_input(_: Json, block: Json) -> bool:
+    return block.get("type") == "tool_use" and len(block["input"]) > 1
+
+
+def input_reversed(block: Json, _: Random) -> None:
+    block["input"] = dict(reversed(block["input"].items()))
+
+
+def schema_reversed(pair: Pair, rng: Random) -> Pair | None:
+    """The schema of a tool with its keys in another order, as some languages write a map."""
+    at = _tool(pair, rng)
+    if at is None:
+        return None
+    tool = definitions(pair.after)[at]
+    name = "parameters" if "parameters" in tool else "input_schema"
+    tool[name] = dict(reversed(tool[name].items()))
+    return pair._replace(place=f"tools[{at}]")
+
+
 def reencode(block: Json, _: Random) -> None:
     """Other bytes of the same picture or document."""
     source = block.get("source") or block.get("image_url") or block.get("file")

@@ -231,7 +231,9 @@ FAULTS: tuple[Fault, ...] = (
         "re-encoded",
         on=_CHAT,
     ),
-    _f("arguments in another order", _on(d.is_wide_call, d.arguments_reversed), "re-encoded", on=_CHAT),
+    _f("arguments in another order", _on(d.is_wide_call, d.arguments_reversed), "keys reordered", on=_CHAT),
+    _f("input in another order", _on(d.is_wide_input, d.input_reversed), "keys reordered", on=_CLAUDE),
+    _f("schema of a tool in another order", d.schema_reversed, "keys reordered"),
     _f("arguments escaped", d.escaped, "re-encoded", on=_CHAT),
     # history, changed in place
     _f("user text", _on(d.is_user_text, d.edit), "edited", "attachment changed"),

@@ -136,9 +136,10 @@ def _settings(fields: Json) -> Iterator[tuple[str, bytes]]:
     budget = field(thinking, "thinkingBudget")
     if budget is not None:
         yield "thinking", data_of(budget)
-    form = [fields.get(name) for name in ("responseMimeType", "responseSchema", "responseJsonSchema")]
-    if any(value is not None for value in form) and form != ["text/plain", None, None]:
-        yield "format", data_of([plain(value) or value for value in form])
+    names = ("responseMimeType", "responseSchema", "responseJsonSchema")
+    form = {name: fields[name] for name in names if fields.get(name) is not None}
+    if form and form != {"responseMimeType": "text/plain"}:
+        yield "format", data_of({name: plain(value) or value for name, value in form.items()})
     for name, given in (("images", "mediaResolution"), ("tier", "serviceTier")):
         if fields.get(given) is not None:
             yield name, data_of(_word(fields[given]))

@@ -85,6 +85,13 @@ def _said(wire: Mapping[str, Any]) -> Iterator[tuple[Sort, str, dict[str, Any], 
         yield "call", f"tool_calls[{i}]", data, call.name
 
 
+def _format(asked: Any) -> Any:
+    """The word for a format, or the schema of an answer: a schema is JSON of the application."""
+    if isinstance(asked, Mapping):
+        return {"schema": asked}
+    return asked or None
+
+
 def _data(value: Any, place: str) -> bytes:
     try:
         return data_of(value)
@@ -99,7 +106,7 @@ def _settings(request: Request) -> dict[str, bytes]:
     found: dict[str, Any] = {
         "thinking": think if isinstance(think, bool) else None,
         "effort": think if not isinstance(think, bool) else None,
-        "format": request.get("format") or None,
+        "format": _format(request.get("format")),
         "other": other or None,
     }
     return {name: _data(value, name) for name, value in found.items() if value is not None}

@@ -56,9 +56,13 @@ def stream(request: Request) -> Stream:
     options = options if isinstance(options, Mapping) else {}
     blocks = [*_tools(request), *_messages(request, _word(options.get("ttl")) or LIFETIME)]
     return Stream(
-        dialect=NAME, model=_word(request.get("model")), blocks=tuple(blocks),
-        settings=_settings(request), key=_key(request), automatic=_automatic(options),
-    )  # fmt: skip
+        dialect=NAME,
+        model=_word(request.get("model")),
+        blocks=tuple(blocks),
+        settings=_settings(request),
+        key=_key(request),
+        automatic=_automatic(request, options),
+    )
 
 
 def _key(request: Request) -> str:
@@ -66,9 +70,10 @@ def _key(request: Request) -> str:
     return _word(request.get("prompt_cache_key")) + (f"{SALT}{salt}" if salt else "")
 
 
-def _automatic(options: Mapping[str, Any]) -> str:
-    """The mode and the lifetime that the request asks for, where they are not the default ones."""
-    words = (_word(options.get("mode")), _word(options.get("ttl")))
+def _automatic(request: Request, options: Mapping[str, Any]) -> str:
+    """The mode and the lifetimes that the request asks for, where they are not the default ones."""
+    retention = _word(request.get("prompt_cache_retention")).replace("-", "_")
+    words = (_word(options.get("mode")), _word(options.get("ttl")), retention)
     return " ".join(word for word in words if word not in ("", "implicit", LIFETIME))
 
 

@@ -56,18 +56,22 @@ def stream(request: Request) -> Stream:
     lifetime = ttl if isinstance(ttl, str) and ttl else LIFETIME
     model, key = request.get("model"), request.get("prompt_cache_key")
     return Stream(
-        dialect=NAME, model=model if isinstance(model, str) else "",
+        dialect=NAME,
+        model=model if isinstance(model, str) else "",
         blocks=(*_tools(request), *_instructions(request), *_items(request, lifetime)),
-        settings=_settings(request), key=key if isinstance(key, str) else "", automatic=_automatic(options),
-    )  # fmt: skip
+        settings=_settings(request),
+        key=key if isinstance(key, str) else "",
+        automatic=_automatic(request, options),
+    )
 
 
-def _automatic(options: Mapping[str, Any]) -> str:
-    """The mode where it is not the default one, else the lifetime that the request asks for."""
-    mode, ttl = options.get("mode"), options.get("ttl")
-    if mode == "explicit":
+def _automatic(request: Request, options: Mapping[str, Any]) -> str:
+    """The mode where it is not the default one, else the lifetimes that the request asks for."""
+    if options.get("mode") == "explicit":
         return "explicit"
-    return ttl if isinstance(ttl, str) and ttl != LIFETIME else ""
+    retention = request.get("prompt_cache_retention")
+    words = [options.get("ttl"), retention.replace("-", "_") if isinstance(retention, str) else ""]
+    return " ".join(word for word in words if isinstance(word, str) and word not in ("", LIFETIME))
 
 
 def _tools(request: Request) -> Iterator[Block]:

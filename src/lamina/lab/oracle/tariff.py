@@ -24,9 +24,13 @@ class Tariff(msgspec.Struct, frozen=True, kw_only=True):
     @staticmethod
     def of(rules: Rules, model: str) -> Tariff:
         return Tariff(
-            read=rules.read_share(model), write=rules.write, lifetime=rules.seconds(""),
-            minimum=rules.least(model), granularity=rules.granularity, by_head=rules.match == "breakpoints",
-        )  # fmt: skip
+            read=rules.read_share(model),
+            write=rules.write,
+            lifetime=rules.seconds(rules.word(model)),
+            minimum=rules.least(model),
+            granularity=rules.step(model),
+            by_head=rules.match == "breakpoints",
+        )
 
     def spent(self, total: int, kept: int, idle: float) -> float:
         """What a request of `total` tokens costs whose first `kept` were sent `idle` seconds ago."""

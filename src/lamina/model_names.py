@@ -1,0 +1,152 @@
+"""How models are named: one model under the many names that vendors, hosts, gateways and SDKs write for it.
+
+    us.anthropic.claude-opus-4-5-20251101-v1:0     a region, a vendor, a date, a version of the host
+    openrouter/anthropic/claude-4.5-opus:thinking  a path, another order of words, a variant
+    ft:gpt-4o-2024-08-06:acme::9f31                a tuning of someone's own
+
+`key_of` spells a name in one way, `beginnings` says where the model's own name may begin in it, and `tail_of`
+what the words after it mean. This file has no list of models. A word that it does not know makes another
+model of a name: `o1-pro` is not `o1`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from lamina.text.characters import lower_ascii
+
+LONGEST = 200
+"""Characters of a name that are read."""
+
+Tail = Literal["same", "unpriced", "wide", "other"]
+"""What follows a model's name: the same model at the same price; the same one at a price of its own; the same
+one with a window of a million tokens; or another model."""
+
+
+def key_of(name: str) -> str:
+    """A name in one spelling, without its path; vendors and regions before it stay.
+
+    `Claude-4.5_Sonnet` becomes `claude-sonnet-4-5`, `llama-v3p1:8b` becomes `llama3-1-8b`.
+    """
+    return _spelled(_without_path(name))
+
+
+def plain_name(name: str) -> str:
+    """A model's own name in one spelling: `us.anthropic.claude-opus-4.5` is `claude-opus-4-5`."""
+    return _spelled(own_name(name))
+
+
+def own_name(name: str) -> str:
+    """A model's own name as it is written: no vendor, region or path, no mark of fine-tuning.
+
+    `us.anthropic.claude-opus-5`, `anthropic/claude-opus-5` and `claude-opus-5` are one model.
+    """
+    bare = _without_path(name).removeprefix(TUNED)
+    return _BEFORE.sub("", bare, count=1)
+
+
+def beginnings(key: str) -> list[int]:
+    """Where a model's own name may begin in a key: with everything before it, with less, with nothing."""
+    starts = [0]
+    while len(starts) <= _MOST_PREFIXES and (prefix := _ONE_BEFORE.match(key, starts[-1])):
+        starts.append(prefix.end())
+    return starts
+
+
+def is_boundary(key: str, end: int) -> bool:
+    """Whether a name may end there: at the end, or before a sign that is no part of a word or version."""
+    return end == len(key) or (key[end] in _SIGNS and not _NEXT_VERSION.match(key, end))
+
+
+def tail_of(rest: str, *, open_weights: bool) -> Tail:
+    """What the words after a model's name mean.
+
+    Models with open weights have many sizes and tunings, which are no other model for what the table says of
+    them: their window. Whoever sells a model sells each variant at its own price.
+    """
+    if open_weights or _SAME.fullmatch(rest):
+        return "same"
+    if _UNPRICED.fullmatch(rest):
+        return "unpriced"
+    return "wide" if _WIDE.fullmatch(rest) else "other"
+
+
+def tuned(name: str) -> str:
+    """The name of the model that a fine-tuned one began as, with the mark of tuning; "" for any other.
+
+    `ft:gpt-4o-2024-08-06:acme::9f31` and `gpt-4o-2024-08-06.ft-9f31` are both `ft:gpt-4o-2024-08-06`.
+    """
+    bare = _without_path(name)
+    if bare.startswith(TUNED):
+        return TUNED + _spelled(bare.removeprefix(TUNED).split(":", 1)[0])
+    base, mark, _ = bare.partition(".ft-")
+    return TUNED + _spelled(base) if mark else ""
+
+
+TUNED = "ft:"
+"""How the name of a fine-tuned model begins."""
+
+# Whoever stands before a model's name, with a sign between: a vendor, a host, a gateway, an SDK. None of them
+# is the first word of a model's own name, as "mistral" or "deepseek" are.
+_HOSTS = (  # the longer of two that begin alike stands first
+    "anthropic|openai|google-gla|google-vertex|google|vertexai|vertex|azure-openai|azure-ai|azure|"
+    "bedrock-converse|bedrock|databricks|openrouter|groq|together|fireworks|fw|ollama|litellm|alibaba|"
+    "moonshotai|zai-org|zai|xai"
+)
+_DOTTED = r"[a-z][a-z0-9]*(?:-gov)?\.(?=[a-z])"
+_ONE_BEFORE = re.compile(
+    rf"(?:{_DOTTED}|(?:{_HOSTS})[:-](?=[a-z])|(?:mistral|deepseek|cohere|gemini):(?=[a-z]))"
+)
+_BEFORE = re.compile(rf"^(?:{_ONE_BEFORE.pattern}){{1,3}}")
+_MOST_PREFIXES = 3
+
+_SIGNS = "-:@[("
+# A number of one or two digits after a name is a version that makes another model: gpt-5 and gpt-5-4.
+# Sizes (8b), pairs of numbers that are a date (05-06) and releases of a host (1:0) are none.
+_NEXT_VERSION = re.compile(
+    r"-(?![01][0-9]-(?:[0-3][0-9]|20[0-9]{2})(?![0-9a-z]))[0-9]{1,2}(?![0-9a-z]|:[0-9])"
+)
+
+_DATE = (
+    r"[-@:]20[0-9]{6}|[-@]20[0-9]{2}-[0-9]{2}-[0-9]{2}|[-@][01][0-9]-(?:20[0-9]{2}|[0-3][0-9])"
+    r"|[-@][0-9]{3,4}(?![0-9a-z])|-2[0-9]{5}(?![0-9])"
+)
+_RELEASE = (
+    r"[-:@](?:latest|default|preview|exp|experimental|beta|stable)|-v?[0-9]:[0-9]|-v[0-9]|:[0-9](?![0-9a-z])"
+)
+_EFFORT = r"[-:(](?:none|minimal|low|medium|high|xhigh)\)?(?![a-z])"
+_THOUGHT = r"[-:](?:non?-?)?(?:thinking|think|reasoning)(?:-[0-9]+k|:[0-9]+)?(?![a-z])"
+_ROUTE = r":(?:online|nitro|floor|exacto)|-maas|-cloud"
+_WEIGHTS = (
+    r"[-:][0-9]+(?:-[0-9]+)?b(?![a-z])|-a[0-9]+b|-(?:instruct|it|hf)(?![a-z])"
+    r"|-(?:fp8|fp16|bf16|int4|int8|fp4|nvfp4|awq|gptq|gguf|mlx)"
+)
+_ONE_WORD = rf"{_DATE}|{_RELEASE}|{_EFFORT}|{_THOUGHT}|{_ROUTE}|{_WEIGHTS}"
+_SAME = re.compile(rf"(?:{_ONE_WORD})*")
+# Someone else sets the price: nobody asks one, or there is a discount for waiting, or a surcharge for haste.
+_UNPRICED = re.compile(rf"(?:{_ONE_WORD})*[-:](?:free|batch|flex|priority|extended)")
+_WIDE = re.compile(rf"(?:{_ONE_WORD})*(?:\[1m\]|[-:]1m)(?:{_ONE_WORD})*")
+
+_VERSION = re.compile(r"(?<=[0-9])[.p](?=[0-9])")
+_SIZE_TAG = re.compile(r":(?=[0-9]+(?:-[0-9]+)?b(?![a-z]))")
+_AZURE_3_5 = re.compile(r"\bgpt-35(?![0-9])", re.ASCII)
+_CLAUDE_NUMBER_FIRST = re.compile(r"claude-([4-9](?:-[0-9])?)-(opus|sonnet|haiku|fable|mythos)(?![a-z])")
+_CLAUDE_NUMBER_LAST = re.compile(r"claude-(opus|sonnet|haiku)-(3(?:-[0-9])?)(?![0-9])")
+_POINT_ZERO = re.compile(r"((?:claude-[a-z]+|gemini)-[0-9])-0(?![0-9])")
+_OPEN_FAMILY = re.compile(r"\b(?:meta-)?(llama|qwen|gemma|codellama|mixtral)-?v?(?=[0-9])", re.ASCII)
+
+
+def _without_path(name: str) -> str:
+    return lower_ascii(name[:LONGEST]).rpartition("/")[2]
+
+
+def _spelled(name: str) -> str:
+    """One sign between words and between the numbers of a version, and one order of words."""
+    key = _VERSION.sub("-", name.replace("_", "-").replace("--", "-"))
+    key = _SIZE_TAG.sub("-", key)
+    key = _AZURE_3_5.sub("gpt-3-5", key)
+    key = _CLAUDE_NUMBER_FIRST.sub(r"claude-\2-\1", key)
+    key = _CLAUDE_NUMBER_LAST.sub(r"claude-\2-\1", key)
+    key = _POINT_ZERO.sub(r"\1", key)
+    return _OPEN_FAMILY.sub(r"\1", key)
