@@ -170,3 +170,21 @@ def test_planned_markers_go_through_a_wrapped_client() -> None:
     wrapped = wrap(bare, breakpoints="plan")
     wrapped.messages.create(**thinking(8, model="claude-opus-5"))
     assert str(sent[0]).count("cache_control") == len(wrapped.fitted.plan.places) >= 1
+
+
+def test_a_proxy_that_reports_what_was_cached_twice_is_read_once() -> None:
+    """LiteLLM's `prompt_tokens` hold the tokens that `cache_read_input_tokens` names again."""
+
+    def create(**request: Any) -> Any:
+        read = sum(STRICT.count(message["content"]) + 4 for message in request["messages"])
+        usage = SimpleNamespace(
+            prompt_tokens=read, completion_tokens=1, cache_read_input_tokens=read * 19 // 20
+        )
+        return SimpleNamespace(usage=usage)
+
+    bare = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
+    wrapped = wrap(bare, budget=Budget(window=90_000, reserve=0), counter=STRICT)
+    for length in range(1, 12, 2):
+        wrapped.chat.completions.create(model="claude-sonnet-4-5", messages=history()[:length])
+    learnt = wrapped.fitted.ledger.calibration
+    assert (learnt.millis, learnt.samples) == (1000, 5)

@@ -18,15 +18,18 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, NamedTuple, Self
 
+import msgspec
+
 from lamina.calls import Call, Conversations
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.anthropic.server import BETAS, cleared, merged_betas
 from lamina.dialects.overflow import overflow
-from lamina.dialects.port import Dialect, Usage
+from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.request import Breakpoints, Fitted, ServerHelp
+from lamina.usage import Usage, usage_in
 
 
 def wrap(
@@ -268,24 +271,12 @@ def _deepened(call: Call, error: Exception) -> bool:
     return found is not None and call.deepened(found)
 
 
-_INPUT = (
-    "prompt_tokens", "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
-    "prompt_token_count", "prompt_eval_count",
-)  # fmt: skip
-
-
 def _reported(answer: Any) -> Usage:
     """The tokens that an answer says were read, and what its server cleared before.
 
     A stream says it later, to whoever reads it.
     """
-    counts = [
-        getattr(there, name, None)
-        for there in (getattr(answer, "usage", None), getattr(answer, "usage_metadata", None), answer)
-        for name in _INPUT
-    ]
-    read = sum(tokens for tokens in counts if isinstance(tokens, int))
-    return Usage(input=read, cleared=cleared(answer))
+    return msgspec.structs.replace(usage_in(answer), cleared=cleared(answer))
 
 
 def _there(client: Any, path: str) -> bool:
