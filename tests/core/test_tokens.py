@@ -17,6 +17,7 @@ from lamina.core.tokens import (
     Counter,
     Framing,
     calibrate,
+    calibration_for,
     estimate_for,
     part_cost,
     scaled,
@@ -171,9 +172,36 @@ def test_later_reports_are_averaged() -> None:
     assert calibrate(first, counted=100, reported=200) == Calibration(millis=1500, samples=2)
 
 
-@pytest.mark.parametrize(("reported", "millis"), [(1, 500), (10**9, 4000)])
-def test_a_wild_report_is_bounded(reported: int, millis: int) -> None:
-    assert calibrate(None, counted=1000, reported=reported).millis == millis
+@pytest.mark.parametrize(("reported", "bound"), [(1, 500), (10**9, 4000)])
+def test_a_wild_report_alone_changes_nothing(reported: int, bound: int) -> None:
+    first = calibrate(None, counted=1000, reported=reported)
+    assert first == Calibration(millis=1000, samples=0, doubted=bound)
+    assert calibration_for(ESTIMATE, first) is None
+    assert calibrate(first, counted=1000, reported=1200) == Calibration(millis=1200, samples=1)
+    known = Calibration(millis=1100, samples=8)
+    doubted = calibrate(known, counted=1000, reported=reported)
+    assert doubted == Calibration(millis=1100, samples=8, doubted=bound)
+    assert calibrate(doubted, counted=1000, reported=1100) == known
+
+
+@pytest.mark.parametrize(("reported", "bound"), [(1, 500), (10**9, 4000)])
+def test_a_second_wild_report_to_the_same_side_is_believed_up_to_the_bound(reported: int, bound: int) -> None:
+    first = calibrate(None, counted=1000, reported=reported)
+    second = calibrate(first, counted=1000, reported=reported)
+    assert second == Calibration(millis=bound, samples=1, doubted=bound)
+    assert calibrate(second, counted=1000, reported=reported).samples == 2
+    other_side = calibrate(second, counted=1000, reported=10**9 if bound == 500 else 1)
+    assert (other_side.millis, other_side.samples) == (bound, 1)
+
+
+def test_what_another_counter_taught_is_forgotten_and_not_applied() -> None:
+    known = calibrate(None, counted=100, reported=150, counter=ESTIMATE.identity)
+    assert calibration_for(ESTIMATE, known) == known
+    assert calibration_for(STRICT, known) is None
+    assert calibration_for(STRICT, None) is None
+    assert calibration_for(STRICT, Calibration(millis=1500)) == Calibration(millis=1500)
+    other = calibrate(known, counted=100, reported=90, counter=STRICT.identity)
+    assert other == Calibration(millis=900, samples=1, counter=STRICT.identity)
 
 
 @pytest.mark.parametrize(("counted", "reported"), [(0, 5), (5, 0), (-1, 5), (5, -1)])
@@ -188,8 +216,8 @@ def test_calibration_stays_in_bounds_and_forgets(reports: list[tuple[int, int]])
     for counted, reported in reports:
         state = calibrate(state, counted=counted, reported=reported)
         assert 500 <= state.millis <= 4000
+        assert 0 <= state.samples <= 8
     assert state is not None
-    assert state.samples == min(len(reports), 8)
     for _ in range(60):
         state = calibrate(state, counted=1000, reported=1000)
     assert 1000 - 8 < state.millis < 1000 + 8

@@ -108,8 +108,15 @@ def seal(envelope: Envelope, facts: Facts, *, known: tuple[int, int] = (0, 0)) -
 def mark(envelope: Envelope, *, start: int = 0, sent: int = 0) -> Mark:
     """The request as hashes, for the next build to compare with."""
     count = sent + sum(e.form is not Form.OMITTED for e in envelope.entries[start:])
-    tools, tokens = digest(unmarked(envelope.head.tools)), envelope.account.total - envelope.account.margin
-    return Mark(sent=count, prefix=envelope.prefix, tools=tools, system=_system(envelope), tokens=tokens)
+    account = envelope.account
+    return Mark(
+        sent=count,
+        prefix=envelope.prefix,
+        tools=digest(unmarked(envelope.head.tools)),
+        system=_system(envelope),
+        tokens=account.total - account.margin,
+        counter=account.counter,
+    )
 
 
 def prefix_at(

@@ -20,8 +20,11 @@ from lamina.core.values import Calibration, Document, Image, Part, Text, Thinkin
 from lamina.errors import BadInput
 from lamina.text.estimate import FAMILIES, bytes_by_3_5, bytes_by_4, chars_by_4, estimate, size
 
+COUNTING = 2
+"""The version of what is counted in a request. A change that counts the same request otherwise raises it."""
+
 MILLIS_LEAST, MILLIS_MOST = 500, 4000
-"""A report outside these bounds says that something else was counted, not that the counter is off."""
+"""A report outside these bounds is believed only when the next one says the same: see `calibrate`."""
 
 SAMPLES = 8
 """How many reports a calibration remembers: enough to smooth, few enough to follow a changed model."""
@@ -76,6 +79,11 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
     def basis(self) -> Basis:
         return "exact" if self.exact else "measured" if self.measured else "estimated"
 
+    @property
+    def identity(self) -> str:
+        """What the ledger calls it: two counters of one identity count every request alike."""
+        return f"{self.name} {self.framing.name} {COUNTING}"
+
     def __call__(self, text: str) -> Count:
         return Count(self.count(text), self.exact)
 
@@ -112,20 +120,39 @@ def scaled(raw: int, counter: Counter, calibration: Calibration | None) -> int:
     return -(-raw * counter.framing.scale * millis // 1_000_000)
 
 
-def calibrate(previous: Calibration | None, *, counted: int, reported: int) -> Calibration:
+def calibration_for(counter: Counter, learnt: Calibration | None) -> Calibration | None:
+    """What was learnt, if it says something about this counter."""
+    if learnt is None or learnt.counter not in ("", counter.identity):
+        return None
+    return learnt if learnt.samples or learnt.millis != 1000 else None
+
+
+def calibrate(previous: Calibration | None, *, counted: int, reported: int, counter: str = "") -> Calibration:
     """Learn from one answer: `counted` is our total for it before calibration, `reported` the provider's.
 
-    A running mean over the last samples, rounded up; the first sample stands alone.
+    A running mean over the last samples, rounded up; the first sample stands alone. What was learnt with
+    another counter is forgotten.
+
+    A single report of less than half or more than four times our count says that something else was
+    counted: it is noted as doubted, and changes nothing. If the next one is as far off to the same side,
+    the counter is off, and the bound is learnt.
     """
     for name, value in (("counted", counted), ("reported", reported)):
         if value <= 0:
             raise BadInput(
                 f"{name} is {value!r}", place="calibrate", hint="skip answers that report no input tokens"
             )
-    known = previous or Calibration()
+    known = Calibration(counter=counter)
+    if previous is not None and previous.counter == counter:
+        known = previous
+    ratio = -(-1000 * reported // counted)
+    sample = min(max(ratio, MILLIS_LEAST), MILLIS_MOST)
+    if sample not in (ratio, known.doubted):
+        return msgspec.structs.replace(known, doubted=sample)
     weight = min(max(known.samples, 0), SAMPLES - 1)
-    sample = min(max(-(-1000 * reported // counted), MILLIS_LEAST), MILLIS_MOST)
-    return Calibration(millis=-(-(known.millis * weight + sample) // (weight + 1)), samples=weight + 1)
+    mean = -(-(known.millis * weight + sample) // (weight + 1))
+    doubted = 0 if sample == ratio else sample
+    return Calibration(millis=mean, samples=weight + 1, counter=counter, doubted=doubted)
 
 
 @cache

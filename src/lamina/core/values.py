@@ -270,20 +270,30 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """The last request, as hashes: enough to see whether the next one continues it. `tokens` as counted."""
+    """The last request, as hashes: enough to see whether the next one continues it.
+
+    `tokens` are as `counter` counted them, before calibration.
+    """
 
     sent: int
     prefix: Digest
     tools: Digest
     system: Digest
     tokens: int = 0
+    counter: str = ""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider reported, against what the counter said: `millis` is 1000 x reported / counted."""
+    """What a provider reported, against what the counter said: `millis` is 1000 x reported / counted.
+
+    `counter` is the one that it was learnt with, and holds for no other; "" holds for any. `doubted` is
+    what the last report would have made of it, where that was too far off to be believed at once.
+    """
 
     millis: int = 1000
     samples: int = 0
+    counter: str = ""
+    doubted: int = 0
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -12,18 +12,22 @@ import msgspec
 
 from lamina.core.hashing import chain
 from lamina.core.repair import side
-from lamina.core.tokens import Basis, Counter, part_cost, scaled, tools_cost
+from lamina.core.tokens import Basis, Counter, calibration_for, part_cost, scaled, tools_cost
 from lamina.core.values import Calibration, Digest, Entry, Form, Head, Role, Text
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the tokens of a request are. `margin` is what the counter's scale and the calibration add."""
+    """Where the tokens of a request are, and which counter says so.
+
+    `margin` is what the counter's scale and the calibration add.
+    """
 
     entries: int
     tools: int
     request: int
     margin: int
     basis: Basis
+    counter: str = ""
 
     @property
     def exact(self) -> bool:
@@ -54,7 +58,14 @@ class Scale(msgspec.Struct, kw_only=True):
         raw = entries + framing.request
         margin = scaled(raw, self.counter, self.calibration) - raw
         basis = self.counter.basis if self.calibration is None else "estimated"
-        return Account(entries=entries, tools=self.tools, request=framing.request, margin=margin, basis=basis)
+        return Account(
+            entries=entries,
+            tools=self.tools,
+            request=framing.request,
+            margin=margin,
+            basis=basis,
+            counter=self.counter.identity,
+        )
 
     def total(self, entries: int) -> int:
         return self.account(entries).total
@@ -63,8 +74,12 @@ class Scale(msgspec.Struct, kw_only=True):
 def scale_for(
     counter: Counter, head: Head, calibration: Calibration | None, counts: dict[Digest, int]
 ) -> Scale:
+    """The scale of one build. A calibration of another counter is not applied."""
     return Scale(
-        counter=counter, calibration=calibration, tools=tools_cost(head.tools, counter), counts=counts
+        counter=counter,
+        calibration=calibration_for(counter, calibration),
+        tools=tools_cost(head.tools, counter),
+        counts=counts,
     )
 
 
