@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +29,9 @@ from lamina.counters.framing import GENERIC, framing_for
 from lamina.errors import BadInput
 from lamina.models import own_name
 
+TOLD = 'readReads a file.{"type":"object"}'
 COUNTERS = (RFC, CHARS4, BYTES4, STRICT, ESTIMATE)
+PDF = b64encode(b"%PDF-1.7 " + b"<< /Type /Page >>" * 3).decode()
 FUNCTION = {"name": "read", "description": "Reads a file.", "parameters": {"type": "object"}}
 
 
@@ -103,8 +106,13 @@ def test_strict_bounds_the_default_estimate(text: str) -> None:
     ("part", "tokens"),
     [
         (Text("12345"), 5),
-        (Thinking(text="1234", signature="not counted"), 4),
+        (Thinking(text="1234", signature="s" * 200), 4),
+        (Thinking(text="1234", signature="s" * 601), 101),
+        (Thinking(text="t" * 300, signature="s" * 601), 300),
+        (Thinking(signature="s" * 300), 25),
         (ToolCall(id="not counted", name="read", arguments='{"a":1}'), 100 + 4 + 7 + 2),
+        (ToolCall(id="i" * 70, name="read", arguments="{}"), 100 + 4 + 2 + 2 + 6),
+        (ToolResult(id="i" * 65, name="n" * 67), 200 + 2 + 1 + 3),
         (result("12345"), 200 + 5 + 2),
         (ToolResult(id="c"), 200 + 2),
         (ToolResult(id="c", content=(Text("12"), Image(), Text("345"))), 200 + 5 + 2 + 1000),
@@ -113,7 +121,19 @@ def test_strict_bounds_the_default_estimate(text: str) -> None:
         (Document(data="AAAA"), 3000),
         (Document(data="AAAA", text="1234"), 4),
         (Document(text="1234", tokens=0), 0),
+        (Document(text="1234", name="a.md", context="about it"), 4 + 4 + 8),
+        (Document(url="https://e.org/a.pdf", name="a.pdf"), 3000 + 5),
+        (Document(data=PDF, media_type="application/pdf"), 9000),
+        (Document(data="aGVsbG8=", media_type="text/plain"), 5),
         (Raw(dialect="x", data={"b": 1, "a": "é"}), len('{"a":"é","b":1}')),
+        (Raw(dialect="x", data={"a": {"encrypted_content": "s" * 300}}), len('{"a":{}}') + 25),
+        (Raw(dialect="x", data={"type": "redacted_thinking", "data": "s" * 300}), 28 + 25),
+        (Raw(dialect="x", data={"type": "image", "source": {"type": "file"}}), 41 + 1000),
+        (Raw(dialect="x", data={"type": "document", "source": {"type": "url"}}), 43 + 3000),
+        (Raw(dialect="x", data={"mimeType": "application/pdf", "data": PDF}), 30 + 9000),
+        (Raw(dialect="x", data={"media_type": "image/png", "data": PDF}), 26 + 1000),
+        (Raw(dialect="x", data=[f"data:application/pdf;base64,{PDF}"]), 32 + 9000),
+        (Raw(dialect="x", data={"type": "image_generation_call", "result": PDF}), 32 + 1000),
     ],
 )
 def test_a_part_costs_its_text_and_its_framing(part: Part, tokens: int) -> None:
@@ -145,6 +165,44 @@ def test_a_definition_costs_the_same_in_every_shape(tool: dict[str, Any]) -> Non
 
 def test_a_definition_of_another_shape_costs_all_of_its_text() -> None:
     assert tools_cost([{"type": "web_search"}], letters(tool=1)) == 1 + len('{"type":"web_search"}')
+
+
+NAMESPACE = {
+    "type": "namespace",
+    "name": "files",
+    "description": "About files.",
+    "tools": [FUNCTION, FUNCTION],
+}
+
+
+@pytest.mark.parametrize(
+    ("tool", "texts"),
+    [
+        (
+            {**FUNCTION, "input_examples": ["x"]},
+            ['readReads a file.{"type":"object"}{"input_examples":["x"]}'],
+        ),
+        ({**FUNCTION, "strict": True, "cache_control": {"type": "ephemeral"}, "defer_loading": True}, [TOLD]),
+        ({"type": "function", "function": FUNCTION, "extra": "x"}, [TOLD + '{"extra":"x"}']),
+        ({"functionDeclarations": [FUNCTION], "googleSearch": {}}, [TOLD, '{"googleSearch":{}}']),
+        ({"function_declarations": [FUNCTION], "google_search": None}, [TOLD]),
+        (NAMESPACE, ["filesAbout files.", TOLD, TOLD]),
+        ({**FUNCTION, "response": {"type": "string"}}, [TOLD + '{"response":{"type":"string"}}']),
+    ],
+)
+def test_every_field_of_a_definition_that_may_be_read_counts(tool: dict[str, Any], texts: list[str]) -> None:
+    assert tools_cost([tool], letters(tool=10)) == sum(10 + len(text) for text in texts)
+
+
+def test_a_block_that_is_nested_absurdly_is_counted_or_refused() -> None:
+    data: Any = "deep"
+    for _ in range(200):
+        data = [data]
+    assert part_cost(Raw(dialect="x", data=data), letters()) == 200 + 6 + 200
+    for _ in range(100_000):
+        data = [data]
+    with pytest.raises(BadInput):
+        part_cost(Raw(dialect="x", data=data), letters())
 
 
 def test_declarations_count_one_by_one_and_the_list_once() -> None:

@@ -1,7 +1,8 @@
 """What each entry costs and where it stands in the stream: tokens, message boundaries, the prefix chain.
 
-Every token of a request belongs to exactly one line of the account: an entry, the tool definitions,
-the request's own framing, or the margin that scaling adds. So the parts sum to the total, always.
+Every token of a request belongs to exactly one line of the account: an entry, the tool definitions, the
+format of the answer, other parameters, the request's own framing, or the margin that scaling adds. So the
+parts sum to the total, always.
 """
 
 from __future__ import annotations
@@ -11,15 +12,26 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from lamina.core.hashing import chain
+from lamina.core.parameters import speaking
 from lamina.core.repair import side
-from lamina.core.tokens import Basis, Counter, calibration_for, part_cost, scaled, tools_cost
-from lamina.core.values import Calibration, Digest, Entry, Form, Head, Role, Text
+from lamina.core.tokens import (
+    Basis,
+    Counter,
+    calibration_for,
+    formats_cost,
+    others_cost,
+    part_cost,
+    scaled,
+    tools_cost,
+)
+from lamina.core.values import Calibration, Digest, Entry, Form, Head, Part, Role, Text
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
     """Where the tokens of a request are, and which counter says so.
 
-    `margin` is what the counter's scale and the calibration add.
+    `answer` is the format that the answer must have, `parameters` what else the model reads of them, and
+    `margin` what the counter's scale and the calibration add.
     """
 
     entries: int
@@ -28,14 +40,21 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     margin: int
     basis: Basis
     counter: str = ""
+    answer: int = 0
+    parameters: int = 0
 
     @property
     def exact(self) -> bool:
         return self.basis == "exact"
 
     @property
+    def head(self) -> int:
+        """What stands before the messages: tools, the format of the answer, parameters, the framing."""
+        return self.tools + self.answer + self.parameters + self.request
+
+    @property
     def total(self) -> int:
-        return self.entries + self.tools + self.request + self.margin
+        return self.entries + self.head + self.margin
 
 
 class Scale(msgspec.Struct, kw_only=True):
@@ -44,14 +63,30 @@ class Scale(msgspec.Struct, kw_only=True):
     counter: Counter
     calibration: Calibration | None = None
     tools: int = 0
+    answer: int = 0
+    parameters: int = 0
     counts: dict[Digest, int] = {}
+    besides: dict[int, int] = {}
 
     def body(self, entry: Entry) -> int:
-        """The parts of an entry, without the framing of its message."""
+        """The parts of an entry and what is sent beside them, without the framing of its message."""
         known = self.counts.get(entry.sent)
         if known is None:
             known = self.counts[entry.sent] = sum(part_cost(part, self.counter) for part in entry.parts)
+        beside = entry.segment.beside
+        return known + self._beside(beside) if beside else known
+
+    def _beside(self, parts: tuple[Part, ...]) -> int:
+        """Counted once for a build, in which the log keeps every such object alive."""
+        known = self.besides.get(id(parts))
+        if known is None:
+            known = self.besides[id(parts)] = sum(part_cost(part, self.counter) for part in parts)
         return known
+
+    def largest(self) -> list[tuple[str, int]]:
+        """What makes up the head, for an error that names what does not fit."""
+        rows = (("tools", self.tools), ("answer format", self.answer), ("parameters", self.parameters))
+        return [row for row in rows if row[1]]
 
     def account(self, entries: int) -> Account:
         framing = self.counter.framing
@@ -65,6 +100,8 @@ class Scale(msgspec.Struct, kw_only=True):
             margin=margin,
             basis=basis,
             counter=self.counter.identity,
+            answer=self.answer,
+            parameters=self.parameters,
         )
 
     def total(self, entries: int) -> int:
@@ -75,10 +112,13 @@ def scale_for(
     counter: Counter, head: Head, calibration: Calibration | None, counts: dict[Digest, int]
 ) -> Scale:
     """The scale of one build. A calibration of another counter is not applied."""
+    read = speaking(head.parameters)
     return Scale(
         counter=counter,
         calibration=calibration_for(counter, calibration),
         tools=tools_cost(head.tools, counter),
+        answer=formats_cost(read.formats, counter),
+        parameters=others_cost(read.others, counter),
         counts=counts,
     )
 

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolResult
+from lamina.dialects.beside import Beside, chat_block, chat_message, chat_result
 from lamina.dialects.named_files import path_of
 from lamina.dialects.openai_chat.calls import LEGACY, Calls, calls_in
 from lamina.dialects.openai_chat.parts import (
@@ -60,7 +61,12 @@ def read(message: Any, index: int, calls: Calls) -> tuple[Segment, ...]:
     except BadInput as error:
         raise within(f"messages[{index}]", error) from None
     count = len(pieces) if whole else _NEVER
-    return tuple([_segment(piece, role, message, i, count) for i, piece in enumerate(pieces)])
+    return tuple(
+        [
+            _segment(piece, role, message, i, count, beside=_beside(piece, wire, last=i == len(pieces) - 1))
+            for i, piece in enumerate(pieces)
+        ]
+    )
 
 
 def fields(message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -107,12 +113,25 @@ def _reader(message: Mapping[str, Any]) -> _Reader:
     return reader
 
 
-def _segment(piece: _Piece, role: Role, message: Any, at: int, count: int) -> Segment:
-    meta = came_from(_BLANK, NAME, message, first=at == 0, count=count, block=piece.block)
+def _beside(piece: _Piece, wire: Mapping[str, Any], *, last: bool) -> Beside:
+    """What a piece has for the model besides its part; what its message has is counted with the last."""
+    beside = () if piece.block is None else chat_block(NAME, piece.part, plain(piece.block))
+    if last:
+        beside += chat_message(NAME, wire) + chat_result(NAME, piece.part, wire)
+    return beside
+
+
+def _segment(piece: _Piece, role: Role, message: Any, at: int, count: int, *, beside: Beside) -> Segment:
     return Segment(
-        role=role, kind=piece.kind, parts=(piece.part,), attrs=piece.attrs, joins=at > 0, origin=NAME,
-        meta=meta,
-    )  # fmt: skip
+        role=role,
+        kind=piece.kind,
+        parts=(piece.part,),
+        attrs=piece.attrs,
+        joins=at > 0,
+        origin=NAME,
+        meta=came_from(_BLANK, NAME, message, first=at == 0, count=count, block=piece.block),
+        beside=beside,
+    )
 
 
 def _log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]:
