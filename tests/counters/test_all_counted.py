@@ -502,7 +502,8 @@ def at(value: Any, path: Path) -> Any:
 
 def grown(request: Json, path: Path, *, times: int = TIMES) -> Json:
     """The request with one string as long as so many; an id is as long wherever it stands."""
-    new, text = json.loads(json.dumps(request)), at(request, path)
+    new: Json = json.loads(json.dumps(request))
+    text = at(request, path)
     longer = text * times
     if text.startswith("data:"):
         head, comma, data = text.partition(",")
