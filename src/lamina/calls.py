@@ -15,6 +15,7 @@ from itertools import count
 from operator import is_
 from threading import Lock
 from typing import Any, NamedTuple
+from weakref import ReferenceType, ref
 
 import msgspec
 
@@ -25,7 +26,7 @@ from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Digest, Ledger, Role, Segment
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Dialect, Usage
-from lamina.errors import BudgetExceeded
+from lamina.errors import BadInput, BudgetExceeded
 from lamina.models import model
 from lamina.request import Breakpoints, Fitted, RequestMemo, ServerHelp, fit_request
 
@@ -59,6 +60,11 @@ class Call:
         """What must be sent with it, in headers."""
         return self._fitted.headers
 
+    @property
+    def fitted(self) -> Fitted:
+        """The request as it is sent, with its ledger, its account and what was lowered."""
+        return self._fitted
+
     def deepened(self, found: Overflow) -> bool:
         """Makes the request smaller, as much as the API asked for or as can be; False if it cannot be."""
         counted = self._fitted.envelope.tokens
@@ -90,6 +96,11 @@ class Call:
             if known is not None and known.fitted is self._fitted:  # else a later call is what counts
                 self._among.kept[self._key] = msgspec.structs.replace(known, usage=self._counted(usage))
 
+    def remembered(self, answer: Any) -> Any:
+        """The answer, which from now on is known to be that of this call."""
+        self._among.answers.remember(answer, self)
+        return answer
+
     def _counted(self, usage: Usage | int) -> Usage | int:
         """The usage; of an answer that does not say, only what the server cleared last."""
         before = self._known.usage
@@ -115,6 +126,26 @@ def _limited(budget: Budget, window: int, *, reserve: int | None = None) -> Budg
     if reserve is None and budget.reserve is not None:
         reserve = min(budget.reserve, window // 2)
     return msgspec.structs.replace(budget, window=max(window, 1), reserve=reserve)
+
+
+class Answers:
+    """Which call each answer belongs to, as long as somebody holds the answer."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, tuple[ReferenceType[Any], Call]] = {}
+
+    def remember(self, answer: Any, call: Call) -> None:
+        """Notes the call of an answer; an object that nothing can point at weakly is not remembered."""
+        key = id(answer)
+        try:
+            pointer = ref(answer, lambda _: self._calls.pop(key, None))
+        except TypeError:
+            return
+        self._calls[key] = (pointer, call)
+
+    def call_of(self, answer: Any) -> Call | None:
+        pointer, call = self._calls.get(id(answer), (None, None))
+        return call if pointer is not None and pointer() is answer else None
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -204,6 +235,8 @@ class Conversations:
         self.breakpoints, self.server = breakpoints, server
         self.kept: OrderedDict[str | int, Conversation] = OrderedDict()
         self.numbers, self.lock = count(), Lock()
+        self.unnamed: set[int] = set()
+        self.answers = Answers()
 
     def named(self, name: str, *, ledger: Ledger | None = None) -> Conversations:
         """The same ones, for calls that all belong to the one of this name."""
@@ -214,8 +247,20 @@ class Conversations:
         return other
 
     def last(self) -> Fitted | None:
-        """What was answered last."""
-        known = self.kept.get(self.name) if self.name else next(reversed(self.kept.values()), None)
+        """What was answered last in the conversation of this name, or in the only one without a name.
+
+        Raises BadInput where several have no name: the last one may be anybody's.
+        """
+        if self.name:
+            known = self.kept.get(self.name)
+        elif len(self.unnamed) > 1:
+            raise BadInput(
+                "this client has had calls of more than one conversation",
+                place="fitted",
+                hint="use client.fitted_of(answer), or client.conversation(name).fitted",
+            )
+        else:
+            known = next((self.kept[key] for key in self.unnamed if key in self.kept), None)
         return known.fitted if known else None
 
     def find(self, request: Mapping[str, Any], dialect: Dialect) -> tuple[str | int, Conversation]:
@@ -235,7 +280,7 @@ class Conversations:
         if close.continues and close.same_system:
             known.memo.parse = memo.parse
             return close.key, msgspec.structs.replace(known, said=said, turns=turns)
-        shared = [ref for ref, _ in refs(log)][: len(said.system) + close.shared]
+        shared = [name for name, _ in refs(log)][: len(said.system) + close.shared]
         ledger = rewind(known.ledger, shared)
         memo.build = copy(known.memo.build)
         fork = msgspec.structs.replace(new, ledger=ledger, windows=known.windows)
@@ -276,6 +321,8 @@ class Conversations:
                 key = next(self.numbers)
             elif len(now.ledger.cuts) > len(known.ledger.cuts):
                 return key
+        if isinstance(key, int) and len(self.unnamed) < 2:  # two are enough to know that there are several
+            self.unnamed.add(key)
         self.kept[key] = known
         self.kept.move_to_end(key)
         while len(self.kept) > CONVERSATIONS:

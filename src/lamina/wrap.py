@@ -58,9 +58,24 @@ class Wrapped:
 
     @property
     def fitted(self) -> Fitted | None:
-        """The last request that was answered, as `fit_request` gave it: ledger, account, `recall`."""
+        """The last request that was answered, as `fit_request` gave it: ledger, account, `recall`.
+
+        Of this conversation, where it has a name. A client without one gives it only while all its calls
+        are of one conversation, and raises BadInput after that: the last call may be somebody else's.
+        """
         last: Fitted | None = self._conversations.last()
         return last
+
+    def fitted_of(self, answer: Any) -> Fitted:
+        """The request that this answer, or this stream, is the answer to, as `fit_request` gave it."""
+        call: Call | None = self._conversations.answers.call_of(answer)
+        if call is None:
+            raise BadInput(
+                f"{type(answer).__name__} is no answer of this client",
+                place="fitted_of",
+                hint="pass the object that the client returned; or use client.conversation(name).fitted",
+            )
+        return call.fitted
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # `copy` asks an object that has no attributes yet
@@ -139,7 +154,9 @@ class _Sent(NamedTuple):
             if not _deepened(self.call, error):
                 raise
             answer = self.once()
-        return _chunks(self, answer) if inspect.isgenerator(answer) else self._answered(answer)
+        if inspect.isgenerator(answer):
+            return self.call.remembered(_chunks(self, answer))
+        return self._answered(answer)
 
     async def later(self) -> Any:
         try:
@@ -148,11 +165,13 @@ class _Sent(NamedTuple):
             if not _deepened(self.call, error):
                 raise
             answer = await self.once()
-        return _later_chunks(self, answer) if inspect.isasyncgen(answer) else self._answered(answer)
+        if inspect.isasyncgen(answer):
+            return self.call.remembered(_later_chunks(self, answer))
+        return self._answered(answer)
 
     def _answered(self, answer: Any) -> Any:
         self.call.done(usage=_reported(answer))
-        return answer
+        return self.call.remembered(answer)
 
 
 def _by_name(send: Callable[..., Any], given: tuple[Any, ...], request: dict[str, Any]) -> dict[str, Any]:
@@ -233,7 +252,7 @@ class Entered:
             self._inner = self._sent.once()
             self._stream = self._inner.__enter__()
         self._sent.call.done()
-        return self._stream
+        return self._sent.call.remembered(self._stream)
 
     def __exit__(self, *error: object) -> Any:
         self._sent.call.counted(_reported(_final(self._stream)))
@@ -249,7 +268,7 @@ class Entered:
             self._inner = self._sent.once()
             self._stream = await self._inner.__aenter__()
         self._sent.call.done()
-        return self._stream
+        return self._sent.call.remembered(self._stream)
 
     async def __aexit__(self, *error: object) -> Any:
         self._sent.call.counted(_reported(_final(self._stream)))
