@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from lamina.codec import decode, encode
 from lamina.core.build import build
 from lamina.core.parameters import UNREAD as UNREAD_PARAMETERS
 from lamina.core.parameters import snake
@@ -606,3 +607,11 @@ def test_a_field_that_nobody_has_heard_of_counts(dialect: str, path: Path) -> No
     except BadInput:
         return
     assert more >= len(WORDS) * 200
+
+
+@pytest.mark.parametrize("dialect", REQUESTS)
+def test_a_log_that_was_stored_counts_what_it_counted(dialect: str) -> None:
+    parsed = DIALECTS[dialect].parse(REQUESTS[dialect])
+    stored = decode([encode(segment) for segment in parsed.log])
+    assert [segment.beside for segment in stored] == [segment.beside for segment in parsed.log]
+    assert build(stored, counter=STRICT).account.entries == build(parsed.log, counter=STRICT).account.entries

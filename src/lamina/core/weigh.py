@@ -83,7 +83,7 @@ class Scale(msgspec.Struct, kw_only=True):
             known = self.besides[id(parts)] = sum(part_cost(part, self.counter) for part in parts)
         return known
 
-    def largest(self) -> list[tuple[str, int]]:
+    def head_rows(self) -> list[tuple[str, int]]:
         """What makes up the head, for an error that names what does not fit."""
         rows = (("tools", self.tools), ("answer format", self.answer), ("parameters", self.parameters))
         return [row for row in rows if row[1]]

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from lamina.core.tokens import NAMED
-from lamina.core.values import Part, Raw, Thinking, ToolResult
+from lamina.core.values import Image, Part, Raw, Segment, Thinking, ToolResult
 
 Beside = tuple[Part, ...]
 
@@ -49,13 +51,29 @@ UNREAD: Mapping[str, str] = {
 """Fields of messages and blocks that no model reads, each with the reason."""
 
 
-def chat_message(dialect: str, message: Mapping[str, Any]) -> Beside:
-    """Of a message of Chat Completions or Ollama: whose it is, and fields that nobody here has heard of.
+def with_beside(dialect: str, segments: list[Segment], message: Mapping[str, Any]) -> tuple[Segment, ...]:
+    """The segments of a message of Chat Completions or Ollama, with what it has for the model besides them.
+
+    What the message itself has is counted with the last of them, which is the last to be left out.
+    """
+    for i, segment in enumerate(segments):
+        block = segment.meta["wire"].get("block")
+        if block is not None and (beside := _chat_block(dialect, segment.parts[0], block)):
+            segments[i] = msgspec.structs.replace(segment, beside=beside)
+    last = segments[-1]
+    beside = () if _CHAT.issuperset(message) else _chat_message(dialect, message)
+    if isinstance(last.parts[0], ToolResult):
+        beside += _chat_result(dialect, last.parts[0], message)
+    if beside:
+        segments[-1] = msgspec.structs.replace(last, beside=last.beside + beside)
+    return tuple(segments)
+
+
+def _chat_message(dialect: str, message: Mapping[str, Any]) -> Beside:
+    """Whose message it is, and fields that nobody here has heard of.
 
     An assistant's other fields are segments of their own.
     """
-    if _CHAT.issuperset(message):
-        return ()
     role = message.get("role")
     if role == "assistant" and dialect == "openai_chat":
         message = {"name": message.get("name")}
@@ -64,27 +82,30 @@ def chat_message(dialect: str, message: Mapping[str, Any]) -> Beside:
     return _rest(dialect, message, _CHAT)
 
 
-def chat_block(dialect: str, part: Part, block: Any) -> Beside:
-    """Of a block of content, or of a call, of Chat Completions or Ollama."""
-    if not isinstance(block, Mapping) or isinstance(part, Raw):
-        return ()
-    inner = block.get("function") or block.get("custom")
-    called = _rest(dialect, inner, _CALLED) if isinstance(inner, Mapping) else ()
-    return _rest(dialect, block, _CHAT_BLOCK) + called
+def _chat_block(dialect: str, part: Part, block: Any) -> Beside:
+    """Of a block of content, or of a call."""
+    if isinstance(part, Raw) or (isinstance(part, Image) and type(block) is not dict):
+        return ()  # writing out a picture of Ollama's SDK would read its file
+    holder = block if type(block) is dict else _plain(block)
+    rest = () if _CHAT_BLOCK.issuperset(holder) else _rest(dialect, holder, _CHAT_BLOCK)
+    inner = holder.get("function") or holder.get("custom")
+    if inner is None or _CALLED.issuperset(inner if type(inner) is dict else _plain(inner)):
+        return rest
+    return rest + _rest(dialect, _plain(inner), _CALLED)
 
 
-def chat_result(dialect: str, part: Part, message: Mapping[str, Any]) -> Beside:
+def _chat_result(dialect: str, result: ToolResult, message: Mapping[str, Any]) -> Beside:
     """Of the blocks inside a tool message."""
     content = message.get("content")
-    if not isinstance(part, ToolResult) or not isinstance(content, list | tuple):
+    if not isinstance(content, list | tuple):
         return ()
-    pairs = zip(part.content, content, strict=False)
-    return _joined(chat_block(dialect, inner, block) for inner, block in pairs)
+    pairs = zip(result.content, content, strict=False)
+    return _joined(_chat_block(dialect, inner, block) for inner, block in pairs)
 
 
 def anthropic_fields(dialect: str, fields: Mapping[str, Any] | None) -> Beside:
     """Of the fields that a message of the Messages API has besides role and content."""
-    return _rest(dialect, fields, frozenset()) if fields else ()
+    return _rest(dialect, fields, _NONE) if fields else ()
 
 
 def anthropic_block(dialect: str, part: Part, block: Any) -> Beside:
@@ -103,7 +124,7 @@ def responses_item(dialect: str, part: Part, item: Mapping[str, Any], *, asked: 
     """Of an item of the Responses API; `asked` are the fields that hold the arguments of its call."""
     if isinstance(part, Raw) and item.get("type", "message") != "message":
         return ()
-    rest = _rest(dialect, item, _ITEM.union(asked))
+    rest = _rest(dialect, item, _ITEM.union(asked) if asked else _ITEM)
     if isinstance(part, Thinking):
         thoughts = [each for name in ("summary", "content") for each in item.get(name) or ()]
         return rest + _joined(responses_block(dialect, part, each) for each in thoughts)
@@ -123,7 +144,7 @@ def responses_block(dialect: str, part: Part, block: Any) -> Beside:
 
 def gemini_content(dialect: str, fields: Mapping[str, Any]) -> Beside:
     """Of the fields that a content has besides its role and its parts."""
-    return _rest(dialect, fields, frozenset(("role", "parts"))) if fields else ()
+    return _rest(dialect, fields, _GEMINI_CONTENT) if fields else ()
 
 
 def gemini_part(dialect: str, part: Part, block: Any, signature: str) -> Beside:
@@ -142,35 +163,45 @@ def gemini_part(dialect: str, part: Part, block: Any, signature: str) -> Beside:
     return rest
 
 
-_CHAT = frozenset("role content thinking images tool_calls function_call tool_call_id type".split())
-_CHAT_BLOCK = frozenset(
-    "type text refusal image_url input_audio file id index function custom name arguments".split()
+def _known(words: str) -> frozenset[str]:
+    """Fields that the typed part counts, and those that no model reads."""
+    return frozenset(words.split()).union(UNREAD)
+
+
+_NONE = _known("")
+_CHAT = _known("content thinking images tool_calls function_call tool_call_id")
+_CHAT_BLOCK = _known("text refusal image_url input_audio file function custom name arguments")
+_CALLED = _known("name arguments input")
+_ANTHROPIC_BLOCK = _known("text source title context name input tool_use_id content thinking signature data")
+_ITEM = _known(
+    "content call_id name arguments input output summary encrypted_content approve reason approval_request_id"
 )
-_CALLED = frozenset(("name", "arguments", "input", "index"))
-_ANTHROPIC_BLOCK = frozenset(
-    """type text source title context citations id name input tool_use_id content is_error thinking signature
-    data cache_control""".split()
-)
-_ITEM = frozenset(
-    """type role content call_id name arguments input output summary encrypted_content approve reason
-    approval_request_id""".split()
-)
-_ITEM_BLOCK = frozenset(
-    "type text refusal image_url file_id file_data file_url filename stdout stderr outcome".split()
-)
-_GEMINI = frozenset(
+_ITEM_BLOCK = _known("text refusal image_url file_id file_data file_url filename stdout stderr outcome")
+_GEMINI = _known(
     """text inlineData inline_data fileData file_data functionCall function_call functionResponse
-    function_response thoughtSignature thought_signature""".split()
+    function_response thoughtSignature thought_signature"""
 )
-_GEMINI_CALL = frozenset("id name args response parts".split())
+_GEMINI_CALL = _known("name args response parts")
+_GEMINI_CONTENT = _known("parts")
 
 
-def _rest(dialect: str, holder: Mapping[str, Any], counted: frozenset[str]) -> Beside:
-    """The fields that are counted nowhere else and may be read."""
+def _plain(block: Any) -> Mapping[str, Any]:
+    """A block as a mapping, also where it is an object of an SDK; nothing of anything else."""
+    if type(block) is dict:
+        return block
+    dump = getattr(block, "model_dump", None)
+    found = dump(mode="json", exclude_unset=True) if callable(dump) else block
+    return found if isinstance(found, Mapping) else {}
+
+
+def _rest(dialect: str, holder: Mapping[str, Any], known: frozenset[str]) -> Beside:
+    """The fields that are counted nowhere else and may be read; numbers and switches say nothing."""
+    if known.issuperset(holder):
+        return ()
     rest = {
         name: value
         for name, value in holder.items()
-        if value and name not in counted and name not in UNREAD and not isinstance(value, bool | int | float)
+        if value and name not in known and not isinstance(value, bool | int | float)
     }
     return (Raw(dialect=dialect, data=rest),) if rest else ()
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Head, Image, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
-from lamina.dialects.beside import Beside, chat_block, chat_message
+from lamina.dialects.beside import with_beside
 from lamina.dialects.named_files import path_of
 from lamina.dialects.ollama.fields import NAME, ROLES, asked, listed, picture, plain, shown, text_in, within
 from lamina.dialects.pairing import Step
@@ -69,14 +69,8 @@ def read(message: Any, calls: Calls) -> tuple[Segment, ...]:
     speaker, pieces, whole = reader(wire, calls)
     whole = whole and all(isinstance(wire.get(name), str | None) for name in TEXTS)
     count = len(pieces) if whole else _NEVER
-    return tuple(
-        [
-            _segment(
-                piece, speaker, message, i, count, beside=_beside(piece, wire, last=i == len(pieces) - 1)
-            )
-            for i, piece in enumerate(pieces)
-        ]
-    )
+    segments = [_segment(piece, speaker, message, i, count) for i, piece in enumerate(pieces)]
+    return with_beside(NAME, segments, wire)
 
 
 class _Piece(msgspec.Struct, frozen=True, gc=False):
@@ -100,24 +94,12 @@ _NEVER = 0
 _BLANK = Segment(role=Role.USER, kind="user", parts=())
 
 
-def _beside(piece: _Piece, wire: Mapping[str, Any], *, last: bool) -> Beside:
-    """What a call has for the model besides its part; what its message has is counted with the last piece."""
-    is_call = isinstance(piece.part, ToolCall)
-    beside = chat_block(NAME, piece.part, plain(piece.block)) if is_call else ()
-    return beside + chat_message(NAME, wire) if last else beside
-
-
-def _segment(piece: _Piece, role: Role, message: Any, at: int, count: int, *, beside: Beside) -> Segment:
+def _segment(piece: _Piece, role: Role, message: Any, at: int, count: int) -> Segment:
+    meta = came_from(_BLANK, NAME, message, first=at == 0, count=count, block=piece.block)
     return Segment(
-        role=role,
-        kind=piece.kind,
-        parts=(piece.part,),
-        attrs=piece.attrs,
-        joins=at > 0,
-        origin=NAME,
-        meta=came_from(_BLANK, NAME, message, first=at == 0, count=count, block=piece.block),
-        beside=beside,
-    )
+        role=role, kind=piece.kind, parts=(piece.part,), attrs=piece.attrs, joins=at > 0, origin=NAME,
+        meta=meta,
+    )  # fmt: skip
 
 
 def _log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]:

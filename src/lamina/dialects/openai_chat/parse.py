@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolResult
-from lamina.dialects.beside import Beside, chat_block, chat_message, chat_result
+from lamina.dialects.beside import with_beside
 from lamina.dialects.named_files import path_of
 from lamina.dialects.openai_chat.calls import LEGACY, Calls, calls_in
 from lamina.dialects.openai_chat.parts import (
@@ -61,12 +61,8 @@ def read(message: Any, index: int, calls: Calls) -> tuple[Segment, ...]:
     except BadInput as error:
         raise within(f"messages[{index}]", error) from None
     count = len(pieces) if whole else _NEVER
-    return tuple(
-        [
-            _segment(piece, role, message, i, count, beside=_beside(piece, wire, last=i == len(pieces) - 1))
-            for i, piece in enumerate(pieces)
-        ]
-    )
+    segments = [_segment(piece, role, message, i, count) for i, piece in enumerate(pieces)]
+    return with_beside(NAME, segments, wire)
 
 
 def fields(message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -113,25 +109,12 @@ def _reader(message: Mapping[str, Any]) -> _Reader:
     return reader
 
 
-def _beside(piece: _Piece, wire: Mapping[str, Any], *, last: bool) -> Beside:
-    """What a piece has for the model besides its part; what its message has is counted with the last."""
-    beside = () if piece.block is None else chat_block(NAME, piece.part, plain(piece.block))
-    if last:
-        beside += chat_message(NAME, wire) + chat_result(NAME, piece.part, wire)
-    return beside
-
-
-def _segment(piece: _Piece, role: Role, message: Any, at: int, count: int, *, beside: Beside) -> Segment:
+def _segment(piece: _Piece, role: Role, message: Any, at: int, count: int) -> Segment:
+    meta = came_from(_BLANK, NAME, message, first=at == 0, count=count, block=piece.block)
     return Segment(
-        role=role,
-        kind=piece.kind,
-        parts=(piece.part,),
-        attrs=piece.attrs,
-        joins=at > 0,
-        origin=NAME,
-        meta=came_from(_BLANK, NAME, message, first=at == 0, count=count, block=piece.block),
-        beside=beside,
-    )
+        role=role, kind=piece.kind, parts=(piece.part,), attrs=piece.attrs, joins=at > 0, origin=NAME,
+        meta=meta,
+    )  # fmt: skip
 
 
 def _log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]:
