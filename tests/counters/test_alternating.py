@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from google.genai.types import GenerateContentConfig
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,6 +120,7 @@ def test_a_ledger_from_before_counters_had_names_is_read() -> None:
         {"previous_response_id": "resp_1"},
         {"conversation": "conv_1"},
         {"prompt": {"id": "pmpt_1"}},
+        {"input": [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "And now? " * 50}]},
     ],
 )
 def test_a_request_that_goes_on_from_what_only_the_server_has_teaches_nothing(chain: dict[str, Any]) -> None:
@@ -127,3 +129,13 @@ def test_a_request_that_goes_on_from_what_only_the_server_has_teaches_nothing(ch
     first = fit_request(request, counter=ESTIMATE)
     second = fit_request(request, counter=ESTIMATE, ledger=first.ledger, usage=first.envelope.tokens * 2)
     assert second.ledger.calibration is None
+
+
+@pytest.mark.parametrize("config", [{"cached_content": "c"}, GenerateContentConfig(cached_content="c")])
+def test_nor_does_one_that_reads_an_explicit_cache(config: Any) -> None:
+    request = {"model": "gemini-3-pro", "contents": "And now? " * 50, "config": config}
+    first = fit_request(request, counter=ESTIMATE)
+    second = fit_request(request, counter=ESTIMATE, ledger=first.ledger, usage=first.envelope.tokens * 2)
+    assert second.ledger.calibration is None
+    plain = {"model": "gemini-3-pro", "contents": "And now? " * 50, "config": {"temperature": 1}}
+    assert fit_request(plain, counter=ESTIMATE, ledger=first.ledger, usage=300).ledger.calibration is not None

@@ -28,7 +28,7 @@ def usage_of(given: Usage | int | None) -> Usage:
     return given if isinstance(given, Usage) else Usage(input=given or 0)
 
 
-_ELSEWHERE = ("previous_response_id", "conversation", "prompt", "cached_content", "cachedContent")
+_ELSEWHERE = ("previous_response_id", "conversation", "cached_content", "cachedContent")
 """Fields by which a request goes on from what only the server has."""
 
 
@@ -46,7 +46,7 @@ def calibrated(
         return ledger
     if last.counter != counter.identity:
         return ledger
-    if request is not None and any(_continues(request, name) for name in _ELSEWHERE):
+    if request is not None and _continues_elsewhere(request):
         return ledger
     learnt = calibrate(
         ledger.calibration,
@@ -57,11 +57,20 @@ def calibrated(
     return msgspec.structs.replace(ledger, calibration=learnt)
 
 
-def _continues(request: Mapping[str, Any], name: str) -> bool:
-    """Whether this field has a value; in a flat request, `prompt` is the prompt itself."""
-    config = request.get("config")
-    value = request.get(name) or (config.get(name) if isinstance(config, Mapping) else None)
-    return bool(value) and not (name == "prompt" and isinstance(value, str))
+def _continues_elsewhere(request: Mapping[str, Any]) -> bool:
+    """Whether the server has something that stands before this request, or in it."""
+    holders = (request, request.get("config"))
+    if any(_field(holder, name) for holder in holders for name in _ELSEWHERE):
+        return True
+    if isinstance(request.get("prompt"), Mapping):  # a template of the server's; elsewhere it is the text
+        return True
+    items = request.get("input")
+    references = (_field(item, "type") == "item_reference" for item in items or ())
+    return isinstance(items, list | tuple) and any(references)
+
+
+def _field(holder: Any, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
 CLEARED = "the provider cleared "
