@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from itertools import takewhile
 from threading import Thread
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lamina import Budget
 from lamina.calls import CONVERSATIONS, Call, Conversations
 from lamina.core.tokens import STRICT
+from lamina.dialects import DIALECTS
 from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.overflow import Overflow
 
@@ -174,3 +179,137 @@ def test_an_iterator_is_read_once() -> None:
 def test_what_is_no_request_is_refused_with_its_place(messages: Any) -> None:
     with pytest.raises(ValueError, match="messages"):
         call(conversations(), messages)
+
+
+def read_messages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Which messages are read from scratch, from here on."""
+    seen: list[int] = []
+    parsing = import_module("lamina.dialects.openai_chat.parse")
+    read = parsing.read
+
+    def counting(message: Any, index: int, calls: Any) -> Any:
+        seen.append(index)
+        return read(message, index, calls)
+
+    monkeypatch.setattr(parsing, "read", counting)
+    return seen
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_of_a_growing_request_only_what_is_new_is_read(
+    monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    everyone = conversations(window=90_000)
+    sent(everyone, history(50, "coffee"))
+    among = everyone.named("mine") if named else everyone
+    sent(among, history(50, "tea"))
+    seen = read_messages(monkeypatch)
+    for steps in range(51, 60):
+        sent(among, history(steps, "tea"))
+    assert seen == list(range(102, 120))
+
+
+def test_after_an_edit_only_what_follows_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    among = conversations(window=90_000)
+    sent(among, history(50, "tea"))
+    seen = read_messages(monkeypatch)
+    sent(among, [*history(50, "tea")[:80], {"role": "user", "content": "No, wait."}])
+    assert seen == [80]
+
+
+def test_a_conversation_may_go_on_in_another_dialect_of_the_same_client() -> None:
+    """What was remembered of parsing one wire format means nothing in another."""
+    for among in (conversations(), conversations().named("a")):
+        sent(among, history(9, "tea"))
+        items = [message for message in history(9, "tea") if message["role"] != "system"]
+        made = Call(among, DIALECTS["openai_responses"], {"model": "m", "input": items})
+        made.done()
+        assert made.request["input"] == items
+        assert lowered(sent(among, history(13, "tea")))
+
+
+def test_reports_of_an_earlier_call_do_not_stand_for_a_later_one() -> None:
+    among = conversations().named("a")
+    first = call(among, history(2, "tea"))
+    first.done(usage=11)
+    second = call(among, history(3, "tea"))
+    second.done(usage=22)
+    first.counted(99)
+    assert among.kept["a"].usage == 22
+    second.counted(33)
+    assert among.kept["a"].usage == 33
+
+
+def test_system_messages_that_come_later_are_part_of_what_was_said() -> None:
+    """Coding agents add reminders as they go: that is the same conversation."""
+    among = conversations()
+    messages = history(2, "tea")
+    sent(among, messages)
+    messages += [{"role": "system", "content": "Be kind."}, *history(1, "milk")[2:]]
+    sent(among, messages)
+    assert len(among.kept) == 1
+    sent(among, [*messages, {"role": "system", "content": "Be quick."}])
+    assert len(among.kept) == 1
+    without = [message for message in messages if message["content"] != "Be kind."]
+    sent(among, [*without, {"role": "user", "content": "More."}])
+    assert len(among.kept) == 2
+
+
+Turn = tuple[str, bool, bool]
+"""The words of a message, whether it is a list of blocks, and whether a cache marker stands on it."""
+
+
+def as_message(at: int, turn: Turn) -> dict[str, Any]:
+    words, in_blocks, marked = turn
+    block: dict[str, Any] = {"type": "text", "text": words}
+    if marked:
+        block["cache_control"] = {"type": "ephemeral"}
+    role = "assistant" if at % 2 else "user"
+    return {"role": role, "content": [block] if in_blocks or marked else words}
+
+
+turns = st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans())
+requests = st.lists(
+    st.tuples(st.sampled_from(("", "Be brief.", "Be kind.")), st.lists(turns, min_size=1, max_size=9)),
+    min_size=2,
+    max_size=12,
+)
+
+
+class Plain:
+    """Which conversation a request belongs to, by its words alone: the rule, as it is meant."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[str, list[str]]] = []
+
+    def find(self, system: str, words: list[str]) -> int:
+        """The number of the conversation: that of the nearest, if the request goes on from all of it."""
+        ranked = []
+        for number, (its_system, its_words) in enumerate(self.kept):
+            pairs = takewhile(lambda pair: pair[0] == pair[1], zip(words, its_words, strict=False))
+            shared = len(list(pairs))
+            ranked.append((shared, shared == len(its_words), its_system == system, number))
+        _, continues, same_system, number = max(ranked, default=(0, False, False, -1))
+        if continues and same_system:
+            self.kept[number] = (system, words)
+            return number
+        self.kept.append((system, words))
+        return len(self.kept) - 1
+
+
+@given(requests)
+def test_conversations_are_told_apart_by_what_is_said_not_by_how_it_is_written(
+    asked: list[tuple[str, list[Turn]]],
+) -> None:
+    """Forks, edits, regenerated answers, parallel talks; strings that become blocks, markers that move."""
+    among, plain = conversations(window=90_000), Plain()
+    for system, said in asked:
+        messages = [as_message(at, turn) for at, turn in enumerate(said)]
+        request: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9, "messages": messages}
+        if system:
+            request["system"] = system
+        Call(among, DIALECTS["anthropic"], request).done()
+        newest, known = list(among.kept.items())[-1]
+        number = plain.find(system, [words for words, _, _ in said])
+        assert sorted(among.kept, key=int).index(newest) == number
+        assert len(known.told) == len(said)

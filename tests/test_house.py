@@ -27,7 +27,9 @@ PURE = frozenset(
 )
 """What the core may import of the standard library: nothing that reads a clock, a disk or the environment."""
 
-PURE_OF_TEXT = frozenset("__future__ collections functools itertools json posixpath re shlex typing".split())
+PURE_OF_TEXT = frozenset(
+    "__future__ binascii collections functools itertools json posixpath re shlex typing zlib".split()
+)
 """The same for functions over text, which need less."""
 
 IMPURE_CALLS = frozenset("breakpoint compile eval exec globals hash id input open print __import__".split())

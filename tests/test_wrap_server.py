@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from lamina import Budget, wrap
+from lamina import BadInput, Budget, calls, wrap
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BINDING_BETA
 from lamina.request import ServerHelp
@@ -170,3 +171,109 @@ def test_planned_markers_go_through_a_wrapped_client() -> None:
     wrapped = wrap(bare, breakpoints="plan")
     wrapped.messages.create(**thinking(8, model="claude-opus-5"))
     assert str(sent[0]).count("cache_control") == len(wrapped.fitted.plan.places) >= 1
+
+
+def test_a_proxy_that_reports_what_was_cached_twice_is_read_once() -> None:
+    """LiteLLM's `prompt_tokens` hold the tokens that `cache_read_input_tokens` names again."""
+
+    def create(**request: Any) -> Any:
+        read = sum(STRICT.count(message["content"]) + 4 for message in request["messages"])
+        usage = SimpleNamespace(
+            prompt_tokens=read, completion_tokens=1, cache_read_input_tokens=read * 19 // 20
+        )
+        return SimpleNamespace(usage=usage)
+
+    bare = SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
+    wrapped = wrap(bare, budget=Budget(window=90_000, reserve=0), counter=STRICT)
+    for length in range(1, 12, 2):
+        wrapped.chat.completions.create(model="claude-sonnet-4-5", messages=history()[:length])
+    learnt = wrapped.fitted.ledger.calibration
+    assert (learnt.millis, learnt.samples) == (1000, 5)
+
+
+class Answer:
+    """An answer as SDKs have it: an object of a class."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+def talking(*texts: str) -> Any:
+    """A client without a name, and its answer to each of these first messages."""
+    completions = SimpleNamespace(create=lambda **request: Answer(request["messages"][0]["content"]))
+    bare = SimpleNamespace(chat=SimpleNamespace(completions=completions))
+    wrapped = wrap(bare, budget=Budget(window=9_000, reserve=0), counter=STRICT)
+    answers = [
+        wrapped.chat.completions.create(model="m", messages=[{"role": "user", "content": text}])
+        for text in texts
+    ]
+    return wrapped, answers
+
+
+def said(fitted: Any) -> str:
+    return str(fitted.request["messages"][0]["content"])
+
+
+def test_a_client_of_one_conversation_says_what_was_sent_last() -> None:
+    wrapped, (answer,) = talking("mine")
+    assert said(wrapped.fitted) == "mine"
+    assert wrapped.fitted_of(answer) is wrapped.fitted
+    assert wrapped.conversation("another").fitted is None
+
+
+def test_a_client_of_several_conversations_says_only_whose_answer_is_asked_for() -> None:
+    """In a server, the last request may be another user's: its log must not be recalled from."""
+    wrapped, answers = talking("mine", "yours", "theirs")
+    with pytest.raises(BadInput, match=r"more than one conversation.*fitted_of\(answer\)"):
+        _ = wrapped.fitted
+    assert [said(wrapped.fitted_of(answer)) for answer in answers] == ["mine", "yours", "theirs"]
+    named = wrapped.conversation("support-42")
+    assert named.fitted is None
+    asked = [{"role": "user", "content": "named"}]
+    answer = named.chat.completions.create(model="m", messages=asked)
+    assert said(named.fitted) == said(wrapped.fitted_of(answer)) == "named"
+
+
+def test_several_stay_several_when_they_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "CONVERSATIONS", 1)
+    wrapped, answers = talking("mine", "yours")
+    with pytest.raises(BadInput, match="more than one conversation"):
+        _ = wrapped.fitted
+    assert said(wrapped.fitted_of(answers[0])) == "mine"
+
+
+@pytest.mark.parametrize("answer", [None, {"choices": []}, Answer("from elsewhere")])
+def test_what_is_no_answer_of_this_client_is_refused(answer: Any) -> None:
+    wrapped, _ = talking("mine")
+    with pytest.raises(BadInput, match="no answer of this client"):
+        wrapped.fitted_of(answer)
+
+
+def test_an_answer_that_nobody_holds_is_forgotten() -> None:
+    wrapped, answers = talking("mine", "yours")
+    known = vars(wrapped)["_conversations"].answers
+    assert len(vars(known)["_calls"]) == 2
+    answers.clear()
+    gc.collect()
+    assert vars(known)["_calls"] == {}
+
+
+def test_streams_are_answers_too() -> None:
+    seen: list[Any] = []
+    wrapped = wrap(SimpleNamespace(chat=flowing(seen)), budget=Budget(window=50_000), counter=STRICT)
+    chunks = wrapped.chat("a-model", history(), stream=True)
+    list(chunks)
+    assert wrapped.fitted_of(chunks) is wrapped.fitted
+    assert wrapped.fitted.ledger.cuts
+
+    class Stream:
+        def __enter__(self) -> Any:
+            return Answer("a stream")
+
+        def __exit__(self, *_: object) -> None:
+            """Nothing to close."""
+
+    client = clearing_client([], stream=lambda **_: Stream())
+    wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), counter=STRICT)
+    with wrapped.beta.messages.stream(**thinking(1, model="claude-opus-5")) as stream:
+        assert wrapped.fitted_of(stream) is wrapped.fitted

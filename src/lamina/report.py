@@ -37,6 +37,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool
     basis: Basis
     tools: int
+    answer: int
+    parameters: int
     request: int
     margin: int
     room: int | None
@@ -55,10 +57,19 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 def explain(envelope: Envelope) -> Manifest:
     account = envelope.account
     return Manifest(
-        rows=tuple(_row(envelope, i) for i in range(len(envelope.entries))), tokens=account.total,
-        exact=account.exact, basis=account.basis, tools=account.tools, request=account.request,
-        margin=account.margin, room=envelope.room, cut=envelope.cut, notes=envelope.notes,
-    )  # fmt: skip
+        rows=tuple(_row(envelope, i) for i in range(len(envelope.entries))),
+        tokens=account.total,
+        exact=account.exact,
+        basis=account.basis,
+        tools=account.tools,
+        answer=account.answer,
+        parameters=account.parameters,
+        request=account.request,
+        margin=account.margin,
+        room=envelope.room,
+        cut=envelope.cut,
+        notes=envelope.notes,
+    )
 
 
 def _row(envelope: Envelope, index: int) -> Row:
@@ -96,7 +107,13 @@ def _plain(text: str) -> str:
 
 def _sums(manifest: Manifest) -> str:
     parts = [f"{layer.value} {tokens:,}" for layer, tokens in manifest.layers.items()]
-    extra = (("tools", manifest.tools), ("framing", manifest.request), ("margin", manifest.margin))
+    extra = (
+        ("tools", manifest.tools),
+        ("answer format", manifest.answer),
+        ("parameters", manifest.parameters),
+        ("framing", manifest.request),
+        ("margin", manifest.margin),
+    )
     parts += [f"{name} {tokens:,}" for name, tokens in extra if tokens]
     room = f" of {manifest.room:,}" if manifest.room is not None else ""
     total = f"{manifest.tokens:,}{room} tokens ({manifest.basis}): {' + '.join(parts) or 'nothing'}"

@@ -18,16 +18,19 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, NamedTuple, Self
 
+import msgspec
+
 from lamina.calls import Call, Conversations
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.anthropic.server import BETAS, cleared, merged_betas
 from lamina.dialects.overflow import overflow
-from lamina.dialects.port import Dialect, Usage
+from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.request import Breakpoints, Fitted, ServerHelp
 from lamina.text.characters import lower_ascii
+from lamina.usage import Usage, usage_in
 
 
 def wrap(
@@ -56,9 +59,24 @@ class Wrapped:
 
     @property
     def fitted(self) -> Fitted | None:
-        """The last request that was answered, as `fit_request` gave it: ledger, account, `recall`."""
+        """The last request that was answered, as `fit_request` gave it: ledger, account, `recall`.
+
+        Of this conversation, where it has a name. A client without one gives it only while all its calls
+        are of one conversation, and raises BadInput after that: the last call may be somebody else's.
+        """
         last: Fitted | None = self._conversations.last()
         return last
+
+    def fitted_of(self, answer: Any) -> Fitted:
+        """The request that this answer, or this stream, is the answer to, as `fit_request` gave it."""
+        call: Call | None = self._conversations.answers.call_of(answer)
+        if call is None:
+            raise BadInput(
+                f"{type(answer).__name__} is no answer of this client",
+                place="fitted_of",
+                hint="pass the object that the client returned; or use client.conversation(name).fitted",
+            )
+        return call.fitted
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # `copy` asks an object that has no attributes yet
@@ -137,7 +155,9 @@ class _Sent(NamedTuple):
             if not _deepened(self.call, error):
                 raise
             answer = self.once()
-        return _chunks(self, answer) if inspect.isgenerator(answer) else self._answered(answer)
+        if inspect.isgenerator(answer):
+            return self.call.remembered(_chunks(self, answer))
+        return self._answered(answer)
 
     async def later(self) -> Any:
         try:
@@ -146,11 +166,13 @@ class _Sent(NamedTuple):
             if not _deepened(self.call, error):
                 raise
             answer = await self.once()
-        return _later_chunks(self, answer) if inspect.isasyncgen(answer) else self._answered(answer)
+        if inspect.isasyncgen(answer):
+            return self.call.remembered(_later_chunks(self, answer))
+        return self._answered(answer)
 
     def _answered(self, answer: Any) -> Any:
         self.call.done(usage=_reported(answer))
-        return answer
+        return self.call.remembered(answer)
 
 
 def _by_name(send: Callable[..., Any], given: tuple[Any, ...], request: dict[str, Any]) -> dict[str, Any]:
@@ -231,7 +253,7 @@ class Entered:
             self._inner = self._sent.once()
             self._stream = self._inner.__enter__()
         self._sent.call.done()
-        return self._stream
+        return self._sent.call.remembered(self._stream)
 
     def __exit__(self, *error: object) -> Any:
         self._sent.call.counted(_reported(_final(self._stream)))
@@ -247,7 +269,7 @@ class Entered:
             self._inner = self._sent.once()
             self._stream = await self._inner.__aenter__()
         self._sent.call.done()
-        return self._stream
+        return self._sent.call.remembered(self._stream)
 
     async def __aexit__(self, *error: object) -> Any:
         self._sent.call.counted(_reported(_final(self._stream)))
@@ -269,24 +291,12 @@ def _deepened(call: Call, error: Exception) -> bool:
     return found is not None and call.deepened(found)
 
 
-_INPUT = (
-    "prompt_tokens", "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
-    "prompt_token_count", "prompt_eval_count",
-)  # fmt: skip
-
-
 def _reported(answer: Any) -> Usage:
     """The tokens that an answer says were read, and what its server cleared before.
 
     A stream says it later, to whoever reads it.
     """
-    counts = [
-        getattr(there, name, None)
-        for there in (getattr(answer, "usage", None), getattr(answer, "usage_metadata", None), answer)
-        for name in _INPUT
-    ]
-    read = sum(tokens for tokens in counts if isinstance(tokens, int))
-    return Usage(input=read, cleared=cleared(answer))
+    return msgspec.structs.replace(usage_in(answer), cleared=cleared(answer))
 
 
 def _there(client: Any, path: str) -> bool:

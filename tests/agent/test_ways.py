@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from lamina.agent import (
@@ -25,6 +26,7 @@ from lamina.agent import (
 )
 from lamina.agent.asking import with_question
 from lamina.agent.scratchpad import LARGEST
+from lamina.clients.events import Used
 from lamina.clients.scripted import Line, Scripted
 from lamina.core.values import Segment, ToolCall
 from lamina.dialects import DIALECTS
@@ -55,6 +57,41 @@ async def test_one_shot_tools_run_before_the_question_and_the_model_answers_once
     assert "function" not in answer
     assert answer.index("there are 12 lamps") < answer.index("nothing") < answer.index("How many lamps?")
     assert [DIALECTS[dialect].check(request) for request in client.requests] == [[], []]
+
+
+class Planner:
+    """A client that says what a plan took, and ends the first one only when the second has said so too."""
+
+    dialect = "openai_chat"
+
+    def __init__(self) -> None:
+        self.second = anyio.Event()
+
+    @asynccontextmanager
+    async def send(self, request: Any) -> AsyncIterator[AsyncIterator[Used]]:
+        yield self._events(first="first" in json.dumps(request))
+
+    async def _events(self, *, first: bool) -> AsyncIterator[Used]:
+        yield Used(input=100 if first else 7)
+        if first:
+            await self.second.wait()
+        self.second.set()
+
+
+@awaited
+async def test_turns_at_once_each_pay_for_their_own_plan() -> None:
+    planner: Any = Planner()
+    plan, spent = ByModel(planner, "gpt-5", ()), dict[str, int]()
+
+    async def turn(prompt: str) -> None:
+        agent = Agent(client=Scripted(["Done."]), plan=plan)
+        async with opened(agent) as session:
+            spent[prompt] = (await agent.run(session, prompt)).spent.input
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(turn, "first")
+        group.start_soon(turn, "second")
+    assert spent == {"first": 100, "second": 7}
 
 
 @awaited

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from lamina.core.tokens import (
     Counter,
     Framing,
     calibrate,
+    calibration_for,
     estimate_for,
     part_cost,
     scaled,
@@ -27,7 +29,9 @@ from lamina.counters.framing import GENERIC, framing_for
 from lamina.errors import BadInput
 from lamina.models import own_name
 
+TOLD = 'readReads a file.{"type":"object"}'
 COUNTERS = (RFC, CHARS4, BYTES4, STRICT, ESTIMATE)
+PDF = b64encode(b"%PDF-1.7 " + b"<< /Type /Page >>" * 3).decode()
 FUNCTION = {"name": "read", "description": "Reads a file.", "parameters": {"type": "object"}}
 
 
@@ -102,8 +106,13 @@ def test_strict_bounds_the_default_estimate(text: str) -> None:
     ("part", "tokens"),
     [
         (Text("12345"), 5),
-        (Thinking(text="1234", signature="not counted"), 4),
+        (Thinking(text="1234", signature="s" * 200), 4),
+        (Thinking(text="1234", signature="s" * 601), 101),
+        (Thinking(text="t" * 300, signature="s" * 601), 300),
+        (Thinking(signature="s" * 300), 25),
         (ToolCall(id="not counted", name="read", arguments='{"a":1}'), 100 + 4 + 7 + 2),
+        (ToolCall(id="i" * 70, name="read", arguments="{}"), 100 + 4 + 2 + 2 + 6),
+        (ToolResult(id="i" * 65, name="n" * 67), 200 + 2 + 1 + 3),
         (result("12345"), 200 + 5 + 2),
         (ToolResult(id="c"), 200 + 2),
         (ToolResult(id="c", content=(Text("12"), Image(), Text("345"))), 200 + 5 + 2 + 1000),
@@ -112,7 +121,19 @@ def test_strict_bounds_the_default_estimate(text: str) -> None:
         (Document(data="AAAA"), 3000),
         (Document(data="AAAA", text="1234"), 4),
         (Document(text="1234", tokens=0), 0),
+        (Document(text="1234", name="a.md", context="about it"), 4 + 4 + 8),
+        (Document(url="https://e.org/a.pdf", name="a.pdf"), 3000 + 5),
+        (Document(data=PDF, media_type="application/pdf"), 9000),
+        (Document(data="aGVsbG8=", media_type="text/plain"), 5),
         (Raw(dialect="x", data={"b": 1, "a": "é"}), len('{"a":"é","b":1}')),
+        (Raw(dialect="x", data={"a": {"encrypted_content": "s" * 300}}), len('{"a":{}}') + 25),
+        (Raw(dialect="x", data={"type": "redacted_thinking", "data": "s" * 300}), 28 + 25),
+        (Raw(dialect="x", data={"type": "image", "source": {"type": "file"}}), 41 + 1000),
+        (Raw(dialect="x", data={"type": "document", "source": {"type": "url"}}), 43 + 3000),
+        (Raw(dialect="x", data={"mimeType": "application/pdf", "data": PDF}), 30 + 9000),
+        (Raw(dialect="x", data={"media_type": "image/png", "data": PDF}), 26 + 1000),
+        (Raw(dialect="x", data=[f"data:application/pdf;base64,{PDF}"]), 32 + 9000),
+        (Raw(dialect="x", data={"type": "image_generation_call", "result": PDF}), 32 + 1000),
     ],
 )
 def test_a_part_costs_its_text_and_its_framing(part: Part, tokens: int) -> None:
@@ -146,6 +167,44 @@ def test_a_definition_of_another_shape_costs_all_of_its_text() -> None:
     assert tools_cost([{"type": "web_search"}], letters(tool=1)) == 1 + len('{"type":"web_search"}')
 
 
+NAMESPACE = {
+    "type": "namespace",
+    "name": "files",
+    "description": "About files.",
+    "tools": [FUNCTION, FUNCTION],
+}
+
+
+@pytest.mark.parametrize(
+    ("tool", "texts"),
+    [
+        (
+            {**FUNCTION, "input_examples": ["x"]},
+            ['readReads a file.{"type":"object"}{"input_examples":["x"]}'],
+        ),
+        ({**FUNCTION, "strict": True, "cache_control": {"type": "ephemeral"}, "defer_loading": True}, [TOLD]),
+        ({"type": "function", "function": FUNCTION, "extra": "x"}, [TOLD + '{"extra":"x"}']),
+        ({"functionDeclarations": [FUNCTION], "googleSearch": {}}, [TOLD, '{"googleSearch":{}}']),
+        ({"function_declarations": [FUNCTION], "google_search": None}, [TOLD]),
+        (NAMESPACE, ["filesAbout files.", TOLD, TOLD]),
+        ({**FUNCTION, "response": {"type": "string"}}, [TOLD + '{"response":{"type":"string"}}']),
+    ],
+)
+def test_every_field_of_a_definition_that_may_be_read_counts(tool: dict[str, Any], texts: list[str]) -> None:
+    assert tools_cost([tool], letters(tool=10)) == sum(10 + len(text) for text in texts)
+
+
+def test_a_block_that_is_nested_absurdly_is_counted_or_refused() -> None:
+    data: Any = "deep"
+    for _ in range(200):
+        data = [data]
+    assert part_cost(Raw(dialect="x", data=data), letters()) == 200 + 6 + 200
+    for _ in range(100_000):
+        data = [data]
+    with pytest.raises(BadInput):
+        part_cost(Raw(dialect="x", data=data), letters())
+
+
 def test_declarations_count_one_by_one_and_the_list_once() -> None:
     one = tools_cost([FUNCTION], letters(tools=100, tool=10)) - 100
     assert (
@@ -171,9 +230,36 @@ def test_later_reports_are_averaged() -> None:
     assert calibrate(first, counted=100, reported=200) == Calibration(millis=1500, samples=2)
 
 
-@pytest.mark.parametrize(("reported", "millis"), [(1, 500), (10**9, 4000)])
-def test_a_wild_report_is_bounded(reported: int, millis: int) -> None:
-    assert calibrate(None, counted=1000, reported=reported).millis == millis
+@pytest.mark.parametrize(("reported", "bound"), [(1, 500), (10**9, 4000)])
+def test_a_wild_report_alone_changes_nothing(reported: int, bound: int) -> None:
+    first = calibrate(None, counted=1000, reported=reported)
+    assert first == Calibration(millis=1000, samples=0, doubted=bound)
+    assert calibration_for(ESTIMATE, first) is None
+    assert calibrate(first, counted=1000, reported=1200) == Calibration(millis=1200, samples=1)
+    known = Calibration(millis=1100, samples=8)
+    doubted = calibrate(known, counted=1000, reported=reported)
+    assert doubted == Calibration(millis=1100, samples=8, doubted=bound)
+    assert calibrate(doubted, counted=1000, reported=1100) == known
+
+
+@pytest.mark.parametrize(("reported", "bound"), [(1, 500), (10**9, 4000)])
+def test_a_second_wild_report_to_the_same_side_is_believed_up_to_the_bound(reported: int, bound: int) -> None:
+    first = calibrate(None, counted=1000, reported=reported)
+    second = calibrate(first, counted=1000, reported=reported)
+    assert second == Calibration(millis=bound, samples=1, doubted=bound)
+    assert calibrate(second, counted=1000, reported=reported).samples == 2
+    other_side = calibrate(second, counted=1000, reported=10**9 if bound == 500 else 1)
+    assert (other_side.millis, other_side.samples) == (bound, 1)
+
+
+def test_what_another_counter_taught_is_forgotten_and_not_applied() -> None:
+    known = calibrate(None, counted=100, reported=150, counter=ESTIMATE.identity)
+    assert calibration_for(ESTIMATE, known) == known
+    assert calibration_for(STRICT, known) is None
+    assert calibration_for(STRICT, None) is None
+    assert calibration_for(STRICT, Calibration(millis=1500)) == Calibration(millis=1500)
+    other = calibrate(known, counted=100, reported=90, counter=STRICT.identity)
+    assert other == Calibration(millis=900, samples=1, counter=STRICT.identity)
 
 
 @pytest.mark.parametrize(("counted", "reported"), [(0, 5), (5, 0), (-1, 5), (5, -1)])
@@ -188,8 +274,8 @@ def test_calibration_stays_in_bounds_and_forgets(reports: list[tuple[int, int]])
     for counted, reported in reports:
         state = calibrate(state, counted=counted, reported=reported)
         assert 500 <= state.millis <= 4000
+        assert 0 <= state.samples <= 8
     assert state is not None
-    assert state.samples == min(len(reports), 8)
     for _ in range(60):
         state = calibrate(state, counted=1000, reported=1000)
     assert 1000 - 8 < state.millis < 1000 + 8

@@ -20,7 +20,7 @@ import msgspec
 from lamina.agent.actions import Action, Approve, Care, by_name, carried_out, not_run
 from lamina.agent.inference import After, Answered, Before, Hooks, infer
 from lamina.agent.limits import Limits, Spent, check_price
-from lamina.agent.once import ByModel, Plan, looked_up
+from lamina.agent.once import Plan, Planned, looked_up
 from lamina.agent.outcome import Ending, Hear, Outcome, Ran, cited, deaf
 from lamina.clients.events import Client
 from lamina.core.kinds import KINDS
@@ -108,9 +108,12 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     ) -> tuple[Spent, Sequence[Segment], list[ToolCall]]:
         if self.plan is None:
             return Spent(), (), []
-        calls = list(await self.plan(prompt))
-        made = self.plan.usage if isinstance(self.plan, ByModel) else None
-        spent = Spent() if made is None else Spent().after(made, session.setup.model)
+        planned = await self.plan(prompt)
+        if not isinstance(planned, Planned):
+            planned = Planned(calls=tuple(planned))
+        calls, spent = list(planned.calls), Spent()
+        if planned.usage is not None:
+            spent = spent.after(planned.usage, session.setup.model)
         return spent, await looked_up(calls, self.actions, self._care(""), hear), calls
 
     async def _reached(self, session: Session, spent: Spent) -> Ending | Any:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from lamina.agent.actions import Action, Care, by_name, carried_out
 from lamina.agent.outcome import Hear, Ran
 from lamina.agent.persona import PLANNING
@@ -19,31 +21,39 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import PlainHead, Usage
 from lamina.segments import excerpt, system, user
 
-Plan = Callable[[str], Awaitable[Sequence[ToolCall]]]
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """The calls of a plan, and what making it took."""
+
+    calls: tuple[ToolCall, ...] = ()
+    usage: Usage | None = None
+
+
+Plan = Callable[[str], Awaitable[Sequence[ToolCall] | Planned]]
 """Which tools must run before a prompt can be answered."""
 
 
 class ByModel:
-    """A plan that a model makes; `usage` is what the last one took."""
+    """A plan that a model makes. It keeps nothing from one plan to the next, so turns may share it."""
 
     def __init__(
         self, client: Client, model: str, actions: Sequence[Action], *, told: str = PLANNING
     ) -> None:
-        self.usage = Usage()
         self._client, self._model, self._actions, self._told = client, model, tuple(actions), told
 
-    async def __call__(self, prompt: str) -> Sequence[ToolCall]:
+    async def __call__(self, prompt: str) -> Planned:
         calls: list[ToolCall] = []
+        usage = Usage()
         async with self._client.send(self._request(prompt)) as reply:
             async for event in reply:
                 if isinstance(event, Called):
                     name = event.id or f"plan-{len(calls)}"
                     calls.append(ToolCall(id=name, name=event.name, arguments=event.arguments))
                 elif isinstance(event, Used):
-                    self.usage = Usage(
+                    usage = Usage(
                         input=event.input, cached=event.cached, written=event.written, output=event.output
                     )
-        return calls
+        return Planned(calls=tuple(calls), usage=usage)
 
     def _request(self, prompt: str) -> dict[str, Any]:
         dialect = DIALECTS[self._client.dialect]

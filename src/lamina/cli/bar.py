@@ -8,9 +8,17 @@ from lamina.core.envelope import Envelope
 from lamina.core.values import Layer
 
 SIGNS = {
-    "tools": "#", "system": "S", "library": "L", "history": "H", "turn": "T", "prompt": "P", "steps": "s",
-    "framing": "~", "free": ".",
-}  # fmt: skip
+    "tools": "#",
+    "answer": "A",
+    "system": "S",
+    "library": "L",
+    "history": "H",
+    "turn": "T",
+    "prompt": "P",
+    "steps": "s",
+    "framing": "~",
+    "free": ".",
+}
 """One for each amount; letters and marks, so that no colour is needed."""
 
 
@@ -18,7 +26,9 @@ def amounts(envelope: Envelope) -> dict[str, int]:
     """Tokens by layer, with what stands around the messages, and what is free."""
     account = envelope.account
     found = dict.fromkeys(SIGNS, 0)
-    found["tools"], found["framing"] = account.tools, account.request + account.margin
+    found["tools"] = account.tools
+    found["answer"] = account.answer
+    found["framing"] = account.parameters + account.request + account.margin
     for entry in envelope.entries:
         found[Layer(entry.layer).value] += entry.tokens
     found["free"] = max((envelope.room or 0) - envelope.tokens, 0)

@@ -13,11 +13,11 @@ from lamina.clients.events import (
     Spoke,
     Stopped,
     Thought,
-    Used,
     at,
     count_at,
     in_body,
     text_at,
+    used,
 )
 from lamina.clients.failures import failure
 
@@ -92,9 +92,6 @@ class Events:
 
     def end(self) -> Iterable[Event]:
         yield from self._calls.events()
-        used = self._usage.get
-        cached, written = used("cache_read_input_tokens", 0), used("cache_creation_input_tokens", 0)
         if self._usage:
-            whole = used("input_tokens", 0) + cached + written
-            yield Used(input=whole, cached=cached, written=written, output=used("output_tokens", 0))
+            yield used(self._usage)
         yield Stopped(reason=_STOPS.get(self._stop, "other") if self._stop else "error", said=self._stop)

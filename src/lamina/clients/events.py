@@ -21,6 +21,7 @@ import msgspec
 
 from lamina.clients.failures import mapped
 from lamina.errors import BadInput
+from lamina.usage import read_usage
 
 Reason = Literal["end", "tool", "length", "refused", "error", "other"]
 """Why an answer stopped, in one vocabulary: finished, tools are called, a limit, a filter, a failure."""
@@ -56,6 +57,12 @@ class Used(msgspec.Struct, frozen=True, kw_only=True, tag="usage"):
     cached: int = 0
     written: int = 0
     output: int = 0
+
+
+def used(usage: Any) -> Used:
+    """What a usage object of any API says."""
+    found = read_usage(usage)
+    return Used(input=found.input, cached=found.cached, written=found.written, output=found.output)
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):

@@ -16,8 +16,8 @@ from lamina.clients.events import (
     Thought,
     Used,
     at,
-    count_at,
     text_at,
+    used,
 )
 
 _STOPS: dict[str, Reason] = {
@@ -50,7 +50,7 @@ class Parts:
 
     def read(self, item: Any) -> Iterable[Event]:
         if usage := _either(item, "usage_metadata", "usageMetadata"):
-            self._used = _used(usage)
+            self._used = used(usage)
         blocked = _either(_either(item, "prompt_feedback", "promptFeedback"), "block_reason", "blockReason")
         candidate = at(item, "candidates", 0)
         self._stop = _word(_either(candidate, "finish_reason", "finishReason")) or self._stop
@@ -71,20 +71,6 @@ class Parts:
             yield self._used
         reason = "tool" if self._called and self._stop == "STOP" else _STOPS.get(self._stop, "other")
         yield Stopped(reason=reason if self._stop else "error", said=self._stop)
-
-
-def _used(usage: Any) -> Used:
-    def count(name: str) -> int:
-        words = name.split("_")
-        return count_at(usage, name) or count_at(
-            usage, words[0] + "".join(word.title() for word in words[1:])
-        )
-
-    return Used(
-        input=count("prompt_token_count") + count("tool_use_prompt_token_count"),
-        cached=count("cached_content_token_count"),
-        output=count("candidates_token_count") + count("thoughts_token_count"),
-    )
 
 
 def _either(value: Any, name: str, other: str) -> Any:

@@ -20,8 +20,8 @@ from lamina.clients.events import (
     Thought,
     Used,
     at,
-    count_at,
     text_at,
+    used,
 )
 from lamina.clients.failures import failure
 
@@ -70,7 +70,7 @@ class Lines:
             yield Called(id="", name=text_at(call, "function", "name"), arguments=arguments)
         if at(item, "done"):
             self._stop = text_at(item, "done_reason") or "stop"
-            self._used = Used(input=count_at(item, "prompt_eval_count"), output=count_at(item, "eval_count"))
+            self._used = used(item)
 
     def end(self) -> Iterable[Event]:
         if self._used != Used():

@@ -20,9 +20,9 @@ from lamina.clients.events import (
     Thought,
     Used,
     at,
-    count_at,
     in_body,
     text_at,
+    used,
 )
 from lamina.clients.failures import failure
 
@@ -79,7 +79,7 @@ class Chunks:
             code = at(item, "error", "code")
             raise failure(code if isinstance(code, int) else 500, text_at(item, "error", "message"))
         if usage := at(item, "usage"):
-            self._used = _chat_usage(usage)
+            self._used = used(usage)
         choice = at(item, "choices", 0)
         self._stop = text_at(choice, "finish_reason") or self._stop
         delta = at(choice, "delta")
@@ -102,16 +102,6 @@ class Chunks:
             yield self._used
         reason = "tool" if self._calls and self._stop == "stop" else _STOPS.get(self._stop, "other")
         yield Stopped(reason=reason if self._stop else "error", said=self._stop)
-
-
-def _chat_usage(usage: Any) -> Used:
-    details = at(usage, "prompt_tokens_details")
-    return Used(
-        input=count_at(usage, "prompt_tokens"),
-        cached=count_at(details, "cached_tokens") or count_at(usage, "prompt_cache_hit_tokens"),
-        written=count_at(details, "cache_write_tokens") or count_at(details, "created_cache_tokens"),
-        output=count_at(usage, "completion_tokens"),
-    )
 
 
 _FAILED = {"rate_limit_exceeded": 429, "context_length_exceeded": 400, "invalid_prompt": 400}
@@ -145,13 +135,9 @@ class Items:
             self._calls.add(object(), text_at(item, "call_id"), text_at(item, "name"), arguments)
 
     def _ended(self, answer: Any) -> None:
-        self._status, usage = text_at(answer, "status"), at(answer, "usage")
+        self._status = text_at(answer, "status")
         self._why = text_at(answer, "incomplete_details", "reason")
-        details = at(usage, "input_tokens_details")
-        self._used = Used(
-            input=count_at(usage, "input_tokens"), cached=count_at(details, "cached_tokens"),
-            written=count_at(details, "cache_write_tokens"), output=count_at(usage, "output_tokens"),
-        )  # fmt: skip
+        self._used = used(at(answer, "usage"))
         if self._status == "failed":
             raise _failed(at(answer, "error"))
 

@@ -111,13 +111,15 @@ def seal(envelope: Envelope, facts: Facts, *, known: tuple[int, int] = (0, 0)) -
 
 def mark(envelope: Envelope, *, start: int = 0, sent: int = 0) -> Mark:
     """The request as hashes, for the next build to compare with."""
+    account = envelope.account
     return Mark(
         sent=sent + sum(entry.form is not Form.OMITTED for entry in envelope.entries[start:]),
         prefix=envelope.prefix,
         tools=digest(unmarked(envelope.head.tools)),
         system=layers_end(envelope.entries, envelope.root, Layer.SYSTEM),
         library=layers_end(envelope.entries, envelope.root, Layer.LIBRARY),
-        tokens=envelope.account.total - envelope.account.margin,
+        tokens=account.total - account.margin,
+        counter=account.counter,
     )
 
 

@@ -430,7 +430,6 @@ def exceeded(
 ) -> BudgetExceeded:
     """The error that names the floor and the largest of what it is made of."""
     rows = [(e.segment.key or e.ref, e.tokens) for e in entries if e.form is not Form.OMITTED]
-    if bench.scale.tools:
-        rows.append(("tools", bench.scale.tools))
+    rows += bench.scale.head_rows()
     rows.sort(key=lambda row: -row[1])
     return BudgetExceeded(floor=floor, room=room, segments=tuple(rows[:8]), reason=reason)

@@ -85,7 +85,7 @@ class Image(msgspec.Struct, frozen=True, tag="image", kw_only=True, omit_default
 
 
 class Document(msgspec.Struct, frozen=True, tag="document", kw_only=True, omit_defaults=True):
-    """A document such as a PDF: `data` is base64, or `url` or `text` holds it."""
+    """A document such as a PDF: `data` is base64, or `url` or `text` holds it; `context` is said about it."""
 
     data: str = ""
     url: str = ""
@@ -93,6 +93,7 @@ class Document(msgspec.Struct, frozen=True, tag="document", kw_only=True, omit_d
     media_type: str = ""
     name: str = ""
     tokens: int | None = None
+    context: str = ""
 
 
 class Thinking(msgspec.Struct, frozen=True, tag="thinking", kw_only=True, omit_defaults=True):
@@ -135,7 +136,9 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     `attrs` are shown (in tags and handles) and belong to the content; `meta` is for the caller's own
     tags and routing and is never shown or hashed. `joins`: it continues the message of the segment
     before it. `covers`: the keys of older segments that this one stands for. `recover` says how the
-    full text can be had again; None leaves that to the kind, "" says that it cannot.
+    full text can be had again; None leaves that to the kind, "" says that it cannot. `beside` is what the
+    provider's message has for the model besides `parts`, such as a speaker's name: sent with any form of
+    it, and counted, but never shown.
     """
 
     role: Role
@@ -151,6 +154,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: str = ""
     at: str = ""
     meta: dict[str, Any] = {}
+    beside: tuple[Part, ...] = ()
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -283,9 +287,10 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The last request, as hashes: enough to see whether the next one continues it. `tokens` as counted.
+    """The last request, as hashes: enough to see whether the next one continues it.
 
-    `tools`, `system` and `library` are the hashes at the ends of these parts.
+    `tools`, `system` and `library` are the hashes at the ends of these parts. `tokens` are as `counter`
+    counted them, before calibration.
     """
 
     sent: int
@@ -294,13 +299,20 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     system: Digest
     library: Digest = Digest("")
     tokens: int = 0
+    counter: str = ""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider reported, against what the counter said: `millis` is 1000 x reported / counted."""
+    """What a provider reported, against what the counter said: `millis` is 1000 x reported / counted.
+
+    `counter` is the one that it was learnt with, and holds for no other; "" holds for any. `doubted` is
+    what the last report would have made of it, where that was too far off to be believed at once.
+    """
 
     millis: int = 1000
     samples: int = 0
+    counter: str = ""
+    doubted: int = 0
 
 
 LEDGER_VERSION = 2

@@ -1,7 +1,8 @@
 """What each entry costs and where it stands in the stream: tokens, message boundaries, the prefix chain.
 
-Every token of a request belongs to exactly one line of the account: an entry, the tool definitions,
-the request's own framing, or the margin that scaling adds. So the parts sum to the total, always.
+Every token of a request belongs to exactly one line of the account: an entry, the tool definitions, the
+format of the answer, other parameters, the request's own framing, or the margin that scaling adds. So the
+parts sum to the total, always.
 """
 
 from __future__ import annotations
@@ -11,27 +12,49 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from lamina.core.hashing import chain
+from lamina.core.parameters import speaking
 from lamina.core.repair import side
-from lamina.core.tokens import Basis, Counter, part_cost, scaled, tools_cost
-from lamina.core.values import Calibration, Digest, Entry, Form, Head, Role, Text
+from lamina.core.tokens import (
+    Basis,
+    Counter,
+    calibration_for,
+    formats_cost,
+    others_cost,
+    part_cost,
+    scaled,
+    tools_cost,
+)
+from lamina.core.values import Calibration, Digest, Entry, Form, Head, Ref, Role, Text
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the tokens of a request are. `margin` is what the counter's scale and the calibration add."""
+    """Where the tokens of a request are, and which counter says so.
+
+    `answer` is the format that the answer must have, `parameters` what else the model reads of them, and
+    `margin` what the counter's scale and the calibration add.
+    """
 
     entries: int
     tools: int
     request: int
     margin: int
     basis: Basis
+    counter: str = ""
+    answer: int = 0
+    parameters: int = 0
 
     @property
     def exact(self) -> bool:
         return self.basis == "exact"
 
     @property
+    def head(self) -> int:
+        """What stands before the messages: tools, the format of the answer, parameters, the framing."""
+        return self.tools + self.answer + self.parameters + self.request
+
+    @property
     def total(self) -> int:
-        return self.entries + self.tools + self.request + self.margin
+        return self.entries + self.head + self.margin
 
 
 class Scale(msgspec.Struct, kw_only=True):
@@ -40,21 +63,46 @@ class Scale(msgspec.Struct, kw_only=True):
     counter: Counter
     calibration: Calibration | None = None
     tools: int = 0
+    answer: int = 0
+    parameters: int = 0
     counts: dict[Digest, int] = {}
+    besides: dict[Ref, int] = {}
 
     def body(self, entry: Entry) -> int:
-        """The parts of an entry, without the framing of its message."""
+        """The parts of an entry and what is sent beside them, without the framing of its message."""
         known = self.counts.get(entry.sent)
         if known is None:
             known = self.counts[entry.sent] = sum(part_cost(part, self.counter) for part in entry.parts)
+        return known + self._beside(entry) if entry.segment.beside else known
+
+    def _beside(self, entry: Entry) -> int:
+        """Counted once in a build, in which a ref names one segment."""
+        known = self.besides.get(entry.ref)
+        if known is None:
+            parts = entry.segment.beside
+            known = self.besides[entry.ref] = sum(part_cost(part, self.counter) for part in parts)
         return known
+
+    def head_rows(self) -> list[tuple[str, int]]:
+        """What makes up the head, for an error that names what does not fit."""
+        rows = (("tools", self.tools), ("answer format", self.answer), ("parameters", self.parameters))
+        return [row for row in rows if row[1]]
 
     def account(self, entries: int) -> Account:
         framing = self.counter.framing
         raw = entries + framing.request
         margin = scaled(raw, self.counter, self.calibration) - raw
         basis = self.counter.basis if self.calibration is None else "estimated"
-        return Account(entries=entries, tools=self.tools, request=framing.request, margin=margin, basis=basis)
+        return Account(
+            entries=entries,
+            tools=self.tools,
+            request=framing.request,
+            margin=margin,
+            basis=basis,
+            counter=self.counter.identity,
+            answer=self.answer,
+            parameters=self.parameters,
+        )
 
     def total(self, entries: int) -> int:
         return self.account(entries).total
@@ -63,8 +111,15 @@ class Scale(msgspec.Struct, kw_only=True):
 def scale_for(
     counter: Counter, head: Head, calibration: Calibration | None, counts: dict[Digest, int]
 ) -> Scale:
+    """The scale of one build. A calibration of another counter is not applied."""
+    read = speaking(head.parameters)
     return Scale(
-        counter=counter, calibration=calibration, tools=tools_cost(head.tools, counter), counts=counts
+        counter=counter,
+        calibration=calibration_for(counter, calibration),
+        tools=tools_cost(head.tools, counter),
+        answer=formats_cost(read.formats, counter),
+        parameters=others_cost(read.others, counter),
+        counts=counts,
     )
 
 

@@ -7,6 +7,8 @@ property of a schema are left out, because lamina counts the whole schema as tex
 Of `result`: tokens that one tool result added to recorded requests beyond its text (11 with GPT-5.4 and
 5.5, 12 with Claude Opus 4.7, 1 with Gemini 3 Pro), less `message`. Nobody measured `call`, nor `result`
 of the other families: they have the generic 8.
+Of `document`, which is a page: 2,324 to 2,481 tokens with Claude 5.5 and 560 with Gemini 3, as
+huggingface.co/datasets/JOHNISKING/pdf-token-cost measured (2026-10-18). Pages can be denser than those.
 """
 
 from __future__ import annotations
@@ -32,10 +34,25 @@ def longest_prefix(name: str, table: Mapping[str, object]) -> str | None:
 
 
 def _framing(
-    name: str, request: int, message: int, tools: int, tool: int, *, call: int = 8, result: int = 8
+    name: str,
+    request: int,
+    message: int,
+    tools: int,
+    tool: int,
+    *,
+    call: int = 8,
+    result: int = 8,
+    document: int = 3000,
 ) -> Framing:
     return Framing(
-        name=name, request=request, message=message, call=call, result=result, tools=tools, tool=tool
+        name=name,
+        request=request,
+        message=message,
+        call=call,
+        result=result,
+        document=document,
+        tools=tools,
+        tool=tool,
     )
 
 
@@ -46,7 +63,7 @@ _GPT_OSS = _framing("gpt-oss", 70, 4, 42, 15)
 _CLAUDE_3_OPUS = _framing("claude-3-opus", 6, 2, 586, 53, result=10)
 _CLAUDE_3 = _framing("claude-3", 6, 2, 366, 53, result=10)
 _CLAUDE = _framing("claude", 6, 2, 549, 53, result=10)
-_GEMINI = _framing("gemini", 0, 0, 18, 18, result=1)
+_GEMINI = _framing("gemini", 0, 0, 18, 18, result=1, document=700)
 _MISTRAL = _framing("mistral", 2, 1, 63, 60)
 _DEEPSEEK = _framing("deepseek", 7, 3, 149, 71)
 _QWEN = _framing("qwen", 9, 4, 260, 60)

@@ -18,6 +18,31 @@ from lamina.core.repair import Repairs
 from lamina.core.values import Entry, Form, Head, Raw, Role, Segment, Thinking, ToolResult
 from lamina.stream import Stream
 from lamina.text.characters import lower_ascii
+from lamina.usage import Cleared, Usage
+
+__all__ = [
+    "Absorbed",
+    "Cleared",
+    "Dialect",
+    "Marking",
+    "OwnHead",
+    "ParseMemo",
+    "Parsed",
+    "PlainHead",
+    "Request",
+    "Tool",
+    "Usage",
+    "Violation",
+    "came_from",
+    "elsewhere",
+    "failed",
+    "groups",
+    "number",
+    "original",
+    "texts",
+    "unsayable",
+    "wire",
+]
 
 Request = Mapping[str, Any]
 
@@ -35,32 +60,6 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     place: str
     message: str
-
-
-class Cleared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a server left out of the prompt by itself: input tokens, tool uses, and turns with thinking."""
-
-    tokens: int = 0
-    tool_uses: int = 0
-    thinking_turns: int = 0
-
-    def __str__(self) -> str:
-        counts = ((self.tool_uses, "tool use"), (self.thinking_turns, "thinking turn"))
-        told = [f"{count:,} {what}{'s' * (count != 1)}" for count, what in counts if count]
-        return " and ".join(told) or "nothing"
-
-
-class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider says a call took, in tokens; `input` counts everything that was read.
-
-    `cleared` is what its server left out of the prompt before that was counted.
-    """
-
-    input: int = 0
-    cached: int = 0
-    written: int = 0
-    output: int = 0
-    cleared: Cleared = Cleared()
 
 
 class Absorbed(msgspec.Struct, frozen=True, kw_only=True):

@@ -158,7 +158,7 @@ def _of_envelope(envelope: Envelope) -> Side:
     stream = Stream(dialect="", model=model if isinstance(model, str) else "", blocks=blocks)
     account = envelope.account
     counts = [block.tokens for block in blocks]
-    return Side(stream, counts, account.tools + account.request, envelope.tokens, envelope)
+    return Side(stream, counts, account.head, envelope.tokens, envelope)
 
 
 def _of_entry(entry: Entry) -> Block:

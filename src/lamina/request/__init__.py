@@ -96,9 +96,10 @@ def fit_request(
     room = _budget(budget or facts_of(name).budget, own.head, goes)
     if asks_to_clear(asked):
         room = roomier(room, own.head, told.cleared.tokens)
+    before = noted(calibrated(given, told, counter, request=asked), told)
     envelope = build(
-        parsed.log, head=own.head, budget=room, ledger=noted(calibrated(given, told, counter), told),
-        counter=counter, idle=idle or 0, memo=memo.build,
+        parsed.log, head=own.head, budget=room, ledger=before, counter=counter,
+        idle=idle or 0, memo=memo.build,
         options=options_for(goes, own.head, layout=AS_LOGGED, rates=rates(cache, name)),
     )  # fmt: skip
     same = own.head is parsed.head and all(map(_untouched, envelope.entries)) and not speaks.mends(asked)

@@ -28,17 +28,49 @@ def usage_of(given: Usage | int | None) -> Usage:
     return given if isinstance(given, Usage) else Usage(input=given or 0)
 
 
-def calibrated(ledger: Ledger, usage: Usage | int | None, counter: Counter) -> Ledger:
-    """The ledger with what the provider reported for the last request, if that is news.
+_ELSEWHERE = ("previous_response_id", "conversation", "cached_content", "cachedContent")
+"""Fields by which a request goes on from what only the server has."""
 
-    What its server cleared was counted here and not there, so it is added to what was reported.
+
+def calibrated(
+    ledger: Ledger, usage: Usage | int | None, counter: Counter, *, request: Mapping[str, Any] | None = None
+) -> Ledger:
+    """The ledger with what the provider reported for the last request, if that is news about this counter.
+
+    What its server cleared was counted here and not there, so it is added to what was reported. Of a
+    conversation that the server keeps, lamina counts only what is new, so its reports teach nothing.
     """
-    told = usage_of(usage)
-    if told.input <= 0 or counter.exact or ledger.mark is None or not ledger.mark.tokens:
+    reported = usage_of(usage)
+    last = ledger.mark
+    if reported.input <= 0 or counter.exact or last is None or not last.tokens:
         return ledger
-    whole = told.input + told.cleared.tokens
-    known = calibrate(ledger.calibration, counted=ledger.mark.tokens, reported=whole)
-    return msgspec.structs.replace(ledger, calibration=known)
+    if last.counter != counter.identity:
+        return ledger
+    if request is not None and _continues_elsewhere(request):
+        return ledger
+    learnt = calibrate(
+        ledger.calibration,
+        counted=last.tokens,
+        reported=reported.input + reported.cleared.tokens,
+        counter=counter.identity,
+    )
+    return msgspec.structs.replace(ledger, calibration=learnt)
+
+
+def _continues_elsewhere(request: Mapping[str, Any]) -> bool:
+    """Whether the server has something that stands before this request, or in it."""
+    holders = (request, request.get("config"))
+    if any(_field(holder, name) for holder in holders for name in _ELSEWHERE):
+        return True
+    if isinstance(request.get("prompt"), Mapping):  # a template of the server's; elsewhere it is the text
+        return True
+    items = request.get("input")
+    references = (_field(item, "type") == "item_reference" for item in items or ())
+    return isinstance(items, list | tuple) and any(references)
+
+
+def _field(holder: Any, name: str) -> Any:
+    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
 
 
 CLEARED = "the provider cleared "

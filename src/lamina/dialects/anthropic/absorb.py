@@ -16,8 +16,9 @@ import msgspec
 from lamina.dialects.anthropic.blocks import plain, refuse
 from lamina.dialects.anthropic.parse import parse_message
 from lamina.dialects.anthropic.server import cleared
-from lamina.dialects.port import Absorbed, Cleared, Usage
+from lamina.dialects.port import Absorbed
 from lamina.text.characters import is_blank
+from lamina.usage import Cleared, read_usage
 
 BROKEN = "error"
 """Why a stream stopped that did not come to its end."""
@@ -54,21 +55,8 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
 def _absorbed(content: list[Any], usage: Any, stop: Any, left_out: Cleared) -> Absorbed:
     answer = {"role": "assistant", "content": content}
     segments = parse_message(answer) if content else ()
-    used = msgspec.structs.replace(_usage(usage), cleared=left_out)
+    used = msgspec.structs.replace(read_usage(usage), cleared=left_out)
     return Absorbed(segments=segments, usage=used, stop=stop if isinstance(stop, str) else "")
-
-
-def _usage(usage: Any) -> Usage:
-    """The counts. What was read from the cache and what was written to it are not in `input_tokens`."""
-    given = plain(usage) or {}
-    cached, written = _count(given, "cache_read_input_tokens"), _count(given, "cache_creation_input_tokens")
-    whole = _count(given, "input_tokens") + cached + written
-    return Usage(input=whole, cached=cached, written=written, output=_count(given, "output_tokens"))
-
-
-def _count(usage: Mapping[str, Any], name: str) -> int:
-    value = usage.get(name)
-    return value if isinstance(value, int) else 0
 
 
 class _Stream:

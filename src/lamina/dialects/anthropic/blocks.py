@@ -127,15 +127,16 @@ def _image(block: Block) -> Image | Raw:
 
 
 def _document(block: Block) -> Document | Raw:
-    title = block.get("title")
+    title, context = block.get("title"), block.get("context")
     name = title if isinstance(title, str) else ""
+    about = context if isinstance(context, str) else ""
     match block.get("source"):
         case {"type": "base64", "data": str() as data, "media_type": str() as media}:
-            return Document(data=data, media_type=media, name=name)
+            return Document(data=data, media_type=media, name=name, context=about)
         case {"type": "text", "data": str() as text}:
-            return Document(text=text, media_type="text/plain", name=name)
+            return Document(text=text, media_type="text/plain", name=name, context=about)
         case {"type": "url", "url": str() as url}:
-            return Document(url=url, name=name)
+            return Document(url=url, name=name, context=about)
     return Raw(dialect=NAME, data=block)
 
 
@@ -171,7 +172,8 @@ def _media(part: Image | Document) -> dict[str, Any]:
     if isinstance(part, Image):
         return {"type": "image", "source": _source(part, "image/png")}
     named = {"title": part.name} if part.name else {}
-    return {"type": "document", "source": _source(part, "application/pdf"), **named}
+    about = {"context": part.context} if part.context else {}
+    return {"type": "document", "source": _source(part, "application/pdf"), **named, **about}
 
 
 def result_content(result: ToolResult) -> str | list[dict[str, Any]]:

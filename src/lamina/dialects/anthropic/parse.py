@@ -31,6 +31,7 @@ from lamina.dialects.anthropic.blocks import (
     thinking_of,
 )
 from lamina.dialects.anthropic.model import NAME
+from lamina.dialects.beside import anthropic_block, anthropic_fields
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.errors import BadInput
 
@@ -186,7 +187,15 @@ class _Scan:
         fields = {k: v for k, v in given.items() if k not in ("role", "content")} if len(given) > 2 else None
         segments = tuple(
             [
-                _segment(p, message, first=i == 0, count=count, joins=joins or i > 0, fields=fields)
+                _segment(
+                    p,
+                    message,
+                    first=i == 0,
+                    count=count,
+                    joins=joins or i > 0,
+                    fields=fields,
+                    last=i == len(pieces) - 1,
+                )
                 for i, p in enumerate(pieces)
             ]
         )
@@ -283,15 +292,33 @@ class _Scan:
 
 
 def _segment(
-    piece: _Piece, message: Any, *, first: bool, count: int, joins: bool | None = None, fields: Any = None
+    piece: _Piece,
+    message: Any,
+    *,
+    first: bool,
+    count: int,
+    joins: bool | None = None,
+    fields: Any = None,
+    last: bool = False,
 ) -> Segment:
+    """One piece as a segment. What the message has besides its pieces is counted with the last of them."""
     meta = came_from(_BLANK, NAME, message, first=first, count=count, block=piece.blocks)
     if fields and not first:  # the first block may be left out, and with it what the message said
         meta["wire"]["fields"] = fields
+    beside = anthropic_fields(NAME, fields) if last else ()
+    if piece.blocks and len(piece.blocks) == 1:
+        beside += anthropic_block(NAME, piece.parts[0], plain(piece.blocks[0]))
     return Segment(
-        role=piece.role, kind=piece.kind, parts=piece.parts, attrs=piece.attrs or {}, pinned=piece.pinned,
-        joins=not first if joins is None else joins, origin=NAME, meta=meta,
-    )  # fmt: skip
+        role=piece.role,
+        kind=piece.kind,
+        parts=piece.parts,
+        attrs=piece.attrs or {},
+        pinned=piece.pinned,
+        joins=not first if joins is None else joins,
+        origin=NAME,
+        meta=meta,
+        beside=beside,
+    )
 
 
 def _own(piece: _Piece) -> bool:

@@ -11,8 +11,9 @@ from typing import Any
 
 from lamina.dialects.gemini.parse import read_content
 from lamina.dialects.gemini.wire import LISTS, Json, field, objects, plain, shown
-from lamina.dialects.port import Absorbed, Usage
+from lamina.dialects.port import Absorbed
 from lamina.errors import BadInput
+from lamina.usage import read_usage
 
 
 def absorb(response: Any) -> Absorbed:
@@ -22,7 +23,7 @@ def absorb(response: Any) -> Absorbed:
     content = plain(candidate.get("content")) or {}
     return Absorbed(
         segments=_segments(content),
-        usage=_usage(field(answer, "usageMetadata")),
+        usage=read_usage(field(answer, "usageMetadata")),
         stop=_word(field(candidate, "finishReason")),
     )
 
@@ -42,7 +43,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
             _add(parts, pieces, part)
     _finish(parts, pieces)
     content = {"role": "model", "parts": parts} if parts else {}
-    return Absorbed(segments=_segments(content), usage=_usage(usage), stop=stop)
+    return Absorbed(segments=_segments(content), usage=read_usage(usage), stop=stop)
 
 
 def _add(parts: list[Any], pieces: list[str], part: Json) -> None:
@@ -80,20 +81,6 @@ def _first(answer: Json) -> Json:
         hint = "give the response as it came"
         raise BadInput(f"candidates is {shown(candidates)}", place="candidates", hint=hint)
     return next((one for one in objects(candidates) if not one.get("index")), {})
-
-
-def _usage(value: Any) -> Usage:
-    usage = plain(value) or {}
-    return Usage(
-        input=_count(usage, "promptTokenCount") + _count(usage, "toolUsePromptTokenCount"),
-        cached=_count(usage, "cachedContentTokenCount"),
-        output=_count(usage, "candidatesTokenCount") + _count(usage, "thoughtsTokenCount"),
-    )
-
-
-def _count(usage: Json, name: str) -> int:
-    value = field(usage, name)
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _word(value: Any) -> str:

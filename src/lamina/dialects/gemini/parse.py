@@ -13,10 +13,11 @@ from itertools import chain, groupby
 from typing import Any, NamedTuple
 
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.beside import gemini_content, gemini_part
 from lamina.dialects.gemini.calls import Calls, orphan_id
-from lamina.dialects.gemini.contents import Unit, holds_parts, units
+from lamina.dialects.gemini.contents import Unit, content_of, holds_parts, units
 from lamina.dialects.gemini.head import head_of
-from lamina.dialects.gemini.parts import NO_ID, part_of
+from lamina.dialects.gemini.parts import NO_ID, part_of, signature_of
 from lamina.dialects.gemini.wire import LISTS, NAME, SAFE_NAME, field, plain, shown, within
 from lamina.dialects.named_files import path_of
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
@@ -106,7 +107,11 @@ def _system(system: Any, place: str) -> list[Segment]:
         except BadInput as error:
             listed = f"{place}[{i}]" if isinstance(system, LISTS) else f"{place}.parts[{i}]"
             raise within(place if block is system else listed, error) from None
-    return [_segment(piece, system, first=i == 0, count=len(pieces)) for i, piece in enumerate(pieces)]
+    count = len(pieces)
+    return [
+        _segment(piece, system, first=i == 0, count=count, last=i == count - 1)
+        for i, piece in enumerate(pieces)
+    ]
 
 
 def _system_part(block: Any) -> Part:
@@ -146,7 +151,10 @@ class _Scan:
         pieces = _runs_as_one(pieces) if role is Role.ASSISTANT else pieces
         count = len(pieces) if whole and not refused else _NEVER
         segments = tuple(
-            [_segment(p, unit.message, first=i == 0, count=count, joins=joins) for i, p in enumerate(pieces)]
+            [
+                _segment(p, unit.message, first=i == 0, count=count, joins=joins, last=i == len(pieces) - 1)
+                for i, p in enumerate(pieces)
+            ]
         )
         self._begin(segments)
         return segments
@@ -248,9 +256,21 @@ def _runs_as_one(pieces: list[_Piece]) -> list[_Piece]:
     return result
 
 
-def _segment(piece: _Piece, message: Any, *, first: bool, count: int, joins: bool = False) -> Segment:
-    meta = came_from(_BLANK, NAME, message, first=first, count=count, block=piece.blocks)
+def _segment(
+    piece: _Piece, message: Any, *, first: bool, count: int, joins: bool = False, last: bool = False
+) -> Segment:
+    """One piece as a segment. What the content has besides its pieces is counted with the last of them."""
+    beside = gemini_content(NAME, content_of(message)) if last else ()
+    if len(piece.blocks) == 1:
+        block = plain(piece.blocks[0]) or {}
+        beside += gemini_part(NAME, piece.parts[0], block, signature_of(block))
     return Segment(
-        role=piece.role, kind=piece.kind, parts=piece.parts, attrs=piece.attrs or {},
-        joins=joins or not first, origin=NAME, meta=meta,
-    )  # fmt: skip
+        role=piece.role,
+        kind=piece.kind,
+        parts=piece.parts,
+        attrs=piece.attrs or {},
+        joins=joins or not first,
+        origin=NAME,
+        meta=came_from(_BLANK, NAME, message, first=first, count=count, block=piece.blocks),
+        beside=beside,
+    )

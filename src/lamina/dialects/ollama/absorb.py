@@ -11,8 +11,9 @@ from typing import Any
 
 from lamina.dialects.ollama.fields import plain
 from lamina.dialects.ollama.parse import Calls, read
-from lamina.dialects.port import Absorbed, Usage
+from lamina.dialects.port import Absorbed
 from lamina.errors import BadInput
+from lamina.usage import read_usage
 
 _DEEPEST = 64
 
@@ -56,9 +57,8 @@ def _absorbed(message: dict[str, Any], answer: Mapping[str, Any]) -> Absorbed:
     says = any(message.get(name) for name in ("content", "thinking", "tool_calls", "images"))
     segments = read({"role": "assistant", **message}, Calls()) if says else ()
     stop = answer.get("done_reason")
-    usage = Usage(input=_count(answer.get("prompt_eval_count")), output=_count(answer.get("eval_count")))
     stop = "error" if answer.get("error") else stop
-    return Absorbed(segments=segments, usage=usage, stop=stop if isinstance(stop, str) else "")
+    return Absorbed(segments=segments, usage=read_usage(answer), stop=stop if isinstance(stop, str) else "")
 
 
 def _object(value: Any, place: str) -> dict[str, Any]:
@@ -78,7 +78,3 @@ def _plain(value: Any, depth: int) -> Any:
 
 def _items(value: Any) -> Iterable[tuple[str, Any]]:
     return plain(value).items()
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0

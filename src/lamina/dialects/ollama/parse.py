@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Head, Image, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.beside import with_beside
 from lamina.dialects.named_files import path_of
 from lamina.dialects.ollama.fields import NAME, ROLES, asked, listed, picture, plain, shown, text_in, within
 from lamina.dialects.pairing import Step
@@ -69,7 +70,8 @@ def read(message: Any, calls: Calls) -> tuple[Segment, ...]:
     speaker, pieces, whole = reader(wire, calls)
     whole = whole and all(isinstance(wire.get(name), str | None) for name in TEXTS)
     count = len(pieces) if whole else _NEVER
-    return tuple([_segment(piece, speaker, message, i, count) for i, piece in enumerate(pieces)])
+    segments = [_segment(piece, speaker, message, i, count) for i, piece in enumerate(pieces)]
+    return with_beside(NAME, segments, wire)
 
 
 class _Piece(msgspec.Struct, frozen=True, gc=False):

@@ -12,8 +12,9 @@ from typing import Any
 from lamina.dialects.openai_chat.calls import Calls
 from lamina.dialects.openai_chat.parse import read
 from lamina.dialects.openai_chat.parts import plain, shown
-from lamina.dialects.port import Absorbed, Usage
+from lamina.dialects.port import Absorbed
 from lamina.errors import BadInput
+from lamina.usage import read_usage
 
 DEEPEST = 64
 """Levels of a stream's objects that are merged."""
@@ -26,7 +27,7 @@ def absorb(response: Any) -> Absorbed:
     message = choice.get("message")
     return Absorbed(
         segments=() if message is None else read(message, 0, Calls()),
-        usage=_usage(answer.get("usage")),
+        usage=read_usage(answer.get("usage")),
         stop=_text(choice.get("finish_reason")),
     )
 
@@ -44,7 +45,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
         stop = _text(choice.get("finish_reason")) or stop
     said = _finished(message)
     segments = read({"role": "assistant", "content": None, **said}, 0, Calls()) if said else ()
-    return Absorbed(segments=segments, usage=_usage(usage), stop=stop)
+    return Absorbed(segments=segments, usage=read_usage(usage), stop=stop)
 
 
 class _Pieces(list[str]):
@@ -139,23 +140,8 @@ def _first(choices: Any) -> Mapping[str, Any]:
     return next((choice for choice in found if not choice.get("index")), {})
 
 
-def _usage(value: Any) -> Usage:
-    usage = _mapping(value)
-    details = _mapping(usage.get("prompt_tokens_details"))
-    return Usage(
-        input=_count(usage.get("prompt_tokens")),
-        cached=_count(details.get("cached_tokens")) or _count(usage.get("prompt_cache_hit_tokens")),
-        written=_count(details.get("cache_write_tokens")) or _count(details.get("created_cache_tokens")),
-        output=_count(usage.get("completion_tokens")),
-    )
-
-
 def _mapping(value: Any) -> Mapping[str, Any]:
     return {} if value is None else plain(value, "response")
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
 
 
 def _text(value: Any) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolResult
+from lamina.dialects.beside import with_beside
 from lamina.dialects.named_files import path_of
 from lamina.dialects.openai_chat.calls import LEGACY, Calls, calls_in
 from lamina.dialects.openai_chat.parts import (
@@ -61,7 +62,8 @@ def read(message: Any, index: int, calls: Calls) -> tuple[Segment, ...]:
     except BadInput as error:
         raise within(f"messages[{index}]", error) from None
     count = len(pieces) if whole else _NEVER
-    return tuple([_segment(piece, role, message, i, count) for i, piece in enumerate(pieces)])
+    segments = [_segment(piece, role, message, i, count) for i, piece in enumerate(pieces)]
+    return with_beside(NAME, segments, wire)
 
 
 def fields(message: Mapping[str, Any]) -> list[dict[str, Any]]:

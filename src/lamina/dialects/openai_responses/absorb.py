@@ -12,7 +12,8 @@ from typing import Any
 
 from lamina.dialects.openai_responses.parse import Scan
 from lamina.dialects.openai_responses.parts import Json, listed, plain, spoken
-from lamina.dialects.port import Absorbed, Usage
+from lamina.dialects.port import Absorbed
+from lamina.usage import read_usage
 
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
@@ -25,7 +26,7 @@ def absorb(response: Any) -> Absorbed:
     output = items if isinstance(items, list) else listed(answer, "output")
     return Absorbed(
         segments=tuple(segment for segments in Scan().read(output) for segment in segments),
-        usage=_usage(answer.get("usage")),
+        usage=read_usage(answer.get("usage")),
         stop=_stop(answer),
     )
 
@@ -44,7 +45,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     output = items.finished() or (whole if isinstance(whole, list) else [])
     return Absorbed(
         segments=tuple(segment for segments in Scan().read(output) for segment in segments),
-        usage=_usage(answer.get("usage")),
+        usage=read_usage(answer.get("usage")),
         stop=_stop(answer),
     )
 
@@ -83,17 +84,6 @@ def _stop(answer: Json) -> str:
     """Why it ended: the reason where it is incomplete, else its status."""
     reason, status = _object(answer.get("incomplete_details")).get("reason"), answer.get("status")
     return reason if isinstance(reason, str) else status if isinstance(status, str) else ""
-
-
-def _usage(value: Any) -> Usage:
-    usage = _object(value)
-    details = _object(usage.get("input_tokens_details"))
-    return Usage(
-        input=_count(usage.get("input_tokens")),
-        cached=_count(details.get("cached_tokens")),
-        written=_count(details.get("cache_write_tokens")),
-        output=_count(usage.get("output_tokens")),
-    )
 
 
 def _object(value: Any) -> Json:

@@ -60,12 +60,14 @@ _ID_FIELDS = {
 }
 _PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 _ID = re.compile(r"[a-zA-Z0-9_-]+")
-_ASKED = {
+ASKED = {
     "computer_call": ("action", "actions"),
     "local_shell_call": ("action",),
     "shell_call": ("action",),
     "apply_patch_call": ("operation",),
 }
+"""Fields that hold what a call of a built-in tool asks for."""
+
 _DECISION = ("approve", "reason")
 
 
@@ -141,7 +143,7 @@ def call_of(item: Mapping[str, Any]) -> ToolCall:
     """A call, its arguments as JSON text."""
     sort = sort_of(item)
     if sort not in NAMED:
-        given = item.get("arguments") or {name: item[name] for name in _ASKED.get(sort, ()) if name in item}
+        given = item.get("arguments") or {name: item[name] for name in ASKED.get(sort, ()) if name in item}
         return ToolCall(id=call_id(item), name=sort.removesuffix("_call"), arguments=_arguments(given))
     name = item.get("name")
     if not isinstance(name, str):

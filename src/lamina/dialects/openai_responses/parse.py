@@ -15,8 +15,10 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.dialects.beside import Beside, responses_block, responses_item
 from lamina.dialects.named_files import path_of
 from lamina.dialects.openai_responses.items import (
+    ASKED,
     OUTPUT_OF,
     OUTPUTS,
     ROLES,
@@ -139,9 +141,20 @@ class Scan:
         if sort_of(wire) == "reasoning" and (why := self._loose(wire, led=led, again=again)):
             note["loose"], whole = why, False
         count, pinned = len(pieces) if whole else _NEVER, held(wire) or self._orphan(wire, pieces)
+        asked = ASKED.get(sort_of(wire), ())
         return tuple(
             [
-                _segment(p, role, item, note, first=i == 0, count=count, joins=joins or i > 0, pinned=pinned)
+                _segment(
+                    p,
+                    role,
+                    item,
+                    note,
+                    first=i == 0,
+                    count=count,
+                    joins=joins or i > 0,
+                    pinned=pinned,
+                    beside=_beside(p, wire, asked, last=i == len(pieces) - 1),
+                )
                 for i, p in enumerate(pieces)
             ]
         )
@@ -247,15 +260,39 @@ def _thinking(wire: Json) -> Thinking:
     return Thinking(text="\n".join(found), signature=sealed if isinstance(sealed, str) else "")
 
 
+def _beside(piece: _Piece, wire: Json, asked: Iterable[str], *, last: bool) -> Beside:
+    """What a block has for the model besides its part; what its item has is counted with the last piece."""
+    beside = responses_item(NAME, piece.part, wire, asked=asked) if last else ()
+    if piece.block is not None and piece.block is not wire:
+        beside += responses_block(NAME, piece.part, plain(piece.block))
+    return beside
+
+
 def _segment(
-    piece: _Piece, role: Role, item: Any, extra: Json, *, first: bool, count: int, joins: bool, pinned: bool
+    piece: _Piece,
+    role: Role,
+    item: Any,
+    extra: Json,
+    *,
+    first: bool,
+    count: int,
+    joins: bool,
+    pinned: bool,
+    beside: Beside = (),
 ) -> Segment:
     meta = came_from(_BLANK, NAME, item, first=first, count=count, block=piece.block)
     meta["wire"] |= extra
     return Segment(
-        role=role, kind=piece.kind, parts=(piece.part,), attrs=piece.attrs, joins=joins, pinned=pinned,
-        origin=NAME, meta=meta,
-    )  # fmt: skip
+        role=role,
+        kind=piece.kind,
+        parts=(piece.part,),
+        attrs=piece.attrs,
+        joins=joins,
+        pinned=pinned,
+        origin=NAME,
+        meta=meta,
+        beside=beside,
+    )
 
 
 def _items(request: Request) -> Sequence[Any]:

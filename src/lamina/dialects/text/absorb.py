@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.dialects.openai_chat.parts import plain
-from lamina.dialects.port import Absorbed, Usage
+from lamina.dialects.port import Absorbed
 from lamina.dialects.text.parse import spoken
 from lamina.text.characters import is_blank
+from lamina.usage import Usage, usage_in
 
 
 def absorb(response: Any) -> Absorbed:
@@ -29,7 +30,9 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
         choice = _choice(chunk.get("choices"))
         found = (choice.get("text"), chunk.get("response"), chunk.get("content"))
         texts += [text for text in found if isinstance(text, str)][:1]
-        usage = _usage(chunk) or usage
+        reported = usage_in(chunk)
+        if reported != Usage():
+            usage = reported
         stop = _stop(chunk, choice) or stop
     said = "".join(texts).removeprefix(" ")
     return Absorbed(segments=(spoken(said),) if not is_blank(said) else (), usage=usage, stop=stop)
@@ -44,30 +47,6 @@ def _choice(choices: Any) -> Mapping[str, Any]:
     return {}
 
 
-def _usage(chunk: Mapping[str, Any]) -> Usage | None:
-    """What the call took, in the words of whichever server answers."""
-    given = chunk.get("usage")
-    if given is not None:
-        usage = plain(given, "usage")
-        details = usage.get("prompt_tokens_details")
-        details = {} if details is None else plain(details, "usage")
-        return Usage(
-            input=_count(usage.get("prompt_tokens")), cached=_count(details.get("cached_tokens")),
-            output=_count(usage.get("completion_tokens")),
-        )  # fmt: skip
-    if "prompt_eval_count" in chunk or "eval_count" in chunk:
-        return Usage(input=_count(chunk.get("prompt_eval_count")), output=_count(chunk.get("eval_count")))
-    if "tokens_evaluated" in chunk:
-        return Usage(
-            input=_count(chunk.get("tokens_evaluated")), output=_count(chunk.get("tokens_predicted"))
-        )
-    return None
-
-
 def _stop(chunk: Mapping[str, Any], choice: Mapping[str, Any]) -> str:
     found = (choice.get("finish_reason"), chunk.get("done_reason"), chunk.get("stop_type"))
     return next((reason for reason in found if isinstance(reason, str) and reason), "")
-
-
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
