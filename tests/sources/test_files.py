@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import types
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.wording import text_of
-from lamina.errors import BadInput
 from lamina.sources.documents import text_in
-from lamina.sources.files import NOTES, files, tags_in
+from lamina.sources.files import NOTES, SECONDS, files, matches_glob, tags_in
 from lamina.sources.port import Found
+from lamina.sources.workspace import Workspace
+from tests.bounded import bounded_work
 
 
 @pytest.fixture
@@ -139,24 +138,58 @@ def test_text_is_read_with_its_mark(data: bytes, text: str) -> None:
     assert text_in("a.txt", data) == text
 
 
-@pytest.mark.parametrize(("name", "data"), [("a.pdf", b"%PDF-1.7 ..."), ("a.docx", b"PK\3\4...")])
-def test_documents_say_which_package_would_help(
-    name: str, data: bytes, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("stars", [2, 12, 40])
+def test_a_pattern_of_many_stars_is_matched_in_little_work(root: Path, stars: int) -> None:
+    deep = root / "/".join("abcdefghijklmnopqrstuvwxyz")
+    deep.mkdir(parents=True)
+    (deep / "found.txt").write_text("deep")
+    with bounded_work():
+        assert keys(found(root, globs=["/".join(["**"] * stars) + "/missing.txt"])) == []
+        assert keys(found(root, globs=["/".join(["**", "*"] * (stars // 2)) + "/found.txt"])) in (
+            [],
+            [deep.relative_to(root).as_posix() + "/found.txt"],
+        )
+
+
+@given(
+    st.lists(st.sampled_from("ab"), max_size=5).map(tuple),
+    st.lists(st.sampled_from(["a", "b", "*", "**", "?"]), max_size=5).map(tuple),
+)
+def test_patterns_mean_what_they_meant_when_they_were_tried_one_by_one(
+    way: tuple[str, ...], glob: tuple[str, ...]
 ) -> None:
-    for package in ("pypdf", "docx"):
-        monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(BadInput, match=r"install lamina\[documents\]"):
-        text_in(name, data)
+    def fits(names: tuple[str, ...], steps: tuple[str, ...]) -> bool:
+        if not steps or steps == ("**",):
+            return bool(names) is bool(steps)
+        if steps[0] == "**":
+            return any(fits(names[skipped:], steps[1:]) for skipped in range(len(names)))
+        return bool(names) and steps[0] in {names[0], "*", "?"} and fits(names[1:], steps[1:])
+
+    assert matches_glob(way, glob) is fits(way, glob)
 
 
-def test_text_of_a_pdf_comes_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Reader:
-        def __init__(self, _: object) -> None:
-            page = types.SimpleNamespace
-            self.pages = [page(extract_text=lambda: "one"), page(extract_text=lambda: "two")]
+@pytest.mark.parametrize(
+    "front", ["tags: " + "-" * 500_000, "tags: " + "/-" * 250_000, "tags:\n" + "  - \n" * 100_000]
+)
+def test_front_matter_without_a_tag_in_it_is_read_in_little_work(front: str) -> None:
+    with bounded_work():
+        assert tags_in(f"---\n{front}\n---\n#one") == {"one"}
 
-    monkeypatch.setitem(sys.modules, "pypdf", types.SimpleNamespace(PdfReader=Reader))
-    assert text_in("x", b"%PDF-1.7") == "one\n\ntwo"
-    monkeypatch.setattr(Reader, "__init__", lambda *_: 1 / 0)
-    with pytest.raises(BadInput, match="no text can be had"):
-        text_in("x", b"%PDF-1.7")
+
+def test_reading_files_ends_with_its_time(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock stands still until the first file has been read; then it jumps."""
+    now = [0.0]
+    monkeypatch.setattr("lamina.sources.files.time.monotonic", lambda: now[0])
+    read = Workspace.read
+
+    def slow(space: Workspace, path: str, *, limit: int | None = None) -> bytes:
+        now[0] += SECONDS
+        return read(space, path, limit=limit)
+
+    monkeypatch.setattr(Workspace, "read", slow)
+    result = found(root, paths=["top.txt", "src/a.py", "src/deep/b.py"])
+    assert keys(result) == ["top.txt"]
+    assert result.notes == (
+        "src/a.py: left out, reading took more than 30 seconds",
+        "src/deep/b.py: left out, reading took more than 30 seconds",
+    )

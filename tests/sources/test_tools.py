@@ -260,6 +260,46 @@ def test_a_search_has_an_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> N
         grep(bench.space, "a\nb", "src")
 
 
+def test_reading_for_a_search_ends_with_its_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock stands still until the first file has been read; then it jumps."""
+    for name in ("a.txt", "b.txt"):
+        (bench.root / "src" / name).write_text("two\n")
+    now = [0.0]
+    monkeypatch.setattr("lamina.sources.grep.time.monotonic", lambda: now[0])
+    read = Workspace.read
+
+    def slow(space: Workspace, path: str, *, limit: int | None = None) -> bytes:
+        now[0] += searching.SECONDS
+        return read(space, path, limit=limit)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Workspace, "read", slow)
+        patch.setattr(searching, "_hits", lambda *_, **__: [1])
+        result = grep(bench.space, "two", "src")
+    assert [match.path for match in result.found] == ["src/a.txt"]
+    assert result.notes == [
+        "src/app.py: the time of the search is over",
+        "src/b.txt: the time of the search is over",
+    ]
+
+
+@pytest.mark.parametrize("with_ripgrep", [True, False])
+@pytest.mark.parametrize(
+    "pattern",
+    ["(" * 50_000, "(?:" * 20_000 + "a" + ")" * 20_000, "a" * 3_000_000, "[", "(a{1000}){1000}{9}", "\0"],
+)
+def test_an_absurd_pattern_is_refused_or_finds_nothing(
+    bench: Bench, pattern: str, monkeypatch: pytest.MonkeyPatch, *, with_ripgrep: bool
+) -> None:
+    monkeypatch.setattr(searching, "SECONDS", 3.0)
+    if not with_ripgrep:
+        monkeypatch.setattr(shutil, "which", lambda _: None)
+    try:
+        assert grep(bench.space, pattern, ".").found == []
+    except BadInput as refused:
+        assert refused.place in {"pattern", "grep"}  # noqa: PT017 - or nothing was found
+
+
 async def used(session: Session, tools: Iterable[Offer], name: str, **arguments: Any) -> Envelope:
     """One call of a tool in a session, and its answer."""
     number = f"c{len(session.log)}"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import threading
@@ -340,6 +341,7 @@ def test_no_path_reads_or_writes_outside(tmp_path_factory: pytest.TempPathFactor
 
 
 def test_files_that_are_opened_are_closed_again(root: Path) -> None:
+    gc.collect()  # what other tests left behind is not closed in the middle of this one
     space = Workspace(root)
     before = len(list(Path("/proc/self/fd").iterdir()))
     for path in [*OUT, "a.txt", "docs", "gone", "gone/x", "a.txt/x"]:
@@ -357,3 +359,38 @@ def test_files_that_are_opened_are_closed_again(root: Path) -> None:
 def test_a_root_that_is_no_folder_is_refused(root: Path) -> None:
     refused(lambda: Workspace(root / "a.txt"))
     refused(lambda: Workspace(root / "gone"))
+
+
+def test_an_edit_that_would_make_terabytes_of_a_few_bytes_is_refused_before_it_is_made(
+    tmp_path: Path,
+) -> None:
+    space = Workspace(tmp_path)
+    space.write("a.txt", b"a" * 2**20)
+    with pytest.raises(BadInput, match="bytes"):
+        space.edit("a.txt", b"a", b"b" * 2**22, every=True)
+    assert space.read("a.txt") == b"a" * 2**20
+
+
+def test_a_walk_looks_at_so_many_things_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where each folder of many holds many: what is listed is counted before it is looked at."""
+    monkeypatch.setattr(workspace, "MOST", 30)
+    for number in range(9):
+        folder = tmp_path / "/".join(["0"] * number)
+        folder.mkdir(exist_ok=True)
+        for name in range(20):
+            (folder / f"f{name}").write_text("")
+    space = Workspace(tmp_path)
+    looked: list[str] = []
+    look = Workspace._item  # noqa: SLF001 - to count what is looked at
+
+    def counted(self: Workspace, way: tuple[str, ...], folder: int) -> Item:
+        looked.append("/".join(way))
+        return look(self, way, folder)
+
+    monkeypatch.setattr(Workspace, "_item", counted)
+    items = list(space.walk())
+    assert len(looked) <= 30
+    assert [item.why for item in items if item.why] == ["more than 30 files"] * 2
+    assert space.items()[-1].why == ""
+    monkeypatch.setattr(workspace, "MOST", 5)
+    assert [item.why for item in space.items()] == [""] * 5 + ["more than 5 files"]

@@ -2,7 +2,8 @@
 
 Each address of a name is checked, and the connection is made to the very address that was checked: a name
 cannot lead elsewhere by the time it is used. Each redirect begins anew. No proxy of the environment is asked,
-no cookie or credential is sent; bytes and seconds are limited, slow answers included.
+no cookie or credential is sent; bytes and seconds are limited, slow answers and slow names included. A system
+resolver cannot be interrupted, so names are looked up in a process of their own, which can be ended.
 
 It blocks: call it from a worker thread. What an answer means is somebody else's work.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import ipaddress
+import json
 import socket
 import ssl
 import threading
@@ -24,42 +26,56 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 import msgspec
 
 from lamina.errors import BadInput
+from lamina.sources.addresses import Address, is_public
+from lamina.sources.apart import ChildFailed, run_script
 from lamina.text.characters import WHITE_SPACE, lower_ascii
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-Resolve = Callable[[str, int], Sequence[str]]
+Resolve = Callable[[str, int, float], Sequence[str]]
+"""The addresses of a host, for a port, in at most so many seconds."""
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_COMPATIBLE = ipaddress.IPv6Network("::/96")
 _CHUNK = 1 << 16
 _AS_IS = "/?:@!$&'()*+,;=%~[]"
 
 
-def public(address: Address) -> bool:
-    """Whether an address is one of the public internet, also where it stands inside another."""
-    if isinstance(address, ipaddress.IPv6Address):
-        inner = _inner(address)
-        if inner is not None:
-            return public(inner)
-    return address.is_global and not (address.is_multicast or address.is_reserved or address.is_unspecified)
-
-
-def resolved(host: str, port: int) -> Sequence[str]:
-    """Every address of a name."""
+_LOOK_UP = """
+import socket
+host, port = arguments
+try:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(info[4][0]) for info in found))
+    print(json.dumps({"addresses": [info[4][0] for info in found]}))
+except (OSError, UnicodeError) as error:
+    print(json.dumps({"problem": str(error)}))
+"""
+
+
+def resolve_host(host: str, port: int, seconds: float) -> Sequence[str]:
+    """Every address of a host, by the resolver of the system."""
+    try:
+        return [str(ipaddress.ip_address(host))]
+    except ValueError:
+        pass  # a name
+    try:
+        answer = json.loads(run_script(_LOOK_UP, b"", seconds=seconds, arguments=(host, port)))
+    except ChildFailed as failed:
+        raise OSError(f"the name could not be looked up: {failed.why}") from None
+    if "problem" in answer:
+        raise OSError(answer["problem"])
+    return list(dict.fromkeys(answer["addresses"]))
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a fetch goes. `allowed` says which addresses may be asked, `resolve` finds those of a name."""
+    """How far a fetch goes. `seconds` are for all of it: names, redirects, handshakes and the answer.
+
+    `allowed` says which addresses may be asked, `resolve` finds those of a name.
+    """
 
     largest: int = 4 * 2**20
     seconds: float = 10.0
     redirects: int = 5
     ports: tuple[int, ...] = (80, 443)
-    allowed: Callable[[Address], bool] = public
-    resolve: Resolve = resolved
+    allowed: Callable[[Address], bool] = is_public
+    resolve: Resolve = resolve_host
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +107,7 @@ def _asked(url: str, limits: Limits, deadline: float) -> Answer | str:
     target = _parsed(url, limits)
     port = target.port or (443 if target.scheme == "https" else 80)
     try:
-        address = _checked(target.hostname or "", port, limits, url)
+        address = _checked(target.hostname or "", port, limits, url, deadline)
         with _Line(address, port, _left(deadline)) as line:
             answer = _answered(line.open(target, port), target, limits, url)
             _left(deadline)  # what was cut off in the middle is no answer
@@ -125,9 +141,10 @@ def _parsed(url: str, limits: Limits) -> SplitResult:
     return target
 
 
-def _checked(host: str, port: int, limits: Limits, url: str) -> str:
+def _checked(host: str, port: int, limits: Limits, url: str, deadline: float) -> str:
     """The address to connect to, if every address of the name may be asked."""
-    found = [ipaddress.ip_address(each.partition("%")[0]) for each in limits.resolve(host, port)]
+    names = limits.resolve(host, port, _left(deadline))
+    found = [ipaddress.ip_address(name.partition("%")[0]) for name in names]
     if not found or not all(limits.allowed(address) for address in found):
         raise BadInput("it does not lead to the public internet", place=url[:200], hint="attach its text")
     return str(found[0])
@@ -201,17 +218,6 @@ def _body(answer: http.client.HTTPResponse, largest: int, url: str) -> bytes:
         if size > largest:
             raise BadInput(f"larger than {largest:,} bytes", place=url, hint="attach a part of it")
     return b"".join(chunks)
-
-
-def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that an IPv6 address leads to."""
-    if address.ipv4_mapped or address.sixtofour:
-        return address.ipv4_mapped or address.sixtofour
-    if address.teredo:
-        return address.teredo[1]
-    if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
-        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
-    return None
 
 
 def _left(deadline: float) -> float:

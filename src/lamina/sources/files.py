@@ -9,6 +9,7 @@ binary or huge files, paths that lead outside) is left out with a note, and so i
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from os import PathLike
@@ -25,6 +26,9 @@ from lamina.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_asc
 
 NOTES = 50
 """Notes of one source: after these only their number is told."""
+
+SECONDS = 30.0
+"""Time on the clock for all files of one source: after it the rest is left out."""
 
 TAGGED = (".md", ".markdown", ".txt")
 """Files that are looked through for tags."""
@@ -47,14 +51,18 @@ def files(
     )
 
     async def find(_: str, room: int | None) -> Found:
-        return within(await in_thread(_read_all, space, tuple(paths), wanted, limit), room)
+        found = await in_thread(_read_all, space, tuple(paths), wanted, limit)
+        return within(found, room)
 
     return named("files", find)
 
 
-def made(path: str, data: bytes) -> Segment:
-    """A file as a segment: Markdown as a note, the text of a PDF as such, every other as a file."""
-    text = text_in(path, data)
+def made(path: str, data: bytes, *, seconds: float = SECONDS) -> Segment:
+    """A file as a segment: Markdown as a note, the text of a PDF as such, every other as a file.
+
+    `seconds` is how long reading a document may take.
+    """
+    text = text_in(path, data, seconds=seconds)
     if data.startswith(b"%PDF-"):
         return pdf(path, text)
     return note(path, text) if lower_ascii(PurePosixPath(path).suffix) == ".md" else file(path, text)
@@ -66,8 +74,8 @@ def tags_in(text: str) -> frozenset[str]:
     listed = " ".join(_LISTED.findall(front[1])) if front else ""
     body = _FENCED.sub("", text[front.end() :] if front else text)
     found = [*_LISTED_TAG.findall(listed), *_TAG.findall(body)]
-    named = (fold_case(tag).strip("-/") for tag in found if not is_digits(tag))
-    return frozenset(tag for tag in named if tag)
+    tags = (fold_case(tag).strip("-/") for tag in found if not is_digits(tag))
+    return frozenset(tag for tag in tags if tag)
 
 
 class _Wanted:
@@ -87,7 +95,7 @@ class _Wanted:
             return
         every = list(self.space.walk())
         for glob in self.globs:
-            yield from (item for item in every if _matches(tuple(item.path.split("/")), glob))
+            yield from (item for item in every if matches_glob(tuple(item.path.split("/")), glob))
         if self.tags:
             yield from (item for item in every if not item.why and self._tagged(item))
 
@@ -104,14 +112,17 @@ class _Wanted:
 def _read_all(space: Workspace, paths: tuple[str, ...], wanted: _Wanted, limit: int | None) -> Found:
     segments: dict[str, Segment] = {}
     notes: dict[str, None] = {}
+    deadline = time.monotonic() + SECONDS
     for item in _named(paths, wanted, notes):
         if item.path in segments:
             continue
-        if item.why:
-            notes[f"{item.path}: left out, {item.why}"] = None
+        left = deadline - time.monotonic()
+        why = item.why or ("" if left > 0 else f"reading took more than {SECONDS:g} seconds")
+        if why:
+            notes[f"{item.path}: left out, {why}"] = None
             continue
         try:
-            segments[item.path] = made(item.path, space.read(item.path, limit=limit))
+            segments[item.path] = made(item.path, space.read(item.path, limit=limit), seconds=left)
         except BadInput as refused:
             notes[f"{item.path}: left out, {refused.problem}"] = None
     return Found(tuple(segments.values()), _few(tuple(notes)))
@@ -135,10 +146,30 @@ def _few(notes: tuple[str, ...]) -> tuple[str, ...]:
     return (*notes[:NOTES], f"{len(notes) - NOTES:,} more were left out")
 
 
-def _matches(way: tuple[str, ...], glob: tuple[str, ...]) -> bool:
-    """Whether a path fits a pattern: `*` stays in one folder, `**` is any number of folders."""
-    if not glob or glob == ("**",):
-        return bool(way) is bool(glob)
-    if glob[0] == "**":
-        return any(_matches(way[skipped:], glob[1:]) for skipped in range(len(way)))
-    return bool(way) and fnmatchcase(way[0], glob[0]) and _matches(way[1:], glob[1:])
+def matches_glob(way: tuple[str, ...], glob: tuple[str, ...]) -> bool:
+    """Whether a path fits a pattern: `*` stays in one folder, `**` is any number of folders.
+
+    `**` at the end stands for at least one name. All places in the pattern that the path can have reached so
+    far are kept together, so the work is at most the number of names times that of steps in the pattern.
+    """
+    reached = _past_stars({0}, glob)
+    for name in way:
+        advanced = {at + 1 for at in reached if at < len(glob) and _fits_step(name, glob[at])}
+        waiting = {at for at in reached if at < len(glob) and glob[at] == "**"}
+        reached = _past_stars(advanced, glob) | waiting
+    return len(glob) in reached
+
+
+def _fits_step(name: str, step: str) -> bool:
+    return step == "**" or fnmatchcase(name, step)
+
+
+def _past_stars(places: set[int], glob: tuple[str, ...]) -> set[int]:
+    """The places, and those behind each `**` that may stand for nothing: each but one at the end."""
+    reached = set(places)
+    for at in sorted(places):
+        ahead = at
+        while ahead < len(glob) - 1 and glob[ahead] == "**":
+            ahead += 1
+            reached.add(ahead)
+    return reached

@@ -11,16 +11,19 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from lamina.errors import BadInput
 from lamina.sources.documents import text_in
-from lamina.sources.workspace import Workspace
+from lamina.sources.workspace import Item, Workspace
 from lamina.text.characters import WHITE_SPACE, split_lines
 
 SECONDS = 10.0
+"""Time on the clock for one search, reading the files included."""
+
 SEARCHED = 64 * 2**20
 """Bytes that one search looks through."""
 
@@ -58,32 +61,46 @@ def grep(
     """The first `most` lines that match, in a file or in all files below a folder."""
     if not pattern or "\n" in pattern or "\0" in pattern:
         raise BadInput("no pattern", place="pattern", hint="give a regular expression for one line")
-    texts, notes = _texts(space, path)
+    deadline = time.monotonic() + SECONDS
+    texts, notes = _texts(space, path, deadline)
     starts, lines = [0], list[str]()
     for _, text in texts:
         lines += text.replace("\r\n", "\n").removesuffix("\n").split("\n")
         starts.append(len(lines))
-    hits = _hits(lines, pattern, ignore_case=ignore_case, most=most + 1)
+    hits = _hits(lines, pattern, ignore_case=ignore_case, most=most + 1, deadline=deadline)
     found = [_match(hit - 1, starts, texts, lines) for hit in hits[:most]]
     return Matches(found, notes, len(hits) > most)
 
 
-def _texts(space: Workspace, path: str) -> tuple[list[tuple[str, str]], list[str]]:
+def _texts(space: Workspace, path: str, deadline: float) -> tuple[list[tuple[str, str]], list[str]]:
+    """The text of each file that is searched, under its path, and why others are not."""
     if space.kind(path) == "file":
-        return [(path, text_in(path, space.read(path)))], []
+        return [(path, text_in(path, space.read(path), seconds=_left(deadline)))], []
     texts: list[tuple[str, str]] = []
     notes: list[str] = []
-    left = SEARCHED
+    room = SEARCHED
     for item in space.walk(path):
-        if not item.why and item.size <= left:
-            left -= item.size
-            try:
-                texts.append((item.path, text_in(item.path, space.read(item.path))))
-            except BadInput as refused:
-                notes.append(f"{item.path}: {refused.problem}")
-        else:
-            notes.append(f"{item.path}: {item.why or 'the search is full'}")
+        why = item.why or _why_not(item, room, deadline)
+        if why:
+            notes.append(f"{item.path}: {why}")
+            continue
+        room -= item.size
+        try:
+            texts.append((item.path, text_in(item.path, space.read(item.path), seconds=_left(deadline))))
+        except BadInput as refused:
+            notes.append(f"{item.path}: {refused.problem}")
     return texts, notes
+
+
+def _why_not(item: Item, room: int, deadline: float) -> str:
+    if item.size > room:
+        return "the search is full"
+    return "" if deadline > time.monotonic() else "the time of the search is over"
+
+
+def _left(deadline: float) -> float:
+    """Seconds until the deadline: never nothing, so that what is under way fails by itself."""
+    return max(deadline - time.monotonic(), 0.1)
 
 
 def _match(line: int, starts: list[int], texts: Sequence[tuple[str, str]], lines: list[str]) -> Match:
@@ -91,14 +108,19 @@ def _match(line: int, starts: list[int], texts: Sequence[tuple[str, str]], lines
     return Match(texts[place][0], line - starts[place] + 1, lines[line])
 
 
-def _hits(lines: list[str], pattern: str, *, ignore_case: bool, most: int) -> list[int]:
+def _hits(lines: list[str], pattern: str, *, ignore_case: bool, most: int, deadline: float) -> list[int]:
     """The numbers of the lines that match, from 1."""
     data = "\n".join(lines).encode("utf-8", "replace")
     try:
         run = subprocess.run(  # noqa: S603 - the pattern is one argument of a fixed program
-            _command(pattern, ignore_case=ignore_case, most=most), input=data, capture_output=True,
-            timeout=SECONDS, check=False, cwd="/", env={},
-        )  # fmt: skip
+            _command(pattern, ignore_case=ignore_case, most=most),
+            input=data,
+            capture_output=True,
+            timeout=_left(deadline),
+            check=False,
+            cwd="/",
+            env={},
+        )
     except subprocess.TimeoutExpired:
         problem = f"no end in {SECONDS:g} seconds"
         raise BadInput(problem, place="pattern", hint="give a simpler pattern, or a smaller folder") from None

@@ -81,14 +81,17 @@ class Workspace:
                 os.close(file)
 
     def items(self, path: str = ".") -> list[Item]:
-        """What stands in a folder, by name; what cannot be had is named with the reason."""
-        way = self._way(path)
-        with self._folder(way) as folder, _refusing(path):
-            names = os.listdir(folder)  # noqa: PTH208 - of an open folder
-            return [self._item((*way, name), folder) for name in sorted(names)]
+        """What stands in a folder, by name; what cannot be had is named with the reason.
+
+        Of more than `MOST` the rest is one item that says so.
+        """
+        return self._listed(self._way(path), MOST)
 
     def walk(self, path: str = ".") -> Iterator[Item]:
-        """Every file below a folder, in order, and what was left out with the reason."""
+        """Every file below a folder, in order, and what was left out with the reason.
+
+        At most `MOST` things are looked at, in all folders together.
+        """
         left = [MOST]
         yield from self._below(self._way(path), left, DEEPEST)
 
@@ -116,8 +119,7 @@ class Workspace:
 
     def write(self, path: str, data: bytes, *, replace: bool = True, parents: bool = True) -> bool:
         """Writes a file, wholly or not at all; True if it is new."""
-        if len(data) > self.largest:
-            raise BadInput(f"{len(data):,} bytes", place=shown(path), hint=f"at most {self.largest:,}")
+        self._check_size(len(data), path)
         way = self._way(path, change=True)
         with self._changing, self._parent(way, make=parents) as (folder, name), _refusing(path):
             mode = self._replaceable(folder, name, path)
@@ -135,6 +137,8 @@ class Workspace:
                 problem = f"the text to replace is there {count} times" if count else "the text is not there"
                 hint = "give more of the lines around it, or replace all" if count else "read the file again"
                 raise BadInput(problem, place=shown(path), hint=hint)
+            size = len(data) + count * (len(new) - len(old))
+            self._check_size(size, path)  # before it is made: a few bytes can become terabytes
             self.write(path, data.replace(old, new))
             return count
 
@@ -168,6 +172,10 @@ class Workspace:
             if _mode(there, new) is not None:
                 raise BadInput("it is there already", place=shown(to), hint="remove it first")
             os.rename(name, new, src_dir_fd=folder, dst_dir_fd=there)
+
+    def _check_size(self, size: int, path: str) -> None:
+        if size > self.largest:
+            raise BadInput(f"{size:,} bytes", place=shown(path), hint=f"at most {self.largest:,}")
 
     def _way(self, path: str, *, change: bool = False) -> tuple[str, ...]:
         way = steps(path)
@@ -255,15 +263,22 @@ class Workspace:
         is_folder, why = stat.S_ISDIR(found.st_mode), self._why(found)
         return Item(path, folder=is_folder, size=0 if is_folder or why else found.st_size, why=why)
 
+    def _listed(self, way: tuple[str, ...], most: int) -> list[Item]:
+        """The first `most` things in a folder, by name, and one item more if there are others."""
+        with self._folder(way) as folder, _refusing(joined(way)):
+            names = sorted(os.listdir(folder))  # noqa: PTH208 - of an open folder
+            items = [self._item((*way, name), folder) for name in names[:most]]
+        if len(names) > most:
+            items.append(Item(joined(way), folder=True, why=f"more than {MOST:,} files"))
+        return items
+
     def _below(self, way: tuple[str, ...], left: list[int], depth: int) -> Iterator[Item]:
         if not depth:
             yield Item(joined(way), folder=True, why="too deep")
             return
-        for item in self.items(joined(way)):
-            left[0] -= 1
-            if left[0] < 0:
-                yield Item(joined(way), folder=True, why=f"more than {MOST:,} files")
-                return
+        items = self._listed(way, left[0])
+        left[0] = max(left[0] - len(items), 0)
+        for item in items:
             if item.folder and not item.why:
                 yield from self._inner(item, left, depth)
             else:

@@ -18,6 +18,7 @@ import msgspec
 
 from lamina.text.characters import WHITE_SPACE, is_blank, lower_ascii, split_words
 from lamina.text.nesting import is_deeper
+from lamina.text.paths import shortest_path
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,24 +210,7 @@ def _normal(path: str, folder: str) -> str | None:
     path = path.removeprefix("file://")
     if is_blank(path) or "\n" in path:
         return None
-    return path if "://" in path else _shortest(posixpath.join(folder, path.replace("\\", "/")))
-
-
-def _shortest(path: str) -> str:
-    """As `posixpath.normpath`, which stops at a NUL on Python 3.11.0 to 3.11.3."""
-    steps: list[str] = []
-    root = path[: len(path) - len(path.lstrip("/"))]
-    for step in path.split("/"):
-        if step in {"", "."}:
-            continue
-        if step != "..":
-            steps.append(step)
-        elif steps and steps[-1] != "..":
-            steps.pop()
-        elif not root:
-            steps.append(step)
-    shown_root = root if root == "//" else root[:1]  # POSIX leaves open what two slashes mean
-    return shown_root + "/".join(steps) or "."
+    return path if "://" in path else shortest_path(posixpath.join(folder, path.replace("\\", "/")))
 
 
 def _span(given: Mapping[str, Any]) -> tuple[int | None, int | None] | None:
