@@ -183,7 +183,7 @@ def load(path: str | Path) -> Models:
         given = msgspec.toml.decode(Path(path).read_bytes(), type=_File)
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", place=place, hint="check the path") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # no TOML, or not of this shape
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:  # no TOML, or not of this shape
         raise BadInput(str(error), place=place, hint="see Model in docs/models.md for the fields") from None
     return MappingProxyType({key_of(name): _made(name, row, place) for name, row in given.models.items()})
 

@@ -98,7 +98,7 @@ def _read(file: Path, *, needed: bool) -> dict[str, object]:
         raise BadInput(f"cannot be read: {error.strerror}", place=str(file), hint="check the path") from None
     try:
         found: dict[str, object] = msgspec.toml.decode(text, type=dict[str, object])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise BadInput(str(error), place=str(file), hint="it must be TOML") from None
     return found
 

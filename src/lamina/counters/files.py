@@ -58,7 +58,7 @@ def _read(path: Path) -> dict[str, Any]:
         data = msgspec.json.decode(path.read_bytes())
     except OSError as error:
         raise BadInput(f"cannot read {str(path)!r}: {error.strerror}", place="from_file") from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refused(path, f"is not JSON ({error})") from None
     match data:
         case {"model": {"vocab": dict() | list()}}:

@@ -61,10 +61,10 @@ def _rules(text: str, place: str) -> Rules:
     try:
         plain: dict[str, Any] = tomllib.loads(text)
         return msgspec.convert(plain, Rules)
-    except tomllib.TOMLDecodeError as error:
-        raise BadInput(str(error), place=place, hint="it must be TOML") from None
     except msgspec.ValidationError as error:
         raise BadInput(str(error), place=place, hint="its fields are those of lamina.rules.Rules") from None
+    except (ValueError, RecursionError) as error:  # no TOML, or nested too deeply
+        raise BadInput(str(error), place=place, hint="it must be TOML") from None
 
 
 def _agreeing(rules: Rules, name: str) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Document, Image, Part, Raw, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.errors import BadInput
 
 Redact = Callable[[str], str]
 
@@ -34,6 +35,16 @@ def redacted(segments: Iterable[Segment], redact: Redact | None) -> list[Segment
 
 
 def _segment(segment: Segment, redact: Redact) -> Segment | None:
+    try:
+        return _clean_segment(segment, redact)
+    except RecursionError:
+        place = f"segment {segment.key!r:.100}"
+        raise BadInput(
+            "it is nested too deeply to be redacted", place=place, hint="give it as text"
+        ) from None
+
+
+def _clean_segment(segment: Segment, redact: Redact) -> Segment | None:
     parts = tuple(_part(part, redact) for part in segment.parts)
     if any(_unsigned(old, new) for old, new in zip(segment.parts, parts, strict=True)):
         return None
@@ -72,19 +83,27 @@ def _arguments(text: str, redact: Redact) -> str:
     """Arguments stay JSON: only the texts in them are changed, and nothing is written anew without need."""
     try:
         given = json.loads(text)
-    except (ValueError, RecursionError):
+        clean = _walked(given, redact)
+        return text if clean == given else json.dumps(clean, ensure_ascii=False)
+    except (ValueError, RecursionError):  # no JSON, or nested too deeply to look into
         return redact(text)
-    clean = _walked(given, redact)
-    return text if clean == given else json.dumps(clean, ensure_ascii=False)
 
 
 def _meta(meta: dict[str, Any], redact: Redact) -> dict[str, Any]:
     """Meta, without the provider's copy of a message in which something would change."""
     clean: dict[str, Any] = _walked({k: v for k, v in meta.items() if k != "wire"}, redact)
     wire = meta.get("wire")
-    if wire is not None and _walked(wire, redact) == wire:
+    if wire is not None and _stays(wire, redact):
         clean["wire"] = wire
     return clean
+
+
+def _stays(wire: Any, redact: Redact) -> bool:
+    """Whether nothing in a provider's copy would change; of what is nested too deeply nobody knows."""
+    try:
+        return bool(_walked(wire, redact) == wire)
+    except RecursionError:
+        return False
 
 
 def _walked(value: Any, redact: Redact) -> Any:

@@ -29,7 +29,7 @@ def moved(call: Call) -> Subject | None:
     try:
         given = msgspec.json.decode(call.arguments, type=dict[str, Any])
         paths = [joined(steps(given[name])) for name in ("path", "to")]
-    except (msgspec.MsgspecError, UnicodeError, KeyError, TypeError, BadInput):
+    except (msgspec.MsgspecError, UnicodeError, KeyError, TypeError, RecursionError, BadInput):
         return None
     return Subject(verb="write", resource="\n".join(dict.fromkeys(paths)))
 

@@ -150,7 +150,7 @@ def _plain(segment: Segment) -> dict[str, Any]:
             return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": arguments}
         case (ToolResult() as result,):
             text = text_of(result.content)
-            content = json.loads(text) if segment.meta.get("json") else text
+            content = _loaded(text) if segment.meta.get("json") else text
             return {"type": "tool_result", "tool_call_id": result.id, "content": content}
         case (Raw(data=dict(data)),):
             return data
@@ -164,5 +164,5 @@ def _loaded(arguments: str) -> Any:
     """Arguments as JSON; what is none stays text."""
     try:
         return json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments

@@ -89,7 +89,7 @@ def _ranks(answer: str, count: int) -> list[int]:
     found = _OBJECT.findall(answer)
     try:
         said: Any = json.loads(found[-1], object_pairs_hook=list) if found else None
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     if said is None:
         raise Unanswered("it is not a JSON object")

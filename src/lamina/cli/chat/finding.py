@@ -156,7 +156,7 @@ def _asked(address: str, headers: dict[str, str]) -> Any:
         asked = Request(address, headers=headers)  # noqa: S310 - of this machine, or one that is named
         with build_opener(ProxyHandler({})).open(asked, timeout=PATIENCE) as reply:
             return json.load(reply)
-    except (URLError, OSError, ValueError):
+    except (URLError, OSError, ValueError, RecursionError):
         return None
 
 

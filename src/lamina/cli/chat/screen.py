@@ -109,10 +109,10 @@ def called(call: ToolCall) -> str:
     """A call in one line: its name, and what it is about."""
     try:
         given: Any = json.loads(call.arguments or "{}")
+        values = given.values() if isinstance(given, dict) else [given]
+        shown = " ".join(value if isinstance(value, str) else json.dumps(value) for value in values)
     except (ValueError, RecursionError):
-        given = call.arguments
-    values = given.values() if isinstance(given, dict) else [given]
-    shown = " ".join(value if isinstance(value, str) else json.dumps(value) for value in values)
+        shown = call.arguments
     line = " ".join(inert(f"{call.name} {shown}", lines=False).split())
     return line if len(line) <= SHORT else f"{line[: SHORT - 1]}…"
 

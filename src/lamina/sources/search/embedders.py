@@ -80,7 +80,7 @@ def _asked(url: str, model: str, key: str, texts: list[str], send: Post) -> list
     request = Request(f"{url.rstrip('/')}/embeddings", data=body, headers=headers)  # noqa: S310 - checked above
     try:
         items = msgspec.json.decode(send(request, PATIENCE), type=_Answer).data
-    except (URLError, TimeoutError, msgspec.DecodeError) as error:
+    except (URLError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         hint = "check that the server runs and has the model"
         raise BadInput(f"no vectors from {url}: {error}", place="embedder", hint=hint) from error
     ordered = sorted(enumerate(items), key=lambda pair: pair[1].index if pair[1].index >= 0 else pair[0])

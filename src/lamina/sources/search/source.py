@@ -111,7 +111,7 @@ async def answered(
         asked = msgspec.json.decode(arguments, type=Asked) if isinstance(arguments, str) else msgspec.convert(
             arguments, Asked
         )  # fmt: skip
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         raise BadInput(str(error), place="arguments", hint='give {"query": "words to look for"}') from None
     most = min(max(asked.most, 1), limits.most)
     hits = await index.query(asked.query, most=most, sources=sources)

@@ -319,7 +319,7 @@ def _remove(folder: Path) -> bool:
 def _check_mark(data: bytes) -> None:
     try:
         version = msgspec.json.decode(data, type=dict[str, int]).get("v")
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         version = None
     if version != LAYOUT:
         hint = f"this release reads version {LAYOUT}"
@@ -332,7 +332,7 @@ def _named_inside(folder: Path) -> str | None:
         name = msgspec.json.decode((folder / HEAD).read_bytes(), type=Kept).conversation
     except FileNotFoundError:
         return None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         name = ""
     if folder_name(name) != folder.name:
         hint = "restore this folder from a backup, hidden files included"

@@ -164,7 +164,7 @@ def parsed(state: bytes, kind: type[Document], count: int) -> Document:
     """A document as its kept bytes say; whether that is true, its MAC says."""
     try:
         document = msgspec.json.decode(state, type=kind)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         raise Tampered(f"the {kind.__name__.lower()} is not what was written") from None
     if document.format != FORMAT:
         raise Tampered(
