@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 import anyio
 import pytest
+from hypothesis import given as given_
+from hypothesis import strategies as st
 
 from lamina.core.bench import Options
 from lamina.core.build import build, plan_cut
@@ -19,7 +22,20 @@ from lamina.core.values import Budget, Form, Ledger, Role, Segment
 from lamina.core.wording import TAGGED, tag_balance, text_of
 from lamina.part import part
 from lamina.segments import assistant, call, file, result, system, thinking, user
-from lamina.summarize import Asked, Bounds, Outcome, Terms, choose, digested, facts, problems, summarized
+from lamina.summarize import (
+    Asked,
+    Bounds,
+    Facts,
+    Outcome,
+    Terms,
+    choose,
+    digested,
+    facts,
+    problems,
+    summarized,
+)
+from lamina.summarize.writing import without_thoughts
+from tests.bounded import bounded_work
 
 TERMS = Terms(
     budget=Budget(window=5_000, reserve=0, trigger=0.75, target=0.5, keep_last=2, largest=1), counter=CHARS4
@@ -388,3 +404,20 @@ def test_a_decision_in_other_words_is_kept() -> None:
     )
     assert problems(said, found, source=source) == []
     assert problems("要約 " + said, found, source=source) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["." * 300_000, "<think>" * 60_000, "-_" * 100_000, "a." * 100_000, "<" * 200_000, "error" * 50_000],
+)
+def test_no_answer_makes_more_work_than_its_length(answer: str) -> None:
+    """An answer may repeat what a hostile page told the model to say."""
+    with bounded_work():
+        assert problems(without_thoughts(answer), Facts(), source="something else")
+
+
+@given_(st.lists(st.sampled_from(["<think>", "</think>", "<Thinking>", "</thinking>", "a", "<", "\n"])))
+def test_thoughts_are_left_out_up_to_the_first_end(pieces: list[str]) -> None:
+    text = "".join(pieces)
+    shortest = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL | re.IGNORECASE)
+    assert without_thoughts(text) == shortest.sub("", text)

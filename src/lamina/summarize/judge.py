@@ -27,7 +27,9 @@ MOST_OF_EACH, MOST_NAMES = 24, 48
 
 _WORD = re.compile(rf"[{ALPHANUMERIC}]{{4,}}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _IN_NAMES = f"[{ALPHANUMERIC}_/-]"
-_BEFORE_WORDS = re.compile(f"[^{ALPHANUMERIC}_]*")
+_BEFORE_WORDS = re.compile(f"[^{ALPHANUMERIC}_<]*")
+"""Quotes, dashes, stars; `<` may begin a page that is an error."""
+
 _REFUSAL = re.compile(
     r"(?:(?:i['’]?m|i am)(?: \w+)? sorry|sorry\b|i (?:can['’]?t|cannot|can not|won['’]?t|will not|"
     r"am (?:not able|unable)|must decline)|i['’]m (?:not able|unable)|unfortunately,? i|"

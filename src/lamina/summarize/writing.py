@@ -88,12 +88,27 @@ async def summarized(
         except Unanswered as problem:
             found = [str(problem)]
             continue
-        outcome = draft.judged(clean(_without_thoughts(text)), instructions)
+        outcome = draft.judged(clean(without_thoughts(text)), instructions)
         if outcome.segment is not None:
             return msgspec.structs.replace(outcome, asked=reader.asked)
         found = list(outcome.notes)
     notes = tuple(f"the model's summary was not used: {problem}" for problem in found)
     return Outcome(before=chosen.tokens, asked=reader.asked, notes=notes)
+
+
+def without_thoughts(text: str) -> str:
+    """An answer without what its model thought aloud, in one pass; a thought without an end stays."""
+    kept: list[str] = []
+    at = 0
+    thinking: int | None = None
+    for tag_found in _THOUGHT_MARK.finditer(text):
+        closes = bool(tag_found[1])
+        if not closes and thinking is None:
+            thinking = tag_found.start()
+        elif closes and thinking is not None:
+            kept.append(text[at:thinking])
+            at, thinking = tag_found.end(), None
+    return "".join([*kept, text[at:]])
 
 
 def digested(log: Sequence[Segment], *, terms: Terms, ledger: Ledger = EMPTY) -> Outcome:
@@ -199,20 +214,6 @@ def index_of(chosen: Chosen, terms: Terms) -> str:
             lines.setdefault(what, []).append(_key(entry))
     rows = (f"- {what}: {', '.join(dict.fromkeys(names))}" for what, names in lines.items())
     return "\n".join(["In full, by key:", *rows]) if lines else ""
-
-
-def _without_thoughts(text: str) -> str:
-    """The text without what stands between an opening mark and the next closing one; linear in the text."""
-    kept: list[str] = []
-    at, opened = 0, -1
-    for mark in _THOUGHT_MARK.finditer(text):
-        closes = bool(mark[1])
-        if not closes and opened < 0:
-            opened = mark.start()
-        elif closes and opened >= 0:
-            kept.append(text[at:opened])
-            at, opened = mark.end(), -1
-    return "".join(kept) + text[at:]
 
 
 def _key(entry: Entry) -> str:
