@@ -2,6 +2,7 @@
 
     python bench/build.py              the table
     python bench/build.py --json FILE  the same figures, to a file as well
+    python bench/build.py --quick      a run of a second or two, to see that it works
 
 The conversation is made up (`lamina.testing.sessions`). All times are CPU time of this process, the best
 of several runs, in the same process as what they are compared with: the ratios are the result, the
@@ -26,6 +27,9 @@ from typing import Any, NamedTuple
 import msgspec
 import orjson
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
+from bench.samples import QUICK_HELP
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo
@@ -37,11 +41,19 @@ from lamina.counters.openai import o200k
 from lamina.testing.sessions import calls, session
 
 SEED = 3
-MESSAGES = 2_004
-TURNS = 490  # enough for the largest size
-SIZES = (250, 500, 1_000, 2_000, 4_000, 8_000)
 HUGE = 100_000_000
-NARROW = 128_000
+
+
+class Extent(NamedTuple):
+    """How much is measured. `turns` are enough for the largest of `sizes`; `narrow` is a window."""
+
+    messages: int = 2_004
+    turns: int = 490
+    sizes: tuple[int, ...] = (250, 500, 1_000, 2_000, 4_000, 8_000)
+    narrow: int = 128_000
+
+
+QUICK = Extent(messages=120, turns=16, sizes=(60, 120), narrow=16_000)
 
 Log = tuple[Segment, ...]
 
@@ -85,16 +97,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Time builds against a JSON dump and against trim_messages.")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures there as well")
     parser.add_argument("--runs", type=int, default=7, help="take the best of this many runs (default: 7)")
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     arguments = parser.parse_args()
-    figures = measure(max(arguments.runs, 1))
+    extent = QUICK if arguments.quick else Extent()
+    runs = 1 if arguments.quick else max(arguments.runs, 1)
+    figures = measure(runs, extent)
     print(written(figures))
     if arguments.json:
         arguments.json.write_text(json.dumps(msgspec.to_builtins(figures), indent=1) + "\n", encoding="utf-8")
 
 
-def measure(runs: int) -> Figures:
-    whole = session(SEED, turns=TURNS)
-    log = first_messages(whole, MESSAGES)
+def measure(runs: int, extent: Extent) -> Figures:
+    whole = session(SEED, turns=extent.turns)
+    log = first_messages(whole, extent.messages)
     o200k().count("")  # loads the vocabulary
     messages = as_openai(log)
     counting = timed(lambda: counted(log, o200k())), timed(lambda: counted(log, o200k()))
@@ -109,8 +124,8 @@ def measure(runs: int) -> Figures:
         counting=counting,
         runs=runs,
         rows=rows,
-        growth=list(growth(whole, runs)),
-        session=[whole_session(log, counter) for counter in (o200k(), ESTIMATE)],
+        growth=list(growth(whole, runs, extent.sizes)),
+        session=[whole_session(log, counter, extent.narrow) for counter in (o200k(), ESTIMATE)],
     )
 
 
@@ -163,7 +178,8 @@ def ends(log: Log, role: Role) -> list[Log]:
 def crossing(steps: Sequence[Log], counter: Counter) -> Budget:
     """A budget whose trigger lies between the last call but two and the last but one."""
     before, after = (build(log, counter=counter).tokens for log in steps[1:3])
-    window = (before + after) // 2 * 10 // 8
+    trigger = Budget(window=HUGE).trigger
+    window = int((before + after) / 2 / trigger)
     return Budget(window=window, reserve=0, largest=1)
 
 
@@ -199,12 +215,12 @@ def timed(work: Callable[[], object]) -> float:
     return time.process_time() - begun
 
 
-def growth(whole: Log, runs: int) -> Iterator[Growth]:
+def growth(whole: Log, runs: int, sizes: Sequence[int]) -> Iterator[Growth]:
     """Builds of longer and longer logs: linear where twice the messages take twice the time."""
     wide, counter = Budget(window=HUGE), o200k()
     single = one_turn(whole)
     last: Growth | None = None
-    for size in SIZES:
+    for size in sizes:
         note(f"growth, {size:,} messages")
         steps = ends(first_messages(whole, size), Role.TOOL)
         now = Growth(
@@ -231,10 +247,11 @@ def ends_turn(segment: Segment, after: Segment | None) -> bool:
     return segment.role is Role.ASSISTANT and (after is None or after.role is Role.USER)
 
 
-def whole_session(log: Log, counter: Counter) -> dict[str, Any]:
+def whole_session(log: Log, counter: Counter, window: int) -> dict[str, Any]:
     """Every call of the session in a narrow window, one build after the other."""
     note(f"a whole session, {counter.name}")
-    memo, budget, envelope = Memo(), Budget(window=NARROW), None
+    memo, budget = Memo(), Budget(window=window)
+    envelope: Envelope | None = None
     logs, times = list(calls(log)), []
     for prefix in logs:
         begun = time.process_time()
@@ -243,9 +260,14 @@ def whole_session(log: Log, counter: Counter) -> dict[str, Any]:
     cuts = len(envelope.ledger.cuts) if envelope else 0
     ordered = sorted(times)
     return {
-        "counter": counter.name, "window": NARROW, "calls": len(logs), "cuts": cuts,
-        "seconds": sum(times), "median": ordered[len(ordered) // 2], "longest": ordered[-1],
-    }  # fmt: skip
+        "counter": counter.name,
+        "window": window,
+        "calls": len(logs),
+        "cuts": cuts,
+        "seconds": sum(times),
+        "median": ordered[len(ordered) // 2],
+        "longest": ordered[-1],
+    }
 
 
 def following(log: Log, last: Envelope | None, budget: Budget, counter: Counter, memo: Memo) -> Envelope:
@@ -263,7 +285,7 @@ def first_messages(log: Log, count: int) -> Log:
             return log[:end]
         if after.role is Role.ASSISTANT and segment.role is not Role.ASSISTANT:
             end = i
-    sys.exit(f"the session has {opened:,} messages, {count:,} are wanted: raise TURNS")
+    sys.exit(f"the session has {opened:,} messages, {count:,} are wanted: raise Extent.turns")
 
 
 def as_openai(log: Log) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
     python -m bench.counting --references FOLDER    text by text, with the tokenizers' own files
     python -m bench.counting --traces FILE...       recorded sessions: tokens that one tool result added
     python -m bench.counting --speed                speed, and the error of sampling where that is done
+    python -m bench.counting --quick                a run of a second or two, to see that it works
 
 A reference is a file VOCABULARY@SOURCE with the ending .json (Hugging Face; read by `tokenizers`),
 .tekken.json (Mistral) or .tiktoken, perhaps .gz (ranks; read by `tiktoken`): docs/counting.md names the
@@ -19,16 +20,19 @@ import importlib
 import json
 import random
 import statistics
+import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
-from bench.estimate import corpus
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
+from bench.estimate import Sample, corpus, made_up_corpus
+from bench.samples import QUICK_HELP, sample_sessions
 from lamina.counters import claude, counter_for
 from lamina.counters.vocabularies import vocabulary
 
@@ -57,31 +61,49 @@ def main() -> None:
     parser.add_argument("--references", type=Path, metavar="FOLDER", help="files of tokenizers")
     parser.add_argument("--traces", type=Path, nargs="+", default=[], metavar="FILE", help="JSON lines")
     parser.add_argument("--speed", action="store_true", help="speed, and the error of sampling")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     arguments = parser.parse_args()
+    figures: dict[str, Any] = {}
     if arguments.references:
-        agreement(arguments.references)
+        figures["references"] = agreement(arguments.references)
     if arguments.traces:
-        slopes(arguments.traces)
+        figures["slopes"] = slopes(arguments.traces)
     if arguments.speed:
-        speed()
+        figures["speed"] = speed(VOCABULARIES, VERSIONS, corpus)
+    if arguments.quick:
+        with sample_sessions(sessions=1, turns=12) as path:
+            figures["slopes"] = slopes([path])
+        figures["speed"] = speed(("o200k_base",), (), made_up_corpus)
+    if not figures:
+        parser.error("say what to judge, or --quick")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-def texts() -> list[str]:
+Corpus = Callable[[random.Random], list[Sample]]
+
+
+def texts(make: Corpus = corpus) -> list[str]:
     rng = random.Random(20261115)  # noqa: S311 - the same texts each time, not a secret
-    return [*(text for _, text in corpus(rng)), *EXTRA]
+    return [*(text for _, text in make(rng)), *EXTRA]
 
 
 # against the references
 
 
-def agreement(folder: Path) -> None:
+def agreement(folder: Path) -> dict[str, int]:
+    """For each reference, how many texts it counts otherwise."""
     samples = texts()
+    figures: dict[str, int] = {}
     print(f"{len(samples):,} texts, {sum(len(text.encode()) for text in samples):,} bytes")
     for path in sorted(folder.iterdir()):
         name, _, source = path.name.partition("@")
         count, ours = reference(path, name), vocabulary(name).count
         wrong = [text for text in samples if ours(text) != count(text)]
+        figures[path.name] = len(wrong)
         print(f"{name:12} {source:45} {len(wrong):5} texts differ {[text[:24] for text in wrong[:3]]}")
+    return figures
 
 
 def reference(path: Path, name: str) -> Count:
@@ -136,15 +158,18 @@ def _tiktoken(ranks: dict[bytes, int], pattern: str) -> Count:
 # against reported usage
 
 
-def slopes(files: list[Path]) -> None:
+def slopes(files: list[Path]) -> dict[str, dict[str, Any]]:
     by_model: dict[str, list[tuple[str, int]]] = {}
+    figures: dict[str, dict[str, Any]] = {}
     for file in files:
         for model, text, tokens in added(file):
             by_model.setdefault(model, []).append((text, tokens))
     print(f"{'model':28} {'counter':20} {'basis':10} results  slope  intercept  median residual")
     for model, pairs in sorted(by_model.items()):
         if len(pairs) >= 20:
-            print(f"{model:28} {fitted(model, pairs)}")
+            figures[model] = fitted(model, pairs)
+            print(f"{model:28} {_slope_line(figures[model])}")
+    return figures
 
 
 def added(file: Path) -> Iterator[tuple[str, str, int]]:
@@ -163,32 +188,49 @@ def read_by(usage: dict[str, Any]) -> int:
     return sum(usage[field] or 0 for field in ("input_tokens", "cache_read", "cache_write"))
 
 
-def fitted(model: str, pairs: list[tuple[str, int]], *, most: int = 200) -> str:
+def fitted(model: str, pairs: list[tuple[str, int]], *, most: int = 200) -> dict[str, Any]:
     """A line through the middle: Theil's slope, which strays in the records do not move."""
     counter = counter_for(model)
     counted = ((counter.count(text), tokens) for text, tokens in pairs[:: max(1, len(pairs) // (4 * most))])
     points = list(islice(((x, y) for x, y in counted if x >= LEAST and 0 < y < 4 * x), most))
+    figures: dict[str, Any] = {"counter": counter.name, "basis": counter.basis, "results": len(points)}
     if len(points) < 20:
-        return f"{counter.name:20} {counter.basis:10} too few of {len(points)} results"
+        return figures
     pairs_of = [(a, b) for at, a in enumerate(points) for b in points[at + 1 :] if a[0] != b[0]]
     slope = statistics.median((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs_of)
     intercept = statistics.median(y - slope * x for x, y in points)
     residual = statistics.median(abs(y - slope * x - intercept) / y for x, y in points)
-    figures = f"{len(points):7} {slope:6.3f} {intercept:10.1f} {100 * residual:10.1f} %"
-    return f"{counter.name:20} {counter.basis:10} {figures}"
+    return figures | {"slope": slope, "intercept": intercept, "residual": residual}
+
+
+def _slope_line(figures: dict[str, Any]) -> str:
+    head = f"{figures['counter']:20} {figures['basis']:10} "
+    if "slope" not in figures:
+        return f"{head}too few of {figures['results']} results"
+    line = f"{figures['results']:7} {figures['slope']:6.3f} {figures['intercept']:10.1f}"
+    return f"{head}{line} {100 * figures['residual']:10.1f} %"
 
 
 # speed
 
 
-def speed() -> None:
-    samples = texts()
+VOCABULARIES = ("o200k_base", "gemma2", "qwen3", "deepseek_v3", "mistral_v3", "llama3", "glm4")
+VERSIONS = ("3.0", "4.8")
+
+
+def speed(vocabularies: Sequence[str], versions: Sequence[str], make: Corpus) -> dict[str, float]:
+    """Megabytes a second of each vocabulary."""
+    samples = texts(make)
     size = sum(len(text.encode()) for text in samples)
-    for name in ("o200k_base", "gemma2", "qwen3", "deepseek_v3", "mistral_v3", "llama3", "glm4"):
-        took = min(timed(partial(list, map(vocabulary(name).count, samples))) for _ in range(2))
-        print(f"{name:12} {size / took / 1e6:6.1f} MB/s")
-    for version in ("3.0", "4.8"):
+    figures: dict[str, float] = {}
+    for name in vocabularies:
+        count = vocabulary(name).count
+        took = min(timed(lambda count=count: [count(text) for text in samples]) for _ in range(2))  # type: ignore[misc]
+        figures[name] = size / took / 1e6
+        print(f"{name:12} {figures[name]:6.1f} MB/s")
+    for version in versions:
         sampled(version)
+    return figures
 
 
 def sampled(version: str) -> None:

@@ -3,6 +3,7 @@
     python bench/estimate.py            how far the shipped table is off, per family and per sort of text
     python bench/estimate.py --fit      fit a new table on half of the corpus, judge it on the other half
     python bench/estimate.py --json     the same figures as JSON
+    python bench/estimate.py --quick    a run of a second or two, to see that it works
 
 The corpus is what any Debian machine with Python has (sources, manuals, licences, message catalogues in
 many languages) and what this script makes up (JSON, logs, identifiers, noise). The exact counts are
@@ -24,7 +25,7 @@ import struct
 import sys
 import sysconfig
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,9 @@ from typing import Any
 
 from splintr import Tokenizer
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
+from bench.samples import QUICK_HELP
 from lamina.text.estimate import FAMILIES, PATTERNS, UNIT, estimate, features
 
 Sample = tuple[str, str]
@@ -40,6 +44,7 @@ Count = Callable[[str], int]
 SAMPLES_PER_SORT = 80
 SHORTEST, LONGEST = 100, 8_000  # characters of a sample, spread evenly on a logarithmic scale
 SWEEPS = 3_000  # of coordinate descent; the error no longer changes in its third digit
+QUICK_SAMPLES, QUICK_SWEEPS, QUICK_FAMILIES = 4, 20, ("o200k", "cl100k")
 
 VOCABULARIES = {
     "o200k": "o200k_base",
@@ -82,12 +87,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fit and judge the byte-class estimate.")
     parser.add_argument("--fit", action="store_true", help="fit a new table on one half of the corpus")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     arguments = parser.parse_args()
-    samples = corpus(random.Random(20261115))  # noqa: S311 - the same corpus each time, not a secret
+    rng = random.Random(20261115)  # noqa: S311 - the same corpus each time, not a secret
+    samples = made_up_corpus(rng) if arguments.quick else corpus(rng)
     size = sum(len(text.encode()) for _, text in samples)
     print(f"{len(samples):,} samples, {size:,} bytes", file=sys.stderr)
-    exact = exact_counts([text for _, text in samples])
-    table = fit(samples[::2], {name: counts[::2] for name, counts in exact.items()}) if arguments.fit else {}
+    families = QUICK_FAMILIES if arguments.quick else FAMILIES
+    exact = exact_counts([text for _, text in samples], families)
+    table: dict[str, list[int]] = {}
+    if arguments.fit:
+        sweeps = QUICK_SWEEPS if arguments.quick else SWEEPS
+        halves = {name: counts[::2] for name, counts in exact.items()}
+        table = fit(samples[::2], halves, sweeps=sweeps)
     figures = judge(samples[1::2], {name: counts[1::2] for name, counts in exact.items()}, table)
     print(json.dumps(figures, indent=1) if arguments.json else written(figures))
     if table and not arguments.json:
@@ -160,22 +172,26 @@ def written_table(table: dict[str, list[int]]) -> str:
 # exact counts
 
 
-def exact_counts(texts: list[str]) -> dict[str, list[int]]:
-    counters = dict(_splintr_counters()) | dict(_claude_counters())
+def exact_counts(texts: list[str], families: Sequence[str]) -> dict[str, list[int]]:
+    counters = dict(_splintr_counters(families)) | dict(_claude_counters(families))
     counts = {}
-    for family in (family for family in FAMILIES if family in counters):
+    for family in (family for family in families if family in counters):
         print(f"counting with the tokenizer of {family}", file=sys.stderr)
         counts[family] = [counters[family](text) for text in texts]
     return counts
 
 
-def _splintr_counters() -> Iterator[tuple[str, Count]]:
+def _splintr_counters(families: Sequence[str]) -> Iterator[tuple[str, Count]]:
     for family, vocabulary in VOCABULARIES.items():
+        if family not in families:
+            continue
         encode = Tokenizer.from_pretrained(vocabulary).encode_ordinary
         yield family, partial(_length, encode)
 
 
-def _claude_counters() -> Iterator[tuple[str, Count]]:
+def _claude_counters(families: Sequence[str]) -> Iterator[tuple[str, Count]]:
+    if not set(families) & set(CLAUDE):
+        return
     try:
         ctok: Any = importlib.import_module("ctok")
     except ImportError:
@@ -197,7 +213,7 @@ def _claude_count(ctok: Any, version: str, frame: int, text: str) -> int:
 # the fit
 
 
-def fit(samples: list[Sample], exact: dict[str, list[int]]) -> dict[str, list[int]]:
+def fit(samples: list[Sample], exact: dict[str, list[int]], *, sweeps: int) -> dict[str, list[int]]:
     """Non-negative least squares on the relative error, in units of the table."""
     rows = [features(text) for _, text in samples]
     importance = [0.1 if sort in ODD else 1.0 for sort, _ in samples]
@@ -205,11 +221,12 @@ def fit(samples: list[Sample], exact: dict[str, list[int]]) -> dict[str, list[in
     for family, truth in exact.items():
         print(f"fitting {family}", file=sys.stderr)
         scaled = [[value / tokens for value in row] for row, tokens in zip(rows, truth, strict=True)]
-        table[family] = [round(UNIT * weight) for weight in least_squares(scaled, importance)]
+        weights = least_squares(scaled, importance, sweeps=sweeps)
+        table[family] = [round(UNIT * weight) for weight in weights]
     return table
 
 
-def least_squares(rows: list[list[float]], importance: list[float]) -> list[float]:
+def least_squares(rows: list[list[float]], importance: list[float], *, sweeps: int) -> list[float]:
     """Weights, none below its least, with which every row sums to about 1.
 
     Coordinate descent on the normal equations: small enough to need no library.
@@ -220,7 +237,7 @@ def least_squares(rows: list[list[float]], importance: list[float]) -> list[floa
     target = [sum(column) for column in heavy]
     least = [LEAST.get(pattern, 0.0) for pattern in PATTERNS]
     weights = list(least)
-    for _ in range(SWEEPS):
+    for _ in range(sweeps):
         for index, line in enumerate(normal):
             if line[index]:
                 step = (target[index] - _dot(line, weights)) / line[index]
@@ -238,13 +255,18 @@ def _dot(left: Any, right: Any) -> float:
 def corpus(rng: random.Random) -> list[Sample]:
     samples = []
     for sort, texts in (*found(rng), *spoken(rng), *made_up(rng)):
-        samples += [(sort, text) for text in _cuts(texts, rng)]
+        samples += [(sort, text) for text in _cuts(texts, rng, SAMPLES_PER_SORT)]
     return samples
 
 
-def _cuts(texts: list[str], rng: random.Random) -> Iterator[str]:
+def made_up_corpus(rng: random.Random) -> list[Sample]:
+    """A few samples of what this script makes up: no file is read for them."""
+    return [(sort, text) for sort, texts in made_up(rng, each=2) for text in _cuts(texts, rng, QUICK_SAMPLES)]
+
+
+def _cuts(texts: list[str], rng: random.Random, count: int) -> Iterator[str]:
     usable = [text for text in texts if len(text) > SHORTEST]
-    for number in range(SAMPLES_PER_SORT if usable else 0):
+    for number in range(count if usable else 0):
         text = rng.choice(usable[number % 2 :: 2] or usable)  # so that the halves share no text
         length = int(SHORTEST * (LONGEST / SHORTEST) ** rng.random())
         start = rng.randrange(max(1, len(text) - length))
@@ -303,12 +325,12 @@ def _messages(catalogue: bytes) -> list[str]:
         return []
 
 
-def made_up(rng: random.Random) -> Iterator[tuple[str, list[str]]]:
+def made_up(rng: random.Random, *, each: int = 20) -> Iterator[tuple[str, list[str]]]:
     words = sorted(
         {word for text in _read_some("/usr/share/common-licenses/*", rng) for word in text.split()}
     )
     words = [word for word in words if word.isalpha()] or sorted(sys.stdlib_module_names)
-    pick, below, some = rng.choice, rng.randrange, range(20)
+    pick, below, some = rng.choice, rng.randrange, range(each)
     yield "json", [_json(rng, words, style) for style in some]
     yield "log", ["\n".join(_log_line(rng, words) for _ in range(100)) for _ in some]
     yield "csv", ["\n".join(_csv_line(rng, words) for _ in range(150)) for _ in some]

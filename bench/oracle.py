@@ -2,6 +2,7 @@
 
     python bench/oracle.py PATH... [--sessions 100] [--windows 32000,64000] [--rules anthropic,vllm]
                            [--policy lamina] [--jobs 2] [--json FILE]
+    python bench/oracle.py --quick [--json FILE]
 
 Paths are recorded sessions, as `lamina replay` reads them. Of those in which a window presses, every so many
 are taken, evenly over all that was read. Printed: for each window and cache the ratio of costs at the median,
@@ -21,6 +22,9 @@ from pathlib import Path
 
 import msgspec
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
+from bench.samples import QUICK_HELP, sample_sessions
 from lamina.errors import LaminaError
 from lamina.lab.oracle import Compared, compared
 from lamina.lab.traces import read
@@ -87,15 +91,28 @@ def told(c: Compared) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("paths", nargs="+")
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("paths", nargs="*")
     parser.add_argument("--sessions", type=int, default=100)
     parser.add_argument("--windows", default="32000,64000")
     parser.add_argument("--rules", default=",".join(RULES))
     parser.add_argument("--policy", default="lamina")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     asked = parser.parse_args()
+    if asked.quick:
+        asked.sessions, asked.windows, asked.rules, asked.jobs = 1, "8000", "anthropic,vllm", 1
+        with sample_sessions(sessions=1, turns=6) as path:
+            asked.paths = [str(path)]
+            compare(asked)
+    elif asked.paths:
+        compare(asked)
+    else:
+        parser.error("name recorded sessions, or say --quick")
+
+
+def compare(asked: argparse.Namespace) -> None:
     jobs: list[Job] = []
     with ProcessPoolExecutor(asked.jobs, mp_context=get_context("forkserver")) as pool:
         for window in map(int, asked.windows.split(",")):

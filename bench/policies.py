@@ -3,6 +3,7 @@
     python bench/policies.py PATH... --frontier                  policies, and the frontier of two of them
     python bench/policies.py PATH... --frontier --peers          and the libraries of `make peers`
     python bench/policies.py PATH... --simulators --speed        and how well caches are simulated, how fast
+    python bench/policies.py --quick                             a few seconds, to see that it works
 
 A path is whatever `lamina replay` reads. Only sessions count that pass the trigger of a window. One table for
 each cache and window, then the bars. Peers run on a sample of the same sessions, 5 seconds a call, in a table
@@ -22,13 +23,12 @@ from typing import Any
 
 import msgspec
 
-sys.path.insert(
-    0, str(Path(__file__).resolve().parent.parent)
-)  # the files beside this, however it is started
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench import simulators
 from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
 from bench.policies_speed import LIMIT, SESSIONS, speed
+from bench.samples import QUICK_HELP, sample_sessions
 from lamina.errors import BadInput
 from lamina.lab.peers.catalogue import PEERS, interpreter, version
 from lamina.lab.policies import POLICIES
@@ -85,6 +85,17 @@ COLUMNS = (
 
 def main() -> int:
     options = _options()
+    if not options.quick:
+        return compare(options)
+    with sample_sessions(sessions=1, turns=3) as path:
+        options.paths = [str(path)]
+        options.windows, options.rules, options.jobs = [8_000], ["anthropic"], 1
+        options.policies = ["sliding", "lamina", "sliding@0.3", "sliding@0.5"]
+        options.simulators = options.speed = True
+        return compare(options)
+
+
+def compare(options: argparse.Namespace) -> int:
     facts: dict[str, Any] = {"tables": [], "peers": []}
     names = [*options.policies, *(each for each in FRONTIER if options.frontier)]
     outcomes = _replayed(_traces(options), options, names, options.windows, "policies")
@@ -227,7 +238,7 @@ def _options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("paths", metavar="PATH", nargs="+")
+    add("paths", metavar="PATH", nargs="*")
     add("--windows", type=_numbers, default=_numbers(WINDOWS), metavar="N,...")
     add("--rules", type=_words, default=_words(RULES), metavar="R,...")
     add("--policies", type=_words, default=PLAIN, metavar="P,...")
@@ -242,7 +253,11 @@ def _options() -> argparse.Namespace:
     add("--simulators", action="store_true", help="also simulated caches against reported usage")
     add("--speed", action="store_true", help=f"also how long {SESSIONS} sessions take")
     add("--json", type=Path, metavar="FILE", help="write every figure to this file, too")
-    return parser.parse_args()
+    add("--quick", action="store_true", help=QUICK_HELP)
+    options = parser.parse_args()
+    if not options.paths and not options.quick:
+        parser.error("name recorded sessions, or say --quick")
+    return options
 
 
 def _words(given: str) -> list[str]:

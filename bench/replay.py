@@ -1,6 +1,7 @@
 """Replays recorded agent sessions through `fit_request`, call by call, and checks every promise on the way.
 
     python bench/replay.py PATH... [--windows 16000,32000] [--dialects own,gemini] [--every 5] [--damage]
+    python bench/replay.py --quick
 
 A path is a JSONL file (also .gz, or .zst where `zstandard` is installed) of sessions, each with `messages`
 and perhaps `tools` in the OpenAI chat or Anthropic messages format, or `input` in that of OpenAI responses.
@@ -28,6 +29,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
+from bench.samples import QUICK_HELP, sample_sessions
 from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.hashing import canonical
@@ -243,6 +247,14 @@ COLUMNS = (
 
 def main() -> int:
     options = _options()
+    if not options.quick:
+        return replay_all(options)
+    with sample_sessions(sessions=1, turns=5) as path:
+        options.paths, options.windows, options.jobs = [path], [12_000], 1
+        return replay_all(options)
+
+
+def replay_all(options: argparse.Namespace) -> int:
     files = [
         p for path in options.paths for p in ([path] if path.is_file() else sorted(path.rglob("*.jsonl*")))
     ]
@@ -285,9 +297,9 @@ def _print(sums: dict[tuple[str, int], Tally[str]]) -> None:
         print(" ".join([*cells, f"{tally['microseconds'] / max(tally['calls'], 1) / 1000:>11.2f}"]))
 
 
-def _options() -> Any:
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("paths", nargs="+", type=Path, help="JSONL files, or folders of them")
+    parser.add_argument("paths", nargs="*", type=Path, help="JSONL files, or folders of them")
     parser.add_argument(
         "--windows", type=_numbers, default=[16_000, 32_000, 64_000, 200_000], help="tokens, by commas"
     )
@@ -302,7 +314,11 @@ def _options() -> Any:
     parser.add_argument("--limit", type=int, default=0, help="at most so many sessions of a file")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path)
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
+    options = parser.parse_args()
+    if not options.paths and not options.quick:
+        parser.error("name recorded sessions, or say --quick")
+    return options
 
 
 def _numbers(text: str) -> list[int]:

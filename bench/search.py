@@ -2,6 +2,7 @@
 
     python bench/search.py ../shared/data                  words only: seconds
     python bench/search.py ../shared/data --vectors FILE   with vectors; FILE keeps them for the next run
+    python bench/search.py --quick                         a run of a second or two, to see that it works
 
 A folder holds `memory/dev/*.jsonl.zst` (conversations with questions and the turns that answer them) and
 `retrieval/dev/*/` (corpus, queries, qrels). Recall is the share of a question's evidence that is found (at 5
@@ -22,6 +23,7 @@ import json
 import math
 import re
 import statistics
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -29,6 +31,9 @@ from typing import Any, NamedTuple
 
 import anyio
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
+from bench.samples import QUICK_HELP, sample_searches
 from lamina.sources.search.chunks import Chunk
 from lamina.sources.search.embedders import local_embedder
 from lamina.sources.search.index import Embedder, Hit, embeddable, open_index
@@ -62,14 +67,28 @@ counted = cache(estimate)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--vectors", type=Path, help="file that keeps vectors (.npz); without it words only")
     parser.add_argument("--only", default="", help="sets whose name has this")
     parser.add_argument("--most", type=int, default=1_000_000, help="questions of each collection")
-    anyio.run(quality, parser.parse_args())
+    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
+    given = parser.parse_args()
+    if given.quick:
+        with sample_searches() as folder:
+            given.folder = folder
+            figures = anyio.run(quality, given)
+    elif given.folder:
+        figures = anyio.run(quality, given)
+    else:
+        parser.error("name a folder, or say --quick")
+    if given.json:
+        given.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
-async def quality(given: argparse.Namespace) -> None:
+async def quality(given: argparse.Namespace) -> dict[str, dict[str, dict[str, float]]]:
+    """The mean of each figure, by set and way of finding."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
     kept = Kept(given.vectors) if given.vectors else None
     head = f"{'set':<12} {'':<14} {'n':>5} {'R@5':>6} {'R@10':>6} {'nDCG':>6}"
     print(head, *(f"{f'{budget // 1000}k':>6}" for budget in BUDGETS))
@@ -82,9 +101,13 @@ async def quality(given: argparse.Namespace) -> None:
             await measured(short, kept, totals)
             if kept:
                 kept.save()
+        found[name] = {}
         for way, figures in totals.items():
-            row = [f"{statistics.mean(values):6.3f}" for values in figures.values()]
+            means = {figure: statistics.mean(values) for figure, values in figures.items()}
+            found[name][way] = means
+            row = [f"{mean:6.3f}" for mean in means.values()]
             print(f"{name:<12} {way:<14} {len(figures['R@5']):>5}", *row, flush=True)
+    return found
 
 
 async def measured(one: Collection, kept: Kept | None, totals: dict[str, Figures]) -> None:
@@ -157,10 +180,10 @@ def bm25(texts: Sequence[str], k1: float = 1.2, b: float = 0.75) -> Callable[[st
 
 
 def sets(folder: Path) -> Iterator[tuple[str, Callable[[], Iterator[Collection]]]]:
-    for path in sorted((folder / "memory/dev").glob("*.jsonl.zst")):
+    for path in sorted((folder / "memory/dev").glob("*.jsonl*")):
         yield path.name.split(".")[0], lambda path=path: conversations(path)  # type: ignore[misc]
     for place in sorted((folder / "retrieval/dev").iterdir()):
-        if (place / "corpus.jsonl.zst").exists():
+        if list(place.glob("corpus.jsonl*")):
             yield place.name, lambda place=place: documents(place)  # type: ignore[misc]
 
 
@@ -182,24 +205,29 @@ def documents(place: Path) -> Iterator[Collection]:
     sort: Any = "code" if place.name == "cosqa" else "text"
     chunks = [
         Chunk(text=f"{row['title']}\n{row['text']}".strip(), place=row["_id"], section=row["_id"], sort=sort)
-        for row in rows(place / "corpus.jsonl.zst")
+        for row in rows(packed_or_not(place / "corpus.jsonl"))
     ]
     wanted: dict[str, set[str]] = collections.defaultdict(set)
     for line in (place / "qrels.tsv").read_text().splitlines()[1:]:
         query, document, score = line.split("\t")
         if float(score) > 0:
             wanted[query].add(document)
-    found = rows(place / "queries.jsonl.zst")
+    found = rows(packed_or_not(place / "queries.jsonl"))
     yield Collection(
         place.name, chunks, [Question(row["text"], frozenset(wanted[row["_id"]])) for row in found]
     )
 
 
-def rows(path: Path) -> Iterator[dict[str, Any]]:
-    zstandard: Any = importlib.import_module("zstandard")  # only these sets need it
+def packed_or_not(path: Path) -> Path:
+    return path if path.exists() else path.with_name(f"{path.name}.zst")
 
+
+def rows(path: Path) -> Iterator[dict[str, Any]]:
     with path.open("rb") as raw:
-        stream = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw)
+        stream: Any = raw
+        if path.suffix == ".zst":
+            zstandard: Any = importlib.import_module("zstandard")  # only packed sets need it
+            stream = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw)
         for line in io.TextIOWrapper(stream, "utf-8", newline="\n"):
             yield json.loads(line)
 

@@ -1,6 +1,7 @@
 """Simulated caches against what providers reported: recorded sessions with the usage of each model call.
 
     python bench/simulators.py PATH... [--json FILE]
+    python bench/simulators.py --quick [--json FILE]
 
 A path is a JSONL file (also .gz, or .zst where `zstandard` or the `zstd` command is installed), or a folder
 of them. Each line is a session: `messages` in the chat format, `meta.model`, `meta.usage` (for the index of
@@ -34,6 +35,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
+from bench.samples import QUICK_HELP, sample_sessions
 from lamina.core.tokens import estimate_for
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
@@ -67,6 +71,14 @@ class Judged(NamedTuple):
 
 def main() -> int:
     options = _options()
+    if not options.quick:
+        return judge_all(options)
+    with sample_sessions(sessions=2, turns=3) as path:
+        options.paths = [path]
+        return judge_all(options)
+
+
+def judge_all(options: argparse.Namespace) -> int:
     found: dict[str, list[Judged]] = {}
     files = [
         p for path in options.paths for p in ([path] if path.is_file() else sorted(path.glob("*.jsonl*")))
@@ -264,9 +276,13 @@ def _shown(value: Any) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Simulated caches against what providers reported.")
-    parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("paths", nargs="*", type=Path)
     parser.add_argument("--json", type=Path, help="write the table to this file, too")
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
+    options = parser.parse_args()
+    if not options.paths and not options.quick:
+        parser.error("name recorded sessions, or say --quick")
+    return options
 
 
 if __name__ == "__main__":

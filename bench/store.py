@@ -3,6 +3,7 @@
     python bench/store.py                  the tables
     python bench/store.py --json FILE      the same figures, to a file as well
     python bench/store.py --processes 200  besides: 8 processes, so many appends each, and what they left
+    python bench/store.py --quick          a run of a second or two, to see that it works
 
 An append is a turn: a group of two records, the state and an idempotency key, in one transaction. The bar is
 Python's sqlite3 in one thread with the same settings and statements, and tables without checksums. Where apsw
@@ -32,6 +33,9 @@ from typing import Any, NamedTuple
 
 import anyio
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
+from bench.samples import QUICK_HELP
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Store, Where
 from lamina.stores.sqlite import WalResetRisk, open_sqlite
@@ -78,7 +82,11 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=0, metavar="N", help="8 processes, N appends each")
     parser.add_argument("--folder", type=Path, help="where to write; by default a temporary folder")
     parser.add_argument("--write", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--reads", type=int, default=300, help="reads of a tail (default: 300)")
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     asked = parser.parse_args()
+    if asked.quick:
+        asked.appends, asked.rounds, asked.largest, asked.reads = TASKS, 1, SIZES[0], 5
     warnings.simplefilter("ignore", WalResetRisk)
     if asked.write:
         anyio.run(_write, *asked.write)
@@ -99,7 +107,7 @@ async def measure(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
     tails = []
     for size in SIZES:
         if size <= asked.largest:
-            tails.append(await tail(folder / f"{size}.db", size))
+            tails.append(await tail(folder / f"{size}.db", size, asked.reads))
             one = tails[-1]
             print(
                 f"{size:10,}{one.tail_us:16,.0f}{one.raw_us:10,.0f}{one.megabytes:10,.1f}{one.delete_s:11.2f}"
@@ -270,20 +278,20 @@ def langgraph(path: Path, stack: AsyncExitStack) -> Append:
     return append
 
 
-async def tail(path: Path, size: int) -> Tail:
+async def tail(path: Path, size: int, reads: int) -> Tail:
     step = 1_000
     async with open_sqlite(path, driver="sqlite3") as store:  # it sees the locks of `_raw_tail`
         for start in range(0, size, step):
             await store.append(HERE, [RECORD] * step, expect=start)
-        took = await _median(partial(store.read, HERE, last=50))
-        with_raw = _raw_tail(path, size)
+        took = await _median(partial(store.read, HERE, last=50), runs=reads)
+        with_raw = _raw_tail(path, size, runs=reads)
         megabytes = (os.stat(path).st_size + os.stat(f"{path}-wal").st_size) / 1e6  # noqa: PTH116 - as SQLite
         began = time.perf_counter()
         await store.delete(HERE)
         return Tail(size, took * 1e6, with_raw * 1e6, megabytes, time.perf_counter() - began)
 
 
-async def _median(call: Callable[[], Awaitable[Any]], *, runs: int = 300) -> float:
+async def _median(call: Callable[[], Awaitable[Any]], *, runs: int) -> float:
     times = []
     for _ in range(runs):
         start = time.perf_counter()
@@ -292,11 +300,11 @@ async def _median(call: Callable[[], Awaitable[Any]], *, runs: int = 300) -> flo
     return statistics.median(times)
 
 
-def _raw_tail(path: Path, size: int) -> float:
+def _raw_tail(path: Path, size: int, *, runs: int) -> float:
     connection = sqlite3.connect(path)
     sql = "SELECT seq, body FROM record WHERE conversation = 1 AND seq >= ? ORDER BY seq"
     times = []
-    for _ in range(300):
+    for _ in range(runs):
         start = time.perf_counter()
         connection.execute(sql, (size - 50,)).fetchall()
         times.append(time.perf_counter() - start)

@@ -3,6 +3,7 @@
     python bench/torture.py                                  SQLite, files and PostgreSQL, every trial: hours
     python bench/torture.py sqlite: --only "kill -9"         one store, one trial
     python bench/torture.py --peers                          the table with the peers that are installed
+    python bench/torture.py --quick                          a second or two, to see that it works
 
 Peers are wanted in an environment of their own, not in the one that lamina is built in:
 
@@ -23,6 +24,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import importlib
+import json
 import sqlite3
 import sys
 import time
@@ -39,6 +41,9 @@ from typing import Any, NamedTuple
 import anyio
 import msgspec
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
+from bench.samples import QUICK_HELP
 from lamina.errors import Conflict
 from lamina.stores.port import Where
 from lamina.testing.torture import LONG, Outcome, Place, place_at, strace, trials
@@ -48,6 +53,7 @@ from lamina.testing.torture.powercut import cuts
 from lamina.testing.torture.telling import Acknowledge, Subject, Telling
 
 STORES = ("sqlite:", "files:", "postgres:")
+QUICK_STORES, QUICK_TRIALS = ("sqlite:", "memory:"), ("kill -9", "stepping clock")
 PAD = "x" * 200
 TURNS = 30
 
@@ -56,6 +62,11 @@ def main() -> int:
     arguments = _arguments()
     if arguments.peers:
         return _compare(arguments)
+    if arguments.quick:
+        arguments.kills, arguments.cuts, arguments.server_kills = 2, 2, 1
+        arguments.stores = arguments.stores or list(QUICK_STORES)
+        arguments.only = arguments.only or list(QUICK_TRIALS)
+    figures: list[dict[str, Any]] = []
     given = {"kills": arguments.kills, "cuts": arguments.cuts, "server_kills": arguments.server_kills}
     effort = msgspec.structs.replace(LONG, **{name: n for name, n in given.items() if n is not None})
     found = 0
@@ -67,8 +78,20 @@ def main() -> int:
                 began = time.monotonic()
                 outcome = trial.run()
                 found += len(outcome.violations)
+                figures.append({"store": place.name, "trial": trial.name, **_figures(outcome)})
                 print(_line(place.name, trial.name, outcome, time.monotonic() - began), flush=True)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     return 1 if found else 0
+
+
+def _figures(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "tries": outcome.tries,
+        "acknowledged": outcome.acknowledged,
+        "violations": len(outcome.violations),
+        "left_out": outcome.left_out,
+    }
 
 
 def _arguments() -> argparse.Namespace:
@@ -81,6 +104,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--turns", type=int, default=25)
+    parser.add_argument("--json", type=Path, help="write the figures to this file, too")
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     return parser.parse_args()
 
 

@@ -1,6 +1,7 @@
 """How often `part` names the right cause, on faults injected into recorded sessions, and how long it takes.
 
     python -m bench.why_miss PATH... [--each N] [--seed N] [--json FILE]
+    python -m bench.why_miss --quick [--json FILE]
 
 A path is a JSONL file of sessions, as for replay.py. Each fault of `lamina.testing.faults` is injected at a
 random place of a random session, N times for each dialect that the sessions are in, without the rules of a
@@ -21,7 +22,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
 from bench.replay import rows
+from bench.samples import QUICK_HELP, sample_sessions
 from lamina.core.hashing import canonical
 from lamina.part import part
 from lamina.rules import rules_for
@@ -131,11 +135,11 @@ def unharmed(harmless: Harmless, found: dict[str, list[Json]], each: int, seed: 
     return Row(harmless.name, tried, right, right, wrong)
 
 
-def timed(found: dict[str, list[Json]]) -> list[tuple[str, float, float, float, float]]:
+def timed(found: dict[str, list[Json]], sizes: Sequence[int]) -> list[tuple[str, float, float, float, float]]:
     """Dialect, megabytes, and milliseconds a megabyte: without and with rules, and of one JSON dump."""
     lines = []
     for dialect, requests in found.items():
-        for size in SIZES if requests else ():
+        for size in sizes if requests else ():
             before, after = _large(requests, size)
             megabytes = len(canonical(after)) / 1e6
             rules = rules_for(MODELS[dialect], dialect=dialect)
@@ -191,18 +195,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("paths", nargs="+")
+    parser.add_argument("paths", nargs="*")
     parser.add_argument("--each", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     arguments = parser.parse_args()
-    found = sessions(arguments.paths)
+    if arguments.quick:
+        with sample_sessions(sessions=1, turns=4) as path:
+            return judge(sessions([str(path)]), arguments, each=1, sizes=(50_000,))
+    if not arguments.paths:
+        parser.error("name recorded sessions, or say --quick")
+    return judge(sessions(arguments.paths), arguments, each=arguments.each, sizes=SIZES)
+
+
+def judge(
+    found: dict[str, list[Json]], arguments: argparse.Namespace, *, each: int, sizes: Sequence[int]
+) -> int:
     print(", ".join(f"{len(requests)} sessions of {dialect}" for dialect, requests in found.items()), "\n")
-    faults = [faulty(fault, found, arguments.each, arguments.seed) for fault in FAULTS]
+    faults = [faulty(fault, found, each, arguments.seed) for fault in FAULTS]
     shown("fault", faults)
-    harmless = [unharmed(each, found, arguments.each, arguments.seed) for each in HARMLESS]
+    harmless = [unharmed(change, found, each, arguments.seed) for change in HARMLESS]
     shown("harmless change", harmless)
-    times = timed(found)
+    times = timed(found, sizes)
     print(f"{'dialect':<14} {'MB':>6} {'ms/MB':>7} {'with rules':>11} {'json.dumps':>11}")
     for dialect, megabytes, plain, ruled, dump in times:
         print(f"{dialect:<14} {megabytes:>6.1f} {plain:>7.1f} {ruled:>11.1f} {dump:>11.1f}")

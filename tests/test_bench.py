@@ -1,0 +1,177 @@
+"""Every bench runs, in its quick form, and what it writes makes sense. No figure is judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+BENCH = ROOT / "bench"
+PARTS = frozenset(("samples", "policies_bars", "policies_speed"))
+"""Files that other benches import; they are no programs."""
+
+
+def positive(*numbers: float) -> bool:
+    return all(number > 0 for number in numbers)
+
+
+def check_build(figures: Any) -> None:
+    assert figures["messages"] > 50
+    assert positive(figures["dump"], figures["tokens"], *figures["counting"])
+    rows = {(row[1], row[0]): row[2] for row in figures["rows"]}
+    for counter in ("o200k", "estimate:o200k"):
+        names = {what for found, what in rows if found == counter}
+        assert names >= {"room for all: next step", "cut: the build that cuts", "cut: next step after it"}
+    assert positive(*rows.values())
+    assert [row[0] for row in figures["growth"]] == [60, 120]
+    assert all(run["cuts"] > 0 and run["calls"] > 20 for run in figures["session"])
+
+
+def check_fit_request(figures: Any) -> None:
+    assert set(figures) == {"openai_chat", "anthropic"}
+    for found in figures.values():
+        assert positive(*(found[name] for name in ("dump", "first", "next turn", "first, with a cut")))
+        assert [row["messages"] for row in found["growth"]] == [50, 100]
+
+
+def check_counting(figures: Any) -> None:
+    assert positive(*figures["speed"].values())
+    (found,) = figures["slopes"].values()
+    assert found["counter"] == "o200k"
+    assert found["results"] >= 20
+    assert 0.5 < found["slope"] < 3
+
+
+def check_estimate(figures: Any) -> None:
+    assert set(figures) == {"o200k", "cl100k"}
+    for counters in figures.values():
+        assert set(counters) == {"estimate", "chars/4", "bytes/3.5 + 5 %"}
+        overall = counters["estimate"]["all"]
+        assert overall["worst"] <= overall["p5"] <= overall["mean"] <= overall["p95"]
+
+
+def check_oracle(figures: Any) -> None:
+    assert {row["rules"] for row in figures} == {"anthropic", "vllm"}
+    for row in figures:
+        assert row["window"] == 8_000
+        assert positive(row["calls"], row["own"]["cuts"], row["best"]["mean"])
+
+
+def check_policies(figures: Any) -> None:
+    (table,) = figures["tables"]
+    assert {row["policy"] for row in table["rows"]} == {"sliding", "lamina", "sliding@0.3", "sliding@0.5"}
+    assert {bar["name"] for bar in table["bars"] if bar["holds"] is None} == set()
+    own = next(row for row in table["rows"] if row["policy"] == "lamina")
+    assert positive(own["cost"], own["cuts"])
+    assert (own["over"], own["invalid"], own["failed"], own["lost"]) == (0, 0, 0, 0)
+    assert set(table["gaps"]) == {"lamina"}
+    assert positive(figures["speed"]["calls"], figures["speed"]["cpu"])
+    assert all(row["calls"] for row in figures["simulators"].values())
+
+
+def check_replay(figures: Any) -> None:
+    (found,) = figures.values()
+    assert positive(found["calls"], found["cuts"], found["lowered"])
+    for broken in ("unconverted", "invalid", "over", "moved", "inexact", "unlawful", "lost", "exceeded"):
+        assert found.get(broken, 0) == 0
+
+
+def check_search(figures: Any) -> None:
+    assert {name: set(ways) for name, ways in figures.items()} == {
+        "talks": {"plain BM25", "words"},
+        "made_up": {"plain BM25", "words"},
+    }
+    assert all(ways["words"]["R@5"] == 1 for ways in figures.values())
+
+
+def check_search_speed(figures: Any) -> None:
+    (row,) = figures
+    assert (row["chunks"], row["way"]) == (1_000, "words")
+    assert positive(row["build"], row["clock_p50"], row["add"], row["megabytes"])
+    assert row["clock_p50"] <= row["clock_p95"]
+
+
+def check_simulators(figures: Any) -> None:
+    assert set(figures) >= {"openai_legacy", "anthropic, 5m", "anthropic, fitted lifetime"}
+    for row in figures.values():
+        assert row["calls"] > 20
+        assert 0 <= row["error"] <= 1
+
+
+def check_store(figures: Any) -> None:
+    rows = {row["what"]: row for row in figures["appends"]}
+    assert {"raw sqlite3", "lamina sqlite", "lamina memory"} <= set(rows)
+    assert rows["raw sqlite3"]["ratio"] == 1
+    assert positive(*(row["per_second"] for row in rows.values()))
+    (tail,) = figures["tails"]
+    assert tail["messages"] == 1_000
+    assert positive(tail["tail_us"], tail["raw_us"])
+
+
+def check_torture(figures: Any) -> None:
+    tried = {(row["store"], row["trial"]): row for row in figures}
+    assert tried["sqlite", "kill -9"]["tries"] == 2
+    assert tried["sqlite", "stepping clock"]["acknowledged"] > 0
+    assert all(row["left_out"] for (store, _), row in tried.items() if store == "memory")
+    assert sum(row["violations"] for row in figures) == 0
+
+
+def check_why_miss(figures: Any) -> None:
+    assert sum(row["tried"] for row in figures["faults"]) > 20
+    assert all(row["right"] <= row["tried"] for row in figures["faults"])
+    assert all(row["right"] == row["tried"] > 0 for row in figures["harmless"] if row["tried"])
+    assert {row[0] for row in figures["times"]} == {"anthropic", "openai_chat"}
+
+
+CHECKS: dict[str, Callable[[Any], None]] = {
+    "build": check_build,
+    "counting": check_counting,
+    "estimate": check_estimate,
+    "fit_request": check_fit_request,
+    "oracle": check_oracle,
+    "policies": check_policies,
+    "replay": check_replay,
+    "search": check_search,
+    "search_speed": check_search_speed,
+    "simulators": check_simulators,
+    "store": check_store,
+    "torture": check_torture,
+    "why_miss": check_why_miss,
+}
+
+
+def test_every_bench_is_run_here() -> None:
+    programs = {path.stem for path in BENCH.glob("*.py")} - PARTS
+    assert programs == set(CHECKS), "give it --quick and --json, and a check of what it writes"
+
+
+@pytest.mark.parametrize("name", sorted(CHECKS))
+def test_a_bench_runs_and_what_it_writes_makes_sense(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    command = [sys.executable, str(BENCH / f"{name}.py"), "--quick", "--json"]
+    command += ["--fit"] if name == "estimate" else [str(file)]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    text = done.stdout if name == "estimate" else file.read_text(encoding="utf-8")
+    CHECKS[name](json.loads(text))
+
+
+def test_a_bench_that_needs_sessions_says_so() -> None:
+    for name in ("oracle", "policies", "replay", "why_miss", "simulators", "search", "counting"):
+        command = [sys.executable, str(BENCH / f"{name}.py")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, "--quick" in done.stderr) == (2, True), name
