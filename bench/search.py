@@ -1,7 +1,7 @@
 """How well and how fast search finds: beside plain BM25 and vectors alone, in one run.
 
-    python bench/search.py ../shared/data                  words only: seconds
-    python bench/search.py ../shared/data --vectors FILE   with vectors; FILE keeps them for the next run
+    python bench/search.py FOLDER                          words only: seconds
+    python bench/search.py FOLDER --vectors FILE           with vectors; FILE keeps them for the next run
     python bench/search.py --quick                         a run of a second or two, to see that it works
 
 A folder holds `memory/dev/*.jsonl.zst` (conversations with questions and the turns that answer them) and

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ import pytest
 
 from lamina.agent import (
     EXPLORER,
+    PLANNING,
     Action,
     Agent,
     ByModel,
     Limits,
+    Planned,
     always,
     delegate,
     guidelines,
@@ -28,10 +30,10 @@ from lamina.agent.asking import with_question
 from lamina.agent.scratchpad import LARGEST
 from lamina.clients.events import Used
 from lamina.clients.scripted import Line, Scripted
-from lamina.core.values import Segment, ToolCall
+from lamina.core.values import Role, Segment, ToolCall
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool
-from lamina.segments import excerpt
+from lamina.segments import excerpt, file
 from lamina.session import Session
 from lamina.sources.search import chunks_of, open_index
 from lamina.stores.memory import MemoryStore
@@ -59,39 +61,92 @@ async def test_one_shot_tools_run_before_the_question_and_the_model_answers_once
     assert [DIALECTS[dialect].check(request) for request in client.requests] == [[], []]
 
 
-class Planner:
-    """A client that says what a plan took, and ends the first one only when the second has said so too."""
+@pytest.mark.parametrize("dialect", SPOKEN)
+@awaited
+async def test_what_a_plan_looked_up_stands_before_what_the_user_attached(dialect: str) -> None:
+    """In the log and in the request: the user's own files stand nearest to the question."""
+    client = Scripted([calls("read"), Line(text="Twelve.", used=USED)], dialect=dialect)
+    actions = (reading("looked up"),)
+    agent = Agent(client=client, actions=actions, plan=ByModel(client, "gpt-5", actions))
+    async with opened(agent, recall=False) as session:
+        await agent.run(session, "How many?", attach=[file("own.txt", "attached")])
+        assert [segment.kind for segment in session.log] == ["excerpt", "file", "user", "assistant"]
+    answer = json.dumps(client.requests[1])
+    assert answer.index("looked up") < answer.index("attached") < answer.index("How many?")
 
-    dialect = "openai_chat"
 
-    def __init__(self) -> None:
-        self.second = anyio.Event()
-
-    @asynccontextmanager
-    async def send(self, request: Any) -> AsyncIterator[AsyncIterator[Used]]:
-        yield self._events(first="first" in json.dumps(request))
-
-    async def _events(self, *, first: bool) -> AsyncIterator[Used]:
-        yield Used(input=100 if first else 7)
-        if first:
-            await self.second.wait()
-        self.second.set()
+@pytest.mark.parametrize("told_to", [PLANNING, "Call what you need."])
+@pytest.mark.parametrize("dialect", SPOKEN)
+@awaited
+async def test_the_planner_is_told_to_plan_and_only_the_planner(dialect: str, told_to: str) -> None:
+    client = Scripted([calls("read"), Line(text="Twelve.", used=USED)], dialect=dialect)
+    actions = (reading(),)
+    plan = ByModel(client, "gpt-5", actions, told=told_to)
+    async with opened(agent := Agent(client=client, actions=actions, plan=plan)) as session:
+        await agent.run(session, "How many?")
+    planned, answered = (DIALECTS[dialect].parse(request).log for request in client.requests)
+    assert [(one.role, told(one)) for one in planned] == [(Role.SYSTEM, told_to), (Role.USER, "How many?")]
+    assert not any(told_to in told(one) for one in answered)
 
 
 @awaited
-async def test_turns_at_once_each_pay_for_their_own_plan() -> None:
-    planner: Any = Planner()
-    plan, spent = ByModel(planner, "gpt-5", ()), dict[str, int]()
+async def test_a_plan_has_the_tools_and_the_answer_has_none() -> None:
+    client = Scripted([Line(text="", used=USED), Line(text="Twelve.", used=USED)])
+    actions = (reading(), reading(name="search"))
+    agent = Agent(client=client, actions=actions, plan=ByModel(client, "gpt-5", actions))
+    async with opened(agent, recall=False) as session:
+        assert (await agent.run(session, "How many?")).ran == ()
+    planned, answered = client.requests
+    assert [tool["function"]["name"] for tool in planned["tools"]] == ["read", "search"]
+    assert "tools" not in answered
+
+
+@awaited
+async def test_two_turns_at_once_may_share_a_plan_and_each_pays_for_its_own() -> None:
+    """The first plan is slow: the second one is made, and its turn ends, before the first has its usage."""
+    hold, seen = anyio.Event(), dict[str, int]()
+
+    async def first_waits(prompt: str) -> Planned:
+        if prompt == "slow":
+            await hold.wait()
+        return await plan(prompt)
+
+    client = Scripted(
+        [
+            Line(text="", used=Used(input=7)),
+            Line(text="Quick.", used=Used(input=100)),
+            Line(text="", used=Used(input=5_000)),
+            Line(text="Slow.", used=Used(input=100)),
+        ]
+    )
+    plan = ByModel(client, "gpt-5", ())
+    agent = Agent(client=client, plan=first_waits)
 
     async def turn(prompt: str) -> None:
-        agent = Agent(client=Scripted(["Done."]), plan=plan)
-        async with opened(agent) as session:
-            spent[prompt] = (await agent.run(session, prompt)).spent.input
+        async with opened(agent, name=prompt) as session:
+            seen[prompt] = (await agent.run(session, prompt)).spent.input
+        hold.set()
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(turn, "first")
-        group.start_soon(turn, "second")
-    assert spent == {"first": 100, "second": 7}
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(turn, "slow")
+        tasks.start_soon(turn, "quick")
+    assert seen == {"quick": 107, "slow": 5_100}
+    assert not hasattr(plan, "usage")
+
+
+@awaited
+async def test_a_session_plans_its_cache_markers_unless_it_is_told_to_keep_them() -> None:
+    """The request of an agent is marked at its end, where the next step of the turn goes on."""
+    long = "A line that makes the request worth a marker. " * 400
+    ways: tuple[tuple[dict[str, Any], bool], ...] = (({}, True), ({"breakpoints": "keep"}, False))
+    for given, marked in ways:
+        client = Scripted([calls("read"), Line(text="Done.", used=USED)], dialect="anthropic")
+        agent = Agent(client=client, actions=(reading(long),))
+        async with opened(agent, system=long, **given) as session:
+            await agent.run(session, "Read it.")
+        for request in client.requests:
+            assert ("cache_control" in json.dumps(request["messages"][-1])) is marked
+            assert ("cache_control" in json.dumps(request["system"])) is marked
 
 
 @awaited

@@ -6,7 +6,7 @@ from lamina.agent.actions import Action, always
 from lamina.agent.delegating import delegate, hand_over
 from lamina.agent.limits import Limits, Spent
 from lamina.agent.loop import Agent
-from lamina.agent.once import ByModel
+from lamina.agent.once import ByModel, Planned
 from lamina.agent.opening import open_for
 from lamina.agent.outcome import Citation, Outcome, Ran
 from lamina.agent.persona import CITING, EXPLORER, PLANNING, guidelines
@@ -23,6 +23,7 @@ __all__ = [
     "Citation",
     "Limits",
     "Outcome",
+    "Planned",
     "Ran",
     "Spent",
     "always",
