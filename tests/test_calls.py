@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from lamina import Budget
 from lamina.calls import CONVERSATIONS, Call, Conversations
-from lamina.core.tokens import STRICT
+from lamina.core.tokens import ESTIMATE, STRICT
+from lamina.core.values import Calibration
 from lamina.dialects import DIALECTS
 from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.overflow import Overflow
@@ -313,3 +314,41 @@ def test_conversations_are_told_apart_by_what_is_said_not_by_how_it_is_written(
         number = plain.find(system, [words for words, _, _ in said])
         assert sorted(among.kept, key=int).index(newest) == number
         assert len(known.told) == len(said)
+
+
+def test_usage_that_comes_late_is_that_of_its_own_call_and_not_of_a_later_one() -> None:
+    """A stream says what it took at its end: by then another call may have been answered."""
+    among = Conversations(Budget(window=100_000, reserve=0), ESTIMATE).named("a")
+
+    def learnt() -> Calibration | None:
+        """What the next call is calibrated with."""
+        call(among, history(3, "tea")).done()
+        last = among.last()
+        return last.ledger.calibration if last else None
+
+    def answered(*, early: int, late: int) -> tuple[Call, Call]:
+        among.kept.clear()
+        first, second = call(among, history(1, "tea")), call(among, history(2, "tea"))
+        first.done(usage=early)
+        second.done(usage=late)
+        return first, second
+
+    answered(early=0, late=0)
+    assert learnt() is None
+    first, second = answered(early=0, late=900)
+    before = learnt()
+    first, second = answered(early=0, late=900)
+    first.counted(77)  # too late: the second call is what counts
+    assert learnt() == before
+    first, second = answered(early=0, late=0)
+    second.counted(900)
+    assert learnt() == before
+
+
+def test_usage_of_a_conversation_that_was_forgotten_brings_nothing_back() -> None:
+    among = conversations().named("a")
+    made = call(among, history(1, "tea"))
+    made.done()
+    among.kept.clear()
+    made.counted(100)
+    assert not among.kept

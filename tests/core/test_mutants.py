@@ -1,0 +1,209 @@
+"""What a review's mutants changed without a test noticing: each behaviour here fails if its line is bent."""
+
+from __future__ import annotations
+
+import pytest
+
+from lamina.core.arrange import Filter, Layout
+from lamina.core.bench import Options
+from lamina.core.build import build, plan_cut
+from lamina.core.envelope import Envelope
+from lamina.core.tokens import CHARS4, Counter, Framing
+from lamina.core.values import Budget, Form, Ledger, Segment
+from lamina.core.wording import text_of
+from lamina.segments import assistant, call, result, thinking, user
+
+LETTERS = Counter(name="letters", count=len, framing=Framing(name="none", message=0, tool=0))
+"""One token a character, so that a text can be made one token longer."""
+
+
+def read(path: str, text: str, number: int) -> list[Segment]:
+    return [
+        call("read_file", {"path": path}, id=f"c{number}", joins=False),
+        result(text, id=f"c{number}", name="read_file", key=f"r{number}"),
+    ]
+
+
+# core/ladder.py: only a result that stands in full supersedes an earlier one
+
+
+@pytest.mark.parametrize(("again", "supersedes"), [(300, True), (8_000, False)], ids=["whole", "shortened"])
+def test_a_result_is_superseded_only_by_one_that_stands_in_full(again: int, *, supersedes: bool) -> None:
+    """The second reading enters shortened if it is too large. Then the first one is not redundant."""
+    budget = Budget(window=3_000, reserve=0, trigger=0.35, target=0.3, least=0, largest=0.3, keep_last=1)
+    log = [user("Read.")]
+    log += read("a.py", "first " * 50, 0)
+    log += read("a.py", "again " * (again // 6), 1)
+    log += read("b.py", "other " * 400, 2)
+    log += [*read("c.py", "more " * 300, 3), *read("d.py", "last " * 40, 4)]
+    ledger, envelopes = Ledger(), list[Envelope]()
+    for end in (5, 7, 9, 11):
+        envelopes.append(build(log[:end], budget=budget, counter=CHARS4, ledger=ledger))
+        ledger = envelopes[-1].ledger
+    assert any(envelope.cut for envelope in envelopes)
+    second = envelopes[0].entry("r1")
+    assert (second.form is Form.FULL) is supersedes
+    first = [envelope.entry("r0") for envelope in envelopes]
+    assert any("superseded" in entry.why for entry in first) is supersedes
+
+
+# core/fit.py: a move is taken if it shrinks, by one token too; leaving out may free nothing
+
+
+def with_result(size: int) -> Envelope:
+    """A cut that would lower everything, over a log with one result of so many tokens.
+
+    Its call is pinned, so the step is not folded: the result is replaced by its handle, or stays.
+    """
+    asked = call("read", {"path": "a"}, id="c", joins=False, pinned=True)
+    log = [user("Go."), asked, result("x" * size, id="c", name="read", key="r"), assistant("Done.")]
+    log += [user("Next."), *read("b", "y" * 3_000, 1), assistant("Done too."), user("And now?")]
+    budget = Budget(window=3_000, reserve=0, trigger=0.5, target=0.01, least=0, largest=1, keep_last=0)
+    return build(log, budget=budget, counter=LETTERS)
+
+
+def test_a_result_is_lowered_as_soon_as_that_frees_one_token_and_never_for_nothing() -> None:
+    entries = {size: with_result(size).entry("r") for size in range(20, 160)}
+    freed = {size: size - entry.tokens for size, entry in entries.items()}
+    assert all((entry.form is Form.FULL) is (freed[size] == 0) for size, entry in entries.items())
+    assert min(freed.values()) == 0
+    assert sorted(set(freed.values()))[:2] == [0, 1]
+    first = min(size for size, gain in freed.items() if gain)
+    assert all(freed[size] == 0 for size in range(20, first))
+    assert all(freed[size] > 0 for size in range(first, 160))
+
+
+def test_of_a_message_all_thinking_is_left_out_also_what_costs_nothing() -> None:
+    log = [
+        user("Go."),
+        thinking("a long thought " * 100, signature="s1", key="t1", joins=False),
+        thinking("", signature="s2", key="t2", joins=True),
+        assistant("Done.", joins=True),
+        user("Next."),
+        assistant("Done too."),
+        user("And now?"),
+    ]
+    budget = Budget(window=1_600, reserve=0, trigger=0.5, target=0.4, least=0, largest=1, keep_last=0)
+    envelope = build(log, budget=budget, counter=LETTERS)
+    assert envelope.cut
+    assert [envelope.entry(key).form for key in ("t1", "t2")] == [Form.OMITTED, Form.OMITTED]
+    assert build(log, counter=LETTERS).entry("t2").tokens == 0
+
+
+# core/weigh.py: what opened a message hands that on, however many blocks are left out before it
+
+
+@pytest.mark.parametrize("gone", [1, 2, 3])
+def test_what_is_left_of_a_message_does_not_join_the_one_before_it(gone: int) -> None:
+    log = [user("Go."), assistant("A message of its own.", key="first")]
+    log += [thinking(f"thought {n}", signature=f"s{n}", joins=n > 0) for n in range(gone)]
+    log += [assistant("Another one.", key="second", joins=True), assistant("Its end.", key="end", joins=True)]
+    options = Options(layout=Layout(exclude=Filter(kinds=frozenset({"thinking"}))))
+    envelope = build(log, options=options)
+    assert [entry.opens for entry in envelope.sent] == [True, True, True, False]
+    assert [entry.segment.key for entry in envelope.sent][1:] == ["first", "second", "end"]
+
+
+def test_a_block_that_is_gone_from_the_middle_of_a_message_does_not_part_it() -> None:
+    log = [
+        user("Go."),
+        assistant("One.", key="one"),
+        thinking("in the middle", signature="s", joins=True),
+        assistant("Two.", key="two", joins=True),
+    ]
+    options = Options(layout=Layout(exclude=Filter(kinds=frozenset({"thinking"}))))
+    assert [entry.opens for entry in build(log, options=options).sent] == [True, True, False]
+
+
+def test_a_message_that_is_gone_does_not_part_the_one_after_it() -> None:
+    """Two blocks of the next message stay together: the first of them opens it, as it did before."""
+    log = [
+        user("Go."),
+        thinking("alone", signature="s"),
+        user("Next."),
+        assistant("One.", key="one"),
+        assistant("Two.", key="two", joins=True),
+    ]
+    options = Options(layout=Layout(exclude=Filter(kinds=frozenset({"thinking"}))))
+    assert [entry.opens for entry in build(log, options=options).sent] == [True, True, True, False]
+
+
+# core/admit.py: new results share half of the room, each as much as the others
+
+
+ROOM, LARGEST = 4_000, 0.4
+
+
+def arrived(*sizes: int, earlier: int = 0) -> list[tuple[Form, int]]:
+    """How the results of parallel calls enter, by their tokens; `earlier` is one of the step before them."""
+    asked = [call("read", {"path": f"{n}"}, id=f"c{n}", joins=n > 0) for n in range(len(sizes))]
+    given = [text_result(size, n, joins=n > 0) for n, size in enumerate(sizes)]
+    before = [call("read", {"path": "e"}, id="c99", joins=False), text_result(earlier, 99, joins=False)]
+    log = [user("Go."), *(before if earlier else []), *asked, *given]
+    budget = Budget(window=ROOM, reserve=0, trigger=1, least=0, largest=LARGEST)
+    envelope = build(log, budget=budget, counter=CHARS4)
+    keys = [*(["r99"] if earlier else []), *(f"r{n}" for n in range(len(sizes)))]
+    return [(envelope.entry(key).form, envelope.entry(key).tokens) for key in keys]
+
+
+def text_result(size: int, number: int, *, joins: bool) -> Segment:
+    text = f"{number} " + "word " * (size * 4 // 5)
+    return result(text, id=f"c{number}", name="read", key=f"r{number}", joins=joins)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 6])
+def test_results_that_are_too_much_together_get_equal_shares_of_half_the_room(count: int) -> None:
+    """Each alone is below its own limit; together they are above half of the room."""
+    found = arrived(*[2_600 // count] * count)
+    share = ROOM // 2 // count
+    assert {form for form, _ in found} == {Form.COMPACT}
+    assert all(share / 4 < tokens <= share for _, tokens in found)
+
+
+def test_a_small_result_beside_large_ones_stays_whole() -> None:
+    assert [form for form, _ in arrived(1_500, 1_500, 100)] == [Form.COMPACT, Form.COMPACT, Form.FULL]
+
+
+def test_only_what_arrived_together_shares_and_each_has_its_own_limit_besides() -> None:
+    """A result of the step before is new, too, in a first request: it has the limit of one, and no share."""
+    forms = [form for form, _ in arrived(450, 450, 450, 450, 450, 300, earlier=700)]
+    assert forms == [Form.FULL, *[Form.COMPACT] * 5, Form.FULL]  # a sixth of half of the room is 333 tokens
+    (form, tokens), *_ = arrived(450, 450, 450, 450, 450, 300, earlier=2_000)
+    assert form is Form.COMPACT
+    assert tokens <= ROOM * LARGEST
+
+
+def test_results_that_fit_together_stay_whole() -> None:
+    assert {form for form, _ in arrived(600, 600, 600)} == {Form.FULL}
+
+
+# core/fold.py: what a digest says beside the user's words grows with the room, between two bounds
+
+
+def digest_length(window: int) -> int:
+    """Characters of the digest of so many different calls that it is filled, whatever its bound."""
+    log = [user("Go.")]
+    for number in range(window // 60):
+        log += read(f"src/module_{number}/file_{number}.py", f"def function_{number}(): ...\n" * 6, number)
+    log += [assistant("Done."), user("Next.")]
+    budget = Budget(window=window, reserve=0, trigger=0.5, target=0.05, least=0, largest=1, keep_last=1)
+    plan = plan_cut(log, budget=budget, counter=CHARS4)
+    assert plan.digests
+    return max(map(len, plan.digests))
+
+
+@pytest.mark.parametrize(
+    ("window", "bound"), [(2_000, 400), (16_000, 2_000), (32_000, 4_000), (100_000, 8_000)]
+)
+def test_a_digest_is_as_long_as_its_room_allows(window: int, bound: int) -> None:
+    """400 characters at least, 8,000 at most, else one for each eight tokens of the room."""
+    assert 0.75 * bound < digest_length(window) <= bound + 60
+
+
+def test_words_that_a_digest_keeps_come_on_top() -> None:
+    said = "Keep the retries at exactly three, whatever the specification says about them. " * 8
+    log = [user(said), *read("a.py", "def f(): ...\n" * 200, 0), assistant("Done."), user("Next.")]
+    budget = Budget(window=2_000, reserve=0, trigger=0.2, target=0.05, least=0, largest=1, keep_last=0)
+    (digest,) = plan_cut(log, budget=budget, counter=CHARS4).digests
+    assert "".join(said.split()) in "".join(digest.split())
+    assert text_of(log[0].parts) == said
