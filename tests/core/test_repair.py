@@ -17,7 +17,7 @@ from lamina.core.values import Entry, Form, Ledger, Ref, Role, Segment, Text, To
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.part import part
-from lamina.segments import assistant, call, result, segment, user
+from lamina.segments import assistant, call, result, segment, system, user
 from lamina.testing.strategies import logs
 
 ASK = user("List the files")
@@ -98,6 +98,46 @@ def test_late_results_and_unanswered_calls_can_be_left_out_instead() -> None:
     assert sorted(envelope.ledger.repairs.values()) == [
         "call without a result left out", "result without its call",
     ]  # fmt: skip
+
+
+def test_a_system_message_between_a_call_and_its_result_waits_for_the_result() -> None:
+    answer, instruction = result("a.py", id="c1"), system("Be brief.")
+    log = (ASK, LS, instruction, answer, assistant("One file."))
+    envelope = built(*log)
+    assert [e.segment for e in envelope.sent] == [ASK, LS, answer, instruction, log[-1]]
+    assert envelope.ledger.repairs == {}
+
+
+def test_an_answer_that_was_sent_stays_before_the_system_message_that_followed_it() -> None:
+    first = built(ASK, LS, system("Be brief."))
+    assert texts(first)[2:] == [UNANSWERED, "Be brief."]
+    second = built(ASK, LS, system("Be brief."), result("a.py", id="c1"), ledger=first.ledger)
+    assert second.cut is None
+    assert texts(second)[2:4] == [UNANSWERED, "Be brief."]
+    assert "a.py" in texts(second)[4]
+
+
+BETWEEN = Repairs(between=True)
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_words_between_a_call_and_its_result_are_logged_after_it_where_that_is_asked_for(joins: bool) -> None:
+    words = [user("Wait."), user("Or not.", joins=joins)]
+    log = (ASK, LS, *words, result("a.py", id="c1"), assistant("One file."))
+    envelope = built(*log, repairs=BETWEEN)
+    assert texts(envelope)[2:5] == ["a.py", "Wait.", "Or not."]
+    assert [e.opens for e in envelope.sent[3:5]] == [True, not joins]
+    assert pairs(envelope)
+    assert envelope.ledger.repairs == {}
+    assert UNANSWERED in texts(built(*log))
+
+
+def test_words_after_an_answer_that_was_sent_stay_there() -> None:
+    first = built(ASK, LS, user("Wait."), repairs=BETWEEN)
+    second = built(ASK, LS, user("Wait."), result("a.py", id="c1"), repairs=BETWEEN, ledger=first.ledger)
+    assert texts(second)[:4] == texts(first)
+    assert second.cut is None
+    assert second.sent[-1].role is Role.USER
 
 
 # results that are too many, or have no call

@@ -34,7 +34,8 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
     `dangling`: a call without a result is answered, or left out. `late`: a result that stands away
     from its call is appended as content, or left out. `unique_ids`: in one message, or in the whole
     log. `id_pattern`: ids that do not match are renamed. `merge`: adjacent messages of one role become
-    one. `strip_tags` removes spans of these tags.
+    one. `strip_tags` removes spans of these tags. `between`: what the user says between a call and its
+    result is logged after the result, so that a result that is there is never called missing.
     """
 
     duplicates: Literal["first", "last"] = "first"
@@ -44,6 +45,7 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
     id_pattern: str = ""
     merge: bool = False
     strip_tags: tuple[str, ...] = ()
+    between: bool = False
 
 
 AS_IS = Repairs()
@@ -91,7 +93,7 @@ class _Scan:
         self.waiting: dict[int, int | None] = {}
         self.unanswered: dict[str, deque[int]] = {}
         self.answered: dict[str, int] = {}
-        self.aside: list[tuple[Entry, ToolResult]] = []
+        self.aside: list[tuple[Entry, ToolResult | None]] = []
         self.pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
 
     def take(self, segment: Segment) -> None:
@@ -105,6 +107,8 @@ class _Scan:
             if entry.opens:
                 self.close()
             self._call(entry, first)
+        elif self._stands_between(entry):
+            self.aside.append((entry, None))
         else:
             if entry.opens or entry.role is not Role.ASSISTANT:
                 self.close()
@@ -121,9 +125,17 @@ class _Scan:
                 self._answer(call)
         for known in (self.waiting, self.unanswered, self.answered):
             known.clear()
-        for entry, result in self.aside:
-            self._apart(entry, result)
-        self.aside.clear()
+        aside, self.aside = self.aside, []
+        for entry, result in aside:
+            if result is not None:
+                self._apart(entry, result)
+            else:
+                self._keep(msgspec.structs.replace(entry, opens=self._opens(entry.segment)))
+
+    def _stands_between(self, entry: Entry) -> bool:
+        """Whether it came while calls wait for their results, which stand before it then."""
+        may_wait = entry.role is Role.SYSTEM or (self.repairs.between and entry.role is Role.USER)
+        return may_wait and None in self.waiting.values()
 
     def _identify(self, segment: Segment) -> Entry:
         _validate(segment)
@@ -132,14 +144,17 @@ class _Scan:
         name = make_ref(segment, content, 0)
         nth = self.seen.refs.get(name, 0)
         self.seen.refs[name] = nth + 1
-        opens = not (segment.joins and self.seen.side == side(segment.role))
-        if self.repairs.merge:
-            opens = self.seen.side != segment.role.value
         entry = Entry(
             segment=segment, ref=make_ref(segment, content, nth), content=content, role=segment.role,
-            parts=segment.parts, sent=whole, opens=opens, why="in full",
+            parts=segment.parts, sent=whole, opens=self._opens(segment), why="in full",
         )  # fmt: skip
         return _stripped(entry, self.repairs.strip_tags) if self.repairs.strip_tags else entry
+
+    def _opens(self, segment: Segment) -> bool:
+        """Whether a segment begins a message, after what was kept last."""
+        if self.repairs.merge:
+            return self.seen.side != segment.role.value
+        return not (segment.joins and self.seen.side == side(segment.role))
 
     def _keep(self, entry: Entry) -> int:
         self.seen.side = entry.role.value if self.repairs.merge else side(entry.role)
