@@ -121,7 +121,7 @@ BETWEEN = Repairs(between=True)
 
 
 @pytest.mark.parametrize("joins", [False, True])
-def test_words_between_a_call_and_its_result_are_logged_after_it_where_that_is_asked_for(joins: bool) -> None:
+def test_words_between_a_call_and_its_result_may_be_logged_after_it(joins: bool) -> None:  # noqa: FBT001
     words = [user("Wait."), user("Or not.", joins=joins)]
     log = (ASK, LS, *words, result("a.py", id="c1"), assistant("One file."))
     envelope = built(*log, repairs=BETWEEN)

@@ -26,10 +26,15 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
         ledger,
         lines={ref: line for ref, line in ledger.lines.items() if ref in there},
         folds=tuple(fold for fold in ledger.folds if there.issuperset(fold.covers)),
-        repairs={ref: what for ref, what in ledger.repairs.items() if ref.split(":id")[0] in there},
+        repairs={ref: what for ref, what in ledger.repairs.items() if _repaired(ref) in there},
         bound={ref: prefix for ref, prefix in ledger.bound.items() if ref in there},
         promoted=tuple(ref for ref in ledger.promoted if ref in there),
     )
+
+
+def _repaired(name: Ref) -> Ref:
+    """The entry that a line of the repairs is about: its own ref, or that of its id or of its wire."""
+    return Ref(name.removesuffix(":id").removesuffix(":wire"))
 
 
 def applied(

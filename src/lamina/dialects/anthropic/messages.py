@@ -27,6 +27,12 @@ def dot() -> Message:
     return {"role": "user", "content": "."}
 
 
+def is_directive(message: Message) -> bool:
+    """Whether it is a system message without words, which only sets something: `"content": []`."""
+    given = plain(message) or {}
+    return given.get("role") == "system" and isinstance(given.get("content"), LISTS) and not given["content"]
+
+
 def begins_compacted(message: Message) -> bool:
     """Whether a message begins with a compaction, which stands for everything that was said before."""
     return _sort(content_of(message)[:1]) == "compaction"
@@ -34,7 +40,11 @@ def begins_compacted(message: Message) -> bool:
 
 def ends_in_server_result(message: Message) -> bool:
     """Whether an assistant message ends with what a tool on the API's side gave."""
-    return _sort(content_of(message)[-1:]).endswith("_tool_result")
+    return is_server_result(next(reversed(content_of(message)), None))
+
+
+def is_server_result(block: Any) -> bool:
+    return str((plain(block) or {}).get("type")).endswith("_tool_result")
 
 
 def _sort(blocks: list[Any]) -> str:

@@ -17,6 +17,7 @@ from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolResult
 from lamina.dialects.named_files import path_of
 from lamina.dialects.openai_chat.calls import LEGACY, Calls, calls_in
 from lamina.dialects.openai_chat.parts import (
+    MARKER,
     NAME,
     Content,
     listed,
@@ -33,7 +34,7 @@ from lamina.errors import BadInput
 REASONING = ("reasoning_content", "reasoning")
 """Fields of compatible servers that hold a model's reasoning as text."""
 
-_READ_ELSEWHERE = frozenset(("role", "content", "tool_calls", "function_call", "name", "type"))
+_READ_ELSEWHERE = frozenset(("role", "content", "tool_calls", "function_call", "name", "type", MARKER))
 
 INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 """What an assistant may say in place of content."""
