@@ -173,7 +173,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     `render` mends whatever `check` would refuse and can be mended without inventing what somebody says. Its
     mends depend on nothing that comes later, with two exceptions that the ledger knows of: `lasting` names
     those of this request that every later one must make too, as lines for `ledger.repairs`; `order` gives
-    the positions of sent entries as they stand on the wire, where that is not the order of the entries.
+    the positions of entries as they stand on the wire, where a rule may put system messages elsewhere.
     `recheck` is `check` for requests that were parsed or rendered here and grow from call to call.
     `absorb` takes a whole response, or all events of a stream in order.
     `stream` is what a prefix cache sees of a request; `mark` puts exactly these cache markers on it, and

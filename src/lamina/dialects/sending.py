@@ -18,7 +18,7 @@ import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo
-from lamina.core.values import Cut, Ledger, Mark
+from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Mark, Role
 from lamina.dialects.port import ON_THE_WIRE, CheckMemo, Dialect, Request, Violation
 from lamina.errors import InvalidRequest
 
@@ -104,12 +104,31 @@ def mended(violations: Sequence[Violation]) -> tuple[str, ...]:
 
 def _moves(envelope: Envelope, dialect: Dialect, before: Mark) -> bool:
     """Whether entries that were sent stand in another order now that others came after them."""
-    if dialect.order is None:
+    if dialect.order is None or envelope.ledger.mark is None:
         return False
-    sent = envelope.sent
-    now = dialect.order(sent, envelope.head)
-    then = dialect.order(sent[: before.sent], envelope.head)
+    tail, old = _tail(envelope.entries, new=envelope.ledger.mark.sent - before.sent)
+    if all(entry.role is not Role.SYSTEM for entry in tail):
+        return False
+    now = dialect.order(tail, envelope.head)
+    then = dialect.order(tail[:old], envelope.head)
     return now[: len(then)] != then
+
+
+def _tail(entries: Sequence[Entry], *, new: int) -> tuple[list[Entry], int]:
+    """What is sent since the model last began to speak before the `new` entries, and how much of it is old.
+
+    Nothing before that can move: there the user's side had spoken, so whatever waited for it was placed.
+    """
+    found: list[Entry] = []
+    for entry in reversed(entries):
+        if entry.form is Form.OMITTED or entry.layer is Layer.SYSTEM:
+            continue
+        answers_user = len(found) > new and found[-1].role is Role.ASSISTANT
+        if answers_user and entry.role in (Role.USER, Role.TOOL):
+            break
+        found.append(entry)
+    found.reverse()
+    return found, max(len(found) - new, 0)
 
 
 def _as_given(violation: Violation, request: Request, asked: Request | None) -> Violation:

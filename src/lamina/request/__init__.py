@@ -208,5 +208,5 @@ def _ledger(given: Ledger | Mapping[str, Any] | None) -> Ledger:
 def _untouched(entry: Entry, rewritten: frozenset[str]) -> bool:
     """Whether it is sent as it came: not lowered, repaired, said in another voice, or `rewritten` before."""
     segment = entry.segment
-    whole = entry.form is Form.FULL and entry.parts is segment.parts and entry.ref not in rewritten
-    return whole and entry.role is segment.role and segment.origin != "lamina"
+    whole = entry.form is Form.FULL and entry.parts is segment.parts and entry.role is segment.role
+    return whole and segment.origin != "lamina" and not (rewritten and entry.ref in rewritten)

@@ -53,7 +53,7 @@ def _foreign(message: Mapping[str, Any]) -> bool:
 def _sorts(message: Mapping[str, Any]) -> list[str]:
     content = message.get("content")
     blocks = content if isinstance(content, list | tuple) else ()
-    sorts = (block.get("type") for block in blocks if isinstance(block, Mapping))
+    sorts = (block.get("type") for block in blocks if isinstance(block, (dict, Mapping)))
     return [sort for sort in sorts if isinstance(sort, str)]
 
 

@@ -164,23 +164,19 @@ def with_allowed_marks(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _few(found: list[Placed]) -> list[Placed]:
-    """At most as many as the API takes: the last of the tools, of the system text and of all; then others."""
+    """At most as many as the API takes: tools and system text before messages, later ones before earlier."""
     if len(found) <= MOST:
         return found
-    first = list(dict.fromkeys((*_worth_most(found), *_of(found, "tools"), *_of(found, "system"))))
-    rest = [one for one in reversed(found) if one not in first]
-    chosen = frozenset((*first, *rest)[:MOST])
+    head = [one for one in reversed(found) if one.place.startswith(("tools[", "system["))]
+    ranked = dict.fromkeys((*_worth_most(found), *head, *reversed(found)))
+    chosen = frozenset(list(ranked)[:MOST])
     return [one for one in found if one in chosen]
 
 
 def _worth_most(found: Sequence[Placed]) -> list[Placed]:
     """The newest marker, and those at the end of the tools and of the system text."""
-    return [found[-1], *_of(found, "tools")[:1], *_of(found, "system")[:1]]
-
-
-def _of(found: Sequence[Placed], name: str) -> list[Placed]:
-    """The markers of one field of the request, the last one first."""
-    return [one for one in reversed(found) if one.place.startswith(f"{name}[")]
+    ends = [[one for one in found if one.place.startswith(name)][-1:] for name in ("tools[", "system[")]
+    return [found[-1], *ends[0], *ends[1]]
 
 
 def _in_order(found: list[Placed]) -> list[Placed]:

@@ -76,16 +76,12 @@ def _voice(entry: Entry, *, native: bool) -> str:
     return side(entry.role)
 
 
-def order(sent: Sequence[Entry], head: Head) -> list[int]:
+def order(said: Sequence[Entry], head: Head) -> list[int]:
     """The positions of entries as they stand on the wire."""
     native = takes_system_messages(model_of(head.parameters))
-    if all(e.layer is Layer.SYSTEM or _voice(e, native=native) != "system" for e in sent):
-        return list(range(len(sent)))
-    at = {id(entry): i for i, entry in enumerate(sent)}
-    system = [i for i, entry in enumerate(sent) if entry.layer is Layer.SYSTEM]
-    said = grouped([entry for entry in sent if entry.layer is not Layer.SYSTEM])
-    placed = _instructions_placed(said, native=native)
-    return system + [at[id(entry)] for group in placed for entry in group]
+    at = {id(entry): i for i, entry in enumerate(said)}
+    placed = _instructions_placed(grouped(said), native=native)
+    return [at[id(entry)] for group in placed for entry in group]
 
 
 def _instructions_placed(said: list[list[Entry]], *, native: bool) -> list[list[Entry]]:

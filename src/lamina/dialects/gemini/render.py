@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import Any
 
 from lamina.core.envelope import Envelope
-from lamina.core.values import Entry, Layer, Ref, Role, Thinking, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Layer, Ref, Role, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.gemini.contents import Loose, content_of
 from lamina.dialects.gemini.head import declarations, request_of, spelling
@@ -54,15 +54,25 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
     if not wants_signatures(model_of(envelope.head.parameters)):
         return {}
     found: dict[Ref, str] = {}
-    for voice, group in reversed(list(_contents(envelope.sent))):
+    for voice, group in _contents(_current_turn(envelope.entries)):
         if voice == "user":
-            if not all(map(_answers, group)):
-                break
             continue
         first = next((entry for entry in group if isinstance(entry.parts[0], ToolCall)), None)
         if first is not None and _is_unsigned(first):
             found[Ref(f"{first.ref}{ON_THE_WIRE}")] = SIGNED
     return found
+
+
+def _current_turn(entries: Sequence[Entry]) -> list[Entry]:
+    """What is sent after the user last said something that is no result."""
+    turn: list[Entry] = []
+    for entry in reversed(entries):
+        if entry.form is Form.OMITTED:
+            continue
+        if entry.role is not Role.ASSISTANT and not _answers(entry):
+            break
+        turn.append(entry)
+    return turn[::-1]
 
 
 def _contents(sent: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
