@@ -41,11 +41,11 @@ def begin(root: Digest) -> Draft:
     return Draft(entries=[], prefix=root, seen=Seen())
 
 
-def advance(draft: Draft, log: Sequence[Segment], bench: Bench) -> Draft:
-    """The draft with `log` added to it, where nothing of `log` reaches back."""
+def advance(draft: Draft, log: Sequence[Segment], bench: Bench, *, ends: bool = True) -> Draft:
+    """The draft with `log` added to it, where nothing of `log` reaches back. `ends`: nothing follows it."""
     seen, shown = draft.seen.copy(), dict(draft.shown)
     entries, repairs = repair(
-        log, bench.ledger, wording=bench.wording, repairs=bench.options.repairs, seen=seen
+        log, bench.ledger, wording=bench.wording, repairs=bench.options.repairs, seen=seen, ends=ends
     )
     entries = ordered(entries, bench.options.layout, bench.kinds)
     if not draft.entries:

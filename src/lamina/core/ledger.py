@@ -33,8 +33,8 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
 
 
 def _repaired(name: Ref) -> Ref:
-    """The entry that a line of the repairs is about: its own ref, or that of its id or of its wire."""
-    return Ref(name.removesuffix(":id").removesuffix(":wire"))
+    """The entry that a line of the repairs is about: its ref, without what says which side of it is meant."""
+    return Ref(name.removesuffix(":id").removesuffix(":wire").removesuffix(":end"))
 
 
 def applied(

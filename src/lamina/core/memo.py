@@ -66,7 +66,7 @@ class Memo:
         if reaches_back(log[start:], bench):
             return _drafted(whole(log, bench))
         at = boundary(log, start)
-        middle = advance(front, log[start:at], bench) if at > start else front
+        middle = advance(front, log[start:at], bench, ends=False) if at > start else front
         final = advance(middle, log[at:], bench)
         if last and final.place.turn < last.turn:  # an edit took a turn back: what was history is not
             return self._from(None, log, bench)

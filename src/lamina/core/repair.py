@@ -25,6 +25,7 @@ from lamina.text.tags import strip_tags
 
 UNANSWERED = "[no result was recorded for this call]"
 ANSWERED = "answered by lamina"
+ENDED = "a request ended here, with calls that lamina answered"
 
 
 class Repairs(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,11 +70,17 @@ def repair(
     wording: Wording,
     repairs: Repairs = AS_IS,
     seen: Seen | None = None,
+    ends: bool = True,
 ) -> tuple[list[Entry], dict[Ref, str]]:
-    """Entries for a log, all in full or omitted with a reason, and the repairs that are new to the ledger."""
+    """Entries for a log, all in full or omitted with a reason, and the repairs that are new to the ledger.
+
+    `ends`: the request ends with this log; else more of it follows.
+    """
     scan = _Scan(ledger, wording, repairs, seen if seen is not None else Seen())
     for segment in log:
         scan.take(segment)
+    if ends:
+        scan.note_end()
     scan.close()
     return scan.entries, scan.lines
 
@@ -98,6 +105,9 @@ class _Scan:
 
     def take(self, segment: Segment) -> None:
         entry = self._identify(segment)
+        if self._goes_on_after_an_end(entry):
+            self.close()
+            entry = msgspec.structs.replace(entry, opens=True)
         first = entry.parts[0] if entry.parts else None
         if isinstance(first, ToolResult):
             self._result(entry, first)
@@ -131,6 +141,22 @@ class _Scan:
                 self._apart(entry, result)
             else:
                 self._keep(msgspec.structs.replace(entry, opens=self._opens(entry.segment)))
+
+    def note_end(self) -> None:
+        """Remembers that a request ends with calls that are answered: the model goes on after the answers."""
+        last = self._last_sent()
+        unanswered = None in self.waiting.values() and self.repairs.dangling == "answer"
+        if unanswered and last is not None and last.role is Role.ASSISTANT:
+            self._note(Ref(f"{last.ref}:end"), ENDED)
+
+    def _goes_on_after_an_end(self, entry: Entry) -> bool:
+        if entry.opens or entry.role is not Role.ASSISTANT or None not in self.waiting.values():
+            return False
+        last = self._last_sent()
+        return last is not None and f"{last.ref}:end" in self.ledger.repairs
+
+    def _last_sent(self) -> Entry | None:
+        return next((e for e in reversed(self.entries) if e.form is not Form.OMITTED), None)
 
     def _stands_between(self, entry: Entry) -> bool:
         """Whether it came while calls wait for their results, which stand before it then."""

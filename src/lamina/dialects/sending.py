@@ -96,10 +96,9 @@ def refused(
 
 def mended(violations: Sequence[Violation]) -> tuple[str, ...]:
     """Notes for the account: which rules a request broke that was mended, and where."""
-    told = [f"mended {violation.place}: {violation.rule}" for violation in violations[:NOTES]]
-    if len(violations) > NOTES:
-        told.append(f"mended {len(violations) - NOTES:,} more")
-    return tuple(told)
+    told = list(dict.fromkeys(f"mended {one.place}: {one.rule}" for one in violations))
+    more = len(told) - NOTES
+    return (*told[:NOTES], f"mended {more:,} more") if more > 0 else tuple(told)
 
 
 def _moves(envelope: Envelope, dialect: Dialect, before: Mark) -> bool:

@@ -27,9 +27,9 @@ from lamina.dialects.anthropic.mark import (
 from lamina.dialects.anthropic.messages import (
     begins_compacted,
     content_of,
-    dot,
     ends_in_server_result,
     is_directive,
+    opening,
 )
 from lamina.dialects.anthropic.model import model_of, refuses_system_messages, rejects_prefill
 from lamina.dialects.anthropic.parse import parse
@@ -295,7 +295,7 @@ def thinking_is_bound(reading: Reading) -> Breaches:
     parsed = parse(reading.request)
     first = turns[0].message if turns else None
     loose = _unbound(parsed.log, parsed.head, ledger)
-    if loose and first == dot():
+    if loose and first == opening():
         rest = [segment for segment in parsed.log if segment.meta["wire"].get("message") is not first]
         loose &= _unbound(rest, parsed.head, ledger)
     places = [turn.block_place(at) for turn in turns for at, _ in turn.thoughts]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.dialects.anthropic.blocks import LISTS, plain
+from lamina.dialects.words import OPENING
 
 Message = Any
 """A message as it came, or a dict that was made here."""
@@ -22,9 +23,9 @@ def content_of(message: Message) -> list[Any]:
     return list(content) if isinstance(content, LISTS) else []
 
 
-def dot() -> Message:
-    """What the user says where somebody must: as little as the API takes."""
-    return {"role": "user", "content": "."}
+def opening() -> Message:
+    """What stands first where the assistant would: the API wants a message of the user there."""
+    return {"role": "user", "content": OPENING}
 
 
 def is_directive(message: Message) -> bool:

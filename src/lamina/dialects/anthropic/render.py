@@ -3,7 +3,7 @@
 A message of which nothing changed is the object that was parsed; of one that changed in part, the other
 blocks are. Rendering mends what this API refuses: the results of one assistant message stand together, first
 in the user message after it; a system message stands last on the user's side; a conversation that would begin
-with the assistant begins with a user message that says "."; names of tools that were called have letters that
+with the assistant begins with a user message that says so; names of tools that were called have letters that
 the API takes; and of the client's cache markers, as many are left as it takes. It decides nothing about what
 is sent, and places no markers: one on a lowered block stays there.
 """
@@ -28,7 +28,7 @@ from lamina.dialects.anthropic.blocks import (
     safe_name,
 )
 from lamina.dialects.anthropic.mark import with_allowed_marks
-from lamina.dialects.anthropic.messages import Message, begins_compacted, dot, is_server_result, role_of
+from lamina.dialects.anthropic.messages import Message, begins_compacted, is_server_result, opening, role_of
 from lamina.dialects.anthropic.model import NAME, model_of, takes_system_messages
 from lamina.dialects.port import grouped, groups, original, wire
 
@@ -208,5 +208,5 @@ def _changed(part: ToolCall | ToolResult, was: Block, came: Any) -> Block:
 def _begun(messages: list[Message]) -> list[Message]:
     """Messages that begin with the user, or with a compaction, which stands for what the user said."""
     if messages and role_of(messages[0]) == "assistant" and not begins_compacted(messages[0]):
-        return [dot(), *messages]
+        return [opening(), *messages]
     return messages

@@ -37,6 +37,7 @@ from lamina.dialects.gemini.wire import (
     wants_signatures,
 )
 from lamina.dialects.port import ON_THE_WIRE, elsewhere, grouped, original, wire
+from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
 
 SIGNED = "signed by lamina: the call came without a thought signature"
@@ -233,7 +234,7 @@ def _answers(entry: Entry) -> bool:
 def _begun(contents: list[Any]) -> list[Any]:
     """Contents that begin with the user where a call would stand first (G1)."""
     calls_first = bool(contents) and _speaks(contents[0]) == "model" and _calls(contents[0])
-    return [_dot(), *contents] if calls_first else contents
+    return [_opening(), *contents] if calls_first else contents
 
 
 def _as_given(contents: list[Any], *, untouched: bool) -> Any:
@@ -253,9 +254,9 @@ def _as_given(contents: list[Any], *, untouched: bool) -> Any:
     return found
 
 
-def _dot() -> Json:
-    """What the user says where somebody must: as little as the API takes."""
-    return {"role": "user", "parts": [{"text": "."}]}
+def _opening() -> Json:
+    """What stands first where a call would: the API wants a content of the user there."""
+    return {"role": "user", "parts": [{"text": OPENING}]}
 
 
 def _parts_of(content: Any) -> list[Json]:

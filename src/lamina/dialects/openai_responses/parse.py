@@ -58,17 +58,17 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
     system = _instructions(request.get("instructions"))
     head = _head(request, items, system, trigger=given[-1:] if given and _triggers(given[-1]) else ())
     scan = Scan(stored=request.get("store") is not False, chained=continues(request))
-    before = (request.get("instructions") if system else None, scan.stored, scan.chained)
-    known = memo.known[1:] if memo and memo.known and memo.known[0][0] == before else []
-    if memo is not None and known:
-        system = memo.known[0][1]
-    known = _settled(known[: unchanged(items, known)])
+    basis = (request.get("instructions") if system else None, scan.stored, scan.chained)
+    known: _Known = []
+    if memo is not None and memo.basis is not None and memo.basis[0] == basis:
+        system = memo.basis[1]  # the same segments as before
+        known = _settled(memo.known[: unchanged(items, memo.known)])
     log = [segment for _, segments in known for segment in segments]
     scan.replay(log)
     fresh = scan.read(items[len(known) :], start=len(known))
     if memo is not None:
         new = list(zip(map(snapshot, items[len(known) :]), fresh, strict=True))
-        memo.known = [(before, system), *_settled([*known, *new])]
+        memo.basis, memo.known = (basis, system), _settled([*known, *new])
     return Parsed(log=(*system, *log, *(segment for segments in fresh for segment in segments)), head=head)
 
 
