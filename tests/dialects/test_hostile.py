@@ -78,6 +78,56 @@ def _says_where(error: Fitted | LaminaError) -> None:
         assert error.hint in str(error)
 
 
+EDITS = ("nothing", "nothing", "rewind", "cut_front", "delete", "double", "swap", "replace")
+"""What a client may do to its own history between two requests, besides adding to it."""
+
+
+def edited(messages: list[dict[str, Any]], way: str, at: int) -> list[dict[str, Any]]:
+    at %= len(messages)
+    before, one, after = messages[:at], messages[at : at + 1], messages[at + 1 :]
+    found = {
+        "nothing": messages,
+        "rewind": before + one,
+        "cut_front": one + after,
+        "delete": before + after,
+        "double": before + one + one + after,
+        "swap": one + after + before,
+        "replace": before + messages[-1:] + after,
+    }
+    return found[way]
+
+
+@every_dialect
+@given(st.data())
+def test_an_edited_history_leaves_valid_too_and_its_edit_is_a_recorded_cut(
+    name: str, data: st.DataObject
+) -> None:
+    """Requests that are edited, cut off and rewound between two calls, with the ledger of the call before.
+
+    A Gemini signature is no part of the log, so an edit that changes nothing else is not recorded.
+    """
+    hostile: Hostile = data.draw(conversations(name, most=6))
+    edits = data.draw(st.lists(st.tuples(st.sampled_from(EDITS), st.integers(0, 9)), min_size=1, max_size=4))
+    messages = hostile.messages
+    memo, ledger, same = RequestMemo(), Ledger(), Ledger()
+    before: list[tuple[str, bytes]] = []
+    for way, at in edits:
+        messages = edited(messages, way, at) or hostile.messages
+        request = hostile._replace(messages=messages).request(len(messages))
+        fitted, again = fit(request, name, ledger), fit(request, name, same, memo)
+        if isinstance(fitted, LaminaError) or isinstance(again, LaminaError):
+            assert str(fitted) == str(again)
+            continue
+        assert json.dumps(fitted.request) == json.dumps(again.request)
+        assert fitted.ledger == again.ledger
+        assert rules(DIALECTS[name].check(fitted.request)) == []
+        after = blocks(name, fitted.request)
+        if len(fitted.ledger.cuts) == len(ledger.cuts) and name != "gemini":
+            assert after[: len(before)] == before
+        ledger, same, before = fitted.ledger, again.ledger, after
+        messages = [*messages, hostile.messages[at % len(hostile.messages)]]
+
+
 @every_dialect
 @given(st.data())
 def test_what_is_valid_leaves_as_it_came(name: str, data: st.DataObject) -> None:
@@ -101,16 +151,15 @@ def test_what_is_valid_leaves_as_it_came(name: str, data: st.DataObject) -> None
 @every_dialect
 @given(st.data())
 def test_a_growing_request_is_checked_at_its_end_as_it_is_as_a_whole(name: str, data: st.DataObject) -> None:
-    """The memo's tail is longer than these conversations, so they are repeated until it resumes."""
+    """What is hostile stands behind more valid steps than are looked at again; the first has a common id."""
     hostile: Hostile = data.draw(conversations(name, most=4))
     request, memo = hostile.request(4), CheckMemo()
     recheck = DIALECTS[name].recheck
     assert recheck is not None
-    begins = _valid_beginning(name)
-    for rounds in range(1, 9):
-        items = begins * (6 * rounds)
-        for grown in (items, [*items, *request[hostile.field]]):
-            whole = {**request, hostile.field: grown}
+    valid = [item for at in range(40) for item in STEPS[name]("a" if at == 0 else f"k{at}")]
+    for end in (len(valid) // 2, len(valid)):
+        for items in (valid[:end], [*valid[:end], *request[hostile.field]]):
+            whole = {**request, hostile.field: items}
             try:
                 DIALECTS[name].parse(whole)
             except BadInput:
@@ -118,7 +167,49 @@ def test_a_growing_request_is_checked_at_its_end_as_it_is_as_a_whole(name: str, 
             assert rules(recheck(whole, memo)) == rules(DIALECTS[name].check(whole))
 
 
-def _valid_beginning(name: str) -> list[dict[str, Any]]:
-    if name == "gemini":
-        return [{"role": "user", "parts": [{"text": "hi"}]}, {"role": "model", "parts": [{"text": "hi"}]}]
-    return [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hi"}]
+def _said(name: str, text: str) -> dict[str, Any]:
+    return (
+        {"role": "user", "parts": [{"text": text}]} if name == "gemini" else {"role": "user", "content": text}
+    )
+
+
+def _anthropic_step(id_: str) -> list[dict[str, Any]]:
+    used = {"type": "tool_use", "id": id_, "name": "read", "input": {}}
+    gave = {"type": "tool_result", "tool_use_id": id_, "content": "x"}
+    return [_said("", id_), {"role": "assistant", "content": [used]}, {"role": "user", "content": [gave]}]
+
+
+def _chat_step(id_: str) -> list[dict[str, Any]]:
+    call = {"id": id_, "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return [_said("", id_), asked, {"role": "tool", "tool_call_id": id_, "content": "x"}]
+
+
+def _responses_step(id_: str) -> list[dict[str, Any]]:
+    call = {"type": "function_call", "call_id": id_, "name": "read", "arguments": "{}", "id": f"fc_{id_}"}
+    return [_said("", id_), call, {"type": "function_call_output", "call_id": id_, "output": "x"}]
+
+
+def _gemini_step(id_: str) -> list[dict[str, Any]]:
+    call = {"functionCall": {"name": "read", "args": {}, "id": id_}, "thoughtSignature": "c2ln"}
+    result = {"functionResponse": {"name": "read", "response": {"output": "x"}, "id": id_}}
+    model, user = {"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}
+    return [_said("gemini", id_), model, user]
+
+
+def _ollama_step(id_: str) -> list[dict[str, Any]]:
+    asked = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"name": "read", "arguments": {}}}],
+    }
+    return [_said("", id_), asked, {"role": "tool", "content": "x", "tool_name": "read"}]
+
+
+STEPS = {
+    "anthropic": _anthropic_step,
+    "openai_chat": _chat_step,
+    "openai_responses": _responses_step,
+    "gemini": _gemini_step,
+    "ollama": _ollama_step,
+}
