@@ -91,6 +91,9 @@ def test_the_reserve_is_what_the_request_says_wherever_it_says_it() -> None:
 
 
 def test_a_request_that_only_rendering_can_mend_is_mended() -> None:
-    contents = [{"role": "user", "parts": [{"text": "hi"}]}, {"role": "model", "parts": [{"text": "hello"}]}]
+    call = {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]}
+    answer = {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"output": "x"}}}]}
+    contents = [{"role": "user", "parts": [{"text": "hi"}]}, call, answer]
     fitted = fit_request({"model": "gemini-3-pro", "contents": contents})
     assert DIALECTS["gemini"].check(fitted.request) == []
+    assert fitted.envelope.notes == ("mended contents[1].parts[0]: calls_are_signed",)

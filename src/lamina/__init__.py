@@ -35,7 +35,7 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import Wording
-from lamina.errors import BadInput, BudgetExceeded, LaminaError, LawBroken, NotFound
+from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError, LawBroken, NotFound
 from lamina.part import Parting, part
 from lamina.report import Manifest, explain, table
 from lamina.request import Fitted, Lifetimes, RequestMemo, ServerHelp, fit_request
@@ -60,6 +60,7 @@ __all__ = [
     "Form",
     "Head",
     "Image",
+    "InvalidRequest",
     "Kind",
     "LaminaError",
     "LawBroken",

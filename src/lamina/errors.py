@@ -4,6 +4,7 @@
     ├── BadInput (ValueError)          a value that cannot be used, with its place and what to do
     ├── BudgetExceeded (ValueError)    the smallest possible request is larger than the room
     ├── CountFailed (RuntimeError)     an endpoint that counts tokens did not answer
+    ├── InvalidRequest (ValueError)    a rule of the API is broken that cannot be mended; nothing is sent
     ├── LawBroken (AssertionError)     a law of lamina does not hold: always a bug, never the caller's
     ├── NotFound (LookupError)         nothing in the log answers to this key
     └── StoreError (RuntimeError)      a conversation could not be kept or read as it was
@@ -21,6 +22,7 @@ Each inherits the builtin that a caller would catch, and carries its data as att
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 
 class LaminaError(Exception):
@@ -66,6 +68,38 @@ class CountFailed(LaminaError, RuntimeError):
         super().__init__(
             f"{asked} did not count: {cause!r:.200}; try again, or give otherwise=counter_for(model)"
         )
+
+
+class BrokenRule(Protocol):
+    """One rule of an API that a request breaks, as a dialect's `check` reports it."""
+
+    @property
+    def rule(self) -> str: ...
+
+    @property
+    def place(self) -> str: ...
+
+    @property
+    def message(self) -> str: ...
+
+
+class InvalidRequest(LaminaError, ValueError):
+    """The API would refuse the request, and mending it would mean to invent what somebody says.
+
+    It is raised before anything is sent. `violations` are the rules that are broken, in the order of the
+    dialect's rules; `words` are the first words of the message that breaks the first of them.
+    """
+
+    def __init__(self, violations: Sequence[BrokenRule], *, words: str = "", hint: str = "") -> None:
+        self.violations = tuple(violations)
+        self.words = words
+        self.hint = hint
+        first = self.violations[0]
+        where = f"{first.place} ({words!r})" if words else first.place
+        others = len(self.violations) - 1
+        more = f" ({others} more in violations)" if others else ""
+        told = f"{where}: {first.message} (rule {first.rule})"
+        super().__init__(f"{told}; {hint}{more}" if hint else f"{told}{more}")
 
 
 class LawBroken(LaminaError, AssertionError):

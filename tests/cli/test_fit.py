@@ -141,6 +141,22 @@ def test_a_window_that_is_too_small_says_what_is_in_the_way(tmp_path: Path) -> N
     assert not (tmp_path / "ledger.json").exists()
 
 
+def test_a_request_that_nobody_can_mend_is_bad_input(tmp_path: Path) -> None:
+    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    path = saved(tmp_path, {"model": "claude-opus-4-8", "max_tokens": 9, "messages": messages})
+    done = run("fit", path, "--ledger", tmp_path / "ledger.json")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(
+        "lamina: messages[1] ('a'): this model does not support assistant message prefill"
+    )
+    assert not (tmp_path / "ledger.json").exists()
+    error = json.loads(run("fit", path, "--json").out)["error"]
+    assert (error["kind"], error["violations"]) == (
+        "invalid_request",
+        [{"rule": "ends_with_user", "place": "messages[1]"}],
+    )
+
+
 def test_errors_are_json_too_where_json_was_asked_for(tmp_path: Path) -> None:
     error = json.loads(run("fit", saved(tmp_path, SHORT), "--window", "10", "--json").out)["error"]
     assert (error["kind"], error["floor"], error["room"]) == ("budget_exceeded", 18, 5)

@@ -11,13 +11,13 @@ from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.laws import Case, calls_and_results_pair
-from lamina.core.repair import ANSWERED, UNANSWERED, Repairs
+from lamina.core.repair import ANSWERED, ENDED, UNANSWERED, Repairs
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Entry, Form, Ledger, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.part import part
-from lamina.segments import assistant, call, result, segment, user
+from lamina.segments import assistant, call, result, segment, system, user
 from lamina.testing.strategies import logs
 
 ASK = user("List the files")
@@ -60,7 +60,8 @@ def test_a_call_without_a_result_is_answered_for_it(after: tuple[Segment, ...]) 
     asked, answer = envelope.sent[1:3]
     assert answer.parts == (ToolResult(id="c1", name="ls", content=(Text(UNANSWERED),), error=True),)
     assert answer.segment.origin == "lamina"
-    assert envelope.ledger.repairs == {asked.ref: ANSWERED}
+    ended = {} if after else {f"{asked.ref}:end": ENDED}
+    assert envelope.ledger.repairs == {asked.ref: ANSWERED} | ended
     assert pairs(envelope)
 
 
@@ -115,6 +116,56 @@ def test_late_results_and_unanswered_calls_can_be_left_out_instead() -> None:
     assert sorted(envelope.ledger.repairs.values()) == [
         "call without a result left out", "result without its call",
     ]  # fmt: skip
+
+
+def test_a_system_message_between_a_call_and_its_result_waits_for_the_result() -> None:
+    answer, instruction = result("a.py", id="c1"), system("Be brief.")
+    log = (ASK, LS, instruction, answer, assistant("One file."))
+    envelope = built(*log)
+    assert [e.segment for e in envelope.sent] == [ASK, LS, answer, instruction, log[-1]]
+    assert envelope.ledger.repairs == {}
+
+
+def test_an_answer_that_was_sent_stays_before_the_system_message_that_followed_it() -> None:
+    first = built(ASK, LS, system("Be brief."))
+    assert texts(first)[2:] == [UNANSWERED, "Be brief."]
+    second = built(ASK, LS, system("Be brief."), result("a.py", id="c1"), ledger=first.ledger)
+    assert second.cut is None
+    assert texts(second)[2:4] == [UNANSWERED, "Be brief."]
+    assert "a.py" in texts(second)[4]
+
+
+def test_what_the_model_says_after_an_answer_that_was_sent_stands_after_it() -> None:
+    """The client does not know of the answer, so what follows continues the message of the call."""
+    goes_on = (assistant("Well.", joins=True), call("ls", {"path": "b"}, id="c2", joins=True))
+    first = built(ASK, LS)
+    second = built(ASK, LS, *goes_on, ledger=first.ledger)
+    assert texts(second)[:3] == texts(first)
+    assert second.cut is None
+    assert [e.opens for e in second.sent] == [True, True, True, True, False, True]
+    third = built(ASK, LS, *goes_on, user("Thanks"), ledger=second.ledger)
+    assert texts(third)[:6] == texts(second)
+    assert third.cut is None
+    assert texts(built(ASK, LS, *goes_on))[2] == "Well."
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_words_between_a_call_and_its_result_stand_after_it(joins: bool) -> None:  # noqa: FBT001
+    words = [user("Wait."), user("Or not.", joins=joins)]
+    log = (ASK, LS, *words, result("a.py", id="c1"), assistant("One file."))
+    envelope = built(*log)
+    assert texts(envelope)[2:5] == ["a.py", "Wait.", "Or not."]
+    assert [e.opens for e in envelope.sent[3:5]] == [True, not joins]
+    assert pairs(envelope)
+    assert envelope.ledger.repairs == {}
+
+
+def test_words_after_an_answer_that_was_sent_stay_there() -> None:
+    first = built(ASK, LS, user("Wait."))
+    second = built(ASK, LS, user("Wait."), result("a.py", id="c1"), ledger=first.ledger)
+    assert texts(second)[:4] == texts(first)
+    assert second.cut is None
+    assert second.sent[-1].role is Role.USER
 
 
 # results that are too many, or have no call
@@ -297,7 +348,9 @@ def test_every_repair_is_a_line_of_the_ledger_and_is_made_once(
     log: tuple[Segment, ...], repairs: Repairs
 ) -> None:
     once = built(*log, repairs=repairs)
-    assert {mended(e) for e in once.entries} - {""} == set(once.ledger.repairs)
+    lines = {line for line, what in once.ledger.repairs.items() if what != ENDED}
+    assert {mended(e) for e in once.entries} - {""} == lines
+    assert len(once.ledger.repairs) - len(lines) <= 1
     again = built(*log, ledger=Ledger.load(once.ledger.dump()), repairs=repairs)
     assert again.entries == once.entries
     assert again.ledger == once.ledger

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from lamina.core.values import Ledger
+from lamina.core.values import Budget, Ledger
 from lamina.dialects.anthropic import DIALECT, binding_of
 from lamina.dialects.anthropic.check import RULES
 from lamina.dialects.anthropic.model import rejects_prefill, takes_system_messages, version
+from lamina.request import fit_request
 from tests.dialects.test_anthropic import Json, fitted
 
 VALID: Json = {
@@ -68,6 +69,7 @@ BREAKS: list[tuple[str, str, Breaking]] = [
     ("system_messages_stand_right", "messages[0]", lambda _, m: m.insert(0, INSTRUCTED)),
     ("system_messages_stand_right", "messages[4]", lambda _, m: m.extend([INSTRUCTED, INSTRUCTED])),
     ("system_messages_stand_right", "messages[4]", lambda _, m: m.extend([SAID, INSTRUCTED])),
+    ("system_messages_are_taken", "messages[3]", lambda r, m: old(r, m.append(INSTRUCTED))),
     ("marks_are_few", "messages[2].content[2]", lambda r, m: mark(FIVE, *four(r, m), m[2]["content"][2])),
     ("marks_are_few", "cache_control", lambda r, m: r.update(cache_control=mark(FIVE, *four(r, m)))),
     ("marks_are_few", "messages[2].content[0].content[0]", lambda r, m: mark(FIVE, *four(r, m), inner(m))),
@@ -88,6 +90,11 @@ BREAKS: list[tuple[str, str, Breaking]] = [
     ("readable", "tools", lambda r, _: r.update(tools=["read"])),
     ("readable", "messages", lambda r, _: r.pop("messages")),
 ]  # fmt: skip
+
+
+def old(request: Json, _: None) -> None:
+    """The request for a model that has no system messages."""
+    request["model"] = "claude-opus-4-6"
 
 
 def again(messages: list[Json]) -> list[Json]:
@@ -146,6 +153,31 @@ def test_one_change_breaks_one_rule(rule: str, place: str, change: Breaking) -> 
 def test_every_rule_is_broken_by_some_request() -> None:
     broken = {rule for rule, _, _ in BREAKS} | {"thinking_is_bound"}
     assert broken == {*RULES, "roles", "readable"}
+
+
+DIRECTIVE = {"role": "system", "content": [], "output_config": {"effort": "low"}}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [DIRECTIVE],
+        [DIRECTIVE, {"role": "user", "content": "go on"}],
+        [INSTRUCTED, DIRECTIVE],
+        [DIRECTIVE, INSTRUCTED],
+        [INSTRUCTED, SAID, {"role": "user", "content": "go on"}, INSTRUCTED],
+    ],
+)
+def test_system_messages_that_only_set_something_may_stand_before_the_user(more: list[Json]) -> None:
+    request = {**VALID, "messages": [*VALID["messages"], *more]}
+    assert DIALECT.check(request) == []
+    assert fit_request(request).request is request
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-5", "claude-haiku-5", "some-model"])
+def test_a_model_of_which_nothing_is_known_is_sent_what_the_client_sends(model: str) -> None:
+    request = {**VALID, "model": model, "messages": [*VALID["messages"], INSTRUCTED]}
+    assert fit_request(request, budget=Budget(window=50_000)).request is request
 
 
 def bound_ledger(request: Json) -> Ledger:

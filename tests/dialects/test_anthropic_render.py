@@ -167,8 +167,11 @@ def test_a_blank_text_inside_a_result_is_left_out() -> None:
         (["system", "user"], ["user"]),
         (["user", "system", "user"], ["user", "user", "system"]),
         (["user", "system", "system", "assistant"], ["user", "system", "assistant"]),
-        (["user", "assistant", "system"], ["user", "assistant", "user", "system"]),
-        ([], ["user"]),
+        (["user", "assistant", "system", "user"], ["user", "assistant", "user", "system"]),
+        (
+            ["user", "assistant", "system", "assistant", "user"],
+            ["user", "assistant", "assistant", "user", "system"],
+        ),
         (["assistant"], ["user", "assistant"]),
     ],
 )

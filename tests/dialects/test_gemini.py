@@ -24,7 +24,8 @@ from lamina.core.values import (
 )
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
-from lamina.errors import BadInput, BudgetExceeded
+from lamina.errors import BadInput, BudgetExceeded, InvalidRequest
+from lamina.request import fit_request
 from tests.dialects.gemini_requests import (
     OPTIONS,
     PIXEL,
@@ -206,13 +207,19 @@ def test_text_that_is_shortened_loses_its_signature() -> None:
         [user(), model(asks(signed=False)), user(answers()), model(asks(signed=False)), user(answers())],
         [user("", "Go."), model(), user()],
         [user(), {"role": "model", "parts": []}, user()],
-        [user(), model()],
     ],
 )
 def test_what_the_api_would_refuse_is_mended(contents: list[Json]) -> None:
     assert DIALECT.check(body(*contents))
     sent(body(*contents))
     sent({"model": "gemini-3-pro", "contents": contents})
+
+
+@pytest.mark.parametrize("contents", [[user(), model()], [user(), model(), user("")]])
+def test_nothing_is_asked_in_the_place_of_the_user(contents: list[Json]) -> None:
+    with pytest.raises(InvalidRequest, match="ends_with_the_user") as refused:
+        fit_request({"model": "gemini-3-pro", "contents": contents})
+    assert refused.value.violations[0].place == "contents[1]"
 
 
 def test_no_result_is_lost_where_contents_are_put_together() -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from lamina.core.arrange import Layout
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
+from lamina.errors import InvalidRequest
 from lamina.segments import file, memory, selected_text
 from lamina.session import Session
 from lamina.stores.memory import MemoryStore
@@ -58,8 +59,14 @@ async def _spoken(session: Session, number: int, dialect: str) -> None:
 
 
 async def requested(session: Session) -> tuple[bool, str]:
-    """The request, and whether the model is to speak; where nothing was said, there is none."""
-    return session.pending, wire(await session.request()) if session.dialogue() else ""
+    """The request, and whether the model is to speak; where nothing was said or asked, there is none."""
+    if not session.dialogue():
+        return session.pending, ""
+    try:
+        return session.pending, wire(await session.request())
+    except InvalidRequest as refused:
+        assert not session.pending
+        return False, str(refused)
 
 
 async def played(store: Store, numbers: list[int], dialect: str, *, restarts: bool, **more: Any) -> Made:

@@ -19,6 +19,7 @@ from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import PlainHead, Usage
+from lamina.dialects.sending import rendered
 from lamina.segments import excerpt, system, user
 
 
@@ -59,7 +60,7 @@ class ByModel:
         dialect = DIALECTS[self._client.dialect]
         tools = tuple(action.tool for action in self._actions)
         head = dialect.own_head(PlainHead(model=self._model, tools=tools)).head
-        return dialect.render(build([system(self._told), user(prompt)], head=head))
+        return rendered(build([system(self._told), user(prompt)], head=head), dialect)
 
 
 async def looked_up(

@@ -23,7 +23,7 @@ from typing import Any
 
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import Parser
-from lamina.errors import BadInput, BudgetExceeded, NotFound, StoreError
+from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, NotFound, StoreError
 
 COMMANDS = {
     "fit": "make a request fit the window of its model",
@@ -141,6 +141,9 @@ def _failed(error: Exception, *, machine: bool) -> int:
     elif isinstance(error, BadInput):
         code, kind, message = BAD_INPUT, "bad_input", str(error)
         facts = {"place": error.place, "problem": error.problem, "hint": error.hint}
+    elif isinstance(error, InvalidRequest):
+        code, kind, message = BAD_INPUT, "invalid_request", str(error)
+        facts = {"violations": [{"rule": v.rule, "place": v.place} for v in error.violations]}
     elif isinstance(error, StoreError | NotFound):
         code, kind, message = STORE, type(error).__name__.lower(), str(error)
     elif isinstance(error, OSError):  # files that commands read and write are bad input by now

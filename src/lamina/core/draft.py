@@ -73,8 +73,8 @@ def draft_log(log: Sequence[Segment], bench: Bench, *, front: Draft | None, star
         return _draft_whole(log, bench)
     begun = front or begin(bench.root)
     at = boundary(log, start)
-    first_piece = _prepare(log[start:at], bench, after=begun, leads=start == 0)
-    second_piece = _prepare(log[at:], bench, after=first_piece.draft, leads=at == 0)
+    first_piece = _prepare(log[start:at], bench, after=begun, leads=start == 0, ends=False)
+    second_piece = _prepare(log[at:], bench, after=first_piece.draft, leads=at == 0, ends=True)
     applied = apply_ledger(
         first_piece.entries + second_piece.entries,
         bench.ledger,
@@ -118,16 +118,16 @@ class _Extended(msgspec.Struct, frozen=True, kw_only=True):
     lines: dict[Ref, Line]
 
 
-def _prepare(log: Sequence[Segment], bench: Bench, *, after: Draft, leads: bool) -> _Piece:
+def _prepare(log: Sequence[Segment], bench: Bench, *, after: Draft, leads: bool, ends: bool) -> _Piece:
     """Entries with their identity, place and words; the ledger is not applied yet.
 
     The draft that is returned has counted on, but does not have these entries. `leads`: the log begins here,
-    so this piece has the system text.
+    so this piece has the system text. `ends`: it is the last piece.
     """
     layout = bench.options.layout
     seen = after.seen.copy()
     entries, repairs = repair(
-        log, bench.ledger, wording=bench.wording, repairs=bench.options.repairs, seen=seen
+        log, bench.ledger, wording=bench.wording, repairs=bench.options.repairs, seen=seen, ends=ends
     )
     entries = ordered(entries, layout, bench.kinds)
     if leads:

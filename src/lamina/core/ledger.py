@@ -42,10 +42,15 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
         ledger,
         lines={ref: line for ref, line in ledger.lines.items() if ref in there},
         folds=tuple(fold for fold in ledger.folds if there.issuperset(fold.covers)),
-        repairs={ref: what for ref, what in ledger.repairs.items() if ref.split(":id")[0] in there},
+        repairs={ref: what for ref, what in ledger.repairs.items() if _mended(ref) in there},
         bound={ref: prefix for ref, prefix in ledger.bound.items() if ref in there},
         promoted=tuple(ref for ref in ledger.promoted if ref in there),
     )
+
+
+def _mended(name: Ref) -> Ref:
+    """The entry that a line of the repairs is about: its ref, without what says which side of it is meant."""
+    return Ref(name.removesuffix(":id").removesuffix(":wire").removesuffix(":end"))
 
 
 def apply_ledger(

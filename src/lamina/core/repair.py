@@ -38,6 +38,7 @@ from lamina.text.tags import strip_tags
 
 UNANSWERED = "[no result was recorded for this call]"
 ANSWERED = "answered by lamina"
+ENDED = "a request ended here, with calls that lamina answered"
 
 
 class Repairs(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,11 +86,17 @@ def repair(
     wording: Wording,
     repairs: Repairs = AS_IS,
     seen: Seen | None = None,
+    ends: bool = True,
 ) -> tuple[list[Entry], dict[Ref, str]]:
-    """Entries for a log, all in full or omitted with a reason, and the repairs that are new to the ledger."""
+    """Entries for a log, all in full or omitted with a reason, and the repairs that are new to the ledger.
+
+    `ends`: the request ends with this log; else more of it follows.
+    """
     scan = _Scan(ledger, wording, repairs, seen if seen is not None else Seen())
     for segment in log:
         scan.take(segment)
+    if ends:
+        scan.note_end()
     scan.close()
     return scan.entries, scan.lines
 
@@ -122,6 +129,9 @@ class _Scan:
 
     def take(self, segment: Segment) -> None:
         entry = self._identify(segment)
+        if self._goes_on_after_an_end(entry):
+            self.close()
+            entry = msgspec.structs.replace(entry, opens=True)
         first = entry.parts[0] if entry.parts else None
         if isinstance(first, ToolResult):
             self._take_result(entry, first)
@@ -158,10 +168,30 @@ class _Scan:
             else:
                 self._keep(entry)
 
+    def note_end(self) -> None:
+        """Remembers that a request ends with calls that are answered: the model goes on after the answers."""
+        if not self._awaits_results() or self.repairs.dangling == "omit":
+            return
+        last = self._last_sent()
+        if last is not None and last.role is Role.ASSISTANT:
+            self._note(Ref(f"{last.ref}:end"), ENDED)
+
+    def _goes_on_after_an_end(self, entry: Entry) -> bool:
+        """Whether an earlier request ended just before this, within the model's message."""
+        if entry.opens or entry.role is not Role.ASSISTANT or not self._awaits_results():
+            return False
+        last = self._last_sent()
+        return last is not None and f"{last.ref}:end" in self.ledger.repairs
+
+    def _awaits_results(self) -> bool:
+        return any(result_at is None for result_at in self.waiting.values())
+
+    def _last_sent(self) -> Entry | None:
+        return next((entry for entry in reversed(self.entries) if entry.form is not Form.OMITTED), None)
+
     def _take_message(self, entry: Entry) -> None:
         """What the user's side or the system says. Nothing may stand between a call and its result."""
-        still_open = any(result_at is None for result_at in self.waiting.values())
-        if still_open and self.repairs.late == "append":
+        if self._awaits_results() and self.repairs.late == "append":
             self.deferred.append(entry)
         else:
             self.close()

@@ -7,7 +7,7 @@ lowered in part. It decides nothing: what is lowered, and why, is the core's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from lamina.core.bind import Binding
 from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs
-from lamina.core.values import Entry, Form, Head, Raw, Role, Segment, Thinking, ToolResult
+from lamina.core.values import Entry, Form, Head, Raw, Ref, Role, Segment, Thinking, ToolResult
 from lamina.stream import Stream
 from lamina.text.characters import lower_ascii
 from lamina.usage import Cleared, Usage
@@ -45,6 +45,9 @@ __all__ = [
 ]
 
 Request = Mapping[str, Any]
+
+ON_THE_WIRE = ":wire"
+"""Ends the key of a line in `ledger.repairs` that a dialect wrote; before it stands the ref of the entry."""
 
 
 class Parsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,22 +121,60 @@ class Marking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParseMemo:
-    """Remembers how each message was parsed, to parse a growing request only at its end."""
+    """Remembers how each message was parsed, to parse a growing request only at its end.
+
+    `basis` is what else the parse depended on, where it did: what is known holds only while that does.
+    """
 
     def __init__(self) -> None:
         self.known: list[tuple[Any, tuple[Segment, ...]]] = []
+        self.basis: Any = None
 
 
-def _never(_: Request) -> bool:
-    return False
+class CheckMemo:
+    """Remembers up to where the last request was clean, to check a growing one only at its end.
+
+    It compares objects by identity first, so whoever changed a message in place must `forget`.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        self._items: list[Any] = []
+        self._basis: Any = None
+        self._past: Any = None
+
+    def resumed(self, items: Sequence[Any], basis: Any) -> tuple[int, Any]:
+        """How many items need not be looked at again, and what was kept of them; 0 and None if all do."""
+        if self._past is None or basis != self._basis:
+            return 0, None
+        count = len(self._items)
+        try:
+            same = list(items[:count]) == self._items
+        except RecursionError:
+            same = False
+        return (count, self._past) if same else (0, None)
+
+    def keep(self, items: Sequence[Any], basis: Any, past: Any) -> None:
+        """These items are clean, whatever follows them."""
+        self._items, self._basis, self._past = list(items), basis, past
+
+
+def _nothing(_: Envelope) -> Mapping[Ref, str]:
+    return {}
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One wire format.
 
     `recognises` says whether a request looks like this dialect's; `binding` what a changed past does to
-    thinking in a request; `mends` whether rendering mends a request of which no segment changed;
-    `steady` is False where the layout itself moves bytes at each new question.
+    thinking in a request; `steady` is False where the layout itself moves bytes at each new question.
+    `render` mends whatever `check` would refuse and can be mended without inventing what somebody says. Its
+    mends depend on nothing that comes later, with two exceptions that the ledger knows of: `lasting` names
+    those of this request that every later one must make too, as lines for `ledger.repairs`; `order` gives
+    the positions of entries as they stand on the wire, where a rule may put system messages elsewhere.
+    `recheck` is `check` for requests that were parsed or rendered here and grow from call to call.
     `absorb` takes a whole response, or all events of a stream in order.
     `stream` is what a prefix cache sees of a request; `mark` puts exactly these cache markers on it, and
     takes off all others. `carries` says why a segment of another dialect cannot be said here, "" if it can;
@@ -154,7 +195,9 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     carries: Callable[[Segment], str]
     plain_head: Callable[[Head], PlainHead]
     own_head: Callable[[PlainHead], OwnHead]
-    mends: Callable[[Request], bool] = _never
+    recheck: Callable[[Request, CheckMemo | None], list[Violation]] | None = None
+    lasting: Callable[[Envelope], Mapping[Ref, str]] = _nothing
+    order: Callable[[Sequence[Entry], Head], list[int]] | None = None
     steady: bool = True
 
 
@@ -173,7 +216,9 @@ def came_from(
 def wire(entry: Entry, dialect: str) -> dict[str, Any]:
     """The note of this dialect on an entry that is sent as it came, else nothing."""
     note = entry.segment.meta.get("wire", {})
-    as_it_came = entry.form is Form.FULL and entry.parts == entry.segment.parts
+    as_it_came = (
+        entry.form is Form.FULL and entry.parts == entry.segment.parts and entry.role is entry.segment.role
+    )
     return note if as_it_came and note.get("dialect") == dialect else {}
 
 
@@ -224,8 +269,13 @@ def number(value: Any) -> Any:
 
 def groups(envelope: Envelope) -> list[list[Entry]]:
     """The sent entries by message."""
+    return grouped(envelope.sent)
+
+
+def grouped(sent: Iterable[Entry]) -> list[list[Entry]]:
+    """Entries by message."""
     found: list[list[Entry]] = []
-    for entry in envelope.sent:
+    for entry in sent:
         if entry.opens or not found:
             found.append([])
         found[-1].append(entry)

@@ -30,6 +30,27 @@ def unchanged(messages: Sequence[Any], known: Known) -> int:
     return count
 
 
+def intact(before: Known, now: Known) -> bool:
+    """Whether none of the messages that were known before has been changed in place since.
+
+    Those that are known still were compared when the request was parsed; the others are compared here.
+    """
+    same = 0
+    for old, new in zip(before, now, strict=False):
+        if old is not new:
+            break
+        same += 1
+    try:
+        return all(_as_it_was(copied, segments) for copied, segments in before[same:])
+    except RecursionError:
+        return False
+
+
+def _as_it_was(copied: Any, segments: tuple[Segment, ...]) -> bool:
+    message = segments[0].meta.get("wire", {}).get("message") if segments else None
+    return bool(message == copied)
+
+
 def snapshot(message: Any) -> Any:
     """A copy to compare with later, sharing all text."""
     try:

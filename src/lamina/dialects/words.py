@@ -11,6 +11,9 @@ from collections.abc import Iterable
 from lamina.core.values import Document, Image, Part
 from lamina.core.wording import text_of
 
+OPENING = "[the conversation begins with the assistant]"
+"""In the place of the user's first message, where an API asks for one: a fact, and nobody's words."""
+
 
 def said(parts: Iterable[Part]) -> str:
     """All of some parts as text, one after the other."""

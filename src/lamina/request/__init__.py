@@ -1,15 +1,15 @@
 """In front of any SDK call: a provider's request goes in, one that fits comes out.
 
-    parse ──▶ build ──▶ render, or the request as it came ──▶ mark, if cache markers are asked for
+    parse ──▶ build ──▶ render, or the request as it came ──▶ mark, if cache markers are asked for ──▶ check
 
 It comes out in the dialect it came in, or `to` another. Stateless: the caller keeps the ledger between
-calls, and the request itself is the store from which everything that was lowered can be recalled. Nothing
-to do means the same object comes back.
+calls, and the request itself is the store from which everything that was lowered can be recalled. If nothing
+has to change, the same object comes back. What the API would refuse is mended, or raises InvalidRequest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -25,11 +25,13 @@ from lamina.core.wording import text_of
 from lamina.counters import counter_for
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.anthropic.server import asks_to_clear
-from lamina.dialects.port import Dialect, OwnHead, ParseMemo, Usage
+from lamina.dialects.port import CheckMemo, Dialect, OwnHead, Parsed, ParseMemo, Request, Usage, Violation
+from lamina.dialects.sending import broken_rules, mended, refused, settled, written_anew
+from lamina.dialects.snapshots import intact
 from lamina.dialects.translate import options_for, translated
 from lamina.errors import BadInput
 from lamina.models import model as facts_of
-from lamina.request.marking import Breakpoints, Lifetimes, known_breakpoints, marked
+from lamina.request.marking import Breakpoints, Lifetimes, Marked, known_breakpoints, marked
 from lamina.request.reported import ServerHelp, calibrated, helped, noted, roomier, usage_of
 from lamina.rules import Rules, rates, rules_for
 from lamina.rules.plan import Plan
@@ -46,6 +48,8 @@ class RequestMemo:
     def __init__(self) -> None:
         self.parse = ParseMemo()
         self.build = Memo()
+        self.asked = CheckMemo()
+        self.sent = CheckMemo()
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,10 +88,11 @@ def fit_request(
     `server` what is left to the provider's server.
     """
     known_breakpoints(breakpoints)
-    speaks, memo = _spoken(request, dialect), memo or RequestMemo()
+    memo = memo or RequestMemo()
+    speaks = _spoken(request, dialect)
     goes = speaks if to is None else named(to)
     asked, headers = helped(request, goes, server) if goes is speaks else (request, {})
-    parsed = speaks.parse(asked, memo=memo.parse)
+    parsed = _parsed(asked, speaks, memo)
     own = _head(parsed.head, speaks, goes, model)
     name = str(own.head.parameters.get("model", ""))
     counter = counter or counter_for(name)
@@ -102,15 +107,63 @@ def fit_request(
         idle=idle or 0, memo=memo.build,
         options=options_for(goes, own.head, layout=AS_LOGGED, rates=rates(cache, name)),
     )  # fmt: skip
-    same = own.head is parsed.head and all(map(_untouched, envelope.entries)) and not speaks.mends(asked)
-    done = marked(
-        asked if same else goes.render(envelope), envelope, goes, breakpoints=breakpoints, counter=counter,
-        rules=cache, before=given.mark,
-    )  # fmt: skip
+    envelope = settled(envelope, goes, before=given.mark, memo=memo.build)
+
+    def marked_for_cache(request: Mapping[str, Any]) -> Marked:
+        return marked(
+            request, envelope, goes, breakpoints=breakpoints, counter=counter, rules=cache, before=given.mark
+        )
+
+    given_so = asked if goes is speaks else None
+    rewritten = written_anew(envelope.ledger)
+    unchanged = own.head is parsed.head and all(_untouched(e, rewritten) for e in envelope.entries)
+    sent = _outgoing(given_so, envelope, goes, memo, unchanged=unchanged, finish=marked_for_cache)
+    if sent.notes:
+        envelope = msgspec.structs.replace(envelope, notes=envelope.notes + sent.notes)
     return Fitted(
-        request=done.request, ledger=envelope.ledger, envelope=envelope, log=parsed.log, headers=headers,
-        plan=done.plan, left=own.left,
+        request=sent.request, ledger=envelope.ledger, envelope=envelope, log=parsed.log, headers=headers,
+        plan=sent.plan, left=own.left,
     )  # fmt: skip
+
+
+class _Outgoing(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that is valid, with the plan of its markers and what was mended of it."""
+
+    request: dict[str, Any]
+    plan: Plan | None = None
+    notes: tuple[str, ...] = ()
+
+
+def _outgoing(
+    asked: Request | None, envelope: Envelope, dialect: Dialect, memo: RequestMemo, *, unchanged: bool,
+    finish: Callable[[Mapping[str, Any]], Marked],
+) -> _Outgoing:  # fmt: skip
+    """The request as it came, where that is valid and nothing of it changed; else rendered, with every mend.
+
+    `asked` is the request in the dialect that it goes to, if it came in that one. Raises InvalidRequest where
+    rendering does not make it valid.
+    """
+    broken: list[Violation] = []
+    if asked is not None:
+        done = finish(asked) if unchanged else Marked(request=asked)  # type: ignore[arg-type]
+        broken = broken_rules(done.request, dialect, memo.asked)
+        if unchanged and not broken:
+            return _Outgoing(request=done.request, plan=done.plan)
+    done = finish(dialect.render(envelope))
+    still = broken_rules(done.request, dialect, memo.sent)
+    if still:
+        raise refused(done.request, still, asked=asked, mended=broken)
+    return _Outgoing(request=done.request, plan=done.plan, notes=mended(broken))
+
+
+def _parsed(asked: Request, speaks: Dialect, memo: RequestMemo) -> Parsed:
+    """The request as a log. If the caller changed a message in place, what is known to be clean is not."""
+    before = memo.parse.known
+    parsed = speaks.parse(asked, memo=memo.parse)
+    if not intact(before, memo.parse.known):
+        memo.asked.forget()
+        memo.sent.forget()
+    return parsed
 
 
 def named(dialect: str | Dialect) -> Dialect:
@@ -153,8 +206,8 @@ def _ledger(given: Ledger | Mapping[str, Any] | None) -> Ledger:
     return given if isinstance(given, Ledger) else Ledger.load(given)
 
 
-def _untouched(entry: Entry) -> bool:
-    """Whether rendering would give it back as it came: not lowered, repaired, or mended on the way in."""
+def _untouched(entry: Entry, rewritten: frozenset[str]) -> bool:
+    """Whether it is sent as it came: not lowered, repaired, said in another voice, or `rewritten` before."""
     segment = entry.segment
-    whole = entry.form is Form.FULL and entry.parts is segment.parts and segment.origin != "lamina"
-    return whole and segment.meta.get("wire", {}).get("count") != 0  # 0: parsing had to mend the message
+    whole = entry.form is Form.FULL and entry.parts is segment.parts and entry.role is segment.role
+    return whole and segment.origin != "lamina" and not (rewritten and entry.ref in rewritten)

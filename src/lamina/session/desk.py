@@ -22,6 +22,8 @@ from lamina.core.target import limits
 from lamina.core.tokens import Counter
 from lamina.core.values import Form, Mark, Segment
 from lamina.counters import counter_for
+from lamina.dialects.port import CheckMemo
+from lamina.dialects.sending import broken_rules, refused, settled
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.request.marking import Breakpoints, known_breakpoints, marked
 from lamina.rules import rules_for
@@ -71,7 +73,7 @@ class Desk:
         self.budget, self.counter = budget_for(setup, self.head), ways.counter or counter_for(setup.model)
         self.options = options_in(setup, self.dialect, self.head, salt=workspace, more=ways.options)
         self.relevance = self.options.order if isinstance(self.options.order, Relevance) else None
-        self._memo = Memo()
+        self._memo, self._checked = Memo(), CheckMemo()
 
     def build(
         self, log: Sequence[Segment], state: State, *, idle: float = 0, asked: bool = False
@@ -88,7 +90,9 @@ class Desk:
         except BudgetExceeded as full:
             raise self._placed(full, log, state) from None
         wanted = asked and built.cut is None and self.relevance and self.relevance.freshness == "fresh"
-        return self._fresh(built, log, state) if wanted else built
+        if wanted:
+            built = self._fresh(built, log, state)
+        return settled(built, self.dialect, before=state.ledger.mark, memo=self._memo)
 
     async def ranked(self, turn: Sequence[Segment], log: Sequence[Segment]) -> Ranked:
         """A turn with the priorities that its attachments have for its prompt."""
@@ -96,15 +100,22 @@ class Desk:
         return Ranked(list(turn)) if ranks is None else await ranks.ranked(turn, log, self.options.kinds)
 
     def render(self, envelope: Envelope, before: Mark | None) -> dict[str, Any]:
-        """The envelope in the words of the dialect, with its cache markers."""
+        """The envelope in the words of the dialect, with its cache markers.
+
+        Raises InvalidRequest where the API would refuse it, and mending would mean to invent what is said.
+        """
         if not self.setup.model and self.setup.own is None:
             hint = "give one to Session.open"
             raise BadInput("there is no model", place="request", hint=hint)
-        return marked(
+        rules = rules_for(str(self.head.parameters.get("model", "")), dialect=self.dialect.name)
+        done = marked(
             self.dialect.render(envelope), envelope, self.dialect, breakpoints=self.ways.breakpoints,
-            counter=self.counter, before=before,
-            rules=rules_for(str(self.head.parameters.get("model", "")), dialect=self.dialect.name),
-        ).request  # fmt: skip
+            counter=self.counter, before=before, rules=rules,
+        )  # fmt: skip
+        violations = broken_rules(done.request, self.dialect, self._checked)
+        if violations:
+            raise refused(done.request, violations)
+        return done.request
 
     def room(self, envelope: Envelope | None) -> int | None:
         """Tokens that are left before the next cut is due."""

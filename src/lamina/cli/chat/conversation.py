@@ -16,6 +16,7 @@ from lamina.clients.events import Spoke, Used
 from lamina.core.values import Role, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Usage
+from lamina.dialects.sending import rendered
 from lamina.session import Session
 from lamina.session.turns import ASKED
 from lamina.sources.workspace import Workspace
@@ -83,7 +84,8 @@ class Chat:
     async def write(self, asked: Asked) -> str:
         """Asks the model for a summary: its words, and nothing of it in the log."""
         client, said = self.agent.client, list[str]()
-        async with client.send(DIALECTS[client.dialect].render(asked.envelope)) as reply:
+        request = rendered(asked.envelope, DIALECTS[client.dialect])
+        async with client.send(request) as reply:
             async for event in reply:
                 if isinstance(event, Spoke):
                     said.append(event.text)

@@ -9,18 +9,17 @@ Read `parse` first, then `render`; `blocks` has the shapes, `model` what a model
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from lamina.core.repair import Repairs
+from lamina.core.values import Segment, Thinking
 from lamina.dialects.anthropic.absorb import absorb, absorb_stream
-from lamina.dialects.anthropic.check import check
+from lamina.dialects.anthropic.check import check, check_again
 from lamina.dialects.anthropic.head import own_head, plain_head
 from lamina.dialects.anthropic.mark import mark
-from lamina.dialects.anthropic.messages import begins_compacted, role_of
 from lamina.dialects.anthropic.model import NAME, binding_of, model_of
 from lamina.dialects.anthropic.parse import parse
-from lamina.dialects.anthropic.render import render
+from lamina.dialects.anthropic.render import order, render
 from lamina.dialects.anthropic.stream import stream
 from lamina.dialects.port import Dialect, Request, unsayable
 
@@ -54,23 +53,26 @@ def _foreign(message: Mapping[str, Any]) -> bool:
 def _sorts(message: Mapping[str, Any]) -> list[str]:
     content = message.get("content")
     blocks = content if isinstance(content, list | tuple) else ()
-    sorts = (block.get("type") for block in blocks if isinstance(block, Mapping))
+    sorts = (block.get("type") for block in blocks if isinstance(block, (dict, Mapping)))
     return [sort for sort in sorts if isinstance(sort, str)]
 
 
-def _mends(request: Request) -> bool:
-    """A conversation that the assistant begins is given a user message before it."""
-    messages = request.get("messages")
-    first = messages[0] if isinstance(messages, list | tuple) and messages else None
-    return first is None or (role_of(first) == "assistant" and not begins_compacted(first))
+def carries(segment: Segment) -> str:
+    """Why a segment cannot be said here: only its own model can read it, or its signature is missing."""
+    thought = segment.parts[0] if segment.parts else None
+    if isinstance(thought, Thinking) and not thought.signature and segment.origin == NAME:
+        return "thinking without its signature, which the API refuses"
+    return unsayable(segment, NAME)
 
 
 DIALECT = Dialect(
     name=NAME, recognises=recognises, parse=parse, render=render, check=check, absorb=absorb,
-    absorb_stream=absorb_stream, binding=binding_of, mends=_mends,
+    absorb_stream=absorb_stream, binding=binding_of,
     stream=stream,
     mark=mark,
-    carries=partial(unsayable, dialect=NAME),
+    carries=carries,
+    recheck=check_again,
+    order=order,
     plain_head=plain_head,
     own_head=own_head,
     repairs=Repairs(unique_ids="log", id_pattern=r"[a-zA-Z0-9_-]{1,128}"),

@@ -26,6 +26,7 @@ LISTS = (list, tuple)
 """What may stand where JSON has a list. Spelled as a tuple: a union would be made anew at each look."""
 
 _ENCODER = msgspec.json.Encoder()
+_SAFE = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -161,6 +162,10 @@ def block_of(part: Part, *, signed: bool = True) -> dict[str, Any] | None:
         case Raw():
             return part.data if part.dialect == NAME else None
     return _media(part)
+
+
+def is_safe_name(name: str) -> bool:
+    return _SAFE.fullmatch(name) is not None
 
 
 def safe_name(name: str) -> str:

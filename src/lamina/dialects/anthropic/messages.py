@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.dialects.anthropic.blocks import LISTS, plain
+from lamina.dialects.words import OPENING
 
 Message = Any
 """A message as it came, or a dict that was made here."""
@@ -22,9 +23,15 @@ def content_of(message: Message) -> list[Any]:
     return list(content) if isinstance(content, LISTS) else []
 
 
-def dot() -> Message:
-    """What the user says where somebody must: as little as the API takes."""
-    return {"role": "user", "content": "."}
+def opening() -> Message:
+    """What stands first where the assistant would: the API wants a message of the user there."""
+    return {"role": "user", "content": OPENING}
+
+
+def is_directive(message: Message) -> bool:
+    """Whether it is a system message without words, which only sets something: `"content": []`."""
+    given = plain(message) or {}
+    return given.get("role") == "system" and isinstance(given.get("content"), LISTS) and not given["content"]
 
 
 def begins_compacted(message: Message) -> bool:
@@ -34,7 +41,11 @@ def begins_compacted(message: Message) -> bool:
 
 def ends_in_server_result(message: Message) -> bool:
     """Whether an assistant message ends with what a tool on the API's side gave."""
-    return _sort(content_of(message)[-1:]).endswith("_tool_result")
+    return is_server_result(next(reversed(content_of(message)), None))
+
+
+def is_server_result(block: Any) -> bool:
+    return str((plain(block) or {}).get("type")).endswith("_tool_result")
 
 
 def _sort(blocks: list[Any]) -> str:

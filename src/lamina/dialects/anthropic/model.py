@@ -27,6 +27,9 @@ SYSTEM_MESSAGES: Since = MappingProxyType(
 )
 """Messages may have the role "system". Nobody has verified it for Sonnet 5.5."""
 
+NO_SYSTEM_MESSAGES = (4, 8)
+"""Before this version no family takes the role "system" in messages: "Unexpected role"."""
+
 NO_SAMPLING: Since = MappingProxyType(
     {"opus": (4, 7), "sonnet": (5, 0), "haiku": (5, 0), "fable": (5, 0), "mythos": (5, 0)}
 )
@@ -70,6 +73,12 @@ def binding_of(request: Mapping[str, Any]) -> Binding:
 
 def takes_system_messages(model: str) -> bool:
     return _since(model, SYSTEM_MESSAGES)
+
+
+def refuses_system_messages(model: str) -> bool:
+    """Whether the model is known to refuse them. Of some it is not known, and clients send them there."""
+    family, number = version(model)
+    return bool(family) and number < NO_SYSTEM_MESSAGES
 
 
 def takes_no_sampling(model: str) -> bool:

@@ -3,8 +3,9 @@
 Each block becomes a segment that notes where it came from, so that `render` can give back the same
 objects. Results are logged before the rest of their message, which is where this API wants them. What
 the API reads as one message (calls spread over assistant messages in a row, their results over user
-messages in a row) continues it here too. Parsing a message needs only it and what came before it, so a
-memo holds as far as a growing request is what it was.
+messages in a row) continues it here too. Where a model refuses system messages, they are the user's in the
+log, and pinned. Parsing a message needs only it, what came before it and the model, so a memo holds as far as
+a growing request is what it was.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from lamina.dialects.anthropic.blocks import (
     Block,
     call_of,
     inner_of,
+    is_safe_name,
     plain,
     refuse,
     result_of,
@@ -30,7 +32,7 @@ from lamina.dialects.anthropic.blocks import (
     text_field,
     thinking_of,
 )
-from lamina.dialects.anthropic.model import NAME
+from lamina.dialects.anthropic.model import NAME, model_of, refuses_system_messages
 from lamina.dialects.beside import anthropic_block, anthropic_fields
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.errors import BadInput
@@ -60,19 +62,23 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
     if not isinstance(messages, LISTS):
         refuse("no list of messages", "messages", 'give "messages" as a list')
     system = _system(request.get("system"))
-    known = memo.known if memo is not None else []
+    demotes = refuses_system_messages(model_of(request))
+    known = memo.known if memo is not None and memo.basis == demotes else []
     reused = known[: _unchanged(known, messages)]
     past = [segments for _, segments in reused]
-    new = _parsed(messages, past)
+    new = _parsed(messages, past, demotes=demotes)
     if memo is not None:
+        memo.basis = demotes
         memo.known = reused + [(snapshot(m), s) for m, s in zip(messages[len(past) :], new, strict=True)]
     log = tuple(chain(system, chain.from_iterable(past), chain.from_iterable(new)))
     return Parsed(log=log, head=_head(request, without=("system",) if system else ()))
 
 
-def _parsed(messages: Sequence[Any], past: list[tuple[Segment, ...]]) -> list[tuple[Segment, ...]]:
+def _parsed(
+    messages: Sequence[Any], past: list[tuple[Segment, ...]], *, demotes: bool
+) -> list[tuple[Segment, ...]]:
     """The messages after those that make up the past."""
-    scan = _Scan(past if len(messages) > len(past) else [])
+    scan = _Scan(past if len(messages) > len(past) else [], demotes=demotes)
     new: list[tuple[Segment, ...]] = []
     for i in range(len(past), len(messages)):
         try:
@@ -152,9 +158,13 @@ class _Piece(NamedTuple):
 
 
 class _Scan:
-    """One pass over the messages: which calls wait for results, and whether a message may be continued."""
+    """One pass over the messages: which calls wait for results, and whether a message may be continued.
 
-    def __init__(self, past: list[tuple[Segment, ...]]) -> None:
+    `demotes`: the model takes no system messages, so that later ones are the user's.
+    """
+
+    def __init__(self, past: list[tuple[Segment, ...]], *, demotes: bool = False) -> None:
+        self.demotes = demotes
         self.now: dict[str, deque[Segment]] = {}
         self.older: dict[str, Segment] = {}
         self.role = ""
@@ -174,14 +184,11 @@ class _Scan:
         role = given.get("role")
         if not isinstance(role, str) or role not in ROLES:
             refuse(f"the role is {shown(role)}", ".role", 'use "user", "assistant" or "system"')
-        pieces = self._pieces(given.get("content"), role)
-        count, linked = len(pieces), False
-        for i, piece in enumerate(pieces):
-            if piece.kind in _LINKS:
-                linked = True
-                if piece.mended or (role == "user" and i and pieces[i - 1].kind != piece.kind):
-                    count = 0
-        if linked and not count:
+        pieces = self._pieces(given, role)
+        linked = any(piece.kind in _LINKS for piece in pieces)
+        count = len(pieces)
+        if any(piece.mended for piece in pieces) or (count > 1 and not _results_lead(pieces)):
+            count = 0
             pieces = sorted(pieces, key=lambda piece: piece.kind != "tool_result")
         joins = self._continues(role, linked=linked)
         fields = {k: v for k, v in given.items() if k not in ("role", "content")} if len(given) > 2 else None
@@ -250,8 +257,14 @@ class _Scan:
         self.older, self.unread = calls | self.older if calls else self.older, []
         return self.older.get(id_)
 
-    def _pieces(self, content: Any, role: str) -> list[_Piece]:
-        speaker = ROLES[role]
+    def _pieces(self, message: Block, role: str) -> list[_Piece]:
+        pieces = self._read(message, role)
+        if role == "system" and self.demotes and self.spoken:
+            pieces = [p._replace(role=Role.USER, kind="user", pinned=True, mended=True) for p in pieces]
+        return pieces
+
+    def _read(self, message: Block, role: str) -> list[_Piece]:
+        speaker, content = ROLES[role], message.get("content")
         if isinstance(content, str):
             return [_Piece(speaker, role, (Text(content),))]
         if not isinstance(content, LISTS):
@@ -264,7 +277,13 @@ class _Scan:
                 refuse(error.problem, f".content[{i}]{error.place}", error.hint)
         if role == "assistant" and any(map(_own, pieces)):
             pieces = _runs_as_one(pieces)
-        return pieces or [_Piece(speaker, role, (Text(""),), [])]
+        return pieces or [_Piece(speaker, role, (self._nothing(message, role),), [])]
+
+    def _nothing(self, message: Block, role: str) -> Part:
+        """What a message without blocks says: nothing, or what a directive sets."""
+        if role != "system" or self.demotes or not self.spoken:
+            return Text("")
+        return Raw(dialect=NAME, data={k: v for k, v in message.items() if k not in ("role", "content")})
 
     def _piece(self, block: Any, role: str) -> _Piece:
         given = block if isinstance(block, dict) else plain(block)
@@ -276,7 +295,8 @@ class _Scan:
             hint = f"a {sort} block belongs to the {_BELONGS[sort]}"
             refuse(f"a {sort} block in a message of the {role}", "", hint)
         if sort == "tool_use":
-            return _Piece(Role.ASSISTANT, "tool_call", (call_of(given),), [block])
+            call = call_of(given)
+            return _Piece(Role.ASSISTANT, "tool_call", (call,), [block], mended=not is_safe_name(call.name))
         if sort == "tool_result":
             return self._result(block, given)
         return _Piece(Role.ASSISTANT, "thinking", (thinking_of(given),), [block])
@@ -319,6 +339,17 @@ def _segment(
         meta=meta,
         beside=beside,
     )
+
+
+def _results_lead(pieces: Sequence[_Piece]) -> bool:
+    """Whether no result stands after something else, which is where the API wants them (A6)."""
+    others = False
+    for piece in pieces:
+        if piece.kind != "tool_result":
+            others = True
+        elif others:
+            return False
+    return True
 
 
 def _own(piece: _Piece) -> bool:

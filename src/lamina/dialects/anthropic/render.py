@@ -1,10 +1,11 @@
 """An envelope as a request of the Messages API.
 
 A message of which nothing changed is the object that was parsed; of one that changed in part, the other
-blocks are. Rendering adds three things that this API asks for: the results of one assistant message stand
-together, first in the user message after it; a system message stands last on the user's side; and a
-conversation that would begin with the assistant, or be empty, begins with a user message that says ".".
-It decides nothing about what is sent, and places no cache markers: one on a lowered block stays there.
+blocks are. Rendering mends what this API refuses: the results of one assistant message stand together, first
+in the user message after it; a system message stands last on the user's side; a conversation that would begin
+with the assistant begins with a user message that says so; names of tools that were called have letters that
+the API takes; and of the client's cache markers, as many are left as it takes. It decides nothing about what
+is sent, and places no markers: one on a lowered block stays there.
 """
 
 from __future__ import annotations
@@ -15,19 +16,21 @@ from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.repair import side
-from lamina.core.values import Entry, Layer, Raw, Role, Text, ToolCall, ToolResult
+from lamina.core.values import Entry, Head, Layer, Raw, Role, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.dialects.anthropic.blocks import Block, arguments_of, block_of, plain, result_content
-from lamina.dialects.anthropic.messages import (
-    Message,
-    begins_compacted,
-    content_of,
-    dot,
-    ends_in_server_result,
-    role_of,
+from lamina.dialects.anthropic.blocks import (
+    Block,
+    arguments_of,
+    block_of,
+    is_safe_name,
+    plain,
+    result_content,
+    safe_name,
 )
+from lamina.dialects.anthropic.mark import with_allowed_marks
+from lamina.dialects.anthropic.messages import Message, begins_compacted, is_server_result, opening, role_of
 from lamina.dialects.anthropic.model import NAME, model_of, takes_system_messages
-from lamina.dialects.port import groups, original, wire
+from lamina.dialects.port import grouped, groups, original, wire
 
 
 def render(envelope: Envelope) -> dict[str, Any]:
@@ -41,7 +44,7 @@ def render(envelope: Envelope) -> dict[str, Any]:
     if system:
         request["system"] = _system(system)
     request["messages"] = _messages(said, model_of(request))
-    return request
+    return with_allowed_marks(request)
 
 
 def _system(entries: list[Entry]) -> Any:
@@ -55,13 +58,15 @@ def _system(entries: list[Entry]) -> Any:
 def _messages(said: list[list[Entry]], model: str) -> list[Message]:
     native = takes_system_messages(model)
     messages: list[Message] = []
-    instructed = False
-    for voice, grouped in groupby(said, key=lambda group: _voice(group[0], native=native)):
-        run = list(grouped)
-        instructed = instructed or voice == "system"
-        together = _together(run) if voice == "user" else run
-        messages += [made for group in together if (made := _message(group, voice)) is not None]
-    return _begun(_instructed(messages) if instructed else messages)
+    placed = _instructions_placed(said, native=native)
+    for voice, in_a_row in groupby(placed, key=lambda group: _voice(group[0], native=native)):
+        run = list(in_a_row)
+        if voice == "user":
+            run = _together(run)
+        elif voice == "system":
+            run = _joined(run)
+        messages += [made for group in run if (made := _message(group, voice)) is not None]
+    return _begun(messages)
 
 
 def _voice(entry: Entry, *, native: bool) -> str:
@@ -69,6 +74,56 @@ def _voice(entry: Entry, *, native: bool) -> str:
     if entry.role is Role.SYSTEM and not native and not _note(entry):
         return "user"
     return side(entry.role)
+
+
+def order(said: Sequence[Entry], head: Head) -> list[int]:
+    """The positions of entries as they stand on the wire."""
+    native = takes_system_messages(model_of(head.parameters))
+    at = {id(entry): i for i, entry in enumerate(said)}
+    placed = _instructions_placed(grouped(said), native=native)
+    return [at[id(entry)] for group in placed for entry in group]
+
+
+def _instructions_placed(said: list[list[Entry]], *, native: bool) -> list[list[Entry]]:
+    """The messages with each system message at the first place, from its own on, where the API takes it.
+
+    A11: after the user or a server tool's result; last, or before the assistant. One without words may stand
+    before the user too. What finds no place stands last: `check` says that it cannot stand there.
+    """
+    placed: list[list[Entry]] = []
+    waiting: list[list[Entry]] = []
+    may_follow = False
+    for group in said:
+        voice = _voice(group[0], native=native)
+        if voice == "system":
+            stays = may_follow and not waiting and _sets_only(group[0])
+            (placed if stays else waiting).append(group)
+            continue
+        if waiting and voice == "assistant" and may_follow:
+            placed += waiting
+            waiting = []
+        placed.append(group)
+        may_follow = voice == "user" or _served(group[-1])
+    return placed + waiting
+
+
+def _sets_only(entry: Entry) -> bool:
+    """Whether a system message has no words: it came as a directive of this API."""
+    return isinstance(entry.parts[0], Raw) and _note(entry).get("block") == []
+
+
+def _served(entry: Entry) -> bool:
+    part = entry.parts[-1]
+    return isinstance(part, Raw) and part.dialect == NAME and is_server_result(part.data)
+
+
+def _joined(run: list[list[Entry]]) -> list[list[Entry]]:
+    """System messages in a row as one, which is what the API takes; directives stay by themselves."""
+    joined: list[list[Entry]] = []
+    for silent, in_a_row in groupby(run, key=lambda group: _sets_only(group[0])):
+        same = list(in_a_row)
+        joined += same if silent else [[entry for group in same for entry in group]]
+    return joined
 
 
 def _together(run: list[list[Entry]]) -> list[list[Entry]]:
@@ -96,8 +151,10 @@ def _message(group: list[Entry], voice: str) -> Message | None:
 
 
 def _fields(entry: Entry) -> dict[str, Any]:
-    """What the entry's message had besides role and content."""
+    """What the entry's message had besides role and content, if it was said in that voice."""
     note = _note(entry)
+    if "of" in note and role_of(note["of"]) != side(entry.role):
+        return {}
     whole = plain(note.get("message")) or note.get("fields", {})
     return {name: value for name, value in whole.items() if name not in ("role", "content")}
 
@@ -115,7 +172,9 @@ def _note(entry: Entry) -> dict[str, Any]:
 
 
 def _blocks(entry: Entry) -> Iterable[Any]:
-    came = _note(entry).get("block")
+    came, part = _note(entry).get("block"), entry.parts[0]
+    if isinstance(part, ToolCall) and not is_safe_name(part.name):
+        return [_block(entry, part, came)]
     if came and wire(entry, NAME):
         return list(came)
     blocks = (_block(entry, part, came) for part in entry.parts)
@@ -139,42 +198,15 @@ def _changed(part: ToolCall | ToolResult, was: Block, came: Any) -> Block:
     if isinstance(part, ToolCall):
         same = isinstance(came, ToolCall) and came.arguments == part.arguments
         arguments = was.get("input", {}) if same else arguments_of(part)
-        return {**was, "id": part.id, "name": part.name, "input": arguments}
+        return {**was, "id": part.id, "name": safe_name(part.name), "input": arguments}
     block = {**was, "tool_use_id": part.id}
     if isinstance(came, ToolResult) and came.content == part.content:
         return block
     return {**block, "content": result_content(part)}
 
 
-def _instructed(messages: list[Message]) -> list[Message]:
-    """Messages with each system message after what the user's side says there."""
-    result: list[Message] = []
-    for spoken, grouped in groupby(messages, key=lambda message: role_of(message) == "assistant"):
-        run = list(grouped)
-        result += run if spoken else _instructions_last(run, result[-1:])
-    return result
-
-
-def _instructions_last(run: list[Message], before: list[Message]) -> list[Message]:
-    system = [message for message in run if role_of(message) == "system"]
-    user = [message for message in run if role_of(message) != "system"]
-    if not system:
-        return run
-    if not user and not (before and ends_in_server_result(before[0])):
-        user = [dot()]
-    return [*user, system[0] if len(system) == 1 else _joined(system)]
-
-
-def _joined(messages: list[Message]) -> Message:
-    fields: dict[str, Any] = {}
-    for message in messages:
-        fields = dict(plain(message) or {}) | fields
-    blocks = [block for message in messages for block in content_of(message)]
-    return {**fields, "content": blocks}
-
-
 def _begun(messages: list[Message]) -> list[Message]:
     """Messages that begin with the user, or with a compaction, which stands for what the user said."""
-    if messages and (role_of(messages[0]) == "user" or begins_compacted(messages[0])):
-        return messages
-    return [dot(), *messages]
+    if messages and role_of(messages[0]) == "assistant" and not begins_compacted(messages[0]):
+        return [opening(), *messages]
+    return messages

@@ -14,12 +14,12 @@ from lamina.core.bind import Binding
 from lamina.core.repair import Repairs
 from lamina.core.values import Document, Image, Segment
 from lamina.dialects.gemini.absorb import absorb, absorb_stream
-from lamina.dialects.gemini.check import check, mends
+from lamina.dialects.gemini.check import check, check_again
 from lamina.dialects.gemini.head import own_head, plain_head
 from lamina.dialects.gemini.parse import parse
 from lamina.dialects.gemini.parts import sayable
 from lamina.dialects.gemini.prefix import mark, stream
-from lamina.dialects.gemini.render import render
+from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME
 from lamina.dialects.port import Dialect, Request, elsewhere, unsayable
 
@@ -50,7 +50,7 @@ def _binding(_: object) -> Binding:
 
 DIALECT = Dialect(
     name=NAME, recognises=recognises, parse=parse, render=render, check=check, absorb=absorb,
-    absorb_stream=absorb_stream, binding=_binding, mends=mends, stream=stream, mark=mark, carries=carries,
-    plain_head=plain_head, own_head=own_head,
-    repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id may be anything but empty
+    absorb_stream=absorb_stream, binding=_binding, stream=stream, mark=mark, carries=carries,
+    plain_head=plain_head, own_head=own_head, lasting=lasting, recheck=check_again,
+    repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
 )  # fmt: skip

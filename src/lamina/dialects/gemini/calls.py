@@ -37,12 +37,15 @@ class Calls:
         """The call, with an id; it waits for its result from now on."""
         if not call.id:
             call = ToolCall(id=self._new_id(call), name=call.name, arguments=call.arguments)
+        self._wait(call)
+        return call
+
+    def _wait(self, call: ToolCall) -> None:
         at = len(self._waiting)
         self._waiting.append(call)
         self._now[call.id] = call
         self._by_id.setdefault(call.id, deque()).append(at)
         self._by_name.setdefault(call.name, deque()).append(at)
-        return call
 
     def answered(self, result: ToolResult) -> ToolCall | None:
         """The call that the next result answers."""
@@ -57,7 +60,9 @@ class Calls:
         for segment in segments:
             part = segment.parts[0]
             if isinstance(part, ToolCall):
-                self.add(part)
+                if part.id.startswith(NO_ID):
+                    self._new_id(part)  # counts it, so that the next equal call gets the next id
+                self._wait(part)
             elif isinstance(part, ToolResult):
                 self._next(self._by_id.get(part.id))
 

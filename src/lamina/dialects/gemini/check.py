@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from lamina.core.values import Ledger
-from lamina.dialects.gemini.contents import holds_parts, units
+from lamina.dialects.gemini.contents import Unit, holds_parts, units
 from lamina.dialects.gemini.head import declarations, settings
 from lamina.dialects.gemini.parts import is_unknown, sorts_of
 from lamina.dialects.gemini.wire import (
@@ -29,22 +27,42 @@ from lamina.dialects.gemini.wire import (
     text_at,
     wants_signatures,
 )
-from lamina.dialects.port import Request, Violation
+from lamina.dialects.port import CheckMemo, Request, Violation
+from lamina.dialects.rechecking import NoPast, recheck
 from lamina.errors import BadInput
+from lamina.text.characters import is_blank
 
 Found = Iterator[tuple[str, str]]
 """Where a rule is broken, and how."""
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """A content as the rules look at it: empty where it is not of the shape that it should be."""
+class View:
+    """A content as the rules look at it: empty where it is not of the shape that it should be.
 
-    place: str
-    role: str
-    parts: Sequence[tuple[str, Json]] = ()
-    calls: Sequence[tuple[str, Json]] = ()
-    results: Sequence[tuple[str, Json]] = ()
-    listed: bool = True
+    Parts come with their position in the content, calls and results with that of their part and their field.
+    """
+
+    __slots__ = ("calls", "listed", "parts", "results", "role", "unit")
+
+    def __init__(self, unit: Unit, _: int) -> None:
+        self.unit = unit
+        self.role: str = unit.role if unit.role in ("user", "model") else ""
+        self.listed = isinstance(unit.parts, LISTS)
+        self.parts: list[Json] = [_part(part) for part in unit.parts] if self.listed else []
+        self.calls: list[tuple[int, str, Json]] = []
+        self.results: list[tuple[int, str, Json]] = []
+        for at, part in enumerate(self.parts):
+            for name, found in (("functionCall", self.calls), ("functionResponse", self.results)):
+                if key := spelled(part, name):
+                    found.append((at, key, plain(part[key]) or {}))
+
+    @property
+    def place(self) -> str:
+        return self.unit.place
+
+    def inside(self, at: int, key: str) -> str:
+        """The place of a call or a result."""
+        return f"{self.unit.place_of(at)}.{key}"
 
     @property
     def asks(self) -> bool:
@@ -52,13 +70,14 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.role == "user" and len(self.parts) > len(self.results)
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """A request as the rules look at it."""
+class Reading(NamedTuple):
+    """A request as the rules look at it. `before` is whose content stands before those to look at."""
 
     contents: Sequence[View]
     fields: Json
     model: str
     prefix: str
+    before: str = ""
 
 
 Rule = Callable[[Reading], Found]
@@ -67,27 +86,43 @@ Rule = Callable[[Reading], Found]
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
     """Every rule that the request breaks. Nothing here is bound to the past, so the ledger is not asked."""
     del ledger
-    reading = _reading(request)
-    return [
-        Violation(rule=name, place=place, message=message)
-        for name, rule in RULES.items()
-        for place, message in rule(reading)
-    ]
+    given: Any = request
+    return check_again(given if isinstance(given, Mapping) else {})
 
 
-def mends(request: Request) -> bool:
-    """Whether rendering mends a request though no segment of it changed: its ends, and missing signatures."""
-    reading = _reading(request)
-    rules = (contents_are_given, calls_follow_the_user, calls_are_signed, ends_with_the_user)
-    return any(True for rule in rules for _ in rule(reading))
+def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
+    """The same, at the end only of a request that grows."""
+    try:
+        fields = settings(request)
+    except BadInput:
+        fields = {}
+    prefix = "config." if request.get("config") is not None else ""
+    model = model_of(request)
+
+    def apply_rules(_: NoPast, count: int, views: list[View]) -> list[Violation]:
+        reading = Reading(views, fields, model, prefix, before="user" if count else "")
+        return [
+            Violation(rule=name, place=place, message=message)
+            for name, rule in RULES.items()
+            for place, message in rule(reading)
+        ]
+
+    return recheck(
+        units(request.get("contents")), memo, basis=model, past=NoPast, view=View, seam=_answers_user,
+        rules=apply_rules,
+    )  # fmt: skip
+
+
+def _answers_user(before: View, view: View) -> bool:
+    return view.role == "model" and before.role == "user"
 
 
 def contents_are_given(reading: Reading) -> Found:
     """A request has at least one content, and each has parts (G5)."""
-    if not reading.contents:
+    if not reading.contents and not reading.before:
         yield "contents", "neither text nor a list with at least one content"
     for view in reading.contents:
-        if not view.listed or not view.parts:
+        if not view.parts:
             yield f"{view.place}.parts", "not a list with at least one part"
 
 
@@ -101,30 +136,33 @@ def roles_are_known(reading: Reading) -> Found:
 def parts_say_one_thing(reading: Reading) -> Found:
     """G5: a part has exactly one field with data, and text is not empty unless a signature stands with it."""
     for view in reading.contents:
-        for place, part in view.parts:
+        for at, part in enumerate(view.parts):
             data = sorts_of(part)
             if len(data) > 1:
-                yield place, f"has {' and '.join(data)}"
+                yield view.unit.place_of(at), f"has {' and '.join(data)}"
             elif not data and not is_unknown(part):
-                yield place, "has no data"
+                yield view.unit.place_of(at), "has no data"
             elif data == ["text"]:
                 text = part["text"]
                 if not isinstance(text, str) or (not text and not field(part, "thoughtSignature")):
-                    yield f"{place}.text", "empty or not a string"
+                    yield f"{view.unit.place_of(at)}.text", "empty or not a string"
 
 
 def parts_stand_on_their_side(reading: Reading) -> Found:
     """The model makes calls, the user's side answers them."""
     for view in reading.contents:
         if view.role == "user":
-            yield from ((place, "a call in a content of the user") for place, _ in view.calls)
+            yield from (
+                (view.inside(at, key), "a call in a content of the user") for at, key, _ in view.calls
+            )
         elif view.role == "model":
-            yield from ((place, "a result in a content of the model") for place, _ in view.results)
+            told = "a result in a content of the model"
+            yield from ((view.inside(at, key), told) for at, key, _ in view.results)
 
 
 def calls_follow_the_user(reading: Reading) -> Found:
     """G1: a content with calls comes right after a content of the user, of which results are one."""
-    before = ""
+    before = reading.before
     for view in reading.contents:
         if view.role == "model" and view.calls and before != "user":
             yield view.place, "calls do not come right after a content of the user"
@@ -152,23 +190,27 @@ def results_have_calls(reading: Reading) -> Found:
 def results_match_their_calls(reading: Reading) -> Found:
     """G3: each result has the id of its call, where that has one, and its name."""
     for view, after in zip(reading.contents, reading.contents[1:], strict=False):
-        if view.role != "model" or len(view.calls) != len(after.results):
+        if view.role != "model" or not view.calls or len(view.calls) != len(after.results):
             continue
-        asked = Counter(map(_id_and_name, view.calls))
-        for place, result in after.results:
-            key = _id_and_name((place, result))
-            if not asked[key]:
-                yield place, f"no call of the content before it has the name {key[1]!r} and the id {key[0]!r}"
-            asked[key] -= 1
+        asked = Counter(_id_and_name(call) for _, _, call in view.calls)
+        for at, key, result in after.results:
+            id_and_name = _id_and_name(result)
+            if not asked[id_and_name]:
+                id_, name = id_and_name
+                told = f"no call of the content before it has the name {name!r} and the id {id_!r}"
+                yield after.inside(at, key), told
+            asked[id_and_name] -= 1
 
 
 def ids_are_unique(reading: Reading) -> Found:
     """G3: no two calls of one content share an id."""
     for view in reading.contents:
-        ids = Counter(id_ for _, call in view.calls if (id_ := text_at(call, "id")))
-        for place, call in view.calls:
+        if len(view.calls) < 2:
+            continue
+        ids = Counter(id_ for _, _, call in view.calls if (id_ := text_at(call, "id")))
+        for at, key, call in view.calls:
             if ids[text_at(call, "id")] > 1:
-                yield f"{place}.id", "another call of this content has it too"
+                yield f"{view.inside(at, key)}.id", "another call of this content has it too"
 
 
 def calls_are_signed(reading: Reading) -> Found:
@@ -177,11 +219,10 @@ def calls_are_signed(reading: Reading) -> Found:
         return
     start = max((i for i, view in enumerate(reading.contents) if view.asks), default=-1)
     for view in reading.contents[start + 1 :]:
-        for place, part in view.parts:
-            if view.role == "model" and field(part, "functionCall") is not None:
-                if not field(part, "thoughtSignature"):
-                    yield place, "the call is missing a thought_signature"
-                break
+        if view.role == "model" and view.calls:
+            at = view.calls[0][0]
+            if not field(view.parts[at], "thoughtSignature"):
+                yield view.unit.place_of(at), "the call is missing a thought_signature"
 
 
 def ends_with_the_user(reading: Reading) -> Found:
@@ -193,34 +234,41 @@ def ends_with_the_user(reading: Reading) -> Found:
 def values_are_objects(reading: Reading) -> Found:
     """Arguments of calls, and responses, are objects; a response is there."""
     for view in reading.contents:
-        for place, call in view.calls:
+        for at, key, call in view.calls:
             if call.get("args") is not None and plain(call["args"]) is None:
-                yield f"{place}.args", "not an object"
-        for place, result in view.results:
+                yield f"{view.inside(at, key)}.args", "not an object"
+        for at, key, result in view.results:
             if plain(result.get("response")) is None:
-                yield f"{place}.response", "not an object"
+                yield f"{view.inside(at, key)}.response", "not an object"
 
 
 def media_are_whole(reading: Reading) -> Found:
     """Data has its type beside it, a file its address."""
     for view in reading.contents:
-        for place, part in view.parts:
+        for at, part in enumerate(view.parts):
             blob, file = field(part, "inlineData"), field(part, "fileData")
             if blob is not None:
                 given = plain(blob) or {}
                 if not given.get("data") or not text_at(given, "mimeType"):
-                    yield place, "inline data without its bytes or its MIME type"
+                    yield view.unit.place_of(at), "inline data without its bytes or its MIME type"
             if file is not None and not text_at(plain(file) or {}, "fileUri"):
-                yield place, "file data without its address"
+                yield view.unit.place_of(at), "file data without its address"
 
 
 def names_fit_the_pattern(reading: Reading) -> Found:
     """G6: names begin with a letter or _, and have at most 128 of letters, digits and _ . : -."""
-    named = [one for view in reading.contents for one in (*view.calls, *view.results)]
-    for place, function in (*named, *_functions(reading)):
-        name = function.get("name")
-        if not isinstance(name, str) or not SAFE_NAME.fullmatch(name):
+    for view in reading.contents:
+        for at, key, function in (*view.calls, *view.results):
+            if not _has_safe_name(function):
+                yield f"{view.inside(at, key)}.name", "not a name that functions may have"
+    for place, function in _functions(reading):
+        if not _has_safe_name(function):
             yield f"{place}.name", "not a name that functions may have"
+
+
+def _has_safe_name(function: Json) -> bool:
+    name = function.get("name")
+    return isinstance(name, str) and SAFE_NAME.fullmatch(name) is not None
 
 
 def functions_are_declared_once(reading: Reading) -> Found:
@@ -245,6 +293,8 @@ def system_text_is_text(reading: Reading) -> Found:
         text = part if isinstance(part, str) else (plain(part) or {}).get("text")
         if not isinstance(text, str):
             yield place, "has a part that is not text"
+        elif is_blank(text) and len(parts) > 1:
+            yield place, "has a part without text"
 
 
 def cached_content_stands_alone(reading: Reading) -> Found:
@@ -267,37 +317,12 @@ RULES: dict[str, Rule] = {
 }  # fmt: skip
 
 
-def _reading(request: Any) -> Reading:
-    given = request if isinstance(request, Mapping) else {}
-    try:
-        fields = settings(given)
-    except BadInput:
-        fields = {}
-    prefix = "config." if given.get("config") is not None else ""
-    contents = [_view(unit) for unit in units(given.get("contents"))]
-    return Reading(contents=contents, fields=fields, model=model_of(given), prefix=prefix)
-
-
-def _view(unit: Any) -> View:
-    role = unit.role if unit.role in ("user", "model") else ""
-    if not isinstance(unit.parts, LISTS):
-        return View(place=unit.place, role=role, listed=False)
-    parts = [(unit.place_of(i), _part(part)) for i, part in enumerate(unit.parts)]
-    calls, results = _holding(parts, "functionCall"), _holding(parts, "functionResponse")
-    return View(place=unit.place, role=role, parts=parts, calls=calls, results=results)
-
-
 def _part(part: Any) -> Json:
     return {"text": part} if isinstance(part, str) else plain(part) or {}
 
 
-def _holding(parts: Sequence[tuple[str, Json]], name: str) -> list[tuple[str, Json]]:
-    found = ((place, spelled(part, name), part) for place, part in parts)
-    return [(f"{place}.{key}", plain(part[key]) or {}) for place, key, part in found if key]
-
-
-def _id_and_name(named: tuple[str, Json]) -> tuple[str, str]:
-    return text_at(named[1], "id"), text_at(named[1], "name")
+def _id_and_name(named: Json) -> tuple[str, str]:
+    return text_at(named, "id"), text_at(named, "name")
 
 
 def _functions(reading: Reading) -> list[tuple[str, Json]]:

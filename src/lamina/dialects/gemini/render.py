@@ -1,21 +1,24 @@
 """An envelope as a generateContent request, in the shape that it came in; else in that of the SDK.
 
 A content of which nothing changed is the object that was parsed; of one that changed in part, the other
-parts are. Rendering adds what this API asks for: the calls of a step stand in one content, and so do its
-results, right after it; calls that no Gemini model made carry the signature that Google documents for
-them; a request begins with the user where it would begin with a call, and ends with the user. Later
+parts are. Rendering mends what this API refuses: the calls of a step stand in one content, and so do its
+results, right after it; calls that no Gemini model made, or that lost their signature, carry the one that
+Google documents for them; a request begins with the user where it would begin with a call. Later
 instructions are said in the user's voice, since only the head has system text. It decides nothing about
 what is sent.
+
+A missing signature is refused in the current turn only (G4). A call that was signed here must stay so when
+its turn is over, so `lasting` names it and the ledger keeps it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
 from lamina.core.envelope import Envelope
-from lamina.core.values import Entry, Layer, Role, Thinking, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Layer, Ref, Role, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.gemini.contents import Loose, content_of
 from lamina.dialects.gemini.head import declarations, request_of, spelling
@@ -33,17 +36,59 @@ from lamina.dialects.gemini.wire import (
     text_at,
     wants_signatures,
 )
-from lamina.dialects.port import elsewhere, groups, original, wire
+from lamina.dialects.port import ON_THE_WIRE, elsewhere, grouped, original, wire
+from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
+
+SIGNED = "signed by lamina: the call came without a thought signature"
 
 
 def render(envelope: Envelope) -> Json:
     """The request for this envelope."""
-    writer = _Writer(envelope)
-    found = groups(envelope)
-    system = [entry for group in found if group[0].layer is Layer.SYSTEM for entry in group]
-    said = [group for group in found if group[0].layer is not Layer.SYSTEM]
-    return request_of(envelope.head, writer.contents(said), writer.system(system))
+    writer, sent = _Writer(envelope), envelope.sent
+    system = [entry for entry in sent if entry.layer is Layer.SYSTEM]
+    return request_of(envelope.head, writer.contents(sent), writer.system(system))
+
+
+def lasting(envelope: Envelope) -> dict[Ref, str]:
+    """The calls of the current turn that must carry a signature and came without one."""
+    if not wants_signatures(model_of(envelope.head.parameters)):
+        return {}
+    found: dict[Ref, str] = {}
+    for voice, group in _contents(_current_turn(envelope.entries)):
+        if voice == "user":
+            continue
+        first = next((entry for entry in group if isinstance(entry.parts[0], ToolCall)), None)
+        if first is not None and _is_unsigned(first):
+            found[Ref(f"{first.ref}{ON_THE_WIRE}")] = SIGNED
+    return found
+
+
+def _current_turn(entries: Sequence[Entry]) -> list[Entry]:
+    """What is sent after the user last said something that is no result."""
+    turn: list[Entry] = []
+    for entry in reversed(entries):
+        if entry.form is Form.OMITTED:
+            continue
+        if entry.role is not Role.ASSISTANT and not _answers(entry):
+            break
+        turn.append(entry)
+    return turn[::-1]
+
+
+def _contents(sent: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
+    """Entries by content: whose it is, and what stands in it."""
+    said = [entry for entry in sent if entry.layer is not Layer.SYSTEM]
+    for voice, in_a_row in groupby(grouped(said), key=lambda group: _voice(group[0])):
+        run = list(in_a_row)
+        for group in _results_together(run) if voice == "user" else _calls_together(run):
+            yield voice, group
+
+
+def _is_unsigned(call: Entry) -> bool:
+    """Whether a call came as a part of this API without a signature."""
+    came = _note(call).get("block")
+    return came is not None and not field(plain(came[0]) or {}, "thoughtSignature")
 
 
 class _Writer:
@@ -53,6 +98,8 @@ class _Writer:
         parameters = envelope.head.parameters
         self.say = spelling(parameters)
         self.signs = wants_signatures(model_of(parameters))
+        kept = {ref for ref, what in envelope.ledger.repairs.items() if what == SIGNED}
+        self.signed_here = kept.union(lasting(envelope))
         functions = (function for _, _, function in declarations(envelope.head.tools))
         self.defined = frozenset(text_at(function, "name") for function in functions)
 
@@ -64,23 +111,19 @@ class _Writer:
         parts = [block for entry in entries for block in self._blocks(entry)]
         return {"parts": [_wrapped(part) for part in parts]} if parts else None
 
-    def contents(self, said: list[list[Entry]]) -> Any:
+    def contents(self, sent: Sequence[Entry]) -> Any:
         """The contents, as they came if nothing of them changed."""
-        found: list[Any] = []
-        for voice, grouped in groupby(said, key=lambda group: _voice(group[0])):
-            run = list(grouped)
-            together = _results_together(run) if voice == "user" else _calls_together(run)
-            found += [made for group in together if (made := self._content(group, voice)) is not None]
+        made = [self._content(group, voice) for voice, group in _contents(sent)]
+        found = _begun([content for content in made if content is not None])
         if not found:
             hint = "add a content that says something"
             raise BadInput("nothing is left to send", place="contents", hint=hint)
-        made = _closed(self._signed(found))
-        came = {id(_note(entry).get("of")) for group in said for entry in group}
-        return _as_given(made, untouched=all(id(content) in came for content in made))
+        came = {id(_note(entry).get("of")) for entry in sent}
+        return _as_given(found, untouched=all(id(content) in came for content in found))
 
     def _content(self, group: list[Entry], voice: str) -> Any:
         whole = original(group, NAME)
-        if whole is not None:
+        if whole is not None and not any(map(self._signed_here, group)):
             return whole
         parts = [_wrapped(part) for part in self._parts(group)]
         if not parts:
@@ -129,7 +172,8 @@ class _Writer:
         same = came and isinstance(before, ToolCall) and before.arguments == call.arguments
         asked |= _id(call.id) | {"name": self._name(call.name)}
         asked |= {} if same else {"args": arguments_of(call)}
-        signature = {self.say("thoughtSignature"): FOREIGN_SIGNATURE} if sign and not came else {}
+        sign = self._signed_here(entry) or (sign and not came)
+        signature = {self.say("thoughtSignature"): FOREIGN_SIGNATURE} if sign else {}
         now = {**was, named: asked, **signature}
         return came[0] if came and now == was else now
 
@@ -162,22 +206,9 @@ class _Writer:
         """A name that the API takes; what the request itself defines is left alone."""
         return name if name in self.defined else safe_name(name)
 
-    def _signed(self, contents: list[Any]) -> list[Any]:
-        """Contents in which the first call of each step of the current turn has a signature (G4)."""
-        if not self.signs:
-            return contents
-        start = max((i for i, content in enumerate(contents) if _asks(content)), default=-1)
-        return [*contents[: start + 1], *map(self._with_signature, contents[start + 1 :])]
-
-    def _with_signature(self, content: Any) -> Any:
-        parts = _parts_of(content)
-        at = next((i for i, part in enumerate(parts) if field(part, "functionCall") is not None), -1)
-        if at < 0 or field(parts[at], "thoughtSignature"):
-            return content
-        signed = {**parts[at], self.say("thoughtSignature"): FOREIGN_SIGNATURE}
-        given = list(content) if isinstance(content, Loose) else list((plain(content) or {})["parts"])
-        given[at] = signed
-        return Loose(given) if isinstance(content, Loose) else {**(plain(content) or {}), "parts": given}
+    def _signed_here(self, entry: Entry) -> bool:
+        """Whether this call carries a signature of lamina's, now or since an earlier request."""
+        return bool(self.signed_here) and f"{entry.ref}{ON_THE_WIRE}" in self.signed_here
 
 
 def _voice(entry: Entry) -> str:
@@ -200,11 +231,10 @@ def _answers(entry: Entry) -> bool:
     return isinstance(entry.parts[0], ToolResult)
 
 
-def _closed(contents: list[Any]) -> list[Any]:
-    """Contents that begin with the user where a call stands first, and end with the user."""
-    first = [_dot()] if _speaks(contents[0]) == "model" and _calls(contents[0]) else []
-    last = [_dot()] if _speaks(contents[-1]) == "model" else []
-    return [*first, *contents, *last]
+def _begun(contents: list[Any]) -> list[Any]:
+    """Contents that begin with the user where a call would stand first (G1)."""
+    calls_first = bool(contents) and _speaks(contents[0]) == "model" and _calls(contents[0])
+    return [_opening(), *contents] if calls_first else contents
 
 
 def _as_given(contents: list[Any], *, untouched: bool) -> Any:
@@ -224,9 +254,9 @@ def _as_given(contents: list[Any], *, untouched: bool) -> Any:
     return found
 
 
-def _dot() -> Json:
-    """What the user says where somebody must: as little as the API takes."""
-    return {"role": "user", "parts": [{"text": "."}]}
+def _opening() -> Json:
+    """What stands first where a call would: the API wants a content of the user there."""
+    return {"role": "user", "parts": [{"text": OPENING}]}
 
 
 def _parts_of(content: Any) -> list[Json]:
@@ -242,13 +272,6 @@ def _speaks(content: Any) -> str:
 
 def _calls(content: Any) -> bool:
     return any(field(part, "functionCall") is not None for part in _parts_of(content))
-
-
-def _asks(content: Any) -> bool:
-    """Whether the user says something here, not only results: a turn begins."""
-    if _speaks(content) == "model":
-        return False
-    return any(field(part, "functionResponse") is None for part in _parts_of(content))
 
 
 def _wrapped(part: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from lamina.core.bind import Binding
 from lamina.core.repair import Repairs
 from lamina.dialects.ollama.absorb import absorb, absorb_stream
-from lamina.dialects.ollama.check import check
+from lamina.dialects.ollama.check import check, check_again
 from lamina.dialects.ollama.fields import NAME
 from lamina.dialects.ollama.head import own_head, plain_head
 from lamina.dialects.ollama.parse import parse
@@ -59,6 +59,7 @@ DIALECT = Dialect(
     parse=parse,
     render=render,
     check=check,
+    recheck=check_again,
     absorb=absorb,
     absorb_stream=absorb_stream,
     repairs=Repairs(),

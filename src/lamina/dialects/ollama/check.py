@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-import msgspec
-
 from lamina.core.values import Ledger, ToolCall
 from lamina.dialects.ollama.fields import ROLES, is_base64, is_file, plain
 from lamina.dialects.ollama.parse import TEXTS
 from lamina.dialects.pairing import Step, id_at
-from lamina.dialects.port import Request, Violation
+from lamina.dialects.port import CheckMemo, Request, Violation
+from lamina.dialects.rechecking import NoPast, recheck
 from lamina.errors import BadInput
 from lamina.text.characters import is_blank
 
@@ -27,13 +26,23 @@ Found = Iterator[tuple[str, str]]
 Json = Mapping[str, Any]
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class View:
     """A message as the rules look at it: empty where it is not of the shape that it should be."""
 
-    place: str
-    wire: Json
-    role: str
-    calls: Sequence[Json]
+    __slots__ = ("at", "calls", "message", "role", "wire")
+
+    def __init__(self, message: Any, at: int) -> None:
+        self.at, self.message = at, message
+        self.wire: Json = _object(message)
+        role = _text(self.wire.get("role"))
+        self.role = role if role in ROLES else ""
+        self.calls: Sequence[Json] = ()
+        if self.role == "assistant":
+            self.calls = [_object(call) for call in _list(self.wire.get("tool_calls"))]
+
+    @property
+    def place(self) -> str:
+        return f"messages[{self.at}]"
 
     @property
     def name(self) -> str:
@@ -47,20 +56,38 @@ Rule = Callable[[Request, Sequence[View]], Found]
 def check(request: Request, *, ledger: Ledger | None = None, strict: bool = False) -> list[Violation]:
     """Every rule that the request breaks. Nothing here is bound to the past, so the ledger is not asked."""
     del ledger
-    messages = [_view(message, i) for i, message in enumerate(_list(request.get("messages")))]
-    return [
-        Violation(rule=name, place=place, message=message)
-        for name, rule in (RULES | STRICT if strict else RULES).items()
-        for place, message in rule(request, messages)
-    ]
+    return _checked(request, None, RULES | STRICT if strict else RULES)
+
+
+def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
+    """The same, at the end only of a request that grows."""
+    return _checked(request, memo, RULES)
+
+
+def _checked(request: Request, memo: CheckMemo | None, rules: Mapping[str, Rule]) -> list[Violation]:
+    def apply_rules(_: NoPast, __: int, views: list[View]) -> list[Violation]:
+        return [
+            Violation(rule=name, place=place, message=message)
+            for name, rule in rules.items()
+            for place, message in rule(request, views)
+        ]
+
+    return recheck(
+        _list(request.get("messages")), memo, basis=None, past=NoPast, view=View, seam=_begins_to_speak,
+        rules=apply_rules,
+    )  # fmt: skip
+
+
+def _begins_to_speak(before: View, view: View) -> bool:
+    return view.role == "assistant" and before.role != "assistant"
 
 
 def messages_are_objects(request: Request, messages: Sequence[View]) -> Found:
     """A request has a list of messages, each an object, and at least one."""
-    if not messages:
+    if not _list(request.get("messages")):
         yield "messages", "not a list of at least one message"
-    for view, message in zip(messages, _list(request.get("messages")), strict=True):
-        if not view.wire and message != {}:
+    for view in messages:
+        if not view.wire and view.message != {}:
             yield view.place, "not an object"
 
 
@@ -213,14 +240,6 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
     "format": lambda value: value in ("", "json") if isinstance(value, str) else isinstance(value, Mapping),
     "think": lambda value: isinstance(value, bool | str),
 }
-
-
-def _view(message: Any, at: int) -> View:
-    wire = _object(message)
-    role = _text(wire.get("role"))
-    role = role if role in ROLES else ""
-    calls = [_object(call) for call in _list(wire.get("tool_calls"))] if role == "assistant" else ()
-    return View(place=f"messages[{at}]", wire=wire, role=role, calls=calls)
 
 
 def _answers(messages: Sequence[View], at: int) -> Iterator[View]:

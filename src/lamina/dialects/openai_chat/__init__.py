@@ -9,7 +9,7 @@ from lamina.core.bind import Binding
 from lamina.core.repair import Repairs
 from lamina.core.values import Segment, Thinking
 from lamina.dialects.openai_chat.absorb import absorb, absorb_stream
-from lamina.dialects.openai_chat.check import check
+from lamina.dialects.openai_chat.check import check, check_again
 from lamina.dialects.openai_chat.head import own_head, plain_head
 from lamina.dialects.openai_chat.mark import mark
 from lamina.dialects.openai_chat.parse import parse
@@ -85,9 +85,10 @@ DIALECT = Dialect(
     parse=parse,
     render=render,
     check=check,
+    recheck=check_again,
     absorb=absorb,
     absorb_stream=absorb_stream,
-    repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id may be anything but empty
+    repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
     binding=_binding,
     stream=stream,
     mark=mark,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from lamina.core.values import Ledger
 from lamina.dialects.openai_chat.calls import SAFE_NAME
+from lamina.dialects.openai_chat.mark import MARKED
 from lamina.dialects.openai_chat.parse import INSTEAD, ROLES, fields, sayable
 from lamina.dialects.openai_chat.parts import MARKER, plain
-from lamina.dialects.port import Request, Violation
+from lamina.dialects.port import CheckMemo, Request, Violation
+from lamina.dialects.rechecking import NoPast, recheck
 from lamina.errors import BadInput
 from lamina.text.characters import is_blank
 
@@ -25,31 +25,39 @@ Found = Iterator[tuple[str, str]]
 Json = Mapping[str, Any]
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as the rules look at it: empty where it is not of the shape that it should be."""
+class View:
+    """A message as the rules look at it: empty where it is not of the shape that it should be.
 
-    place: str
-    wire: Json
-    role: str
-    calls: Sequence[Json]
-    parts: Sequence[Json]
+    `asked` is what each call asks for, with its place in the message; `function`: one is from before tools.
+    """
+
+    __slots__ = ("asked", "at", "calls", "function", "message", "parts", "role", "wire")
+
+    def __init__(self, message: Any, at: int) -> None:
+        self.at, self.message = at, message
+        self.wire: Json = message if isinstance(message, dict) else _object(message)
+        role = self.wire.get("role")
+        self.role = role if isinstance(role, str) and role in ROLES else ""
+        self.parts = _objects(self.wire.get("content"))
+        self.calls: Sequence[Json] = ()
+        self.function = False
+        self.asked: Sequence[tuple[str, Json]] = ()
+        if self.role == "assistant":
+            self.calls = _objects(self.wire.get("tool_calls"))
+            self.function = bool(self.wire.get("function_call"))
+            if self.calls or self.function:
+                self.asked = list(self._asked())
 
     @property
-    def asked(self) -> Sequence[tuple[str, Json]]:
-        """What each call asks for, with its place."""
-        return list(self._asked()) if self.calls or self.function else ()
-
-    @property
-    def function(self) -> bool:
-        """Whether it makes a call from before tools."""
-        return self.role == "assistant" and bool(self.wire.get("function_call"))
+    def place(self) -> str:
+        return f"messages[{self.at}]"
 
     def _asked(self) -> Iterator[tuple[str, Json]]:
         for at, call in enumerate(self.calls):
             sort = "custom" if call.get("custom") else "function"
-            yield f"{self.place}.tool_calls[{at}].{sort}", _object(call.get(sort))
+            yield f"tool_calls[{at}].{sort}", _object(call.get(sort))
         if self.function:
-            yield f"{self.place}.function_call", _object(self.wire["function_call"])
+            yield "function_call", _object(self.wire["function_call"])
 
 
 Rule = Callable[[Request, Sequence[View]], Found]
@@ -58,20 +66,35 @@ Rule = Callable[[Request, Sequence[View]], Found]
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
     """Every rule that the request breaks. Nothing here is bound to the past, so the ledger is not asked."""
     del ledger
-    messages = [_view(message, i) for i, message in enumerate(_list(request.get("messages")))]
-    return [
-        Violation(rule=name, place=place, message=message)
-        for name, rule in RULES.items()
-        for place, message in rule(request, messages)
-    ]
+    return check_again(request)
+
+
+def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
+    """The same, at the end only of a request that grows."""
+
+    def apply_rules(_: NoPast, __: int, views: list[View]) -> list[Violation]:
+        return [
+            Violation(rule=name, place=place, message=message)
+            for name, rule in RULES.items()
+            for place, message in rule(request, views)
+        ]
+
+    return recheck(
+        _list(request.get("messages")), memo, basis=None, past=NoPast, view=View, seam=_begins_to_speak,
+        rules=apply_rules,
+    )  # fmt: skip
+
+
+def _begins_to_speak(before: View, view: View) -> bool:
+    return view.role == "assistant" and before.role != "assistant"
 
 
 def messages_are_objects(request: Request, messages: Sequence[View]) -> Found:
     """A request has a list of messages, each an object, and at least one."""
-    if not messages:
+    if not _list(request.get("messages")):
         yield "messages", "not a list of at least one message"
-    for view, message in zip(messages, _list(request.get("messages")), strict=True):
-        if not view.wire and message != {}:
+    for view in messages:
+        if not view.wire and view.message != {}:
             yield view.place, "not an object"
 
 
@@ -86,7 +109,7 @@ def calls_are_answered(_: Request, messages: Sequence[View]) -> Found:
     for i, view in enumerate(messages):
         if not view.calls and not view.function:
             continue
-        answers = list(_answers(messages, i))
+        answers = list(_results_after(messages, i))
         given = {id_ for answer in answers if isinstance(id_ := answer.wire.get("tool_call_id"), str)}
         for call in view.calls:
             if isinstance(id_ := call.get("id"), str) and id_ not in given:
@@ -133,7 +156,7 @@ def calls_are_whole(_: Request, messages: Sequence[View]) -> Found:
         for place, asked in view.asked:
             for name in ("name", "input" if place.endswith("custom") else "arguments"):
                 if not isinstance(asked.get(name), str):
-                    yield f"{place}.{name}", "not a string"
+                    yield f"{view.place}.{place}.{name}", "not a string"
 
 
 def ids_are_unique(_: Request, messages: Sequence[View]) -> Found:
@@ -162,10 +185,9 @@ def content_is_there(_: Request, messages: Sequence[View]) -> Found:
 def assistants_say_something(_: Request, messages: Sequence[View]) -> Found:
     """An assistant message has text, a call or another field that counts; no model goes on from nothing."""
     for view in messages:
-        if view.role == "assistant" and not view.calls and not fields(view.wire):
-            content = view.wire.get("content")
-            if isinstance(content, str) and is_blank(content) and not view.function:
-                yield view.place, "says nothing"
+        speaks = view.role == "assistant" and not view.calls and not view.function
+        if speaks and _blank(view) and not fields(view.wire):
+            yield view.place, "says nothing"
 
 
 def parts_are_objects(_: Request, messages: Sequence[View]) -> Found:
@@ -182,10 +204,12 @@ def parts_are_objects(_: Request, messages: Sequence[View]) -> Found:
 def names_fit_the_pattern(request: Request, messages: Sequence[View]) -> Found:
     """C4: names of functions match [a-zA-Z0-9_-]{1,64}."""
     for i, tool in enumerate(_objects(request.get("tools"))):
-        yield from _unfit(f"tools[{i}].function", _object(tool.get("function")))
+        if not _fits(_object(tool.get("function"))):
+            yield f"tools[{i}].function.name", _PATTERN
     for view in messages:
         for place, asked in view.asked:
-            yield from _unfit(place, asked)
+            if not _fits(asked):
+                yield f"{view.place}.{place}.name", _PATTERN
 
 
 def markers_stand_on_parts(request: Request, messages: Sequence[View]) -> Found:
@@ -197,7 +221,7 @@ def markers_stand_on_parts(request: Request, messages: Sequence[View]) -> Found:
         if MARKER in view.wire or any(MARKER in call for call in view.calls):
             yield view.place, f"has a {MARKER} that belongs on a part of its content"
         for at, part in enumerate(view.parts):
-            if MARKER in part and part.get("type") not in _MARKED:
+            if MARKER in part and part.get("type") not in MARKED:
                 yield f"{view.place}.content[{at}]", f"a part of this type has no {MARKER}"
 
 
@@ -210,20 +234,11 @@ RULES: dict[str, Rule] = {
     )
 }  # fmt: skip
 
+_PATTERN = "does not match [a-zA-Z0-9_-]{1,64}"
 _NEEDED = {"tool": "tool_call_id", "function": "name"}
-_MARKED = ("text", "image_url", "input_audio", "file", "refusal")
 
 
-def _view(message: Any, at: int) -> View:
-    wire = _object(message)
-    role = wire.get("role")
-    role = role if isinstance(role, str) and role in ROLES else ""
-    calls = _objects(wire.get("tool_calls")) if role == "assistant" else ()
-    parts = _objects(wire.get("content"))
-    return View(place=f"messages[{at}]", wire=wire, role=role, calls=calls, parts=parts)
-
-
-def _answers(messages: Sequence[View], at: int) -> Iterator[View]:
+def _results_after(messages: Sequence[View], at: int) -> Iterator[View]:
     """The messages directly after `at` that answer calls."""
     for i in range(at + 1, len(messages)):
         if messages[i].role not in _NEEDED:
@@ -231,10 +246,21 @@ def _answers(messages: Sequence[View], at: int) -> Iterator[View]:
         yield messages[i]
 
 
-def _unfit(place: str, named: Json) -> Found:
+def _blank(view: View) -> bool:
+    """Whether the content of a message is text, or parts of text, without a word."""
+    content = view.wire.get("content")
+    if isinstance(content, str):
+        return is_blank(content)
+    texts = [
+        part.get(str(part.get("type"))) for part in view.parts if part.get("type") in ("text", "refusal")
+    ]
+    return bool(texts) and len(texts) == len(view.parts) and all(is_blank(str(text)) for text in texts)
+
+
+def _fits(named: Json) -> bool:
+    """Whether a name is one that functions may have; what is no name is for another rule."""
     name = named.get("name")
-    if isinstance(name, str) and not SAFE_NAME.fullmatch(name):
-        yield f"{place}.name", "does not match [a-zA-Z0-9_-]{1,64}"
+    return not isinstance(name, str) or SAFE_NAME.fullmatch(name) is not None
 
 
 def _list(value: Any) -> Sequence[Any]:
@@ -243,10 +269,12 @@ def _list(value: Any) -> Sequence[Any]:
 
 def _objects(value: Any) -> Sequence[Json]:
     found = _list(value)
-    return [_object(one) for one in found] if found else ()
+    return [one if isinstance(one, dict) else _object(one) for one in found] if found else ()
 
 
 def _object(value: Any) -> Json:
+    if isinstance(value, dict):
+        return value
     try:
         return plain(value)
     except BadInput:

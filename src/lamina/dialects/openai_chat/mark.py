@@ -12,7 +12,11 @@ from typing import Any
 
 from lamina.dialects.openai_chat.parts import MARKER
 from lamina.dialects.port import Marking, Request
+from lamina.dialects.unmarked import changed_in, without
 from lamina.errors import BadInput
+
+MARKED = ("text", "image_url", "input_audio", "file", "refusal")
+"""Parts that may have a breakpoint."""
 
 KEY, OPTIONS = "prompt_cache_key", "prompt_cache_options"
 MODES = ("implicit", "explicit")
@@ -89,3 +93,40 @@ def _plain(value: Any) -> Mapping[str, Any] | None:
     dump = getattr(value, "model_dump", None)
     dumped = dump(exclude_unset=True) if callable(dump) else None
     return dumped if isinstance(dumped, dict) else None
+
+
+def with_allowed_marks(request: dict[str, Any]) -> dict[str, Any]:
+    """The request without breakpoints where the API refuses them (C6); if there are none, the same object."""
+    allowed = changed_in(changed_in(request, "tools", _tool), "messages", _allowed)
+    return allowed if isinstance(allowed, dict) else dict(allowed)
+
+
+def _tool(tool: Any) -> Any:
+    bare = without(tool, MARKER)
+    function = bare.get("function") if isinstance(bare, Mapping) else None
+    inner = without(function, MARKER)
+    return bare if inner is function else {**bare, "function": inner}
+
+
+def _allowed(message: Any) -> Any:
+    """A message with breakpoints on parts only, and only on those that may have one."""
+    given = _plain(message)
+    if given is None:
+        return message
+    bare = without(given, MARKER)
+    bare = changed_in(bare, "tool_calls", _bare)
+    bare = changed_in(bare, "content", _allowed_part)
+    return message if bare is given else bare
+
+
+def _allowed_part(part: Any) -> Any:
+    given = _plain(part)
+    takes = given is not None and given.get("type") in MARKED
+    return part if takes else _bare(part)
+
+
+def _bare(value: Any) -> Any:
+    """A call or a part without a breakpoint; the same object where it has none."""
+    given = _plain(value)
+    bare = without(given, MARKER)
+    return value if bare is given else bare

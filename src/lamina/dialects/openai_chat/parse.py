@@ -18,6 +18,7 @@ from lamina.dialects.beside import with_beside
 from lamina.dialects.named_files import path_of
 from lamina.dialects.openai_chat.calls import LEGACY, Calls, calls_in
 from lamina.dialects.openai_chat.parts import (
+    MARKER,
     NAME,
     Content,
     listed,
@@ -35,7 +36,7 @@ from lamina.text.characters import is_blank
 REASONING = ("reasoning_content", "reasoning")
 """Fields of compatible servers that hold a model's reasoning as text."""
 
-_READ_ELSEWHERE = frozenset(("role", "content", "tool_calls", "function_call", "name", "type"))
+_READ_ELSEWHERE = frozenset(("role", "content", "tool_calls", "function_call", "name", "type", MARKER))
 
 INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 """What an assistant may say in place of content."""

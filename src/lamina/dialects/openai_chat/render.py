@@ -17,6 +17,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.values import Entry, Head, Image, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.openai_chat.calls import LEGACY, safe_name
+from lamina.dialects.openai_chat.mark import with_allowed_marks
 from lamina.dialects.openai_chat.parse import INSTEAD, fields, sayable
 from lamina.dialects.openai_chat.parts import MARKER, NAME, blocks_of, plain
 from lamina.dialects.port import failed, groups, original, wire
@@ -38,7 +39,8 @@ def render(envelope: Envelope) -> Json:
     if not writer.messages:
         hint = "add a message that says something"
         raise BadInput("nothing is left to send", place="messages", hint=hint)
-    return {**envelope.head.parameters, "messages": writer.messages, **_tools(envelope.head)}
+    request = {**envelope.head.parameters, "messages": writer.messages, **_tools(envelope.head)}
+    return with_allowed_marks(request)
 
 
 def _tools(head: Head) -> Json:

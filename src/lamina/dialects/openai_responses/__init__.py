@@ -8,8 +8,9 @@ from lamina.core.bind import Binding
 from lamina.core.repair import Repairs
 from lamina.core.values import Document, Image, Part, Raw, Role, Segment, Thinking, ToolResult
 from lamina.dialects.openai_responses.absorb import absorb, absorb_stream
-from lamina.dialects.openai_responses.check import LONGEST_ID, check
+from lamina.dialects.openai_responses.check import check, check_again
 from lamina.dialects.openai_responses.head import own_head, plain_head
+from lamina.dialects.openai_responses.items import LONGEST_ID
 from lamina.dialects.openai_responses.mark import mark
 from lamina.dialects.openai_responses.parse import CHAINS, parse
 from lamina.dialects.openai_responses.parts import NAME, unsent
@@ -78,6 +79,7 @@ DIALECT = Dialect(
     parse=parse,
     render=render,
     check=check,
+    recheck=check_again,
     absorb=absorb,
     absorb_stream=absorb_stream,
     repairs=Repairs(unique_ids="log", id_pattern=rf"(?s).{{1,{LONGEST_ID}}}"),

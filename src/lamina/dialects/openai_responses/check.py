@@ -8,12 +8,11 @@ request continues, and whether an id that was given to an item had reasoning bef
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from lamina.core.values import Ledger, Role
 from lamina.dialects.openai_responses.items import (
+    LONGEST_ID,
     NAMED,
     OUTPUT_OF,
     OUTPUTS,
@@ -21,18 +20,17 @@ from lamina.dialects.openai_responses.items import (
     SAFE_NAME,
     id_field,
     id_fits,
+    id_may_pair,
     leads,
     own_id,
     role_of,
     sort_of,
 )
-from lamina.dialects.openai_responses.parse import CHAINS, as_item, chained
+from lamina.dialects.openai_responses.parse import CHAINS, as_item, continues, refers
 from lamina.dialects.openai_responses.parts import MARKED, MARKER, WORDS, fits, plain
-from lamina.dialects.port import Request, Violation
+from lamina.dialects.port import CheckMemo, Request, Violation
+from lamina.dialects.rechecking import recheck
 from lamina.errors import BadInput
-
-LONGEST_ID = 64
-"""Characters of an id that pairs a call with its output."""
 
 Found = Iterator[tuple[str, str]]
 """Where a rule is broken, and how."""
@@ -40,18 +38,59 @@ Found = Iterator[tuple[str, str]]
 Json = Mapping[str, Any]
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
-    """An item as the rules look at it: empty where it is not of the shape that it should be."""
+class View:
+    """An item as the rules look at it: empty where it is not of the shape that it should be.
 
-    place: str
-    wire: Json
-    sort: str
-    role: Role | None
-    id: str
-    parts: Sequence[tuple[str, Json]]
+    `id` is that by which a call and its output are paired; parts come with their place in the item.
+    """
+
+    __slots__ = ("at", "id", "parts", "role", "sort", "wire")
+
+    def __init__(self, item: Any, at: int) -> None:
+        self.at = at
+        try:
+            self.wire: Json = as_item(item)
+        except BadInput:
+            self.wire = {}
+        self.sort = sort_of(self.wire)
+        self.role = role_of(self.wire) if self.sort else None
+        paired = self.sort in OUTPUT_OF or self.sort in OUTPUTS
+        id_ = self.wire.get(id_field(self.wire)) if paired else ""
+        self.id = id_ if isinstance(id_, str) else ""
+        self.parts = _parts(self.wire, self.sort)
+
+    @property
+    def place(self) -> str:
+        return f"input[{self.at}]"
 
 
-Rule = Callable[[Request, Sequence[View]], Found]
+class Past:
+    """What the rules need to know of earlier items: ids that are taken, and what only the server has."""
+
+    def __init__(self) -> None:
+        self.calls: set[str] = set()
+        self.answered: set[str] = set()
+        self.items: set[str] = set()
+        self.refers = False
+
+    def add(self, view: View) -> None:
+        if view.sort in OUTPUT_OF:
+            self.calls.add(view.id)
+        elif view.sort in OUTPUTS:
+            self.answered.add(view.id)
+        self.items.add(own_id(view.wire))
+        self.refers = self.refers or refers(view.wire)
+
+
+class Reading(NamedTuple):
+    """A request, read once for all rules: the items to look at, and what is known of those before them."""
+
+    request: Request
+    items: Sequence[View]
+    past: Past
+
+
+Rule = Callable[[Reading], Found]
 
 
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
@@ -59,60 +98,79 @@ def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
     del ledger
     if not isinstance(request, Mapping):
         return [Violation(rule="something_is_asked", place="", message="not an object")]
-    items = [_view(item, i) for i, item in enumerate(_given(request))]
-    return [
-        Violation(rule=name, place=place, message=message)
-        for name, rule in RULES.items()
-        for place, message in rule(request, items)
-    ]
+    return check_again(request)
 
 
-def something_is_asked(request: Request, _: Sequence[View]) -> Found:
+def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
+    """The same, at the end only of a request that grows."""
+
+    def apply_rules(past: Past, _: int, views: list[View]) -> list[Violation]:
+        reading = Reading(request, views, past)
+        return [
+            Violation(rule=name, place=place, message=message)
+            for name, rule in RULES.items()
+            for place, message in rule(reading)
+        ]
+
+    return recheck(
+        _given(request), memo, basis=(request.get("store"), continues(request)), past=Past, view=View,
+        seam=_begins_to_speak, rules=apply_rules,
+    )  # fmt: skip
+
+
+def _begins_to_speak(before: View, view: View) -> bool:
+    return view.role is Role.ASSISTANT and before.role is not Role.ASSISTANT
+
+
+def something_is_asked(reading: Reading) -> Found:
     """The input is text or a list of items, and not empty where nothing else is asked."""
-    given = request.get("input")
+    given = reading.request.get("input")
     if given is not None and not isinstance(given, str | list | tuple):
         yield "input", "neither text nor a list of items"
-    elif not given and not any(request.get(name) for name in CHAINS):
+    elif not given and not any(reading.request.get(name) for name in CHAINS):
         yield "input", "empty, and the request continues nothing"
-    if not isinstance(request.get("instructions", ""), str | None):
+    if not isinstance(reading.request.get("instructions", ""), str | None):
         yield "instructions", "not text"
 
 
-def items_say_what_they_are(_: Request, items: Sequence[View]) -> Found:
+def items_say_what_they_are(reading: Reading) -> Found:
     """Each item is an object with a type, or a message; a reference says what it refers to."""
-    for view in items:
+    for view in reading.items:
         if not view.sort:
             yield view.place, "not an object with a type"
         elif view.sort == "item_reference" and not own_id(view.wire):
             yield f"{view.place}.id", "missing, empty or not text"
 
 
-def roles_are_known(_: Request, items: Sequence[View]) -> Found:
-    for view in items:
+def roles_are_known(reading: Reading) -> Found:
+    for view in reading.items:
         if view.sort == "message" and view.role is None:
             yield f"{view.place}.role", "not a role of this API"
 
 
-def outputs_have_calls(request: Request, items: Sequence[View]) -> Found:
-    """R1: an output answers one call that stands before it, or in what the request continues, once."""
+def outputs_have_calls(reading: Reading) -> Found:
+    """R1: an output answers one call that stands before it, or that only the server knows, once."""
     waiting: set[str] = set()
     answered: set[str] = set()
-    elsewhere = chained(request, [view.wire for view in items])
-    for view in items:
+    elsewhere = reading.past.refers or continues(reading.request)
+    for view in reading.items:
+        elsewhere = elsewhere or refers(view.wire)
         if view.sort in OUTPUT_OF:
             waiting.add(view.id)
+            answered.discard(view.id)
         elif view.sort in OUTPUTS and view.id:
-            if view.id in answered or (view.id not in waiting and not elsewhere):
+            again = view.id in answered or (view.id in reading.past.answered and view.id not in waiting)
+            if again or (view.id not in waiting and not elsewhere):
                 yield view.place, f"answers no call that waits: {view.id!r}"
             waiting.discard(view.id)
             answered.add(view.id)
 
 
-def calls_are_answered(_: Request, items: Sequence[View]) -> Found:
+def calls_are_answered(reading: Reading) -> Found:
     """R2: each call has an output before the model speaks again, or the request ends."""
     waiting: dict[str, str] = {}
     speaking = False
-    for view in items:
+    for view in reading.items:
         speaks = view.role is Role.ASSISTANT
         if speaks and not speaking:
             yield from _unanswered(waiting)
@@ -125,98 +183,98 @@ def calls_are_answered(_: Request, items: Sequence[View]) -> Found:
     yield from _unanswered(waiting)
 
 
-def reasoning_is_followed(_: Request, items: Sequence[View]) -> Found:
+def reasoning_is_followed(reading: Reading) -> Found:
     """R3: reasoning stands before the item that it led to."""
     follows = False
-    for view in reversed(items):
+    for view in reversed(reading.items):
         if view.sort != "reasoning":
             follows = leads(view.wire)
         elif not follows:
             yield view.place, "no item of the model follows this reasoning"
 
 
-def reasoning_can_be_read_again(request: Request, items: Sequence[View]) -> Found:
+def reasoning_can_be_read_again(reading: Reading) -> Found:
     """R4: where nothing is stored, reasoning needs its encrypted content, and nothing can be referred to."""
-    if request.get("store") is not False:
+    if reading.request.get("store") is not False:
         return
-    for view in items:
+    for view in reading.items:
         if view.sort == "reasoning" and not view.wire.get("encrypted_content"):
             yield view.place, "no encrypted_content, and nothing is stored"
 
 
-def phases_are_known(_: Request, items: Sequence[View]) -> Found:
+def phases_are_known(reading: Reading) -> Found:
     """R5: the phase of a message is one that the API gave, and the assistant's."""
-    for view in items:
+    for view in reading.items:
         phase = view.wire.get("phase") if view.sort == "message" else None
         if phase is not None and (phase not in PHASES or view.role is not Role.ASSISTANT):
             yield f"{view.place}.phase", "not a phase of an assistant message"
 
 
-def a_trigger_stands_last(_: Request, items: Sequence[View]) -> Found:
+def a_trigger_stands_last(reading: Reading) -> Found:
     """R6: what triggers a compaction is the last item."""
-    for view in items[:-1]:
+    for view in reading.items[:-1]:
         if view.sort == "compaction_trigger":
             yield view.place, "items stand after it"
 
 
-def one_past_is_continued(request: Request, _: Sequence[View]) -> Found:
+def one_past_is_continued(reading: Reading) -> Found:
     """R7: a request continues a response or a conversation, not both."""
-    if request.get("previous_response_id") and request.get("conversation"):
+    if reading.request.get("previous_response_id") and reading.request.get("conversation"):
         yield "conversation", "the request has a previous_response_id too"
 
 
-def truncation_is_known(request: Request, _: Sequence[View]) -> Found:
+def truncation_is_known(reading: Reading) -> Found:
     """R8: what is too long is refused, or truncated from its start."""
-    if request.get("truncation") not in (None, "auto", "disabled"):
+    if reading.request.get("truncation") not in (None, "auto", "disabled"):
         yield "truncation", "neither auto nor disabled"
 
 
-def compactions_are_whole(_: Request, items: Sequence[View]) -> Found:
+def compactions_are_whole(reading: Reading) -> Found:
     """R9: a compaction goes back as it came."""
-    for view in items:
+    for view in reading.items:
         if view.sort == "compaction" and not _text(view.wire.get("encrypted_content")):
             yield view.place, "no encrypted_content"
 
 
-def call_ids_fit(_: Request, items: Sequence[View]) -> Found:
+def call_ids_fit(reading: Reading) -> Found:
     """The id that pairs a call with its output is text of 1 to 64 characters."""
-    for view in items:
+    for view in reading.items:
         if view.sort in OUTPUT_OF or view.sort in OUTPUTS:
             id_ = view.wire.get(id_field(view.wire))
-            if not isinstance(id_, str) or not 1 <= len(id_) <= LONGEST_ID:
+            if not isinstance(id_, str) or not id_may_pair(id_):
                 yield f"{view.place}.{id_field(view.wire)}", f"not text of 1 to {LONGEST_ID} characters"
 
 
-def call_ids_are_unique(_: Request, items: Sequence[View]) -> Found:
+def call_ids_are_unique(reading: Reading) -> Found:
     """No two calls share the id by which they are answered."""
     seen: set[str] = set()
-    for view in items:
+    for view in reading.items:
         if view.sort in OUTPUT_OF and view.id:
-            if view.id in seen:
+            if view.id in seen or view.id in reading.past.calls:
                 yield view.place, f"a call before it has {view.id!r} too"
             seen.add(view.id)
 
 
-def item_ids_are_unique(_: Request, items: Sequence[View]) -> Found:
+def item_ids_are_unique(reading: Reading) -> Found:
     """No item is given twice: "Duplicate item found with id"."""
     seen: set[str] = set()
-    for view in items:
+    for view in reading.items:
         id_ = own_id(view.wire)
-        if id_ and id_ in seen:
+        if id_ and (id_ in seen or id_ in reading.past.items):
             yield f"{view.place}.id", f"an item before it has {id_!r} too"
         seen.add(id_)
 
 
-def item_ids_fit_their_type(_: Request, items: Sequence[View]) -> Found:
+def item_ids_fit_their_type(reading: Reading) -> Found:
     """The id of a message begins with msg, of a function call with fc, of reasoning with rs."""
-    for view in items:
+    for view in reading.items:
         if not id_fits(view.wire):
             yield f"{view.place}.id", "not an id of an item of this type"
 
 
-def calls_are_whole(_: Request, items: Sequence[View]) -> Found:
+def calls_are_whole(reading: Reading) -> Found:
     """A call has a name and arguments, or an input, of text; an output has text or parts."""
-    for view in items:
+    for view in reading.items:
         needed = _NEEDED.get(view.sort, ())
         for name in needed:
             if not isinstance(view.wire.get(name), str):
@@ -226,20 +284,20 @@ def calls_are_whole(_: Request, items: Sequence[View]) -> Found:
             yield f"{view.place}.output", "neither text nor parts"
 
 
-def names_fit_the_pattern(request: Request, items: Sequence[View]) -> Found:
+def names_fit_the_pattern(reading: Reading) -> Found:
     """Names of functions match [a-zA-Z0-9_-]{1,64}."""
-    named = [(f"tools[{i}]", tool) for i, tool in enumerate(_objects(request.get("tools")))]
+    named = [(f"tools[{i}]", tool) for i, tool in enumerate(_objects(reading.request.get("tools")))]
     named = [(place, tool) for place, tool in named if tool.get("type") in ("function", "custom")]
-    named += [(view.place, view.wire) for view in items if view.sort in NAMED]
+    named += [(view.place, view.wire) for view in reading.items if view.sort in NAMED]
     for place, holder in named:
         name = holder.get("name")
         if isinstance(name, str) and not SAFE_NAME.fullmatch(name):
             yield f"{place}.name", "does not match [a-zA-Z0-9_-]{1,64}"
 
 
-def tools_are_whole(request: Request, _: Sequence[View]) -> Found:
+def tools_are_whole(reading: Reading) -> Found:
     """A definition says its type, and that of a function its name, without a holder around it."""
-    for i, tool in enumerate(_objects(request.get("tools"))):
+    for i, tool in enumerate(_objects(reading.request.get("tools"))):
         sort = tool.get("type")
         if not isinstance(sort, str):
             yield f"tools[{i}].type", "missing or not text"
@@ -247,55 +305,55 @@ def tools_are_whole(request: Request, _: Sequence[View]) -> Found:
             yield f"tools[{i}].name", "missing or not text"
 
 
-def content_is_there(_: Request, items: Sequence[View]) -> Found:
+def content_is_there(reading: Reading) -> Found:
     """The content of a message is text, or at least one part."""
-    for view in items:
+    for view in reading.items:
         content = view.wire.get("content")
         there = isinstance(content, str) or (isinstance(content, list | tuple) and len(content) > 0)
         if view.sort == "message" and not there:
             yield f"{view.place}.content", "neither text nor parts"
 
 
-def parts_say_what_they_are(_: Request, items: Sequence[View]) -> Found:
+def parts_say_what_they_are(reading: Reading) -> Found:
     """Each part is an object that says its type, and holds text where it says text."""
-    for view in items:
-        for place, part in view.parts:
+    for view in reading.items:
+        for inside, part in view.parts:
             sort = part.get("type")
             if not isinstance(sort, str):
-                yield place, "not an object with a type"
+                yield f"{view.place}.{inside}", "not an object with a type"
             elif sort in WORDS and not isinstance(part.get(WORDS[sort]), str):
-                yield f"{place}.{WORDS[sort]}", "not text"
+                yield f"{view.place}.{inside}.{WORDS[sort]}", "not text"
 
 
-def parts_fit_their_role(_: Request, items: Sequence[View]) -> Found:
+def parts_fit_their_role(reading: Reading) -> Found:
     """The assistant says output_text and refusal; everyone else input_text, input_image and input_file."""
-    for view in items:
+    for view in reading.items:
         role = str(view.wire.get("role")) if view.sort == "message" else "user"
-        for place, part in view.parts:
+        for inside, part in view.parts:
             if isinstance(part.get("type"), str) and not fits(part, role):
-                yield place, f"a part of type {part['type']!r} cannot stand here"
+                yield f"{view.place}.{inside}", f"a part of type {part['type']!r} cannot stand here"
 
 
-def markers_stand_on_parts(request: Request, items: Sequence[View]) -> Found:
+def markers_stand_on_parts(reading: Reading) -> Found:
     """A prompt_cache_breakpoint stands on a part that may have one, nowhere else."""
-    for i, tool in enumerate(_objects(request.get("tools"))):
+    for i, tool in enumerate(_objects(reading.request.get("tools"))):
         if MARKER in tool:
             yield f"tools[{i}]", f"has a {MARKER}"
-    for view in items:
+    for view in reading.items:
         if MARKER in view.wire:
             yield view.place, f"has a {MARKER} that belongs on a part of its content"
-        for place, part in view.parts:
+        for inside, part in view.parts:
             if part.get(MARKER) is not None and str(part.get("type")) not in MARKED:
-                yield place, f"a part of this type has no {MARKER}"
+                yield f"{view.place}.{inside}", f"a part of this type has no {MARKER}"
 
 
-def cache_options_are_known(request: Request, _: Sequence[View]) -> Found:
+def cache_options_are_known(reading: Reading) -> Found:
     """Modes and lifetimes of the cache are those that there are."""
-    options = _object(request.get("prompt_cache_options"))
+    options = _object(reading.request.get("prompt_cache_options"))
     for name, known in (("mode", ("implicit", "explicit")), ("ttl", ("30m", "12h"))):
         if options.get(name) is not None and options[name] not in known:
             yield f"prompt_cache_options.{name}", f"not one of {', '.join(known)}"
-    if request.get("prompt_cache_retention") not in (None, "in_memory", "24h"):
+    if reading.request.get("prompt_cache_retention") not in (None, "in_memory", "24h"):
         yield "prompt_cache_retention", "neither in_memory nor 24h"
 
 
@@ -320,22 +378,12 @@ def _given(request: Request) -> Sequence[Any]:
     return (given,) if isinstance(given, str) and given else given if isinstance(given, list | tuple) else ()
 
 
-def _view(item: Any, at: int) -> View:
-    try:
-        wire: Json = as_item(item)
-    except BadInput:
-        wire = {}
-    sort = sort_of(wire)
-    id_ = wire.get(id_field(wire)) if sort in OUTPUT_OF or sort in OUTPUTS else ""
-    return View(
-        place=f"input[{at}]", wire=wire, sort=sort, role=role_of(wire) if sort else None,
-        id=id_ if isinstance(id_, str) else "", parts=_parts(wire, sort, f"input[{at}]"),
-    )  # fmt: skip
-
-
-def _parts(wire: Json, sort: str, place: str) -> Sequence[tuple[str, Json]]:
+def _parts(wire: Json, sort: str) -> Sequence[tuple[str, Json]]:
     name = "content" if sort == "message" else "output" if sort in _ANSWERED else ""
-    return [(f"{place}.{name}[{j}]", part) for j, part in enumerate(_objects(wire.get(name)))] if name else ()
+    given = wire.get(name) if name else None
+    if not isinstance(given, list | tuple):
+        return ()
+    return [(f"{name}[{j}]", _object(part)) for j, part in enumerate(given)]
 
 
 def _unanswered(waiting: Mapping[str, str]) -> Found:

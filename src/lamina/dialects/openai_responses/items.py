@@ -50,9 +50,21 @@ PHASES = ("commentary", "final_answer")
 SETTING = frozenset(("additional_tools", "configuration_update", "compaction_trigger"))
 """Items that change how the model is asked, and so must stand where they are."""
 
-_HELD = SETTING | {
-    "compaction", "item_reference", "program", "program_output", "tool_search_call", "tool_search_output",
-}  # fmt: skip
+_HELD = {
+    "additional_tools": "later calls may be of tools that it adds",
+    "configuration_update": "everything after it is asked in this way",
+    "compaction": "it stands for what was said before, and only the server can read it",
+    "item_reference": "only the server has what it stands for, which may be half of a pair",
+    "program": "calls that it made name it",
+    "program_output": "it answers a program",
+    "tool_search_call": "what it found is its answer",
+    "tool_search_output": "later calls may be of tools that it loads",
+}
+"""Items that are pinned, and what would break or be lost without each. All others may be lowered."""
+
+LONGEST_ID = 64
+"""Characters of an id that pairs a call with its output."""
+
 _ID_FIELDS = {
     "mcp_approval_request": "id",
     "mcp_approval_response": "approval_request_id",
@@ -115,10 +127,15 @@ def own_id(item: Mapping[str, Any]) -> str:
     return id_
 
 
+def id_may_pair(id_: str) -> bool:
+    """Whether an id may stand in the field that pairs a call with its output."""
+    return 1 <= len(id_) <= LONGEST_ID
+
+
 def id_fits(item: Mapping[str, Any]) -> bool:
     """Whether the item's id, if it has one, is one that the API gave to an item of this type."""
     id_ = item.get("id")
-    if id_ is None:
+    if id_ is None or sort_of(item) == "local_shell_call_output":  # that is the id of its call
         return True
     fits = isinstance(id_, str) and _ID.fullmatch(id_) is not None
     return fits and id_.startswith(_PREFIXES.get(sort_of(item), ""))

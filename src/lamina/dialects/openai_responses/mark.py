@@ -13,6 +13,7 @@ from typing import Any
 from lamina.dialects.openai_responses.items import sort_of
 from lamina.dialects.openai_responses.parts import MARKED, MARKER, plain
 from lamina.dialects.port import Marking, Request
+from lamina.dialects.unmarked import changed_in, without
 from lamina.errors import BadInput
 
 KEY, OPTIONS, RETENTION = "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"
@@ -111,3 +112,30 @@ def _plain(value: Any) -> dict[str, Any] | None:
         return plain(value)
     except BadInput:
         return None
+
+
+def with_allowed_marks(request: dict[str, Any]) -> dict[str, Any]:
+    """The request without breakpoints where the API refuses them; the same object where there are none."""
+    bare = changed_in(request, "tools", lambda tool: without(tool, MARKER))
+    bare = changed_in(bare, "input", _allowed)
+    return bare if isinstance(bare, dict) else dict(bare)
+
+
+def _allowed(item: Any) -> Any:
+    """An item with breakpoints on parts only, and only on those that may have one."""
+    given = _plain(item)
+    if given is None:
+        return item
+    bare = without(given, MARKER)
+    holder = _HOLDERS.get(sort_of(given))
+    if holder is not None:
+        bare = changed_in(bare, holder, _allowed_part)
+    return item if bare is given else bare
+
+
+def _allowed_part(part: Any) -> Any:
+    given = _plain(part)
+    if given is None or str(given.get("type")) in MARKED:
+        return part
+    bare = without(given, MARKER)
+    return part if bare is given else bare

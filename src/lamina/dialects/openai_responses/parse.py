@@ -3,8 +3,9 @@
 Items that the model made in a row are one message of the log. Each segment notes the item that it came
 from. An item that breaks a rule of the wire, but whose meaning is plain, is noted with a count that no
 group of entries has, so that it is written anew. Reasoning that cannot be sent back is noted as `loose`,
-with the reason. An output whose call only the server knows stays as it is. Nothing is judged here: what may
-be lowered is the core's to say.
+with the reason; so is a compaction without its content. An output whose call only the server knows stays as
+it is. A trigger of a compaction says how this request is answered, so it is a field of the head and no part
+of the log. Nothing is judged here: what may be lowered is the core's to say.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from lamina.dialects.openai_responses.items import (
     call_of,
     held,
     id_fits,
+    id_may_pair,
     leads,
     own_id,
     role_of,
@@ -44,6 +46,7 @@ from lamina.text.characters import is_blank
 ALONE = "reasoning without the item that it led to"
 UNREADABLE = "reasoning without encrypted content, which nothing was stored of"
 TWICE = "reasoning that stands here twice"
+HOLLOW = "a compaction without its encrypted content"
 
 CHAINS = ("previous_response_id", "conversation", "prompt")
 """Fields by which a request continues what only the server has."""
@@ -53,29 +56,33 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
     """The request's instructions and items as a log, everything else as a head."""
     if not isinstance(request, Mapping):
         raise BadInput(f"the request is {shown(request)}", hint="give an object with an input")
-    items = _items(request)
+    given = _items(request)
+    items = [item for item in given if not _triggers(item)]
     system = _instructions(request.get("instructions"))
-    head = _head(request, items, system)
-    scan = Scan(stored=request.get("store") is not False, chained=chained(request, items))
-    before = (request.get("instructions") if system else None, scan.stored, scan.chained)
-    known = memo.known[1:] if memo and memo.known and memo.known[0][0] == before else []
-    if memo is not None and known:
-        system = memo.known[0][1]
-    known = _settled(known[: unchanged(items, known)])
+    head = _head(request, items, system, trigger=given[-1:] if given and _triggers(given[-1]) else ())
+    scan = Scan(stored=request.get("store") is not False, chained=continues(request))
+    basis = (request.get("instructions") if system else None, scan.stored, scan.chained)
+    known: _Known = []
+    if memo is not None and memo.basis is not None and memo.basis[0] == basis:
+        system = memo.basis[1]  # the same segments as before
+        known = _settled(memo.known[: unchanged(items, memo.known)])
     log = [segment for _, segments in known for segment in segments]
     scan.replay(log)
     fresh = scan.read(items[len(known) :], start=len(known))
     if memo is not None:
         new = list(zip(map(snapshot, items[len(known) :]), fresh, strict=True))
-        memo.known = [(before, system), *_settled([*known, *new])]
+        memo.basis, memo.known = (basis, system), _settled([*known, *new])
     return Parsed(log=(*system, *log, *(segment for segments in fresh for segment in segments)), head=head)
 
 
-def chained(request: Request, items: Iterable[Any]) -> bool:
-    """Whether what stands before the input, or in it, is known to the server only."""
-    return any(request.get(name) for name in CHAINS) or any(
-        isinstance(item, Mapping) and sort_of(item) == "item_reference" for item in items
-    )
+def continues(request: Request) -> bool:
+    """Whether what stands before the input is known to the server only."""
+    return any(request.get(name) for name in CHAINS)
+
+
+def refers(item: Mapping[str, Any]) -> bool:
+    """Whether an item stands for one that only the server has, which may be a call to be answered."""
+    return sort_of(item) == "item_reference" and bool(own_id(item)) and id_fits(item)
 
 
 class _Piece(msgspec.Struct, frozen=True, gc=False):
@@ -97,11 +104,15 @@ _BLANK = Segment(role=Role.USER, kind="user", parts=())
 
 
 class Scan:
-    """One pass over items: the calls and ids so far, and whether the model was speaking."""
+    """One pass over items: the calls and ids so far, and whether the model was speaking.
+
+    `chained`: calls may have been made that only the server knows; `orphans` are ids of outputs for them.
+    """
 
     def __init__(self, *, stored: bool = True, chained: bool = False) -> None:
         self.stored, self.chained = stored, chained
         self.calls = Calls()
+        self.orphans: set[str] = set()
         self.ids: set[str] = set()
         self.speaking = False
 
@@ -109,10 +120,14 @@ class Scan:
         """Takes in what was read before."""
         for segment in log:
             note = segment.meta["wire"]
-            if "message" in note:
-                self._begin(segment.role)
-                self.ids.add(own_id(as_item(note["message"])))
             part = segment.parts[0]
+            if "message" in note:
+                item = as_item(note["message"])
+                self._begin(segment.role)
+                self.ids.add(own_id(item))
+                self.chained = self.chained or refers(item)
+                if isinstance(part, Raw) and sort_of(item) in OUTPUTS:
+                    self.orphans.add(call_id(item))
             if isinstance(part, ToolCall):
                 self.calls.add(part)
             elif isinstance(part, ToolResult):
@@ -138,7 +153,8 @@ class Scan:
         note: Json = {"at": at}
         if again or not id_fits(wire):
             note["anonymous"], whole = True, False
-        if sort_of(wire) == "reasoning" and (why := self._loose(wire, led=led, again=again)):
+        why = self._loose(wire, led=led, again=again)
+        if why:
             note["loose"], whole = why, False
         count, pinned = len(pieces) if whole else _NEVER, held(wire) or self._orphan(wire, pieces)
         asked = ASKED.get(sort_of(wire), ())
@@ -167,7 +183,12 @@ class Scan:
         return self.speaking and was
 
     def _loose(self, wire: Json, *, led: bool, again: bool) -> str:
-        """Why reasoning cannot be sent back, if it cannot."""
+        """Why an item cannot be sent back, if it cannot."""
+        sort = sort_of(wire)
+        if sort == "compaction" and not wire.get("encrypted_content"):
+            return HOLLOW
+        if sort != "reasoning":
+            return ""
         if again:
             return TWICE
         unreadable = not self.stored and not wire.get("encrypted_content")
@@ -196,14 +217,17 @@ class Scan:
         if sort == "reasoning":
             return role, [_Piece("thinking", _thinking(wire), wire)], True
         kind = "system" if role is Role.SYSTEM else "assistant"
-        if sort == "item_reference" and (again or not own_id(wire) or not id_fits(wire)):
-            return role, [_Piece(kind, Text(""))], False
+        if sort == "item_reference":
+            if again or not refers(wire):
+                return role, [_Piece(kind, Text(""))], False
+            self.chained = True
         return role, [_Piece(kind, Raw(dialect=NAME, data=wire), wire)], True
 
     def _output(self, wire: Json) -> _Read:
         id_ = call_id(wire)
         call = self.calls.answered(id_)
-        if call is None and self.chained:
+        if call is None and self.chained and id_may_pair(id_) and id_ not in self.orphans:
+            self.orphans.add(id_)
             return Role.TOOL, [_Piece("tool_result", Raw(dialect=NAME, data=wire), wire)], True
         path = path_of(call.arguments) if call else ""
         part = ToolResult(id=id_, content=answer_of(wire), name=call.name if call else "")
@@ -314,8 +338,17 @@ def _instructions(given: Any) -> tuple[Segment, ...]:
     return (_segment(piece, Role.SYSTEM, given, note, first=True, count=1, joins=False, pinned=False),)
 
 
-def _head(request: Request, items: Sequence[Any], system: tuple[Segment, ...]) -> Head:
-    """Tools, and all other fields; the same objects. An input without items is such a field too."""
+def _triggers(item: Any) -> bool:
+    return isinstance(item, Mapping) and sort_of(item) == "compaction_trigger"
+
+
+def _head(
+    request: Request, items: Sequence[Any], system: tuple[Segment, ...], *, trigger: Sequence[Any]
+) -> Head:
+    """Tools, and all other fields; the same objects. An input without items is such a field too.
+
+    Of an input that ends with a `trigger`, only that is: rendering puts it after all items.
+    """
     tools = request.get("tools") or ()
     if not isinstance(tools, list | tuple):
         raise BadInput(f"tools is {shown(tools)}", place="tools", hint="give a list of definitions")
@@ -324,11 +357,12 @@ def _head(request: Request, items: Sequence[Any], system: tuple[Segment, ...]) -
             hint = "give a JSON object"
             raise BadInput(f"expected an object, got {shown(tool)}", place=f"tools[{i}]", hint=hint)
     taken = {name for name, there in (("input", items), ("instructions", system), ("tools", tools)) if there}
-    if not items and not system and not any(request.get(name) for name in CHAINS):
+    if not items and not system and not trigger and not continues(request):
         raise BadInput("nothing is asked", place="input", hint="give text or a list of items")
-    return Head(
-        tools=tuple(tools), parameters={name: value for name, value in request.items() if name not in taken}
-    )
+    parameters = {name: value for name, value in request.items() if name not in taken}
+    if trigger:
+        parameters["input"] = list(trigger)
+    return Head(tools=tuple(tools), parameters=parameters)
 
 
 _Known = list[tuple[Any, tuple[Segment, ...]]]

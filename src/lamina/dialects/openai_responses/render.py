@@ -29,7 +29,8 @@ from lamina.dialects.openai_responses.items import (
     safe_name,
     sort_of,
 )
-from lamina.dialects.openai_responses.parse import CHAINS, as_item
+from lamina.dialects.openai_responses.mark import with_allowed_marks
+from lamina.dialects.openai_responses.parse import as_item, continues
 from lamina.dialects.openai_responses.parts import (
     MARKED,
     MARKER,
@@ -54,17 +55,18 @@ def render(envelope: Envelope) -> Json:
     sent = [(i, e) for i, e in sent if i not in decided.dropped]
     instructions, rest = _instructions(sent)
     writer = _Writer(envelope.head, _unsayable(sent, decided.bare))
-    for group in _groups(rest):
+    for group in _as_given(_groups(rest)):
         writer.write([e for _, e in group], bare=group[0][0] in decided.bare)
     request = {**envelope.head.parameters, **instructions}
+    trigger = request.get("input") or []  # what parsing left in the head
     if writer.items:
-        request["input"] = _input(writer.items)
-    elif not any(request.get(name) for name in CHAINS):
+        request["input"] = _input([*writer.items, *trigger])
+    elif not trigger and not continues(request):
         hint = "add an item that says something"
         raise BadInput("nothing is left to send", place="input", hint=hint)
     if envelope.head.tools:
         request["tools"] = list(envelope.head.tools)
-    return request
+    return with_allowed_marks(request)
 
 
 _Placed = list[tuple[int, Entry]]
@@ -98,6 +100,29 @@ def _groups(sent: _Placed) -> Iterator[_Placed]:
         group.append((i, entry))
     if group:
         yield group
+
+
+def _as_given(found: Iterable[_Placed]) -> list[_Placed]:
+    """Items in the order of the client: here others may stand between a call and its output.
+
+    The log has them after the output, so that calls and outputs are neighbours for the core.
+    """
+    given: list[_Placed] = []
+    for group in found:
+        at = len(given)
+        if group[0][1].role in (Role.USER, Role.SYSTEM):
+            while at and _came_later(given[at - 1][0][1], group[0][1]):
+                at -= 1
+        given.insert(at, group)
+    return given
+
+
+def _came_later(output: Entry, other: Entry) -> bool:
+    """Whether an output was given after another item that the log has behind it."""
+    after, before = note_of(output).get("at"), note_of(other).get("at")
+    if after is None or before is None or output.role is not Role.TOOL:
+        return False
+    return bool(after > before)
 
 
 def _input(items: list[Any]) -> Any:

@@ -113,6 +113,8 @@ def _items(request: Request, lifetime: str) -> list[Block]:
 
 def _item(wire: Json, at: str, lifetime: str, names: dict[str, str]) -> list[Block]:
     sort = sort_of(wire)
+    if sort == "compaction_trigger":  # for the server: the model does not read it
+        return []
     if sort == "message":
         given, phase = wire.get("role"), wire.get("phase")
         role = given if isinstance(given, str) and given else "user"

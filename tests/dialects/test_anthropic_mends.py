@@ -1,0 +1,248 @@
+"""What is mended of a Messages request before it leaves, one case each, and what cannot be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lamina.core.values import Budget, Ledger, Role
+from lamina.dialects.anthropic import DIALECT
+from lamina.dialects.anthropic.mark import marks_in, with_allowed_marks
+from lamina.dialects.sending import MOVED
+from lamina.errors import InvalidRequest
+from lamina.request import Fitted, fit_request
+
+Json = dict[str, Any]
+
+ROOM = Budget(window=8_000)
+
+
+def user(content: Any = "q") -> Json:
+    return {"role": "user", "content": content}
+
+
+def spoke(content: Any = "a") -> Json:
+    return {"role": "assistant", "content": content}
+
+
+def system(content: Any = "be brief") -> Json:
+    return {"role": "system", "content": content}
+
+
+def used(*ids: str, name: str = "read") -> Json:
+    return spoke([{"type": "tool_use", "id": id_, "name": name, "input": {}} for id_ in ids])
+
+
+def gave(*ids: str) -> Json:
+    return user([{"type": "tool_result", "tool_use_id": id_, "content": "x"} for id_ in ids])
+
+
+def request(*messages: Json, **fields: Any) -> Json:
+    return {"model": "claude-opus-4-8", "max_tokens": 100, "messages": list(messages), **fields}
+
+
+def fitted(given: Json, ledger: Ledger | None = None) -> Fitted:
+    found = fit_request(given, dialect="anthropic", budget=ROOM, ledger=ledger)
+    assert DIALECT.check(found.request) == []
+    return found
+
+
+def sent(*messages: Json, **fields: Any) -> list[Json]:
+    found: list[Json] = fitted(request(*messages, **fields)).request["messages"]
+    return found
+
+
+# calls and results
+
+
+def test_parallel_results_in_a_message_each_are_joined() -> None:
+    assert sent(user(), used("a", "b"), gave("a"), gave("b")) == [user(), used("a", "b"), gave("a", "b")]
+
+
+def test_words_between_a_call_and_its_result_stand_after_it() -> None:
+    assert sent(user(), used("a"), user("wait"), gave("a")) == [user(), used("a"), gave("a"), user("wait")]
+
+
+def test_a_name_that_the_api_refuses_is_mended_in_the_history_only() -> None:
+    messages = sent(
+        user(), used("a", name="srv.read"), gave("a"), tools=[{"name": "read", "input_schema": {}}]
+    )
+    assert messages[1]["content"][0]["name"] == "srv_read"
+    with pytest.raises(InvalidRequest, match=r"tools\[0\]\.name \('srv\.read'\).*rename the tool"):
+        fitted(request(user(), tools=[{"name": "srv.read", "input_schema": {}}]))
+
+
+def test_thinking_without_its_signature_is_left_out_with_that_reason() -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": ""}
+    text = {"type": "text", "text": "a"}
+    found = fitted(request(user(), spoke([thought, text]), user()))
+    assert found.request["messages"][1] == spoke([text])
+    left_out = [entry.why for entry in found.envelope.entries if not entry.parts]
+    assert left_out == ["thinking without its signature, which the API refuses"]
+
+
+# what is said of it
+
+
+def test_what_was_mended_is_told_in_the_account() -> None:
+    found = fitted(request(user(), used("a", "b"), gave("a"), gave("b")))
+    assert found.envelope.notes == (
+        "mended messages[1].content[1]: calls_are_answered",
+        "mended messages[3].content[0]: results_have_their_call",
+    )
+    assert fitted(found.request).envelope.notes == ()
+
+
+def test_many_mends_are_counted() -> None:
+    blank = {"type": "text", "text": " "}
+    found = fitted(request(*[user([blank] * 9), user()]))
+    assert len(found.envelope.notes) == 6
+    assert found.envelope.notes[-1] == "mended 4 more"
+
+
+def test_a_blank_question_is_not_asked_in_other_words() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        fitted(request(user("q"), spoke("so it is"), user(" ")))
+    error = refused.value
+    assert [violation.rule for violation in error.violations] == ["ends_with_user"]
+    assert str(error) == (
+        "messages[1] ('so it is'): this model does not support assistant message prefill; "
+        "end with a user message (rule ends_with_user); add what the user asks, as the last message; "
+        "left out or mended before: messages[2].content[0] (nothing_is_empty)"
+    )
+
+
+def test_places_are_those_of_the_caller_though_messages_before_them_were_left_out() -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        fitted(request(user(""), user("q"), user(""), spoke("long words " * 9)))
+    assert refused.value.violations[0].place == "messages[3]"
+    assert refused.value.words == "long words long words long words long wo…"
+
+
+def test_nothing_at_all_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="at least one message is required"):
+        fitted(request(user("")))
+    with pytest.raises(InvalidRequest, match="give max_tokens"):
+        fit_request({"model": "claude-opus-4-8", "messages": [user()]})
+
+
+# system messages
+
+
+@pytest.mark.parametrize(
+    ("given", "roles"),
+    [
+        ([user(), spoke(), system(), user()], "user assistant user system"),
+        ([user(), system(), user()], "user user system"),
+        ([user(), spoke(), system(), spoke(), user()], "user assistant assistant user system"),
+        ([user(), used("a"), system(), gave("a")], "user assistant user system"),
+        ([user(), system("one"), system("two"), spoke(), user()], "user system assistant user"),
+        ([system(), user()], "user"),
+    ],
+)
+def test_a_system_message_waits_for_a_place_that_the_api_takes(given: list[Json], roles: str) -> None:
+    found = sent(*given)
+    assert [message["role"] for message in found] == roles.split()
+
+
+def test_it_stays_there_for_good() -> None:
+    messages = [user("q"), spoke(), system(), user("q2")]
+    ledger = fitted(request(*messages)).ledger
+    for more in (
+        [spoke("a2"), user("q3")],
+        [spoke("a3"), user([{"type": "text", "text": " "}, {"type": "text", "text": "q4"}])],
+    ):
+        messages += more
+        found = fitted(request(*messages), ledger)
+        assert found.request["messages"][:4] == [user("q"), spoke(), user("q2"), system()]
+        assert found.ledger.cuts == ()
+        ledger = found.ledger
+
+
+def test_where_no_place_is_left_the_move_is_a_recorded_cut() -> None:
+    """It was sent last, which is allowed; then the user goes on without an answer."""
+    first = fitted(request(user("q"), system()))
+    assert first.request["messages"] == [user("q"), system()]
+    second = fitted(request(user("q"), system(), user("q2")), first.ledger)
+    assert second.request["messages"] == [user("q"), user("q2"), system()]
+    assert [cut.reason for cut in second.ledger.cuts] == [MOVED]
+    assert second.envelope.cut == second.ledger.cuts[0]
+    third = fitted(request(user("q"), system(), user("q2"), spoke(), user("q3")), second.ledger)
+    assert len(third.ledger.cuts) == 1
+
+
+def test_a_system_message_after_which_nothing_is_asked_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="a system message must follow a user message"):
+        fitted(request(user(), spoke(), system()))
+
+
+def test_a_model_without_system_messages_is_told_in_the_user_s_voice() -> None:
+    found = fitted(request(user("q"), system(), spoke(), user("q2"), model="claude-sonnet-4-5"))
+    assert [message["role"] for message in found.request["messages"]] == ["user", "user", "assistant", "user"]
+    told = found.log[1]
+    assert (told.role, told.pinned) == (Role.USER, True)
+
+
+def test_another_model_that_changes_a_voice_is_a_recorded_cut() -> None:
+    messages = [user("q"), system(), spoke(), user("q2")]
+    ledger = fitted(request(*messages)).ledger
+    assert len(fitted(request(*messages, model="claude-sonnet-4-5"), ledger).ledger.cuts) == 1
+
+
+# cache markers
+
+
+def text(lifetime: str) -> Json:
+    ttl = {"ttl": lifetime} if lifetime else {}
+    return {"type": "text", "text": "t", "cache_control": {"type": "ephemeral", **ttl}}
+
+
+@pytest.mark.parametrize(
+    ("tools", "system_", "said", "left"),
+    [
+        ("", "", "5m 5m 5m 5m 5m", "messages1 messages2 messages3 messages4"),
+        ("5m", "5m", "5m 5m 5m", "tools0 system0 messages1 messages2"),
+        ("5m 5m 5m 5m 5m", "", "5m", "tools2 tools3 tools4 messages0"),
+        ("5m 5m", "5m 5m", "5m", "tools1 system0 system1 messages0"),
+        ("1h", "", "5m 1h", "tools0 messages0 messages1:5m"),
+        ("", "", "5m 1h 1h", "messages1 messages2"),
+        ("5m", "", "1h 1h", "tools0 messages0:5m messages1:5m"),
+        ("1h", "1h", "1h 5m", "tools0 system0 messages0 messages1"),
+    ],
+)
+def test_the_fewest_markers_are_taken_off_or_made_shorter(
+    tools: str, system_: str, said: str, left: str
+) -> None:
+    given = request(
+        user([text(lifetime) for lifetime in said.split()]),
+        tools=[{"name": "t", **text(lifetime)} for lifetime in tools.split()],
+        system=[text(lifetime) for lifetime in system_.split()],
+    )
+    before = {placed.place: placed.lifetime for placed in marks_in(given)}
+    found = list(marks_in(with_allowed_marks(given)))
+    told = []
+    for placed in found:
+        name = placed.place.replace("messages[0].content", "messages").replace("[", "").replace("]", "")
+        told.append(name if placed.lifetime == before[placed.place] else f"{name}:{placed.lifetime}")
+    assert " ".join(told) == left
+    assert "1h" not in [p.lifetime for p in found if before[p.place] == "5m"]
+
+
+def test_markers_that_the_api_takes_stay_the_same_object() -> None:
+    given = request(user([text("1h"), text("5m"), text("")]))
+    assert with_allowed_marks(given) is given
+    assert fitted(given).request is given
+
+
+def test_a_marker_for_the_whole_request_counts_as_the_newest() -> None:
+    given = request(user([text("5m")] * 4), cache_control={"type": "ephemeral"})
+    found = fitted(given).request
+    assert [placed.place for placed in marks_in(found)][-1] == "cache_control"
+    assert len(list(marks_in(found))) == 4
+
+
+def test_a_marker_on_thinking_is_taken_off_and_the_thought_stays() -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    marked = {**thought, "cache_control": {"type": "ephemeral"}}
+    assert sent(user(), spoke([marked, {"type": "text", "text": "a"}]), user())[1]["content"][0] == thought

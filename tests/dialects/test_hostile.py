@@ -1,0 +1,215 @@
+"""Whatever a client sends: what leaves is valid or a typed error, and bytes that were sent stay as they were.
+
+These are the laws of the wire, for every dialect and for requests that grow message by message: law 5 (each
+request that leaves passes `check`), law 3 (without a recorded cut, the last stream is a prefix of the next),
+law 1 (a memo changes nothing), law 11 (what is valid leaves as it came).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.core.values import Budget, Ledger
+from lamina.dialects import DIALECTS
+from lamina.dialects.port import CheckMemo, Violation
+from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError
+from lamina.request import Fitted, RequestMemo, fit_request
+from tests.dialects.hostile import DIALECTS_WITH_MESSAGES, Hostile, conversations
+
+EXPECTED = (BadInput, BudgetExceeded, InvalidRequest)
+ROOM = Budget(window=8_000)
+
+every_dialect = pytest.mark.parametrize("name", DIALECTS_WITH_MESSAGES)
+
+
+def fit(
+    request: dict[str, Any], name: str, ledger: Ledger | None, memo: RequestMemo | None = None
+) -> Fitted | LaminaError:
+    """A fitted request, or one of the three errors that may come instead."""
+    try:
+        return fit_request(request, dialect=name, budget=ROOM, ledger=ledger, memo=memo)
+    except EXPECTED as error:
+        return error
+
+
+def rules(violations: list[Violation]) -> list[str]:
+    return [f"{violation.rule} at {violation.place}" for violation in violations]
+
+
+def blocks(name: str, request: dict[str, Any]) -> list[tuple[str, bytes]]:
+    return [(block.role, block.data) for block in DIALECTS[name].stream(request).blocks]
+
+
+@every_dialect
+@given(st.data())
+def test_what_leaves_is_valid_continues_what_was_sent_and_owes_nothing_to_a_memo(
+    name: str, data: st.DataObject
+) -> None:
+    hostile: Hostile = data.draw(conversations(name))
+    memo, ledger, same = RequestMemo(), Ledger(), Ledger()
+    before: list[tuple[str, bytes]] = []
+    for count in range(1, len(hostile.messages) + 1):
+        request = hostile.request(count)
+        fitted, again = fit(request, name, ledger), fit(request, name, same, memo)
+        if isinstance(fitted, LaminaError) or isinstance(again, LaminaError):
+            assert str(fitted) == str(again)
+            _says_where(fitted)
+            continue
+        assert json.dumps(fitted.request) == json.dumps(again.request)
+        assert fitted.ledger == again.ledger
+        assert fitted.envelope.notes == again.envelope.notes
+        assert rules(DIALECTS[name].check(fitted.request)) == []
+        after = blocks(name, fitted.request)
+        if len(fitted.ledger.cuts) == len(ledger.cuts):
+            assert after[: len(before)] == before
+        ledger, same, before = fitted.ledger, again.ledger, after
+
+
+def _says_where(error: Fitted | LaminaError) -> None:
+    if isinstance(error, InvalidRequest):
+        first = error.violations[0]
+        assert first.rule in str(error)
+        assert first.place in str(error)
+        assert error.hint in str(error)
+
+
+EDITS = ("nothing", "nothing", "rewind", "cut_front", "delete", "double", "swap", "replace")
+"""What a client may do to its own history between two requests, besides adding to it."""
+
+
+def edited(messages: list[dict[str, Any]], way: str, at: int) -> list[dict[str, Any]]:
+    at %= len(messages)
+    before, one, after = messages[:at], messages[at : at + 1], messages[at + 1 :]
+    found = {
+        "nothing": messages,
+        "rewind": before + one,
+        "cut_front": one + after,
+        "delete": before + after,
+        "double": before + one + one + after,
+        "swap": one + after + before,
+        "replace": before + messages[-1:] + after,
+    }
+    return found[way]
+
+
+@every_dialect
+@given(st.data())
+def test_an_edited_history_leaves_valid_too_and_its_edit_is_a_recorded_cut(
+    name: str, data: st.DataObject
+) -> None:
+    """Requests that are edited, cut off and rewound between two calls, with the ledger of the call before.
+
+    A Gemini signature is no part of the log, so an edit that changes nothing else is not recorded.
+    """
+    hostile: Hostile = data.draw(conversations(name, most=6))
+    edits = data.draw(st.lists(st.tuples(st.sampled_from(EDITS), st.integers(0, 9)), min_size=1, max_size=4))
+    messages = hostile.messages
+    memo, ledger, same = RequestMemo(), Ledger(), Ledger()
+    before: list[tuple[str, bytes]] = []
+    for way, at in edits:
+        messages = edited(messages, way, at) or hostile.messages
+        request = hostile._replace(messages=messages).request(len(messages))
+        fitted, again = fit(request, name, ledger), fit(request, name, same, memo)
+        if isinstance(fitted, LaminaError) or isinstance(again, LaminaError):
+            assert str(fitted) == str(again)
+            continue
+        assert json.dumps(fitted.request) == json.dumps(again.request)
+        assert fitted.ledger == again.ledger
+        assert rules(DIALECTS[name].check(fitted.request)) == []
+        after = blocks(name, fitted.request)
+        if len(fitted.ledger.cuts) == len(ledger.cuts) and name != "gemini":
+            assert after[: len(before)] == before
+        ledger, same, before = fitted.ledger, again.ledger, after
+        messages = [*messages, hostile.messages[at % len(hostile.messages)]]
+
+
+@every_dialect
+@given(st.data())
+def test_what_is_valid_leaves_as_it_came(name: str, data: st.DataObject) -> None:
+    """A hostile request as it was mended is valid, so nobody changes it again."""
+    request = data.draw(conversations(name, most=6)).request(6)
+    if DIALECTS[name].check(request):
+        mended = fit(request, name, None)
+        if isinstance(mended, LaminaError):
+            return
+        assert mended.request is not request
+        assert mended.envelope.notes
+        request = mended.request
+    fitted = fit(request, name, None)
+    if isinstance(fitted, LaminaError):
+        assert isinstance(fitted, BudgetExceeded)
+    else:
+        assert fitted.request is request
+        assert fitted.envelope.notes == ()
+
+
+@every_dialect
+@given(st.data())
+def test_a_growing_request_is_checked_at_its_end_as_it_is_as_a_whole(name: str, data: st.DataObject) -> None:
+    """What is hostile stands behind more valid steps than are looked at again; the first has a common id."""
+    hostile: Hostile = data.draw(conversations(name, most=4))
+    request, memo = hostile.request(4), CheckMemo()
+    recheck = DIALECTS[name].recheck
+    assert recheck is not None
+    valid = [item for at in range(40) for item in STEPS[name]("a" if at == 0 else f"k{at}")]
+    for end in (len(valid) // 2, len(valid)):
+        for items in (valid[:end], [*valid[:end], *request[hostile.field]]):
+            whole = {**request, hostile.field: items}
+            try:
+                DIALECTS[name].parse(whole)
+            except BadInput:
+                return
+            assert rules(recheck(whole, memo)) == rules(DIALECTS[name].check(whole))
+
+
+def _said(name: str, text: str) -> dict[str, Any]:
+    return (
+        {"role": "user", "parts": [{"text": text}]} if name == "gemini" else {"role": "user", "content": text}
+    )
+
+
+def _anthropic_step(id_: str) -> list[dict[str, Any]]:
+    used = {"type": "tool_use", "id": id_, "name": "read", "input": {}}
+    gave = {"type": "tool_result", "tool_use_id": id_, "content": "x"}
+    return [_said("", id_), {"role": "assistant", "content": [used]}, {"role": "user", "content": [gave]}]
+
+
+def _chat_step(id_: str) -> list[dict[str, Any]]:
+    call = {"id": id_, "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return [_said("", id_), asked, {"role": "tool", "tool_call_id": id_, "content": "x"}]
+
+
+def _responses_step(id_: str) -> list[dict[str, Any]]:
+    call = {"type": "function_call", "call_id": id_, "name": "read", "arguments": "{}", "id": f"fc_{id_}"}
+    return [_said("", id_), call, {"type": "function_call_output", "call_id": id_, "output": "x"}]
+
+
+def _gemini_step(id_: str) -> list[dict[str, Any]]:
+    call = {"functionCall": {"name": "read", "args": {}, "id": id_}, "thoughtSignature": "c2ln"}
+    result = {"functionResponse": {"name": "read", "response": {"output": "x"}, "id": id_}}
+    model, user = {"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}
+    return [_said("gemini", id_), model, user]
+
+
+def _ollama_step(id_: str) -> list[dict[str, Any]]:
+    asked = {
+        "role": "assistant",
+        "content": "",
+        "tool_calls": [{"function": {"name": "read", "arguments": {}}}],
+    }
+    return [_said("", id_), asked, {"role": "tool", "content": "x", "tool_name": "read"}]
+
+
+STEPS = {
+    "anthropic": _anthropic_step,
+    "openai_chat": _chat_step,
+    "openai_responses": _responses_step,
+    "gemini": _gemini_step,
+    "ollama": _ollama_step,
+}
