@@ -196,8 +196,8 @@ def digest_length(window: int) -> int:
     ("window", "bound"), [(2_000, 400), (16_000, 2_000), (32_000, 4_000), (100_000, 8_000)]
 )
 def test_a_digest_is_as_long_as_its_room_allows(window: int, bound: int) -> None:
-    """400 characters at least, 8,000 at most, else one for each eight tokens of the room."""
-    assert 0.75 * bound < digest_length(window) <= bound + 60
+    """400 characters at least, 8,000 at most, else one for eight tokens of the room; and two headings."""
+    assert 0.75 * bound < digest_length(window) <= bound + 250
 
 
 def test_words_that_a_digest_keeps_come_on_top() -> None:

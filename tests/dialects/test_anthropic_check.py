@@ -69,7 +69,7 @@ BREAKS: list[tuple[str, str, Breaking]] = [
     ("system_messages_stand_right", "messages[0]", lambda _, m: m.insert(0, INSTRUCTED)),
     ("system_messages_stand_right", "messages[4]", lambda _, m: m.extend([INSTRUCTED, INSTRUCTED])),
     ("system_messages_stand_right", "messages[4]", lambda _, m: m.extend([SAID, INSTRUCTED])),
-    ("system_messages_are_taken", "messages[3]", lambda r, m: old(r, m.append(INSTRUCTED))),
+    ("system_messages_are_taken", "messages[3]", instruct_an_older_model),
     ("marks_are_few", "messages[2].content[2]", lambda r, m: mark(FIVE, *four(r, m), m[2]["content"][2])),
     ("marks_are_few", "cache_control", lambda r, m: r.update(cache_control=mark(FIVE, *four(r, m)))),
     ("marks_are_few", "messages[2].content[0].content[0]", lambda r, m: mark(FIVE, *four(r, m), inner(m))),
@@ -92,8 +92,9 @@ BREAKS: list[tuple[str, str, Breaking]] = [
 ]  # fmt: skip
 
 
-def old(request: Json, _: None) -> None:
-    """The request for a model that has no system messages."""
+def instruct_an_older_model(request: Json, messages: list[Json]) -> None:
+    """A system message for a model that takes none."""
+    messages.append(INSTRUCTED)
     request["model"] = "claude-opus-4-6"
 
 

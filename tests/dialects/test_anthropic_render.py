@@ -9,6 +9,7 @@ import pytest
 from lamina import segments
 from lamina.core.bench import Options
 from lamina.core.build import build
+from lamina.core.envelope import Envelope
 from lamina.core.values import (
     Budget,
     Digest,
@@ -117,16 +118,16 @@ def test_a_search_and_what_it_found_are_lowered_together() -> None:
     assert sent[1]["content"][1]["cache_control"] == MARK | {"ttl": "5m"}
 
 
-def test_a_digest_does_not_part_a_call_from_its_result() -> None:
+def test_a_fold_that_would_part_parallel_calls_does_not_stand() -> None:
     calls = [CALL, CALL | {"id": "t2"}]
     answers = [{"type": "tool_result", "tool_use_id": id_, "content": id_} for id_ in ("t1", "t2")]
     messages = [STEP[0], {"role": "assistant", "content": calls}, {"role": "user", "content": answers}]
     log = DIALECT.parse({"messages": messages}).log
     refs = [entry.ref for entry in build(log).entries]
     fold = Fold(key="fold-1", covers=(refs[2], refs[4]), text="second call", cut=1)
-    sent = DIALECT.render(build(log, ledger=Ledger(folds=(fold,))))["messages"]
-    assert sent[1]["content"] == calls[:1]
-    assert [block["type"] for block in sent[2]["content"]] == ["tool_result", "text"]
+    envelope = build(log, ledger=Ledger(folds=(fold,)))
+    assert DIALECT.render(envelope)["messages"] == messages
+    assert envelope.ledger.folds == ()
 
 
 def test_results_in_several_messages_go_into_one() -> None:
@@ -202,9 +203,13 @@ PLAIN = {"type": "text", "media_type": "text/plain", "data": "plain"}
 FOREIGN = {"wire": {"dialect": "other", "message": {}, "count": 1}}
 
 
-def typed(*log: Segment, model: str = "claude-opus-5-5") -> Json:
+def typed(*log: Segment, model: str = "claude-opus-5-5", ledger: Ledger = Ledger()) -> Json:  # noqa: B008
+    return DIALECT.render(typed_envelope(*log, model=model, ledger=ledger))
+
+
+def typed_envelope(*log: Segment, model: str, ledger: Ledger = Ledger()) -> Envelope:  # noqa: B008
     head = Head(parameters={"max_tokens": 1, "model": model})
-    return DIALECT.render(build(log, head=head, options=Options(repairs=DIALECT.repairs)))
+    return build(log, head=head, ledger=ledger, options=Options(repairs=DIALECT.repairs))
 
 
 def test_what_came_from_elsewhere_is_rendered_from_its_parts() -> None:
@@ -255,7 +260,9 @@ def test_what_came_from_elsewhere_is_rendered_from_its_parts() -> None:
 def test_later_instructions_are_the_users_where_the_model_takes_no_system_messages(
     model: str, role: str
 ) -> None:
-    request = typed(segments.system("s"), segments.user("q"), segments.memory("new"), model=model)
+    said = (segments.system("s"), segments.user("q"))
+    ledger = typed_envelope(*said, model=model).ledger
+    request = typed(*said, segments.memory("new"), model=model, ledger=ledger)
     assert request["messages"][-1]["role"] == role
     assert "new" in request["messages"][-1]["content"]
     assert DIALECT.check(request) == []

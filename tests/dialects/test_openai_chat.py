@@ -111,7 +111,7 @@ def test_a_result_is_named_after_its_call_by_position_where_ids_repeat() -> None
 
 def test_a_lowered_message_is_a_copy_in_which_the_rest_is_the_same() -> None:
     old = asks(called("c1", "write", json.dumps({"path": "a", "text": "long " * 900})), server="kept")
-    messages = sent(request(user(), old, answers("c1"), user(), answered(), user()), window=420, keep_last=0)
+    messages = sent(request(user(), old, answers("c1"), user(), answered(), user()), window=600, keep_last=0)
     changed = next(m for m in messages if m.get("tool_calls"))
     assert changed is not old
     assert changed["server"] == "kept"
@@ -133,7 +133,7 @@ def test_a_lowered_picture_leaves_its_neighbours_and_its_marker() -> None:
 
 def test_old_reasoning_is_shortened_in_its_own_field() -> None:
     old = {"role": "assistant", "content": "Yes.", "reasoning_content": "hm " * 3000}
-    messages = sent(request(user(), old, user(), answered(), user()), window=800, keep_last=0)
+    messages = sent(request(user(), old, user(), answered(), user()), window=600, keep_last=0)
     assert messages[1]["content"] == "Yes."
     assert messages[1]["reasoning_content"].startswith("[trimmed: thinking")
 

@@ -61,7 +61,7 @@ def test_an_item_whose_reasoning_was_left_out_loses_its_id() -> None:
         answers("c1", "text " * 900),
         user(), thinks(6), says(n=7), user(),
     )  # fmt: skip
-    items = sent(given, window=1_000, keep_last=1)
+    items = sent(given, window=1_200, keep_last=1)
     assert "rs_1" not in json.dumps(items)
     assert "msg_2" not in json.dumps(items)
     assert "fc_3" not in json.dumps(items)

@@ -170,7 +170,7 @@ class _Scan:
 
     def note_end(self) -> None:
         """Remembers that a request ends with calls that are answered: the model goes on after the answers."""
-        if not self._awaits_results() or self.repairs.dangling == "omit":
+        if not self._awaits_results() or self.deferred or self.repairs.dangling == "omit":
             return
         last = self._last_sent()
         if last is not None and last.role is Role.ASSISTANT:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from lamina.core.bind import thinks
 from lamina.core.build import build
-from lamina.core.values import Head, Ledger, Segment
+from lamina.core.values import Digest, Head, Ledger, Ref, Segment
 from lamina.dialects.anthropic.blocks import LISTS, Block, is_safe_name, plain
 from lamina.dialects.anthropic.mark import (
     FIELD,
@@ -309,9 +309,20 @@ def _unbound(log: Sequence[Segment], head: Head, ledger: Ledger) -> set[int]:
     envelope = build(log, head=head)
     befores = [envelope.root, *(entry.prefix for entry in envelope.entries)]
     stands = [(e, before) for e, before in zip(envelope.entries, befores, strict=False) if thinks(e)]
-    bound = [(ledger.bound.get(e.ref), before) for e, before in stands]
-    twice = [e.ref.partition("#")[0] + "#1" in ledger.bound for e, _ in stands]
-    return {i for i, (then, now) in enumerate(bound) if then is not None and then != now and not twice[i]}
+    known: dict[str, list[Digest]] = {}
+    for ref, before in ledger.bound.items():
+        known.setdefault(_without_place(ref), []).append(before)
+    unbound: set[int] = set()
+    for number, (entry, now) in enumerate(stands):
+        then = known.get(_without_place(entry.ref), [])
+        if len(then) == 1 and then != [now]:
+            unbound.add(number)
+    return unbound
+
+
+def _without_place(ref: Ref) -> str:
+    """What a ref says of a segment itself: the rest names what stood before it, which may have changed."""
+    return ref.rpartition("~")[0]
 
 
 def system_messages_stand_right(reading: Reading) -> Breaches:
