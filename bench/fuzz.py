@@ -36,7 +36,7 @@ from lamina.testing.clients import (
     turns,
     violations_table,
 )
-from lamina.testing.clients.account import merged
+from lamina.testing.clients.account import merged, most_common
 from lamina.testing.clients.oracles import judge
 
 SUBJECT = Subject(fit=lamina.fit_request, memo=lamina.RequestMemo)
@@ -166,7 +166,7 @@ def _report(account: Account, arguments: argparse.Namespace) -> None:
         print("no violations")
         return
     print(violations_table(account))
-    for sort, _ in whole.violations.most_common():
+    for sort, _ in most_common(whole.violations):
         example = account.examples[sort][0]
         smaller = shrink(script_for(example.seed), sort, SUBJECT, tries=arguments.tries)
         print(f"\n{sort}: {example.detail}")

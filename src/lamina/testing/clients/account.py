@@ -7,7 +7,7 @@ two of them add up, so a run can be divided among processes, stopped, and taken 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -28,8 +28,24 @@ class Row(msgspec.Struct, kw_only=True):
     turns: int = 0
     cuts: int = 0
     folds: int = 0
-    refusals: Counter[str] = msgspec.field(default_factory=Counter)
-    violations: Counter[str] = msgspec.field(default_factory=Counter)
+    refusals: dict[str, int] = {}
+    violations: dict[str, int] = {}
+
+    def count(self, played: Played, sorts: Iterable[str]) -> None:
+        self.conversations += 1
+        self.turns += played.turns
+        self.cuts += played.cuts
+        self.folds += played.folds
+        self.refusals = _sum(self.refusals, Counter(played.refusals))
+        self.violations = _sum(self.violations, Counter(sorts))
+
+    def join(self, other: Row) -> None:
+        self.conversations += other.conversations
+        self.turns += other.turns
+        self.cuts += other.cuts
+        self.folds += other.folds
+        self.refusals = _sum(self.refusals, other.refusals)
+        self.violations = _sum(self.violations, other.violations)
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,13 +69,7 @@ class Account(msgspec.Struct, kw_only=True):
         self.seconds += seconds
         sorts = sorted({violation.sort for violation in played.violations})
         for name in classes_of(played):
-            row = self.rows.setdefault(name, Row())
-            row.conversations += 1
-            row.turns += played.turns
-            row.cuts += played.cuts
-            row.folds += played.folds
-            row.refusals.update(played.refusals)
-            row.violations.update(sorts)
+            self.rows.setdefault(name, Row()).count(played, sorts)
         for violation in played.violations:
             self._keep(
                 violation.sort, Example(seed=played.script.seed, turn=violation.turn, detail=violation.detail)
@@ -118,7 +128,7 @@ def violations_table(account: Account) -> str:
     """Each sort of violation: conversations with it, and how many that is of a thousand."""
     whole = account.whole
     lines = ["| violation | conversations | of 1,000 | first seeds |", "|---|--:|--:|---|"]
-    for sort, count in whole.violations.most_common():
+    for sort, count in most_common(whole.violations):
         share = 1000 * count / max(whole.conversations, 1)
         seeds = ", ".join(str(example.seed) for example in account.examples.get(sort, ()))
         lines.append(f"| {sort} | {count:,} | {share:.1f} | {seeds} |")
@@ -129,8 +139,16 @@ def never_played(account: Account) -> list[str]:
     return [name for name in every_class() if name not in account.rows]
 
 
-def _counts(counts: Counter[str]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.most_common()) or "0"
+def most_common(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in most_common(counts)) or "0"
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in sorted({*one, *other})}
 
 
 def merged(accounts: Iterable[Account]) -> Account:
@@ -140,13 +158,7 @@ def merged(accounts: Iterable[Account]) -> Account:
         total.seeds |= account.seeds
         total.seconds += account.seconds
         for name, row in account.rows.items():
-            into = total.rows.setdefault(name, Row())
-            into.conversations += row.conversations
-            into.turns += row.turns
-            into.cuts += row.cuts
-            into.folds += row.folds
-            into.refusals.update(row.refusals)
-            into.violations.update(row.violations)
+            total.rows.setdefault(name, Row()).join(row)
         for sort, examples in account.examples.items():
             for example in examples:
                 total._keep(sort, example)  # noqa: SLF001 - its own method, of another account

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from lamina.core.tokens import BYTES4, CHARS4, ESTIMATE, RFC, STRICT, Counter
@@ -56,7 +57,7 @@ def count(request: Json, dialect: str, counter: Counter, calibration: Calibratio
     """The tokens of a request; with what a provider has reported, if that lowers the count."""
     blocks = read(request, dialect)
     framing = counter.framing
-    messages = sum(1 for block in blocks if block.opens and block.sort != "definition")
+    messages = sum(1 for before, block in pairwise([None, *blocks]) if block and _begins(block, before))
     raw = framing.request + framing.message * messages
     raw += sum(_cost(block, counter) for block in blocks if block.sort != "definition")
     raw += _schema_cost(request, counter)
@@ -115,6 +116,14 @@ def _stubbed(message: Message) -> Message:
         if len(piece.text) > len(STUB):
             piece.text = STUB
     return twin
+
+
+def _begins(block: Block, before: Block | None) -> bool:
+    """Whether a message begins here; calls in a row are read as one, and so are results."""
+    if not block.opens or block.sort == "definition":
+        return False
+    continues = before is not None and block.role == before.role and block.sort in ("call", "result")
+    return not continues
 
 
 def _cost(block: Block, counter: Counter) -> int:

@@ -70,9 +70,21 @@ def _text_block(text: str, role: Role, message: int, *, opens: bool) -> Block:
 
 def _definitions(tools: Any) -> Iterator[Block]:
     for tool in tools or ():
-        yield Block(
-            role="system", sort="definition", data=canonical(tool), texts=(canonical(tool),), opens=True
-        )
+        texts = tuple(_definition(function) for function in _functions(tool))
+        yield Block(role="system", sort="definition", data=canonical(tool), texts=texts, opens=True)
+
+
+def _functions(tool: Json) -> list[Json]:
+    """The functions that one entry of a list of tools defines."""
+    declared: list[Json] | None = tool.get("functionDeclarations")
+    return declared if declared is not None else [tool.get("function") or tool]
+
+
+def _definition(function: Json) -> str:
+    """Name, description and schema of a function."""
+    schemas = ("input_schema", "parameters", "parametersJsonSchema")
+    schema: Any = next((function[name] for name in schemas if name in function), {})
+    return f"{function.get('name', '')}{function.get('description', '')}{canonical(schema)}"
 
 
 def _anthropic(request: Json) -> Iterator[Block]:

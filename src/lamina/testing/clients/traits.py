@@ -26,11 +26,11 @@ def contents_of(turn: Turn) -> set[str]:
     if turn.came_breaches:
         found.add("invalid as it came")
     found |= _of_messages(turn)
-    text = turn.came
+    text = "\n".join(block.text for block in turn.came_blocks)
     found |= {f"script {name}" for name, (unit, _) in SCRIPTS.items() if unit and unit[:8] in text}
     if any(imitation[:20] in text for imitation in IMITATIONS):
         found.add("imitated tags")
-    if "cache_control" in text or "prompt_cache_breakpoint" in text:
+    if "cache_control" in turn.came or "prompt_cache_breakpoint" in turn.came:
         found.add("cache markers")
     return found
 

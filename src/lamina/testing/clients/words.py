@@ -28,7 +28,6 @@ SCRIPTS: Mapping[str, tuple[str, float]] = {
     "hex": ("4f a0 17 c3 9e 00 ff 1b\n", 1.5),
     "base64": ("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk", 1.6),
     "zalgo": ("Z̷͙̀a̴͔͝l̵̙̕g̴̰͝o̴͇͐ ", 0.8),
-    "spaces": ("a \n \t\n  b\n\n\n", 2.0),
 }
 """Units of text by script, and about how many characters of it make a token."""
 

@@ -155,20 +155,21 @@ def stop_the_model(client: Client, words: Words) -> bool:
 
 def answer_late(client: Client, words: Words) -> bool:
     """The result of a call that has none yet arrives after other messages."""
-    answered = {piece.id for message in client.history.messages for piece in message.of("result")}
-    waiting = [
-        piece
-        for message in client.history.messages
-        for piece in message.of("call")
-        if piece.id not in answered
-    ]
+    waiting = _unanswered(client)
     if not waiting:
-        return False
+        stop_the_model(client, words)
+        waiting = _unanswered(client)
     call = words.rng.choice(waiting)
     client.history.add("tool", [Piece(sort="result", id=call.id, name=call.name, text=words.text(30))])
     if words.rng.random() < 0.5:
         ask(client, words)
     return True
+
+
+def _unanswered(client: Client) -> list[Piece]:
+    messages = client.history.messages
+    answered = {piece.id for message in messages for piece in message.of("result")}
+    return [piece for message in messages for piece in message.of("call") if piece.id not in answered]
 
 
 def answer_twice(client: Client, words: Words) -> bool:
