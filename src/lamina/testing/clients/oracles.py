@@ -28,6 +28,7 @@ Oracle = Callable[[Turn], Found]
 
 _HANDLE = re.compile(r'recall(?:\(|=)\\?"([^"\\\s]{1,120})\\?"')
 _KEY = re.compile(r"fold-[0-9a-f]{8,}|k[0-9a-f]{10,}|[^\s]+@[0-9a-f]{8,}(?:#[0-9]+)?")
+_OWN_TAG = re.compile(r"<(digest|late_result|reference)[ >]")
 _PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _STRICT = re.compile(r"claude-(?:fable-5-[1-9]|opus-5-[5-9]|sonnet-5-[5-9])")
 _UNDER = 0.6
@@ -99,6 +100,49 @@ def last_step(turn: Turn) -> Found:
             yield "call", f"{piece.name}({piece.text[:60]}) is not sent as it was"
         elif piece.id in answered and not _answered(sent, turn.sent_blocks):
             yield "result", f"the result of {piece.name}({piece.text[:60]}) is gone"
+
+
+def system(turn: Turn) -> Found:
+    """All system text is there, as it was and in its order; of equal messages the newest is enough."""
+    wanted = _in_order(turn.came_blocks)
+    sent = _in_order(turn.sent_blocks)
+    for data in wanted:
+        if data not in sent:
+            yield "gone", f"not sent: {data[:100]!r}"
+            return
+    if [data for data in sent if data in wanted] != wanted:
+        yield "order", f"{len(wanted)} texts stand in another order"
+
+
+def order(turn: Turn) -> Found:
+    """What is sent as it was stands in the order in which it came, and once."""
+    times = Tally(block.data for block in turn.came_blocks)
+    places = {block.data: i for i, block in enumerate(turn.came_blocks) if times[block.data] == 1}
+    latest = -1
+    for block in turn.sent_blocks:
+        if block.sort not in ("text", "call") or block.role not in ("user", "assistant"):
+            continue
+        place = places.get(block.data, latest + 1)
+        if place == latest:
+            yield "twice", f"sent twice: {block.data[:100]!r}"
+            return
+        if place < latest:
+            yield "moved", f"stands after what came later: {block.data[:100]!r}"
+            return
+        if block.data in places:
+            latest = place
+
+
+def fence(turn: Turn) -> Found:
+    """In a text of lamina's own, what it quotes neither closes its tag nor opens one like it."""
+    for block in turn.sent_blocks:
+        tag = _OWN_TAG.match(block.text)
+        if tag is None or block.data in turn.came_data:
+            continue
+        opened, closed = block.text.count(f"<{tag[1]}"), block.text.count(f"</{tag[1]}>")
+        if (opened, closed) != (1, 1):
+            yield tag[1], f"opened {opened} times, closed {closed} times: {block.text[:100]!r}"
+            return
 
 
 def pairs(turn: Turn) -> Found:
@@ -322,6 +366,9 @@ OF_SENT: Mapping[str, Oracle] = {
         valid,
         prompt,
         last_step,
+        system,
+        order,
+        fence,
         pairs,
         room,
         prefix,
@@ -356,6 +403,12 @@ def _prompt(blocks: list[Block]) -> tuple[list[Block], list[Block]]:
 
 def _says(block: Block) -> bool:
     return block.sort != "text" or not is_blank(block.text)
+
+
+def _in_order(blocks: list[Block]) -> list[str]:
+    """System texts, each once, where the last of equal ones stands."""
+    texts = [b.data for b in blocks if b.role == "system" and b.sort == "text" and _says(b)]
+    return list(reversed(dict.fromkeys(reversed(texts))))
 
 
 def _was_unbound(turn: Turn) -> bool:

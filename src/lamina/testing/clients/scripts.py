@@ -58,6 +58,8 @@ def _drawn(rng: Random, profile: Profile) -> str:
         weights["adding"] *= 5
     group = rng.choices(list(weights), list(weights.values()))[0]
     names = list(GROUPS[group])
+    if group == "editing" and profile.reminders:
+        names += 3 * ["begin_at_a_reminder"]
     if group != "adding":
         return rng.choice(names)
     shares = [_ADDING.get(name, 1) for name in names]

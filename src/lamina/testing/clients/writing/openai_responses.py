@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from lamina.testing.clients.history import Message, Piece, Settings
@@ -12,7 +13,7 @@ Json = dict[str, Any]
 
 def write_message(message: Message, settings: Settings) -> list[Json]:
     if message.voice == "assistant":
-        return [_of_model(piece, message, i) for i, piece in enumerate(message.pieces)]
+        return _of_message(message)
     items = [_output(piece) for piece in message.of("result")]
     items += [dict(piece.data) for piece in message.of("item")]
     rest = [piece for piece in message.pieces if piece.sort not in ("result", "item")]
@@ -51,8 +52,18 @@ def write_request(items: list[Json], settings: Settings) -> Json:
     return request
 
 
-def _of_model(piece: Piece, message: Message, at: int) -> Json:
-    own = f"{message.number}_{at}"
+def _of_message(message: Message) -> list[Json]:
+    """The items of one answer. Each keeps its id when others of its message are taken away."""
+    numbers: Counter[str] = Counter()
+    items = []
+    for piece in message.pieces:
+        numbers[piece.sort] += 1
+        items.append(_of_model(piece, f"{message.number}_{numbers[piece.sort]}"))
+    return items
+
+
+def _of_model(piece: Piece, own: str) -> Json:
+    """An item of the model; `own` names it."""
     match piece.sort:
         case "thinking" | "redacted":
             summary = [{"type": "summary_text", "text": piece.text}] if piece.text else []
