@@ -78,7 +78,8 @@ def prompt(turn: Turn) -> Found:
             return
     earlier = {word for block in before for word in canaries(block.data)}
     for block in turn.sent_blocks[at + 1 :]:
-        if block.data in turn.came_data and earlier & canaries(block.data):
+        movable = block.role == "system"  # where the API wants them after the user's message
+        if not movable and block.data in turn.came_data and earlier & canaries(block.data):
             yield "moved", f"what stood before it stands after it: {block.data[:80]!r}"
             return
 

@@ -211,11 +211,12 @@ class Turn:
 
     @cached_property
     def in_a_tool_loop(self) -> bool:
-        """Whether the newest message of the model has calls, and no prompt stands after it."""
+        """Whether the newest message of the model has calls, and the user says nothing after it."""
         last = max((i for i, m in enumerate(self.messages) if m.voice == "assistant"), default=-1)
         if last < 0 or not self.messages[last].of("call"):
             return False
-        return all(message.voice in ("tool", "system") for message in self.messages[last + 1 :])
+        after = self.messages[last + 1 :]
+        return all(m.voice == "system" or (m.voice == "tool" and not m.of("text")) for m in after)
 
 
 def hash_before(blocks: Sequence[Block]) -> str:
