@@ -190,6 +190,10 @@ def quote_without_a_fence(passed: Passed, _: Json) -> None:
     _messages(passed).insert(0, {"role": "user", "content": text})
 
 
+def put_a_digest_last(passed: Passed, _: Json) -> None:
+    _messages(passed).append({"role": "user", "content": "<digest>\nfolded\n</digest>"})
+
+
 def part_a_pair(passed: Passed, _: Json) -> None:
     messages = _messages(passed)
     at = next((i for i, message in enumerate(messages) if message["role"] == "tool"), None)
@@ -319,6 +323,7 @@ PLANTED: Mapping[str, tuple[Fault, list[int]]] = {
     "prompt:moved": (move_the_prompt_up, CHAT),
     "last_step:call": (reword_a_call, CHAT),
     "last_step:result": (lose_a_result, CHAT),
+    "last_step:after": (put_a_digest_last, CHAT),
     "system:gone": (lose_the_system_text, CHAT),
     "system:order": (turn_the_system_texts_round, REMINDED),
     "order:twice": (say_it_twice, CHAT),

@@ -104,8 +104,13 @@ def smallest(messages: Sequence[Message]) -> list[Message]:
         if left_out:
             kept.append(Message(voice="user", number=0, pieces=[Piece(sort="text", text=DIGEST)]))
             left_out = False
-        kept.append(_stubbed(message))
+        last_step = i == prompt or i >= last or message.voice == "system"
+        kept.append(_stubbed(message) if last_step else _items_of(message))
     return kept
+
+
+def _items_of(message: Message) -> Message:
+    return Message(voice=message.voice, number=message.number, pieces=message.of("item"))
 
 
 def _stubbed(message: Message) -> Message:

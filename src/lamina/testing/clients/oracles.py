@@ -31,8 +31,9 @@ _KEY = re.compile(r"fold-[0-9a-f]{8,}|k[0-9a-f]{10,}|[^\s]+@[0-9a-f]{8,}(?:#[0-9
 _OWN_TAG = re.compile(r"<(digest|late_result|reference)[ >]")
 _PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _STRICT = re.compile(r"claude-(?:fable-5-[1-9]|opus-5-[5-9]|sonnet-5-[5-9])")
-_UNDER = 0.6
-"""Of the room: a request below this is far from any trigger."""
+_TAKES_SYSTEM_MESSAGES = re.compile(r"claude-(?:fable|mythos|opus-4-[89]|opus-[5-9]|sonnet-5-5)")
+_UNDER = 0.45
+"""Of the room: a request below this is far from any trigger, and so is each result in it."""
 
 _SLACK = 60
 """Tokens that lamina may need beyond the hand-made floor, with a twentieth of the room: digests differ in
@@ -101,6 +102,14 @@ def last_step(turn: Turn) -> Found:
             yield "call", f"{piece.name}({piece.text[:60]}) is not sent as it was"
         elif piece.id in answered and not _answered(sent, turn.sent_blocks):
             yield "result", f"the result of {piece.name}({piece.text[:60]}) is gone"
+    own = [
+        block
+        for block in turn.sent_blocks[_last_call(turn.sent_blocks) :]
+        if block.data not in turn.came_data
+    ]
+    added = [block for block in own if block.sort == "text"]
+    if added and not turn.came_breaches:
+        yield "after", f"lamina's own text stands after the last step: {added[0].data[:100]!r}"
 
 
 def system(turn: Turn) -> Found:
@@ -108,7 +117,7 @@ def system(turn: Turn) -> Found:
     wanted = _in_order(turn.came_blocks)
     sent = _in_order(turn.sent_blocks)
     for data in wanted:
-        if data not in sent:
+        if data not in sent and not _said_otherwise(turn, data):
             yield "gone", f"not sent: {data[:100]!r}"
             return
     if [data for data in sent if data in wanted] != wanted:
@@ -412,6 +421,14 @@ def _in_order(blocks: list[Block]) -> list[str]:
     return list(reversed(dict.fromkeys(reversed(texts))))
 
 
+def _said_otherwise(turn: Turn, data: str) -> bool:
+    """Whether a system message is there in another voice, where the model takes none."""
+    if turn.dialect != "anthropic" or _TAKES_SYSTEM_MESSAGES.match(turn.settings.model):
+        return False
+    text = data.removeprefix("text:")
+    return any(text in block.text for block in turn.sent_blocks)
+
+
 def _was_unbound(turn: Turn) -> bool:
     """Whether the client changed what its newest thinking is bound to, now or before."""
     if turn.before is None or not turn.only_appended:
@@ -437,6 +454,10 @@ def _sent_call(piece: Piece, calls: list[Block], *, by_id: bool) -> Block | None
         if same and (not by_id or call.id == piece.id):
             return call
     return None
+
+
+def _last_call(blocks: list[Block]) -> int:
+    return max((i for i, block in enumerate(blocks) if block.sort == "call"), default=0)
 
 
 def _answered(call: Block, blocks: list[Block]) -> bool:

@@ -1,4 +1,7 @@
-"""Requests of the Responses API, as Codex and the SDK's users write them: nothing is stored by the server."""
+"""Requests of the Responses API, as Codex and the SDK's users write them.
+
+Nothing is stored by the server, unless the client refers to what is.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ def write_message(message: Message, settings: Settings) -> list[Json]:
 
 
 def write_request(items: list[Json], settings: Settings) -> Json:
-    request: Json = {"model": settings.model, "store": False}
+    refers = any(item.get("type") == "item_reference" for item in items)
+    request: Json = {"model": settings.model, "store": refers}
     if settings.system and not settings.system_in_blocks:
         request["instructions"] = settings.system
     if settings.tools:
