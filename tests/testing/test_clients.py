@@ -29,6 +29,7 @@ from lamina.testing.clients.account import every_class, merged
 from lamina.testing.clients.counting import count, tolerance
 from lamina.testing.clients.moves import MOVES
 from lamina.testing.clients.profiles import DIALECTS, OPTIONAL, profile_for
+from lamina.testing.clients.programs import program
 from lamina.testing.clients.reading import read, stream
 from lamina.testing.clients.words import CANARY, SCRIPTS, Words, canaries
 
@@ -166,6 +167,24 @@ def is_plain(seed: int) -> bool:
     profile = profile_for(seed)
     special = profile.thinking or profile.answer_schema or profile.reported_usage or profile.items
     return is_small(seed) and not special
+
+
+def test_a_script_becomes_a_program_that_needs_only_lamina(capsys: pytest.CaptureFixture[str]) -> None:
+    script = Script(seed=12, moves=(0, 1))
+    exec(program(script, LAMINA), {})  # noqa: S102 - what was written here
+    played = play(script, LAMINA)
+    said = capsys.readouterr().out
+    assert [line for line in said.split("\n") if line.startswith("---")] == [f"--- {m}" for m in played.moves]
+    last = list(turns(script, LAMINA))[-1]
+    assert json.dumps(last.sent_request[FIELDS[last.dialect]][-1], ensure_ascii=False)[:160] in said
+
+
+FIELDS = {
+    "anthropic": "messages",
+    "openai_chat": "messages",
+    "openai_responses": "input",
+    "gemini": "contents",
+}
 
 
 def test_accounts_of_parts_are_the_account_of_the_whole() -> None:

@@ -83,6 +83,7 @@ def _turn(client: Client, subject: Subject, memo: Any, ledger: Any, *, number: i
     settings = copy.copy(client.settings)
     messages = copy.copy(client.history.messages)
     turn = Turn(number=number, move=move, settings=settings, messages=messages, came=came, outcome=outcome)
+    turn.arguments = arguments
     turn.without_memo = _outcome(subject, request, arguments, None)
     if number % REPEATED == 0:
         turn.repeated = _outcome(subject, json.loads(came), arguments, None)

@@ -94,6 +94,7 @@ class Turn:
         self.messages = messages
         self.came = came
         self.outcome = outcome
+        self.arguments: dict[str, Any] = {}
         self.came_after = came
         self.before: Turn | None = None
         self.ledger_before = "null"
