@@ -78,8 +78,10 @@ class Client:
 
     @property
     def room(self) -> int:
-        reserve = self.settings.reserve
-        return self.settings.window - (self.settings.window // 8 if reserve is None else reserve)
+        """About how many tokens of ordinary text there is room for."""
+        settings = self.settings
+        room = settings.window - (settings.window // 8 if settings.reserve is None else settings.reserve)
+        return room // 4 if settings.counter == "strict" else room
 
     def edited(self) -> None:
         """To be called when messages changed: what the model says next is no answer to what was sent."""

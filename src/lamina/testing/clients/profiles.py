@@ -99,7 +99,7 @@ def profile_for(seed: int, without: frozenset[str] = frozenset()) -> Profile:
     draw = _Draw(seed, without)
     dialect = draw.one("dialect", DIALECTS)
     window = draw.weighted(
-        "window", {500: 2, 1000: 6, 1500: 8, 2000: 10, 3000: 10, 4000: 8, 8000: 2, 30_000: 1}
+        "window", {500: 1, 1000: 5, 1500: 8, 2000: 10, 3000: 10, 4000: 8, 8000: 2, 30_000: 1}
     )
     scripts: tuple[str, ...] = ("english", "english", "code", "log", "json")
     if draw.happens("dense", 0.3):
@@ -118,7 +118,7 @@ def profile_for(seed: int, without: frozenset[str] = frozenset()) -> Profile:
         if draw.happens("tools", 0.6) and window >= _TOOLS_FROM
         else 0,
         reminders=draw.one("reminder", ("equal", "equal", "new", "large"))
-        if draw.happens("reminders", 0.3) and dialect != "gemini"
+        if draw.happens("reminders", 0.4) and dialect != "gemini"
         else "",
         thinking=draw.happens("thinking", 0.35),
         images=draw.happens("images", 0.1),

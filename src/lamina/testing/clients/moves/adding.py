@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from lamina.testing.clients.client import (
     REMINDER,
     Client,
@@ -12,6 +14,7 @@ from lamina.testing.clients.client import (
     document,
     picture,
     poll,
+    results,
     share_of,
     step,
 )
@@ -27,7 +30,9 @@ _STEPS = {"chat": 0.1, "agent": 0.85, "mixed": 0.5, "polls": 0.6, "says the same
 def go_on(client: Client, words: Words) -> bool:
     """The conversation goes on as such conversations do."""
     habit = client.profile.habit
-    if client.history.last_voice in ("", "assistant"):
+    if _waiting_at_the_end(client) and words.rng.random() < 0.5:
+        call_again(client, words)
+    elif client.history.last_voice in ("", "assistant"):
         ask(client, words)
     elif words.rng.random() >= _STEPS[habit]:
         answer(client, words)
@@ -148,9 +153,27 @@ def stop_the_model(client: Client, words: Words) -> bool:
     if len(calls) > 1 and words.rng.random() < 0.5:
         piece = Piece(sort="result", id=calls[0].id, name=calls[0].name, text=words.text(20))
         client.history.add("tool", [piece])
-    if words.rng.random() < 0.8:
+    if words.rng.random() < 0.6:
         ask(client, words)
     return True
+
+
+def call_again(client: Client, words: Words) -> bool:
+    """The model makes the same call again before it has the result; then both are answered."""
+    if not _waiting_at_the_end(client):
+        if client.history.last_voice in ("", "assistant"):
+            ask(client, words)
+        step(client, words, calls=1, answered=False)
+    first = client.history.messages[-1].of("call")[0]
+    again = msgspec.structs.replace(first, id=f"call_{words.canary()}")
+    client.history.add("assistant", [Piece(sort="text", text=words.text(6)), again])
+    results(client, words, [*client.history.messages[-2].of("call"), again])
+    return True
+
+
+def _waiting_at_the_end(client: Client) -> bool:
+    messages = client.history.messages
+    return bool(messages) and bool(messages[-1].of("call"))
 
 
 def answer_late(client: Client, words: Words) -> bool:
@@ -281,6 +304,7 @@ ODD_MOVES: Mapping[str, Move] = {
     for move in (
         say_nothing,
         stop_the_model,
+        call_again,
         answer_late,
         answer_twice,
         reuse_an_id,
