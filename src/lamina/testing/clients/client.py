@@ -160,7 +160,7 @@ def poll(client: Client, words: Words) -> Message:
     signature = "c2lnbmVk" if client.profile.dialect == "gemini" else ""
     call = Piece(sort="call", id=f"call_{words.canary()}", name="job_status", text="{}", signature=signature)
     message = _model_says(client, [call])
-    text = "pending: 40 % of the build is done. " * max(client.room // 150, 1)
+    text = "pending: 40 % of the build is done. " * max(share_of(client, words.rng, (0.07,)) // 9, 1)
     client.history.add("tool", [Piece(sort="result", id=call.id, name=call.name, text=text)])
     return message
 
@@ -182,7 +182,7 @@ def results(client: Client, words: Words, calls: list[Piece]) -> Message:
         )
     if rng.random() < 0.1:
         made.append(Piece(sort="text", text=words.text(10)))
-    return client.history.add("tool", made, apart=rng.random() < 0.1)
+    return client.history.add("tool", made, apart=rng.random() < 0.15)
 
 
 def thoughts(client: Client, words: Words) -> list[Piece]:
@@ -215,8 +215,9 @@ def prompt_size(client: Client, rng: Random) -> int:
 
 
 def share_of(client: Client, rng: Random, shares: tuple[float, ...]) -> int:
-    """A size in tokens: one of these shares of the room."""
-    return max(int(client.room * rng.choice(shares)), 6)
+    """A size in tokens: one of these shares of the room, or of a sixth of it where all messages are brief."""
+    room = client.room // 6 if client.profile.brief else client.room
+    return max(int(room * rng.choice(shares)), 6)
 
 
 def _model_says(client: Client, pieces: list[Piece]) -> Message:

@@ -1,10 +1,11 @@
 """How many tokens a request has, counted from its wire format and not from lamina's entries.
 
-Text is counted by the counter in use and framed with its own framing. Of what no counter measures, the least
-is taken: pictures and documents at the framing's flat price, and what is encrypted at one token for eight
-characters. So the count is never above what lamina should have counted, except where texts that lamina counts
-together are counted apart here: a tokenizer may join the end of one with the beginning of the next.
-`TOLERANCE` allows for that.
+Text is counted by the counter in use and framed with its own framing. What no counter measures is counted low
+where lamina must not exceed the room, and high where it may say that nothing fits: pictures and documents
+cost nothing, or at least the framing's flat price; what is encrypted costs a token for eight characters, or
+what it costs as text. So the low count is never above what lamina should have counted, except where texts
+that lamina counts together are counted apart here: a tokenizer may join the end of one with the beginning of
+the next. `TOLERANCE` allows for that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from lamina.core.tokens import BYTES4, CHARS4, ESTIMATE, RFC, STRICT, Counter
 from lamina.core.values import Calibration
@@ -28,7 +29,9 @@ TOLERANCE = 2
 each."""
 
 OPAQUE = 8
-"""Characters of an encrypted block for each token; no estimate of what is in it is lower."""
+"""Characters of an encrypted block for each token, counted low: no estimate of what is in it is lower."""
+
+Side = Literal["low", "high"]
 
 STUB = (
     "[trimmed: read_file src/somewhere/some_name_of_a_file.py · 1,234,567 bytes · "
@@ -53,13 +56,15 @@ def counter_named(name: str, model: str) -> Counter:
     return COUNTERS[name] if name else counter_for(model)
 
 
-def count(request: Json, dialect: str, counter: Counter, calibration: Calibration | None) -> int:
+def count(
+    request: Json, dialect: str, counter: Counter, calibration: Calibration | None, side: Side = "low"
+) -> int:
     """The tokens of a request; with what a provider has reported, if that lowers the count."""
     blocks = read(request, dialect)
     framing = counter.framing
     messages = sum(1 for before, block in pairwise([None, *blocks]) if block and _begins(block, before))
     raw = framing.request + framing.message * messages
-    raw += sum(_cost(block, counter) for block in blocks if block.sort != "definition")
+    raw += sum(_cost(block, counter, side) for block in blocks if block.sort != "definition")
     raw += _schema_cost(request, counter)
     millis = min(calibration.millis if calibration else 1000, 1000)
     total = raw * framing.scale * millis // 1_000_000
@@ -81,7 +86,7 @@ def floor(messages: Sequence[Message], settings: Settings, counter: Counter) -> 
     kept = smallest(messages)
     plain = copy.copy(settings)
     plain.keeps_objects = False
-    return count(write(kept, plain), settings.dialect, counter, None)
+    return count(write(kept, plain), settings.dialect, counter, None, "high")
 
 
 def smallest(messages: Sequence[Message]) -> list[Message]:
@@ -131,7 +136,7 @@ def _begins(block: Block, before: Block | None) -> bool:
     return not continues
 
 
-def _cost(block: Block, counter: Counter) -> int:
+def _cost(block: Block, counter: Counter, side: Side) -> int:
     framing = counter.framing
     match block.sort:
         case "call":
@@ -139,12 +144,24 @@ def _cost(block: Block, counter: Counter) -> int:
         case "result":
             return framing.result + counter.count("".join(block.texts) + framing.padding)
         case "image":
-            return framing.image
+            return framing.image if side == "high" else 0
         case "document":
-            return counter.count(block.text) if block.texts else framing.document
+            return _document_cost(block, counter, side)
         case "thinking":
-            return counter.count(block.text) if block.texts else len(block.id) // OPAQUE
+            return _thinking_cost(block, counter, side)
     return sum(counter.count(text) for text in block.texts)
+
+
+def _document_cost(block: Block, counter: Counter, side: Side) -> int:
+    if block.texts:
+        return counter.count(block.text)
+    return max(counter.framing.document, counter.count(block.data)) if side == "high" else 0
+
+
+def _thinking_cost(block: Block, counter: Counter, side: Side) -> int:
+    if side == "high":
+        return counter.count(block.data)
+    return counter.count(block.text) if block.texts else len(block.id) // OPAQUE
 
 
 def _bare(definition: Block) -> str:

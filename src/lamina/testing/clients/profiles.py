@@ -64,8 +64,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
 
     `habit` says what most of its turns are. `scripts` are those that its texts are in. `reminders`: system
     messages within the conversation; "equal" ones repeat, "large" ones do not. `call_ids`: calls have ids
-    (Gemini may do without). `items`: items of the API's own that lamina has to pass on. `reported_usage`: the
-    provider reports that many times what was counted, and the client passes it on.
+    (Gemini may do without). `brief`: messages are so short that nothing has to be cut for long. `items`:
+    items of the API's own that lamina has to pass on. `reported_usage`: the provider reports that many times
+    what was counted, and the client passes it on.
     """
 
     dialect: str
@@ -93,6 +94,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     planned_markers: bool = False
     in_config: bool = False
     long: bool = False
+    brief: bool = False
 
 
 def profile_for(seed: int, without: frozenset[str] = frozenset()) -> Profile:
@@ -135,6 +137,7 @@ def profile_for(seed: int, without: frozenset[str] = frozenset()) -> Profile:
         planned_markers=draw.happens("planned_markers", 0.1),
         in_config=draw.happens("in config", 0.4),
         long=draw.happens("long", 0.015),
+        brief=draw.happens("brief", 0.2),
     )
 
 

@@ -25,6 +25,8 @@ def contents_of(turn: Turn) -> set[str]:
         found.add("planned markers")
     if turn.came_breaches:
         found.add("invalid as it came")
+    if turn.outcome.error is None and turn.sent_request == turn.came_request:
+        found.add("passed as it came")
     found |= _of_messages(turn)
     text = "\n".join(block.text for block in turn.came_blocks)
     found |= {f"script {name}" for name, (unit, _) in SCRIPTS.items() if unit and unit[:8] in text}
@@ -94,5 +96,6 @@ CONTENTS: tuple[str, ...] = (
     "equal reminders",
     "chat only",
     "invalid as it came",
+    "passed as it came",
 )
 """Every class of content."""
