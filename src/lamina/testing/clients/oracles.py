@@ -36,8 +36,7 @@ _UNDER = 0.45
 """Of the room: a request below this is far from any trigger, and so is each result in it."""
 
 _SLACK = 60
-"""Tokens that lamina may need beyond the hand-made floor, with a twentieth of the room: digests differ in
-length."""
+"""Tokens that lamina may need beyond the hand-made floor, and a twentieth of the room: digests differ."""
 
 
 def judge(turn: Turn) -> list[Violation]:
@@ -52,18 +51,18 @@ def judge(turn: Turn) -> list[Violation]:
 
 def valid(turn: Turn) -> Found:
     """The API takes what was sent."""
-    seen: set[str] = set()
+    told: set[str] = set()
     if _STRICT.match(turn.settings.model) and _was_unbound(turn):
-        seen.add(OPEN_LOOP)  # to keep it would be refused as well
+        told.add(OPEN_LOOP)  # to keep it would be refused as well
+    broken_before = {breach.rule for breach in turn.came_breaches}
     for breach in breaches(turn.sent_request, turn.dialect, turn.came_request):
-        if breach.rule not in seen:
-            seen.add(breach.rule)
-            was = (
-                " (so in what the client sent)"
-                if any(b.rule == breach.rule for b in turn.came_breaches)
-                else ""
-            )
-            yield breach.rule, f"{breach}{was}"
+        if breach.rule in told:
+            continue
+        told.add(breach.rule)
+        detail = str(breach)
+        if breach.rule in broken_before:
+            detail += " (so in what the client sent)"
+        yield breach.rule, detail
 
 
 def prompt(turn: Turn) -> Found:
@@ -102,12 +101,8 @@ def last_step(turn: Turn) -> Found:
             yield "call", f"{piece.name}({piece.text[:60]}) is not sent as it was"
         elif piece.id in answered and not _answered(sent, turn.sent_blocks):
             yield "result", f"the result of {piece.name}({piece.text[:60]}) is gone"
-    own = [
-        block
-        for block in turn.sent_blocks[_last_call(turn.sent_blocks) :]
-        if block.data not in turn.came_data
-    ]
-    added = [block for block in own if block.sort == "text"]
+    after = turn.sent_blocks[_last_call(turn.sent_blocks) :]
+    added = [block for block in after if block.sort == "text" and block.data not in turn.came_data]
     if added and not turn.came_breaches:
         yield "after", f"lamina's own text stands after the last step: {added[0].data[:100]!r}"
 
@@ -164,10 +159,7 @@ def pairs(turn: Turn) -> Found:
     calls = Tally(block.id for block in turn.sent_blocks if block.sort == "call")
     if calls != results:
         odd = sorted((calls - results) + (results - calls))
-        yield (
-            "unequal",
-            f"{sum(calls.values())} calls, {sum(results.values())} results; without the other: {odd[:3]}",
-        )
+        yield "unequal", f"{calls.total()} calls, {results.total()} results; alone: {odd[:3]}"
         return
     for id_, between in _between(turn.sent_blocks):
         if between and between != between_before.get(id_):
@@ -193,11 +185,8 @@ def prefix(turn: Turn) -> Found:
     at = next((i for i, (one, other) in enumerate(zip(past, now, strict=False)) if one != other), len(now))
     was = past[at][:100]
     is_now = now[at][:100] if at < len(now) else "nothing"
-    appended = "client only appended" if turn.only_appended else "client changed its history"
-    yield (
-        ("appended" if turn.only_appended else "changed"),
-        f"{appended}; block {at} was {was!r}, is {is_now!r}",
-    )
+    rule = "appended" if turn.only_appended else "changed"
+    yield rule, f"the client {rule}; block {at} was {was!r}, is {is_now!r}"
 
 
 def forms(turn: Turn) -> Found:
