@@ -3,6 +3,7 @@
 lamina.testing.dialect(DIALECT)      the conformance suite for a wire format
 lamina.testing.store(open_store)     the conformance suite for a store
 lamina.testing.injections            injected text in every place where it reaches a model
+lamina.testing.clients               clients that edit, rewind and fork, and what must hold of what they get
 """
 
 from __future__ import annotations
@@ -20,6 +21,6 @@ def __getattr__(name: str) -> Any:
         from lamina.testing.stores import store  # noqa: PLC0415 - as above
 
         return store
-    if name == "injections":
-        return import_module("lamina.testing.injections")
+    if name in ("injections", "clients"):
+        return import_module(f"lamina.testing.{name}")
     raise AttributeError(name)
