@@ -48,6 +48,13 @@ INSTRUCTED = {"role": "system", "content": "Be briefer."}
 
 Breaking = Callable[[Json, list[Json]], Any]
 
+
+def instruct_an_older_model(request: Json, messages: list[Json]) -> None:
+    """A system message for a model that takes none."""
+    messages.append(INSTRUCTED)
+    request["model"] = "claude-opus-4-6"
+
+
 BREAKS: list[tuple[str, str, Breaking]] = [
     ("has_limit", "max_tokens", lambda r, _: r.pop("max_tokens")),
     ("has_limit", "max_tokens", lambda r, _: r.update(max_tokens="many")),
@@ -90,12 +97,6 @@ BREAKS: list[tuple[str, str, Breaking]] = [
     ("readable", "tools", lambda r, _: r.update(tools=["read"])),
     ("readable", "messages", lambda r, _: r.pop("messages")),
 ]  # fmt: skip
-
-
-def instruct_an_older_model(request: Json, messages: list[Json]) -> None:
-    """A system message for a model that takes none."""
-    messages.append(INSTRUCTED)
-    request["model"] = "claude-opus-4-6"
 
 
 def again(messages: list[Json]) -> list[Json]:
