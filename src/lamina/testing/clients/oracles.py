@@ -27,8 +27,8 @@ Found = Iterator[tuple[str, str]]
 Oracle = Callable[[Turn], Found]
 
 _HANDLE = re.compile(r'recall(?:\(|=)\\?"([^"\\\s]{1,120})\\?"')
-_KEY = re.compile(r"fold-[0-9a-f]{8,}|k[0-9a-f]{10,}|[^\s]+@[0-9a-f]{8,}(?:#[0-9]+)?")
-_OWN_TAG = re.compile(r"<(digest|late_result|reference)[ >]")
+_KEY = re.compile(r"fold-[0-9a-f]{8,}|(?:k[a-z2-7]{16}|.+@[0-9a-f]{20})(?:~[0-9a-f]*)?(?:#[0-9]+)?")
+_OWN_TAG = re.compile(r"<(digest_notes|digest|late_result|reference)[ >]")
 _PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _STRICT = re.compile(r"claude-(?:fable-5-[1-9]|opus-5-[5-9]|sonnet-5-[5-9])")
 _TAKES_SYSTEM_MESSAGES = re.compile(r"claude-(?:fable|mythos|opus-4-[89]|opus-[5-9]|sonnet-5-5)")
@@ -241,7 +241,10 @@ def deleted(turn: Turn) -> Found:
 
 
 def voice(turn: Turn) -> Found:
-    """No text gains authority: not a tool's in the user's voice, not the user's in the system's."""
+    """No text gains authority: not a tool's in the user's voice, not the user's in the system's.
+
+    What a tool said may be quoted in the model's voice, in a tag of lamina's.
+    """
     highest: dict[str, Block] = {}
     for block in turn.came_blocks:
         for word in canaries(block.text):
@@ -249,9 +252,12 @@ def voice(turn: Turn) -> Found:
                 highest[word] = block
     told: set[str] = set()
     for block in turn.sent_blocks:
+        quotes = block.role == "assistant" and _OWN_TAG.match(block.text) is not None
         for word in sorted(canaries(block.text)):
             origin = highest.get(word)
             rule = f"{origin.role} as {block.role}" if origin else ""
+            if rule == "tool as assistant" and quotes:
+                continue
             if origin and AUTHORITY[block.role] > AUTHORITY[origin.role] and rule not in told:
                 told.add(rule)
                 at = block.text.index(word)
