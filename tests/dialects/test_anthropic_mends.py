@@ -42,8 +42,8 @@ def request(*messages: Json, **fields: Any) -> Json:
     return {"model": "claude-opus-4-8", "max_tokens": 100, "messages": list(messages), **fields}
 
 
-def fitted(given: Json, ledger: Ledger | None = None) -> Fitted:
-    found = fit_request(given, dialect="anthropic", budget=ROOM, ledger=ledger)
+def fitted(given: Json, ledger: Ledger | None = None, budget: Budget = ROOM) -> Fitted:
+    found = fit_request(given, dialect="anthropic", budget=budget, ledger=ledger)
     assert DIALECT.check(found.request) == []
     return found
 
@@ -180,14 +180,16 @@ def test_a_system_message_after_which_nothing_is_asked_is_refused() -> None:
 def test_a_model_without_system_messages_is_told_in_the_user_s_voice() -> None:
     found = fitted(request(user("q"), system(), spoke(), user("q2"), model="claude-sonnet-4-5"))
     assert [message["role"] for message in found.request["messages"]] == ["user", "user", "assistant", "user"]
-    told = found.log[1]
-    assert (told.role, told.pinned) == (Role.USER, True)
+    assert found.log[1].role is Role.SYSTEM, "it is not what the user asked, and is never lowered"
 
 
-def test_another_model_that_changes_a_voice_is_a_recorded_cut() -> None:
-    messages = [user("q"), system(), spoke(), user("q2")]
-    ledger = fitted(request(*messages)).ledger
-    assert len(fitted(request(*messages, model="claude-sonnet-4-5"), ledger).ledger.cuts) == 1
+def test_instructions_after_a_question_are_not_the_question() -> None:
+    """The question is sent in full; what the model was told after it does not take its place."""
+    step = [spoke("a " * 900), user("q2 " * 900), spoke("b " * 900)]
+    messages = [user("old " * 900), *step, user("the question"), system()]
+    found = fitted(request(*messages, model="claude-sonnet-4-5"), budget=Budget(window=2_000, reserve=0))
+    assert found.ledger.folds
+    assert [message["content"] for message in found.request["messages"][-2:]] == ["the question", "be brief"]
 
 
 # cache markers

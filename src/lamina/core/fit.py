@@ -71,6 +71,9 @@ def fit(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int, col
     if before <= limits.room and before - plan.total < max(limits.least, 1):
         return stay
     if waits:
+        plan = Plan(entries, limits, bench)
+        plan.take(last_results, keep=0, goal=limits.room)  # they stand behind all thinking
+    if waits and plan.total > limits.room:
         raise exceeded(entries, before, limits.room, bench, reason=OPEN_LOOP)
     if plan.total > limits.room:
         raise exceeded(plan.result, plan.total, limits.room, bench)

@@ -19,7 +19,7 @@ from lamina.core.fold import FOLD_VERSION, keeps
 from lamina.core.hashing import canonical, handle
 from lamina.core.kinds import Kinds, row
 from lamina.core.ladder import OWN_TURN_ONLY, goes_last
-from lamina.core.ledger import current_turn
+from lamina.core.ledger import current_turn, said_beside_results
 from lamina.core.recall import identified, names
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
 from lamina.core.values import (
@@ -167,7 +167,7 @@ def _prompt_is_whole(case: Case) -> Iterator[str]:
         attached = row(case.kinds, entry.segment).attachment
         if entry.form is Form.FULL or entry.ref in repaired or attached:
             continue
-        if entry.layer is Layer.PROMPT:
+        if entry.layer is Layer.PROMPT or said_beside_results(entry):
             yield f"the prompt {entry.ref} is sent {entry.form}"
         elif entry.form is Form.OMITTED and not _thinks(entry):
             yield f"{entry.ref} of the last step is not sent"

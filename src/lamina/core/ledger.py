@@ -14,7 +14,7 @@ import msgspec
 
 from lamina.core.arrange import pairs
 from lamina.core.hashing import parts_digest
-from lamina.core.repair import closing_line, omitted, own, side
+from lamina.core.repair import closing_line, empty, omitted, own, side
 from lamina.core.values import Entry, Fold, Form, Layer, Ledger, Line, Part, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, guard, named
 from lamina.text.arguments import telling
@@ -75,15 +75,32 @@ def apply_ledger(
 
 
 def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
-    """Positions of the prompt and of the last step, which go out as they came."""
+    """Positions of the prompt and of the last step, which go out as they came.
+
+    Where the user spoke up within the turn, beside the results of tools, the newest of these words belong to
+    the prompt.
+    """
     last_step = max((e.step for e in entries if e.layer is not Layer.SYSTEM), default=0)
     last_turn = max((e.turn for e in entries if e.layer is not Layer.SYSTEM), default=0)
+    spoke_up = max((e.step for e in entries if e.turn == last_turn and said_beside_results(e)), default=-1)
     return frozenset(
         i
         for i, entry in enumerate(entries)
         if entry.layer is not Layer.SYSTEM
-        and (entry.step == last_step or (entry.layer is Layer.PROMPT and entry.turn == last_turn))
+        and (
+            entry.step == last_step
+            or (entry.layer is Layer.PROMPT and entry.turn == last_turn)
+            or (entry.step == spoke_up and said_beside_results(entry))
+        )
     )
+
+
+def said_beside_results(entry: Entry) -> bool:
+    """Whether the user says this in a message that has results of tools, in the midst of a turn."""
+    segment = entry.segment
+    if entry.layer is not Layer.STEPS or entry.role is not Role.USER or segment.role is not Role.USER:
+        return False
+    return segment.origin != "lamina" and not segment.covers and not empty(segment.parts)
 
 
 def _standing_lines(entries: Sequence[Entry], lines: Mapping[Ref, Line]) -> dict[Ref, Line]:

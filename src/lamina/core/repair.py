@@ -138,7 +138,9 @@ class _Scan:
         elif empty(entry.parts) and not (self.wording.tagged and entry.parts):
             self._omit(entry, "empty")
         elif isinstance(first, ToolCall):
-            if entry.opens:
+            if self._goes_on_after_system_text():
+                entry = msgspec.structs.replace(entry, opens=False)
+            elif entry.opens:
                 self.close()
             self._take_call(entry, first)
         elif entry.role is Role.ASSISTANT:
@@ -182,6 +184,18 @@ class _Scan:
             return False
         last = self._last_sent()
         return last is not None and f"{last.ref}:end" in self.ledger.repairs
+
+    def _goes_on_after_system_text(self) -> bool:
+        """Whether a call comes while others wait, and only system text was put in between.
+
+        Calls that were answered in an earlier request stay answered.
+        """
+        waiting = [self.entries[at].ref for at, result_at in self.waiting.items() if result_at is None]
+        if not waiting or not self.deferred:
+            return False
+        if any(self.ledger.repairs.get(ref) == ANSWERED for ref in waiting):
+            return False
+        return all(entry.role is Role.SYSTEM for entry in self.deferred)
 
     def _awaits_results(self) -> bool:
         return any(result_at is None for result_at in self.waiting.values())

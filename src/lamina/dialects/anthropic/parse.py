@@ -160,7 +160,7 @@ class _Piece(NamedTuple):
 class _Scan:
     """One pass over the messages: which calls wait for results, and whether a message may be continued.
 
-    `demotes`: the model takes no system messages, so that later ones are the user's.
+    `demotes`: the model takes no system messages, so that later ones are written anew, in the user's voice.
     """
 
     def __init__(self, past: list[tuple[Segment, ...]], *, demotes: bool = False) -> None:
@@ -260,7 +260,7 @@ class _Scan:
     def _pieces(self, message: Block, role: str) -> list[_Piece]:
         pieces = self._read(message, role)
         if role == "system" and self.demotes and self.spoken:
-            pieces = [p._replace(role=Role.USER, kind="user", pinned=True, mended=True) for p in pieces]
+            pieces = [piece._replace(mended=True) for piece in pieces]
         return pieces
 
     def _read(self, message: Block, role: str) -> list[_Piece]:

@@ -29,7 +29,7 @@ from lamina.dialects.anthropic.blocks import (
 )
 from lamina.dialects.anthropic.mark import with_allowed_marks
 from lamina.dialects.anthropic.messages import Message, begins_compacted, is_server_result, opening, role_of
-from lamina.dialects.anthropic.model import NAME, model_of, takes_system_messages
+from lamina.dialects.anthropic.model import NAME, model_of, refuses_system_messages, takes_system_messages
 from lamina.dialects.port import grouped, groups, original, wire
 
 
@@ -56,10 +56,9 @@ def _system(entries: list[Entry]) -> Any:
 
 
 def _messages(said: list[list[Entry]], model: str) -> list[Message]:
-    native = takes_system_messages(model)
     messages: list[Message] = []
-    placed = _instructions_placed(said, native=native)
-    for voice, in_a_row in groupby(placed, key=lambda group: _voice(group[0], native=native)):
+    placed = _instructions_placed(said, model)
+    for voice, in_a_row in groupby(placed, key=lambda group: _voice(group[0], model)):
         run = list(in_a_row)
         if voice == "user":
             run = _together(run)
@@ -69,22 +68,25 @@ def _messages(said: list[list[Entry]], model: str) -> list[Message]:
     return _begun(messages)
 
 
-def _voice(entry: Entry, *, native: bool) -> str:
-    """Whose message it is. Where the model takes no system messages, later instructions are the user's."""
-    if entry.role is Role.SYSTEM and not native and not _note(entry):
-        return "user"
-    return side(entry.role)
+def _voice(entry: Entry, model: str) -> str:
+    """Whose message it is. Where the model takes no system messages, later instructions are the user's.
+
+    Where it is not known whether it does, a client's own system messages are passed on.
+    """
+    if entry.role is not Role.SYSTEM or takes_system_messages(model):
+        return side(entry.role)
+    is_of_the_client = bool(_note(entry))
+    return "system" if is_of_the_client and not refuses_system_messages(model) else "user"
 
 
 def order(said: Sequence[Entry], head: Head) -> list[int]:
     """The positions of entries as they stand on the wire."""
-    native = takes_system_messages(model_of(head.parameters))
     at = {id(entry): i for i, entry in enumerate(said)}
-    placed = _instructions_placed(grouped(said), native=native)
+    placed = _instructions_placed(grouped(said), model_of(head.parameters))
     return [at[id(entry)] for group in placed for entry in group]
 
 
-def _instructions_placed(said: list[list[Entry]], *, native: bool) -> list[list[Entry]]:
+def _instructions_placed(said: list[list[Entry]], model: str) -> list[list[Entry]]:
     """The messages with each system message at the first place, from its own on, where the API takes it.
 
     A11: after the user or a server tool's result; last, or before the assistant. One without words may stand
@@ -94,7 +96,7 @@ def _instructions_placed(said: list[list[Entry]], *, native: bool) -> list[list[
     waiting: list[list[Entry]] = []
     may_follow = False
     for group in said:
-        voice = _voice(group[0], native=native)
+        voice = _voice(group[0], model)
         if voice == "system":
             stays = may_follow and not waiting and _sets_only(group[0])
             (placed if stays else waiting).append(group)
@@ -146,7 +148,8 @@ def _message(group: list[Entry], voice: str) -> Message | None:
         return None
     fields: dict[str, Any] = {}
     for entry in group:
-        fields = _fields(entry) | fields
+        if entry.role is not Role.SYSTEM or voice == "system":
+            fields = _fields(entry) | fields
     return {"role": voice, **fields, "content": blocks[0]["text"] if _one_string(group) else blocks}
 
 

@@ -152,7 +152,8 @@ class _Writer:
 
     def _item(self, group: Sequence[Entry], note: Json, *, bare: bool) -> None:
         came, item = original(group, NAME), as_item(note["of"])
-        nameless = bare or "anonymous" in note or item_key(group[0]) in self._written
+        loses_its_turn = bare and sort_of(item) != "compaction"  # which stands for what was before it
+        nameless = loses_its_turn or "anonymous" in note or item_key(group[0]) in self._written
         part = group[0].parts[0]
         if isinstance(part, ToolCall):
             self._types[part.id] = sort_of(item)

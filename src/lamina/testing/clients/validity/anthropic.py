@@ -1,6 +1,6 @@
 """The rules of the Messages API.
 
-Not judged: which models take system messages within a conversation (A11; Claude Code sends them to all),
+Not judged: whether models from 4.8 on take system messages within a conversation (A11: of some nobody knows),
 parameters that newer models refuse (A14), sizes (A15), server tools (A17). Two system messages in a row are
 read as one (A1).
 """
@@ -20,6 +20,7 @@ OPEN_LOOP = "A9 in an open loop"
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _VERSION = re.compile(r"claude-[a-z]+-([0-9]+)(?:-([0-9]{1,2}))?")
 _PREFILL_UNTIL = (4, 6)
+_SYSTEM_MESSAGES_FROM = (4, 8)
 _THOUGHTS = ("thinking", "redacted_thinking")
 
 
@@ -29,7 +30,7 @@ def breaches(request: Json, came: Json) -> Iterator[Breach]:
     yield from _pairs(messages)
     yield from _blanks(request, messages)
     yield from _thinking(messages, came["messages"])
-    yield from _system_messages(messages)
+    yield from _system_messages(request, messages)
     yield from _markers(request, messages)
     yield from _names(request, messages)
 
@@ -143,8 +144,11 @@ def _complete(thoughts: list[Json], known: list[list[Json]]) -> bool:
     return whole or joined[-len(thoughts) :] == thoughts
 
 
-def _system_messages(messages: list[Json]) -> Iterator[Breach]:
+def _system_messages(request: Json, messages: list[Json]) -> Iterator[Breach]:
     """A11: a system message follows the user or a server tool's result; the assistant follows it, if any."""
+    older = (0, 0) < _version(request["model"]) < _SYSTEM_MESSAGES_FROM
+    if older and any(message["role"] == "system" for message in messages):
+        yield Breach("A11", "messages", "system messages, which this model does not take")
     runs: list[tuple[int, Json]] = []
     for i, message in enumerate(messages):
         if message["role"] == "system" and runs and runs[-1][1]["role"] == "system":
