@@ -318,9 +318,16 @@ def test_strictly_bound_thinking_lets_a_cut_wait_in_an_open_loop() -> None:
     assert bound(OPEN, room(SIZE), "strict").cut is None
 
 
-def test_where_it_cannot_wait_the_error_says_why() -> None:
+def test_where_it_cannot_wait_the_newest_result_is_shortened_since_it_stands_behind_all_thinking() -> None:
+    envelope = bound(OPEN, room(SIZE - 1), "strict")
+    assert thoughts(envelope) == [f"t{n}" for n in range(6)]
+    assert [e.form for e in envelope.sent[:-1]] == [Form.FULL] * (len(OPEN) - 1)
+    assert envelope.sent[-1].form is not Form.FULL
+
+
+def test_where_that_is_not_enough_the_error_says_why() -> None:
     with pytest.raises(BudgetExceeded) as caught:
-        bound(OPEN, room(SIZE - 1), "strict")
+        bound(OPEN, room(SIZE // 2), "strict")
     assert caught.value.reason == OPEN_LOOP
     assert OPEN_LOOP in str(caught.value)
 

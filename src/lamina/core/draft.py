@@ -20,7 +20,7 @@ from lamina.core.ledger import apply_ledger
 from lamina.core.library import hoisted, referred, worded
 from lamina.core.recall import identified
 from lamina.core.repair import Seen, empty, repair
-from lamina.core.values import Digest, Entry, Form, Ledger, Line, Ref, Role, Segment
+from lamina.core.values import Digest, Entry, Form, Ledger, Line, Ref, Role, Segment, ToolCall
 from lamina.core.weigh import settled
 
 
@@ -226,14 +226,19 @@ def reaches_back(log: Sequence[Segment], bench: Bench) -> bool:
 def boundary(log: Sequence[Segment], start: int) -> int:
     """The last position where a log may be parted: an assistant message begins, earlier calls are closed."""
     for i in range(len(log) - 1, start, -1):
-        if may_part(log[i]):
+        if may_part(log[i], log[i - 1]):
             return i
     return start
 
 
-def may_part(segment: Segment) -> bool:
-    """Whether a log may be parted before this segment: it begins a message of the assistant."""
-    return segment.role is Role.ASSISTANT and not segment.joins and not empty(segment.parts)
+def may_part(segment: Segment, before: Segment) -> bool:
+    """Whether a log may be parted before this segment: it begins a message of the assistant.
+
+    A call after system text may belong to the message before that: see `repair`.
+    """
+    if segment.role is not Role.ASSISTANT or segment.joins or empty(segment.parts):
+        return False
+    return before.role is not Role.SYSTEM or not isinstance(segment.parts[0], ToolCall)
 
 
 def resumable(drafted: Drafted, entries: Sequence[Entry], ledger: Ledger, bench: Bench) -> Draft | None:

@@ -70,9 +70,6 @@ def fit(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int, col
     plan = planned(entries, limits, bench, keep_last=keep_last, forced=before > limits.room)
     if before <= limits.room and before - plan.total < max(limits.least, 1):
         return stay
-    if waits:
-        plan = Plan(entries, limits, bench)
-        plan.take(last_results, keep=0, goal=limits.room)  # they stand behind all thinking
     if waits and plan.total > limits.room:
         raise exceeded(entries, before, limits.room, bench, reason=OPEN_LOOP)
     if plan.total > limits.room:
@@ -177,6 +174,11 @@ def _promoted(fitted: Fitted, cut: Cut, bench: Bench) -> Fitted:
 def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: int, forced: bool) -> Plan:
     """What a cut would do, without doing it. `forced`: the room is exceeded, so wishes yield."""
     plan = Plan(entries, limits, bench)
+    if held(entries, bench.options.binding):
+        if forced:
+            plan.take(last_results, keep=0, goal=limits.room)  # they stand behind all thinking
+        plan.exhausted = True
+        return plan
     plan.omit_repeated_system_text()
     plan.take(bench.options.order, keep=keep_last, goal=limits.target)
     if not forced:

@@ -88,10 +88,16 @@ def last_results(view: View) -> Iterator[Batch]:
 
     They have not been answered to yet, so they are shortened as little as the room allows.
     """
-    results = [i for i in view.current if _is(view.entries[i], ToolResult) and _may_shorten(view, i)]
+    results = [i for i in view.current if _answers(view.entries[i]) and _may_shorten(view, i)]
     results.sort(key=lambda i: (-view.entries[i].tokens, i))
     yield from ((Move(i, Form.COMPACT, DOES_NOT_FIT),) for i in results)
     yield from ((Move(i, Form.STUB, DOES_NOT_FIT),) for i in results)
+
+
+def _answers(entry: Entry) -> bool:
+    """Whether it is the result of a call, also where it came too late and stands as content."""
+    parts = entry.segment.parts
+    return bool(parts) and isinstance(parts[0], ToolResult)
 
 
 def _may_shorten(view: View, at: int) -> bool:

@@ -88,4 +88,4 @@ class Memo:
 
 
 def may_part_at(log: Sequence[Segment], at: int) -> bool:
-    return at == 0 or (at < len(log) and may_part(log[at]))
+    return at == 0 or (at < len(log) and may_part(log[at], log[at - 1]))

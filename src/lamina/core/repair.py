@@ -172,7 +172,9 @@ class _Scan:
 
     def note_end(self) -> None:
         """Remembers that a request ends with calls that are answered: the model goes on after the answers."""
-        if not self._awaits_results() or self.deferred or self.repairs.dangling == "omit":
+        if not self._awaits_results() or self.repairs.dangling == "omit":
+            return
+        if any(entry.role is not Role.SYSTEM for entry in self.deferred):
             return
         last = self._last_sent()
         if last is not None and last.role is Role.ASSISTANT:
@@ -182,18 +184,19 @@ class _Scan:
         """Whether an earlier request ended just before this, within the model's message."""
         if entry.opens or entry.role is not Role.ASSISTANT or not self._awaits_results():
             return False
+        return self._ended_here()
+
+    def _ended_here(self) -> bool:
         last = self._last_sent()
         return last is not None and f"{last.ref}:end" in self.ledger.repairs
 
     def _goes_on_after_system_text(self) -> bool:
         """Whether a call comes while others wait, and only system text was put in between.
 
-        Calls that were answered in an earlier request stay answered.
+        If an earlier request ended there, its calls are answered, and the model goes on after the answers.
         """
-        waiting = [self.entries[at].ref for at, result_at in self.waiting.items() if result_at is None]
-        if not waiting or not self.deferred:
-            return False
-        if any(self.ledger.repairs.get(ref) == ANSWERED for ref in waiting):
+        no_result_yet = bool(self.waiting) and not any(self.waiting.values())
+        if not no_result_yet or not self.deferred or self._ended_here():
             return False
         return all(entry.role is Role.SYSTEM for entry in self.deferred)
 

@@ -69,7 +69,10 @@ def count(
     millis = min(calibration.millis if calibration else 1000, 1000)
     total = raw * framing.scale * millis // 1_000_000
     definitions = [block for block in blocks if block.sort == "definition"]
-    tools = sum(counter.count(_bare(block)) for block in definitions)
+    if side == "low":
+        tools = sum(counter.count(_bare(block)) for block in definitions)
+    else:
+        tools = sum(framing.tool + counter.count(block.data) for block in definitions)
     return total + tools + (framing.tools if definitions else 0)
 
 

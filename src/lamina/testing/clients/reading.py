@@ -327,7 +327,7 @@ def _gemini_part(part: Json, role: Role, number: int, *, opens: bool) -> Block:
         return Block(
             role="tool", sort="result", texts=texts, id=result.get("id", ""), name=result["name"], **facts
         )
-    sort: Sort = "image" if "image/" in canonical(part)[:60] else "document"
+    sort: Sort = "image" if '"image/' in canonical(part) else "document"
     return Block(role=role, sort=sort, **facts)
 
 
