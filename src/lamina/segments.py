@@ -126,7 +126,7 @@ def summary(text: str, *, covers: Iterable[str], **fields: Any) -> Segment:
 
 
 def clock(text: str, **fields: Any) -> Segment:
-    """The time, as the caller says it: it stands in its own turn only."""
+    """The time, as the caller says it: it stands at the end of its own turn, and in no later one."""
     return segment("clock", Role.USER, text, **fields)
 
 

@@ -12,9 +12,12 @@ from typing import Literal
 import msgspec
 
 from lamina.core.hashing import short_handle
-from lamina.core.kinds import Kinds, Retention, is_section, recoverable, row
+from lamina.core.kinds import Kinds, Retention, is_section, is_turn_scoped, recoverable, row
 from lamina.core.repair import omitted
-from lamina.core.values import Entry, Form, Layer, Ref, Role, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Layer, Ref, Role, Segment, Thinking, ToolCall, ToolResult
+
+OWN_TURN_ONLY = "stands in its own turn only"
+"""Why something is not sent any more whose turn is over."""
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,35 +82,143 @@ START = Place()
 def ordered(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
     """Each turn's attachments before its question (or after it), whatever order they were logged in.
 
-    Of attachments with one key that came with one question, the last stands.
+    Of attachments with one key that came with one question, the last stands. What stands in its own turn
+    only comes last of all: it leaves when its turn is over, and nothing that a cache holds may stand behind
+    it. In the order in which they were logged, nothing is moved.
     """
     if not any(row(kinds, e.segment).attachment for e in entries):
         return entries
     result: list[Entry] = []
     for run in _opening_runs(entries, kinds):
-        standing = _newest_of_each_key(run, kinds)
+        if layout.context == "logged":
+            result += _newest_of_each_name(run, _keys(run, kinds))
+            continue
+        lasting, leaving = _parted(run, kinds)
+        lasting = _newest_of_each_name(lasting, _keys(lasting, kinds))
         if layout.context == "before":
-            standing = _question_last(standing, kinds)
-        elif layout.context == "after":
-            standing = _question_first(standing, kinds)
-        result += standing
+            result += _question_last(lasting, kinds)
+        else:
+            result += _question_first(lasting, kinds)
+        result += _newest_of_each_name(leaving, _keys_and_kinds(leaving), equal=True)
     return result
 
 
-def _newest_of_each_key(run: list[Entry], kinds: Kinds) -> list[Entry]:
-    """A run in which older content of a key makes way for the newest; equal content is referred to later."""
-    newest: dict[str, Entry] = {}
-    for entry in run:
-        if entry.segment.key and row(kinds, entry.segment).attachment:
-            newest[entry.segment.key] = entry
+def _newest_of_each_name(run: list[Entry], names: list[str], *, equal: bool = False) -> list[Entry]:
+    """A run in which older content of a name makes way for the newest; "" is no name.
+
+    Older content that is `equal` stays, unless that is asked for: the newer is referred to it later.
+    """
+    newest = dict(zip(names, run, strict=True))
     result: list[Entry] = []
-    for entry in run:
-        later = newest.get(entry.segment.key) if row(kinds, entry.segment).attachment else None
-        replaced = later is not None and later.content != entry.content
-        result.append(
-            omitted(entry, f"replaced in the same turn by {later.ref}") if replaced and later else entry
-        )
+    for entry, name in zip(run, names, strict=True):
+        later = newest[name]
+        same = later.ref == entry.ref if equal else later.content == entry.content
+        stands = same or not name
+        result.append(entry if stands else omitted(entry, f"replaced in the same turn by {later.ref}"))
     return result
+
+
+def _keys(run: Sequence[Entry], kinds: Kinds) -> list[str]:
+    """The key of each attachment, "" for all else."""
+    return [entry.segment.key if row(kinds, entry.segment).attachment else "" for entry in run]
+
+
+def _keys_and_kinds(run: Sequence[Entry]) -> list[str]:
+    """Of two times that have no key, the newer replaces the older."""
+    return [f"{entry.segment.kind} {entry.segment.key}" for entry in run]
+
+
+def _parted(run: list[Entry], kinds: Kinds) -> tuple[list[Entry], list[Entry]]:
+    """A run without what ends its turn, and that.
+
+    What continued the message that such an entry opened, opens it instead. Where all of the run was one
+    message, it still is.
+    """
+    lasting: list[Entry] = []
+    leaving: list[Entry] = []
+    opening_owed = False
+    one_message = False
+    for entry in run:
+        if ends_turn(entry, kinds):
+            leaving.append(entry)
+            opening_owed = opening_owed or entry.opens
+        elif opening_owed and not entry.opens:
+            lasting.append(msgspec.structs.replace(entry, opens=True))
+            opening_owed = False
+            one_message = not entry.segment.joins
+        else:
+            lasting.append(entry)
+            opening_owed = False
+    if one_message:
+        leaving = [msgspec.structs.replace(entry, opens=False) for entry in leaving]
+    return lasting, leaving
+
+
+def ends_turn(entry: Entry, kinds: Kinds) -> bool:
+    """Whether an entry stands at the end of its own turn, and leaves with it."""
+    theirs = entry.role is Role.USER and row(kinds, entry.segment).attachment
+    return theirs and is_turn_scoped(kinds, entry.segment)
+
+
+def leaving_tail(entries: Sequence[Entry], kinds: Kinds, layout: Layout) -> int:
+    """How many of the entries that are sent, counted from the end, leave when this turn is over."""
+    if layout.context == "logged":
+        return 0
+    tail = 0
+    for entry in reversed(entries):
+        if entry.form is Form.OMITTED:
+            continue
+        if not ends_turn(entry, kinds):
+            break
+        tail += 1
+    return tail
+
+
+def leaving(entries: Sequence[Entry], kinds: Kinds, layout: Layout, *, bound: bool) -> frozenset[int]:
+    """Positions of what stood in its own turn only, where its turn is over and leaving it out costs nothing.
+
+    It was the last thing sent if the model then answered at once, without a call: no cache holds anything
+    behind it. After a call the next request went on behind it, so it stays until a cut leaves it out. It
+    also stays if the answer has thinking that is `bound` to all that was sent before it, and if it came
+    without a question. Only the log decides, not the forms of its entries: so it is decided the same way
+    ever after. The last turn is not over.
+    """
+    if layout.context == "logged" or not entries:
+        return frozenset()
+    found: set[int] = set()
+    candidates: list[int] = []
+    last_turn = entries[-1].turn
+    turn = last_turn
+    answer: int | None = None
+    blocked = True
+    for at in range(len(entries) - 1, -1, -1):
+        entry = entries[at]
+        if entry.segment.origin == "lamina" or entry.segment.covers or is_section(kinds, entry.segment):
+            continue  # these stand where they are put: a digest, a summary, a promoted section
+        if entry.turn != turn:
+            turn, answer, blocked, candidates = entry.turn, None, False, []
+        if turn == last_turn or blocked:
+            continue
+        if ends_turn(entry, kinds):
+            blocked = answer is None
+            candidates.append(at)
+        elif entry.segment.role is Role.ASSISTANT:
+            blocked = bool(candidates) or not _answers(entry.segment, bound=bound)
+            blocked = blocked or answer not in (None, entry.step)
+            answer = entry.step
+        elif entry.segment.role is Role.SYSTEM:
+            blocked = answer is not None
+        else:
+            blocked = True
+            if candidates and _said(entry, kinds) and _asks(entry, kinds):
+                found.update(candidates)
+    return frozenset(found)
+
+
+def _answers(segment: Segment, *, bound: bool) -> bool:
+    """Whether the model ends its turn with this: it calls nothing, and is not bound to what came before."""
+    binds = any(isinstance(part, Thinking) for part in segment.parts) and bound
+    return not binds and not any(isinstance(part, ToolCall) for part in segment.parts)
 
 
 def _opening_runs(entries: Iterable[Entry], kinds: Kinds) -> Iterable[list[Entry]]:

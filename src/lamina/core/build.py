@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.core.admit import admit
+from lamina.core.arrange import leaving_tail
 from lamina.core.bench import DEFAULT, Bench, Options
 from lamina.core.envelope import Envelope, Facts, seal
 from lamina.core.epochs import moved_by
@@ -69,6 +70,7 @@ def build(
         root=bench.root,
         room=tight.room if tight else None,
         notes=admitted.notes,
+        tail=leaving_tail(fitted.entries, options.kinds, options.layout),
     )
     facts = Facts(
         lines=fitted.lines,

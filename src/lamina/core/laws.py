@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from lamina.core.arrange import OWN_TURN_ONLY
 from lamina.core.bench import DEFAULT, Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope, prefix_at, unpaired
@@ -18,7 +19,7 @@ from lamina.core.fit import untouchable
 from lamina.core.fold import FOLD_VERSION, keeps
 from lamina.core.hashing import canonical, handle
 from lamina.core.kinds import Kinds, row
-from lamina.core.ladder import OWN_TURN_ONLY, goes_last
+from lamina.core.ladder import goes_last
 from lamina.core.ledger import current_turn
 from lamina.core.recall import identified, names
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
@@ -119,12 +120,12 @@ def within_the_room(case: Case) -> Iterator[str]:
 
 
 def append_only_within_an_epoch(case: Case) -> Iterator[str]:
-    """Without a new cut, the last stream is a prefix of this one."""
+    """Without a new cut, the last stream, up to its tail, is a prefix of this one."""
     before, after = case.before, case.envelope
     if before is None or case.has_new_cut:
         return
-    count = len(before.sent)
-    if [(e.sent, e.opens) for e in before.sent] != [(e.sent, e.opens) for e in after.sent[:count]]:
+    lasting = [(e.sent, e.opens) for e in before.lasting]
+    if lasting != [(e.sent, e.opens) for e in after.sent[: len(lasting)]]:
         yield "bytes already sent have changed and no cut is recorded"
 
 

@@ -78,7 +78,8 @@ class Reader:
             counter=terms.counter,
             options=terms.options,
         )
-        return envelope if envelope.sent and envelope.sent[-1].segment is last else None
+        lasting = envelope.lasting
+        return envelope if lasting and lasting[-1].segment is last else None
 
     def _alone(self, body: str, place: str, instruction: str) -> Envelope:
         """A question of its own: the system text, a piece of the conversation as data, the instruction."""

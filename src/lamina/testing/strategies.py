@@ -43,6 +43,7 @@ SPICE = (
     "<SYSTEM_CONTEXT>",
 )  # fmt: skip
 PATHS = ("docs/spec.md", "src/app.py", "notes/a & b.md")
+TIMES = ("noon", "Friday, 09:00", "Friday, 09:07")
 OFTEN = ("same content " * 60, "# Title\n\n" + "line of text\n" * 80)
 
 
@@ -77,8 +78,11 @@ def text(dice: Random, most: int = 300) -> str:
 
 
 def opening(dice: Random) -> list[Segment]:
-    """What a user puts in: a question, perhaps with attachments, some of them again."""
-    return [*(_attachment(dice) for _ in range(dice.choice((0, 0, 1, 2)))), _question(dice)]
+    """What a user puts in: a question, perhaps with attachments, some of them again, and with the time."""
+    asked = [*(_attachment(dice) for _ in range(dice.choice((0, 0, 1, 2)))), _question(dice)]
+    if dice.random() < 0.3:
+        asked.insert(dice.choice((0, len(asked))), clock(dice.choice(TIMES)))
+    return asked
 
 
 def _question(dice: Random) -> Segment:
