@@ -398,7 +398,7 @@ def _cover(entries: list[Entry], cover: Entry, kinds: Kinds, name: Callable[[Ent
 
 def _is_named(entry: Entry, keys: frozenset[str], name: Callable[[Entry], str]) -> bool:
     """Whether a cover means this entry; older releases wrote short handles."""
-    return not keys.isdisjoint((name(entry), entry.segment.key, short_handle(entry.content)))
+    return not keys.isdisjoint((name(entry), entry.segment.key, entry.ref, short_handle(entry.content)))
 
 
 def _may_cover(entry: Entry, kinds: Kinds) -> bool:

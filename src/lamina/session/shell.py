@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import anyio
+import msgspec
 
 from lamina.core.arrange import Layout
 from lamina.core.bench import Options
@@ -49,7 +50,7 @@ from lamina.session.work import Work
 from lamina.settings import Settings
 from lamina.sources.port import Source
 from lamina.stores.port import Store, Where
-from lamina.summarize import Terms
+from lamina.summarize import Condense, Terms, condensed, with_summary
 
 
 class Session:
@@ -182,15 +183,23 @@ class Session:
         return len(starts(self.log, self._desk.options.kinds))
 
     async def ask(
-        self, prompt: str, *, attach: Iterable[Attachable | tuple[Attachable, int]] = (),
-        hints: Mapping[str, str] | None = None, template: Template | None = None, idle: float = 0,
+        self,
+        prompt: str,
+        *,
+        attach: Iterable[Attachable | tuple[Attachable, int]] = (),
+        hints: Mapping[str, str] | None = None,
+        template: Template | None = None,
+        idle: float = 0,
         key: str = "",
-    ) -> Envelope:  # fmt: skip
+        condense: Condense | None = None,
+    ) -> Envelope:
         """Adds the user's turn, with its attachments and what the sources find, and builds its request.
 
         Turn and ledger are kept as one group before this returns. With the same `key` a repeated turn is
         kept once. If no request is possible (BudgetExceeded), nothing is kept. `idle` is how many seconds
-        passed since the last request: a cut is made early where the cache is cold anyway.
+        passed since the last request: a cut is made early where the cache is cold anyway. With `condense` a
+        model is asked, now, to put attachments of this turn into fewer words if they are too much; they are
+        kept in full, with the summary that stands for them.
         """
         async with self._lock:
             self._work.begin()
@@ -204,6 +213,9 @@ class Session:
             turn = self._desk.ready(turn_of([*found, *own[:-1]], own[-1], self._desk.options.kinds))
             if not turn:
                 raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
+            if condense is not None:
+                with self._work.watch.phase("condense"):
+                    turn = await self._condensed(turn, condense)
             return await self._work.extend(turn, once=once(key, own), idle=idle, opens=True)
 
     async def record(self, answer: Answer, *, key: str = "") -> Recorded:
@@ -344,6 +356,17 @@ class Session:
         found = await attached(attach, workspace=self.workspace, root=ways.root)
         self._work.note_left_out(found.notes)
         return [*found.segments, *hinted(hints), prompt_of(prompt, template or ways.template)]
+
+    async def _condensed(self, turn: list[Segment], condense: Condense) -> list[Segment]:
+        """A turn with a summary of what is too much in it, if a model gave one; else a note says why not."""
+        outcome = await condensed(self.log, turn, condense, terms=self.terms, ledger=self.ledger)
+        self._kept.notes += outcome.notes
+        if outcome.segment is None:
+            return turn
+        told = outcome.segment.meta["summary"] | {"before": outcome.before, "after": outcome.after}
+        made = msgspec.structs.replace(outcome.segment, meta={"summary": told})
+        ready = self._desk.ready([made])
+        return with_summary(turn, ready[0], kinds=self._desk.options.kinds) if ready else turn
 
     def _own_call(self, call: ToolCall) -> bool:
         return self.setup.recall and call.name == "recall"
