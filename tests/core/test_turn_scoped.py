@@ -240,3 +240,20 @@ def test_messages_that_are_merged_are_one_message_with_the_time() -> None:
     log = [clock("09:00"), user("one")]
     envelope = build(log, counter=CHARS4, options=Options(repairs=Repairs(merge=True)))
     assert [(e.segment.kind, e.opens) for e in envelope.sent] == [("user", True), ("clock", False)]
+
+
+def test_what_is_replaced_in_the_next_turn_does_not_bring_the_time_back() -> None:
+    """An attachment that newer content replaces opens no turn, so it counts with the turn before it."""
+    first = [clock("09:00"), user("one"), assistant("1"), note("a.md", "old text")]
+    made = requests([first, [*first, note("a.md", "new text"), clock("09:01"), user("two")]])
+    assert [times(envelope) for envelope in made] == [[], ["09:01"]]
+    clocks = [*first, clock("09:01"), user("two"), clock("09:02"), user("three")]
+    assert times(build(clocks, counter=CHARS4)) == ["09:02"]
+
+
+def test_what_was_replaced_does_not_come_back_when_the_same_is_attached_again() -> None:
+    old, new = "old text " * 20, "new text " * 20
+    first = [note("a.md", old), note("a.md", new), user("one")]
+    made = requests([first, [*first, note("a.md", old), user("two")]])
+    forms = [entry.form for entry in made[-1].entries if entry.segment.kind == "note"]
+    assert forms == [Form.OMITTED, Form.OMITTED, Form.FULL]

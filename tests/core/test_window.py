@@ -20,7 +20,7 @@ from lamina.core.values import Budget, Form, Ledger, Role, Segment
 from lamina.core.window import LastN
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
-from lamina.segments import assistant, call, file, result, system, user
+from lamina.segments import assistant, call, file, result, system, thinking, user
 
 WORDS = "words that take some room in a message of a chat "
 
@@ -178,3 +178,18 @@ def test_a_memo_changes_nothing_and_every_law_holds(messages: int, slack: int, s
 def test_a_window_is_a_number_of_messages(given_: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="LastN"):
         LastN(**given_)
+
+
+def test_a_digest_ends_as_it_will_when_the_thinking_behind_it_is_loosened() -> None:
+    """How a digest ends depends on who speaks next, and a cut takes bound thinking away from behind it."""
+    options = Options(window=LastN(1, 0), binding="drop")
+    log = [one for turn in chat(10, steps=2) for one in turn]
+    log += [user("And?"), thinking("A loose thought.", signature="s")]
+    first = build(log, counter=CHARS4, options=Options(binding="drop"))
+    log.append(user("go on"))
+    second = build(log, counter=CHARS4, ledger=first.ledger, options=options)
+    third = build(log, counter=CHARS4, ledger=second.ledger, options=options)
+    assert second.cut
+    assert second.entries[-2].why == "thinking bound to the text before the cut"
+    assert third.cut is None
+    assert third.prefix == second.prefix

@@ -106,16 +106,20 @@ def ordered(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
 def _newest_of_each_name(run: list[Entry], names: list[str], *, equal: bool = False) -> list[Entry]:
     """A run in which older content of a name makes way for the newest; "" is no name.
 
-    Older content that is `equal` stays, unless that is asked for: the newer is referred to it later.
+    Content that did not change since stays, unless that too makes way (`equal`): the newer is referred to it
+    later. What was replaced once does not come back when the newest says the same again.
     """
     newest = dict(zip(names, run, strict=True))
+    changed: set[str] = set()
     result: list[Entry] = []
-    for entry, name in zip(run, names, strict=True):
+    for entry, name in zip(reversed(run), reversed(names), strict=True):
         later = newest[name]
         same = later.ref == entry.ref if equal else later.content == entry.content
-        stands = same or not name
-        result.append(entry if stands else omitted(entry, f"replaced in the same turn by {later.ref}"))
-    return result
+        if name and not same:
+            changed.add(name)
+        replaced = name in changed
+        result.append(omitted(entry, f"replaced in the same turn by {later.ref}") if replaced else entry)
+    return result[::-1]
 
 
 def _keys(run: Sequence[Entry], kinds: Kinds) -> list[str]:
@@ -185,34 +189,41 @@ def leaving(entries: Sequence[Entry], kinds: Kinds, layout: Layout, *, bound: bo
     """
     if layout.context == "logged" or not entries:
         return frozenset()
-    found: set[int] = set()
-    candidates: list[int] = []
     last_turn = entries[-1].turn
-    turn = last_turn
+    turns: dict[int, list[int]] = {}
+    for at, entry in enumerate(entries):
+        if entry.turn != last_turn and not _stands_elsewhere(entry, kinds):
+            turns.setdefault(entry.turn, []).append(at)
+    return frozenset(at for turn in turns.values() for at in _leaving_turn(entries, turn, kinds, bound=bound))
+
+
+def _stands_elsewhere(entry: Entry, kinds: Kinds) -> bool:
+    """Whether an entry stands where it is put: a digest, a summary, a section that a cut may promote."""
+    return entry.segment.origin == "lamina" or bool(entry.segment.covers) or is_section(kinds, entry.segment)
+
+
+def _leaving_turn(
+    entries: Sequence[Entry], turn: Sequence[int], kinds: Kinds, *, bound: bool
+) -> Sequence[int]:
+    """The positions of one turn at which something leaves.
+
+    Read from its end, such a turn is: what opened no turn, the answer, what leaves, the question.
+    """
+    found: list[int] = []
     answer: int | None = None
-    blocked = True
-    for at in range(len(entries) - 1, -1, -1):
+    for at in reversed(turn):
         entry = entries[at]
-        if entry.segment.origin == "lamina" or entry.segment.covers or is_section(kinds, entry.segment):
-            continue  # these stand where they are put: a digest, a summary, a promoted section
-        if entry.turn != turn:
-            turn, answer, blocked, candidates = entry.turn, None, False, []
-        if turn == last_turn or blocked:
-            continue
-        if ends_turn(entry, kinds):
-            blocked = answer is None
-            candidates.append(at)
-        elif entry.segment.role is Role.ASSISTANT:
-            blocked = bool(candidates) or not _answers(entry.segment, bound=bound)
-            blocked = blocked or answer not in (None, entry.step)
+        speaks = entry.segment.role is Role.ASSISTANT
+        if speaks and not found and answer in (None, entry.step) and _answers(entry.segment, bound=bound):
             answer = entry.step
-        elif entry.segment.role is Role.SYSTEM:
-            blocked = answer is not None
+        elif answer is None and (_said(entry, kinds) or entry.segment.role is Role.SYSTEM):
+            continue  # a reminder, or an attachment that newer content of the next turn replaces
+        elif answer is not None and ends_turn(entry, kinds):
+            found.append(at)
         else:
-            blocked = True
-            if candidates and _said(entry, kinds) and _asks(entry, kinds):
-                found.update(candidates)
-    return frozenset(found)
+            asked = _said(entry, kinds) and _asks(entry, kinds)
+            return found if asked else ()
+    return ()
 
 
 def _answers(segment: Segment, *, bound: bool) -> bool:

@@ -197,7 +197,9 @@ def _cut(plan: Plan, admitted: Admitted, reason: str) -> Fitted:
     lines = admitted.lines | plan.lines
     if bench.options.binding != "none":
         entries, loose = unbound(entries, plan.entries, binding=bench.options.binding, cut=plan.number)
-        entries = settled(entries, bench.scale, prefix=bench.root)
+        # who speaks after a digest decides how it ends, and that thinking may have been the one
+        laid = lay_folds(_without_digests(entries), plan.folds, wording=bench.wording)
+        entries = settled(laid, bench.scale, prefix=bench.root)
         lines |= loose
     tokens = sum(entry.tokens for entry in entries)
     changed = plan.changed()
@@ -461,10 +463,14 @@ class Plan:
         self.folds = (*rest[:first], merged, *rest[first:])
 
     def _weigh(self) -> None:
-        plain = [e for e in self.now if e.segment.kind != "digest" or e.segment.origin != "lamina"]
-        laid = lay_folds(plain, self.folds, wording=self.bench.wording)
+        laid = lay_folds(_without_digests(self.now), self.folds, wording=self.bench.wording)
         self.result = settled(laid, self.bench.scale, prefix=self.bench.root)
         self.total = self.bench.scale.total(sum(entry.tokens for entry in self.result))
+
+
+def _without_digests(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of the log, and lamina's own that stand for no fold."""
+    return [e for e in entries if e.segment.kind != "digest" or e.segment.origin != "lamina"]
 
 
 def untouchable(entries: Sequence[Entry]) -> frozenset[int]:
