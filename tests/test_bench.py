@@ -130,6 +130,14 @@ def check_why_miss(figures: Any) -> None:
     assert {row[0] for row in figures["times"]} == {"anthropic", "openai_chat"}
 
 
+def check_window(figures: Any) -> None:
+    rows = {(row["model"], row["window"]): row for row in figures}
+    for model in ("gpt-5", "claude-sonnet-4-5"):
+        whole, steps, exact = (rows[model, name] for name in ("all of it", "LastN(4)", "LastN(4, slack=0)"))
+        assert whole["cuts"] == 0 < steps["cuts"] < exact["cuts"]
+        assert whole["sent"] > steps["sent"] > exact["sent"] > 0
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "build": check_build,
     "counting": check_counting,
@@ -144,6 +152,7 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "store": check_store,
     "torture": check_torture,
     "why_miss": check_why_miss,
+    "window": check_window,
 }
 
 

@@ -8,11 +8,12 @@ from urllib.request import Request, urlopen
 
 from anyio import to_thread
 
-from lamina.core.values import Budget
+from lamina.core.values import Budget, Form
 from lamina.core.wording import text_of
 from lamina.dialects.openai_chat.render import render
+from lamina.segments import note
 from lamina.stores.memory import MemoryStore
-from lamina.summarize import Asked, compact
+from lamina.summarize import Asked, Bounds, Condense, compact
 from lamina.testing.upstream import COUNTER, MODEL, Upstream, upstream
 from tests.session.talking import awaited, opened
 from tests.test_summarize_session import played
@@ -58,3 +59,48 @@ async def test_random_words_are_refused_and_the_digest_is_recorded() -> None:
             assert write.answers[0] not in text_of(session.log[-1].parts)
             await session.ask("Go on.")
             await to_thread.run_sync(write.post, (await session.request()) | {"max_tokens": 1})
+
+
+@awaited
+async def test_random_words_about_a_turns_attachments_are_refused_and_the_turn_goes_on() -> None:
+    """Two long notes are read in parts, several at a time; what is written about them is noise."""
+    budget = Budget(window=16_384, reserve=0, keep_last=1)
+    given: dict[str, Any] = {"model": MODEL, "dialect": "openai_chat", "budget": budget, "counter": COUNTER}
+    notes = [note(f"{name}.md", f"Note {name} says that lamps are lit at dusk.\n" * 250) for name in "ab"]
+    with upstream(window=16_384) as server:
+        async with opened(MemoryStore(), **given) as session:
+            write = Letters(server)
+            condense = Condense(write=write, limit=2_000, bounds=Bounds(window=8_192, at_once=2))
+            envelope = await session.ask("When are lamps lit?", attach=notes, condense=condense)
+            assert len(write.answers) >= 2
+            assert all(answer.isalpha() for answer in write.answers)
+            assert "cannot be used: it speaks of something else" in session.notes[-1]
+            assert not any(one.covers for one in session.log)
+            forms = [entry.form for entry in envelope.sent if entry.segment.kind == "note"]
+            assert all(form < Form.FULL for form in forms)  # as without a model
+            await to_thread.run_sync(write.post, (await session.request()) | {"max_tokens": 1})
+            assert session.recall("b.md").total == len("Note b says that lamps are lit at dusk.\n" * 250)
+
+
+@awaited
+async def test_the_words_of_a_model_that_are_good_enough_reach_the_server_in_place_of_the_attachments() -> (
+    None
+):
+    """The server answers each question, and counts it; the words that are used are a script's."""
+    budget = Budget(window=16_384, reserve=0, keep_last=1)
+    given: dict[str, Any] = {"model": MODEL, "dialect": "openai_chat", "budget": budget, "counter": COUNTER}
+    notes = [note(f"{name}.md", f"Note {name} says that lamps are lit at dusk.\n" * 250) for name in "ab"]
+    with upstream(window=16_384) as server:
+        letters = Letters(server)
+
+        async def write(asked: Asked) -> str:
+            await letters(asked)
+            return "a.md and b.md: the note says that lamps are lit at dusk."
+
+        async with opened(MemoryStore(), **given) as session:
+            condense = Condense(write=write, limit=2_000, bounds=Bounds(window=8_192, at_once=2))
+            envelope = await session.ask("When are lamps lit?", attach=notes, condense=condense)
+            assert session.notes == ()
+            assert len(letters.answers) == len([one for one in letters.cached if one >= 0]) > 2
+            answer = await to_thread.run_sync(letters.post, (await session.request()) | {"max_tokens": 1})
+            assert answer["usage"]["prompt_tokens"] <= envelope.tokens < 1_000

@@ -81,6 +81,7 @@ class Session:
     dialogue = _plain(Async.dialogue)
     recall = _plain(Async.recall)
     limit = _plain(Async.limit)
+    set_history = _plain(Async.set_history)
 
     def fork(self, at: int | str | None = None, name: str = "") -> Session:
         """As `lamina.session.Session.fork`."""

@@ -119,14 +119,14 @@ def selected_text(text: str, *, path: str = "", **fields: Any) -> Segment:
 
 
 def summary(text: str, *, covers: Iterable[str], **fields: Any) -> Segment:
-    """A summary that stands for the segments with these keys or handles."""
+    """A summary that stands for the segments with these keys, handles or refs."""
     keys = tuple(covers)
     attrs = {"original_count": str(len(keys))}
     return segment("progress_summary", Role.USER, text, covers=keys, attrs=attrs, **fields)
 
 
 def clock(text: str, **fields: Any) -> Segment:
-    """The time, as the caller says it: it stands in its own turn only."""
+    """The time, as the caller says it: it stands at the end of its own turn, and in no later one."""
     return segment("clock", Role.USER, text, **fields)
 
 

@@ -33,10 +33,11 @@ from lamina.clients.scripted import Line, Scripted
 from lamina.core.values import Role, Segment, ToolCall
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool
-from lamina.segments import excerpt, file
+from lamina.segments import excerpt, file, note
 from lamina.session import Session
 from lamina.sources.search import chunks_of, open_index
 from lamina.stores.memory import MemoryStore
+from lamina.summarize import Asked, Condense
 from tests.agent.test_loop import SPOKEN
 from tests.agent.working import USED, calls, opened, reading, results, told
 from tests.session.talking import awaited
@@ -147,6 +148,25 @@ async def test_a_session_plans_its_cache_markers_unless_it_is_told_to_keep_them(
         for request in client.requests:
             assert ("cache_control" in json.dumps(request["messages"][-1])) is marked
             assert ("cache_control" in json.dumps(request["system"])) is marked
+
+
+@awaited
+async def test_attachments_that_are_too_much_are_condensed_before_the_model_is_asked() -> None:
+    asked: list[Asked] = []
+
+    async def write(question: Asked) -> str:
+        asked.append(question)
+        return "long.md says that lamps are lit at dusk."
+
+    client = Scripted(["At dusk."])
+    agent = Agent(client=client)
+    long = note("long.md", "The note says that lamps are lit at dusk. " * 800)
+    async with opened(agent, recall=False) as session:
+        condense = Condense(write=write, limit=500)
+        outcome = await agent.run(session, "When?", attach=[long], condense=condense)
+    assert (outcome.text, len(asked)) == ("At dusk.", 1)
+    assert len(json.dumps(client.requests[0])) < 2_000
+    assert "long.md says that lamps are lit at dusk." in json.dumps(client.requests[0])
 
 
 @awaited

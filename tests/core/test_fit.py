@@ -193,7 +193,7 @@ def test_the_system_text_the_prompt_and_what_is_pinned_are_never_touched(story: 
 
 
 @settings(max_examples=125)
-@given(stories())
+@given(stories(all_of_history=True))
 def test_a_cut_frees_its_least_unless_it_meets_the_floor(story: Story) -> None:
     for case in cases(story):
         cut = case.envelope.cut
@@ -236,7 +236,7 @@ def test_a_cold_cache_is_no_reason_for_a_small_cut() -> None:
 
 
 @settings(max_examples=125)
-@given(stories())
+@given(stories(all_of_history=True))
 def test_a_plan_says_what_the_build_then_does(story: Story) -> None:
     ledger = Ledger()
     for log in story.logs:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.core.arrange import OWN_TURN_ONLY
 from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
@@ -317,7 +318,7 @@ def test_what_no_log_can_mean_is_refused(bad: Segment, problem: str) -> None:
 # the ledger
 
 
-CHOICES = ("same content as", "replaced in the same turn", "replaced by")
+CHOICES = ("same content as", "replaced in the same turn", "replaced by", OWN_TURN_ONLY)
 """Why a segment is not sent although nothing about it was mended."""
 
 

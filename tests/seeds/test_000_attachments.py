@@ -30,7 +30,7 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import Wording, text_of
-from lamina.segments import assistant, call, clock, file, memory, persona, result, segment, system, user
+from lamina.segments import assistant, call, file, memory, persona, result, segment, system, user
 from lamina.text.outline import truncate_bytes
 
 
@@ -55,10 +55,12 @@ def attachment_tokens(envelope: Envelope) -> int:
 
 
 ASK = user("What do they say?")
+ENVIRONMENT = segment("context_file", Role.USER, "Environment", attrs={"name": "environment"})
 
 
 def test_s0_01_persona_then_context_then_request() -> None:
-    envelope = build([persona("System Persona"), user("User Request"), clock("Environment")], counter=BYTES4)
+    log = [persona("System Persona"), user("User Request"), ENVIRONMENT]
+    envelope = build(log, counter=BYTES4)
     assert [(e.layer, text_of(e.segment.parts)) for e in envelope.sent] == [
         (Layer.SYSTEM, "System Persona"),
         (Layer.TURN, "Environment"),
@@ -69,7 +71,7 @@ def test_s0_01_persona_then_context_then_request() -> None:
 def test_s0_01_context_logged_after_a_changed_section_still_stands_before_the_request() -> None:
     log = [persona("System Persona"), user("Hello"), assistant("Hi")]
     before = build(log, counter=BYTES4)
-    log += [user("User Request"), memory("Memory"), clock("Environment")]
+    log += [user("User Request"), memory("Memory"), ENVIRONMENT]
     said = [text_of(e.segment.parts) for e in build(log, counter=BYTES4, ledger=before.ledger).sent]
     assert said == ["System Persona", "Hello", "Hi", "Environment", "User Request", "Memory"]
 

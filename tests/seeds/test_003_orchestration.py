@@ -60,8 +60,11 @@ async def test_s3_08_a_source_is_asked_with_the_prompt_and_the_room() -> None:
     assert asked == [("user-question", 7)]
     envelope = build([system("sys"), *found, user("user-question")])
     assert texts(entry.segment for entry in envelope.sent) == [
-        "sys", "context", "Friday, 2026-01-02 09:05 UTC", "user-question",
-    ]  # fmt: skip
+        "sys",
+        "context",
+        "user-question",
+        "Friday, 2026-01-02 09:05 UTC",
+    ]
 
 
 @awaited
@@ -106,7 +109,8 @@ async def test_the_house_answers_from_its_manual_and_keeps_nothing_in_the_clear(
     assert first[0]["role"] == "system"
     assert "boiler is lit at 6" in json.dumps(first)
     assert text_of(HALL[0].parts) in json.dumps(first)
-    assert first[-1]["content"].endswith(UTTERANCES[0])
+    assert first[-2]["content"].endswith(UTTERANCES[0])
+    assert first[-1]["content"].startswith("<now>")
     assert "twelve lamps" in json.dumps(client.requests[1]["messages"])
     assert all(DIALECTS["ollama"].check(request) == [] for request in client.requests)
     for path in (tmp_path / "conversations").rglob("*"):

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,15 @@ from lamina import build
 from lamina.core.values import Layer, Segment, Text
 from lamina.core.wording import text_of
 from lamina.segments import assistant, call, excerpt, result, system, user
+from lamina.session import Session
+from lamina.settings import Settings
 from lamina.sources.clock import clock
 from lamina.sources.gather import gather
 from lamina.sources.last_n import last_n
 from lamina.sources.persona import persona
 from lamina.sources.port import Found, Source, in_thread
 from lamina.sources.workspace import Workspace
+from lamina.stores.memory import MemoryStore
 
 
 def finds(*texts: str, wait: float = 0) -> Source:
@@ -168,3 +172,27 @@ def test_a_persona_is_said_once_until_it_changes(tmp_path: Path) -> None:
     assert texts(gathered(source)) == ["Be long."]
     assert texts(gathered(persona("Just text."))) == ["Just text."]
     assert not len(gathered(persona(" ")))
+
+
+def test_a_session_tells_the_model_one_time_and_moves_no_prefix_for_it() -> None:
+    minutes = iter(range(0, 600, 7))
+    start = datetime(2026, 1, 2, 9, 0, tzinfo=UTC)
+
+    async def talk() -> None:
+        source = clock(lambda: start + timedelta(minutes=next(minutes)))
+        kept = Session.open(MemoryStore(), "a", model="gpt-5", sources=[source], settings=Settings())
+        async with kept as session:
+            sent: list[list[dict[str, Any]]] = []
+            for number in range(13):
+                await session.ask(f"question {number}")
+                sent.append((await session.request())["messages"])
+                assert session.report().continues
+                await session.record(f"answer {number}")
+            for messages in sent:
+                now = [message for message in messages if "<now>" in str(message["content"])]
+                assert now == messages[-1:]
+            for before, after in pairwise(sent):
+                assert after[: len(before) - 1] == before[:-1]
+            assert session.ledger.cuts == ()
+
+    anyio.run(talk)

@@ -30,6 +30,7 @@ from lamina.errors import BadInput
 from lamina.session import RECALL, Session
 from lamina.session.attach import Attachable
 from lamina.session.setup import speaks
+from lamina.summarize import Condense
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,13 +52,19 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     repeats: bool = True
 
     async def run(
-        self, session: Session, prompt: str, *, attach: Iterable[Attachable | tuple[Attachable, int]] = (),
-        hear: Hear = deaf, key: str = "",
-    ) -> Outcome:  # fmt: skip
-        """One turn, from the user's words to the model's last."""
+        self,
+        session: Session,
+        prompt: str,
+        *,
+        attach: Iterable[Attachable | tuple[Attachable, int]] = (),
+        hear: Hear = deaf,
+        key: str = "",
+        condense: Condense | None = None,
+    ) -> Outcome:
+        """One turn, from the user's words to the model's last; `condense` as in `Session.ask`."""
         self._check(session)
         spent, found, ran = await self._looked_up(prompt, session, hear)
-        await session.ask(prompt, attach=[*found, *attach], key=key)
+        await session.ask(prompt, attach=[*found, *attach], key=key, condense=condense)
         return await self._goes_on(session, prompt, hear, spent, ran)
 
     async def go_on(self, session: Session, *, hear: Hear = deaf) -> Outcome:

@@ -12,9 +12,12 @@ from typing import Literal
 import msgspec
 
 from lamina.core.hashing import short_handle
-from lamina.core.kinds import Kinds, Retention, is_section, recoverable, row
+from lamina.core.kinds import Kinds, Retention, is_section, is_turn_scoped, recoverable, row
 from lamina.core.repair import omitted
-from lamina.core.values import Entry, Form, Layer, Ref, Role, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Layer, Ref, Role, Segment, Thinking, ToolCall, ToolResult
+
+OWN_TURN_ONLY = "stands in its own turn only"
+"""Why something is not sent any more whose turn is over."""
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,35 +82,154 @@ START = Place()
 def ordered(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
     """Each turn's attachments before its question (or after it), whatever order they were logged in.
 
-    Of attachments with one key that came with one question, the last stands.
+    Of attachments with one key that came with one question, the last stands. What stands in its own turn
+    only comes last of all: it leaves when its turn is over, and nothing that a cache holds may stand behind
+    it. In the order in which they were logged, nothing is moved.
     """
     if not any(row(kinds, e.segment).attachment for e in entries):
         return entries
     result: list[Entry] = []
     for run in _opening_runs(entries, kinds):
-        standing = _newest_of_each_key(run, kinds)
+        if layout.context == "logged":
+            result += _newest_of_each_name(run, _keys(run, kinds))
+            continue
+        lasting, leaving = _parted(run, kinds)
+        lasting = _newest_of_each_name(lasting, _keys(lasting, kinds))
         if layout.context == "before":
-            standing = _question_last(standing, kinds)
-        elif layout.context == "after":
-            standing = _question_first(standing, kinds)
-        result += standing
+            result += _question_last(lasting, kinds)
+        else:
+            result += _question_first(lasting, kinds)
+        result += _newest_of_each_name(leaving, _keys_and_kinds(leaving), equal=True)
     return result
 
 
-def _newest_of_each_key(run: list[Entry], kinds: Kinds) -> list[Entry]:
-    """A run in which older content of a key makes way for the newest; equal content is referred to later."""
-    newest: dict[str, Entry] = {}
-    for entry in run:
-        if entry.segment.key and row(kinds, entry.segment).attachment:
-            newest[entry.segment.key] = entry
+def _newest_of_each_name(run: list[Entry], names: list[str], *, equal: bool = False) -> list[Entry]:
+    """A run in which older content of a name makes way for the newest; "" is no name.
+
+    Content that did not change since stays, unless that too makes way (`equal`): the newer is referred to it
+    later. What was replaced once does not come back when the newest says the same again.
+    """
+    newest = dict(zip(names, run, strict=True))
+    changed: set[str] = set()
     result: list[Entry] = []
+    for entry, name in zip(reversed(run), reversed(names), strict=True):
+        later = newest[name]
+        same = later.ref == entry.ref if equal else later.content == entry.content
+        if name and not same:
+            changed.add(name)
+        replaced = name in changed
+        result.append(omitted(entry, f"replaced in the same turn by {later.ref}") if replaced else entry)
+    return result[::-1]
+
+
+def _keys(run: Sequence[Entry], kinds: Kinds) -> list[str]:
+    """The key of each attachment, "" for all else."""
+    return [entry.segment.key if row(kinds, entry.segment).attachment else "" for entry in run]
+
+
+def _keys_and_kinds(run: Sequence[Entry]) -> list[str]:
+    """Of two times that have no key, the newer replaces the older."""
+    return [f"{entry.segment.kind} {entry.segment.key}" for entry in run]
+
+
+def _parted(run: list[Entry], kinds: Kinds) -> tuple[list[Entry], list[Entry]]:
+    """A run without what ends its turn, and that.
+
+    What continued the message that such an entry opened, opens it instead. Where all of the run was one
+    message, it still is.
+    """
+    lasting: list[Entry] = []
+    leaving: list[Entry] = []
+    opening_owed = False
+    one_message = False
     for entry in run:
-        later = newest.get(entry.segment.key) if row(kinds, entry.segment).attachment else None
-        replaced = later is not None and later.content != entry.content
-        result.append(
-            omitted(entry, f"replaced in the same turn by {later.ref}") if replaced and later else entry
-        )
-    return result
+        if ends_turn(entry, kinds):
+            leaving.append(entry)
+            opening_owed = opening_owed or entry.opens
+        elif opening_owed and not entry.opens:
+            lasting.append(msgspec.structs.replace(entry, opens=True))
+            opening_owed = False
+            one_message = not entry.segment.joins
+        else:
+            lasting.append(entry)
+            opening_owed = False
+    if one_message:
+        leaving = [msgspec.structs.replace(entry, opens=False) for entry in leaving]
+    return lasting, leaving
+
+
+def ends_turn(entry: Entry, kinds: Kinds) -> bool:
+    """Whether an entry stands at the end of its own turn, and leaves with it."""
+    theirs = entry.role is Role.USER and row(kinds, entry.segment).attachment
+    return theirs and is_turn_scoped(kinds, entry.segment)
+
+
+def leaving_tail(entries: Sequence[Entry], kinds: Kinds, layout: Layout) -> int:
+    """How many of the entries that are sent, counted from the end, leave when this turn is over."""
+    if layout.context == "logged":
+        return 0
+    tail = 0
+    for entry in reversed(entries):
+        if entry.form is Form.OMITTED:
+            continue
+        if not ends_turn(entry, kinds):
+            break
+        tail += 1
+    return tail
+
+
+def leaving(entries: Sequence[Entry], kinds: Kinds, layout: Layout, *, bound: bool) -> frozenset[int]:
+    """Positions of what stood in its own turn only, where its turn is over and leaving it out costs nothing.
+
+    It was the last thing sent if the model then answered at once, without a call: no cache holds anything
+    behind it. After a call the next request went on behind it, so it stays until a cut leaves it out. It
+    also stays if the answer has thinking that is `bound` to all that was sent before it, and if it came
+    without a question. Only the log decides, not the forms of its entries: so it is decided the same way
+    ever after. The last turn is not over.
+    """
+    if layout.context == "logged" or not entries:
+        return frozenset()
+    last_turn = entries[-1].turn
+    turns: dict[int, list[int]] = {}
+    for at, entry in enumerate(entries):
+        if entry.turn != last_turn and not _stands_elsewhere(entry, kinds):
+            turns.setdefault(entry.turn, []).append(at)
+    return frozenset(at for turn in turns.values() for at in _leaving_turn(entries, turn, kinds, bound=bound))
+
+
+def _stands_elsewhere(entry: Entry, kinds: Kinds) -> bool:
+    """Whether an entry stands where it is put: a digest, a summary, a section that a cut may promote."""
+    return entry.segment.origin == "lamina" or bool(entry.segment.covers) or is_section(kinds, entry.segment)
+
+
+def _leaving_turn(
+    entries: Sequence[Entry], turn: Sequence[int], kinds: Kinds, *, bound: bool
+) -> Sequence[int]:
+    """The positions of one turn at which something leaves.
+
+    Read from its end, such a turn is: what opened no turn, the answer, what leaves, the question.
+    """
+    found: list[int] = []
+    answer: int | None = None
+    for at in reversed(turn):
+        entry = entries[at]
+        speaks = entry.segment.role is Role.ASSISTANT
+        if speaks and not found and answer in (None, entry.step) and _answers(entry.segment, bound=bound):
+            answer = entry.step
+        elif answer is None and (_said(entry, kinds) or entry.segment.role is Role.SYSTEM):
+            continue  # a reminder, or an attachment that newer content of the next turn replaces
+        elif answer is not None and ends_turn(entry, kinds):
+            found.append(at)
+        else:
+            asked = _said(entry, kinds) and _asks(entry, kinds)
+            return found if asked else ()
+    return ()
+
+
+def _answers(segment: Segment, *, bound: bool) -> bool:
+    """Whether the model ends its turn with this: it calls nothing, and is not bound to what came before."""
+    binds = any(isinstance(part, Thinking) for part in segment.parts) and bound
+    return not binds and not any(isinstance(part, ToolCall) for part in segment.parts)
 
 
 def _opening_runs(entries: Iterable[Entry], kinds: Kinds) -> Iterable[list[Entry]]:
@@ -287,7 +409,7 @@ def _cover(entries: list[Entry], cover: Entry, kinds: Kinds, name: Callable[[Ent
 
 def _is_named(entry: Entry, keys: frozenset[str], name: Callable[[Entry], str]) -> bool:
     """Whether a cover means this entry; older releases wrote short handles."""
-    return not keys.isdisjoint((name(entry), entry.segment.key, short_handle(entry.content)))
+    return not keys.isdisjoint((name(entry), entry.segment.key, entry.ref, short_handle(entry.content)))
 
 
 def _may_cover(entry: Entry, kinds: Kinds) -> bool:

@@ -15,6 +15,7 @@ from lamina.core.target import DEFAULT as RATES
 from lamina.core.target import Rates
 from lamina.core.values import Digest, Ledger, Segment
 from lamina.core.weigh import Scale
+from lamina.core.window import LastN
 from lamina.core.wording import PLAIN, Wording
 
 _IN_PLACE = Layout()
@@ -24,7 +25,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What a build may be told beyond its budget.
 
     `binding` says what a changed past does to thinking; `salt` keeps tenants' prefix hashes apart;
-    `carries` why a segment cannot be said where this request goes, "" if it can.
+    `carries` why a segment cannot be said where this request goes, "" if it can. `window` keeps history to
+    its last messages.
     """
 
     layout: Layout = _IN_PLACE
@@ -36,6 +38,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     binding: Binding = "none"
     salt: str = ""
     carries: Callable[[Segment], str] | None = None
+    window: LastN | None = None
 
     def __post_init__(self) -> None:
         if self.wording.kinds is not self.kinds:  # one table for all stages

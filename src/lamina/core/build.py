@@ -15,10 +15,11 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.core.admit import admit
+from lamina.core.arrange import leaving_tail
 from lamina.core.bench import DEFAULT, Bench, Options
 from lamina.core.envelope import Envelope, Facts, seal
 from lamina.core.epochs import moved_by
-from lamina.core.fit import CutPlan, fit, preview, unfitted
+from lamina.core.fit import CutPlan, fit, fit_history, fit_rest, preview, unfitted
 from lamina.core.hashing import root
 from lamina.core.memo import Memo
 from lamina.core.target import limits
@@ -56,10 +57,15 @@ def build(
     tight = limits(budget, head, drafted.entries, options.rates) if budget else None
     admitted = admit(drafted, tight, bench)
     moved = moved_by(admitted, head, bench, reworded=drafted.reworded)
-    fitted = unfitted(admitted, bench)
+    slid = fit_history(admitted, bench)
+    fitted = slid or unfitted(admitted, bench)
     if budget and tight:
+        keep_last = budget.keep_last
         cold = idle > options.rates.ttl
-        fitted = fit(admitted, tight, bench, keep_last=budget.keep_last, cold=cold)
+        if slid:
+            fitted = fit_rest(slid, admitted, tight, bench, keep_last=keep_last, cold=cold)
+        else:
+            fitted = fit(admitted, tight, bench, keep_last=keep_last, cold=cold)
 
     envelope = Envelope(
         entries=tuple(fitted.entries),
@@ -69,6 +75,7 @@ def build(
         root=bench.root,
         room=tight.room if tight else None,
         notes=admitted.notes,
+        tail=leaving_tail(fitted.entries, options.kinds, options.layout),
     )
     facts = Facts(
         lines=fitted.lines,
@@ -99,7 +106,10 @@ def plan_cut(
     counter: Counter = ESTIMATE,
     options: Options = DEFAULT,
 ) -> CutPlan:
-    """What a cut would do to this log now, whether or not one is due; nothing is changed."""
+    """What a cut for want of room would do to this log now, whether or not one is due; nothing is changed.
+
+    What a window over history would take out besides is not part of it.
+    """
     log = tuple(log)
     memo = Memo()
     bench = _bench(log, head=head, ledger=ledger, counter=counter, options=options, memo=memo)

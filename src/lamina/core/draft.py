@@ -12,14 +12,26 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.arrange import START, Place, aged, covered, filtered, ordered, placed, system_first
+from lamina.core.arrange import (
+    OWN_TURN_ONLY,
+    START,
+    Place,
+    aged,
+    covered,
+    ends_turn,
+    filtered,
+    leaving,
+    ordered,
+    placed,
+    system_first,
+)
 from lamina.core.bench import Bench
 from lamina.core.hashing import handle
 from lamina.core.kinds import is_section, row
 from lamina.core.ledger import apply_ledger
 from lamina.core.library import hoisted, referred, worded
 from lamina.core.recall import identified
-from lamina.core.repair import Seen, empty, repair
+from lamina.core.repair import Seen, empty, omitted, repair
 from lamina.core.values import Digest, Entry, Form, Ledger, Line, Ref, Role, Segment, ToolCall
 from lamina.core.weigh import settled
 
@@ -75,6 +87,14 @@ def draft_log(log: Sequence[Segment], bench: Bench, *, front: Draft | None, star
     at = boundary(log, start)
     first_piece = _prepare(log[start:at], bench, after=begun, leads=start == 0, ends=False)
     second_piece = _prepare(log[at:], bench, after=first_piece.draft, leads=at == 0, ends=True)
+    left = _leave(begun, first_piece.entries, second_piece.entries, bench)
+    if left is None:
+        return draft_log(log, bench, front=None)
+    begun = left.begun
+    first_piece = msgspec.structs.replace(
+        first_piece, draft=_after(first_piece.draft, begun), entries=left.first
+    )
+    second_piece = msgspec.structs.replace(second_piece, entries=left.second)
     applied = apply_ledger(
         first_piece.entries + second_piece.entries,
         bench.ledger,
@@ -97,8 +117,8 @@ def draft_log(log: Sequence[Segment], bench: Bench, *, front: Draft | None, star
         repairs=first_piece.repairs | second_piece.repairs,
         last_step=final.draft.place.step,
         reworded=bool(applied.reworded),
-        known=len(begun.entries),
-        known_sent=begun.sent,
+        known=left.known,
+        known_sent=left.known_sent,
         front=middle.draft,
         at=at,
         first=first,
@@ -139,6 +159,88 @@ def _prepare(log: Sequence[Segment], bench: Bench, *, after: Draft, leads: bool,
     )
 
 
+class _Left(msgspec.Struct, frozen=True, kw_only=True):
+    """A draft and the two pieces after it, without what has left with its turn.
+
+    The first `known` entries of the draft, `known_sent` of them sent, are as they were.
+    """
+
+    begun: Draft
+    first: list[Entry]
+    second: list[Entry]
+    known: int
+    known_sent: int
+
+
+def _leave(begun: Draft, first: list[Entry], second: list[Entry], bench: Bench) -> _Left | None:
+    """Leaves out what stood in its own turn only, if that turn is over now.
+
+    The turn that was open at the end of `begun` may be over now, so this reaches back to where it began.
+    None if something has left `begun` already that would stay in this log: its client changed the rest of
+    that turn.
+    """
+    open_at = _open_at(begun)
+    open_entries = begun.entries[open_at:]
+    split = len(open_entries) + len(first)
+    together = [*open_entries, *first, *second]
+    if not any(ends_turn(entry, bench.kinds) for entry in together):
+        known = len(begun.entries)
+        return _Left(begun=begun, first=first, second=second, known=known, known_sent=begun.sent)
+    gone = leaving(together, bench.kinds, bench.options.layout, bound=bench.options.binding != "none")
+    if any(_has_left(entry, bench) and at not in gone for at, entry in enumerate(open_entries)):
+        return None
+    now = _without(together, gone, bench)
+    begun, known = _changed_from(begun, open_at, now[: len(open_entries)], bench)
+    return _Left(
+        begun=begun,
+        first=now[len(open_entries) : split],
+        second=now[split:],
+        known=known,
+        known_sent=sum(entry.form is not Form.OMITTED for entry in begun.entries[:known]),
+    )
+
+
+def _has_left(entry: Entry, bench: Bench) -> bool:
+    """Whether an entry left with its turn. What a cut left out has a line, and stays out."""
+    here = entry.form is Form.OMITTED and entry.why == OWN_TURN_ONLY
+    return here and entry.ref not in bench.ledger.lines
+
+
+def _without(entries: list[Entry], gone: frozenset[int], bench: Bench) -> list[Entry]:
+    """The entries, in which these are omitted; what the ledger omits has its reason there."""
+    lines = bench.ledger.lines
+    result = list(entries)
+    for at in gone:
+        entry = entries[at]
+        line = lines.get(entry.ref)
+        omitted_before = line is not None and line.form is Form.OMITTED
+        if entry.form is not Form.OMITTED and not omitted_before:
+            result[at] = omitted(entry, OWN_TURN_ONLY)
+    return result
+
+
+def _changed_from(draft: Draft, start: int, entries: list[Entry], bench: Bench) -> tuple[Draft, int]:
+    """The draft with these entries from `start` on, and how many of its entries are as they were."""
+    changed = (at for at, entry in enumerate(entries) if entry is not draft.entries[start + at])
+    first_changed = next(changed, None)
+    if first_changed is None:
+        return draft, len(draft.entries)
+    before = draft.entries[:start]
+    sent_before = (entry.role for entry in reversed(before) if entry.form is not Form.OMITTED)
+    prefix = before[-1].prefix if before else bench.root
+    now = before + settled(entries, bench.scale, prefix=prefix, before=next(sent_before, None))
+    gone = {entry.ref for entry in now[start:] if entry.form is Form.OMITTED}
+    rewritten = msgspec.structs.replace(
+        draft,
+        entries=now,
+        prefix=now[-1].prefix,
+        shown={content: ref for content, ref in draft.shown.items() if ref not in gone},
+        tokens=sum(entry.tokens for entry in now),
+        sent=sum(entry.form is not Form.OMITTED for entry in now),
+    )
+    return rewritten, start + first_changed
+
+
 def _after(counted: Draft, before: Draft) -> Draft:
     """The entries of `before`, with the counting as far as `counted`."""
     return msgspec.structs.replace(before, seen=counted.seen, place=counted.place)
@@ -174,6 +276,8 @@ def _draft_whole(log: Sequence[Segment], bench: Bench) -> Drafted:
     )
     entries = system_first(ordered(entries, layout, bench.kinds), bench.ledger.promoted, bench.kinds)
     entries, place = placed(entries, bench.kinds)
+    gone = leaving(entries, bench.kinds, layout, bound=bench.options.binding != "none")
+    entries = _without(entries, gone, bench)
     entries = covered(filtered(entries, layout), bench.kinds, name=_name)
     entries = worded(entries, kinds=bench.kinds, wording=bench.wording)
     if layout.library == "hoisted":
@@ -284,11 +388,17 @@ def _position(entries: Sequence[Entry], ref: Ref | None) -> int:
 
 def _aged(final: Draft, begun: Draft) -> list[Entry]:
     """The entries of the draft, in which what belongs to an earlier turn is HISTORY."""
-    open_at = len(begun.entries)
-    open_turn = max(begun.place.turn, 0)
-    while open_at and begun.entries[open_at - 1].turn == open_turn:
-        open_at -= 1
+    open_at = _open_at(begun)
     return final.entries[:open_at] + aged(final.entries[open_at:], final.place.turn)
+
+
+def _open_at(draft: Draft) -> int:
+    """The position in a draft at which its last turn begins."""
+    open_at = len(draft.entries)
+    open_turn = max(draft.place.turn, 0)
+    while open_at and draft.entries[open_at - 1].turn == open_turn:
+        open_at -= 1
+    return open_at
 
 
 def _name(entry: Entry) -> str:

@@ -37,6 +37,8 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     """One request: every segment of the log as an entry, in the order of the stream, and why.
 
     `cut` is the cut that this build made, if it made one. `room` is None where no budget was given.
+    The last `tail` of the entries that are sent leave when this turn is over: what the next request continues
+    is the stream before them.
     """
 
     entries: tuple[Entry, ...]
@@ -47,10 +49,17 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     room: int | None = None
     cut: Cut | None = None
     notes: tuple[str, ...] = ()
+    tail: int = 0
 
     @property
     def tokens(self) -> int:
         return self.account.total
+
+    @property
+    def lasting(self) -> tuple[Entry, ...]:
+        """The entries that are sent, without the tail: what the next request begins with, until a cut."""
+        sent = self.sent
+        return sent[: len(sent) - self.tail]
 
     @property
     def sent(self) -> tuple[Entry, ...]:
@@ -110,17 +119,26 @@ def seal(envelope: Envelope, facts: Facts, *, known: tuple[int, int] = (0, 0)) -
 
 
 def mark(envelope: Envelope, *, start: int = 0, sent: int = 0) -> Mark:
-    """The request as hashes, for the next build to compare with."""
+    """The request as hashes, for the next build to compare with; its tail is no part of them."""
     account = envelope.account
+    all_sent = sent + sum(entry.form is not Form.OMITTED for entry in envelope.entries[start:])
     return Mark(
-        sent=sent + sum(entry.form is not Form.OMITTED for entry in envelope.entries[start:]),
-        prefix=envelope.prefix,
+        sent=all_sent - envelope.tail,
+        prefix=_lasting_prefix(envelope),
         tools=digest(unmarked(envelope.head.tools)),
         system=layers_end(envelope.entries, envelope.root, Layer.SYSTEM),
         library=layers_end(envelope.entries, envelope.root, Layer.LIBRARY),
         tokens=account.total - account.margin,
         counter=account.counter,
     )
+
+
+def _lasting_prefix(envelope: Envelope) -> Digest:
+    """The hash of the stream without the tail."""
+    if not envelope.tail:
+        return envelope.prefix
+    lasting = envelope.lasting
+    return lasting[-1].prefix if lasting else envelope.root
 
 
 def prefix_at(

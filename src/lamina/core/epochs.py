@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lamina.core.admit import Admitted
+from lamina.core.arrange import OWN_TURN_ONLY
 from lamina.core.bench import Bench
 from lamina.core.envelope import layers_end, prefix_at
 from lamina.core.hashing import digest, unmarked
-from lamina.core.ladder import OWN_TURN_ONLY
 from lamina.core.values import Entry, Head, Layer, Mark
 
 TOOLS_CHANGED = "tools changed"

@@ -36,6 +36,7 @@ from lamina.core.shorten import shortened
 from lamina.core.target import Limits
 from lamina.core.values import Cut, Entry, Fold, Form, Layer, Line, Ref, Role
 from lamina.core.weigh import settled
+from lamina.core.window import folding, standing_before
 from lamina.errors import BudgetExceeded
 
 OPEN_LOOP = (
@@ -75,6 +76,67 @@ def fit(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int, col
     if plan.total > limits.room:
         raise exceeded(plan.result, plan.total, limits.room, bench)
     return _cut(plan, admitted, OVER_THE_TRIGGER if before > limits.trigger else CACHE_IS_COLD)
+
+
+NO_LIMITS = Limits(room=0, trigger=0, target=0, least=0, largest=0)
+"""For a cut that no budget asks for."""
+
+
+def fit_history(admitted: Admitted, bench: Bench) -> Fitted | None:
+    """The cut that takes out what is beyond the window of history; None if there is none to make.
+
+    It waits while it would not make the request smaller, and in an open tool loop with bound thinking.
+    """
+    window = bench.options.window
+    entries = admitted.entries
+    if window is None or held(entries, bench.options.binding):
+        return None
+    outside = window.outside(entries)
+    if not outside:
+        return None
+    plan = _plan_without(outside, window.digest, entries, bench)
+    if plan.total >= plan.before or window.outside(plan.result):
+        # a digest can be longer than what it would stand for; one line is shorter
+        plan = _plan_without(outside, 0, entries, bench)
+    if plan.total >= plan.before:
+        return None
+    return _cut(plan, admitted, window.reason)
+
+
+def _plan_without(outside: frozenset[int], digest_limit: int, entries: list[Entry], bench: Bench) -> Plan:
+    """The plan of a cut that takes out these steps, with so many characters for what stands for them."""
+    plan = Plan(entries, NO_LIMITS, bench, mergeable=standing_before(entries, outside))
+    plan.take(folding(outside), keep=0, goal=0, digest_limit=digest_limit)
+    plan.exhausted = False
+    return plan
+
+
+def fit_rest(
+    slid: Fitted, admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int, cold: bool
+) -> Fitted:
+    """What is left after a cut of history, within the room: both are one cut."""
+    ledger = msgspec.structs.replace(
+        bench.ledger, folds=slid.folds, promoted=bench.ledger.promoted + slid.promoted
+    )
+    left = msgspec.structs.replace(
+        admitted, entries=slid.entries, tokens=slid.tokens, lines=slid.lines, known=0, known_sent=0
+    )
+    rest = fit(left, limits, msgspec.structs.replace(bench, ledger=ledger), keep_last=keep_last, cold=cold)
+    if rest.cut is None or slid.cut is None:
+        return slid
+    cut = msgspec.structs.replace(
+        rest.cut,
+        reason=f"{slid.cut.reason}; {rest.cut.reason}",
+        before=slid.cut.before,
+        first=_earlier(slid.cut.first, rest.cut.first, admitted.entries),
+        lowered=slid.cut.lowered + rest.cut.lowered,
+    )
+    return msgspec.structs.replace(rest, promoted=slid.promoted + rest.promoted, cut=cut)
+
+
+def _earlier(one: str, other: str, entries: Sequence[Entry]) -> str:
+    """The ref that stands first in the request before the cut. A digest that the cut itself made does not."""
+    return next((entry.ref for entry in entries if entry.ref in (one, other)), one or other)
 
 
 class Lowered(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,7 +197,9 @@ def _cut(plan: Plan, admitted: Admitted, reason: str) -> Fitted:
     lines = admitted.lines | plan.lines
     if bench.options.binding != "none":
         entries, loose = unbound(entries, plan.entries, binding=bench.options.binding, cut=plan.number)
-        entries = settled(entries, bench.scale, prefix=bench.root)
+        # who speaks after a digest decides how it ends, and that thinking may have been the one
+        laid = lay_folds(_without_digests(entries), plan.folds, wording=bench.wording)
+        entries = settled(laid, bench.scale, prefix=bench.root)
         lines |= loose
     tokens = sum(entry.tokens for entry in entries)
     changed = plan.changed()
@@ -208,8 +272,17 @@ class Plan:
     `result` and `total` the request as it would be sent.
     """
 
-    def __init__(self, entries: list[Entry], limits: Limits, bench: Bench) -> None:
+    def __init__(
+        self,
+        entries: list[Entry],
+        limits: Limits,
+        bench: Bench,
+        *,
+        mergeable: frozenset[Ref] | None = None,
+    ) -> None:
+        """`mergeable`: only digests of nothing but these may be written anew; None is all."""
         self.entries = entries
+        self.mergeable = mergeable
         self.limits = limits
         self.bench = bench
         self.number = len(bench.ledger.cuts) + 1
@@ -361,7 +434,7 @@ class Plan:
         if not crowded and not stale:
             return
         by_ref = {entry.ref: entry for entry in self.result}
-        for group in neighbours(self.result, self.folds, least=1):
+        for group in neighbours(self.result, self._mergeable_folds(), least=1):
             outdated = any(each.key in stale for each in group)
             if not outdated and (not crowded or (digest_limit is None and len(group) < 2)):
                 continue
@@ -371,6 +444,11 @@ class Plan:
             if outdated or self._pays(merged, run, whole, digest_limit):
                 self._replace_folds(group, merged)
         self._weigh()
+
+    def _mergeable_folds(self) -> Sequence[Fold]:
+        if self.mergeable is None:
+            return self.folds
+        return [each for each in self.folds if self.mergeable.issuperset(each.covers)]
 
     def _digest_sizes(self) -> dict[str, int]:
         """Tokens of each fold's digest as it stands in the request, by the key of the fold."""
@@ -390,10 +468,14 @@ class Plan:
         self.folds = (*rest[:first], merged, *rest[first:])
 
     def _weigh(self) -> None:
-        plain = [e for e in self.now if e.segment.kind != "digest" or e.segment.origin != "lamina"]
-        laid = lay_folds(plain, self.folds, wording=self.bench.wording)
+        laid = lay_folds(_without_digests(self.now), self.folds, wording=self.bench.wording)
         self.result = settled(laid, self.bench.scale, prefix=self.bench.root)
         self.total = self.bench.scale.total(sum(entry.tokens for entry in self.result))
+
+
+def _without_digests(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of the log, and lamina's own that stand for no fold."""
+    return [e for e in entries if e.segment.kind != "digest" or e.segment.origin != "lamina"]
 
 
 def untouchable(entries: Sequence[Entry]) -> frozenset[int]:

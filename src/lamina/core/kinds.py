@@ -27,7 +27,7 @@ class Retention(StrEnum):
     COMPRESSIBLE = "compressible"  # may be lowered on its own
     BATCH = "batch_compressible"  # may be lowered, and covered together with its neighbours
     DISPOSABLE = "disposable"  # goes first
-    EPHEMERAL = "ephemeral"  # stands in its own turn only
+    EPHEMERAL = "ephemeral"  # stands in its own turn only: at its end, and gone when that is over
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,6 +177,11 @@ def is_section(kinds: Kinds, segment: Segment) -> bool:
     """
     named_system_text = segment.kind == "system" and bool(segment.key)
     return named_system_text or row(kinds, segment).section
+
+
+def is_turn_scoped(kinds: Kinds, segment: Segment) -> bool:
+    """Whether a segment stands in its own turn only, as the time does. What is pinned stays."""
+    return row(kinds, segment).retention is Retention.EPHEMERAL and not segment.pinned
 
 
 def recoverable(kinds: Kinds, segment: Segment) -> bool:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.arrange import pairs
-from lamina.core.kinds import Kinds, Retention, is_section, priority, recoverable, row
+from lamina.core.arrange import OWN_TURN_ONLY, pairs
+from lamina.core.kinds import Kinds, Retention, is_section, is_turn_scoped, priority, recoverable, row
 from lamina.core.supersede import Exchange, superseded
 from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult
 
@@ -27,7 +27,6 @@ VERBATIM_LIMIT = 2_000
 
 
 DOES_NOT_FIT = "does not fit beside what must stand"
-OWN_TURN_ONLY = "stands in its own turn only"
 
 
 class Move(NamedTuple):
@@ -168,7 +167,7 @@ def _disposable(view: View, free: list[int]) -> Iterator[Batch]:
     for i in free:
         entry = view.entries[i]
         retention = row(view.kinds, entry.segment).retention
-        if retention is Retention.EPHEMERAL and entry.layer is Layer.HISTORY:
+        if is_turn_scoped(view.kinds, entry.segment) and entry.layer is Layer.HISTORY:
             yield (Move(i, Form.OMITTED, OWN_TURN_ONLY),)
         elif retention is Retention.DISPOSABLE and not _is(entry, Thinking):
             yield (Move(i, Form.STUB, "disposable"),)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
+from lamina.core.arrange import OWN_TURN_ONLY
 from lamina.core.bench import DEFAULT, Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope, prefix_at, unpaired
@@ -18,7 +19,7 @@ from lamina.core.fit import untouchable
 from lamina.core.fold import FOLD_VERSION, keeps
 from lamina.core.hashing import canonical, handle
 from lamina.core.kinds import Kinds, row
-from lamina.core.ladder import OWN_TURN_ONLY, goes_last
+from lamina.core.ladder import goes_last
 from lamina.core.ledger import current_turn, said_beside_results
 from lamina.core.recall import identified, names
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
@@ -119,12 +120,12 @@ def within_the_room(case: Case) -> Iterator[str]:
 
 
 def append_only_within_an_epoch(case: Case) -> Iterator[str]:
-    """Without a new cut, the last stream is a prefix of this one."""
+    """Without a new cut, the last stream, up to its tail, is a prefix of this one."""
     before, after = case.before, case.envelope
     if before is None or case.has_new_cut:
         return
-    count = len(before.sent)
-    if [(e.sent, e.opens) for e in before.sent] != [(e.sent, e.opens) for e in after.sent[:count]]:
+    lasting = [(e.sent, e.opens) for e in before.lasting]
+    if lasting != [(e.sent, e.opens) for e in after.sent[: len(lasting)]]:
         yield "bytes already sent have changed and no cut is recorded"
 
 
@@ -228,20 +229,26 @@ def nothing_is_lost(case: Case) -> Iterator[str]:
 
 
 def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:
-    """Never summarised; lowered only when everything else that may be lowered is."""
+    """Never summarised; lowered only when everything else that may be lowered is.
+
+    A window over history takes out all that is beyond it, as it was told to.
+    """
     folds = {ref: fold for fold in case.envelope.ledger.folds for ref in fold.covers}
     lowered = [e for e in case.envelope.entries if _unrecoverable(e, case) and e.form is not Form.FULL]
     lost = [e for e in lowered if e.ref not in folds or not keeps(folds[e.ref].text, [e.segment])]
     for entry in lost:
         if entry.form is Form.COMPACT or entry.why.startswith("covered by"):
             yield f"{entry.ref} is summarised"
-    if case.envelope.cut is None or not any(_lowered_now(e, case) for e in lost):
+    window = case.options.window
+    taken_out = window.may_take(case.envelope.entries) if window else frozenset()
+    lost_for_room = [e for e in lost if e.ref not in taken_out and _lowered_now(e, case)]
+    if case.envelope.cut is None or not lost_for_room:
         return
     fixed = untouchable(case.envelope.entries)
     for i, entry in enumerate(case.envelope.entries):
         large = entry.form is Form.FULL and entry.tokens > SMALL and entry.segment.origin != "lamina"
         if large and i not in fixed and not _unrecoverable(entry, case):
-            yield f"{lost[0].ref} was lowered while {entry.ref} stands in full"
+            yield f"{lost_for_room[0].ref} was lowered while {entry.ref} stands in full"
 
 
 SMALL = 100

@@ -12,10 +12,9 @@ from collections.abc import Iterable
 
 import msgspec
 
-from lamina.core.arrange import Layout
+from lamina.core.arrange import OWN_TURN_ONLY, Layout
 from lamina.core.hashing import parts_digest
-from lamina.core.kinds import Kinds, Retention, recoverable, row
-from lamina.core.ladder import OWN_TURN_ONLY
+from lamina.core.kinds import Kinds, is_turn_scoped, recoverable, row
 from lamina.core.repair import omitted, own
 from lamina.core.values import Digest, Entry, Form, Layer, Ledger, Line, Ref, Role, Segment, Text
 from lamina.core.weigh import Scale
@@ -133,8 +132,8 @@ def _shelve(
     Equal content that a cut has lowered to a handle (it is in `low`) makes way for the new appearance.
     """
     kind = row(kinds, entry.segment)
-    turn_scoped = kind.retention is Retention.EPHEMERAL or not kind.carried
-    if turn_scoped or not recoverable(kinds, entry.segment):
+    goes_with_turn = is_turn_scoped(kinds, entry.segment) or not kind.carried
+    if goes_with_turn or not recoverable(kinds, entry.segment):
         return [omitted(entry, OWN_TURN_ONLY)]
     name = entry.segment.key or entry.content
     before = shelf.get(name)

@@ -18,7 +18,7 @@ def tenant_changed(before: Envelope, after: Envelope) -> bool:
 
 def own_cause(before: Envelope, after: Envelope, at: int) -> str:
     """The cause at the sent entry `at`, "" where lamina has none of its own."""
-    old, new = before.sent, after.sent
+    old, new = before.lasting, after.sent
     if at >= len(old) or at >= len(new):
         return ""
     was, now = old[at], new[at]

@@ -6,7 +6,7 @@ bytes: enough to say how much was lost, in a fraction of the time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -68,7 +68,8 @@ def side(
         return _weighed(given, counter, rate)
     found = given if isinstance(given, Envelope) else getattr(given, "envelope", None)
     if isinstance(found, Envelope):
-        return _of_envelope(found)
+        compared = found.lasting if earlier is None else found.sent
+        return _of_envelope(found, compared)
     if not isinstance(given, Mapping):
         hint = "pass two requests as dicts, two fitted ones, two envelopes, or two streams"
         raise BadInput(f"{type(given).__name__} is nothing to compare", place="part", hint=hint)
@@ -144,21 +145,26 @@ def _by_bytes(stream: Stream, framing: Framing, rate: int) -> list[int]:
     ]
 
 
-def _of_envelope(envelope: Envelope) -> Side:
-    """A block for each tool and each entry that is sent; `place` is the entry's ref."""
+def _of_envelope(envelope: Envelope, entries: Sequence[Entry]) -> Side:
+    """A block for each tool and each of these entries, the first that are sent; `place` is its ref."""
     tools = [
         Block(
-            sort="tool", role="tool", data=data_of(bare(tool, _MARKERS)), place=f"tools[{i}]", opens=True,
+            sort="tool",
+            role="tool",
+            data=data_of(bare(tool, _MARKERS)),
+            place=f"tools[{i}]",
+            opens=True,
             name=_tool_name(tool),
         )
         for i, tool in enumerate(envelope.head.tools)
-    ]  # fmt: skip
-    blocks = (*tools, *(_of_entry(entry) for entry in envelope.sent))
+    ]
+    blocks = (*tools, *(_of_entry(entry) for entry in entries))
     model = envelope.head.parameters.get("model")
     stream = Stream(dialect="", model=model if isinstance(model, str) else "", blocks=blocks)
     account = envelope.account
     counts = [block.tokens for block in blocks]
-    return Side(stream, counts, account.head, envelope.tokens, envelope)
+    left_out = sum(entry.tokens for entry in envelope.sent[len(entries) :])
+    return Side(stream, counts, account.head, envelope.tokens - left_out, envelope)
 
 
 def _of_entry(entry: Entry) -> Block:

@@ -54,7 +54,7 @@ def marked(
     wished = breakpoints if isinstance(breakpoints, Lifetimes) else Lifetimes()
     if not rules.markers or _MARKED_BY.get(dialect.name) != rules.match:
         return Marked(request=request)  # type: ignore[arg-type]
-    stream = dialect.stream(request)
+    stream = _without_tail(dialect.stream(request), envelope)
     planned = plan(
         _weighed(stream, counter, rules.least(stream.model)),
         rules,
@@ -98,6 +98,13 @@ def _weighed(stream: Stream, counter: Counter, least: int) -> Stream:
         tokens.append(around + counter.count(block.data.decode()))
         total += tokens[-1]
     return stream.weighed(tokens)
+
+
+def _without_tail(stream: Stream, envelope: Envelope) -> Stream:
+    """The stream up to where the next request goes on: a marker behind that would mark what is never read."""
+    tail = envelope.sent[len(envelope.sent) - envelope.tail :]
+    blocks = sum(len(entry.parts) for entry in tail)
+    return msgspec.structs.replace(stream, blocks=stream.blocks[: len(stream.blocks) - blocks])
 
 
 def _last(envelope: Envelope, before: Mark | None) -> int | None:

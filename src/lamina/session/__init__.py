@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lamina.core.window import LastN
 from lamina.session.answers import Recorded
 from lamina.session.persona import Persona, Stored
 from lamina.session.recalling import Match, Recalled
@@ -12,6 +13,7 @@ from lamina.session.turns import Said
 
 __all__ = [
     "RECALL",
+    "LastN",
     "Match",
     "Metrics",
     "Persona",

@@ -10,17 +10,20 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.kinds import row
 from lamina.core.memo import Memo
 from lamina.core.target import limits
 from lamina.core.tokens import Counter
 from lamina.core.values import Form, Mark, Segment
+from lamina.core.window import LastN
+from lamina.core.wording import text_of
 from lamina.counters import counter_for
 from lamina.dialects.port import CheckMemo
 from lamina.dialects.sending import broken_rules, refused, settled
@@ -41,6 +44,12 @@ Template = str | Callable[[str], str]
 """Makes what is sent of what was typed: a function, or a text with {prompt} in it."""
 
 Clock = Callable[[], datetime]
+
+
+SAID_ALREADY = (
+    "{count} messages that a source found stand in this conversation already, and were left out; "
+    "to send only the last ones, open it with history=LastN({count})"
+)
 
 
 def utc_now() -> datetime:
@@ -74,6 +83,10 @@ class Desk:
         self.options = options_in(setup, self.dialect, self.head, salt=workspace, more=ways.options)
         self.relevance = self.options.order if isinstance(self.options.order, Relevance) else None
         self._memo, self._checked = Memo(), CheckMemo()
+
+    def set_history(self, history: LastN | Literal["all"]) -> None:
+        self.setup = self.setup.over({"history": history})
+        self.options = msgspec.structs.replace(self.options, window=self.setup.history)
 
     def build(
         self, log: Sequence[Segment], state: State, *, idle: float = 0, asked: bool = False
@@ -134,6 +147,21 @@ class Desk:
         given = list(found)
         mine = [segment for segment in given if not foreign(segment, self.workspace)]
         return mine, [LEFT_OUT] * (len(given) - len(mine))
+
+    def unsaid(self, found: Sequence[Segment], log: Sequence[Segment]) -> tuple[list[Segment], list[str]]:
+        """What sources found, without messages that the conversation has already, and a note about those."""
+        said: dict[str, list[Segment]] = {}
+        if any(self._is_message(one) for one in found):
+            for segment in log:
+                if self._is_message(segment):
+                    said.setdefault(text_of(segment.parts), []).append(segment)
+        new = [one for one in found if one not in said.get(text_of(one.parts), ())]
+        left_out = len(found) - len(new)
+        return new, [SAID_ALREADY.format(count=left_out)] if left_out else []
+
+    def _is_message(self, segment: Segment) -> bool:
+        kind = row(self.options.kinds, segment)
+        return not (kind.attachment or kind.section)
 
     def ready(self, segments: Iterable[Segment]) -> list[Segment]:
         """Segments as they may be kept: redacted, with the time at which they came."""

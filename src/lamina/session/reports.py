@@ -102,7 +102,7 @@ def _changed(before: Envelope, after: Envelope) -> tuple[Layer, ...]:
     """The layers of what stood in the last request and does not stand as it was in this one."""
     now = Tally(entry.sent for entry in after.sent)
     gone: set[Layer] = set()
-    for entry in before.sent:
+    for entry in before.lasting:
         if now[entry.sent]:
             now[entry.sent] -= 1
         else:

@@ -14,6 +14,7 @@ from lamina.core.bench import DEFAULT, Options
 from lamina.core.ladder import ladder
 from lamina.core.target import Rates
 from lamina.core.values import Budget, Head
+from lamina.core.window import LastN
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
 from lamina.dialects.translate import options_for
@@ -47,7 +48,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     """What a conversation is built with.
 
     `head` are tools and parameters in plain words, `own` the same in the words of the dialect; one of both.
-    Without a budget it is the model's window. `agent` is the application's own.
+    Without a budget it is the model's window. `agent` is the application's own. `history` is the window over
+    earlier turns, None for all of them.
     """
 
     model: str = ""
@@ -58,16 +60,28 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     own: Head | None = None
     recall: bool = False
     agent: dict[str, Any] = {}
+    history: LastN | None = None
 
     def over(self, given: dict[str, Any]) -> Setup:
         """The same, with what is given in its place; what is None is not given."""
         said = {name: value for name, value in given.items() if value is not None}
+        if "history" in said:
+            said["history"] = _window(said["history"])
         head = said.pop("head", None)
         if isinstance(head, Head):
             said |= {"own": head, "head": PlainHead()}
         elif head is not None:
             said |= {"own": None, "head": head}
         return msgspec.structs.replace(self, **said)
+
+
+def _window(history: Any) -> LastN | None:
+    if history == "all":
+        return None
+    if not isinstance(history, LastN):
+        hint = 'give LastN(20), or "all"'
+        raise BadInput(f"{history!r:.100} is no window over history", place="history", hint=hint)
+    return history
 
 
 def speaks(setup: Setup) -> Dialect:
@@ -120,9 +134,16 @@ def options_in(setup: Setup, dialect: Dialect, head: Head, *, salt: str, more: O
     wished = more or DEFAULT
     order = ORDER if wished.order is ladder else wished.order
     return options_for(
-        dialect, head, layout=setup.layout, kinds=wished.kinds, wording=wished.wording, order=order,
-        rates=_rates(setup, dialect, wished), salt=wished.salt or salt,
-    )  # fmt: skip
+        dialect,
+        head,
+        layout=setup.layout,
+        kinds=wished.kinds,
+        wording=wished.wording,
+        order=order,
+        rates=_rates(setup, dialect, wished),
+        salt=wished.salt or salt,
+        window=setup.history or wished.window,
+    )
 
 
 def _rates(setup: Setup, dialect: Dialect, wished: Options) -> Rates:

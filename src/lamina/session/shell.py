@@ -18,15 +18,17 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import anyio
+import msgspec
 
 from lamina.core.arrange import Layout
 from lamina.core.bench import Options
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Form, Head, Ledger, Segment, ToolCall
+from lamina.core.window import LastN
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, BudgetExceeded, Conflict
 from lamina.report import Manifest, explain
@@ -48,7 +50,7 @@ from lamina.session.work import Work
 from lamina.settings import Settings
 from lamina.sources.port import Source
 from lamina.stores.port import Store, Where
-from lamina.summarize import Terms
+from lamina.summarize import Condense, Terms, condensed, with_summary
 
 
 class Session:
@@ -64,6 +66,7 @@ class Session:
         store: Store | str | PathLike[str] | None, conversation: str, *, workspace: str | None = None,
         model: str | None = None, dialect: str | None = None, budget: Budget | None = None,
         layout: Layout | None = None, head: PlainHead | Head | None = None, recall: bool | None = None,
+        history: LastN | Literal["all"] | None = None,
         agent: Mapping[str, Any] | None = None, system: Words = "", persona: Persona | Words | None = None,
         context: Sequence[Segment] = (), sources: Sequence[Source] = (), redact: Redact | None = None,
         template: Template | None = None, root: str | PathLike[str] | None = None,
@@ -74,10 +77,11 @@ class Session:
 
         `store` is a store, a path or address (`stores.address`), or None for the user's own. What belongs to
         `workspace` cannot be seen from another. `model`, `dialect`, `budget`, `layout`, `head` (tools and
-        parameters, in plain words or the dialect's), `recall` (whether the model is given the recall tool)
-        and `agent` are kept with the conversation: given none, it goes on as it was. `system`, `persona` and
-        `context` are the sections of the system text; `sources` find context for each prompt; `redact` sees
-        every text before it is kept or sent; `root` is the folder that attached paths may not leave.
+        parameters, in plain words or the dialect's), `recall` (whether the model is given the recall tool),
+        `history` (how much of it is sent: the last messages, or "all") and `agent` are kept with the
+        conversation: given none, it goes on as it was. `system`, `persona` and `context` are the sections of
+        the system text; `sources` find context for each prompt; `redact` sees every text before it is kept
+        or sent; `root` is the folder that attached paths may not leave.
         """
         usual = await settings_for(settings)
         where = Where(usual.workspace if workspace is None else workspace, conversation)
@@ -90,9 +94,15 @@ class Session:
                 breakpoints=breakpoints, counter=counter, options=options,
             )  # fmt: skip
             given = {
-                "model": model, "dialect": dialect, "budget": budget, "layout": layout, "head": head,
-                "recall": recall, "agent": None if agent is None else dict(agent),
-            }  # fmt: skip
+                "model": model,
+                "dialect": dialect,
+                "budget": budget,
+                "layout": layout,
+                "head": head,
+                "recall": recall,
+                "history": history,
+                "agent": None if agent is None else dict(agent),
+            }
             kept, desk = await prepared(found, where, usual, ways, given)
             yield Session(kept, desk, timer=timer)
 
@@ -126,6 +136,14 @@ class Session:
     def limit(self, budget: Budget | None) -> None:
         """Another budget for as long as the session is open: a server may take less than its model."""
         self._desk.budget = budget
+        self._work.forget()
+
+    def set_history(self, history: LastN | Literal["all"]) -> None:
+        """Another window over history from here on; it is kept with the next turn.
+
+        A wider one brings nothing back by itself: what was taken out is recalled.
+        """
+        self._desk.set_history(history)
         self._work.forget()
 
     @property
@@ -165,15 +183,23 @@ class Session:
         return len(starts(self.log, self._desk.options.kinds))
 
     async def ask(
-        self, prompt: str, *, attach: Iterable[Attachable | tuple[Attachable, int]] = (),
-        hints: Mapping[str, str] | None = None, template: Template | None = None, idle: float = 0,
+        self,
+        prompt: str,
+        *,
+        attach: Iterable[Attachable | tuple[Attachable, int]] = (),
+        hints: Mapping[str, str] | None = None,
+        template: Template | None = None,
+        idle: float = 0,
         key: str = "",
-    ) -> Envelope:  # fmt: skip
+        condense: Condense | None = None,
+    ) -> Envelope:
         """Adds the user's turn, with its attachments and what the sources find, and builds its request.
 
         Turn and ledger are kept as one group before this returns. With the same `key` a repeated turn is
         kept once. If no request is possible (BudgetExceeded), nothing is kept. `idle` is how many seconds
-        passed since the last request: a cut is made early where the cache is cold anyway.
+        passed since the last request: a cut is made early where the cache is cold anyway. With `condense` a
+        model is asked, now, to put attachments of this turn into fewer words if they are too much; they are
+        kept in full, with the summary that stands for them.
         """
         async with self._lock:
             self._work.begin()
@@ -182,10 +208,14 @@ class Session:
                 gathered = await self._desk.gathered(prompt, self._work.envelope)
                 self._work.note_left_out(gathered.notes)
                 found, others = self._desk.own(gathered)
-                self._work.note_left_out(others)
+                found, repeated = self._desk.unsaid(found, self.log)
+                self._work.note_left_out([*others, *repeated])
             turn = self._desk.ready(turn_of([*found, *own[:-1]], own[-1], self._desk.options.kinds))
             if not turn:
                 raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
+            if condense is not None:
+                with self._work.watch.phase("condense"):
+                    turn = await self._condensed(turn, condense)
             return await self._work.extend(turn, once=once(key, own), idle=idle, opens=True)
 
     async def record(self, answer: Answer, *, key: str = "") -> Recorded:
@@ -326,6 +356,17 @@ class Session:
         found = await attached(attach, workspace=self.workspace, root=ways.root)
         self._work.note_left_out(found.notes)
         return [*found.segments, *hinted(hints), prompt_of(prompt, template or ways.template)]
+
+    async def _condensed(self, turn: list[Segment], condense: Condense) -> list[Segment]:
+        """A turn with a summary of what is too much in it, if a model gave one; else a note says why not."""
+        outcome = await condensed(self.log, turn, condense, terms=self.terms, ledger=self.ledger)
+        self._kept.notes += outcome.notes
+        if outcome.segment is None:
+            return turn
+        told = outcome.segment.meta["summary"] | {"before": outcome.before, "after": outcome.after}
+        made = msgspec.structs.replace(outcome.segment, meta={"summary": told})
+        ready = self._desk.ready([made])
+        return with_summary(turn, ready[0], kinds=self._desk.options.kinds) if ready else turn
 
     def _own_call(self, call: ToolCall) -> bool:
         return self.setup.recall and call.name == "recall"

@@ -1,4 +1,8 @@
-"""The time of a prompt, as a source. It stands in its own turn only, so that no cached text grows old.
+"""The time of a prompt, as a source. It stands in its own turn only: a request has one time, the newest.
+
+It stands after the question, at the very end of the request, so that it can leave when the turn is over
+without a cached byte moving. A turn in which the model calls tools goes on behind it; there it stays until
+the next cut, which leaves it out first.
 
 The clock is the caller's: nothing here is read from the system unless `clock()` is left to do so.
 """

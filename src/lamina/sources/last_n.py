@@ -1,9 +1,12 @@
-"""The last messages of a conversation, asked for when a prompt comes.
+"""The last messages of another conversation, asked for when a prompt comes.
 
     last_n(lambda: other.log, 6, source="planning")
 
 Without a name they are the messages themselves, for a request that is built without a session; with one they
 are one excerpt, for a prompt in another conversation. Tool calls and context are not messages.
+
+It is not for a session's own history, which the session sends by itself: to send only the end of that, open
+the session with `history=LastN(6)`. What a session has already, it does not take in again.
 """
 
 from __future__ import annotations

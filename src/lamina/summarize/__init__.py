@@ -2,6 +2,7 @@
 
     outcome = await summarized(log, write, terms=terms, ledger=ledger)   # when a cut would fold
     outcome = await compact(session, write, instructions="keep the numbers")   # when the user says so
+    await session.ask(prompt, attach=files, condense=Condense(write=write))    # when a turn brings too much
 
 Read `writing` first. Where no text is good enough the deterministic digest takes its place, and a note says
 why. Nothing here knows a provider: a summarizer is any async function from `Asked` to text.
@@ -13,10 +14,29 @@ from lamina.summarize.choosing import Chosen, choose
 from lamina.summarize.compacting import Conversation, compact, cover_if_due
 from lamina.summarize.judge import Facts, facts, problems
 from lamina.summarize.priorities import Prioritised, suggest_priorities
+from lamina.summarize.turn import Condense, condensed, with_summary
 from lamina.summarize.values import Asked, Bounds, Outcome, Summarizer, Terms
 from lamina.summarize.writing import digested, summarized
 
 __all__ = [
-    "Asked", "Bounds", "Chosen", "Conversation", "Facts", "Outcome", "Prioritised", "Summarizer", "Terms",
-    "choose", "compact", "cover_if_due", "digested", "facts", "problems", "suggest_priorities", "summarized",
-]  # fmt: skip
+    "Asked",
+    "Bounds",
+    "Chosen",
+    "Condense",
+    "Conversation",
+    "Facts",
+    "Outcome",
+    "Prioritised",
+    "Summarizer",
+    "Terms",
+    "choose",
+    "compact",
+    "condensed",
+    "cover_if_due",
+    "digested",
+    "facts",
+    "problems",
+    "suggest_priorities",
+    "summarized",
+    "with_summary",
+]

@@ -40,9 +40,19 @@ class Reader:
     """One conversation, to be put into words by one summarizer. `asked` counts the questions so far."""
 
     def __init__(
-        self, write: Summarizer, log: Sequence[Segment], *, terms: Terms, ledger: Ledger, bounds: Bounds
+        self,
+        write: Summarizer,
+        log: Sequence[Segment],
+        *,
+        terms: Terms,
+        ledger: Ledger,
+        bounds: Bounds,
+        part: str = PART,
+        source: str = "the conversation",
     ) -> None:
+        """`part` asks about one piece of what is read, and `source` says what that is a piece of."""
         self.write, self.log, self.terms, self.ledger, self.bounds = write, log, terms, ledger, bounds
+        self.part, self.source = part, source
         self.window = bounds.window or (terms.budget.window if terms.budget else None)
         self.asked = 0
 
@@ -51,6 +61,10 @@ class Reader:
         whole = self._aligned(instruction)
         if whole is not None and self._fits(whole, most):
             return await self.ask(whole, "summary", most=most, aligned=True)
+        return await self.read(entries, instruction, most=most)
+
+    async def read(self, entries: Sequence[Entry], instruction: str, *, most: int) -> str:
+        """The same without the conversation around them: at once where they fit, else in parts."""
         return await self._in_parts([_transcript(entry) for entry in entries], instruction, most=most)
 
     async def ask(self, envelope: Envelope, purpose: Purpose, *, most: int, aligned: bool = False) -> str:
@@ -78,12 +92,13 @@ class Reader:
             counter=terms.counter,
             options=terms.options,
         )
-        return envelope if envelope.sent and envelope.sent[-1].segment is last else None
+        lasting = envelope.lasting
+        return envelope if lasting and lasting[-1].segment is last else None
 
     def _alone(self, body: str, place: str, instruction: str) -> Envelope:
         """A question of its own: the system text, a piece of the conversation as data, the instruction."""
         system = [segment for segment in self.log if segment.role is Role.SYSTEM]
-        piece = excerpt(body, source="the conversation", place=place)
+        piece = excerpt(body, source=self.source, place=place)
         return build(
             [*system, piece, user(instruction)], head=self.terms.head, counter=self.terms.counter,
             options=msgspec.structs.replace(self.terms.options, layout=Layout()),
@@ -104,7 +119,7 @@ class Reader:
 
     def _room(self) -> int:
         """Tokens for one piece and the answer to it."""
-        empty = self._alone(".", "part 100 of 100", PART.format(words=10_000))
+        empty = self._alone(".", "part 100 of 100", self.part.format(words=10_000))
         room = ((self.window or 0) - empty.tokens) * 15 // 16  # what guarding the text may add
         if room < SMALLEST:
             raise Unanswered("the summarizer's window is too small for one part of the conversation")
@@ -132,7 +147,7 @@ class Reader:
         return answers
 
     async def _part(self, piece: str, place: str, most: int) -> str:
-        envelope = self._alone(piece, place, PART.format(words=most * 2 // 3))
+        envelope = self._alone(piece, place, self.part.format(words=most * 2 // 3))
         answer = await self.ask(envelope, "part", most=most)
         if found := problems(answer, Facts(), source=piece):
             raise Unanswered(f"what was written about {place} cannot be used: {found[0]}")

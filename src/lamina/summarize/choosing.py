@@ -28,10 +28,14 @@ LEAST = 200
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries of the log that a summary would stand for, in order; where there are none, `why`."""
+    """Entries of the log that a summary would stand for, in order; where there are none, `why`.
+
+    `exactly`: these appearances, and no other content under the same key.
+    """
 
     entries: tuple[Entry, ...] = ()
     why: str = ""
+    exactly: bool = False
 
     @property
     def tokens(self) -> int:
@@ -40,7 +44,8 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> tuple[str, ...]:
         """What the summary covers, each name once."""
-        return tuple(dict.fromkeys(name_of(entry) for entry in self.entries))
+        names = (str(entry.ref) if self.exactly else name_of(entry) for entry in self.entries)
+        return tuple(dict.fromkeys(names))
 
 
 def choose(

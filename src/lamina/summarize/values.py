@@ -72,12 +72,12 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it: the segment to record, or None, and then `notes` say why.
 
-    `by` says who wrote it. `before` and `after` are the tokens of what it stands for and of itself; `asked`
-    counts the questions that a model was asked.
+    `by` says who wrote it; "earlier": a summary of the same content stands above. `before` and `after` are
+    the tokens of what it stands for and of itself; `asked` counts the questions that a model was asked.
     """
 
     segment: Segment | None = None
-    by: Literal["model", "digest", ""] = ""
+    by: Literal["model", "digest", "earlier", ""] = ""
     before: int = 0
     after: int = 0
     asked: int = 0

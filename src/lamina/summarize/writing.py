@@ -145,19 +145,27 @@ class Draft:
 
     def instruction(self, instructions: str, refused: Sequence[str]) -> str:
         """What the model is told to do; the second time, with what was wrong with its first text."""
-        last = self.chosen.entries[-1]
-        lines = "\n".join(self.wanted.lines()) or "- (nothing in particular)"
-        text = INSTRUCTION.format(
-            last=f"{inert(described(last.segment), 80)} ({inert(name_of(last), 80)})",
-            words=self.most * 2 // 3,
-            wanted=tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds)),
-        )
+        text = self.question()
         if not is_blank(instructions):
             text += f"\nThe user asks in addition: {instructions.strip(WHITE_SPACE)}"
         if refused:
             said = guard("; ".join(refused), self.terms.options.kinds)
             text += f"\nYour first text was refused: {said}"
         return text
+
+    def question(self) -> str:
+        """What the model is asked to write."""
+        last = self.chosen.entries[-1]
+        return INSTRUCTION.format(
+            last=f"{inert(described(last.segment), 80)} ({inert(name_of(last), 80)})",
+            words=self.most * 2 // 3,
+            wanted=self.to_name(),
+        )
+
+    def to_name(self) -> str:
+        """What the text must name, fenced."""
+        lines = "\n".join(self.wanted.lines()) or "- (nothing in particular)"
+        return tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds))
 
     def judged(self, text: str, instructions: str) -> Outcome:
         """The outcome of a model's text, with every reason against it as a note."""
@@ -169,7 +177,7 @@ class Draft:
             return Outcome(before=self.chosen.tokens, notes=(f"it has {size:,} tokens, not {self.most:,}",))
         return self.tried(text, by="model")
 
-    def tried(self, text: str, *, by: Literal["model", "digest"]) -> Outcome:
+    def tried(self, text: str, *, by: Literal["model", "digest", "earlier"]) -> Outcome:
         """The segment in its place: it must cover exactly what was chosen, and free enough."""
         made, terms, before = self._composed(text, by), self.terms, self.chosen.tokens
         envelope = build(

@@ -20,6 +20,7 @@ from lamina.core.bind import Binding
 from lamina.core.build import build
 from lamina.core.repair import Repairs
 from lamina.core.values import Budget, Part, Segment, Text, ToolCall, ToolResult
+from lamina.core.window import LastN
 from lamina.core.wording import TAGGED
 from lamina.segments import (
     assistant,
@@ -43,6 +44,7 @@ SPICE = (
     "<SYSTEM_CONTEXT>",
 )  # fmt: skip
 PATHS = ("docs/spec.md", "src/app.py", "notes/a & b.md")
+TIMES = ("noon", "Friday, 09:00", "Friday, 09:07")
 OFTEN = ("same content " * 60, "# Title\n\n" + "line of text\n" * 80)
 
 
@@ -77,8 +79,11 @@ def text(dice: Random, most: int = 300) -> str:
 
 
 def opening(dice: Random) -> list[Segment]:
-    """What a user puts in: a question, perhaps with attachments, some of them again."""
-    return [*(_attachment(dice) for _ in range(dice.choice((0, 0, 1, 2)))), _question(dice)]
+    """What a user puts in: a question, perhaps with attachments, some of them again, and with the time."""
+    asked = [*(_attachment(dice) for _ in range(dice.choice((0, 0, 1, 2)))), _question(dice)]
+    if dice.random() < 0.3:
+        asked.insert(dice.choice((0, len(asked))), clock(dice.choice(TIMES)))
+    return asked
 
 
 def _question(dice: Random) -> Segment:
@@ -161,6 +166,10 @@ LAYOUTS: dict[str, Options] = {
 """Ways to lay out a request, each of which keeps every law."""
 
 
+WINDOWS = (None, None, None, LastN(1, 0), LastN(3), LastN(4, 1, digest=0))
+"""How much of its history a request has: mostly all of it."""
+
+
 def without_one(log: Log, at: int, dice: Random) -> Log:  # noqa: ARG001 - all edits take the same arguments
     """The client deletes a segment."""
     return log[:at] + log[at + 1 :]
@@ -224,10 +233,13 @@ def edited_logs(log: Log, numbers: list[int]) -> tuple[Log, ...]:
 
 
 @st.composite
-def stories(draw: st.DrawFn, *, oddly: bool = True, edited: bool = True) -> Story:
+def stories(
+    draw: st.DrawFn, *, oddly: bool = True, edited: bool = True, all_of_history: bool = False
+) -> Story:
     """A conversation that is built several times, mostly in a window that is too small for it.
 
     Some only grow, as those of tidy clients; in others (`edited`) the client changes its history meanwhile.
+    Some send only the last messages of their history, unless `all_of_history` is asked for.
     """
     binding: Binding = draw(st.sampled_from(("none", "none", "strict", "drop")))
     log = draw(logs(oddly=oddly, thinks=binding != "none"))
@@ -239,7 +251,9 @@ def stories(draw: st.DrawFn, *, oddly: bool = True, edited: bool = True) -> Stor
             log[:stop] for stop in sorted({max(2, len(log) * (i + 1) // count) for i in range(count)})
         )
     share = draw(st.sampled_from((0.4, 0.5, 0.6, 0.7, 0.8, 5)))
-    window = 300 + int(share * build(log).tokens)
-    budget = Budget(window=window, reserve=0, keep_last=draw(st.integers(0, 3)))
+    room = 300 + int(share * build(log).tokens)
+    budget = Budget(window=room, reserve=0, keep_last=draw(st.integers(0, 3)))
     layout = LAYOUTS[draw(st.sampled_from(tuple(LAYOUTS)))]
-    return Story(logs=versions, budget=budget, options=msgspec.structs.replace(layout, binding=binding))
+    window = None if all_of_history else draw(st.sampled_from(WINDOWS))
+    options = msgspec.structs.replace(layout, binding=binding, window=window)
+    return Story(logs=versions, budget=budget, options=options)

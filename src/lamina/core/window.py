@@ -1,0 +1,93 @@
+"""A window over history: the last messages stand, and a bounded digest for what came before them.
+
+It slides in steps. A cut brings history back to so many messages when it has grown by `slack`; between two
+cuts every request continues the one before it. Nothing is lost: what is outside can be recalled by the key of
+the digest, or by its own. The open turn is no history. This file chooses, `fit` folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from lamina.core.ladder import Batch, Order, View, steps
+from lamina.core.values import Entry, Form, Layer, Ref, Role
+from lamina.errors import BadInput
+
+DIGEST = 800
+"""Characters of the digest that stands for what is outside."""
+
+
+class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The last `messages` of history stand; a message of the model goes with its tool results.
+
+    `slack` is how many more may gather before a cut takes them out; None is as many again. With 0 the window
+    is exact, and each turn rewrites the prompt behind the system text: no cache reads more than that.
+    `digest` bounds what stands for the rest, in characters; with 0 it is one line.
+    """
+
+    messages: int
+    slack: int | None = None
+    digest: int = DIGEST
+
+    def __post_init__(self) -> None:
+        for name, value in (("messages", self.messages), ("slack", self.slack), ("digest", self.digest)):
+            if value is not None and (type(value) is not int or value < 0):
+                raise BadInput(f"{name} is {value!r}", place="LastN", hint="give a whole number, 0 or more")
+
+    @property
+    def reason(self) -> str:
+        """Why a cut was made."""
+        return f"history beyond the last {self.messages:,} messages"
+
+    def outside(self, entries: Sequence[Entry]) -> frozenset[int]:
+        """The steps that a cut takes out now: none while history has not outgrown window and slack."""
+        standing = [entry for entry in entries if entry.form is not Form.OMITTED]
+        history = _steps_of_history(standing)
+        slack = self.messages if self.slack is None else self.slack
+        if len(history) <= self.messages + slack:
+            return frozenset()
+        return frozenset(history[: len(history) - self.messages])
+
+    def may_take(self, entries: Sequence[Entry]) -> frozenset[Ref]:
+        """Everything that some cut of this window could have taken out, whether it stands or not."""
+        history = _steps_of_history(entries)
+        beyond = frozenset(history[: max(len(history) - self.messages, 0)])
+        return frozenset(entry.ref for entry in entries if _folds(entry, beyond))
+
+
+def folding(outside: frozenset[int]) -> Order:
+    """An order that puts these steps under digests, oldest first; system text stays."""
+
+    def order(view: View) -> Iterator[Batch]:
+        for batch in steps(view, verbatim=None):
+            moves = tuple(move for move in batch if _folds(view.entries[move.at], outside))
+            if moves:
+                yield moves
+
+    return order
+
+
+def standing_before(entries: Sequence[Entry], outside: frozenset[int]) -> frozenset[Ref]:
+    """All that stands up to the last of these steps: digests of it alone may become one."""
+    last = max(outside, default=-1)
+    return frozenset(entry.ref for entry in entries if entry.step <= last)
+
+
+def _steps_of_history(entries: Sequence[Entry]) -> list[int]:
+    return sorted({entry.step for entry in entries if _counts(entry)})
+
+
+def _counts(entry: Entry) -> bool:
+    """Whether an entry is of a message of history that could be taken out."""
+    return (
+        entry.layer is Layer.HISTORY
+        and entry.role is not Role.SYSTEM
+        and entry.segment.origin != "lamina"
+        and not entry.segment.pinned
+    )
+
+
+def _folds(entry: Entry, outside: frozenset[int]) -> bool:
+    return entry.step in outside and entry.role is not Role.SYSTEM and entry.layer is Layer.HISTORY
