@@ -259,6 +259,7 @@ def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: in
         plan.take(last_resort, keep=0, goal=enough, digest_limit=0)
     if plan.total > limits.room:
         plan.take(last_results, keep=0, goal=limits.room)
+        plan.exhausted = True
     if plan.total > limits.room:  # a few stubs can be smaller than their digest
         plan.chosen.clear()
         plan.take(last_resort, keep=0, goal=limits.room, digest_limit=0)

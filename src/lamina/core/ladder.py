@@ -137,15 +137,30 @@ def steps(view: View, *, verbatim: int | None) -> Iterator[Batch]:
     """
     past = [i for i in view.free() if i not in view.current]
     foldable = {i for i in past if _foldable(view.entries[i], view.kinds, verbatim)}
-    whole = {view.entries[i].step for pair in pairs(view.entries) for i in pair}
-    broken = {
-        entry.step
-        for i, entry in enumerate(view.entries)
-        if entry.step in whole and i not in foldable and _stands_in_step(entry)
-    }
+    broken = _steps_that_would_break(view.entries, foldable)
     ordered = sorted(i for i in foldable if view.entries[i].step not in broken)
     for _, step in groupby(ordered, key=lambda i: view.entries[i].step):
         yield tuple(Move(i, Form.OMITTED, "folded", fold=True) for i in step)
+
+
+def _steps_that_would_break(entries: Sequence[Entry], foldable: set[int]) -> set[int]:
+    """Steps with calls of which a part must stay that stands among the rest, or is a call or a result itself.
+
+    What stays before or after all the rest, such as an item of the provider's own, stands beside the digest.
+    """
+    paired = {i for pair in pairs(entries) for i in pair}
+    with_calls = {entries[i].step for i in paired}
+    folded: dict[int, list[int]] = {}
+    for i in sorted(foldable):
+        folded.setdefault(entries[i].step, []).append(i)
+    broken: set[int] = set()
+    for i, entry in enumerate(entries):
+        if entry.step not in with_calls or i in foldable or not _stands_in_step(entry):
+            continue
+        rest = folded.get(entry.step, [])
+        if i in paired or (rest and rest[0] < i < rest[-1]):
+            broken.add(entry.step)
+    return broken
 
 
 def _stands_in_step(entry: Entry) -> bool:

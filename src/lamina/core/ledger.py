@@ -15,7 +15,21 @@ import msgspec
 from lamina.core.arrange import pairs
 from lamina.core.hashing import parts_digest
 from lamina.core.repair import closing_line, empty, omitted, own, side
-from lamina.core.values import Entry, Fold, Form, Layer, Ledger, Line, Part, Ref, Role, Segment, Text
+from lamina.core.values import (
+    Entry,
+    Fold,
+    Form,
+    Layer,
+    Ledger,
+    Line,
+    Part,
+    Raw,
+    Ref,
+    Role,
+    Segment,
+    Text,
+    Thinking,
+)
 from lamina.core.wording import Wording, guard, named
 from lamina.text.arguments import telling
 from lamina.text.tags import tag
@@ -78,9 +92,9 @@ def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
     """Positions of the prompt and of the last step, which go out as they came.
 
     Where the user spoke up within the turn, beside the results of tools, the newest of these words belong to
-    the prompt.
+    the prompt. Thinking, or an item of the provider's own, that follows the last step belongs to it.
     """
-    last_step = max((e.step for e in entries if e.layer is not Layer.SYSTEM), default=0)
+    last_step = max((e.step for e in entries if e.layer is not Layer.SYSTEM and not _is_aside(e)), default=0)
     last_turn = max((e.turn for e in entries if e.layer is not Layer.SYSTEM), default=0)
     spoke_up = max((e.step for e in entries if e.turn == last_turn and said_beside_results(e)), default=-1)
     return frozenset(
@@ -88,11 +102,17 @@ def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
         for i, entry in enumerate(entries)
         if entry.layer is not Layer.SYSTEM
         and (
-            entry.step == last_step
+            entry.step >= last_step
             or (entry.layer is Layer.PROMPT and entry.turn == last_turn)
             or (entry.step == spoke_up and said_beside_results(entry))
         )
     )
+
+
+def _is_aside(entry: Entry) -> bool:
+    """Whether the model neither says nor does anything here: thinking, or an item of the provider's own."""
+    parts = entry.segment.parts
+    return entry.role is Role.ASSISTANT and bool(parts) and isinstance(parts[0], Thinking | Raw)
 
 
 def said_beside_results(entry: Entry) -> bool:

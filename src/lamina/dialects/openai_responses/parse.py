@@ -260,7 +260,7 @@ def _message(wire: Json, role: Role) -> _Read:
     """What a message says. One of blank text says nothing and is kept; without content it is not sent."""
     kind, content = {Role.USER: "user", Role.SYSTEM: "system"}.get(role, "assistant"), wire.get("content")
     if isinstance(content, str):
-        said: Part = Text(content) if not is_blank(content) else Raw(dialect=NAME, data=content)
+        said: Part = Text(content) if not is_blank(content) else Raw(dialect=NAME, data="")
         return role, [_Piece(kind, said)], True
     blocks = listed(wire, "content")
     if not blocks:
@@ -270,7 +270,7 @@ def _message(wire: Json, role: Role) -> _Read:
         _Piece(kind, part, b) for b, part in parts if not isinstance(part, Text) or not is_blank(part.text)
     ]
     whole = all(fits(plain(block), str(wire["role"])) for block in blocks)
-    return role, pieces or [_Piece(kind, Raw(dialect=NAME, data=content))], whole
+    return role, pieces or [_Piece(kind, Raw(dialect=NAME, data=""))], whole
 
 
 def _thinking(wire: Json) -> Thinking:

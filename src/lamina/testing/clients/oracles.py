@@ -369,6 +369,7 @@ def budget(turn: Turn) -> Found:
     if _STRICT.match(turn.settings.model) and turn.in_a_tool_loop:
         return  # thinking that is bound forbids every change before it
     needed = floor(turn.messages, turn.settings, turn.counter)
+    needed = needed * max(turn.reported_share, 1_000) // 1_000
     if needed + _SLACK + turn.room // 20 < turn.room:
         yield "", f"{needed:,} tokens would do in a room of {turn.room:,}: {error!s:.200}"
 
@@ -405,9 +406,10 @@ OF_REFUSED: Mapping[str, Oracle] = {
 
 
 def _prompt(blocks: list[Block]) -> tuple[list[Block], list[Block]]:
-    """The blocks of the newest message in which the user says something, and those before it."""
-    said = [block for block in blocks if block.role == "user" and _says(block)]
-    if not said:
+    """The blocks of the user's newest message, and those before it; nothing if the message is blank."""
+    spoke = [block for block in blocks if block.role == "user"]
+    said = [block for block in spoke if _says(block)]
+    if not said or said[-1].message != spoke[-1].message:
         return [], []
     message = said[-1].message
     first = next(i for i, block in enumerate(blocks) if block.message == message)

@@ -195,6 +195,17 @@ class Turn:
         return Calibration(millis=found["millis"]) if found else None
 
     @property
+    def reported_share(self) -> int:
+        """How many thousandths of lamina's count the provider has reported, at most."""
+        before = json.loads(self.ledger_before) or {}
+        known = (before.get("calibration") or {}).get("millis", 1_000)
+        reported = self.arguments.get("usage")
+        counted = (before.get("mark") or {}).get("tokens")
+        if not reported or not counted:
+            return int(known)
+        return max(int(known), int(reported) * 1_000 // int(counted))
+
+    @property
     def room(self) -> int:
         settings = self.settings
         reserve = settings.reserve
