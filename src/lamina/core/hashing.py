@@ -83,6 +83,11 @@ def root(head: Head, salt: str = "") -> Digest:
     return digest((salt, unmarked(head.tools)))
 
 
+def stem(ref: Ref) -> str:
+    """What a ref says of a segment itself; the rest names what stands before it, which may change."""
+    return ref.rpartition("~")[0]
+
+
 def unmarked(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Tool definitions without cache markers, which are no part of what a provider reads."""
     return [{k: v for k, v in tool.items() if k not in MARKERS} for tool in tools]

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from lamina.core.arrange import pairs
-from lamina.core.hashing import parts_digest
+from lamina.core.hashing import parts_digest, stem
 from lamina.core.repair import closing_line, empty, omitted, own, side
 from lamina.core.values import (
+    Digest,
     Entry,
     Fold,
     Form,
@@ -29,34 +30,39 @@ from lamina.core.values import (
     Segment,
     Text,
     Thinking,
+    ToolResult,
 )
 from lamina.core.wording import Wording, guard, named
 from lamina.text.arguments import telling
 from lamina.text.tags import tag
 
 SAME_TEXT_LATER = "the same system text stands again later"
+STEP_IS_FOLDED = "thinking of a step that is folded"
 """Why an old reminder is left out. It holds only while the later one stands."""
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """Entries as the ledger wants them, and the part of the ledger that holds for them.
 
-    `reworded` are lines whose parts are not what was sent: this release says them differently.
+    `reworded` are lines whose parts are not what was sent: this release says them differently. `followed` are
+    lines of thinking that goes with its step, which is folded.
     """
 
     entries: list[Entry]
     ledger: Ledger
     reworded: dict[Ref, Line] = {}
+    followed: dict[Ref, Line] = {}
 
 
 def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
     """The ledger without what concerns segments that the user took back. For an explicit rewind only."""
     there = frozenset(log)
+    stems = frozenset(stem(ref) for ref in there)
     return msgspec.structs.replace(
         ledger,
         lines={ref: line for ref, line in ledger.lines.items() if ref in there},
         folds=tuple(fold for fold in ledger.folds if there.issuperset(fold.covers)),
-        repairs={ref: what for ref, what in ledger.repairs.items() if _mended(ref) in there},
+        repairs={name: what for name, what in ledger.repairs.items() if _mended(name) in there | stems},
         bound={ref: prefix for ref, prefix in ledger.bound.items() if ref in there},
         promoted=tuple(ref for ref in ledger.promoted if ref in there),
     )
@@ -81,11 +87,38 @@ def apply_ledger(
     folds = _standing_folds(entries, ledger.folds) if with_folds else ledger.folds
     if len(lines) < len(ledger.lines) or len(folds) < len(ledger.folds):
         ledger = msgspec.structs.replace(ledger, lines=lines, folds=folds)
-    return Applied(
-        entries=lay_folds(entries, folds, wording=wording) if folds and with_folds else entries,
-        ledger=ledger,
-        reworded=reworded,
-    )
+    followed: dict[Ref, Line] = {}
+    if folds and with_folds:
+        entries, followed = _without_thoughts_of(folds, entries)
+        entries = lay_folds(entries, folds, wording=wording)
+    return Applied(entries=entries, ledger=ledger, reworded=reworded, followed=followed)
+
+
+def _without_thoughts_of(folds: Sequence[Fold], entries: list[Entry]) -> tuple[list[Entry], dict[Ref, Line]]:
+    """Without thinking of steps of which the model says nothing any more, and the lines for that."""
+    thoughts = [i for i, entry in enumerate(entries) if entry.form is Form.FULL and _is_thinking(entry)]
+    if not thoughts:
+        return entries, {}
+    folded_at = {ref: fold.cut for fold in folds for ref in fold.covers}
+    cut_of_step = {entry.step: folded_at[entry.ref] for entry in entries if entry.ref in folded_at}
+    for entry in entries:
+        is_said = entry.role is Role.ASSISTANT and entry.form is not Form.OMITTED
+        if is_said and entry.ref not in folded_at and not _is_thinking(entry):
+            cut_of_step.pop(entry.step, None)
+    gone = [i for i in thoughts if entries[i].step in cut_of_step and entries[i].ref not in folded_at]
+    left = list(entries)
+    lines: dict[Ref, Line] = {}
+    for i in gone:
+        entry = entries[i]
+        left[i] = omitted(entry, STEP_IS_FOLDED)
+        lines[entry.ref] = Line(
+            form=Form.OMITTED, why=STEP_IS_FOLDED, wording=0, sent=Digest(""), cut=cut_of_step[entry.step]
+        )
+    return left, lines
+
+
+def _is_thinking(entry: Entry) -> bool:
+    return bool(entry.segment.parts) and isinstance(entry.segment.parts[0], Thinking)
 
 
 def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
@@ -206,7 +239,21 @@ def lower(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 
     """The entry in a lower form."""
     if form is Form.OMITTED:
         return omitted(entry, why)
+    if _is_late_result(entry):
+        return _with_parts(entry, form, _late_parts(entry, form, wording, limit), why)
     return _with_parts(entry, form, wording(_described(entry), form, entry.content, limit=limit), why)
+
+
+def _is_late_result(entry: Entry) -> bool:
+    """Whether a result came after its call was answered, and is quoted in the model's voice."""
+    parts = entry.segment.parts
+    return entry.role is Role.ASSISTANT and bool(parts) and isinstance(parts[0], ToolResult)
+
+
+def _late_parts(entry: Entry, form: Form, wording: Wording, limit: int) -> tuple[Part, ...]:
+    """A late result in a lower form: it stays a quotation."""
+    (lowered,) = wording(entry.segment, form, entry.content, limit=limit)
+    return wording.late(lowered) if isinstance(lowered, ToolResult) else (lowered,)
 
 
 def _with_parts(entry: Entry, form: Form, parts: tuple[Part, ...], why: str) -> Entry:

@@ -326,7 +326,7 @@ class _Scan:
         if self.repairs.late == "omit" or result.id not in self.seen.ids:
             self._omit(entry, "result without its call")
             return
-        parts = self.wording.late(entry.source, result)
+        parts = self.wording.late(result)
         late = msgspec.structs.replace(entry, role=Role.ASSISTANT, why="late result, as content", opens=True)
         self._note(entry.ref, "late result appended as content")
         self._keep(_with_parts(late, parts))

@@ -93,10 +93,10 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
             Text(f'<reference to="{name}"{again}>attached again, unchanged; it stands above</reference>'),
         )
 
-    def late(self, segment: Segment, result: ToolResult) -> tuple[Part, ...]:
+    def late(self, result: ToolResult) -> tuple[Part, ...]:
         """A result that came after its call had been answered for it, as content of its own."""
         attrs = {"tool": result.name, "call_id": result.id}
-        return (Text(tag("late_result", attrs, guard(text_of(segment.parts), self.kinds))),)
+        return (Text(tag("late_result", attrs, guard(text_of((result,)), self.kinds))),)
 
     def prior(self, segment: Segment, content: Digest, *, limit: int) -> tuple[Part, ...]:
         """An attachment of an earlier turn in the hoisted library; one that is shortened has its handle."""

@@ -17,6 +17,7 @@ import msgspec
 from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.hashing import stem
 from lamina.core.memo import Memo
 from lamina.core.recall import recall
 from lamina.core.tokens import Counter
@@ -210,4 +211,6 @@ def _untouched(entry: Entry, rewritten: frozenset[str]) -> bool:
     """Whether it is sent as it came: not lowered, repaired, said in another voice, or `rewritten` before."""
     segment = entry.segment
     whole = entry.form is Form.FULL and entry.parts is segment.parts and entry.role is segment.role
-    return whole and segment.origin != "lamina" and not (rewritten and entry.ref in rewritten)
+    if not whole or segment.origin == "lamina":
+        return False
+    return not rewritten or (entry.ref not in rewritten and stem(entry.ref) not in rewritten)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from lamina.core.bind import thinks
 from lamina.core.build import build
-from lamina.core.values import Digest, Head, Ledger, Ref, Segment
+from lamina.core.hashing import stem
+from lamina.core.values import Digest, Head, Ledger, Segment
 from lamina.dialects.anthropic.blocks import LISTS, Block, is_safe_name, plain
 from lamina.dialects.anthropic.mark import (
     FIELD,
@@ -311,18 +312,13 @@ def _unbound(log: Sequence[Segment], head: Head, ledger: Ledger) -> set[int]:
     stands = [(e, before) for e, before in zip(envelope.entries, befores, strict=False) if thinks(e)]
     known: dict[str, list[Digest]] = {}
     for ref, before in ledger.bound.items():
-        known.setdefault(_without_place(ref), []).append(before)
+        known.setdefault(stem(ref), []).append(before)
     unbound: set[int] = set()
     for number, (entry, now) in enumerate(stands):
-        then = known.get(_without_place(entry.ref), [])
+        then = known.get(stem(entry.ref), [])
         if len(then) == 1 and then != [now]:
             unbound.add(number)
     return unbound
-
-
-def _without_place(ref: Ref) -> str:
-    """What a ref says of a segment itself: the rest names what stood before it, which may have changed."""
-    return ref.rpartition("~")[0]
 
 
 def system_messages_stand_right(reading: Reading) -> Breaches:

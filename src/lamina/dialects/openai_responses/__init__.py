@@ -14,7 +14,7 @@ from lamina.dialects.openai_responses.items import LONGEST_ID
 from lamina.dialects.openai_responses.mark import mark
 from lamina.dialects.openai_responses.parse import CHAINS, parse
 from lamina.dialects.openai_responses.parts import NAME, unsent
-from lamina.dialects.openai_responses.render import render
+from lamina.dialects.openai_responses.render import lasting, render
 from lamina.dialects.openai_responses.stream import stream
 from lamina.dialects.port import Dialect, Request, elsewhere, unsayable
 
@@ -79,6 +79,7 @@ DIALECT = Dialect(
     parse=parse,
     render=render,
     check=check,
+    lasting=lasting,
     recheck=check_again,
     absorb=absorb,
     absorb_stream=absorb_stream,

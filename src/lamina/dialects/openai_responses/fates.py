@@ -7,13 +7,15 @@ This file looks at entries only; how they are written is for `render`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import msgspec
 
+from lamina.core.hashing import stem
 from lamina.core.values import Entry, Form, Role, Thinking
 from lamina.dialects.openai_responses.parts import NAME
+from lamina.dialects.port import ON_THE_WIRE
 
 
 class Fates(msgspec.Struct, frozen=True):
@@ -35,8 +37,8 @@ def item_key(entry: Entry) -> tuple[int, int] | None:
     return (id(note["of"]), note.get("at", 0)) if note else None
 
 
-def fates(entries: Sequence[Entry]) -> Fates:
-    """One pass over all entries, the omitted ones too."""
+def fates(entries: Sequence[Entry], repairs: Container[str]) -> Fates:
+    """One pass over all entries, the omitted ones too. `repairs` has those that lost their id before."""
     sent = {item_key(e) for e in entries if e.form is not Form.OMITTED}
     dropped: set[int] = set()
     bare: set[int] = set()
@@ -58,7 +60,8 @@ def fates(entries: Sequence[Entry]) -> Fates:
                 dropped.update(pending)
                 lost = True
             pending = []
-            bare |= {i} if lost else set()
+            if lost or f"{stem(entry.ref)}{ON_THE_WIRE}" in repairs:
+                bare.add(i)
     return Fates(frozenset(dropped.union(pending)), frozenset(bare))
 
 

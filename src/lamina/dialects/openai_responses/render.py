@@ -15,7 +15,20 @@ from typing import Any
 
 from lamina.core.arrange import pairs
 from lamina.core.envelope import Envelope
-from lamina.core.values import Entry, Form, Head, Layer, Raw, Role, Text, Thinking, ToolCall, ToolResult
+from lamina.core.hashing import stem
+from lamina.core.values import (
+    Entry,
+    Form,
+    Head,
+    Layer,
+    Raw,
+    Ref,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from lamina.core.wording import text_of
 from lamina.dialects.openai_responses.fates import fates, item_key, note_of
 from lamina.dialects.openai_responses.items import (
@@ -43,14 +56,24 @@ from lamina.dialects.openai_responses.parts import (
     plain,
     spoken,
 )
-from lamina.dialects.port import failed, original, wire
+from lamina.dialects.port import ON_THE_WIRE, failed, original, wire
 from lamina.errors import BadInput
 from lamina.text.characters import is_blank
+
+NAMELESS = "sent without its id: the reasoning that led to it was left out"
+
+
+def lasting(envelope: Envelope) -> dict[Ref, str]:
+    """The items that are sent without their id. They stay so, whatever becomes of their reasoning."""
+    bare = fates(envelope.entries, envelope.ledger.repairs).bare
+    sent = [envelope.entries[i] for i in sorted(bare) if envelope.entries[i].form is not Form.OMITTED]
+    named = [entry for entry in sent if "id" in as_item(note_of(entry).get("of", {}))]
+    return {Ref(f"{stem(entry.ref)}{ON_THE_WIRE}"): NAMELESS for entry in named}
 
 
 def render(envelope: Envelope) -> Json:
     """The request: parameters as they came, instructions, items, tools."""
-    decided = fates(envelope.entries)
+    decided = fates(envelope.entries, envelope.ledger.repairs)
     sent = [(i, e) for i, e in enumerate(envelope.entries) if e.form is not Form.OMITTED]
     sent = [(i, e) for i, e in sent if i not in decided.dropped]
     instructions, rest = _instructions(sent)

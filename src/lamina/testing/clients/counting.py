@@ -98,11 +98,14 @@ def smallest(messages: Sequence[Message]) -> list[Message]:
     last = max((i for i, m in enumerate(messages) if m.voice == "assistant"), default=-1)
     if prompt > last:
         last = len(messages)
+    begins = prompt
+    while begins > 0 and messages[begins - 1].voice == "user":
+        begins -= 1  # the user said several things in a row
     kept: list[Message] = []
     reminders: set[str] = set()
     left_out = False
     for i, message in enumerate(messages):
-        must = i == prompt or i >= last or bool(message.of("item"))
+        must = begins <= i <= prompt or i >= last or bool(message.of("item"))
         if message.voice == "system":
             must = message.pieces[0].text not in reminders
             reminders.add(message.pieces[0].text)
@@ -112,7 +115,7 @@ def smallest(messages: Sequence[Message]) -> list[Message]:
         if left_out:
             kept.append(Message(voice="user", number=0, pieces=[Piece(sort="text", text=DIGEST)]))
             left_out = False
-        last_step = i == prompt or i >= last or message.voice == "system"
+        last_step = begins <= i <= prompt or i >= last or message.voice == "system"
         kept.append(_stubbed(message) if last_step else _items_of(message))
     return kept
 

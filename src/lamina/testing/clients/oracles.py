@@ -30,6 +30,7 @@ Oracle = Callable[[Turn], Found]
 _HANDLE = re.compile(r'recall(?:\(|=)\\?"([^"\\\s]{1,120})\\?"')
 _KEY = re.compile(r"fold-[0-9a-f]{8,}|(?:k[a-z2-7]{16}|.+@[0-9a-f]{20})(?:~[0-9a-f]*)?(?:#[0-9]+)?")
 _OWN_TAG = re.compile(r"<(digest_notes|digest|late_result|reference)[ >]")
+_LATE = re.compile(r"<late_result |\[end of the late result\]")
 _PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _STRICT = re.compile(r"claude-(?:fable-5-[1-9]|opus-5-[5-9]|sonnet-5-[5-9])")
 _TAKES_SYSTEM_MESSAGES = re.compile(r"claude-(?:fable|mythos|opus-4-[89]|opus-[5-9]|sonnet-5-5)")
@@ -104,7 +105,8 @@ def last_step(turn: Turn) -> Found:
         elif piece.id in answered and not _answered(sent, turn.sent_blocks):
             yield "result", f"the result of {piece.name}({piece.text[:60]}) is gone"
     after = turn.sent_blocks[_last_call(turn.sent_blocks) :]
-    added = [block for block in after if block.sort == "text" and block.data not in turn.came_data]
+    own = [block for block in after if block.sort == "text" and block.data not in turn.came_data]
+    added = [block for block in own if not _LATE.match(block.text)]  # of a request that came without it
     if added and not turn.came_breaches:
         yield "after", f"lamina's own text stands after the last step: {added[0].data[:100]!r}"
 
@@ -366,7 +368,7 @@ def budget(turn: Turn) -> Found:
     error = turn.outcome.error
     if not isinstance(error, BudgetExceeded):
         return
-    if _STRICT.match(turn.settings.model) and turn.in_a_tool_loop:
+    if _STRICT.match(turn.settings.model) and turn.ends_with_results:
         return  # thinking that is bound forbids every change before it
     needed = floor(turn.messages, turn.settings, turn.counter)
     needed = needed * max(turn.reported_share, 1_000) // 1_000

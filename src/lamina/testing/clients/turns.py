@@ -221,6 +221,12 @@ class Turn:
         past = self.before.came_stream
         return self.came_stream[: len(past)] == past
 
+    @property
+    def ends_with_results(self) -> bool:
+        """Whether results of tools follow the newest message of the model, whatever is said beside them."""
+        last = max((i for i, m in enumerate(self.messages) if m.voice == "assistant"), default=-1)
+        return any(message.voice == "tool" for message in self.messages[last + 1 :])
+
     @cached_property
     def in_a_tool_loop(self) -> bool:
         """Whether the newest message of the model has calls, and the user says nothing after it."""
