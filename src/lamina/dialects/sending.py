@@ -18,7 +18,7 @@ import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo
-from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Mark, Role
+from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Mark, Ref, Role
 from lamina.dialects.port import ON_THE_WIRE, CheckMemo, Dialect, Request, Violation
 from lamina.errors import InvalidRequest
 
@@ -44,7 +44,7 @@ def settled(envelope: Envelope, dialect: Dialect, *, before: Mark | None, memo: 
     new = {ref: what for ref, what in lasting.items() if ledger.repairs.get(ref) != what}
     if new:
         ledger = msgspec.structs.replace(ledger, repairs=ledger.repairs | new)
-    if cut is None and before is not None and _moves(envelope, dialect, before):
+    if cut is None and before is not None and _changes_what_was_sent(envelope, dialect, new, before):
         cut = Cut(number=len(ledger.cuts) + 1, reason=MOVED, after=envelope.tokens)
         ledger = msgspec.structs.replace(ledger, cuts=(*ledger.cuts, cut))
     if ledger is envelope.ledger:
@@ -99,6 +99,18 @@ def mended(violations: Sequence[Violation]) -> tuple[str, ...]:
     told = list(dict.fromkeys(f"mended {one.place}: {one.rule}" for one in violations))
     more = len(told) - NOTES
     return (*told[:NOTES], f"mended {more:,} more") if more > 0 else tuple(told)
+
+
+def _changes_what_was_sent(
+    envelope: Envelope, dialect: Dialect, new: Mapping[Ref, str], before: Mark
+) -> bool:
+    return _rewrites(envelope, new, before) or _moves(envelope, dialect, before)
+
+
+def _rewrites(envelope: Envelope, new: Mapping[Ref, str], before: Mark) -> bool:
+    """Whether entries that were sent are written in another way from now on."""
+    sent_before = envelope.sent[: before.sent]
+    return bool(new) and any(f"{entry.ref}{ON_THE_WIRE}" in new for entry in sent_before)
 
 
 def _moves(envelope: Envelope, dialect: Dialect, before: Mark) -> bool:

@@ -19,7 +19,7 @@ from lamina.dialects.anthropic.head import own_head, plain_head
 from lamina.dialects.anthropic.mark import mark
 from lamina.dialects.anthropic.model import NAME, binding_of, model_of
 from lamina.dialects.anthropic.parse import parse
-from lamina.dialects.anthropic.render import order, render
+from lamina.dialects.anthropic.render import lasting, order, render
 from lamina.dialects.anthropic.stream import stream
 from lamina.dialects.port import Dialect, Request, unsayable
 
@@ -71,6 +71,7 @@ DIALECT = Dialect(
     stream=stream,
     mark=mark,
     carries=carries,
+    lasting=lasting,
     recheck=check_again,
     order=order,
     plain_head=plain_head,

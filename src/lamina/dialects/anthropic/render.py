@@ -10,13 +10,13 @@ is sent, and places no markers: one on a lowered block stays there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.repair import side
-from lamina.core.values import Entry, Head, Layer, Raw, Role, Text, ToolCall, ToolResult
+from lamina.core.values import Entry, Head, Layer, Raw, Ref, Role, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic.blocks import (
     Block,
@@ -30,7 +30,7 @@ from lamina.dialects.anthropic.blocks import (
 from lamina.dialects.anthropic.mark import with_allowed_marks
 from lamina.dialects.anthropic.messages import Message, begins_compacted, is_server_result, opening, role_of
 from lamina.dialects.anthropic.model import NAME, model_of, refuses_system_messages, takes_system_messages
-from lamina.dialects.port import grouped, groups, original, wire
+from lamina.dialects.port import ON_THE_WIRE, grouped, groups, original, wire
 
 
 def render(envelope: Envelope) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def render(envelope: Envelope) -> dict[str, Any]:
         request["tools"] = list(envelope.head.tools)
     if system:
         request["system"] = _system(system)
-    request["messages"] = _messages(said, model_of(request))
+    request["messages"] = _messages(said, _Voices(model_of(request), envelope.ledger.repairs))
     return with_allowed_marks(request)
 
 
@@ -55,10 +55,23 @@ def _system(entries: list[Entry]) -> Any:
     return [block for entry in entries for block in _blocks(entry)]
 
 
-def _messages(said: list[list[Entry]], model: str) -> list[Message]:
+DEMOTED = "said in the user's voice: the model takes no system messages"
+
+
+def lasting(envelope: Envelope) -> dict[Ref, str]:
+    """System messages that are said in the user's voice, for a model that takes none. They stay so."""
+    if not refuses_system_messages(model_of(envelope.head.parameters)):
+        return {}
+    later = [
+        entry for entry in envelope.sent if entry.role is Role.SYSTEM and entry.layer is not Layer.SYSTEM
+    ]
+    return {Ref(f"{entry.ref}{ON_THE_WIRE}"): DEMOTED for entry in later if _note(entry)}
+
+
+def _messages(said: list[list[Entry]], voices: _Voices) -> list[Message]:
     messages: list[Message] = []
-    placed = _instructions_placed(said, model)
-    for voice, in_a_row in groupby(placed, key=lambda group: _voice(group[0], model)):
+    placed = _instructions_placed(said, voices)
+    for voice, in_a_row in groupby(placed, key=lambda group: voices.of(group[0])):
         run = list(in_a_row)
         if voice == "user":
             run = _together(run)
@@ -68,25 +81,34 @@ def _messages(said: list[list[Entry]], model: str) -> list[Message]:
     return _begun(messages)
 
 
-def _voice(entry: Entry, model: str) -> str:
-    """Whose message it is. Where the model takes no system messages, later instructions are the user's.
+class _Voices:
+    """Whose message an entry is. Where the model takes no system messages, later instructions are the user's.
 
-    Where it is not known whether it does, a client's own system messages are passed on.
+    Where it is not known whether it does, a client's own system messages are passed on. What an earlier
+    request said in the user's voice stays so.
     """
-    if entry.role is not Role.SYSTEM or takes_system_messages(model):
-        return side(entry.role)
-    is_of_the_client = bool(_note(entry))
-    return "system" if is_of_the_client and not refuses_system_messages(model) else "user"
+
+    def __init__(self, model: str, repairs: Container[str] = ()) -> None:
+        self.native = takes_system_messages(model)
+        self.refused = refuses_system_messages(model)
+        self.repairs = repairs
+
+    def of(self, entry: Entry) -> str:
+        if entry.role is not Role.SYSTEM:
+            return side(entry.role)
+        if f"{entry.ref}{ON_THE_WIRE}" in self.repairs or self.refused:
+            return "user"
+        return "system" if self.native or _note(entry) else "user"
 
 
 def order(said: Sequence[Entry], head: Head) -> list[int]:
     """The positions of entries as they stand on the wire."""
     at = {id(entry): i for i, entry in enumerate(said)}
-    placed = _instructions_placed(grouped(said), model_of(head.parameters))
+    placed = _instructions_placed(grouped(said), _Voices(model_of(head.parameters)))
     return [at[id(entry)] for group in placed for entry in group]
 
 
-def _instructions_placed(said: list[list[Entry]], model: str) -> list[list[Entry]]:
+def _instructions_placed(said: list[list[Entry]], voices: _Voices) -> list[list[Entry]]:
     """The messages with each system message at the first place, from its own on, where the API takes it.
 
     A11: after the user or a server tool's result; last, or before the assistant. One without words may stand
@@ -96,7 +118,7 @@ def _instructions_placed(said: list[list[Entry]], model: str) -> list[list[Entry
     waiting: list[list[Entry]] = []
     may_follow = False
     for group in said:
-        voice = _voice(group[0], model)
+        voice = voices.of(group[0])
         if voice == "system":
             stays = may_follow and not waiting and _sets_only(group[0])
             (placed if stays else waiting).append(group)
@@ -140,7 +162,7 @@ def _answers(entry: Entry) -> bool:
 
 def _message(group: list[Entry], voice: str) -> Message | None:
     whole = original(group, NAME)
-    if whole is not None:
+    if whole is not None and role_of(whole) == voice:
         return whole
     group = sorted(group, key=lambda entry: not _answers(entry))
     blocks = [block for entry in group for block in _blocks(entry)]

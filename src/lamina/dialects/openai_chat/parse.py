@@ -171,7 +171,7 @@ def _said(message: Mapping[str, Any], kind: str) -> list[_Piece]:
     if pieces:
         return pieces
     content = message.get("content")
-    return [_Piece(kind, Raw(dialect=NAME, data=content) if sayable(content) else Text(""))]
+    return [_Piece(kind, Raw(dialect=NAME, data="") if sayable(content) else Text(""))]
 
 
 def _assistant(message: Mapping[str, Any], index: int, calls: Calls) -> _Read:

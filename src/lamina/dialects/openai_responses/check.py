@@ -26,7 +26,7 @@ from lamina.dialects.openai_responses.items import (
     role_of,
     sort_of,
 )
-from lamina.dialects.openai_responses.parse import CHAINS, as_item, continues, refers
+from lamina.dialects.openai_responses.parse import CHAINS, as_item, continues, may_be_a_call
 from lamina.dialects.openai_responses.parts import MARKED, MARKER, WORDS, fits, plain
 from lamina.dialects.port import CheckMemo, Request, Violation
 from lamina.dialects.rechecking import recheck
@@ -79,7 +79,7 @@ class Past:
         elif view.sort in OUTPUTS:
             self.answered.add(view.id)
         self.items.add(own_id(view.wire))
-        self.refers = self.refers or refers(view.wire)
+        self.refers = self.refers or may_be_a_call(view.wire)
 
 
 class Reading(NamedTuple):
@@ -154,7 +154,7 @@ def outputs_have_calls(reading: Reading) -> Found:
     answered: set[str] = set()
     elsewhere = reading.past.refers or continues(reading.request)
     for view in reading.items:
-        elsewhere = elsewhere or refers(view.wire)
+        elsewhere = elsewhere or may_be_a_call(view.wire)
         if view.sort in OUTPUT_OF:
             waiting.add(view.id)
             answered.discard(view.id)

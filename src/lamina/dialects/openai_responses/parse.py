@@ -80,9 +80,18 @@ def continues(request: Request) -> bool:
     return any(request.get(name) for name in CHAINS)
 
 
+_NO_CALL = ("msg_", "rs_", "cmp_")
+"""How ids begin of items that are no calls: messages, reasoning, compactions."""
+
+
 def refers(item: Mapping[str, Any]) -> bool:
-    """Whether an item stands for one that only the server has, which may be a call to be answered."""
+    """Whether an item stands for one that only the server has."""
     return sort_of(item) == "item_reference" and bool(own_id(item)) and id_fits(item)
+
+
+def may_be_a_call(item: Mapping[str, Any]) -> bool:
+    """Whether an item stands for one that only the server has, which may be a call to be answered."""
+    return refers(item) and not own_id(item).startswith(_NO_CALL)
 
 
 class _Piece(msgspec.Struct, frozen=True, gc=False):
@@ -125,7 +134,7 @@ class Scan:
                 item = as_item(note["message"])
                 self._begin(segment.role)
                 self.ids.add(own_id(item))
-                self.chained = self.chained or refers(item)
+                self.chained = self.chained or may_be_a_call(item)
                 if isinstance(part, Raw) and sort_of(item) in OUTPUTS:
                     self.orphans.add(call_id(item))
             if isinstance(part, ToolCall):
@@ -220,7 +229,7 @@ class Scan:
         if sort == "item_reference":
             if again or not refers(wire):
                 return role, [_Piece(kind, Text(""))], False
-            self.chained = True
+            self.chained = self.chained or may_be_a_call(wire)
         return role, [_Piece(kind, Raw(dialect=NAME, data=wire), wire)], True
 
     def _output(self, wire: Json) -> _Read:

@@ -11,6 +11,7 @@ the next. `TOLERANCE` allows for that.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
@@ -32,6 +33,8 @@ OPAQUE = 8
 """Characters of an encrypted block for each token, counted low: no estimate of what is in it is lower."""
 
 Side = Literal["low", "high"]
+
+_IMAGE = re.compile(r'"image/|data:image/')
 
 STUB = (
     "[trimmed: read_file src/somewhere/some_name_of_a_file.py · 1,234,567 bytes · "
@@ -148,7 +151,9 @@ def _cost(block: Block, counter: Counter, side: Side) -> int:
         case "call":
             return framing.call + counter.count(block.name + "".join(block.texts) + framing.padding)
         case "result":
-            return framing.result + counter.count("".join(block.texts) + framing.padding)
+            pictures = len(_IMAGE.findall(block.data)) if side == "high" else 0
+            said = counter.count("".join(block.texts) + framing.padding)
+            return framing.result + said + pictures * framing.image
         case "image":
             return framing.image if side == "high" else 0
         case "document":

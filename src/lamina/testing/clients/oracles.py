@@ -72,12 +72,13 @@ def prompt(turn: Turn) -> Found:
     wanted, before = _prompt(turn.came_blocks)
     if not wanted:
         return
-    at = -1
-    for block in wanted:
-        at = _position(turn.sent_blocks, block, at + 1)
-        if at < 0:
+    end = len(turn.sent_blocks)
+    for block in reversed(wanted):
+        end = _position(turn.sent_blocks, block, end)
+        if end < 0:
             yield "gone", f"not sent: {block.data[:80]!r}"
             return
+    at = _position(turn.sent_blocks, wanted[-1], len(turn.sent_blocks))
     later = {block.data for block in turn.came_blocks[len(before) + len(wanted) :]}
     earlier = {block.data for block in before} - later
     for block in turn.sent_blocks[at + 1 :]:
@@ -147,8 +148,8 @@ def fence(turn: Turn) -> Found:
     """In a text of lamina's own, what it quotes neither closes its tag nor opens one like it."""
     for block in turn.sent_blocks:
         tag = _OWN_TAG.match(block.text)
-        if tag is None or block.data in turn.came_data:
-            continue
+        if tag is None or block.data in turn.came_data or block.sort == "result":
+            continue  # a shortened result may begin with a tag that its tool wrote
         opened, closed = block.text.count(f"<{tag[1]}"), block.text.count(f"</{tag[1]}>")
         if (opened, closed) != (1, 1):
             yield tag[1], f"opened {opened} times, closed {closed} times: {block.text[:100]!r}"
@@ -364,9 +365,9 @@ def refuses(turn: Turn) -> Found:
 
 
 def budget(turn: Turn) -> Found:
-    """BudgetExceeded only where even the smallest request does not fit."""
+    """BudgetExceeded for a valid request only where even the smallest one does not fit."""
     error = turn.outcome.error
-    if not isinstance(error, BudgetExceeded):
+    if not isinstance(error, BudgetExceeded) or turn.came_breaches:
         return
     if _STRICT.match(turn.settings.model) and turn.ends_with_results:
         return  # thinking that is bound forbids every change before it
@@ -444,14 +445,12 @@ def _was_unbound(turn: Turn) -> bool:
     return bool(thoughts) and thoughts[-1] not in turn.before.sent_data
 
 
-def _position(blocks: list[Block], wanted: Block, start: int) -> int:
-    """The last place of a block from `start` on; -1 if there is none."""
-    places = [
-        i
-        for i, block in enumerate(blocks)
-        if i >= start and block.data == wanted.data and block.role == wanted.role
-    ]
-    return places[-1] if places else -1
+def _position(blocks: list[Block], wanted: Block, end: int) -> int:
+    """The last place of a block before `end`; -1 if there is none."""
+    for i in range(end - 1, -1, -1):
+        if blocks[i].data == wanted.data and blocks[i].role == wanted.role:
+            return i
+    return -1
 
 
 def _sent_call(piece: Piece, calls: list[Block], *, by_id: bool) -> Block | None:
