@@ -109,9 +109,7 @@ def test_what_stands_for_other_content_to_the_letter() -> None:
         '<prior_context source="a &amp; b.md" type="file">\n# Plan\n<\\/prior_context>\n</prior_context>'
     )
     late = ToolResult(id="c1", name="ls", content=(Text("a.md"),))
-    assert only(PLAIN.late(segment("tool_result", Role.TOOL, late), late)) == (
-        '<late_result tool="ls" call_id="c1">\na.md\n</late_result>'
-    )
+    assert only(PLAIN.late(late)) == ('<late_result tool="ls" call_id="c1">\na.md\n</late_result>')
 
 
 # what has no text

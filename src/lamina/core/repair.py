@@ -251,7 +251,8 @@ class _Scan:
         return len(self.entries) - 1
 
     def _omit(self, entry: Entry, why: str) -> None:
-        if entry.role is Role.SYSTEM and self._awaits_results():
+        is_aside = entry.role is Role.SYSTEM and self._awaits_results()
+        if is_aside or self._goes_on_after_system_text():
             entry = msgspec.structs.replace(entry, opens=False)  # the model's message may go on after it
         if entry.opens and not self.repairs.merge:
             self.seen.side = ""  # what was to continue this message must not continue the one before

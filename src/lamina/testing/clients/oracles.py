@@ -33,7 +33,6 @@ _OWN_TAG = re.compile(r"<(digest_notes|digest|late_result|reference)[ >]")
 _LATE = re.compile(r"<late_result |\[end of the late result\]")
 _PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _STRICT = re.compile(r"claude-(?:fable-5-[1-9]|opus-5-[5-9]|sonnet-5-[5-9])")
-_TAKES_SYSTEM_MESSAGES = re.compile(r"claude-(?:fable|mythos|opus-4-[89]|opus-[5-9]|sonnet-5-5)")
 _UNDER = 0.45
 """Of the room: a request below this is far from any trigger, and so is each result in it."""
 
@@ -430,8 +429,8 @@ def _in_order(blocks: list[Block]) -> list[str]:
 
 
 def _said_otherwise(turn: Turn, data: str) -> bool:
-    """Whether a system message is there in another voice, where the model takes none."""
-    if turn.dialect != "anthropic" or _TAKES_SYSTEM_MESSAGES.match(turn.settings.model):
+    """Whether a system message is there in another voice, for a model that takes none, now or before."""
+    if turn.dialect != "anthropic":
         return False
     text = data.removeprefix("text:")
     return any(text in block.text for block in turn.sent_blocks)
