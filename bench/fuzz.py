@@ -1,6 +1,7 @@
 """The long run of the fuzzer: plays many clients against `fit_request` and says what was wrong.
 
     python bench/fuzz.py --conversations 10000 --seconds 7200 --jobs 2 --resume fuzz.json
+    python bench/fuzz.py --quick                                a run of a few seconds, to see that it works
     python bench/fuzz.py --replay 1234                          what one client did, turn by turn
     python bench/fuzz.py --replay 1234 --shrink valid:A3        a smaller example of that violation
     python bench/fuzz.py --replay 1234 --moves 0,3,7 --show     the requests, too
@@ -22,7 +23,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
 import lamina
+from bench.samples import QUICK_HELP
 from lamina.testing.clients import (
     Account,
     Script,
@@ -70,13 +74,17 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--resume", type=Path, metavar="FILE", help="progress is kept here")
     parser.add_argument("--json", type=Path, metavar="FILE", help="the account as JSON")
     parser.add_argument("--tries", type=int, default=120, help="conversations played to shrink one example")
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
     parser.add_argument("--replay", type=int, metavar="SEED")
     parser.add_argument("--moves", default="", help="with --replay: only these, by number")
     parser.add_argument("--without", default="", help="with --replay: traits that are taken away")
     parser.add_argument("--shrink", default="", metavar="VIOLATION", help="with --replay: shrink it first")
     parser.add_argument("--program", type=Path, help="with --replay: write a program that needs only lamina")
     parser.add_argument("--show", action="store_true", help="with --replay: print the requests")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.quick:
+        arguments.conversations = 6
+    return arguments
 
 
 def _run(arguments: argparse.Namespace) -> Account:

@@ -1,7 +1,8 @@
 """Planned cache markers beside markers placed by hand, on recorded sessions, in a simulated cache.
 
-    python -m bench.markers PATH... [--models A,B] [--windows N,N] [--limit N] [--json FILE]
-    python -m bench.markers --generated 20
+    python bench/markers.py PATH... [--models A,B] [--windows N,N] [--limit N] [--json FILE]
+    python bench/markers.py --generated 20
+    python bench/markers.py --quick                a run of a few seconds, to see that it works
 
 A path is a JSONL file of sessions, as for replay.py, or a folder of them. Each session is fitted into each
 window call by call, so that longer ones are cut again and again, and its requests are marked three ways:
@@ -28,7 +29,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
+
 from bench.replay import generated
+from bench.samples import QUICK_HELP
 from bench.simulators import rows
 from lamina import Budget, Ledger, fit_request
 from lamina.core.build import build
@@ -287,7 +291,14 @@ def _options() -> Any:
         "--more", type=float, default=1.1, help="tokens of the provider for one that we count"
     )
     parser.add_argument("--json", type=Path)
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help=QUICK_HELP)
+    options = parser.parse_args()
+    if options.quick:
+        options.generated = 2
+        options.windows = [16_000]
+    elif not options.paths and not options.generated:
+        parser.error("say which sessions, or --quick")
+    return options
 
 
 if __name__ == "__main__":

@@ -138,11 +138,26 @@ def check_window(figures: Any) -> None:
         assert whole["sent"] > steps["sent"] > exact["sent"] > 0
 
 
+def check_fuzz(figures: Any) -> None:
+    assert figures["rows"]["all"]["conversations"] == 6
+    assert figures["rows"]["all"]["violations"] == {}
+
+
+def check_markers(figures: Any) -> None:
+    assert len(figures) == 6
+    for row in figures:
+        assert row["sessions"] == 2
+        assert not row["worse"]
+        assert row["read"]["plan"] >= max(row["read"]["two"], row["read"]["four"])
+
+
 CHECKS: dict[str, Callable[[Any], None]] = {
     "build": check_build,
     "counting": check_counting,
     "estimate": check_estimate,
     "fit_request": check_fit_request,
+    "fuzz": check_fuzz,
+    "markers": check_markers,
     "oracle": check_oracle,
     "policies": check_policies,
     "replay": check_replay,

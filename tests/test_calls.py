@@ -306,7 +306,7 @@ def test_conversations_are_told_apart_by_what_is_said_not_by_how_it_is_written(
     among, plain = conversations(window=90_000), Plain()
     for system, said in asked:
         messages = [as_message(at, turn) for at, turn in enumerate(said)]
-        request: dict[str, Any] = {"model": "claude-opus-5", "max_tokens": 9, "messages": messages}
+        request: dict[str, Any] = {"model": "claude-opus-4-5", "max_tokens": 9, "messages": messages}
         if system:
             request["system"] = system
         Call(among, DIALECTS["anthropic"], request).done()

@@ -101,7 +101,8 @@ def test_s4_58_two_trailing_replies_are_kept_as_two() -> None:
 
 
 def test_s4_59_a_conversation_that_begins_with_the_assistant_gets_a_user_message() -> None:
-    assert sent(assistant("hello"), user("hi")) == [user("."), assistant("hello"), user("hi")]
+    opening = user("[the conversation begins with the assistant]")
+    assert sent(assistant("hello"), user("hi")) == [opening, assistant("hello"), user("hi")]
 
 
 def test_s4_59_a_message_of_orphans_is_left_out() -> None:

@@ -150,6 +150,8 @@ def test_the_count_from_the_wire_is_not_above_lamina_s_own(dialect: str) -> None
     compared = 0
     for _ in range(12):
         for turn in turns(script_for(next(seeds)), refusing):
+            if turn.came_breaches:
+                continue
             fitted = lamina.fit_request(
                 turn.came_request, dialect=dialect, budget=ROOMY, counter=turn.counter
             )

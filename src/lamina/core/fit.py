@@ -16,7 +16,7 @@ import msgspec
 from lamina.core.admit import Admitted
 from lamina.core.arrange import system_first
 from lamina.core.bench import Bench
-from lamina.core.bind import held, unbound
+from lamina.core.bind import held, thinks, unbound
 from lamina.core.fold import FOLD_VERSION, cost, extra, fold, keeps, neighbours, runs
 from lamina.core.fold import SHARE as DIGEST_SHARE
 from lamina.core.kinds import is_section
@@ -240,7 +240,7 @@ def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: in
     plan = Plan(entries, limits, bench)
     if held(entries, bench.options.binding):
         if forced:
-            plan.take(last_results, keep=0, goal=limits.room)  # they stand behind all thinking
+            plan.take(_results_behind_thinking, keep=0, goal=limits.room)
         plan.exhausted = True
         return plan
     plan.omit_repeated_system_text()
@@ -264,6 +264,14 @@ def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: in
         plan.chosen.clear()
         plan.take(last_resort, keep=0, goal=limits.room, digest_limit=0)
     return plan
+
+
+def _results_behind_thinking(view: View) -> Iterator[Batch]:
+    """Results of the last step that no thinking follows: to shorten them changes no thinking's past."""
+    last_thought = max((i for i, entry in enumerate(view.entries) if thinks(entry)), default=-1)
+    for batch in last_results(view):
+        if all(move.at > last_thought for move in batch):
+            yield batch
 
 
 class Plan:

@@ -255,6 +255,6 @@ def _read(page: Page, source: str) -> tuple[Entry, ...]:
             raise msgspec.ValidationError("a newer release wrote it")
         places = {piece.nth: Entry(piece.chunk, piece.vector) for piece in pieces}
         return tuple(places[nth] for nth in range(length.length))
-    except (msgspec.MsgspecError, KeyError) as error:
+    except (msgspec.MsgspecError, KeyError, RecursionError) as error:
         hint = "an index can be made again: remove the source, and index it anew"
         raise BadInput(f"{source!r} cannot be read: {error}", place="index", hint=hint) from None

@@ -59,12 +59,13 @@ def choose(
         [*log, *coming], head=terms.head, ledger=ledger, counter=terms.counter, options=terms.options
     )
     goal: int | None = None
-    if not everything:
+    waits = held(whole.entries, terms.options.binding)
+    if not everything and not waits:
         folds, why = _would_fold([*log, *coming], whole, terms, ledger)
         if terms.budget is None or why:
             return Chosen(why=why or "there is no budget")
         goal = limits(terms.budget, terms.head, whole.entries, terms.options.rates).target
-    if held(whole.entries, terms.options.binding):
+    if waits:
         return Chosen(why="thinking in the open tool loop is bound to what a summary would change")
     kept = 0 if terms.budget is None else terms.budget.keep_last
     free = _free(whole.entries, {ref for ref, _ in refs(log)}, terms.options.kinds, keep=kept)
