@@ -10,7 +10,7 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.epochs import HISTORY_CHANGED, REWORDED
 from lamina.core.laws import BuildInputs, Case, audit
-from lamina.core.ledger import SAME_TEXT_LATER
+from lamina.core.ledger import SAME_TEXT_LATER, STEP_IS_FOLDED
 from lamina.core.memo import Memo
 from lamina.core.tokens import CHARS4, Counter
 from lamina.core.values import (
@@ -31,7 +31,7 @@ from lamina.core.values import (
 )
 from lamina.core.wording import text_of
 from lamina.errors import BudgetExceeded
-from lamina.segments import assistant, call, result, system, user
+from lamina.segments import assistant, call, result, system, thinking, user
 
 SMALL = Budget(window=1_500, reserve=0, keep_last=1)
 
@@ -441,3 +441,65 @@ def test_text_parts_of_results_are_shortened_not_the_call() -> None:
     assert envelope.entries[-2].form is Form.FULL
     assert isinstance(envelope.entries[-1].parts[0], ToolResult)
     assert isinstance(envelope.entries[-1].parts[0].content[0], Text)
+
+
+# what the fuzzer of clients found
+
+
+def test_words_beside_results_are_the_newest_thing_the_user_said_and_stay() -> None:
+    """A user may speak up in the message that brings a result; agents put reminders of theirs there, too."""
+    log = steps(3)
+    log += [assistant("Next."), call("read_file", {"path": "x.py"}, id="x"), result("x = 1", id="x")]
+    log.append(user("Mind the tests!", joins=True))
+    for number in range(3, 9):
+        log += steps(number + 1)[-3:]
+    envelope = grown(log)
+    assert envelope.ledger.folds
+    assert "Mind the tests!" in sent(envelope)
+    assert all(entry.form is Form.FULL for entry in envelope.entries if "Mind" in text_of(entry.parts))
+
+
+def test_a_call_after_system_text_belongs_to_the_calls_before_it() -> None:
+    """Parallel calls with an item of the client's between them: each gets its own result."""
+    log = [user("Go."), call("a", {}, id="1"), system("More tools."), call("b", {}, id="2")]
+    log += [result("one", id="1"), result("two", id="2")]
+    envelope = build(log, counter=CHARS4)
+    assert envelope.ledger.repairs == {}
+    kinds = [entry.segment.kind for entry in envelope.sent]
+    assert kinds == ["user", "tool_call", "tool_call", "tool_result", "tool_result", "system"]
+    assert build(log, counter=CHARS4, ledger=envelope.ledger).entries == envelope.entries
+
+
+def test_a_late_result_that_is_lowered_stays_a_quotation() -> None:
+    first = build([user("Go."), call("read", {}, id="1")], counter=CHARS4)
+    log = [user("Go."), call("read", {}, id="1"), assistant("Hm.", joins=True), call("run", {}, id="2")]
+    log += [result("word " * 2_000, id="1"), result("done", id="2")]
+    envelope = build(log, budget=Budget(window=800, reserve=0), ledger=first.ledger, counter=CHARS4)
+    (late,) = [entry for entry in envelope.sent if entry.why.startswith("does not fit")]
+    assert late.role is Role.ASSISTANT
+    assert text_of(late.parts).startswith("<late_result")
+    assert text_of(late.parts).endswith("</late_result>")
+
+
+def test_thinking_goes_with_its_step_when_only_the_step_is_still_folded() -> None:
+    """The client cut off what stood before: the fold stands, the line of the thinking before it does not."""
+    log = [user("Go."), thinking("first, look", signature="s")]
+    log += [call("read", {}, id="1", joins=True), result("x " * 400, id="1")]
+    before = build(log, counter=CHARS4)
+    covers = tuple(entry.ref for entry in before.entries[2:])
+    fold = Fold(key="fold-1", covers=covers, text="read it", cut=1, version=2)
+    envelope = build([*log, user("Now?")], counter=CHARS4, ledger=Ledger(folds=(fold,)))
+    (thought,) = [entry for entry in envelope.entries if entry.segment.kind == "thinking"]
+    assert (thought.form, thought.why) == (Form.OMITTED, STEP_IS_FOLDED)
+    assert envelope.ledger.lines[thought.ref].form is Form.OMITTED
+
+
+def test_a_memo_sends_a_reminder_again_when_its_repetition_was_taken_back() -> None:
+    budget = Budget(window=900, reserve=0, keep_last=1)
+    log = reminded(8)
+    for memo in (Memo(), None):
+        envelope = grown(log, budget, memo)
+        rewound = [*log[:-4], user("Something else?")]
+        again = build(rewound, budget=budget, ledger=envelope.ledger, counter=CHARS4, memo=memo)
+        plain = build(rewound, budget=budget, ledger=envelope.ledger, counter=CHARS4)
+        assert again.entries == plain.entries

@@ -28,7 +28,7 @@ from lamina.core.arrange import (
 from lamina.core.bench import Bench
 from lamina.core.hashing import handle
 from lamina.core.kinds import is_section, row
-from lamina.core.ledger import apply_ledger
+from lamina.core.ledger import SAME_TEXT_LATER, apply_ledger
 from lamina.core.library import hoisted, referred, worded
 from lamina.core.recall import identified
 from lamina.core.repair import Seen, empty, omitted, repair
@@ -91,6 +91,8 @@ def draft_log(log: Sequence[Segment], bench: Bench, *, front: Draft | None, star
     if left is None:
         return draft_log(log, bench, front=None)
     begun = left.begun
+    if front is not None and _repeats_are_gone(begun, first_piece.entries + second_piece.entries):
+        return draft_log(log, bench, front=None)
     first_piece = msgspec.structs.replace(
         first_piece, draft=_after(first_piece.draft, begun), entries=left.first
     )
@@ -123,6 +125,16 @@ def draft_log(log: Sequence[Segment], bench: Bench, *, front: Draft | None, star
         at=at,
         first=first,
     )
+
+
+def _repeats_are_gone(begun: Draft, after: Sequence[Entry]) -> bool:
+    """Whether system text was left out since it stands again later, and the client has taken that away."""
+    left_out = {entry.content for entry in begun.entries if entry.why == SAME_TEXT_LATER}
+    if not left_out:
+        return False
+    standing = {entry.content for entry in begun.entries if entry.form is not Form.OMITTED}
+    standing |= {entry.content for entry in after if entry.role is Role.SYSTEM}
+    return not left_out <= standing
 
 
 class _Piece(msgspec.Struct, frozen=True, kw_only=True):

@@ -102,7 +102,7 @@ def smallest(messages: Sequence[Message]) -> list[Message]:
     if prompt > last:
         last = len(messages)
     begins = prompt
-    while begins > 0 and messages[begins - 1].voice == "user":
+    while begins > 0 and _is_said_before(messages, begins):
         begins -= 1  # the user said several things in a row
     kept: list[Message] = []
     reminders: set[str] = set()
@@ -125,6 +125,13 @@ def smallest(messages: Sequence[Message]) -> list[Message]:
 
 def _items_of(message: Message) -> Message:
     return Message(voice=message.voice, number=message.number, pieces=message.of("item"))
+
+
+def _is_said_before(messages: Sequence[Message], at: int) -> bool:
+    """Whether the user speaks right before, perhaps with a result of a tool in between."""
+    if messages[at - 1].voice == "tool":
+        return at > 1 and messages[at - 2].voice == "user"
+    return messages[at - 1].voice == "user"
 
 
 def _stubbed(message: Message) -> Message:

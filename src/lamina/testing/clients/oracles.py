@@ -30,14 +30,15 @@ Oracle = Callable[[Turn], Found]
 _HANDLE = re.compile(r'recall(?:\(|=)\\?"([^"\\\s]{1,120})\\?"')
 _KEY = re.compile(r"fold-[0-9a-f]{8,}|(?:k[a-z2-7]{16}|.+@[0-9a-f]{20})(?:~[0-9a-f]*)?(?:#[0-9]+)?")
 _OWN_TAG = re.compile(r"<(digest_notes|digest|late_result|reference)[ >]")
+_ITEM_ID = re.compile(r'"id":"[^"]*",?')
 _LATE = re.compile(r"<late_result |\[end of the late result\]")
 _PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _STRICT = re.compile(r"claude-(?:fable-5-[1-9]|opus-5-[5-9]|sonnet-5-[5-9])")
 _UNDER = 0.45
 """Of the room: a request below this is far from any trigger, and so is each result in it."""
 
-_SLACK = 60
-"""Tokens that lamina may need beyond the hand-made floor, and a twentieth of the room: digests differ."""
+_SLACK = 100
+"""Tokens that lamina may need beyond the hand-made floor, and a tenth of the room: digests differ."""
 
 
 def judge(turn: Turn) -> list[Violation]:
@@ -171,6 +172,7 @@ def pairs(turn: Turn) -> Found:
     allowed |= {
         block.data for id_ in between_before.keys() - answered for block in _same_turn(turn.came_blocks, id_)
     }
+    allowed |= {_ITEM_ID.sub("", data) for data in allowed}  # an item may lose its id
     for id_, between in _between(turn.sent_blocks):
         if between and not allowed.issuperset(between):
             yield "between", f"between call {id_!r} and its result: {between[0][:80]!r}"
@@ -276,8 +278,8 @@ def voice(turn: Turn) -> Found:
 
 def bound(turn: Turn) -> Found:
     """A10: thinking of models that bind it stands after what it was bound to."""
-    if not _STRICT.match(turn.settings.model):
-        return
+    if not _STRICT.match(turn.settings.model) or turn.came_breaches:
+        return  # what is mended stands before the thinking, and the client does not know of it
     bindings = {
         piece.signature or piece.data: message.bound_to
         for message in turn.messages
@@ -372,7 +374,7 @@ def budget(turn: Turn) -> Found:
         return  # thinking that is bound forbids every change before it
     needed = floor(turn.messages, turn.settings, turn.counter)
     needed = needed * max(turn.reported_share, 1_000) // 1_000
-    if needed + _SLACK + turn.room // 20 < turn.room:
+    if needed + _SLACK + turn.room // 10 < turn.room:
         yield "", f"{needed:,} tokens would do in a room of {turn.room:,}: {error!s:.200}"
 
 

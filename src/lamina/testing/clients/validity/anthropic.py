@@ -128,7 +128,7 @@ def _thinking(messages: list[Json], came: list[Json]) -> Iterator[Breach]:
         thoughts = _thoughts(messages[i])
         if thoughts and not _complete(thoughts, known):
             yield Breach("A9", f"messages[{i}]", "thinking of the latest assistant message is not what came")
-        loop = bool(_of(messages[i], "tool_use")) and bool(_of(came[-1], "tool_result"))
+        loop = bool(_of(messages[i], "tool_use")) and bool(_of(messages[-1], "tool_result"))
         if loop and known and not thoughts and known[-1]:
             yield Breach(OPEN_LOOP, f"messages[{i}]", "thinking of the open tool loop is gone")
 
