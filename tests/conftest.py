@@ -11,6 +11,6 @@ _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow],
 _BY_DEFAULT = "ci" if os.environ.get("CI") == "true" else "dev"
 
 settings.register_profile("dev", parent=_PATIENT, max_examples=100)
-settings.register_profile("ci", parent=_PATIENT, max_examples=250)
+settings.register_profile("ci", parent=_PATIENT, max_examples=125)
 settings.register_profile("long", parent=_PATIENT, max_examples=20_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", _BY_DEFAULT))

@@ -11,7 +11,7 @@ from lamina.testing.laws import cases, holds, repeats
 from lamina.testing.strategies import Story, stories
 
 USUAL = settings().max_examples
-often = settings(max_examples=500 if USUAL == 250 else USUAL)
+often = settings(max_examples=500 if USUAL == 125 else USUAL)
 """In `make test` a law is tried more often than other properties are."""
 
 
