@@ -7,6 +7,7 @@ This file looks at entries only; how they are written is for `render`.
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Container, Sequence
 from typing import Any
 
@@ -40,6 +41,7 @@ def item_key(entry: Entry) -> tuple[int, int] | None:
 def fates(entries: Sequence[Entry], repairs: Container[str]) -> Fates:
     """One pass over all entries, the omitted ones too. `repairs` has those that lost their id before."""
     sent = {item_key(e) for e in entries if e.form is not Form.OMITTED}
+    times = Tally(stem(entry.ref) for entry in entries)  # of equal items nobody knows which lost its id
     dropped: set[int] = set()
     bare: set[int] = set()
     pending: list[int] = []
@@ -60,7 +62,8 @@ def fates(entries: Sequence[Entry], repairs: Container[str]) -> Fates:
                 dropped.update(pending)
                 lost = True
             pending = []
-            if lost or f"{stem(entry.ref)}{ON_THE_WIRE}" in repairs:
+            name = stem(entry.ref)
+            if lost or (times[name] == 1 and f"{name}{ON_THE_WIRE}" in repairs):
                 bare.add(i)
     return Fates(frozenset(dropped.union(pending)), frozenset(bare))
 
