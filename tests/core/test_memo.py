@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
-from lamina.core.memo import Memo
+from lamina.core.memo import Memo, may_part_at
+from lamina.core.repair import Seen, repair
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
 from lamina.core.values import Budget, Layer, Ledger, Segment
+from lamina.core.wording import Wording
 from lamina.errors import BudgetExceeded
-from lamina.segments import assistant, call, result, user
+from lamina.segments import assistant, call, result, system, user
 from lamina.testing.laws import same
 from lamina.testing.sessions import calls, session
 from lamina.testing.strategies import logs
@@ -175,3 +177,49 @@ def test_a_memo_resumes_where_the_log_continues_and_begins_anew_where_it_does_no
     build(edited, counter=CHARS4, ledger=first.ledger, memo=memo)
     assert memo.checkpoint is not None
     assert memo.checkpoint.log == tuple(edited[:3])
+
+
+PIECES = st.sampled_from(
+    [
+        user("Please go on."),
+        user(" "),
+        system("Be brief."),
+        system(" "),
+        assistant("Here it is."),
+        assistant(" "),
+        assistant("And more.", joins=True),
+        call("read", {}, id="a", joins=False),
+        call("read", {}, id="b"),
+        result("found", id="a"),
+        result("nothing", id="b"),
+    ]
+)
+"""What may follow what in a log that a client has made badly."""
+
+
+@given(st.lists(PIECES, min_size=2, max_size=9), st.integers(0, 9))
+def test_a_log_may_be_mended_in_two_pieces_wherever_it_may_be_parted(
+    log: list[Segment], sent_before: int
+) -> None:
+    """Also with the repairs of an earlier request, which ended in the midst of the log."""
+    _, repairs = repair(log[:sent_before], Ledger(), wording=Wording(), seen=Seen())
+    before = Ledger(repairs=repairs)
+    at_once = repair(log, before, wording=Wording(), seen=Seen())
+    for at in range(1, len(log)):
+        if not may_part_at(log, at):
+            continue
+        seen = Seen()
+        first, first_repairs = repair(log[:at], before, wording=Wording(), seen=seen, ends=False)
+        second, second_repairs = repair(log[at:], before, wording=Wording(), seen=seen)
+        assert (first + second, first_repairs | second_repairs) == at_once
+
+
+def test_a_log_is_not_parted_between_system_text_and_a_call_with_a_blank_message_between() -> None:
+    """The call may belong to the message before the system text, whose calls wait for their results."""
+    log = [
+        call("read", {}, id="a", joins=False),
+        system("Be brief."),
+        assistant(" "),
+        call("read", {}, id="b", joins=False),
+    ]
+    assert not may_part_at(log, 3)

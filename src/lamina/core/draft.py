@@ -350,11 +350,13 @@ def boundary(log: Sequence[Segment], start: int) -> int:
 def may_part(segment: Segment, before: Segment) -> bool:
     """Whether a log may be parted before this segment: it begins a message of the assistant.
 
-    A call after system text may belong to the message before that: see `repair`.
+    A call after system text may belong to the message before that (see `repair`), and blank messages, which
+    are left out, may stand between the two.
     """
     if segment.role is not Role.ASSISTANT or segment.joins or empty(segment.parts):
         return False
-    return before.role is not Role.SYSTEM or not isinstance(segment.parts[0], ToolCall)
+    continues_unseen = before.role is Role.SYSTEM or empty(before.parts)
+    return not (continues_unseen and isinstance(segment.parts[0], ToolCall))
 
 
 def resumable(drafted: Drafted, entries: Sequence[Entry], ledger: Ledger, bench: Bench) -> Draft | None:

@@ -111,7 +111,8 @@ class _Scan:
 
     `waiting` has the position of each call whose place for a result is still open, and the position of its
     result once that came. `deferred` are entries that may not stand between a call and its result: they
-    follow, in their order, when the place for results is over.
+    follow, in their order, when the place for results is over. `after_aside`: system text or a blank message
+    came last.
     """
 
     def __init__(self, ledger: Ledger, wording: Wording, repairs: Repairs, seen: Seen) -> None:
@@ -125,6 +126,7 @@ class _Scan:
         self.unanswered: dict[str, deque[int]] = {}
         self.answered: dict[str, int] = {}
         self.deferred: list[Entry] = []
+        self.after_aside = False
         self.pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
 
     def take(self, segment: Segment) -> None:
@@ -149,6 +151,7 @@ class _Scan:
             self._keep(entry)
         else:
             self._take_message(entry)
+        self.after_aside = segment.role is Role.SYSTEM or empty(segment.parts)
 
     def close(self) -> None:
         """The place for results is over: answer, or leave out, each call that got none."""
@@ -191,12 +194,12 @@ class _Scan:
         return last is not None and f"{last.ref}:end" in self.ledger.repairs
 
     def _goes_on_after_system_text(self) -> bool:
-        """Whether a call comes while others wait, and only system text was put in between.
+        """Whether a call comes while others wait, and only system text was put between it and them.
 
         If an earlier request ended there, its calls are answered, and the model goes on after the answers.
         """
         no_result_yet = bool(self.waiting) and not any(self.waiting.values())
-        if not no_result_yet or not self.deferred or self._ended_here():
+        if not self.after_aside or not no_result_yet or not self.deferred or self._ended_here():
             return False
         return all(entry.role is Role.SYSTEM for entry in self.deferred)
 
