@@ -494,6 +494,20 @@ def test_thinking_goes_with_its_step_when_only_the_step_is_still_folded() -> Non
     assert envelope.ledger.lines[thought.ref].form is Form.OMITTED
 
 
+def test_thinking_goes_with_the_call_that_it_led_to_though_words_before_it_stand() -> None:
+    """An edit joined two steps into one: what the model said before the thinking is not folded."""
+    log = [user("Go."), assistant("I will."), thinking("first, look", signature="s", joins=True)]
+    log += [call("read", {}, id="1"), result("x " * 400, id="1")]
+    before = build(log, counter=CHARS4)
+    covers = tuple(entry.ref for entry in before.entries[3:])
+    fold = Fold(key="fold-1", covers=covers, text="read it", cut=1, version=2)
+    envelope = build([*log, user("Now?")], counter=CHARS4, ledger=Ledger(folds=(fold,)))
+    (thought,) = [entry for entry in envelope.entries if entry.segment.kind == "thinking"]
+    assert (thought.form, thought.why) == (Form.OMITTED, STEP_IS_FOLDED)
+    (words,) = [entry for entry in envelope.entries if entry.segment.parts == (Text("I will."),)]
+    assert words.form is Form.FULL
+
+
 def test_a_memo_sends_a_reminder_again_when_its_repetition_was_taken_back() -> None:
     budget = Budget(window=900, reserve=0, keep_last=1)
     log = reminded(8)

@@ -95,26 +95,34 @@ def apply_ledger(
 
 
 def _without_thoughts_of(folds: Sequence[Fold], entries: list[Entry]) -> tuple[list[Entry], dict[Ref, Line]]:
-    """Without thinking of steps of which the model says nothing any more, and the lines for that."""
-    thoughts = [i for i, entry in enumerate(entries) if entry.form is Form.FULL and _is_thinking(entry)]
-    if not thoughts:
-        return entries, {}
+    """Without thinking that led to what is folded now, and the lines for that."""
     folded_at = {ref: fold.cut for fold in folds for ref in fold.covers}
-    cut_of_step = {entry.step: folded_at[entry.ref] for entry in entries if entry.ref in folded_at}
-    for entry in entries:
-        is_said = entry.role is Role.ASSISTANT and entry.form is not Form.OMITTED
-        if is_said and entry.ref not in folded_at and not _is_thinking(entry):
-            cut_of_step.pop(entry.step, None)
-    gone = [i for i in thoughts if entries[i].step in cut_of_step and entries[i].ref not in folded_at]
     left = list(entries)
     lines: dict[Ref, Line] = {}
-    for i in gone:
-        entry = entries[i]
+    for i, entry in enumerate(entries):
+        if entry.form is not Form.FULL or not _is_thinking(entry) or entry.ref in folded_at:
+            continue
+        led_to = _led_to(entries, i, folded_at)
+        if led_to is None or led_to.ref not in folded_at:
+            continue
         left[i] = omitted(entry, STEP_IS_FOLDED)
         lines[entry.ref] = Line(
-            form=Form.OMITTED, why=STEP_IS_FOLDED, wording=0, sent=Digest(""), cut=cut_of_step[entry.step]
+            form=Form.OMITTED, why=STEP_IS_FOLDED, wording=0, sent=Digest(""), cut=folded_at[led_to.ref]
         )
     return left, lines
+
+
+def _led_to(entries: Sequence[Entry], at: int, folded_at: Mapping[Ref, int]) -> Entry | None:
+    """What the model said or did in the same step after this thinking, or else before it."""
+    for places in (range(at + 1, len(entries)), range(at - 1, -1, -1)):
+        for i in places:
+            entry = entries[i]
+            if entry.step != entries[at].step:
+                break
+            is_sent = entry.form is not Form.OMITTED or entry.ref in folded_at
+            if is_sent and entry.role is Role.ASSISTANT and not _is_thinking(entry):
+                return entry
+    return None
 
 
 def _is_thinking(entry: Entry) -> bool:

@@ -128,10 +128,9 @@ def _items_of(message: Message) -> Message:
 
 
 def _is_said_before(messages: Sequence[Message], at: int) -> bool:
-    """Whether the user speaks right before, perhaps with a result of a tool in between."""
-    if messages[at - 1].voice == "tool":
-        return at > 1 and messages[at - 2].voice == "user"
-    return messages[at - 1].voice == "user"
+    """Whether the user speaks right before, perhaps with results of tools or system text in between."""
+    before = next((m.voice for m in reversed(messages[:at]) if m.voice not in ("tool", "system")), "")
+    return before == "user"
 
 
 def _stubbed(message: Message) -> Message:
