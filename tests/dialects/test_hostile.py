@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import CheckMemo, Violation
+from lamina.dialects.words import OPENING
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError
 from lamina.request import Fitted, RequestMemo, fit_request
 from tests.dialects.hostile import DIALECTS_WITH_MESSAGES, Hostile, conversations
@@ -213,3 +214,83 @@ STEPS = {
     "gemini": _gemini_step,
     "ollama": _ollama_step,
 }
+
+
+def _chat(last: list[Any]) -> dict[str, Any]:
+    return {"model": "gpt-4o", "messages": [{"role": "user", "content": last}]}
+
+
+def _responses(last: list[Any]) -> dict[str, Any]:
+    return {"model": "gpt-5", "input": [{"role": "user", "content": last}]}
+
+
+BESIDE_THE_WORDS = {
+    "chat, blank text": (
+        "openai_chat",
+        _chat([{"type": "text", "text": "Go."}, {"type": "text", "text": "\n"}]),
+    ),
+    "chat, a name": (
+        "openai_chat",
+        {"model": "gpt-4o", "messages": [{"role": "user", "name": "ann", "content": "Go."}]},
+    ),
+    "responses, blank text": (
+        "openai_responses",
+        _responses([{"type": "input_text", "text": "Go."}, {"type": "input_text", "text": " "}]),
+    ),
+    "anthropic, the title of a document": (
+        "anthropic",
+        {
+            "model": "claude-opus-4-8",
+            "max_tokens": 100,
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {
+                            "type": "document",
+                            "title": "ann",
+                            "context": "\n",
+                            "source": {"type": "text", "media_type": "text/plain", "data": "Go."},
+                        },
+                        {"type": "text", "text": "Go."},
+                    ],
+                }
+            ],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BESIDE_THE_WORDS)
+def test_a_change_beside_the_words_of_a_message_is_a_recorded_cut(case: str) -> None:
+    """Blank text, a name or a title that was sent is part of what a cache has seen."""
+    name, first = BESIDE_THE_WORDS[case]
+    text = json.dumps(first)
+    changed = json.loads(
+        text.replace('"ann"', '"bea"').replace('"\\n"', '"And you?"').replace('" "', '"Now"')
+    )
+    before = fit_request(first, dialect=name, budget=ROOM)
+    after = fit_request(changed, dialect=name, budget=ROOM, ledger=before.ledger)
+    assert before.request == first
+    assert blocks(name, after.request)[: len(blocks(name, first))] != blocks(name, first)
+    assert len(after.ledger.cuts) == 1
+    same = fit_request(first, dialect=name, budget=ROOM, ledger=before.ledger)
+    assert same.ledger.cuts == ()
+
+
+@pytest.mark.parametrize("name", ["anthropic", "gemini"])
+def test_the_line_in_place_of_a_first_question_is_counted(name: str) -> None:
+    """An API that wants the user to begin gets a line of lamina's own there, and the room has to hold it."""
+    call = [{"function": {"name": "read", "arguments": "{}"}, "id": "c1", "type": "function"}]
+    messages: list[dict[str, Any]] = [
+        {"role": "assistant", "content": "Hello.", "tool_calls": call},
+        {"role": "tool", "tool_call_id": "c1", "content": "found"},
+        {"role": "user", "content": "Go."},
+    ]
+    late = fit_request({"model": "m", "messages": messages}, to=name, budget=ROOM)
+    messages = [{"role": "user", "content": "Hi."}, *messages]
+    early = fit_request({"model": "m", "messages": messages}, to=name, budget=ROOM)
+    assert OPENING in json.dumps(late.request)
+    assert OPENING not in json.dumps(early.request)
+    assert late.envelope.account.request > early.envelope.account.request
+    assert late.envelope.tokens == late.envelope.account.total

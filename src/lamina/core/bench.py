@@ -26,7 +26,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     `binding` says what a changed past does to thinking; `salt` keeps tenants' prefix hashes apart;
     `carries` why a segment cannot be said where this request goes, "" if it can. `window` keeps history to
-    its last messages.
+    its last messages. `opening` is what a wire format says in the place of the user's first message where the
+    assistant begins.
     """
 
     layout: Layout = _IN_PLACE
@@ -39,6 +40,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     salt: str = ""
     carries: Callable[[Segment], str] | None = None
     window: LastN | None = None
+    opening: str = ""
 
     def __post_init__(self) -> None:
         if self.wording.kinds is not self.kinds:  # one table for all stages

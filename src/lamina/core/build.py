@@ -26,7 +26,7 @@ from lamina.core.target import limits
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.upgrade import upgraded
 from lamina.core.values import Budget, Cut, Head, Ledger, Segment
-from lamina.core.weigh import scale_for
+from lamina.core.weigh import begins_with_assistant, scale_for
 
 NO_HEAD = Head()
 EMPTY = Ledger()
@@ -128,5 +128,6 @@ def _bench(
     options: Options,
     memo: Memo,
 ) -> Bench:
-    scale = scale_for(counter, head, ledger.calibration, memo.counts(counter))
+    opening = options.opening if begins_with_assistant(log) else ""
+    scale = scale_for(counter, head, ledger.calibration, memo.counts(counter), opening=opening)
     return Bench(options=options, scale=scale, ledger=upgraded(ledger, log), root=root(head, options.salt))

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from lamina.core.hashing import chain
+from lamina.core.hashing import chain, digest
 from lamina.core.parameters import speaking
-from lamina.core.repair import side
+from lamina.core.repair import empty, side
 from lamina.core.tokens import (
     Basis,
     Counter,
@@ -24,7 +24,18 @@ from lamina.core.tokens import (
     scaled,
     tools_cost,
 )
-from lamina.core.values import Calibration, Digest, Entry, Form, Head, Ref, Role, Text
+from lamina.core.values import (
+    Calibration,
+    Digest,
+    Entry,
+    Form,
+    Head,
+    Ref,
+    Role,
+    Segment,
+    Text,
+    ToolResult,
+)
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,30 +68,49 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
         return self.entries + self.head + self.margin
 
 
+class _Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """What a provider's message has for the model besides the parts of an entry."""
+
+    tokens: int
+    digest: Digest
+
+
 class Scale(msgspec.Struct, kw_only=True):
-    """Weighs entries. `counts` remembers bodies by the digest of what is sent; it changes no result."""
+    """Weighs entries; `opening` is the cost of a message that will stand before them.
+
+    `counts` and `besides` remember what was weighed, and change no result: bodies, by the digest of what is
+    sent, and what stands beside them, by ref.
+    """
 
     counter: Counter
     calibration: Calibration | None = None
     tools: int = 0
     answer: int = 0
     parameters: int = 0
+    opening: int = 0
     counts: dict[Digest, int] = {}
-    besides: dict[Ref, int] = {}
+    besides: dict[Ref, _Beside] = {}
 
     def body(self, entry: Entry) -> int:
         """The parts of an entry and what is sent beside them, without the framing of its message."""
         known = self.counts.get(entry.sent)
         if known is None:
             known = self.counts[entry.sent] = sum(part_cost(part, self.counter) for part in entry.parts)
-        return known + self._beside(entry) if entry.segment.beside else known
+        return known + self._beside(entry).tokens if entry.segment.beside else known
 
-    def _beside(self, entry: Entry) -> int:
-        """Counted once in a build, in which a ref names one segment."""
+    def sent(self, entry: Entry) -> Digest:
+        """What is sent of an entry, with what stands beside its parts: the link that it is in the chain."""
+        if not entry.segment.beside:
+            return entry.sent
+        return digest((entry.sent, self._beside(entry).digest))
+
+    def _beside(self, entry: Entry) -> _Beside:
+        """Weighed once in a build, in which a ref names one segment."""
         known = self.besides.get(entry.ref)
         if known is None:
             parts = entry.segment.beside
-            known = self.besides[entry.ref] = sum(part_cost(part, self.counter) for part in parts)
+            tokens = sum(part_cost(part, self.counter) for part in parts)
+            known = self.besides[entry.ref] = _Beside(tokens=tokens, digest=digest(parts))
         return known
 
     def head_rows(self) -> list[tuple[str, int]]:
@@ -90,13 +120,14 @@ class Scale(msgspec.Struct, kw_only=True):
 
     def account(self, entries: int) -> Account:
         framing = self.counter.framing
-        raw = entries + framing.request
+        request = framing.request + self.opening
+        raw = entries + request
         margin = scaled(raw, self.counter, self.calibration) - raw
         basis = self.counter.basis if self.calibration is None else "estimated"
         return Account(
             entries=entries,
             tools=self.tools,
-            request=framing.request,
+            request=request,
             margin=margin,
             basis=basis,
             counter=self.counter.identity,
@@ -109,18 +140,38 @@ class Scale(msgspec.Struct, kw_only=True):
 
 
 def scale_for(
-    counter: Counter, head: Head, calibration: Calibration | None, counts: dict[Digest, int]
+    counter: Counter,
+    head: Head,
+    calibration: Calibration | None,
+    counts: dict[Digest, int],
+    *,
+    opening: str = "",
 ) -> Scale:
-    """The scale of one build. A calibration of another counter is not applied."""
+    """The scale of one build. A calibration of another counter is not applied.
+
+    `opening` is what will stand before the first message, in a message of its own.
+    """
     read = speaking(head.parameters)
+    framing = counter.framing
     return Scale(
         counter=counter,
         calibration=calibration_for(counter, calibration),
         tools=tools_cost(head.tools, counter),
         answer=formats_cost(read.formats, counter),
         parameters=others_cost(read.others, counter),
+        opening=framing.message + counter.count(opening) if opening else 0,
         counts=counts,
     )
+
+
+def begins_with_assistant(log: Iterable[Segment]) -> bool:
+    """Whether the assistant speaks first. Blank messages and results without a call are not sent."""
+    for segment in log:
+        is_result = bool(segment.parts) and isinstance(segment.parts[0], ToolResult)
+        if segment.role is Role.SYSTEM or is_result or empty(segment.parts):
+            continue
+        return segment.role is Role.ASSISTANT
+    return False
 
 
 def settled(
@@ -139,7 +190,7 @@ def settled(
             if entry.prefix != prefix or entry.tokens:
                 result[i] = msgspec.structs.replace(entry, prefix=prefix, tokens=0)
             continue
-        prefix = chain(prefix, entry.sent, opens=entry.opens)
+        prefix = chain(prefix, scale.sent(entry), opens=entry.opens)
         tokens = scale.body(entry) + (framing.message if entry.opens else 0)
         if framing.part and not alone[i]:
             tokens += framing.part * len(entry.parts)

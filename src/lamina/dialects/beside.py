@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from lamina.core.tokens import NAMED
-from lamina.core.values import Image, Part, Raw, Segment, Thinking, ToolResult
-from lamina.text.characters import split_words
+from lamina.core.values import Image, Part, Raw, Segment, Text, Thinking, ToolResult
+from lamina.text.characters import is_blank, split_words
 
 Beside = tuple[Part, ...]
 
@@ -65,9 +65,19 @@ def with_beside(dialect: str, segments: list[Segment], message: Mapping[str, Any
     beside = () if _CHAT.issuperset(message) else _chat_message(dialect, message)
     if isinstance(last.parts[0], ToolResult):
         beside += _chat_result(dialect, last.parts[0], message)
+    elif not isinstance(last.parts[0], Raw):
+        beside += blank_texts(message.get("content"))
     if beside:
         segments[-1] = msgspec.structs.replace(last, beside=last.beside + beside)
     return tuple(segments)
+
+
+def blank_texts(content: Any) -> Beside:
+    """Blank text among the blocks of a message that says something: no segment has it, and it is sent."""
+    if not isinstance(content, list | tuple):
+        return ()
+    texts = (_plain(block).get("text") for block in content)
+    return tuple(Text(text) for text in texts if isinstance(text, str) and is_blank(text))
 
 
 def _chat_message(dialect: str, message: Mapping[str, Any]) -> Beside:

@@ -178,7 +178,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     `absorb` takes a whole response, or all events of a stream in order.
     `stream` is what a prefix cache sees of a request; `mark` puts exactly these cache markers on it, and
     takes off all others. `carries` says why a segment of another dialect cannot be said here, "" if it can;
-    `plain_head` and `own_head` translate everything that is not a message.
+    `plain_head` and `own_head` translate everything that is not a message. `opening` is what `render` says in
+    the place of the user's first message, where the API wants one and the assistant begins.
     """
 
     name: str
@@ -199,6 +200,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     lasting: Callable[[Envelope], Mapping[Ref, str]] = _nothing
     order: Callable[[Sequence[Entry], Head], list[int]] | None = None
     steady: bool = True
+    opening: str = ""
 
 
 def came_from(

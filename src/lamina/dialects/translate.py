@@ -30,6 +30,10 @@ def translated(head: Head, source: Dialect, target: Dialect, *, model: str = "")
 def options_for(dialect: Dialect, head: Head, *, layout: Layout = _IN_PLACE, **more: Any) -> Options:
     """How to build for a dialect: what it mends, what it cannot say, what a changed past does there."""
     return Options(
-        layout=layout, repairs=dialect.repairs, carries=dialect.carries,
-        binding=dialect.binding(head.parameters), **more,
-    )  # fmt: skip
+        layout=layout,
+        repairs=dialect.repairs,
+        carries=dialect.carries,
+        opening=dialect.opening,
+        binding=dialect.binding(head.parameters),
+        **more,
+    )

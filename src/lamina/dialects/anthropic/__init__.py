@@ -22,6 +22,7 @@ from lamina.dialects.anthropic.parse import parse
 from lamina.dialects.anthropic.render import lasting, order, render
 from lamina.dialects.anthropic.stream import stream
 from lamina.dialects.port import Dialect, Request, unsayable
+from lamina.dialects.words import OPENING
 
 __all__ = ["DIALECT", "NAME", "binding_of", "recognises"]
 
@@ -76,5 +77,6 @@ DIALECT = Dialect(
     order=order,
     plain_head=plain_head,
     own_head=own_head,
+    opening=OPENING,
     repairs=Repairs(unique_ids="log", id_pattern=r"[a-zA-Z0-9_-]{1,128}"),
 )  # fmt: skip

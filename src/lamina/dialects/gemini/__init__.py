@@ -22,6 +22,7 @@ from lamina.dialects.gemini.prefix import mark, stream
 from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME
 from lamina.dialects.port import Dialect, Request, elsewhere, unsayable
+from lamina.dialects.words import OPENING
 
 __all__ = ["DIALECT", "NAME", "carries", "recognises"]
 
@@ -52,5 +53,6 @@ DIALECT = Dialect(
     name=NAME, recognises=recognises, parse=parse, render=render, check=check, absorb=absorb,
     absorb_stream=absorb_stream, binding=_binding, stream=stream, mark=mark, carries=carries,
     plain_head=plain_head, own_head=own_head, lasting=lasting, recheck=check_again,
+    opening=OPENING,
     repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
 )  # fmt: skip

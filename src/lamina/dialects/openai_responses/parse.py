@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
-from lamina.dialects.beside import Beside, responses_block, responses_item
+from lamina.dialects.beside import Beside, blank_texts, responses_block, responses_item
 from lamina.dialects.named_files import path_of
 from lamina.dialects.openai_responses.items import (
     ASKED,
@@ -296,6 +296,8 @@ def _thinking(wire: Json) -> Thinking:
 def _beside(piece: _Piece, wire: Json, asked: Iterable[str], *, last: bool) -> Beside:
     """What a block has for the model besides its part; what its item has is counted with the last piece."""
     beside = responses_item(NAME, piece.part, wire, asked=asked) if last else ()
+    if last and not isinstance(piece.part, Raw):
+        beside += blank_texts(wire.get("content"))
     if piece.block is not None and piece.block is not wire:
         beside += responses_block(NAME, piece.part, plain(piece.block))
     return beside

@@ -37,8 +37,11 @@ _STRICT = re.compile(r"claude-(?:fable-5-[1-9]|opus-5-[5-9]|sonnet-5-[5-9])")
 _UNDER = 0.45
 """Of the room: a request below this is far from any trigger, and so is each result in it."""
 
-_SLACK = 100
-"""Tokens that lamina may need beyond the hand-made floor, and a tenth of the room: digests differ."""
+_SLACK = 60
+"""Tokens that lamina may need beyond the hand-made floor, and a twentieth of the room: digests differ."""
+
+_SLACK_OF_A_MEND = 100
+"""Tokens more for each rule that a client's request breaks: answers for calls, quotations of late results."""
 
 
 def judge(turn: Turn) -> list[Violation]:
@@ -366,15 +369,16 @@ def refuses(turn: Turn) -> Found:
 
 
 def budget(turn: Turn) -> Found:
-    """BudgetExceeded for a valid request only where even the smallest one does not fit."""
+    """BudgetExceeded only where even the smallest request does not fit."""
     error = turn.outcome.error
-    if not isinstance(error, BudgetExceeded) or turn.came_breaches:
+    if not isinstance(error, BudgetExceeded):
         return
     if _STRICT.match(turn.settings.model) and turn.ends_with_results:
         return  # thinking that is bound forbids every change before it
     needed = floor(turn.messages, turn.settings, turn.counter)
     needed = needed * max(turn.reported_share, 1_000) // 1_000
-    if needed + _SLACK + turn.room // 10 < turn.room:
+    slack = _SLACK + turn.room // 20 + _SLACK_OF_A_MEND * len(turn.came_breaches)
+    if needed + slack < turn.room:
         yield "", f"{needed:,} tokens would do in a room of {turn.room:,}: {error!s:.200}"
 
 
