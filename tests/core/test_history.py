@@ -494,6 +494,21 @@ def test_thinking_goes_with_its_step_when_only_the_step_is_still_folded() -> Non
     assert envelope.ledger.lines[thought.ref].form is Form.OMITTED
 
 
+def test_no_digest_stands_between_a_call_and_its_answer_when_the_client_deletes_a_result() -> None:
+    """The call before the folded step is answered behind that step now, since both are one message."""
+    log = [user("Go."), call("poll", {}, id="1", joins=False), result("pending", id="1")]
+    log += [thinking("first, look", signature="s", joins=True)]
+    log += [call("read", {}, id="2", joins=True), result("x " * 400, id="2")]
+    before = build(log, counter=CHARS4)
+    covers = tuple(entry.ref for entry in before.entries[4:])
+    fold = Fold(key="fold-1", covers=covers, text="", notes="read", cut=1, version=2)
+    after = [*log, user("Now?")]
+    assert build(after, counter=CHARS4, ledger=Ledger(folds=(fold,))).ledger.folds == (fold,)
+    without = [segment for segment in after if segment is not log[2]]
+    envelope = build(without, counter=CHARS4, ledger=Ledger(folds=(fold,)))
+    assert envelope.ledger.folds == ()
+
+
 def test_thinking_goes_with_the_call_that_it_led_to_though_words_before_it_stand() -> None:
     """An edit joined two steps into one: what the model said before the thinking is not folded."""
     log = [user("Go."), assistant("I will."), thinking("first, look", signature="s", joins=True)]

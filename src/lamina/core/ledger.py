@@ -9,6 +9,7 @@ segment which comes back does not rise. The prompt and the last step are never s
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -205,42 +206,63 @@ def _lowered_again(entry: Entry, line: Line | None, wording: Wording, reworded: 
 def _standing_folds(entries: Sequence[Entry], folds: tuple[Fold, ...]) -> tuple[Fold, ...]:
     """The folds of which everything is there, in order, with nothing new between, and of which none is kept.
 
-    A call and its result are in one fold or in none.
+    A call and its result are in one fold or in none, and no fold stands between the two.
     """
     if not folds:
         return folds
-    at = {entry.ref: i for i, entry in enumerate(entries)}
-    protected = current_turn(entries)
+    structure = _structure(entries)
+    return tuple(fold for fold in folds if _stands(fold, structure))
+
+
+class _Structure(msgspec.Struct, frozen=True, kw_only=True):
+    """A log as folds look at it.
+
+    `place` is the position of each ref, `partner` the result of a call or the call of a result, `protected`
+    the prompt and the last step. `open_until` has for each position where the last result stands of the
+    calls up to there.
+    """
+
+    entries: Sequence[Entry]
+    place: Mapping[Ref, int]
+    partner: Mapping[Ref, Ref]
+    open_until: Sequence[int]
+    protected: frozenset[int]
+
+
+def _structure(entries: Sequence[Entry]) -> _Structure:
     partner: dict[Ref, Ref] = {}
+    answered_at = [-1] * len(entries)
     for call_at, result_at in pairs(entries):
         call, result = entries[call_at].ref, entries[result_at].ref
         partner[call] = result
         partner[result] = call
-    return tuple(fold for fold in folds if _stands(fold, entries, at, partner, protected))
+        answered_at[call_at] = result_at
+    return _Structure(
+        entries=entries,
+        place={entry.ref: i for i, entry in enumerate(entries)},
+        partner=partner,
+        open_until=list(accumulate(answered_at, max)),
+        protected=current_turn(entries),
+    )
 
 
-def _stands(
-    fold: Fold,
-    entries: Sequence[Entry],
-    at: Mapping[Ref, int],
-    partner: Mapping[Ref, Ref],
-    protected: frozenset[int],
-) -> bool:
-    places = [at.get(ref) for ref in fold.covers]
+def _stands(fold: Fold, log: _Structure) -> bool:
+    places = [log.place.get(ref) for ref in fold.covers]
     here = [place for place in places if place is not None]
     if not here or len(here) < len(places) or here != sorted(here):
         return False
+    first, last = here[0], here[-1]
     covered = frozenset(fold.covers)
-    for i in range(here[0], here[-1] + 1):
-        entry = entries[i]
+    for i in range(first, last + 1):
+        entry = log.entries[i]
         if entry.ref not in covered:
             if entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM:
                 return False
             continue
-        kept = entry.segment.pinned or entry.role is Role.SYSTEM or i in protected
-        if kept or partner.get(entry.ref, entry.ref) not in covered:
+        kept = entry.segment.pinned or entry.role is Role.SYSTEM or i in log.protected
+        if kept or log.partner.get(entry.ref, entry.ref) not in covered:
             return False
-    return True
+    return first == 0 or log.open_until[first - 1] <= last
 
 
 def lower(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
