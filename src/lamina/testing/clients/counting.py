@@ -101,6 +101,8 @@ def smallest(messages: Sequence[Message]) -> list[Message]:
     last = max((i for i, m in enumerate(messages) if m.voice == "assistant"), default=-1)
     if prompt > last:
         last = len(messages)
+    while last > 0 and messages[last - 1].voice == "assistant":
+        last -= 1  # messages of the model in a row are one
     begins = prompt
     while begins > 0 and _is_said_before(messages, begins):
         begins -= 1  # the user said several things in a row

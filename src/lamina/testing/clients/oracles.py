@@ -375,6 +375,8 @@ def budget(turn: Turn) -> Found:
         return
     if _STRICT.match(turn.settings.model) and turn.ends_with_results:
         return  # thinking that is bound forbids every change before it
+    if turn.came_breaches and turn.ends_blank:
+        return  # no request can be made of it that the API takes
     needed = floor(turn.messages, turn.settings, turn.counter)
     needed = needed * max(turn.reported_share, 1_000) // 1_000
     slack = _SLACK + turn.room // 20 + _SLACK_OF_A_MEND * len(turn.came_breaches)

@@ -17,7 +17,7 @@ from lamina.testing.clients.counting import counter_named
 from lamina.testing.clients.history import Message, Settings
 from lamina.testing.clients.reading import Block, read, stream
 from lamina.testing.clients.validity import breaches
-from lamina.testing.clients.validity.breach import Breach
+from lamina.testing.clients.validity.breach import Breach, is_blank
 from lamina.testing.clients.words import canaries
 
 Json = Mapping[str, Any]
@@ -226,6 +226,13 @@ class Turn:
         """Whether results of tools follow the newest message of the model, whatever is said beside them."""
         last = max((i for i, m in enumerate(self.messages) if m.voice == "assistant"), default=-1)
         return any(message.voice == "tool" for message in self.messages[last + 1 :])
+
+    @property
+    def ends_blank(self) -> bool:
+        """Whether the newest message is the user's and says nothing."""
+        if not self.messages or self.messages[-1].voice != "user":
+            return False
+        return all(piece.sort == "text" and is_blank(piece.text) for piece in self.messages[-1].pieces)
 
     @cached_property
     def in_a_tool_loop(self) -> bool:
