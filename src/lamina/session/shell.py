@@ -40,6 +40,7 @@ from lamina.session.desk import Clock, Desk, Template, Ways, prompt_of, utc_now
 from lamina.session.kept import Kept, once
 from lamina.session.opening import opened, prepared, settings_for
 from lamina.session.persona import Persona, Words, sections
+from lamina.session.previous import Request
 from lamina.session.recalling import Recalled, recalled
 from lamina.session.records import Control, Fork, pin_of
 from lamina.session.redact import Redact, redacted
@@ -279,7 +280,10 @@ class Session:
     def report(self) -> TurnReport:
         """What the last request did to the prefix, why, and what building it took."""
         work = self._work
-        return report(work.last(), work.before, seconds=work.watch.seconds, left_out=work.left_out)
+        request = Request(envelope=work.last(), dialect=self._desk.dialect.name)
+        return report(
+            request, work.before(), cut=work.cut(), seconds=work.watch.seconds, left_out=work.left_out
+        )
 
     def dialogue(self) -> tuple[Said, ...]:
         """What user and model said, without context and tags, as it was typed."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lamina.core.envelope import Envelope
-from lamina.core.values import Segment
+from lamina.core.values import Cut, Segment
 from lamina.errors import Conflict
 from lamina.session.desk import Desk
 from lamina.session.kept import Group, Kept
 from lamina.session.persona import news
+from lamina.session.previous import Request, StoredRequest, rebuilt
 from lamina.session.records import Control, Rewind
 from lamina.session.reports import Stopwatch, Timer
 from lamina.session.state import State
@@ -29,7 +30,9 @@ class Work:
     def __init__(self, kept: Kept, desk: Desk, timer: Timer) -> None:
         self.kept, self.desk, self.timer = kept, desk, timer
         self.envelope: Envelope | None = None
-        self.before: Envelope | None = None
+        self._before: Request | StoredRequest | None = None
+        self._latest: Request | StoredRequest | None = self._stored()
+        self._lost: Cut | None = self._lost_ledger()
         self.left_out = 0
         self.watch = Stopwatch(timer)
         self._built = -1  # the number of records that the envelope is for
@@ -80,7 +83,35 @@ class Work:
 
     async def load(self) -> None:
         await self.kept.load()
+        self._latest = self._stored()
+        self._lost = self._lost_ledger()
         self._built = -1
+
+    def before(self) -> Request | None:
+        """The request before the last one; that of another process is built again, if it can be."""
+        if isinstance(self._before, StoredRequest):
+            self._before = rebuilt(self._before, self.desk)
+        return self._before
+
+    def cut(self) -> Cut | None:
+        """The cut that the last request made, or that came before it with the loss of the ledger."""
+        if self.envelope is not None and self.envelope.cut is not None:
+            return self.envelope.cut
+        return self._lost if self._before is None else None
+
+    def _lost_ledger(self) -> Cut | None:
+        """The cut of a ledger that was begun anew for an old conversation: nobody knows what was sent."""
+        ledger = self.kept.state.ledger
+        if ledger.mark is not None or not ledger.cuts:
+            return None
+        return ledger.cuts[-1]
+
+    def _stored(self) -> StoredRequest | None:
+        """The last request of this conversation, as the store has it."""
+        told, ledger = self.kept.told, self.kept.state.ledger
+        if told.setup is None or ledger.mark is None:
+            return None
+        return StoredRequest(log=told.log, setup=told.setup, ledger=ledger)
 
     def now(self, idle: float = 0) -> Envelope:
         """The request for the conversation as it is; built once."""
@@ -135,5 +166,6 @@ class Work:
 
     def _keep(self, envelope: Envelope) -> None:
         if self._built != self.kept.told.count:
-            self.before = self.envelope
+            self._before = self._latest
+        self._latest = Request(envelope=envelope, dialect=self.desk.dialect.name)
         self.envelope, self._built = envelope, self.kept.told.count
