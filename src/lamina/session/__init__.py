@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lamina.core.window import LastN
 from lamina.session.answers import Recorded
-from lamina.session.persona import Persona, Stored
+from lamina.session.persona import Persona, Stored, UsualPersona
 from lamina.session.recalling import Match, Recalled
 from lamina.session.reports import Metrics, TurnReport
 from lamina.session.setup import RECALL, Setup
@@ -24,4 +24,5 @@ __all__ = [
     "Setup",
     "Stored",
     "TurnReport",
+    "UsualPersona",
 ]

@@ -40,21 +40,25 @@ async def opened(store: Store | str | PathLike[str] | None, settings: Settings) 
         yield found
 
 
-async def prepared(
-    store: Store, where: Where, settings: Settings, ways: Ways, given: dict[str, Any]
-) -> tuple[Kept, Desk]:
-    """The conversation as it was left, and a desk for it."""
+async def loaded(store: Store, where: Where) -> Kept:
+    """The conversation as it was left."""
     kept = Kept(store, where)
     await kept.load()
+    return kept
+
+
+def prepared(kept: Kept, settings: Settings, ways: Ways, given: dict[str, Any]) -> Desk:
+    """A desk for a conversation: set up as it was left, with what is given in its place."""
     usual = Setup(
-        model=settings.model, dialect=settings.dialect,
+        model=settings.model,
+        dialect=settings.dialect,
         budget=Budget(window=settings.window) if settings.window else None,
-    )  # fmt: skip
+    )
     setup = _frozen_recall(kept, (kept.told.setup or usual).over(given))
-    desk = Desk(setup, ways, where.workspace)
+    desk = Desk(setup, ways, kept.where.workspace)
     if desk.left:
         kept.notes.append(f"{desk.dialect.name} cannot say: {', '.join(desk.left)}")
-    return kept, desk
+    return desk
 
 
 def _frozen_recall(kept: Kept, setup: Setup) -> Setup:

@@ -18,6 +18,7 @@ from lamina.errors import BadInput
 from lamina.segments import persona as persona_section
 from lamina.segments import system
 from lamina.session.records import told
+from lamina.settings import Settings
 from lamina.stores.port import Store, Where
 from lamina.text.characters import is_blank
 
@@ -40,11 +41,35 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     user: Words = ""
 
 
+class UsualPersona(msgspec.Struct, frozen=True):
+    """A persona for a conversation that has none, if the user's settings name none either."""
+
+    words: Words
+
+
+def persona_for(
+    log: Iterable[Segment], given: Persona | Words | UsualPersona | None, settings: Settings
+) -> Persona:
+    """The persona that a conversation is opened with.
+
+    What is given wins. Then that of the conversation stands, whatever is usual by now, and nothing is added
+    to it. Then that of the settings, and what is usual otherwise.
+    """
+    if isinstance(given, Persona):
+        return given
+    if given is not None and not isinstance(given, UsualPersona):
+        return Persona(default=given)
+    if any(segment.kind == "persona" for segment in log):
+        return Persona()
+    if settings.persona_path is not None:
+        return Persona(default=settings.persona_path)
+    return Persona() if given is None else Persona(default=given.words)
+
+
 async def sections(
-    contract: Words, persona: Persona | Words | None, more: Sequence[Segment], *, store: Store, workspace: str
+    contract: Words, who: Persona, more: Sequence[Segment], *, store: Store, workspace: str
 ) -> list[Segment]:
     """The system text in order of stability; sections without a word are left out."""
-    who = persona if isinstance(persona, Persona) else Persona(default=persona or "")
     found = [system(await _words(contract, store, workspace), key="contract")]
     for name in ("default", "workspace", "user"):
         words = await _words(getattr(who, name), store, workspace)

@@ -38,8 +38,8 @@ from lamina.session.answers import Answer, Recorded, Results, absorbed, results_
 from lamina.session.attach import Attachable, attached, hinted, turn_of
 from lamina.session.desk import Clock, Desk, Template, Ways, prompt_of, utc_now
 from lamina.session.kept import Kept, once
-from lamina.session.opening import opened, prepared, settings_for
-from lamina.session.persona import Persona, Words, sections
+from lamina.session.opening import loaded, opened, prepared, settings_for
+from lamina.session.persona import Persona, UsualPersona, Words, persona_for, sections
 from lamina.session.previous import Request
 from lamina.session.recalling import Recalled, recalled
 from lamina.session.records import Control, Fork, pin_of
@@ -64,16 +64,32 @@ class Session:
     @staticmethod
     @asynccontextmanager
     async def open(
-        store: Store | str | PathLike[str] | None, conversation: str, *, workspace: str | None = None,
-        model: str | None = None, dialect: str | None = None, budget: Budget | None = None,
-        layout: Layout | None = None, head: PlainHead | Head | None = None, recall: bool | None = None,
+        store: Store | str | PathLike[str] | None,
+        conversation: str,
+        *,
+        workspace: str | None = None,
+        model: str | None = None,
+        dialect: str | None = None,
+        budget: Budget | None = None,
+        layout: Layout | None = None,
+        head: PlainHead | Head | None = None,
+        recall: bool | None = None,
         history: LastN | Literal["all"] | None = None,
-        agent: Mapping[str, Any] | None = None, system: Words = "", persona: Persona | Words | None = None,
-        context: Sequence[Segment] = (), sources: Sequence[Source] = (), redact: Redact | None = None,
-        template: Template | None = None, root: str | PathLike[str] | None = None,
-        breakpoints: Breakpoints = "plan", counter: Counter | None = None, options: Options | None = None,
-        clock: Clock | None = utc_now, timer: Timer = time.perf_counter, settings: Settings | None = None,
-    ) -> AsyncIterator[Session]:  # fmt: skip
+        agent: Mapping[str, Any] | None = None,
+        system: Words = "",
+        persona: Persona | Words | UsualPersona | None = None,
+        context: Sequence[Segment] = (),
+        sources: Sequence[Source] = (),
+        redact: Redact | None = None,
+        template: Template | None = None,
+        root: str | PathLike[str] | None = None,
+        breakpoints: Breakpoints = "plan",
+        counter: Counter | None = None,
+        options: Options | None = None,
+        clock: Clock | None = utc_now,
+        timer: Timer = time.perf_counter,
+        settings: Settings | None = None,
+    ) -> AsyncIterator[Session]:
         """Opens a conversation, new or as it was left.
 
         `store` is a store, a path or address (`stores.address`), or None for the user's own. What belongs to
@@ -81,19 +97,27 @@ class Session:
         parameters, in plain words or the dialect's), `recall` (whether the model is given the recall tool),
         `history` (how much of it is sent: the last messages, or "all") and `agent` are kept with the
         conversation: given none, it goes on as it was. `system`, `persona` and `context` are the sections of
-        the system text; `sources` find context for each prompt; `redact` sees every text before it is kept
-        or sent; `root` is the folder that attached paths may not leave.
+        the system text; without a `persona` the conversation's own stands, else that of the settings.
+        `sources` find context for each prompt; `redact` sees every text before it is kept or sent; `root` is
+        the folder that attached paths may not leave.
         """
         usual = await settings_for(settings)
         where = Where(usual.workspace if workspace is None else workspace, conversation)
-        who = usual.persona_path if persona is None else persona
         async with opened(store, usual) as found:
+            kept = await loaded(found, where)
+            who = persona_for(kept.told.log, persona, usual)
             text = await sections(system, who, context, store=found, workspace=where.workspace)
             ways = Ways(
-                sections=tuple(redacted(text, redact)), sources=tuple(sources), redact=redact,
-                template=template, clock=clock, root=None if root is None else Path(root),
-                breakpoints=breakpoints, counter=counter, options=options,
-            )  # fmt: skip
+                sections=tuple(redacted(text, redact)),
+                sources=tuple(sources),
+                redact=redact,
+                template=template,
+                clock=clock,
+                root=None if root is None else Path(root),
+                breakpoints=breakpoints,
+                counter=counter,
+                options=options,
+            )
             given = {
                 "model": model,
                 "dialect": dialect,
@@ -104,7 +128,7 @@ class Session:
                 "history": history,
                 "agent": None if agent is None else dict(agent),
             }
-            kept, desk = await prepared(found, where, usual, ways, given)
+            desk = prepared(kept, usual, ways, given)
             yield Session(kept, desk, timer=timer)
 
     @property

@@ -118,7 +118,7 @@ class Work:
         if self.envelope is not None and self._built == self.kept.told.count:
             return self.envelope
         with self.watch.phase("build"):
-            envelope = self.desk.build(self.kept.told.log, self.kept.state, idle=idle)
+            envelope = self.desk.build(self._log(), self.kept.state, idle=idle)
         if self.kept.told.count:
             self.kept.state = self.kept.state.built(envelope, self.kept.told.count)
         self._keep(envelope)
@@ -126,7 +126,11 @@ class Work:
 
     def last(self) -> Envelope:
         """The last request that was built; for a conversation just opened, what it would be."""
-        return self.envelope or self.desk.build(self.kept.told.log, self.kept.state)
+        return self.envelope or self.desk.build(self._log(), self.kept.state)
+
+    def _log(self) -> tuple[Segment, ...]:
+        """The log; of a conversation in which nothing was said yet, the sections that it begins with."""
+        return self.kept.told.log or tuple(self.desk.ready(self.desk.ways.sections))
 
     def place(self, index: int) -> int:
         """The record at which a segment stands; after the last one, the number of records."""
@@ -167,5 +171,6 @@ class Work:
     def _keep(self, envelope: Envelope) -> None:
         if self._built != self.kept.told.count:
             self._before = self._latest
-        self._latest = Request(envelope=envelope, dialect=self.desk.dialect.name)
+        if self.kept.told.count:
+            self._latest = Request(envelope=envelope, dialect=self.desk.dialect.name)
         self.envelope, self._built = envelope, self.kept.told.count
