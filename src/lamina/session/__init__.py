@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lamina.core.window import LastN
 from lamina.session.answers import Recorded
+from lamina.session.mentioned import Mentioned, files_mentioned
 from lamina.session.persona import Persona, Stored, UsualPersona
 from lamina.session.recalling import Match, Recalled
 from lamina.session.reports import Metrics, TurnReport
@@ -15,6 +16,7 @@ __all__ = [
     "RECALL",
     "LastN",
     "Match",
+    "Mentioned",
     "Metrics",
     "Persona",
     "Recalled",
@@ -25,4 +27,5 @@ __all__ = [
     "Stored",
     "TurnReport",
     "UsualPersona",
+    "files_mentioned",
 ]

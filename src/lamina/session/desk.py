@@ -32,6 +32,7 @@ from lamina.request.marking import Breakpoints, known_breakpoints, marked
 from lamina.rules import rules_for
 from lamina.segments import user
 from lamina.session.attach import LEFT_OUT, foreign
+from lamina.session.mentioned import Mentioned
 from lamina.session.redact import Redact, redacted
 from lamina.session.setup import Setup, budget_for, head_for, options_in, speaks
 from lamina.session.state import State
@@ -65,6 +66,7 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True):
     template: Template | None = None
     clock: Clock | None = utc_now
     root: Path | None = None
+    mentioned: Mentioned | None = None
     breakpoints: Breakpoints = "plan"
     counter: Counter | None = None
     options: Options | None = None

@@ -38,6 +38,7 @@ from lamina.session.answers import Answer, Recorded, Results, absorbed, results_
 from lamina.session.attach import Attachable, attached, hinted, turn_of
 from lamina.session.desk import Clock, Desk, Template, Ways, prompt_of, utc_now
 from lamina.session.kept import Kept, once
+from lamina.session.mentioned import Mentioned, files_mentioned
 from lamina.session.opening import loaded, opened, prepared, settings_for
 from lamina.session.persona import Persona, UsualPersona, Words, persona_for, sections
 from lamina.session.previous import Request
@@ -83,6 +84,7 @@ class Session:
         redact: Redact | None = None,
         template: Template | None = None,
         root: str | PathLike[str] | None = None,
+        mentioned: Mentioned | None = None,
         breakpoints: Breakpoints = "plan",
         counter: Counter | None = None,
         options: Options | None = None,
@@ -99,7 +101,8 @@ class Session:
         conversation: given none, it goes on as it was. `system`, `persona` and `context` are the sections of
         the system text; without a `persona` the conversation's own stands, else that of the settings.
         `sources` find context for each prompt; `redact` sees every text before it is kept or sent; `root` is
-        the folder that attached paths may not leave.
+        the folder that attached paths may not leave. `mentioned` finds what messages of an imported page
+        refer to, before the first request; without it, it is looked for among the files below `root`.
         """
         usual = await settings_for(settings)
         where = Where(usual.workspace if workspace is None else workspace, conversation)
@@ -114,6 +117,7 @@ class Session:
                 template=template,
                 clock=clock,
                 root=None if root is None else Path(root),
+                mentioned=files_mentioned(root) if mentioned is None and root is not None else mentioned,
                 breakpoints=breakpoints,
                 counter=counter,
                 options=options,
@@ -229,6 +233,7 @@ class Session:
         async with self._lock:
             self._work.begin()
             with self._work.watch.phase("gather"):
+                await self._work.rebuild_mentioned()
                 own = await self._given(prompt, attach, hints, template)
                 gathered = await self._desk.gathered(prompt, self._work.envelope)
                 self._work.note_left_out(gathered.notes)
@@ -287,6 +292,7 @@ class Session:
     async def build(self, *, idle: float = 0) -> Envelope:
         """The request for the conversation as it is, and its ledger kept."""
         async with self._lock:
+            await self._work.rebuild_mentioned()
             if not self._kept.told.count or self._kept.state.fresh:
                 return self._work.now(idle)
             return await self._work.extend([], idle=idle)
@@ -351,6 +357,7 @@ class Session:
         """Takes back the last answer, with its steps, and builds the request for the same prompt again."""
         async with self._lock:
             self._work.begin()
+            await self._work.rebuild_mentioned()
             await self._work.take_back(after_prompt(self.log))
             return self._work.now() if self._kept.state.fresh else await self._work.extend([])
 

@@ -13,6 +13,7 @@ from lamina.core.values import Cut, Segment
 from lamina.errors import Conflict
 from lamina.session.desk import Desk
 from lamina.session.kept import Group, Kept
+from lamina.session.mentioned import Rebuilt, first_mention, rebuilt_log
 from lamina.session.persona import news
 from lamina.session.previous import Request, StoredRequest, rebuilt
 from lamina.session.records import Control, Rewind
@@ -72,6 +73,35 @@ class Work:
             grown = state or self.kept.state.grown()
             if await self._added(group, grown, once, last=not left) is not None:
                 return
+
+    async def rebuild_mentioned(self) -> None:
+        """Puts what imported messages refer to before them, unless a request was built already."""
+        for left in reversed(range(TRIES)):
+            log = self.kept.told.log
+            start = None if self.kept.state.ledger.mark else first_mention(log)
+            if start is None:
+                return
+            rebuilt = await rebuilt_log(log, start, self.desk.ways.mentioned)
+            if not rebuilt.found:
+                self.note_left_out(rebuilt.notes)
+                return
+            group = self.kept.group([Rewind(to=self.place(start))], self._with_found(rebuilt))
+            if await self._added(group, self.kept.state.grown(), None, last=not left) is not None:
+                self.note_left_out(rebuilt.notes)
+                return
+
+    def _with_found(self, rebuilt: Rebuilt) -> list[Segment]:
+        """The rebuilt log, with what was found made ready to be kept, if it belongs to this workspace."""
+        found = {id(segment) for segment in rebuilt.found}
+        segments: list[Segment] = []
+        for segment in rebuilt.segments:
+            if id(segment) not in found:
+                segments.append(segment)
+                continue
+            mine, others = self.desk.own([segment])
+            self.note_left_out(others)
+            segments += self.desk.ready(mine)
+        return segments
 
     async def take_back(self, index: int) -> None:
         """Takes back every segment from this index on."""

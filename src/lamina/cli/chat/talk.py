@@ -32,7 +32,7 @@ from lamina.cli.stored import key_of
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, LaminaError, StoreError
-from lamina.session import Session
+from lamina.session import Session, files_mentioned
 from lamina.session.persona import Words
 from lamina.settings import Settings, data_folder, load_settings
 from lamina.sources.tools import workspace_tools
@@ -124,10 +124,18 @@ class Room:
         found, failed, after = self.found, False, name
         while after:
             opening = open_for(
-                self.agent, self.store, after, model=found.model, budget=found.budget, counter=found.counter,
-                persona=persona, head=PlainHead(output=found.output), workspace=self.settings.workspace,
+                self.agent,
+                self.store,
+                after,
+                model=found.model,
+                budget=found.budget,
+                counter=found.counter,
+                persona=persona,
+                head=PlainHead(output=found.output),
+                workspace=self.settings.workspace,
                 settings=self.settings,
-            )  # fmt: skip
+                mentioned=files_mentioned(self.space),
+            )
             async with opening as session:
                 self.open, last = session, after
                 chat = Chat(session, self.agent, store=self.store, space=self.space, screen=self.screen)
