@@ -11,6 +11,7 @@ from lamina.segments import note
 from lamina.session import LastN, TurnReport
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
+from lamina.stores.tagged import read_context
 from lamina.summarize import compact
 from tests.session.talking import awaited, opened
 
@@ -166,3 +167,16 @@ async def test_a_summary_is_the_cause_of_the_cut_that_it_makes() -> None:
         await session.record("Well.")
         await session.ask("And then?")
         assert session.report().continues
+
+
+@awaited
+async def test_what_an_importer_could_not_parse_is_a_metric() -> None:
+    store = MemoryStore()
+    parsed = read_context("<weird>lost?</weird> and <note_context>\n<path>b.md</path>\nnever closed")
+    async with opened(store, model="gpt-5") as session:
+        await session.ask("What is this?", attach=[*parsed.segments, *parsed.unparsed])
+        assert session.report().metrics.unparsed == {"weird": 1, "note_context": 1}
+        await session.record("Odd.")
+    async with opened(store) as session:
+        await session.ask("And now?")
+        assert session.report().metrics.unparsed == {"weird": 1, "note_context": 1}

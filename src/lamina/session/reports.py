@@ -18,6 +18,7 @@ from lamina.core.values import Cut, Digest, Form, Layer
 from lamina.part import Parting, part
 from lamina.part.sides import side
 from lamina.session.previous import Request
+from lamina.stores.tagged import failed_tags
 from lamina.stream import Stream
 
 Timer = Callable[[], float]
@@ -27,7 +28,8 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """What a build took, by phase in seconds, and what became of the segments.
 
     `referenced` and `lowered` are shares of all segments: sent as a reference to equal content above, or in
-    any other lower form. `left_out` counts what was not found, or did not belong here.
+    any other lower form. `left_out` counts what was not found, or did not belong here. `unparsed` counts, by
+    tag, what an importer of foreign prompts could not parse in the text that stands here.
     """
 
     seconds: dict[str, float]
@@ -35,6 +37,7 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     referenced: float = 0.0
     lowered: float = 0.0
     left_out: int = 0
+    unparsed: dict[str, int] = {}
 
 
 class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,9 +119,13 @@ def metrics(envelope: Envelope, *, seconds: dict[str, float], left_out: int) -> 
     references = sum(1 for entry in lowered if (line := lines.get(entry.ref)) and line.reference)
     total = max(len(entries), 1)
     return Metrics(
-        seconds=dict(seconds), segments=dict(Tally(entry.layer for entry in entries)),
-        referenced=references / total, lowered=(len(lowered) - references) / total, left_out=left_out,
-    )  # fmt: skip
+        seconds=dict(seconds),
+        segments=dict(Tally(entry.layer for entry in entries)),
+        referenced=references / total,
+        lowered=(len(lowered) - references) / total,
+        left_out=left_out,
+        unparsed=dict(Tally(tag for entry in entries for tag in failed_tags(entry.segment))),
+    )
 
 
 def _layers(envelope: Envelope) -> dict[Layer, Digest]:
