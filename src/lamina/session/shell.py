@@ -13,6 +13,7 @@ One task at a time works on a session; many sessions may share a store.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -91,10 +92,13 @@ class Session:
         clock: Clock | None = utc_now,
         timer: Timer = time.perf_counter,
         settings: Settings | None = None,
+        key: Any = None,
     ) -> AsyncIterator[Session]:
         """Opens a conversation, new or as it was left.
 
-        `store` is a store, a path or address (`stores.address`), or None for the user's own. What belongs to
+        `store` is a store, a path or address (`stores.address`), or None for the user's own. With
+        a `key` (or the Path of its file), given here, in $LAMINA_KEY or named by the settings, the store at
+        an address is sealed; a sealed one without its key is KeyNeeded. What belongs to
         `workspace` cannot be seen from another. `model`, `dialect`, `budget`, `layout`, `head` (tools and
         parameters, in plain words or the dialect's), `recall` (whether the model is given the recall tool),
         `history` (how much of it is sent: the last messages, or "all") and `agent` are kept with the
@@ -106,7 +110,8 @@ class Session:
         """
         usual = await settings_for(settings)
         where = Where(usual.workspace if workspace is None else workspace, conversation)
-        async with opened(store, usual) as found:
+        environment = os.environ if settings is None else {}
+        async with opened(store, usual, key=key, environment=environment) as found:
             kept = await loaded(found, where)
             who = persona_for(kept.told.log, persona, usual)
             text = await sections(system, who, context, store=found, workspace=where.workspace)
