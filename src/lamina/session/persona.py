@@ -6,7 +6,8 @@ it is added with the next turn, and replaces the old one at the next cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from inspect import isawaitable
 from pathlib import Path
 
 import msgspec
@@ -29,8 +30,8 @@ class Stored(msgspec.Struct, frozen=True):
     conversation: str
 
 
-Words = str | Path | Stored
-"""A text, the file that has it, or where the store keeps it."""
+Words = str | Path | Stored | Callable[[], str | Awaitable[str]]
+"""A text, the file that has it, where the store keeps it, or a function that is asked for it at each turn."""
 
 
 class Persona(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +91,24 @@ async def _words(given: Words, store: Store, workspace: str) -> str:
         page = await store.read(Where(workspace, given.conversation))
         log = told([record.body for record in page.records]).log
         return text_of(log[-1].parts) if log else ""
+    if callable(given):
+        return await _provided(given)
     return given
+
+
+async def _provided(provide: Callable[[], str | Awaitable[str]]) -> str:
+    text = provide()
+    if isawaitable(text):
+        text = await text
+    if not isinstance(text, str):
+        hint = "the function for the system text or a persona has to return a str"
+        raise BadInput(f"{type(text).__name__} is no text", place="system", hint=hint)
+    return text
+
+
+def changes_by_turn(contract: Words, who: Persona) -> bool:
+    """Whether a part of the system text comes from a function, which may say something else each time."""
+    return any(callable(words) for words in (contract, who.default, who.workspace, who.user))
 
 
 def _text(path: Path) -> str:

@@ -41,7 +41,7 @@ from lamina.session.desk import Clock, Desk, Template, Ways, prompt_of, utc_now
 from lamina.session.kept import Kept, once
 from lamina.session.mentioned import Mentioned, files_mentioned
 from lamina.session.opening import loaded, opened, prepared, settings_for
-from lamina.session.persona import Persona, UsualPersona, Words, persona_for, sections
+from lamina.session.persona import Persona, UsualPersona, Words, changes_by_turn, persona_for, sections
 from lamina.session.previous import Request
 from lamina.session.recalling import Recalled, recalled
 from lamina.session.records import Control, Fork, pin_of
@@ -104,9 +104,10 @@ class Session:
         `history` (how much of it is sent: the last messages, or "all") and `agent` are kept with the
         conversation: given none, it goes on as it was. `system`, `persona` and `context` are the sections of
         the system text; without a `persona` the conversation's own stands, else that of the settings.
-        `sources` find context for each prompt; `redact` sees every text before it is kept or sent; `root` is
-        the folder that attached paths may not leave. `mentioned` finds what messages of an imported page
-        refer to, before the first request; without it, it is looked for among the files below `root`.
+        A function in their place is asked at each turn. `sources` find context for each prompt; `redact`
+        sees every text before it is kept or sent; `root` is the folder that attached paths may not leave.
+        `mentioned` finds what messages of an imported page refer to, before the first request; without it,
+        it is looked for among the files below `root`.
         """
         usual = await settings_for(settings)
         where = Where(usual.workspace if workspace is None else workspace, conversation)
@@ -114,9 +115,14 @@ class Session:
         async with opened(store, usual, key=key, environment=environment) as found:
             kept = await loaded(found, where)
             who = persona_for(kept.told.log, persona, usual)
-            text = await sections(system, who, context, store=found, workspace=where.workspace)
+
+            async def asked_sections() -> tuple[Segment, ...]:
+                text = await sections(system, who, context, store=found, workspace=where.workspace)
+                return tuple(redacted(text, redact))
+
             ways = Ways(
-                sections=tuple(redacted(text, redact)),
+                sections=await asked_sections(),
+                asked_sections=asked_sections if changes_by_turn(system, who) else None,
                 sources=tuple(sources),
                 redact=redact,
                 template=template,
@@ -239,6 +245,7 @@ class Session:
             self._work.begin()
             with self._work.watch.phase("gather"):
                 await self._work.rebuild_mentioned()
+                self._kept.notes += await self._desk.ask_sections()
                 own = await self._given(prompt, attach, hints, template)
                 gathered = await self._desk.gathered(prompt, self._work.envelope)
                 self._work.note_left_out(gathered.notes)
