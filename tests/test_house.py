@@ -208,3 +208,28 @@ def test_requirements_cover_the_dependencies() -> None:
     pinned = (ROOT / "requirements" / "dev.txt").read_text(encoding="utf-8")
     names = [re.split(r"[^\w.-]", dependency)[0] for dependency in project["dependencies"]]
     assert [name for name in names if f"\n{name}==" not in pinned] == []
+
+
+def test_the_table_of_kinds_is_the_callers_own() -> None:
+    """KINDS is a default and nothing else: code that reads it does not know the rows that users add."""
+    read: list[str] = []
+    for name, path in modules().items():
+        if name == "lamina.core.kinds" or name.startswith("lamina.testing"):
+            continue
+        tree = ast.parse(path.read_bytes())
+        defaults = {id(default) for node in ast.walk(tree) for default in _defaults(node)}
+        read += [
+            f"{name}:{node.lineno}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Name) and node.id == "KINDS" and id(node) not in defaults
+        ]
+    assert read == []
+
+
+def _defaults(node: ast.AST) -> Iterator[ast.AST | None]:
+    """What a function or a field takes where nothing is given."""
+    if isinstance(node, ast.arguments):
+        yield from node.defaults
+        yield from node.kw_defaults
+    elif isinstance(node, ast.AnnAssign):
+        yield node.value

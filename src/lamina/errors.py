@@ -187,7 +187,10 @@ class KeyNeeded(WrongKey):
     """The store is sealed, and was asked without a key."""
 
     def __init__(self, problem: str = "", *, conversation: str = "", hint: str = "") -> None:
-        hint = hint or "give its key: Sealed(store, key) in Python, --key-file or LAMINA_KEY for a command"
+        hint = hint or (
+            "give its key: Session.open(address, ..., key=key) or Sealed(store, key) in Python, --key-file "
+            "for a command, or LAMINA_KEY"
+        )
         super().__init__(problem or "this store is sealed", conversation=conversation, hint=hint)
 
 

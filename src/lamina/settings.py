@@ -4,10 +4,11 @@
     store = "~/chats.db"        or any address of a store: sqlite+apsw:~/chats.db, files:~/chats, postgresql://...
     model = "gpt-5"
     window = 200000
+    key_file = "~/.config/app/key"      the file with the key of the store, if that is sealed
 
 Each field may be given as `LAMINA_` and its name in capitals. The file is the one that LAMINA_SETTINGS names,
 else `settings.toml` in the user's folder for configuration; that one need not be there. What is not a known
-field of the right type is refused with its place. It holds no keys: those belong to a store.
+field of the right type is refused with its place. It holds no keys: it names the file that has one.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     window: Annotated[int, msgspec.Meta(ge=0)] = 0
     persona: str = ""
     """The path of a file with the default persona."""
+    key_file: str = ""
+    """The path of a file with the key of the store: with it the store is sealed."""
 
     @property
     def persona_path(self) -> Path | None:

@@ -30,7 +30,9 @@ from lamina.agent.asking import with_question
 from lamina.agent.scratchpad import LARGEST
 from lamina.clients.events import Used
 from lamina.clients.scripted import Line, Scripted
-from lamina.core.values import Role, Segment, ToolCall
+from lamina.core.bench import Options
+from lamina.core.kinds import KINDS, Kind
+from lamina.core.values import Layer, Role, Segment, Text, ToolCall
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool
 from lamina.segments import excerpt, file, note
@@ -199,6 +201,20 @@ async def test_an_answer_from_search_names_the_segments_that_it_cites() -> None:
     ]
     assert outcome.unfounded == ("docs/moon.md",)
     assert "[[source]]" in request["messages"][0]["content"]
+
+
+@awaited
+async def test_an_answer_cites_attachments_of_kinds_that_the_application_made() -> None:
+    ticket = Kind(tag="ticket", role=Role.USER, layer=Layer.TURN, attachment=True, attributes=("name",))
+    options = Options(kinds={**KINDS, "ticket": ticket})
+    given = Segment(
+        role=Role.USER, kind="ticket", parts=(Text("The lamp is broken."),), key="T-7", attrs={"name": "T-7"}
+    )
+    agent = Agent(client=Scripted(["It is broken [[T-7]]."]), cites=True)
+    async with opened(agent, options=options) as session:
+        outcome = await agent.run(session, "What is wrong?", attach=[given])
+    assert [one.key for one in outcome.citations] == ["T-7"]
+    assert outcome.unfounded == ()
 
 
 def children(

@@ -131,3 +131,24 @@ def test_a_large_text_is_read_in_one_pass() -> None:
 
 def test_entities_are_read_once() -> None:
     assert unescape("&amp;lt; &#10;&#55296;&nbsp;") == "&lt; \n&#55296;&nbsp;"
+
+
+def test_what_could_not_be_parsed_is_counted_by_tag_and_place() -> None:
+    text = f"{NOTE}\nx <weird a='1'>lost?</weird>\n<note_context>\n<path>b.md</path>\nnever closed"
+    found = read_context(text)
+    lines = text.split("\n")
+    weird = next(i for i, line in enumerate(lines, 1) if "<weird" in line)
+    assert [(failure.tag, failure.why, failure.line) for failure in found.failures] == [
+        ("weird", "unknown tag", weird),
+        ("note_context", "never closes", weird + 1),
+    ]
+    assert found.unclosed == 1
+    assert all("lost" not in failure.sample for failure in found.failures)
+    assert len({failure.sample for failure in found.failures}) == 2
+    assert read_context(f"{NOTE}\nno tags, 1 < 2 > 0, <br>, <b>bold</b>").failures[0].tag == "b"
+    assert read_context(NOTE).failures == ()
+
+
+def test_failures_are_found_in_one_pass() -> None:
+    for text in ("<a>", "<a></b>", "</a>", "<note_context>", "<a <a "):
+        read_context(text * 20_000)

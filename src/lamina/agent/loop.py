@@ -21,9 +21,9 @@ from lamina.agent.actions import Action, Approve, Care, by_name, carried_out, no
 from lamina.agent.inference import After, Answered, Before, Hooks, infer
 from lamina.agent.limits import Limits, Spent, check_price
 from lamina.agent.once import Plan, Planned, looked_up
-from lamina.agent.outcome import Ending, Hear, Outcome, Ran, cited, deaf
+from lamina.agent.outcome import Citation, Ending, Hear, Outcome, Ran, cited, deaf
 from lamina.clients.events import Client
-from lamina.core.kinds import KINDS
+from lamina.core.kinds import Kinds, row
 from lamina.core.values import Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
@@ -135,7 +135,10 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
     def _outcome(
         self, session: Session, text: str, ending: Ending, spent: Spent, ran: Sequence[ToolCall]
     ) -> Outcome:
-        known, unknown = cited(text, _context(session.log)) if self.cites else ((), ())
+        known: tuple[Citation, ...] = ()
+        unknown: tuple[str, ...] = ()
+        if self.cites:
+            known, unknown = cited(text, _context(session.log, session.terms.options.kinds))
         return Outcome(
             text=text, ending=ending, spent=spent, ran=tuple(ran), citations=known, unfounded=unknown
         )
@@ -166,6 +169,6 @@ def _spent(result: Segment) -> Spent:
     return Spent() if given is None else msgspec.convert(given, Spent)
 
 
-def _context(log: Sequence[Segment]) -> list[Segment]:
-    """Everything that was attached, the newest first."""
-    return [one for one in reversed(log) if one.kind in KINDS and KINDS[one.kind].attachment]
+def _context(log: Sequence[Segment], kinds: Kinds) -> list[Segment]:
+    """Everything that was attached, the newest first; `kinds` is the session's own table."""
+    return [one for one in reversed(log) if row(kinds, one).attachment]

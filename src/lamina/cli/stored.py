@@ -44,11 +44,13 @@ async def stored(arguments: argparse.Namespace, *, create: bool = False) -> Asyn
 
 
 def key_of(path: str | None) -> Any:
-    """The key in a file, else the one in the environment; None without either."""
-    if not path and not os.environ.get(KEY):
-        return None
-    sealing = _sealing()
-    return sealing.from_file(path) if path else sealing.from_env(KEY)
+    """The key in a file, else the one in the environment or that the settings name; None without any."""
+    if path:
+        return _sealing().from_file(path)
+    if os.environ.get(KEY):
+        return _sealing().from_env(KEY)
+    named = load_settings().key_file
+    return _sealing().from_file(named) if named else None
 
 
 def new_key(path: str) -> Any:

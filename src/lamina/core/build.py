@@ -18,7 +18,7 @@ from lamina.core.admit import admit
 from lamina.core.arrange import leaving_tail
 from lamina.core.bench import DEFAULT, Bench, Options
 from lamina.core.envelope import Envelope, Facts, seal
-from lamina.core.epochs import moved_by
+from lamina.core.epochs import HISTORY_CHANGED, SUMMARISED, moved_by, only_summarised
 from lamina.core.fit import CutPlan, fit, fit_history, fit_rest, preview, unfitted
 from lamina.core.hashing import root
 from lamina.core.memo import Memo
@@ -53,10 +53,13 @@ def build(
     bench = _bench(log, head=head, ledger=ledger, counter=counter, options=options, memo=memo)
 
     drafted = memo.drafted(log, bench)
+    with_whole_ledger = bench
     bench = msgspec.structs.replace(bench, ledger=drafted.ledger)
     tight = limits(budget, head, drafted.entries, options.rates) if budget else None
     admitted = admit(drafted, tight, bench)
     moved = moved_by(admitted, head, bench, reworded=drafted.reworded)
+    if moved == HISTORY_CHANGED and only_summarised(log, with_whole_ledger):
+        moved = SUMMARISED
     slid = fit_history(admitted, bench)
     fitted = slid or unfitted(admitted, bench)
     if budget and tight:

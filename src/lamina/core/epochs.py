@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from lamina.core.admit import Admitted
 from lamina.core.arrange import OWN_TURN_ONLY
 from lamina.core.bench import Bench
+from lamina.core.draft import draft_log
 from lamina.core.envelope import layers_end, prefix_at
 from lamina.core.hashing import digest, unmarked
-from lamina.core.values import Entry, Head, Layer, Mark
+from lamina.core.values import Entry, Head, Layer, Mark, Segment
 
 TOOLS_CHANGED = "tools changed"
 SYSTEM_CHANGED = "system text changed"
@@ -21,6 +22,10 @@ REWORDED = "worded differently by this release"
 LIBRARY_GREW = "attachments moved into the library"
 TURN_SCOPED = "what stands in its own turn only was left out"
 HISTORY_CHANGED = "history edited or rewound"
+SUMMARISED = "older messages were summarised"
+
+NEW_SUMMARIES = 4
+"""How many of the newest summaries may have been written since the last request."""
 
 
 def moved_by(admitted: Admitted, head: Head, bench: Bench, *, reworded: bool) -> str:
@@ -55,3 +60,16 @@ def _moved_by_layout(entries: Sequence[Entry], bench: Bench, last: Mark) -> str:
     turn = entries[-1].turn if entries else 0
     left_now = any(entry.why == OWN_TURN_ONLY and entry.turn == turn - 1 for entry in entries)
     return TURN_SCOPED if left_now else HISTORY_CHANGED
+
+
+def only_summarised(log: Sequence[Segment], bench: Bench) -> bool:
+    """Whether the last request would be continued, were it not for summaries that were written since."""
+    last = bench.ledger.mark
+    summaries = [i for i, segment in enumerate(log) if segment.covers]
+    without = list(log)
+    for index in reversed(summaries[-NEW_SUMMARIES:]):
+        del without[index]
+        entries = draft_log(tuple(without), bench, front=None).entries
+        if last is not None and prefix_at(entries, last.sent, bench.root) == last.prefix:
+            return True
+    return False

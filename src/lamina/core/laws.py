@@ -283,6 +283,21 @@ def once_in_full(case: Case) -> Iterator[str]:
         if entry.content in shown and not insisted:
             yield f"{entry.ref} stands in full twice"
         shown.add(entry.content)
+    yield from _names_that_stand_twice(case)
+
+
+def _names_that_stand_twice(case: Case) -> Iterator[str]:
+    """A name shows one content in the library, and one among the attachments of the turn."""
+    shown: set[tuple[Layer, str]] = set()
+    for entry in case.envelope.sent:
+        key, layer = entry.segment.key, entry.layer
+        if not key or layer not in (Layer.LIBRARY, Layer.TURN) or entry.form < Form.COMPACT:
+            continue
+        if not row(case.kinds, entry.segment).attachment or entry.segment.meta.get("override"):
+            continue
+        if (layer, key) in shown:
+            yield f"{key} stands twice in the {layer} layer"
+        shown.add((layer, key))
 
 
 def lowering_shrinks(case: Case) -> Iterator[str]:

@@ -22,8 +22,9 @@ def own_cause(before: Envelope, after: Envelope, at: int) -> str:
     if at >= len(old) or at >= len(new):
         return ""
     was, now = old[at], new[at]
-    if _fitted(after.cut) and _lowered(after, was):
-        return "cut"
+    shortened = _shortened(after, was)
+    if shortened:
+        return shortened
     if Layer.SYSTEM in (was.layer, now.layer):
         return ""
     if Layer.LIBRARY in (was.layer, now.layer):
@@ -34,6 +35,15 @@ def own_cause(before: Envelope, after: Envelope, at: int) -> str:
     return "attachment changed" if was.segment.key == now.segment.key != "" and attached else ""
 
 
+def _shortened(after: Envelope, was: Entry) -> str:
+    """Whether a summary or the cut of this request stands for what stood here, as the cause says it."""
+    if _covered(after, was):
+        return "summarised"
+    if _fitted(after.cut) and _lowered(after, was):
+        return "cut"
+    return ""
+
+
 def _fitted(cut: Cut | None) -> bool:
     return cut is not None and cut.lowered > 0
 
@@ -41,3 +51,8 @@ def _fitted(cut: Cut | None) -> bool:
 def _lowered(after: Envelope, was: Entry) -> bool:
     """Whether the entry that stood here is sent in a lower form now."""
     return any(e.ref == was.ref and e.form < was.form for e in after.entries if e.form is not Form.FULL)
+
+
+def _covered(after: Envelope, was: Entry) -> bool:
+    """Whether a summary stands for the entry that stood here."""
+    return any(e.ref == was.ref and e.why.startswith("covered by ") for e in after.entries)

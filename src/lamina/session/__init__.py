@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from lamina.core.window import LastN
 from lamina.session.answers import Recorded
-from lamina.session.persona import Persona, Stored
+from lamina.session.mentioned import Mentioned, files_mentioned
+from lamina.session.persona import Persona, Stored, UsualPersona
 from lamina.session.recalling import Match, Recalled
 from lamina.session.reports import Metrics, TurnReport
 from lamina.session.setup import RECALL, Setup
@@ -15,6 +16,7 @@ __all__ = [
     "RECALL",
     "LastN",
     "Match",
+    "Mentioned",
     "Metrics",
     "Persona",
     "Recalled",
@@ -24,4 +26,6 @@ __all__ = [
     "Setup",
     "Stored",
     "TurnReport",
+    "UsualPersona",
+    "files_mentioned",
 ]

@@ -7,7 +7,7 @@ request comes out.
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -32,6 +32,7 @@ from lamina.request.marking import Breakpoints, known_breakpoints, marked
 from lamina.rules import rules_for
 from lamina.segments import user
 from lamina.session.attach import LEFT_OUT, foreign
+from lamina.session.mentioned import Mentioned
 from lamina.session.redact import Redact, redacted
 from lamina.session.setup import Setup, budget_for, head_for, options_in, speaks
 from lamina.session.state import State
@@ -60,11 +61,14 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True):
     """What an application gives a session each time it opens it: functions and such, which are not kept."""
 
     sections: tuple[Segment, ...] = ()
+    asked_sections: Callable[[], Awaitable[tuple[Segment, ...]]] | None = None
+    """Gives the sections anew, where a part of them comes from a function."""
     sources: tuple[Source, ...] = ()
     redact: Redact | None = None
     template: Template | None = None
     clock: Clock | None = utc_now
     root: Path | None = None
+    mentioned: Mentioned | None = None
     breakpoints: Breakpoints = "plan"
     counter: Counter | None = None
     options: Options | None = None
@@ -83,6 +87,18 @@ class Desk:
         self.options = options_in(setup, self.dialect, self.head, salt=workspace, more=ways.options)
         self.relevance = self.options.order if isinstance(self.options.order, Relevance) else None
         self._memo, self._checked = Memo(), CheckMemo()
+
+    async def ask_sections(self) -> tuple[str, ...]:
+        """Brings the sections up to date; a note if that fails, and then they stay as they were."""
+        if self.ways.asked_sections is None:
+            return ()
+        try:
+            sections = await self.ways.asked_sections()
+        except Exception as error:  # noqa: BLE001 - whatever the function does wrong, the turn goes on
+            told = str(error) or type(error).__name__
+            return (f"the system text stays as it was: {told[:200]}",)
+        self.ways = msgspec.structs.replace(self.ways, sections=sections)
+        return ()
 
     def set_history(self, history: LastN | Literal["all"]) -> None:
         self.setup = self.setup.over({"history": history})

@@ -5,7 +5,7 @@ What the caller gives wins, then what the conversation kept, then the user's set
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from os import PathLike, fspath
 from typing import Any
@@ -13,11 +13,12 @@ from typing import Any
 from anyio import to_thread
 
 from lamina.core.values import Budget, Role
+from lamina.errors import BadInput
 from lamina.session.desk import Desk, Ways
 from lamina.session.kept import Kept
 from lamina.session.setup import Setup
 from lamina.settings import Settings, load_settings
-from lamina.stores.address import open_default_store, open_store
+from lamina.stores.address import key_for, open_default_store, open_store
 from lamina.stores.port import Store, Where
 
 RECALL_KEPT = (
@@ -30,31 +31,51 @@ async def settings_for(given: Settings | None) -> Settings:
 
 
 @asynccontextmanager
-async def opened(store: Store | str | PathLike[str] | None, settings: Settings) -> AsyncIterator[Store]:
-    """The store itself, or the one at an address, closed at the end; without either, the user's own."""
+async def opened(
+    store: Store | str | PathLike[str] | None,
+    settings: Settings,
+    *,
+    key: Any = None,
+    environment: Mapping[str, str],
+) -> AsyncIterator[Store]:
+    """The store itself, or the one at an address, closed at the end; without either, the user's own.
+
+    With a key, given or configured, the one at an address is sealed.
+    """
     if store is not None and not isinstance(store, str | PathLike):
+        if key is not None:
+            hint = "seal it yourself: Sealed(store, key); or give an address"
+            raise BadInput("a store that is open takes no key", place="key", hint=hint)
         yield store
         return
-    opening = open_default_store(settings) if store is None else open_store(fspath(store))
+    found_key = await key_for(key, settings, environment)
+    if store is None:
+        opening = open_default_store(settings, key=found_key)
+    else:
+        opening = open_store(fspath(store), key=found_key)
     async with opening as found:
         yield found
 
 
-async def prepared(
-    store: Store, where: Where, settings: Settings, ways: Ways, given: dict[str, Any]
-) -> tuple[Kept, Desk]:
-    """The conversation as it was left, and a desk for it."""
+async def loaded(store: Store, where: Where) -> Kept:
+    """The conversation as it was left."""
     kept = Kept(store, where)
     await kept.load()
+    return kept
+
+
+def prepared(kept: Kept, settings: Settings, ways: Ways, given: dict[str, Any]) -> Desk:
+    """A desk for a conversation: set up as it was left, with what is given in its place."""
     usual = Setup(
-        model=settings.model, dialect=settings.dialect,
+        model=settings.model,
+        dialect=settings.dialect,
         budget=Budget(window=settings.window) if settings.window else None,
-    )  # fmt: skip
+    )
     setup = _frozen_recall(kept, (kept.told.setup or usual).over(given))
-    desk = Desk(setup, ways, where.workspace)
+    desk = Desk(setup, ways, kept.where.workspace)
     if desk.left:
         kept.notes.append(f"{desk.dialect.name} cannot say: {', '.join(desk.left)}")
-    return kept, desk
+    return desk
 
 
 def _frozen_recall(kept: Kept, setup: Setup) -> Setup:

@@ -6,7 +6,8 @@ it is added with the next turn, and replaces the old one at the next cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from inspect import isawaitable
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from lamina.errors import BadInput
 from lamina.segments import persona as persona_section
 from lamina.segments import system
 from lamina.session.records import told
+from lamina.settings import Settings
 from lamina.stores.port import Store, Where
 from lamina.text.characters import is_blank
 
@@ -28,8 +30,8 @@ class Stored(msgspec.Struct, frozen=True):
     conversation: str
 
 
-Words = str | Path | Stored
-"""A text, the file that has it, or where the store keeps it."""
+Words = str | Path | Stored | Callable[[], str | Awaitable[str]]
+"""A text, the file that has it, where the store keeps it, or a function that is asked for it at each turn."""
 
 
 class Persona(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,11 +42,35 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     user: Words = ""
 
 
+class UsualPersona(msgspec.Struct, frozen=True):
+    """A persona for a conversation that has none, if the user's settings name none either."""
+
+    words: Words
+
+
+def persona_for(
+    log: Iterable[Segment], given: Persona | Words | UsualPersona | None, settings: Settings
+) -> Persona:
+    """The persona that a conversation is opened with.
+
+    What is given wins. Then that of the conversation stands, whatever is usual by now, and nothing is added
+    to it. Then that of the settings, and what is usual otherwise.
+    """
+    if isinstance(given, Persona):
+        return given
+    if given is not None and not isinstance(given, UsualPersona):
+        return Persona(default=given)
+    if any(segment.kind == "persona" for segment in log):
+        return Persona()
+    if settings.persona_path is not None:
+        return Persona(default=settings.persona_path)
+    return Persona() if given is None else Persona(default=given.words)
+
+
 async def sections(
-    contract: Words, persona: Persona | Words | None, more: Sequence[Segment], *, store: Store, workspace: str
+    contract: Words, who: Persona, more: Sequence[Segment], *, store: Store, workspace: str
 ) -> list[Segment]:
     """The system text in order of stability; sections without a word are left out."""
-    who = persona if isinstance(persona, Persona) else Persona(default=persona or "")
     found = [system(await _words(contract, store, workspace), key="contract")]
     for name in ("default", "workspace", "user"):
         words = await _words(getattr(who, name), store, workspace)
@@ -65,7 +91,24 @@ async def _words(given: Words, store: Store, workspace: str) -> str:
         page = await store.read(Where(workspace, given.conversation))
         log = told([record.body for record in page.records]).log
         return text_of(log[-1].parts) if log else ""
+    if callable(given):
+        return await _provided(given)
     return given
+
+
+async def _provided(provide: Callable[[], str | Awaitable[str]]) -> str:
+    text = provide()
+    if isawaitable(text):
+        text = await text
+    if not isinstance(text, str):
+        hint = "the function for the system text or a persona has to return a str"
+        raise BadInput(f"{type(text).__name__} is no text", place="system", hint=hint)
+    return text
+
+
+def changes_by_turn(contract: Words, who: Persona) -> bool:
+    """Whether a part of the system text comes from a function, which may say something else each time."""
+    return any(callable(words) for words in (contract, who.default, who.workspace, who.user))
 
 
 def _text(path: Path) -> str:

@@ -14,8 +14,12 @@ import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
-from lamina.core.values import Digest, Form, Layer
+from lamina.core.values import Cut, Digest, Form, Layer
 from lamina.part import Parting, part
+from lamina.part.sides import side
+from lamina.session.previous import Request
+from lamina.stores.tagged import failed_tags
+from lamina.stream import Stream
 
 Timer = Callable[[], float]
 
@@ -24,7 +28,8 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """What a build took, by phase in seconds, and what became of the segments.
 
     `referenced` and `lowered` are shares of all segments: sent as a reference to equal content above, or in
-    any other lower form. `left_out` counts what was not found, or did not belong here.
+    any other lower form. `left_out` counts what was not found, or did not belong here. `unparsed` counts, by
+    tag, what an importer of foreign prompts could not parse in the text that stands here.
     """
 
     seconds: dict[str, float]
@@ -32,6 +37,7 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     referenced: float = 0.0
     lowered: float = 0.0
     left_out: int = 0
+    unparsed: dict[str, int] = {}
 
 
 class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,18 +45,23 @@ class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
 
     `layers` are hashes of each layer by itself, `prefix` that of the whole stream. `changed` are the layers
     in which something that was sent is not there as it was. `parting` says where and why; None for the first
-    request that this session built.
+    request of a conversation, and where the request before cannot be built again. `cut` is the cut that this
+    request made, with its reason, if it made one; or that of a ledger which was lost before it.
     """
 
     layers: dict[Layer, Digest]
     prefix: Digest
     changed: tuple[Layer, ...] = ()
     parting: Parting | None = None
+    cut: Cut | None = None
     metrics: Metrics = Metrics(seconds={}, segments={})
 
     @property
     def continues(self) -> bool:
-        return self.parting is None or self.parting.continues
+        """Whether everything that the last request sent stands as it was, for the same model."""
+        if self.parting is None:
+            return self.cut is None
+        return self.parting.continues
 
 
 class Stopwatch:
@@ -70,15 +81,36 @@ class Stopwatch:
 
 
 def report(
-    envelope: Envelope, before: Envelope | None, *, seconds: dict[str, float], left_out: int
+    request: Request, before: Request | None, *, cut: Cut | None, seconds: dict[str, float], left_out: int
 ) -> TurnReport:
     """The report of a request, against the one before it."""
-    parting = None if before is None else part(before, envelope)
+    envelope = request.envelope
+    parting = None
+    changed: tuple[Layer, ...] = ()
+    if before is not None:
+        parting = _parting(before, request)
+        if not parting.continues:
+            changed = _changed(before.envelope, envelope)
     return TurnReport(
-        layers=_layers(envelope), prefix=envelope.prefix, parting=parting,
-        changed=() if before is None or parting is None or parting.continues else _changed(before, envelope),
+        layers=_layers(envelope),
+        prefix=envelope.prefix,
+        changed=changed,
+        parting=parting,
+        cut=cut,
         metrics=metrics(envelope, seconds=seconds, left_out=left_out),
-    )  # fmt: skip
+    )
+
+
+def _parting(before: Request, after: Request) -> Parting:
+    """Where and why two requests part. An envelope has no dialect, so another one is said with the stream."""
+    if before.dialect == after.dialect:
+        return part(before.envelope, after.envelope)
+    return part(_stream(before), _stream(after))
+
+
+def _stream(request: Request) -> Stream:
+    stream = side(request.envelope, dialect=None, counter=None).stream
+    return msgspec.structs.replace(stream, dialect=request.dialect)
 
 
 def metrics(envelope: Envelope, *, seconds: dict[str, float], left_out: int) -> Metrics:
@@ -87,9 +119,13 @@ def metrics(envelope: Envelope, *, seconds: dict[str, float], left_out: int) -> 
     references = sum(1 for entry in lowered if (line := lines.get(entry.ref)) and line.reference)
     total = max(len(entries), 1)
     return Metrics(
-        seconds=dict(seconds), segments=dict(Tally(entry.layer for entry in entries)),
-        referenced=references / total, lowered=(len(lowered) - references) / total, left_out=left_out,
-    )  # fmt: skip
+        seconds=dict(seconds),
+        segments=dict(Tally(entry.layer for entry in entries)),
+        referenced=references / total,
+        lowered=(len(lowered) - references) / total,
+        left_out=left_out,
+        unparsed=dict(Tally(tag for entry in entries for tag in failed_tags(entry.segment))),
+    )
 
 
 def _layers(envelope: Envelope) -> dict[Layer, Digest]:

@@ -13,6 +13,7 @@ One task at a time works on a session; many sessions may share a store.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -38,8 +39,10 @@ from lamina.session.answers import Answer, Recorded, Results, absorbed, results_
 from lamina.session.attach import Attachable, attached, hinted, turn_of
 from lamina.session.desk import Clock, Desk, Template, Ways, prompt_of, utc_now
 from lamina.session.kept import Kept, once
-from lamina.session.opening import opened, prepared, settings_for
-from lamina.session.persona import Persona, Words, sections
+from lamina.session.mentioned import Mentioned, files_mentioned
+from lamina.session.opening import loaded, opened, prepared, settings_for
+from lamina.session.persona import Persona, UsualPersona, Words, changes_by_turn, persona_for, sections
+from lamina.session.previous import Request
 from lamina.session.recalling import Recalled, recalled
 from lamina.session.records import Control, Fork, pin_of
 from lamina.session.redact import Redact, redacted
@@ -63,36 +66,73 @@ class Session:
     @staticmethod
     @asynccontextmanager
     async def open(
-        store: Store | str | PathLike[str] | None, conversation: str, *, workspace: str | None = None,
-        model: str | None = None, dialect: str | None = None, budget: Budget | None = None,
-        layout: Layout | None = None, head: PlainHead | Head | None = None, recall: bool | None = None,
+        store: Store | str | PathLike[str] | None,
+        conversation: str,
+        *,
+        workspace: str | None = None,
+        model: str | None = None,
+        dialect: str | None = None,
+        budget: Budget | None = None,
+        layout: Layout | None = None,
+        head: PlainHead | Head | None = None,
+        recall: bool | None = None,
         history: LastN | Literal["all"] | None = None,
-        agent: Mapping[str, Any] | None = None, system: Words = "", persona: Persona | Words | None = None,
-        context: Sequence[Segment] = (), sources: Sequence[Source] = (), redact: Redact | None = None,
-        template: Template | None = None, root: str | PathLike[str] | None = None,
-        breakpoints: Breakpoints = "plan", counter: Counter | None = None, options: Options | None = None,
-        clock: Clock | None = utc_now, timer: Timer = time.perf_counter, settings: Settings | None = None,
-    ) -> AsyncIterator[Session]:  # fmt: skip
+        agent: Mapping[str, Any] | None = None,
+        system: Words = "",
+        persona: Persona | Words | UsualPersona | None = None,
+        context: Sequence[Segment] = (),
+        sources: Sequence[Source] = (),
+        redact: Redact | None = None,
+        template: Template | None = None,
+        root: str | PathLike[str] | None = None,
+        mentioned: Mentioned | None = None,
+        breakpoints: Breakpoints = "plan",
+        counter: Counter | None = None,
+        options: Options | None = None,
+        clock: Clock | None = utc_now,
+        timer: Timer = time.perf_counter,
+        settings: Settings | None = None,
+        key: Any = None,
+    ) -> AsyncIterator[Session]:
         """Opens a conversation, new or as it was left.
 
-        `store` is a store, a path or address (`stores.address`), or None for the user's own. What belongs to
+        `store` is a store, a path or address (`stores.address`), or None for the user's own. With
+        a `key` (or the Path of its file), given here, in $LAMINA_KEY or named by the settings, the store at
+        an address is sealed; a sealed one without its key is KeyNeeded. What belongs to
         `workspace` cannot be seen from another. `model`, `dialect`, `budget`, `layout`, `head` (tools and
         parameters, in plain words or the dialect's), `recall` (whether the model is given the recall tool),
         `history` (how much of it is sent: the last messages, or "all") and `agent` are kept with the
         conversation: given none, it goes on as it was. `system`, `persona` and `context` are the sections of
-        the system text; `sources` find context for each prompt; `redact` sees every text before it is kept
-        or sent; `root` is the folder that attached paths may not leave.
+        the system text; without a `persona` the conversation's own stands, else that of the settings.
+        A function in their place is asked at each turn. `sources` find context for each prompt; `redact`
+        sees every text before it is kept or sent; `root` is the folder that attached paths may not leave.
+        `mentioned` finds what messages of an imported page refer to, before the first request; without it,
+        it is looked for among the files below `root`.
         """
         usual = await settings_for(settings)
         where = Where(usual.workspace if workspace is None else workspace, conversation)
-        who = usual.persona_path if persona is None else persona
-        async with opened(store, usual) as found:
-            text = await sections(system, who, context, store=found, workspace=where.workspace)
+        environment = os.environ if settings is None else {}
+        async with opened(store, usual, key=key, environment=environment) as found:
+            kept = await loaded(found, where)
+            who = persona_for(kept.told.log, persona, usual)
+
+            async def asked_sections() -> tuple[Segment, ...]:
+                text = await sections(system, who, context, store=found, workspace=where.workspace)
+                return tuple(redacted(text, redact))
+
             ways = Ways(
-                sections=tuple(redacted(text, redact)), sources=tuple(sources), redact=redact,
-                template=template, clock=clock, root=None if root is None else Path(root),
-                breakpoints=breakpoints, counter=counter, options=options,
-            )  # fmt: skip
+                sections=await asked_sections(),
+                asked_sections=asked_sections if changes_by_turn(system, who) else None,
+                sources=tuple(sources),
+                redact=redact,
+                template=template,
+                clock=clock,
+                root=None if root is None else Path(root),
+                mentioned=files_mentioned(root) if mentioned is None and root is not None else mentioned,
+                breakpoints=breakpoints,
+                counter=counter,
+                options=options,
+            )
             given = {
                 "model": model,
                 "dialect": dialect,
@@ -103,7 +143,7 @@ class Session:
                 "history": history,
                 "agent": None if agent is None else dict(agent),
             }
-            kept, desk = await prepared(found, where, usual, ways, given)
+            desk = prepared(kept, usual, ways, given)
             yield Session(kept, desk, timer=timer)
 
     @property
@@ -204,6 +244,8 @@ class Session:
         async with self._lock:
             self._work.begin()
             with self._work.watch.phase("gather"):
+                await self._work.rebuild_mentioned()
+                self._kept.notes += await self._desk.ask_sections()
                 own = await self._given(prompt, attach, hints, template)
                 gathered = await self._desk.gathered(prompt, self._work.envelope)
                 self._work.note_left_out(gathered.notes)
@@ -262,6 +304,7 @@ class Session:
     async def build(self, *, idle: float = 0) -> Envelope:
         """The request for the conversation as it is, and its ledger kept."""
         async with self._lock:
+            await self._work.rebuild_mentioned()
             if not self._kept.told.count or self._kept.state.fresh:
                 return self._work.now(idle)
             return await self._work.extend([], idle=idle)
@@ -279,7 +322,10 @@ class Session:
     def report(self) -> TurnReport:
         """What the last request did to the prefix, why, and what building it took."""
         work = self._work
-        return report(work.last(), work.before, seconds=work.watch.seconds, left_out=work.left_out)
+        request = Request(envelope=work.last(), dialect=self._desk.dialect.name)
+        return report(
+            request, work.before(), cut=work.cut(), seconds=work.watch.seconds, left_out=work.left_out
+        )
 
     def dialogue(self) -> tuple[Said, ...]:
         """What user and model said, without context and tags, as it was typed."""
@@ -323,6 +369,7 @@ class Session:
         """Takes back the last answer, with its steps, and builds the request for the same prompt again."""
         async with self._lock:
             self._work.begin()
+            await self._work.rebuild_mentioned()
             await self._work.take_back(after_prompt(self.log))
             return self._work.now() if self._kept.state.fresh else await self._work.extend([])
 

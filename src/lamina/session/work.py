@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lamina.core.envelope import Envelope
-from lamina.core.values import Segment
+from lamina.core.values import Cut, Segment
 from lamina.errors import Conflict
 from lamina.session.desk import Desk
 from lamina.session.kept import Group, Kept
+from lamina.session.mentioned import Rebuilt, first_mention, rebuilt_log
 from lamina.session.persona import news
+from lamina.session.previous import Request, StoredRequest, rebuilt
 from lamina.session.records import Control, Rewind
 from lamina.session.reports import Stopwatch, Timer
 from lamina.session.state import State
@@ -29,7 +31,9 @@ class Work:
     def __init__(self, kept: Kept, desk: Desk, timer: Timer) -> None:
         self.kept, self.desk, self.timer = kept, desk, timer
         self.envelope: Envelope | None = None
-        self.before: Envelope | None = None
+        self._before: Request | StoredRequest | None = None
+        self._latest: Request | StoredRequest | None = self._stored()
+        self._lost: Cut | None = self._lost_ledger()
         self.left_out = 0
         self.watch = Stopwatch(timer)
         self._built = -1  # the number of records that the envelope is for
@@ -70,6 +74,35 @@ class Work:
             if await self._added(group, grown, once, last=not left) is not None:
                 return
 
+    async def rebuild_mentioned(self) -> None:
+        """Puts what imported messages refer to before them, unless a request was built already."""
+        for left in reversed(range(TRIES)):
+            log = self.kept.told.log
+            start = None if self.kept.state.ledger.mark else first_mention(log)
+            if start is None:
+                return
+            rebuilt = await rebuilt_log(log, start, self.desk.ways.mentioned)
+            if not rebuilt.found:
+                self.note_left_out(rebuilt.notes)
+                return
+            group = self.kept.group([Rewind(to=self.place(start))], self._with_found(rebuilt))
+            if await self._added(group, self.kept.state.grown(), None, last=not left) is not None:
+                self.note_left_out(rebuilt.notes)
+                return
+
+    def _with_found(self, rebuilt: Rebuilt) -> list[Segment]:
+        """The rebuilt log, with what was found made ready to be kept, if it belongs to this workspace."""
+        found = {id(segment) for segment in rebuilt.found}
+        segments: list[Segment] = []
+        for segment in rebuilt.segments:
+            if id(segment) not in found:
+                segments.append(segment)
+                continue
+            mine, others = self.desk.own([segment])
+            self.note_left_out(others)
+            segments += self.desk.ready(mine)
+        return segments
+
     async def take_back(self, index: int) -> None:
         """Takes back every segment from this index on."""
         log = self.kept.told.log
@@ -80,14 +113,42 @@ class Work:
 
     async def load(self) -> None:
         await self.kept.load()
+        self._latest = self._stored()
+        self._lost = self._lost_ledger()
         self._built = -1
+
+    def before(self) -> Request | None:
+        """The request before the last one; that of another process is built again, if it can be."""
+        if isinstance(self._before, StoredRequest):
+            self._before = rebuilt(self._before, self.desk)
+        return self._before
+
+    def cut(self) -> Cut | None:
+        """The cut that the last request made, or that came before it with the loss of the ledger."""
+        if self.envelope is not None and self.envelope.cut is not None:
+            return self.envelope.cut
+        return self._lost if self._before is None else None
+
+    def _lost_ledger(self) -> Cut | None:
+        """The cut of a ledger that was begun anew for an old conversation: nobody knows what was sent."""
+        ledger = self.kept.state.ledger
+        if ledger.mark is not None or not ledger.cuts:
+            return None
+        return ledger.cuts[-1]
+
+    def _stored(self) -> StoredRequest | None:
+        """The last request of this conversation, as the store has it."""
+        told, ledger = self.kept.told, self.kept.state.ledger
+        if told.setup is None or ledger.mark is None:
+            return None
+        return StoredRequest(log=told.log, setup=told.setup, ledger=ledger)
 
     def now(self, idle: float = 0) -> Envelope:
         """The request for the conversation as it is; built once."""
         if self.envelope is not None and self._built == self.kept.told.count:
             return self.envelope
         with self.watch.phase("build"):
-            envelope = self.desk.build(self.kept.told.log, self.kept.state, idle=idle)
+            envelope = self.desk.build(self._log(), self.kept.state, idle=idle)
         if self.kept.told.count:
             self.kept.state = self.kept.state.built(envelope, self.kept.told.count)
         self._keep(envelope)
@@ -95,7 +156,11 @@ class Work:
 
     def last(self) -> Envelope:
         """The last request that was built; for a conversation just opened, what it would be."""
-        return self.envelope or self.desk.build(self.kept.told.log, self.kept.state)
+        return self.envelope or self.desk.build(self._log(), self.kept.state)
+
+    def _log(self) -> tuple[Segment, ...]:
+        """The log; of a conversation in which nothing was said yet, the sections that it begins with."""
+        return self.kept.told.log or tuple(self.desk.ready(self.desk.ways.sections))
 
     def place(self, index: int) -> int:
         """The record at which a segment stands; after the last one, the number of records."""
@@ -135,5 +200,7 @@ class Work:
 
     def _keep(self, envelope: Envelope) -> None:
         if self._built != self.kept.told.count:
-            self.before = self.envelope
+            self._before = self._latest
+        if self.kept.told.count:
+            self._latest = Request(envelope=envelope, dialect=self.desk.dialect.name)
         self.envelope, self._built = envelope, self.kept.told.count

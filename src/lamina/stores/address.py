@@ -9,11 +9,13 @@ kind of store needs is imported only when one is opened.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
+from importlib import import_module
+from os import PathLike, fspath
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from anyio import to_thread
 
@@ -23,6 +25,9 @@ from lamina.stores.port import HEADER, Store
 
 if TYPE_CHECKING:
     from lamina.stores.sqlite.links import Driver
+
+KEY_VARIABLE = "LAMINA_KEY"
+"""Has the key of a sealed store, in the environment."""
 
 Opening = Callable[[str], AbstractAsyncContextManager[Store]]
 
@@ -57,6 +62,43 @@ async def open_default_store(
         yield store
 
 
+async def key_for(given: Any, settings: Settings, environment: Mapping[str, str]) -> Any:
+    """The key that a store is opened with; None for a plain one.
+
+    `given` is a key, a passphrase, a ring of these, or the `Path` of a file with a key. Without it the key is
+    the one in the environment (LAMINA_KEY), else the one in the file that the settings name.
+    """
+    if given is None and environment.get(KEY_VARIABLE):
+        return _sealing().raw(environment[KEY_VARIABLE], place=f"environment variable {KEY_VARIABLE}")
+    if given is None and settings.key_file:
+        given = Path(settings.key_file)
+    if given is None:
+        return None
+    if isinstance(given, PathLike):
+        return await to_thread.run_sync(_sealing().from_file, fspath(given))
+    if isinstance(given, str | bytes) or not (_is_key(given) or _is_ring(given)):
+        hint = "give a Key (generate(), raw(...), from_file(...)), a Passphrase, or the Path of a key file"
+        raise BadInput(f"{type(given).__name__} is no key", place="key", hint=hint)
+    return given
+
+
+def _is_key(given: Any) -> bool:
+    sealing = _sealing()
+    return isinstance(given, sealing.Key | sealing.Passphrase)
+
+
+def _is_ring(given: Any) -> bool:
+    return isinstance(given, Sequence) and bool(given) and all(_is_key(one) for one in given)
+
+
+def _sealing() -> Any:
+    """Encryption, or what to install to have it."""
+    try:
+        return import_module("lamina.stores.sealed")
+    except ImportError as error:
+        raise BadInput(str(error), place="key", hint="pip install 'lamina[encryption]'") from None
+
+
 async def check_plain(store: Store) -> None:
     """Raises KeyNeeded if a store is sealed."""
     head = (await store.read(HEADER, last=0)).head
@@ -66,13 +108,9 @@ async def check_plain(store: Store) -> None:
 
 async def _sealed(store: Store, key: Any, *, create: bool) -> Store:
     """The store behind its key, which is tried now: a wrong one is told before anything is asked for."""
-    try:
-        from lamina.stores.sealed import Sealed  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise BadInput(str(error), place="key", hint="pip install 'lamina[encryption]'") from None
-    sealed = Sealed(store, key, create=create)
+    sealed = _sealing().Sealed(store, key, create=create)
     await sealed.vault.unlock()
-    return sealed
+    return cast("Store", sealed)
 
 
 def _make_private_folder(path: str) -> None:

@@ -23,6 +23,8 @@ _ATTRIBUTE = re.compile(
 """An attribute. It begins where white space does: from the middle of a long run nothing is tried again."""
 _ELEMENT = re.compile(rf"{_GAP}<([A-Za-z0-9_-]+)>([^<]*)</\1>")
 _CONTENT = re.compile(rf"{_GAP}<content>\n?")
+_ANY_OPENING = re.compile(rf"<([A-Za-z][A-Za-z0-9_-]*)(?=[{WHITE_SPACE}>])")
+_ANY_CLOSING = re.compile(r"</([A-Za-z][A-Za-z0-9_-]*)>")
 _ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7}));")
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
@@ -36,30 +38,61 @@ class Block(NamedTuple):
     text: str
 
 
+class Opening(NamedTuple):
+    """A tag that opens, and where it stands in the text."""
+
+    tag: str
+    at: int
+
+
 class Found(NamedTuple):
-    """The blocks of a text in order, what stands between them, and how many never close."""
+    """The blocks of a text in order, and what stands between them with the place of each.
+
+    `unclosed` are the openings of these tags that never close.
+    """
 
     blocks: tuple[Block, ...]
     between: tuple[str, ...]
-    unclosed: int
+    places: tuple[int, ...]
+    unclosed: tuple[Opening, ...]
 
 
 def blocks(text: str, tags: Sequence[str]) -> Found:
     """The blocks of these tags, none inside another. An opening tag that never closes is plain text."""
-    found, between, unclosed, after = list[Block](), list[str](), 0, 0
+    found: list[Block] = []
+    between: list[tuple[int, str]] = []
+    unclosed: list[Opening] = []
+    after = 0
     closings = _Closings(text)
     for opening in _openings(text, tags):
         if opening.start() < after:
             continue
         block = _block(text, opening, closings)
         if block is None:
-            unclosed += 1
+            unclosed.append(Opening(opening[1], opening.start()))
             continue
-        between.append(text[after : opening.start()])
+        between.append((after, text[after : opening.start()]))
         found.append(block)
         after = opening.start() + len(block.text)
-    between.append(text[after:])
-    return Found(tuple(found), tuple(piece for piece in between if not is_blank(piece)), unclosed)
+    between.append((after, text[after:]))
+    said = [(place, piece) for place, piece in between if not is_blank(piece)]
+    return Found(
+        blocks=tuple(found),
+        between=tuple(piece for _, piece in said),
+        places=tuple(place for place, _ in said),
+        unclosed=tuple(unclosed),
+    )
+
+
+def pairs_of_tags(text: str) -> tuple[Opening, ...]:
+    """Where some tag opens that closes further on in the text: the first opening of each such name."""
+    last_closing = {match[1]: match.start() for match in _ANY_CLOSING.finditer(text)}
+    first: dict[str, int] = {}
+    for match in _ANY_OPENING.finditer(text):
+        tag = match[1]
+        if tag not in first and match.start() < last_closing.get(tag, -1):
+            first[tag] = match.start()
+    return tuple(Opening(tag, at) for tag, at in first.items())
 
 
 def unwrapped(text: str, tag: str) -> str:

@@ -20,7 +20,7 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from lamina.agent import EXPLORER, Agent, offered, open_for
+from lamina.agent import Agent, offered, open_for
 from lamina.cli.chat.approving import Approval
 from lamina.cli.chat.attaching import Choice, choices
 from lamina.cli.chat.commands import COMMANDS, fresh_name, keys
@@ -32,7 +32,7 @@ from lamina.cli.stored import key_of
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, LaminaError, StoreError
-from lamina.session import Session
+from lamina.session import Session, files_mentioned
 from lamina.session.persona import Words
 from lamina.settings import Settings, data_folder, load_settings
 from lamina.sources.tools import workspace_tools
@@ -120,14 +120,22 @@ class Room:
 
     async def sessions(self, name: str) -> int:
         """Opens sessions until the user leaves; the exit status."""
-        persona = _persona(self.arguments.persona, self.settings)
+        persona = _persona(self.arguments.persona)
         found, failed, after = self.found, False, name
         while after:
             opening = open_for(
-                self.agent, self.store, after, model=found.model, budget=found.budget, counter=found.counter,
-                persona=persona, head=PlainHead(output=found.output), workspace=self.settings.workspace,
+                self.agent,
+                self.store,
+                after,
+                model=found.model,
+                budget=found.budget,
+                counter=found.counter,
+                persona=persona,
+                head=PlainHead(output=found.output),
+                workspace=self.settings.workspace,
                 settings=self.settings,
-            )  # fmt: skip
+                mentioned=files_mentioned(self.space),
+            )
             async with opening as session:
                 self.open, last = session, after
                 chat = Chat(session, self.agent, store=self.store, space=self.space, screen=self.screen)
@@ -210,8 +218,9 @@ async def _model(given: str, store: Store, name: str, settings: Settings) -> tup
         return session.setup.model, session.setup.dialect
 
 
-def _persona(given: str, settings: Settings) -> Words:
+def _persona(given: str) -> Words | None:
+    """The persona that is asked for, as words or as the file that has them; None for the chat's own."""
     if not given:
-        return settings.persona_path or EXPLORER
+        return None
     path = Path(given).expanduser()
     return path if len(given) < 1_000 and "\n" not in given and path.is_file() else given

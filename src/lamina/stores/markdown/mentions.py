@@ -7,7 +7,7 @@ reads no files and no network: the caller's function does.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
@@ -24,7 +24,8 @@ class Mention(msgspec.Struct, frozen=True):
     name: str
 
 
-Finder = Callable[[Mention], Awaitable[Sequence[Segment]]]
+Finder = Callable[[Mention], Awaitable[Iterable[Segment]]]
+"""What a mention stands for, as segments; nothing where it is not found."""
 
 
 def mentions(segment: Segment) -> tuple[Mention, ...]:
@@ -47,7 +48,7 @@ async def rebuild(log: Iterable[Segment], find: Finder, *, links: bool = False) 
         left: list[Mention] = []
         for mention in mentions(segment):
             wanted = links or mention.sort not in LINKS
-            found = await find(mention) if wanted else ()
+            found = tuple(await find(mention)) if wanted else ()
             made += found
             if not found:
                 left.append(mention)
