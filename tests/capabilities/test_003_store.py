@@ -214,9 +214,9 @@ def test_32_the_same_prompt_is_a_flat_text_or_a_list_of_messages() -> None:
     assert flat.startswith(
         "System: You are Elara.\n\nPrevious context:\nUser: Question 0\nAssistant: Answer 0\n"
     )
-    assert "User: Question 2" in flat
-    assert flat.endswith("\nAssistant:")
-    assert flat.index("Answer 1") < flat.index("Question 2")
+    context, _, question = flat.rpartition("\n\n")
+    assert context.endswith("Assistant: Answer 1")
+    assert question == "User: Question 2\n<now>\nFriday, 2026-05-01 08:02 UTC\n</now>\nAssistant:"
     chat = at_the_clock("ollama")[-1]["messages"]
     assert [message["role"] for message in chat][:3] == ["system", "user", "assistant"]
 
