@@ -8,6 +8,7 @@ import pytest
 
 from lamina import (
     KINDS,
+    BadInput,
     Budget,
     Counter,
     Envelope,
@@ -44,6 +45,14 @@ def sent(envelope: Envelope) -> list[tuple[str, str]]:
 
 def rendered(*log: Segment, options: Options = CHUNKS) -> list[tuple[str, str]]:
     return sent(build(log, counter=CHARS4, options=options))
+
+
+def test_23_a_role_may_be_a_word_and_an_unknown_one_is_refused() -> None:
+    spoken = segment("assistant", "assistant", "Two files.", key="a")
+    assert spoken == assistant("Two files.", key="a")
+    assert rendered(user("Which?", key="u"), spoken)[1][0] == "assistant"
+    with pytest.raises(BadInput, match="unknown role 'robot'"):
+        segment("assistant", "robot", "Two files.")
 
 
 TAGS = {
