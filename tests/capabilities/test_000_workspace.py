@@ -333,3 +333,18 @@ async def test_08_ids_become_a_request_that_is_streamed_and_tools_answer_in_it(s
     assert later[: len(answered)] == answered
     assert later[-1] == ("user", "Are you sure?")
     assert {tool["function"]["name"] for tool in client.requests[0]["tools"]} >= {"ls", "read", "grep"}
+
+
+# what the document says beside the capabilities
+
+
+def test_f_a_chat_goes_on_with_the_persona_and_the_settings_that_it_was_opened_with() -> None:
+    store = MemoryStore()
+    with talking(store, persona="You are a pirate.", agent={"voice": "calm"}) as session:
+        first = exchange(session, "Hello", "Arr.")
+    with talking(store, model=None) as session:
+        session.ask("Again")
+        second = session.request()
+        assert (session.setup.model, session.setup.agent) == ("gpt-5", {"voice": "calm"})
+    assert messages(second)[: len(messages(first))] == messages(first)
+    assert messages(second)[0] == ("system", "<persona>\nYou are a pirate.\n</persona>")
