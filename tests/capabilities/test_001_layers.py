@@ -495,7 +495,6 @@ def causes_of_cuts(session: Any, *, turns: int) -> list[str]:
     return found
 
 
-@pytest.mark.xfail(strict=True, reason="a cut that joins two digests is called an edit")
 def test_19_the_report_calls_every_cut_a_cut() -> None:
     with talking(budget=Budget(window=2_000, reserve=0)) as session:
         assert causes_of_cuts(session, turns=12) == ["cut", "cut"]
