@@ -410,8 +410,8 @@ def test_18_nothing_of_a_malformed_prompt_is_lost_and_misses_are_counted() -> No
 
 @pytest.mark.xfail(strict=True, reason="what failed is counted, and its tag is not named")
 def test_18_a_tag_that_failed_is_named_with_its_line_and_a_hash_in_place_of_text() -> None:
-    secret = "the combination is 1-2-3"
-    found: Any = read_context(f"<widget>{secret}</widget>\n\n<note_context>\n<path>b.md</path> {secret}")
+    text = "the combination is 1-2-3"
+    found: Any = read_context(f"<widget>{text}</widget>\n\n<note_context>\n<path>b.md</path> {text}")
     assert [(one.tag, one.line) for one in found.failures] == [("widget", 1), ("note_context", 3)]
     assert "1-2-3" not in repr(found.failures)
 
