@@ -13,11 +13,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lamina.core.values import Document, Image, Part, Role, Segment, Text, Thinking, ToolCall, ToolResult
+from lamina.errors import BadInput
 
 
-def segment(kind: str, role: Role, content: str | Part | Iterable[Part], **fields: Any) -> Segment:
+def segment(kind: str, role: Role | str, content: str | Part | Iterable[Part], **fields: Any) -> Segment:
     """A segment of any kind; `fields` are those of `Segment`."""
-    return Segment(role=role, kind=kind, parts=_parts(content), **fields)
+    return Segment(role=_role(role), kind=kind, parts=_parts(content), **fields)
 
 
 def system(text: str, **fields: Any) -> Segment:
@@ -132,6 +133,14 @@ def clock(text: str, **fields: Any) -> Segment:
 
 def _attached(kind: str, key: str, text: str, attrs: dict[str, str], fields: dict[str, Any]) -> Segment:
     return segment(kind, Role.USER, text, **({"key": key, "attrs": attrs} | fields))
+
+
+def _role(role: Role | str) -> Role:
+    try:
+        return Role(role)
+    except ValueError:
+        names = ", ".join(known.value for known in Role)
+        raise BadInput(f"unknown role {role!r:.100}", place="segment", hint=f"use one of {names}") from None
 
 
 def _parts(content: str | Part | Iterable[Part]) -> tuple[Part, ...]:

@@ -318,7 +318,7 @@ def test_pictures_documents_and_attachments_are_named() -> None:
 
 def test_what_cannot_be_had_again_is_kept_like_user_text() -> None:
     made = digest([user("the chosen words", kind="selected_text")], limit=900)
-    assert "  asked: the chosen words" in made
+    assert "  quoted: the chosen words" in made
 
 
 def test_an_earlier_digest_is_kept_as_such() -> None:

@@ -35,8 +35,8 @@ from lamina.text.gist import (
 
 NOTES_TITLE = "What was done in it:"
 
-ASKED, EARLIER = "asked", "earlier"
-"""Labels of what a user said, and of what an earlier summary says."""
+ASKED, QUOTED, EARLIER = "asked", "quoted", "earlier"
+"""Labels of what a user said, of what a user marked elsewhere, and of what an earlier summary says."""
 
 _NAMES = ("path", "url", "source", "name", "title")
 _RESULTS = frozenset(("skill_result", "subagent_result"))
@@ -67,7 +67,7 @@ def digest(
 
 
 def _is_users(piece: Piece) -> bool:
-    return piece.label == ASKED
+    return piece.label in (ASKED, QUOTED)
 
 
 def smallest(segments: Sequence[Segment]) -> str:
@@ -147,12 +147,20 @@ def _of_segment(
 def _of_user(segment: Segment, turn: int, kinds: Kinds) -> Iterator[Piece]:
     text = _text(segment.parts)
     if segment.kind not in kinds or not _can_be_attached_again(segment, kinds):
-        label = EARLIER if segment.kind in _SUMMARIES else ASKED
-        yield from asked(text, turn, label=label)
+        yield from asked(text, turn, label=_label(segment, kinds))
         return
     name = next((segment.attrs[key] for key in _NAMES if segment.attrs.get(key)), "")
     yield Piece("call", turn, "attached", one_line(f"{segment.kind} {name}", NAME), size=size(text))
     yield from (Piece("path", turn, "", path) for path in paths(name))
+
+
+def _label(segment: Segment, kinds: Kinds) -> str:
+    """Whose words they are: a selection stands word for word, but a page that was marked asks for nothing."""
+    if segment.kind in _SUMMARIES:
+        return EARLIER
+    if segment.kind in kinds and row(kinds, segment).attachment:
+        return QUOTED
+    return ASKED
 
 
 def _can_be_attached_again(segment: Segment, kinds: Kinds) -> bool:

@@ -48,8 +48,16 @@ def _fitted(cut: Cut | None) -> bool:
     return cut is not None and cut.lowered > 0
 
 
+def _joined_another(after: Envelope, was: Entry) -> bool:
+    """Whether a digest stood here that a later cut put into a digest of more."""
+    is_digest = was.segment.origin == "lamina" and was.segment.kind == "digest"
+    return is_digest and all(entry.ref != was.ref for entry in after.entries)
+
+
 def _lowered(after: Envelope, was: Entry) -> bool:
     """Whether the entry that stood here is sent in a lower form now."""
+    if _joined_another(after, was):
+        return True
     return any(e.ref == was.ref and e.form < was.form for e in after.entries if e.form is not Form.FULL)
 
 

@@ -69,11 +69,16 @@ def _unsaid(part: Part, segment: Segment) -> str:
 
 
 def _turns(envelope: Envelope) -> list[Turn]:
+    """The turns. What leaves with its turn, such as the time, is said with the question, not after it."""
+    tail = envelope.sent[len(envelope.lasting) :]
     writer = _Writer()
     for group in groups(envelope):
+        ends_the_question = group[0] in tail and writer.voice == "user"
+        if not ends_the_question:
+            writer.pause()
         for entry in group:
             writer.take(entry)
-        writer.pause()
+    writer.pause()
     writer.answer()
     return writer.turns
 

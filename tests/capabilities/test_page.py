@@ -1,0 +1,39 @@
+"""The page of capabilities, these tests and the library speak of the same things."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+DOCS = HERE.parents[1] / "docs"
+PAGE = (DOCS / "capabilities.md").read_text("utf-8")
+ROWS = re.findall(r"^\| (\d+|[A-H]) \| ([^|]+) \|", PAGE, re.MULTILINE)
+
+
+def test_every_row_has_a_test_and_every_test_a_row() -> None:
+    numbers = [number for number, _ in ROWS]
+    assert numbers == [*(str(number) for number in range(1, 39)), *"ABCDEFGH"]
+    tests = "\n".join(path.read_text("utf-8") for path in HERE.glob("test_00*.py"))
+    named = set(re.findall(r"^(?:async )?def test_(\d\d|[a-h])_", tests, re.MULTILINE))
+    assert named == {number.rjust(2, "0") if number.isdigit() else number.lower() for number in numbers}
+
+
+@pytest.mark.parametrize("page", ["capabilities.md", *(path.name for path in sorted(DOCS.glob("from-*.md")))])
+def test_what_the_page_names_is_there(page: str) -> None:
+    names = set(re.findall(r"`(lamina(?:\.\w+)+)", (DOCS / page).read_text("utf-8")))
+    missing = [name for name in sorted(names) if not exists(name)]
+    assert missing == []
+
+
+def exists(name: str) -> bool:
+    """Whether a dotted name is a module, or something in one."""
+    try:
+        importlib.import_module(name)
+    except ModuleNotFoundError:
+        module, _, attribute = name.rpartition(".")
+        return hasattr(importlib.import_module(module), attribute)
+    return True
