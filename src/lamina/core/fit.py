@@ -9,7 +9,7 @@ left still exceeds the room, `BudgetExceeded` says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -258,12 +258,22 @@ def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: in
     if plan.total > limits.room:
         plan.take(last_resort, keep=0, goal=enough, digest_limit=0)
     if plan.total > limits.room:
-        plan.take(last_results, keep=0, goal=limits.room)
-        plan.exhausted = True
-    if plan.total > limits.room:  # a few stubs can be smaller than their digest
-        plan.chosen.clear()
-        plan.take(last_resort, keep=0, goal=limits.room, digest_limit=0)
+        _lower_to_the_floor(plan)
     return plan
+
+
+def _lower_to_the_floor(plan: Plan) -> None:
+    """What is left when all history is one line each: results of the last step, and fewer digests."""
+    room = plan.limits.room
+    plan.take(last_results, keep=0, goal=room, digest_limit=0)
+    plan.exhausted = True
+    if plan.total > room:
+        plan.join_folds()
+    if plan.total > room:  # a few stubs can be smaller than their digest
+        plan.chosen.clear()
+        plan.take(last_resort, keep=0, goal=room, digest_limit=0)
+    if plan.total > room:
+        plan.join_folds()
 
 
 def _results_behind_thinking(view: View) -> Iterator[Batch]:
@@ -454,6 +464,32 @@ class Plan:
                 self._replace_folds(group, merged)
         self._weigh()
 
+    def join_folds(self) -> None:
+        """Digests become one with what stands between them, where that is lowered as far as it can be."""
+        owner = {ref: each for each in self.folds for ref in each.covers}
+        sizes = self._digest_sizes()
+        for run in self._foldable_runs(owner):
+            group = list(
+                {owner[entry.ref].key: owner[entry.ref] for entry in run if entry.ref in owner}.values()
+            )
+            loose = [entry for entry in run if entry.ref not in owner]
+            if not group or not loose:
+                continue
+            merged = self._digest(run, 0)
+            whole = sum(sizes.get(each.key, 0) for each in group) + sum(entry.tokens for entry in loose)
+            if self._pays(merged, run, whole, 0):
+                self._replace_folds(group, merged)
+        self._weigh()
+
+    def _foldable_runs(self, owner: Mapping[Ref, Fold]) -> list[list[Entry]]:
+        """Entries in a row that are folded, or that this cut would fold."""
+        entries = [(i, entry) for i, entry in enumerate(self.now) if not is_digest(entry)]
+        chosen = frozenset(
+            at for at, (i, entry) in enumerate(entries) if i in self.chosen or entry.ref in owner
+        )
+        alone = [entry for _, entry in entries]
+        return [[alone[at] for at in run] for run in runs(alone, chosen)]
+
     def _mergeable_folds(self) -> Sequence[Fold]:
         if self.mergeable is None:
             return self.folds
@@ -463,7 +499,7 @@ class Plan:
         """Tokens of each fold's digest as it stands in the request, by the key of the fold."""
         sizes: dict[str, int] = {}
         for entry in self.result:
-            if entry.segment.kind == "digest" and entry.segment.origin == "lamina":
+            if is_digest(entry):
                 key = entry.segment.key.partition("!")[0]
                 sizes[key] = sizes.get(key, 0) + entry.tokens
         return sizes
@@ -484,7 +520,12 @@ class Plan:
 
 def _without_digests(entries: Sequence[Entry]) -> list[Entry]:
     """The entries of the log, and lamina's own that stand for no fold."""
-    return [e for e in entries if e.segment.kind != "digest" or e.segment.origin != "lamina"]
+    return [entry for entry in entries if not is_digest(entry)]
+
+
+def is_digest(entry: Entry) -> bool:
+    """Whether an entry is the digest of a fold."""
+    return entry.segment.kind == "digest" and entry.segment.origin == "lamina"
 
 
 def untouchable(entries: Sequence[Entry]) -> frozenset[int]:

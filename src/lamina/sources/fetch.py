@@ -155,6 +155,8 @@ class _Line:
 
     def __init__(self, address: str, port: int, seconds: float) -> None:
         self._sock = socket.create_connection((address, port), timeout=seconds)
+        self._lock = threading.Lock()
+        self._is_over = False
         self._ends = threading.Timer(seconds, self._hang_up)
         self._ends.daemon = True
         self._ends.start()
@@ -170,15 +172,25 @@ class _Line:
         """A connection that answers for the name, over TLS where the address says so."""
         connection = http.client.HTTPConnection(target.hostname or "", port)
         if target.scheme == "https":
-            self._sock = ssl.create_default_context().wrap_socket(
-                self._sock, server_hostname=target.hostname, do_handshake_on_connect=False
-            )
-            self._sock.do_handshake()
+            self._wrap(target.hostname)
         connection.sock, connection.auto_open = self._sock, 0
         return connection
 
+    def _wrap(self, hostname: str | None) -> None:
+        """Speaks TLS from now on. A socket that is hung up while it is wrapped would be left open."""
+        context = ssl.create_default_context()
+        with self._lock:
+            if self._is_over:
+                raise TimeoutError
+            encrypted = context.wrap_socket(
+                self._sock, server_hostname=hostname, do_handshake_on_connect=False
+            )
+            self._sock = encrypted
+        encrypted.do_handshake()
+
     def _hang_up(self) -> None:
-        with contextlib.suppress(OSError):
+        with self._lock, contextlib.suppress(OSError):
+            self._is_over = True
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
 

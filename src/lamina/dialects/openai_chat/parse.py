@@ -62,7 +62,8 @@ def read(message: Any, index: int, calls: Calls) -> tuple[Segment, ...]:
         role, pieces, whole = _reader(wire)(wire, index, calls)
     except BadInput as error:
         raise within(f"messages[{index}]", error) from None
-    count = len(pieces) if whole else _NEVER
+    says_no_calls = "tool_calls" in wire and not wire["tool_calls"]  # so an SDK's object is dumped
+    count = len(pieces) if whole and not says_no_calls else _NEVER
     segments = [_segment(piece, role, message, i, count) for i, piece in enumerate(pieces)]
     return with_beside(NAME, segments, wire)
 
@@ -185,7 +186,6 @@ def _assistant(message: Mapping[str, Any], index: int, calls: Calls) -> _Read:
     content = message.get("content")
     said = sayable(content) or (content is None and any(message.get(name) for name in INSTEAD))
     whole = said and all(call.whole for call in made)
-    whole = whole and (bool(message.get("tool_calls")) or "tool_calls" not in message)
     return Role.ASSISTANT, pieces or [_Piece("assistant", Text(""))], whole
 
 

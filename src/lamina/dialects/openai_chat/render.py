@@ -168,9 +168,14 @@ class _Writer:
         return [{"type": "text", "text": text}] if isinstance(message.get("content"), list) else text
 
     def _origin(self, entry: Entry) -> Json:
-        """The message that an entry was parsed from, unless it now speaks in another voice."""
+        """The message that an entry was parsed from, unless it now speaks in another voice.
+
+        An empty list of calls, which providers refuse, is left out of it.
+        """
         message = self._origins.get(id(entry.segment)) if entry.role is entry.segment.role else None
-        return {} if message is None else plain(message)
+        if message is None:
+            return {}
+        return {name: value for name, value in plain(message).items() if name != "tool_calls" or value}
 
     @cached_property
     def _origins(self) -> dict[int, Any]:
