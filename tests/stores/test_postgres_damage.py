@@ -168,10 +168,14 @@ def test_records_without_their_head_are_missed(schema: str, asked: dict[str, Any
     async def work(store: PostgresStore) -> None:
         error = await refused(store.read(HERE, **asked), Damaged)
         assert error.whole == (0, 1, 2, 3)
+        for after in ("", "a"):
+            assert (await refused(store.list("w", after=after, limit=1), Damaged)).conversation == "here"
+        assert list(await store.list("w", after="here")) == [Listed(conversation="other", count=2)]
         await refused(store.append(HERE, [b"anew"], expect=0), Damaged)
         assert (await refused(store.read(HERE, **asked), Damaged)).whole == (0, 1, 2, 3)
         assert await store.delete(HERE)
         assert await store.read(HERE) == Page()
+        assert list(await store.list("w")) == [Listed(conversation="other", count=2)]
         assert (await store.append(HERE, [b"anew"], expect=0)).count == 1
 
     with_store(schema, work)

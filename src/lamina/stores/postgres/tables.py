@@ -158,9 +158,10 @@ def _names(where: Where, once: Once | None = None) -> Values:
 async def _taken(link: Link, where: Where, names: Values) -> Taken | None:
     """Begins, and holds the conversation until the end, if there is one."""
     await link.execute("BEGIN")
-    sealed, behind, *row = await _one(link, _TAKE, names) or (False, False, None)
+    found = await _one(link, _TAKE, names) or (False, False, None, b"", 0, 0)
+    sealed, behind, count, state, state_sum, sum_ = found
     check_key(where.workspace, sealed=sealed)
-    return None if row[0] is None else Taken(*row, behind=behind)
+    return None if count is None else Taken(count, state, state_sum, sum_, behind)
 
 
 async def _made(link: Link, where: Where, names: Values, sums: Sums) -> Taken:
@@ -399,8 +400,10 @@ async def listed(call: Call, workspace: str, *, after: str, limit: int, with_sum
     }
     cursor = call.link.cursor(binary=True)
     await cursor.execute(query, names)
-    (sealed, *_), *rows = await cursor.fetchall()
+    (sealed, headless, *_), *rows = await cursor.fetchall()
     check_key(workspace, sealed=sealed)
+    if headless is not None:
+        raise Damaged(_HEADLESS, conversation=headless)
     if with_sums:
         _check_list(workspace, rows)
     return [
@@ -417,9 +420,22 @@ def _check_list(workspace: str, rows: Sequence[Row]) -> None:
             raise Damaged(_MORE, conversation=name)
 
 
+# `recorded` goes from one conversation's records to the next one's, a step through the index for each.
 _LIST: LiteralString = """
+    WITH RECURSIVE recorded (name, nth) AS (
+        (SELECT conversation, 1 FROM record
+            WHERE workspace = %(workspace)s AND conversation > %(after)s ORDER BY conversation LIMIT 1)
+        UNION ALL
+        SELECT (SELECT conversation FROM record
+            WHERE workspace = %(workspace)s AND conversation > recorded.name ORDER BY conversation LIMIT 1),
+            nth + 1
+        FROM recorded WHERE name IS NOT NULL AND nth < %(limit)s::bigint
+    )
     SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s),
-        NULL::text, NULL::bigint, NULL::bigint, NULL::bigint
+        (SELECT name FROM recorded WHERE name IS NOT NULL AND NOT EXISTS (
+            SELECT FROM conversation
+            WHERE conversation.workspace = %(workspace)s AND conversation.name = recorded.name
+        ) LIMIT 1), NULL::bigint, NULL::bigint, NULL::bigint
     UNION ALL (
         SELECT EXISTS (
             SELECT FROM record WHERE record.workspace = conversation.workspace
