@@ -54,7 +54,7 @@ from tools.known import (
     rows_of,
 )
 
-OLD = frozenset({"files-1.json", "ledger-1.json", "postgres-2.json", "sqlite-2.db"})
+OLD = frozenset({"files-1.json", "ledger-1.json", "postgres-2.json", "search-2.db", "sqlite-2.db"})
 """Files that an older release wrote. They are read for ever, and never written again."""
 
 

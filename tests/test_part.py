@@ -290,6 +290,9 @@ def test_other_text_is_not_called_volatile(one: str, other: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
+        ("I \u2764\ufe0f it", "I \u2764 it", True),  # the sign that asks for a picture
+        ("co\u00adoperate", "cooperate", True),
+        ("a \u200eb", "a b", True),
         ("a b", "a  b\r\n", True),
         ("caf\u00e9", "cafe\u0301", True),
         ("a", "\ufeffa", True),

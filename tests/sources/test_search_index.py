@@ -206,6 +206,46 @@ async def test_a_file_that_is_no_index_is_refused_and_left_alone(tmp_path: Path)
     assert text.read_bytes() == before
 
 
+DAMAGE = {
+    "text": "UPDATE chunks SET text = replace(text, 'twenty', 'twelve')",
+    "head": "UPDATE chunks SET head = 'Other'",
+    "speaker": "UPDATE chunks SET speaker = 'Eve'",
+    "time": "UPDATE chunks SET at = '1999-01-01'",
+    "source": "UPDATE chunks SET source = 'b.md'",
+    "place": "UPDATE chunks SET place = 'elsewhere'",
+    "order": "UPDATE chunks SET nth = nth + 1",
+    "a text that is a number": "UPDATE chunks SET text = 7",
+    "a digest that is text": "UPDATE chunks SET digest = 'none'",
+    "no totals": "DELETE FROM totals",
+    "totals that are text": "UPDATE totals SET chunks = 'many'",
+    "a vector that is text": "UPDATE vectors SET vector = 'none'",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE.keys())
+async def test_a_damaged_index_gives_no_other_text(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "search.db"
+    async with open_index(path, embedder=embed) as index:
+        await index.replace("a.md", turns("at most twenty requests", "a cat on a ship", at="2026-01-01"))
+        await index.replace("a.md", turns("new first", "at most twenty requests", "a cat on a ship"))
+    with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+        raw.execute(damage)
+    async with open_index(path, embedder=embed) as index:
+        with pytest.raises(BadInput, match="made again"):
+            await index.query("how many requests?")
+
+
+async def test_a_chunk_that_moved_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "search.db"
+    async with open_index(path) as index:
+        await index.replace("a.md", turns("at most twenty requests", speakers=["Ana"]))
+        more = turns("new first", "at most twenty requests", speakers=["Ana"])
+        assert await index.replace("a.md", more) == 1
+    async with open_index(path) as index:
+        best, *_ = await index.query("requests")
+        assert (best.nth, best.chunk.place) == (1, "t1")
+
+
 async def test_an_embedder_that_does_not_answer_for_each_text_is_refused_and_nothing_is_added() -> None:
     async def short(texts: Sequence[str]) -> Sequence[Sequence[float]]:
         return [[1.0]] * (len(texts) - 1)

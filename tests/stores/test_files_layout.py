@@ -240,6 +240,33 @@ def test_records_without_a_head_are_not_swept_away_by_an_append(tmp_path: Path) 
     assert len(sheets(conversation)) == 2
 
 
+@pytest.mark.parametrize("groups", [0, 1, 2])
+def test_a_head_of_an_earlier_time_is_noticed_and_nothing_behind_it_is_swept_away(
+    tmp_path: Path, groups: int
+) -> None:
+    """As a write that was lost, or a synchronisation that had not come to the hidden file yet."""
+    bodies = [[b"a"], [b"b"], [b"c"], [b"d"]]
+    earlier = anyio.run(kept, tmp_path / "earlier", *bodies[:groups]) / ".head"
+    conversation = anyio.run(kept, tmp_path / "now", *bodies)
+    if groups:
+        (conversation / ".head").write_bytes(earlier.read_bytes())
+    else:
+        (conversation / ".head").unlink()
+    with pytest.raises(Damaged) as raised:
+        anyio.run(read, tmp_path / "now")
+    assert raised.value.whole == (0, 1, 2, 3)
+    with pytest.raises(Damaged):
+        anyio.run(kept, tmp_path / "now", [b"e"])
+    assert len(sheets(conversation)) == 4
+
+
+def test_one_group_behind_the_head_is_an_append_that_was_cut_short(tmp_path: Path) -> None:
+    head = anyio.run(kept, tmp_path / "earlier", [b"a"]) / ".head"
+    conversation = anyio.run(kept, tmp_path / "now", [b"a"], [b"b"])
+    (conversation / ".head").write_bytes(head.read_bytes())
+    assert [record.body for record in anyio.run(read, tmp_path / "now").records] == [b"a"]
+
+
 @pytest.mark.parametrize("group", [0, 1])
 def test_a_key_that_outlived_its_append_does_not_count(tmp_path: Path, group: int) -> None:
     conversation = anyio.run(kept, tmp_path, [b"a"])

@@ -101,6 +101,40 @@ def test_a_record_behind_the_last_is_no_record(schema: str) -> None:
     with_store(schema, lambda store: refused(store.read(HERE), Damaged))
 
 
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_head_that_is_older_than_its_records_is_noticed(schema: str, count: int) -> None:
+    filled(schema)
+    sums = Sums(HERE)
+    state_sum = sums.state(b"before")
+    statement = (
+        "UPDATE conversation SET count = %s, state = 'before', state_sum = %s, sum = %s WHERE name = 'here'"
+    )
+    with psycopg.connect(shared().url, autocommit=True) as link:
+        link.execute(f'SET search_path TO "{schema}"')
+        link.execute(statement, (count, state_sum, sums.head(count, state_sum)))
+
+    async def work(store: PostgresStore) -> None:
+        for call in (
+            store.read(HERE),
+            store.read(HERE, last=1),
+            store.read(HERE, limit=1),
+            store.read(HERE, after=count),
+            store.append(HERE, [b"four"]),
+            store.append(HERE, [], state=b"later"),
+            store.replace(HERE, {}, expect=count),
+            store.list("w"),
+        ):
+            error = await refused(call, Damaged)
+            assert "there are more records than its head says" in str(error)
+            assert error.conversation == "here"
+        assert len(await store.rescue(HERE)) == 4
+        assert (await store.read(OTHER)).head.count == 2
+        assert await store.delete(HERE), "what is damaged can be deleted"
+        assert list(await store.list("w")) == [Listed(conversation="other", count=2)]
+
+    with_store(schema, work)
+
+
 @pytest.mark.parametrize("damage", HEADS.values(), ids=HEADS.keys())
 def test_a_damaged_head_is_named_and_never_built_upon(schema: str, damage: LiteralString) -> None:
     filled(schema)
@@ -134,10 +168,14 @@ def test_records_without_their_head_are_missed(schema: str, asked: dict[str, Any
     async def work(store: PostgresStore) -> None:
         error = await refused(store.read(HERE, **asked), Damaged)
         assert error.whole == (0, 1, 2, 3)
+        for after in ("", "a"):
+            assert (await refused(store.list("w", after=after, limit=1), Damaged)).conversation == "here"
+        assert list(await store.list("w", after="here")) == [Listed(conversation="other", count=2)]
         await refused(store.append(HERE, [b"anew"], expect=0), Damaged)
         assert (await refused(store.read(HERE, **asked), Damaged)).whole == (0, 1, 2, 3)
         assert await store.delete(HERE)
         assert await store.read(HERE) == Page()
+        assert list(await store.list("w")) == [Listed(conversation="other", count=2)]
         assert (await store.append(HERE, [b"anew"], expect=0)).count == 1
 
     with_store(schema, work)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.errors import Damaged, LaminaError, StoreError
+from lamina.stores.checks import Sums
 from lamina.stores.pages import every_conversation
 from lamina.stores.port import Head, Listed, Once, Page, Where
 from lamina.stores.sqlite import SqliteStore, open_sqlite, tables
@@ -117,8 +118,7 @@ def test_a_damaged_record_is_named_and_the_others_can_be_read(path: Path, damage
     with_store(path, work)
 
 
-def test_a_head_that_is_older_than_its_records_is_noticed(path: Path) -> None:
-    """As after a write of one page that the disk acknowledged and lost."""
+def test_a_record_behind_the_last_is_noticed(path: Path) -> None:
     filled(path)
     changed(path, MORE)
 
@@ -126,9 +126,54 @@ def test_a_head_that_is_older_than_its_records_is_noticed(path: Path) -> None:
         for call in (store.read(HERE), store.read(HERE, last=1), store.append(HERE, [b"five"])):
             error = await refused(call, Damaged)
             assert "there are more records than its head says" in str(error)
-        assert len((await store.read(HERE, limit=3)).records) == 3
+        assert len((await store.read(HERE, at=error.whole)).records) == 4
         assert (await store.append(OTHER, [b"c"])).count == 3, "the writer goes on"
 
+    with_store(path, work)
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_head_that_is_older_than_its_records_is_noticed(path: Path, count: int) -> None:
+    """As after a write of one page that the disk acknowledged and lost: a head that was right once."""
+
+    async def begin(store: SqliteStore) -> None:
+        await store.append(HERE, [b"zero", b"one"][:count], state=b"before")
+
+    async def go_on(store: SqliteStore) -> None:
+        await store.append(HERE, [b"zero", b"one", b"two", b"three"][count:], state=b"state")
+        await store.append(OTHER, [b"a"])
+
+    async def work(store: SqliteStore) -> None:
+        for call in (
+            store.read(HERE),
+            store.read(HERE, last=1),
+            store.read(HERE, limit=1),
+            store.read(HERE, after=count),
+            store.append(HERE, [b"four"]),
+            store.append(HERE, [], state=b"later"),
+            store.replace(HERE, {}, expect=count),
+            store.list("w"),
+        ):
+            error = await refused(call, Damaged)
+            assert "there are more records than its head says" in str(error)
+            assert error.conversation == "here"
+        assert [record.body for record in await store.rescue(HERE)] == [b"zero", b"one", b"two", b"three"]
+        assert (await store.read(OTHER)).head.count == 1
+        assert await store.delete(HERE), "what is damaged can be deleted"
+        assert [each.conversation for each in await store.list("w")] == ["other"]
+
+    with_store(path, begin)
+    columns = "count, state_sum, sum, state"
+    with closing(sqlite3.connect(path)) as raw:
+        row = raw.execute(f"SELECT {columns} FROM conversation WHERE name = 'here'").fetchone()  # noqa: S608
+    with_store(path, go_on)
+    with closing(sqlite3.connect(path)) as raw, raw:
+        [(after, name)] = raw.execute(
+            "SELECT next_workspace, next_name FROM conversation WHERE name = 'here'"
+        )
+        sum_ = Sums(HERE).head(count, row[1], after.encode(), name.encode())
+        values = (row[0], row[1], sum_, row[3])
+        raw.execute(f"UPDATE conversation SET ({columns}) = (?, ?, ?, ?) WHERE name = 'here'", values)  # noqa: S608
     with_store(path, work)
 
 

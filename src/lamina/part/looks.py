@@ -56,7 +56,10 @@ _VOLATILE: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 _RANDOM = _VOLATILE[-1][1]
 _LAMINA = (b"[trimmed", b"[shortened: ", b'recall(\\"k', b"<digest ", b"<digest>", b"<prior_context")
 _IDS = frozenset(("id", "tool_use_id", "tool_call_id", "call_id"))
-_INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff"))
+_VARIATIONS = range(0xFE00, 0xFE10)
+"""Signs that say how the one before them is drawn; some editors and proxies drop them."""
+
+_INVISIBLE = dict.fromkeys((*map(ord, "\u00ad\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"), *_VARIATIONS))
 
 
 def first_difference(one: bytes, other: bytes) -> int:

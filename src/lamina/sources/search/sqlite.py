@@ -1,14 +1,16 @@
 """The tables of an index in one SQLite database: chunks as they are, their vectors, and their words for FTS5.
 
 Synchronous, for one thread at a time. Everything in it can be made again from its sources, so a file of
-another version is emptied, not migrated. What has many rows is read as one JSON value: each row by itself
-costs more than what is in it. It knows nothing of fused scores or embedders.
+another version is emptied, not migrated (but see `WITHOUT_PLACE_SUMS`). What has many rows is read as one
+JSON value: each row by itself costs more than what is in it. What is given out of it is what was put in:
+each chunk is checked against its digest. It knows nothing of fused scores or embedders.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -33,12 +35,15 @@ from lamina.sources.search.shelf import (
 )
 from lamina.sources.search.vectors import Vectors
 
-VERSION = 2
+VERSION = 3
+WITHOUT_PLACE_SUMS = 2
+"""A version whose tables are read and written as they are; its older rows lack the sum of their place."""
+
 MEMORY = ":memory:"
 STORE = 0x6C616D69
 """What a store of lamina says in the place where SQLite files name their application."""
 
-_SELECT = "SELECT id, source, nth, text, place, head, section, speaker, at, sort FROM chunks"
+_SELECT = "SELECT id, source, nth, digest, text, place, head, section, speaker, at, sort FROM chunks"
 _BY_NUMBER = f"{_SELECT} WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - no value is in it
 _BY_PLACE = f"{_SELECT} WHERE source = ? AND nth BETWEEN ? AND ? AND section = ? ORDER BY nth"
 _INSERT = (
@@ -72,6 +77,10 @@ CREATE INDEX chunks_by_source ON chunks (source, nth);
 CREATE INDEX chunks_by_speaker ON chunks (speaker);
 CREATE INDEX chunks_by_time ON chunks (at) WHERE at != '';
 """
+_MAKE_AGAIN = "an index can be made again: remove its file"
+_DIGEST = 16
+"""Bytes of the digest of a chunk. Behind it stands the sum of its place, but for rows of an older release."""
+
 _EMPTY = " ".join(f"DROP TABLE IF EXISTS {name};" for name in ("words", "chunks", "vectors", "totals"))
 
 _numbers = msgspec.json.Decoder(set[int])
@@ -97,15 +106,18 @@ class SqliteShelf:
         try:
             yield
         except sqlite3.Error as error:
-            hint = "an index can be made again: remove its file"
-            raise BadInput(str(error), place="index", hint=hint) from error
+            raise BadInput(str(error), place="index", hint=_MAKE_AGAIN) from error
+        except (TypeError, KeyError, ValueError, ArithmeticError, msgspec.MsgspecError) as error:
+            problem = f"what stands in it makes no sense ({type(error).__name__}: {error})"
+            raise BadInput(problem, place="index", hint=_MAKE_AGAIN) from error
 
     def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> Plan:
         if after:
             last = self._link.execute("SELECT max(nth) FROM chunks WHERE source = ?", (source,)).fetchone()[0]
             return plan_after(last, chunks)
         query = "SELECT digest, id, nth, place FROM chunks WHERE source = ? ORDER BY nth"
-        return plan_of(self._link.execute(query, (source,)), chunks)
+        there = self._link.execute(query, (source,))
+        return plan_of(((bytes(digest)[:_DIGEST], *rest) for digest, *rest in there), chunks)
 
     def write(self, source: str, plan: Plan, vectors: Sequence[bytes | None]) -> bool:
         """Always True: one process has the file, and one call at a time."""
@@ -188,7 +200,8 @@ class SqliteShelf:
         self._link.execute("BEGIN IMMEDIATE")
         try:
             self._drop(plan.gone)
-            self._link.executemany("UPDATE chunks SET nth = ?2, place = ?3 WHERE id = ?1", plan.moved)
+            for number, nth, place in plan.moved:
+                self._move(number, source, nth, place)
             pairs = zip(plan.new, vectors, strict=True)
             made = [self._insert(source, nth, chunk, blob) for (nth, chunk), blob in pairs]
             self._link.execute("COMMIT")
@@ -198,12 +211,20 @@ class SqliteShelf:
         return made
 
     def _insert(self, source: str, nth: int, chunk: Chunk, vector: bytes | None) -> int:
-        values = (source, nth, digest_of(chunk), *values_of(chunk))
+        summed = digest_of(chunk) + _place_sum(source, nth, chunk.place)
+        values = (source, nth, summed, *values_of(chunk))
         number = self._link.execute(_INSERT, values).lastrowid or 0
         self._postings.add(number, searched(chunk))
         if vector is not None:
             self._link.execute("INSERT INTO vectors VALUES (?, ?)", (number, vector))
         return number
+
+    def _move(self, number: int, source: str, nth: int, place: str) -> None:
+        """A chunk that stands elsewhere now; what it says has not changed."""
+        [digest] = self._link.execute("SELECT digest FROM chunks WHERE id = ?", (number,)).fetchone()
+        summed = bytes(digest)[:_DIGEST] + _place_sum(source, nth, place)
+        sql = "UPDATE chunks SET nth = ?, place = ?, digest = ? WHERE id = ?"
+        self._link.execute(sql, (nth, place, summed, number))
 
     def _drop(self, numbers: Sequence[int]) -> None:
         rows = [(number,) for number in numbers]
@@ -263,7 +284,7 @@ def _bring_up(link: sqlite3.Connection) -> None:
     _check_no_store(link)
     version = link.execute("PRAGMA user_version").fetchone()[0]
     names = [name for (name,) in link.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-    if version == VERSION:
+    if version in (VERSION, WITHOUT_PLACE_SUMS):
         return
     if names and not {"chunks", "words"} <= set(names):
         raise BadInput("it holds something else", place="index", hint="give a path of its own to an index")
@@ -273,8 +294,18 @@ def _bring_up(link: sqlite3.Connection) -> None:
 
 
 def _row(values: Sequence[Any]) -> Row:
-    number, source, nth, *rest = values
-    return row_of(number, source, nth, rest)
+    """A chunk as it was put in; BadInput if it is not, since its text goes to a model."""
+    number, source, nth, digest, *rest = values
+    row = row_of(number, source, nth, rest)
+    whole = digest_of(row.chunk) + _place_sum(source, nth, row.chunk.place)
+    if digest not in (whole, whole[:_DIGEST]):
+        raise BadInput(f"chunk {number} is not what was put in", place="index", hint=_MAKE_AGAIN)
+    return row
+
+
+def _place_sum(source: str, nth: int, place: str) -> bytes:
+    """Four bytes by which a chunk that stands under another name or place is noticed."""
+    return zlib.crc32(msgspec.msgpack.encode((source, nth, place))).to_bytes(4)
 
 
 def _listed(values: Collection[int] | Collection[str]) -> str:

@@ -197,7 +197,14 @@ class Shelf:
         self._checked(data, HEAD)
         if kept.v != FIRST_VERSION and not _SUMMED.fullmatch(data):
             raise self._damaged(f"{HEAD!r} has lost its checksum")
+        self._check_newest(kept)
         return kept
+
+    def _check_newest(self, kept: Kept) -> None:
+        """A head of an earlier time has groups behind it. One alone is an append that was cut short."""
+        second_behind = group_name(kept.groups + 1)
+        if (self.folder / second_behind).exists():
+            raise self._damaged(f"{HEAD!r} is of an earlier time: it does not count {second_behind!r}")
 
     def _checked(self, data: bytes, name: str) -> bytes:
         """A hidden file whose checksum holds. Only those of an older release have none."""

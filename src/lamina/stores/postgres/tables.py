@@ -52,12 +52,16 @@ _MOST = 2**62
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """The row of a conversation, locked until the end of the transaction, as it was read."""
+    """The row of a conversation, locked until the end of the transaction, as it was read.
+
+    `behind`: there are records that it does not count. Then it is of an earlier time, or one is not ours.
+    """
 
     count: int
     state: bytes
     state_sum: int
     sum: int
+    behind: bool = False
 
 
 async def append(
@@ -97,7 +101,11 @@ _TAKE: LiteralString = """
         WHERE workspace = %(workspace)s AND name = %(conversation)s
         FOR UPDATE
     )
-    SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s), taken.*
+    SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s),
+        EXISTS (
+            SELECT FROM record
+            WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND seq >= taken.count
+        ), taken.*
     FROM (SELECT 1) AS one LEFT JOIN taken ON true"""
 _MAKE = """
     INSERT INTO conversation (workspace, name, count, state, state_sum, sum)
@@ -150,9 +158,10 @@ def _names(where: Where, once: Once | None = None) -> Values:
 async def _taken(link: Link, where: Where, names: Values) -> Taken | None:
     """Begins, and holds the conversation until the end, if there is one."""
     await link.execute("BEGIN")
-    sealed, *row = await _one(link, _TAKE, names) or (False, None)
+    found = await _one(link, _TAKE, names) or (False, False, None, b"", 0, 0)
+    sealed, behind, count, state, state_sum, sum_ = found
     check_key(where.workspace, sealed=sealed)
-    return None if row[0] is None else Taken(*row)
+    return None if count is None else Taken(count, state, state_sum, sum_, behind)
 
 
 async def _made(link: Link, where: Where, names: Values, sums: Sums) -> Taken:
@@ -199,7 +208,12 @@ def _problem_of(where: Where, row: Taken) -> str:
         return "its number of records is not what was written"
     if sums.state(row.state) != row.state_sum:
         return "its state is not what was written"
+    if row.behind:
+        return _MORE
     return ""
+
+
+_MORE = "there are more records than its head says"
 
 
 async def _damaged(link: Link, where: Where, problem: str) -> Damaged:
@@ -317,7 +331,7 @@ async def read(
     cursor = call.link.cursor(binary=True)
     await cursor.execute(query, _names(where) | {"asked": asked, "limit": most})
     # The union is in no order by right; -2 is the store, -1 the head, and from 0 on there are records.
-    (_, sealed, orphans, *_), *rows = sorted(await cursor.fetchall(), key=lambda row: row[0])
+    (_, sealed, orphans, behind, _), *rows = sorted(await cursor.fetchall(), key=lambda row: row[0])
     check_key(where.workspace, sealed=bool(sealed))
     if not rows or rows[0][0] != -1:
         if orphans or rows:
@@ -339,6 +353,8 @@ async def read(
         if not with_sums:
             raise
         raise await _damaged(call.link, where, damage.problem) from None
+    if behind and at is None and with_sums:  # who asks for single places saves what is whole
+        raise await _damaged(call.link, where, _MORE)
     return Page(records=records, head=head)
 
 
@@ -357,7 +373,11 @@ _FOUND: LiteralString = """
         (EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s))::int::bigint,
         CASE WHEN NOT EXISTS (SELECT FROM head) AND EXISTS (
             SELECT FROM record WHERE workspace = %(workspace)s AND conversation = %(conversation)s
-        ) THEN 'orphans'::bytea END, NULL::bigint, NULL::bigint
+        ) THEN 'orphans'::bytea END,
+        (EXISTS (
+            SELECT FROM record WHERE workspace = %(workspace)s AND conversation = %(conversation)s
+            AND seq >= (SELECT count FROM head)
+        ))::int::bigint, NULL::bigint
     UNION ALL SELECT -1, count, state, state_sum, sum FROM head
     UNION ALL (
         SELECT seq, 0, body, sum, NULL FROM record
@@ -380,23 +400,47 @@ async def listed(call: Call, workspace: str, *, after: str, limit: int, with_sum
     }
     cursor = call.link.cursor(binary=True)
     await cursor.execute(query, names)
-    (sealed, *_), *rows = await cursor.fetchall()
+    (sealed, headless, *_), *rows = await cursor.fetchall()
     check_key(workspace, sealed=sealed)
-    for _, name, count, state_sum, sum_ in rows:
-        if with_sums and (
-            count < 0 or state_sum < 0 or Sums(Where(workspace, name)).head(count, state_sum) != sum_
-        ):
-            raise Damaged("its number of records is not what was written", conversation=name)
+    if headless is not None:
+        raise Damaged(_HEADLESS, conversation=headless)
+    if with_sums:
+        _check_list(workspace, rows)
     return [
         Listed(conversation=name, count=count) for _, name, count, *_ in sorted(rows, key=lambda row: row[1])
     ]
 
 
+def _check_list(workspace: str, rows: Sequence[Row]) -> None:
+    for behind, name, count, state_sum, sum_ in rows:
+        sums = Sums(Where(workspace, name))
+        if count < 0 or state_sum < 0 or sums.head(count, state_sum) != sum_:
+            raise Damaged("its number of records is not what was written", conversation=name)
+        if behind:
+            raise Damaged(_MORE, conversation=name)
+
+
+# `recorded` goes from one conversation's records to the next one's, a step through the index for each.
 _LIST: LiteralString = """
+    WITH RECURSIVE recorded (name, nth) AS (
+        (SELECT conversation, 1 FROM record
+            WHERE workspace = %(workspace)s AND conversation > %(after)s ORDER BY conversation LIMIT 1)
+        UNION ALL
+        SELECT (SELECT conversation FROM record
+            WHERE workspace = %(workspace)s AND conversation > recorded.name ORDER BY conversation LIMIT 1),
+            nth + 1
+        FROM recorded WHERE name IS NOT NULL AND nth < %(limit)s::bigint
+    )
     SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s),
-        NULL::text, NULL::bigint, NULL::bigint, NULL::bigint
+        (SELECT name FROM recorded WHERE name IS NOT NULL AND NOT EXISTS (
+            SELECT FROM conversation
+            WHERE conversation.workspace = %(workspace)s AND conversation.name = recorded.name
+        ) LIMIT 1), NULL::bigint, NULL::bigint, NULL::bigint
     UNION ALL (
-        SELECT NULL::boolean, name, count, state_sum, sum FROM conversation
+        SELECT EXISTS (
+            SELECT FROM record WHERE record.workspace = conversation.workspace
+            AND record.conversation = conversation.name AND record.seq >= conversation.count
+        ), name, count, state_sum, sum FROM conversation
         WHERE workspace = %(workspace)s AND name > %(after)s
         ORDER BY name LIMIT %(limit)s::bigint
     )"""

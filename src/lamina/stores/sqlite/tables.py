@@ -47,7 +47,17 @@ _SEALED = (
     "EXISTS (SELECT 1 FROM conversation "  # noqa: S608 - all of it stands here
     f"WHERE workspace = '{HEADER.workspace}' AND name = '{HEADER.conversation}')"
 )
-_FIND = f"SELECT {_COLUMNS}, state, {_SEALED} FROM conversation WHERE workspace = ? AND name = ?"  # noqa: S608
+_BEHIND = (
+    "EXISTS (SELECT 1 FROM record "
+    "WHERE record.conversation = conversation.id AND record.seq >= conversation.count)"
+)
+"""Whether there are records that a head does not count: then it is of an earlier time, or one is not ours."""
+
+_FIND = (
+    f"SELECT {_COLUMNS}, state, {_BEHIND}, {_SEALED} "  # noqa: S608 - all of it stands here
+    "FROM conversation WHERE workspace = ? AND name = ?"
+)
+_MORE = "there are more records than its head says"
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -85,10 +95,11 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A conversation: its row, and its head."""
+    """A conversation: its row, its head, and whether there are records behind what the head counts."""
 
     row: Row
     head: Head
+    behind: bool
 
 
 def append(
@@ -98,6 +109,8 @@ def append(
     kept = _found(link, where)
     if kept is None and where == HEADER:
         check_unmixed(plain=_has_plain(link))
+    if kept is not None:
+        _check_newest(link, where, kept)
     sums = Sums(where)
     if kept is not None and once is not None:
         earlier = _answered(link, where, kept, once, sums)
@@ -126,8 +139,7 @@ def _insert_records(link: Link, where: Where, rows: Sequence[tuple[int, int, byt
     except Failure as error:
         if error.code != CONSTRAINT:
             raise
-        problem = "there are more records than its head says"
-        raise Damaged(problem, conversation=where.conversation) from error
+        raise Damaged(_MORE, conversation=where.conversation) from error
 
 
 def replace(
@@ -138,6 +150,7 @@ def replace(
     check_there(where, None if kept is None else kept.head, expect=expect, was=was)
     if kept is None:
         return Head()
+    _check_newest(link, where, kept)
     sums = Sums(where)
     rows = ((body, sums.record(seq, body), kept.row.id, seq) for seq, body in bodies.items())
     link.many("UPDATE record SET body = ?, sum = ? WHERE conversation = ? AND seq = ?", rows)
@@ -182,9 +195,12 @@ def read(
     meant = places(kept.head.count, after=after, last=last, at=at, limit=limit)
     found = _records(link, kept.row.id, meant, "seq, body, sum", to_the_end=_ends(meant, kept.head))
     try:
-        return Page(records=records_of(where, meant, found, Sums(where)), head=kept.head)
+        records = records_of(where, meant, found, Sums(where))
     except Damaged as damage:
         raise _explained(link, where, kept.row, damage.problem) from None
+    if at is None:  # who asks for single places saves what is whole
+        _check_newest(link, where, kept)
+    return Page(records=records, head=kept.head)
 
 
 def listed(link: Link, workspace: str, *, after: str, limit: int) -> Sequence[Listed]:
@@ -192,10 +208,17 @@ def listed(link: Link, workspace: str, *, after: str, limit: int) -> Sequence[Li
     _check_key(link, workspace)
     if not has_sums:
         return _list_older(link, workspace, after=after, limit=limit)
-    sql = f"SELECT {_COLUMNS} FROM conversation WHERE workspace = ? AND name > ? ORDER BY name LIMIT ?"  # noqa: S608
-    rows = [Row(*each) for each in link.run(sql, (workspace, after, limit))]
+    sql = (
+        f"SELECT {_COLUMNS}, {_BEHIND} FROM conversation "  # noqa: S608 - all of it stands here
+        "WHERE workspace = ? AND name > ? ORDER BY name LIMIT ?"
+    )
+    found = link.run(sql, (workspace, after, limit))
+    rows = [Row(*values) for *values, _ in found]
     if limit:
         _check_run(link, Where(workspace, after), rows, ends=len(rows) < limit)
+    for row, (*_, behind) in zip(rows, found, strict=True):
+        if behind:
+            raise Damaged(_MORE, conversation=row.name)
     return [Listed(conversation=row.name, count=row.count) for row in rows]
 
 
@@ -252,17 +275,22 @@ def _row(link: Link, where: Where) -> Row | None:
 
 def _found(link: Link, where: Where) -> Kept | None:
     """A conversation, checked; None if the chain says that there is none. KeyNeeded before all else."""
-    for *values, state, sealed in link.run(_FIND, (where.workspace, where.conversation)):
+    for *values, state, behind, sealed in link.run(_FIND, (where.workspace, where.conversation)):
         check_key(where.workspace, sealed=bool(sealed))
         row = Row(*values)
         if not row.is_whole() or row.where != where:
             raise _explained(link, where, row, "its number of records is not what was written")
         if not isinstance(state, bytes) or Sums(where).state(state) != row.state_sum:
             raise _explained(link, where, row, "its state is not what was written")
-        return Kept(row, Head(count=row.count, state=state))
+        return Kept(row, Head(count=row.count, state=state), bool(behind))
     _check_key(link, where.workspace)
     _check_absent(link, where)
     return None
+
+
+def _check_newest(link: Link, where: Where, kept: Kept) -> None:
+    if kept.behind:
+        raise _explained(link, where, kept.row, _MORE)
 
 
 def _answered(link: Link, where: Where, kept: Kept, once: Once, sums: Sums) -> Head | None:
