@@ -176,7 +176,6 @@ def test_04_a_persona_has_a_default_a_workspace_and_a_user(tmp_path: Path) -> No
         assert question == ("user", "Hello")
 
 
-@pytest.mark.xfail(strict=True, reason="open_for puts its own persona over that of the chat")
 @awaited
 async def test_04_the_persona_of_a_chat_stands_when_an_agent_opens_it_again() -> None:
     store = MemoryStore()
@@ -194,7 +193,6 @@ async def test_04_the_persona_of_a_chat_stands_when_an_agent_opens_it_again() ->
     assert not any(EXPLORER in text for _, text in second)
 
 
-@pytest.mark.xfail(strict=True, reason="open_for takes no agent= beside its first argument of that name")
 @awaited
 async def test_04_an_agent_chat_keeps_settings_of_the_application() -> None:
     store = MemoryStore()
@@ -206,7 +204,6 @@ async def test_04_an_agent_chat_keeps_settings_of_the_application() -> None:
         assert session.setup.agent == {"voice": "calm"}
 
 
-@pytest.mark.xfail(strict=True, reason="sections join the log with the first turn only")
 @awaited
 async def test_04_an_empty_chat_has_its_persona() -> None:
     async with Session.open(

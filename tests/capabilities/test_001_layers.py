@@ -370,7 +370,6 @@ async def test_17_a_page_of_the_source_system_keeps_the_names_of_its_context() -
     assert "[Context: Notes: spec | URLs: https://example.org/a]" in write(chat)
 
 
-@pytest.mark.xfail(strict=True, reason="an imported chat does not look for what its messages refer to")
 def test_17_an_imported_page_has_its_context_again_with_the_first_send(tmp_path: Path) -> None:
     (tmp_path / "spec.md").write_text(SPEC, encoding="utf-8")
     store = MemoryStore()
@@ -408,7 +407,6 @@ def test_18_nothing_of_a_malformed_prompt_is_lost_and_misses_are_counted() -> No
     assert text_of(left.parts) == text
 
 
-@pytest.mark.xfail(strict=True, reason="what failed is counted, and its tag is not named")
 def test_18_a_tag_that_failed_is_named_with_its_line_and_a_hash_in_place_of_text() -> None:
     text = "the combination is 1-2-3"
     found: Any = read_context(f"<widget>{text}</widget>\n\n<note_context>\n<path>b.md</path> {text}")
@@ -475,7 +473,6 @@ def test_19_the_contract_is_a_section_that_a_change_does_not_rewrite() -> None:
 TOOL = PlainHead(tools=(Tool(name="look", schema={"type": "object"}),))
 
 
-@pytest.mark.xfail(strict=True, reason="after a restart a report knows of no request before it")
 @pytest.mark.parametrize(
     ("given", "cause"),
     [({}, "none"), ({"model": "gpt-5-mini"}, "model changed"), ({"head": TOOL}, "tool added")],
@@ -707,7 +704,6 @@ def test_e_a_report_has_times_by_phase_counts_by_layer_and_shares() -> None:
     assert (metrics.referenced, metrics.left_out) == (0.2, 1)
 
 
-@pytest.mark.xfail(strict=True, reason="a report does not say what an importer could not parse")
 def test_e_a_report_counts_what_an_importer_could_not_parse() -> None:
     with talking() as session:
         session.add(*read_context("<widget>one</widget>").unparsed)

@@ -366,7 +366,6 @@ async def test_h_the_storage_root_is_a_setting(tmp_path: Path) -> None:
         assert [said.text for said in session.dialogue()] == ["Hello"]
 
 
-@pytest.mark.xfail(strict=True, raises=TypeError, reason="Session.open takes no key for an address")
 @awaited
 async def test_h_a_session_at_an_address_is_sealed_by_its_key(tmp_path: Path) -> None:
     address = f"files:{tmp_path / 'house'}"
