@@ -17,7 +17,7 @@ export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered documented
-.PHONY: interpreters matrix bench peers docs format lock clean
+.PHONY: seeds interpreters matrix bench peers docs format lock clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,14 @@ demo: $(STAMP)  ## see what lamina does, in one run
 
 test: $(STAMP)  ## run the tests
 	@$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(ARGS)
+
+SEEDS ?= 1 2 3 4 5 6 7 8 9 10
+
+seeds: $(STAMP)  ## every property and every planted bug with ten seeds (SEEDS=...: with these)
+	@for seed in $(SEEDS); do \
+	  HYPOTHESIS_PROFILE=dev $(PYTHON_IN_VENV) -m pytest -q -n 2 --dist worksteal -m hypothesis \
+	    --hypothesis-seed=$$seed $(ARGS) || exit 1; \
+	done
 
 interpreters: $(STAMP)  ## a small environment for each Python found; `make test` compares their bytes, too
 	@$(PYTHON_IN_VENV) -m tools.interpreters

@@ -17,6 +17,8 @@ from lamina.core.values import Entry, Form, Ledger, Role, Text
 from lamina.testing.laws import holds, repeats
 from lamina.testing.strategies import Story, stories
 
+pytestmark = pytest.mark.hypothesis
+
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 MOST = 20_000

@@ -19,13 +19,20 @@ from lamina.core.values import Ledger
 from lamina.errors import BudgetExceeded
 from lamina.testing.strategies import Story
 
-__all__ = ["cases", "holds", "repeats", "same", "tell"]
+__all__ = ["all_hold", "cases", "holds", "repeats", "same", "tell"]
 
 
 def holds(name: str, story: Story) -> None:
     """One law, at every stop of a story."""
     for case in cases(story):
         assert list(LAWS[name](case)) == []
+
+
+def all_hold(story: Story) -> None:
+    """Every law, at every stop of a story that is built once."""
+    for case in cases(story):
+        for name, law in LAWS.items():
+            assert [f"{name}: {problem}" for problem in law(case)] == []
 
 
 def cases(story: Story) -> Iterator[Case]:
