@@ -13,6 +13,7 @@ from lamina.core.laws import LAWS
 from lamina.testing.laws import all_hold, cases, holds, repeats
 from lamina.testing.strategies import Story, stories
 
+
 @settings(max_examples=max(settings().max_examples, 500))
 @given(stories())
 def test_every_law_holds_of_every_story(story: Story) -> None:

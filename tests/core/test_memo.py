@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from random import Random
 from typing import NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,10 +16,10 @@ from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo, may_part_at
 from lamina.core.repair import Seen, repair
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
-from lamina.core.values import Budget, Layer, Ledger, Segment
+from lamina.core.values import Budget, Form, Layer, Ledger, Segment
 from lamina.core.wording import Wording
 from lamina.errors import BudgetExceeded
-from lamina.segments import assistant, call, result, system, user
+from lamina.segments import assistant, call, file, result, system, user
 from lamina.testing.laws import same
 from lamina.testing.sessions import calls, session
 from lamina.testing.strategies import logs
@@ -223,3 +225,29 @@ def test_a_log_is_not_parted_between_system_text_and_a_call_with_a_blank_message
         call("read", {}, id="b", joins=False),
     ]
     assert not may_part_at(log, 3)
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from([300, 600, 1_200, 3_000]))
+def test_pins_that_come_and_go_are_the_same_with_a_memo(dice: Random, window: int) -> None:
+    """Attachments that repeat each other, some of them pinned: what is pinned stands in full, each time."""
+    texts = ("line of text here\n" * 60, "other text there\n" * 40)
+    log: list[Segment] = []
+    memo = Memo()
+    ledger = Ledger()
+    budget = Budget(window=window, reserve=0, keep_last=1)
+    for turn in range(5):
+        for _ in range(dice.randint(0, 2)):
+            log.append(file(dice.choice("ab"), dice.choice(texts), pinned=dice.random() < 0.3))
+        at = dice.randrange(len(log)) if log else -1
+        if at >= 0 and log[at].kind == "file":
+            log[at] = msgspec.structs.replace(log[at], pinned=not log[at].pinned)
+        log.append(user(f"question {turn}"))
+        try:
+            without = build(log, budget=budget, ledger=ledger, counter=CHARS4)
+        except BudgetExceeded:
+            return
+        with_memo = build(log, budget=budget, ledger=ledger, counter=CHARS4, memo=memo)
+        assert same(with_memo, without)
+        assert all(entry.form is Form.FULL for entry in without.entries if entry.segment.pinned)
+        ledger = without.ledger
+        log.append(assistant("word " * dice.randint(1, 100)))

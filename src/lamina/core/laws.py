@@ -274,12 +274,12 @@ def _lowered_now(entry: Entry, case: Case) -> bool:
 
 
 def once_in_full(case: Case) -> Iterator[str]:
-    """Equal content of attachments stands in full once, however short it is."""
+    """Equal content of attachments stands in full once, however short it is. What is pinned may repeat it."""
     shown: set[str] = set()
     for entry in case.envelope.sent:
         if entry.form is not Form.FULL or not row(case.kinds, entry.segment).attachment:
             continue
-        insisted = bool(entry.segment.meta.get("override"))
+        insisted = entry.segment.pinned or bool(entry.segment.meta.get("override"))
         if entry.content in shown and not insisted:
             yield f"{entry.ref} stands in full twice"
         shown.add(entry.content)

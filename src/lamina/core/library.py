@@ -42,7 +42,8 @@ def referred(
 ) -> tuple[list[Entry], dict[Ref, Line]]:
     """Later appearances of content that stands in full, as references, and the ledger lines that keep them.
 
-    `shown` maps content to where it stands in full; it is brought up to date.
+    What is pinned stands in full, since what it would refer to may be lowered. `shown` maps content to where
+    it stands in full; it is brought up to date.
     """
     lines: dict[Ref, Line] = {}
     result: list[Entry] = []
@@ -50,7 +51,7 @@ def referred(
         above = shown.get(entry.content)
         if entry.form is not Form.FULL or not row(kinds, entry.segment).attachment:
             result.append(entry)
-        elif above is None or entry.segment.meta.get("override"):
+        elif above is None or entry.segment.pinned or entry.segment.meta.get("override"):
             shown[entry.content] = entry.ref
             result.append(entry)
         else:

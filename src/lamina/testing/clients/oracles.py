@@ -34,6 +34,9 @@ _ITEM_ID = re.compile(r'"id":"[^"]*",?')
 _LATE = re.compile(r"<late_result |\[end of the late result\]")
 _PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _STRICT = re.compile(r"claude-(?:fable-5-[1-9]|opus-5-[5-9]|sonnet-5-[5-9])")
+_BEGINS = 24
+"""Characters by which a shortened text is known to be the beginning of one that came."""
+
 _UNDER = 0.45
 """Of the room: a request below this is far from any trigger, and so is each result in it."""
 
@@ -151,12 +154,18 @@ def fence(turn: Turn) -> Found:
     """In a text of lamina's own, what it quotes neither closes its tag nor opens one like it."""
     for block in turn.sent_blocks:
         tag = _OWN_TAG.match(block.text)
-        if tag is None or block.data in turn.came_data or block.sort == "result":
-            continue  # a shortened result may begin with a tag that its tool wrote
+        if tag is None or block.data in turn.came_data or _imitates(turn, block):
+            continue
         opened, closed = block.text.count(f"<{tag[1]}"), block.text.count(f"</{tag[1]}>")
         if (opened, closed) != (1, 1):
             yield tag[1], f"opened {opened} times, closed {closed} times: {block.text[:100]!r}"
             return
+
+
+def _imitates(turn: Turn, block: Block) -> bool:
+    """Whether a text begins with a tag that its own author wrote: shortened, it has no end any more."""
+    begins = block.text[:_BEGINS]
+    return any(came.role == block.role and came.text.startswith(begins) for came in turn.came_blocks)
 
 
 def pairs(turn: Turn) -> Found:
