@@ -1,7 +1,7 @@
 """Hypothesis profiles, for every test. No fixtures live here: a test says what it needs.
 
-`ci` tries the same examples each time, so that `make test` passes or fails for the same code; `dev` and `long`
-try others each time. `make seeds` runs every property with ten seeds, and `bench/fuzz.py` whole conversations.
+`ci` tries the same examples each time, so that `make test` passes or fails for the same code; `dev` and
+`long` try others each time. `make seeds` runs every property with ten seeds.
 """
 
 from __future__ import annotations

@@ -236,8 +236,8 @@ def test_pins_that_come_and_go_are_the_same_with_a_memo(dice: Random, window: in
     ledger = Ledger()
     budget = Budget(window=window, reserve=0, keep_last=1)
     for turn in range(5):
-        for _ in range(dice.randint(0, 2)):
-            log.append(file(dice.choice("ab"), dice.choice(texts), pinned=dice.random() < 0.3))
+        names = dice.sample("ab", dice.randint(0, 2))
+        log += [file(name, dice.choice(texts), pinned=dice.random() < 0.3) for name in names]
         at = dice.randrange(len(log)) if log else -1
         if at >= 0 and log[at].kind == "file":
             log[at] = msgspec.structs.replace(log[at], pinned=not log[at].pinned)
