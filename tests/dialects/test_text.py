@@ -267,12 +267,13 @@ def test_any_log_is_one_prompt_that_is_split_into_the_same_voices(
 
 
 def _voices(envelope: Envelope) -> list[Role]:
-    """The voices in the order of the prompt: texts of one message are one turn."""
+    """The voices in the order of the prompt: texts of one message are one turn, and so is the time."""
     found: list[Role] = []
     texts = False
-    for entry in envelope.sent:
+    for i, entry in enumerate(envelope.sent):
         text = not isinstance(entry.parts[0], ToolCall | ToolResult)
-        if not (text and texts and not entry.opens):
+        leaves_with_its_turn = i >= len(envelope.lasting) and found[-1:] == [Role.USER]
+        if not (text and texts and (leaves_with_its_turn or not entry.opens)):
             found.append(Role.TOOL if isinstance(entry.parts[0], ToolResult) else entry.role)
         texts = text
     return found
