@@ -364,3 +364,18 @@ def test_a_well_formed_log_is_not_touched(log: tuple[Segment, ...]) -> None:
     again = [e for e in envelope.entries if e.why.startswith(CHOICES)]
     assert all(e.form is not Form.OMITTED for e in envelope.entries if e not in again)
     assert all(e.mended is None for e in envelope.entries)
+
+
+def test_parallel_calls_after_system_text_stay_together() -> None:
+    """The model's message goes on after the system text, with all of its calls."""
+    log = [user("Go."), call("read", {}, id="1", joins=False), system("Be brief.")]
+    log += [call("read", {"a": 1}, id="2", joins=False), call("run", {}, id="3")]
+    log += [result("two", id="2"), result("three", id="3"), user("Now?")]
+    envelope = build(log, counter=CHARS4)
+    calls = [entry.parts[0].id for entry in envelope.sent if isinstance(entry.parts[0], ToolCall)]
+    results = [entry.parts[0].id for entry in envelope.sent if isinstance(entry.parts[0], ToolResult)]
+    opened = [entry.opens for entry in envelope.sent if isinstance(entry.parts[0], ToolCall)]
+    assert calls == ["1", "2", "3"]
+    assert opened == [True, False, False]
+    assert sorted(results) == calls
+    assert not any(entry.why.startswith("late") for entry in envelope.entries)

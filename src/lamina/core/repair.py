@@ -111,8 +111,8 @@ class _Scan:
 
     `waiting` has the position of each call whose place for a result is still open, and the position of its
     result once that came. `deferred` are entries that may not stand between a call and its result: they
-    follow, in their order, when the place for results is over. `after_aside`: system text or a blank message
-    came last.
+    follow, in their order, when the place for results is over. `after_deferred`: one of them came last;
+    `after_aside`: system text or a blank message did.
     """
 
     def __init__(self, ledger: Ledger, wording: Wording, repairs: Repairs, seen: Seen) -> None:
@@ -126,6 +126,7 @@ class _Scan:
         self.unanswered: dict[str, deque[int]] = {}
         self.answered: dict[str, int] = {}
         self.deferred: list[Entry] = []
+        self.after_deferred = False
         self.after_aside = False
         self.pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
 
@@ -212,7 +213,7 @@ class _Scan:
     def _take_message(self, entry: Entry) -> None:
         """What the user's side or the system says. Nothing may stand between a call and its result."""
         if self._awaits_results() and self.repairs.late == "append":
-            self.deferred.append(entry)
+            self._defer(entry)
         else:
             self.close()
             self._keep(entry)
@@ -244,11 +245,17 @@ class _Scan:
         if self.repairs.merge:
             return self.seen.side != segment.role.value
         before = self.seen.side
-        if self.deferred and not isinstance(segment.parts[0] if segment.parts else None, ToolResult):
+        is_result = bool(segment.parts) and isinstance(segment.parts[0], ToolResult)
+        if self.deferred and self.after_deferred and not is_result:
             before = side(self.deferred[-1].role)
         return not (segment.joins and before == side(segment.role))
 
+    def _defer(self, entry: Entry) -> None:
+        self.deferred.append(entry)
+        self.after_deferred = True
+
     def _keep(self, entry: Entry) -> int:
+        self.after_deferred = False
         self.seen.side = entry.role.value if self.repairs.merge else side(entry.role)
         self.entries.append(entry)
         return len(self.entries) - 1
@@ -293,14 +300,14 @@ class _Scan:
             call_at = self.answered[result.id]
             self._take_second_result(entry, result, call_at, self.waiting[call_at] or 0)
         elif self.waiting:
-            self.deferred.append(entry)
+            self._defer(entry)
         else:
             self._take_late_result(entry, result)
 
     def _take_first_result(self, entry: Entry, result: ToolResult, call_at: int) -> None:
         """The first result of a call, unless an earlier request has answered it: that answer stays."""
         if self.ledger.repairs.get(self.entries[call_at].ref) == ANSWERED:
-            self.deferred.append(entry)
+            self._defer(entry)
         else:
             self.waiting[call_at] = self._keep(self._paired(entry, result, call_at))
             self.answered[result.id] = call_at

@@ -41,7 +41,8 @@ def item_key(entry: Entry) -> tuple[int, int] | None:
 def fates(entries: Sequence[Entry], repairs: Container[str]) -> Fates:
     """One pass over all entries, the omitted ones too. `repairs` has those that lost their id before."""
     sent = {item_key(e) for e in entries if e.form is not Form.OMITTED}
-    times = Tally(stem(entry.ref) for entry in entries)  # of equal items nobody knows which lost its id
+    # of equal items nobody knows which lost its id
+    times = Tally(stem(entry.ref) for entry in entries if entry.segment.origin != "lamina")
     dropped: set[int] = set()
     bare: set[int] = set()
     pending: list[int] = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, Literal
 
 from lamina.core.tokens import BYTES4, CHARS4, ESTIMATE, RFC, STRICT, Counter
@@ -21,6 +21,7 @@ from lamina.core.values import Calibration
 from lamina.counters import counter_for
 from lamina.testing.clients.history import Message, Piece, Settings
 from lamina.testing.clients.reading import Block, canonical, read
+from lamina.testing.clients.validity.breach import is_blank
 from lamina.testing.clients.writing import write
 
 Json = Mapping[str, Any]
@@ -97,20 +98,12 @@ def floor(messages: Sequence[Message], settings: Settings, counter: Counter) -> 
 
 def smallest(messages: Sequence[Message]) -> list[Message]:
     """The messages of that request."""
-    prompt = max((i for i, m in enumerate(messages) if m.voice == "user"), default=-1)
-    last = max((i for i, m in enumerate(messages) if m.voice == "assistant"), default=-1)
-    if prompt > last:
-        last = len(messages)
-    while last > 0 and messages[last - 1].voice == "assistant":
-        last -= 1  # messages of the model in a row are one
-    begins = prompt
-    while begins > 0 and _is_said_before(messages, begins):
-        begins -= 1  # the user said several things in a row
+    whole = _sent_whole(messages)
     kept: list[Message] = []
     reminders: set[str] = set()
     left_out = False
     for i, message in enumerate(messages):
-        must = begins <= i <= prompt or i >= last or bool(message.of("item"))
+        must = i in whole or bool(message.of("item"))
         if message.voice == "system":
             must = message.pieces[0].text not in reminders
             reminders.add(message.pieces[0].text)
@@ -120,9 +113,38 @@ def smallest(messages: Sequence[Message]) -> list[Message]:
         if left_out:
             kept.append(Message(voice="user", number=0, pieces=[Piece(sort="text", text=DIGEST)]))
             left_out = False
-        last_step = begins <= i <= prompt or i >= last or message.voice == "system"
-        kept.append(_stubbed(message) if last_step else _items_of(message))
+        in_whole = i in whole or message.voice == "system"
+        kept.append(_stubbed(message) if in_whole else _items_of(message))
     return kept
+
+
+def _sent_whole(messages: Sequence[Message]) -> set[int]:
+    """Positions of the prompt, the last step, and steps that have an item of the API's among their calls."""
+    prompt = max((i for i, m in enumerate(messages) if m.voice == "user" and not says_nothing(m)), default=-1)
+    last = max((i for i, m in enumerate(messages) if m.voice == "assistant"), default=-1)
+    if prompt > last:
+        last = len(messages)
+    while last > 0 and messages[last - 1].voice == "assistant":
+        last -= 1  # messages of the model in a row are one
+    begins = prompt
+    while begins > 0 and _is_said_before(messages, begins):
+        begins -= 1  # the user said several things in a row
+    whole = {*range(max(begins, 0), prompt + 1), *range(last, len(messages))}
+    for i, message in enumerate(messages):
+        if _has_an_item_among_calls(message):
+            answers = takewhile(lambda at: messages[at].voice == "tool", range(i + 1, len(messages)))
+            whole.update((i, *answers))
+    return whole
+
+
+def _has_an_item_among_calls(message: Message) -> bool:
+    calls = [i for i, piece in enumerate(message.pieces) if piece.sort == "call"]
+    items = [i for i, piece in enumerate(message.pieces) if piece.sort == "item"]
+    return bool(calls) and any(calls[0] < at < calls[-1] for at in items)
+
+
+def says_nothing(message: Message) -> bool:
+    return all(piece.sort == "text" and is_blank(piece.text) for piece in message.pieces)
 
 
 def _items_of(message: Message) -> Message:

@@ -34,7 +34,7 @@ _ITEM_ID = re.compile(r'"id":"[^"]*",?')
 _LATE = re.compile(r"<late_result |\[end of the late result\]")
 _PLAIN_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]{0,63}")
 _STRICT = re.compile(r"claude-(?:fable-5-[1-9]|opus-5-[5-9]|sonnet-5-[5-9])")
-_BEGINS = 24
+_BEGINS = 16
 """Characters by which a shortened text is known to be the beginning of one that came."""
 
 _UNDER = 0.45

@@ -13,11 +13,11 @@ import msgspec
 from lamina.core.tokens import Counter
 from lamina.core.values import Calibration
 from lamina.errors import NotFound
-from lamina.testing.clients.counting import counter_named
+from lamina.testing.clients.counting import counter_named, says_nothing
 from lamina.testing.clients.history import Message, Settings
 from lamina.testing.clients.reading import Block, read, stream
 from lamina.testing.clients.validity import breaches
-from lamina.testing.clients.validity.breach import Breach, is_blank
+from lamina.testing.clients.validity.breach import Breach
 from lamina.testing.clients.words import canaries
 
 Json = Mapping[str, Any]
@@ -230,9 +230,8 @@ class Turn:
     @property
     def ends_blank(self) -> bool:
         """Whether the newest message is the user's and says nothing."""
-        if not self.messages or self.messages[-1].voice != "user":
-            return False
-        return all(piece.sort == "text" and is_blank(piece.text) for piece in self.messages[-1].pieces)
+        newest = self.messages[-1] if self.messages else None
+        return newest is not None and newest.voice == "user" and says_nothing(newest)
 
     @cached_property
     def in_a_tool_loop(self) -> bool:
