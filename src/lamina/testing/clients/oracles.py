@@ -132,9 +132,13 @@ def system(turn: Turn) -> Found:
 
 
 def order(turn: Turn) -> Found:
-    """What is sent as it was stands in the order in which it came, and once."""
+    """What is sent as it was stands in the order in which it came, and once.
+
+    System text has an order of its own, also where a model takes it in the user's voice only.
+    """
     times = Tally(block.data for block in turn.came_blocks)
-    places = {block.data: i for i, block in enumerate(turn.came_blocks) if times[block.data] == 1}
+    said = [block for block in turn.came_blocks if block.role != "system" and times[block.data] == 1]
+    places = {block.data: i for i, block in enumerate(said)}
     latest = -1
     for block in turn.sent_blocks:
         if block.sort not in ("text", "call") or block.role not in ("user", "assistant"):
