@@ -38,7 +38,7 @@ SEEDS ?= 1 2 3 4 5 6 7 8 9 10
 
 seeds: $(STAMP)  ## every property and every planted bug with ten seeds (SEEDS=...: with these)
 	@for seed in $(SEEDS); do \
-	  HYPOTHESIS_PROFILE=dev $(PYTHON_IN_VENV) -m pytest -q -n 2 --dist worksteal -m hypothesis \
+	  HYPOTHESIS_PROFILE=seeds $(PYTHON_IN_VENV) -m pytest -q -n 2 --dist worksteal -m hypothesis \
 	    --hypothesis-seed=$$seed $(ARGS) || exit 1; \
 	done
 
