@@ -173,7 +173,10 @@ def _imitates(turn: Turn, block: Block) -> bool:
 
 
 def pairs(turn: Turn) -> Found:
-    """Each call has one result, and nothing stands between them that did not stand there before."""
+    """Each call has one result, and nothing stands between them that did not stand there before.
+
+    What stood there may be lowered: a picture, a long text.
+    """
     if not turn.settings.call_ids:
         return  # without ids only the order pairs them, which is the API's own rule
     between_before = dict(_between(turn.came_blocks))
@@ -190,8 +193,11 @@ def pairs(turn: Turn) -> Found:
     }
     allowed |= {_ITEM_ID.sub("", data) for data in allowed}  # an item may lose its id
     for id_, between in _between(turn.sent_blocks):
-        if between and not allowed.issuperset(between):
-            yield "between", f"between call {id_!r} and its result: {between[0][:80]!r}"
+        new = [data for data in between if data not in allowed]
+        room_for_lowered = len(between_before.get(id_, ())) - (len(between) - len(new))
+        lowered = [data for data in new if _HANDLE.search(data)]
+        if len(lowered) < len(new) or len(new) > room_for_lowered:
+            yield "between", f"between call {id_!r} and its result: {new[0][:80]!r}"
             return
 
 
