@@ -18,7 +18,7 @@ USUAL = settings().max_examples
 seldom = settings(max_examples=max(USUAL // 4, 1))
 
 
-@settings(max_examples=5 * USUAL)
+@settings(max_examples=10 * USUAL)
 @given(stories())
 def test_every_law_holds_of_every_story(story: Story) -> None:
     repeats(story)

@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
 
@@ -388,5 +388,6 @@ def test_a_store_is_not_taken_for_an_index(tmp_path: Path, key: object) -> None:
     anyio.run(fill)
     with pytest.raises(KeyNeeded if key else BadInput):
         anyio.run(index)
-    tables = sqlite3.connect(path).execute("SELECT name FROM sqlite_master WHERE name = 'chunks'").fetchall()
+    with closing(sqlite3.connect(path)) as link:
+        tables = link.execute("SELECT name FROM sqlite_master WHERE name = 'chunks'").fetchall()
     assert tables == []

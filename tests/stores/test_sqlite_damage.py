@@ -277,7 +277,12 @@ NAMES = st.sampled_from(["", "a", "b", "ab", "é", "\U0001f989", "z"])
 
 @given(st.lists(st.tuples(st.booleans(), NAMES, NAMES.filter(bool)), max_size=40))
 def test_the_chain_holds_whatever_is_made_and_deleted(steps: list[tuple[bool, str, str]]) -> None:
-    link, there = _in_memory(), set[Where]()
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as raw:
+        _check_chain(_with_tables(raw), steps)
+
+
+def _check_chain(link: Any, steps: list[tuple[bool, str, str]]) -> None:
+    there: set[Where] = set()
     for makes, workspace, name in steps:
         where = Where(workspace, name)
         if makes:
@@ -303,9 +308,8 @@ def test_the_chain_holds_whatever_is_made_and_deleted(steps: list[tuple[bool, st
     assert [Where(*each) for each in walked[1:]] == sorted(there)
 
 
-def _in_memory() -> Any:
-    """A connection with the tables, without a disk."""
-    raw = sqlite3.connect(":memory:", isolation_level=None)
+def _with_tables(raw: sqlite3.Connection) -> Any:
+    """A connection in which the tables are made."""
 
     class InMemory:
         version = NEWEST

@@ -38,7 +38,7 @@ LAMINA = Subject(fit=lamina.fit_request, memo=lamina.RequestMemo)
 FIRST_MOVES = 4
 """Moves of a short conversation: enough for a fold and something that a client does to it."""
 
-CHUNKS = 10
+CHUNKS = 6
 SHORT, WHOLE = 20, 4
 """Conversations of each chunk: with their first moves only, and with all."""
 
