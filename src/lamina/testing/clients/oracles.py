@@ -196,7 +196,7 @@ def pairs(turn: Turn) -> Found:
         new = [data for data in between if data not in allowed]
         room_for_lowered = len(between_before.get(id_, ())) - (len(between) - len(new))
         lowered = [data for data in new if _HANDLE.search(data)]
-        if len(lowered) < len(new) or len(new) > room_for_lowered:
+        if len(lowered) < len(new) or len(new) > max(room_for_lowered, 0):
             yield "between", f"between call {id_!r} and its result: {new[0][:80]!r}"
             return
 
