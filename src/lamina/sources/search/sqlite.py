@@ -94,8 +94,12 @@ class SqliteShelf:
     def __init__(self, path: str) -> None:
         self._link = _connected(path)
         self._in_file = path != MEMORY
-        self._postings = postings.Postings(self._link)
         self._vectors: Vectors | None = None
+        try:
+            self._postings = postings.Postings(self._link)
+        except BaseException:
+            self._link.close()
+            raise
 
     @property
     def notes(self) -> tuple[str, ...]:
