@@ -58,8 +58,8 @@ _CANDIDATES = (
 _NEIGHBOURS = (
     "SELECT json_group_array(json_array(c.id, n.nth - c.nth, length(n.text), "
     "json_array(n.id, n.speaker, n.at, n.sort))) "
-    "FROM json_each(?1) CROSS JOIN chunks c ON c.id = value CROSS JOIN chunks n ON n.source = c.source "
-    "AND n.nth BETWEEN c.nth - ?2 AND c.nth + ?2 AND n.nth != c.nth AND n.section = c.section"
+    "FROM json_each(?) CROSS JOIN chunks c ON c.id = value CROSS JOIN chunks n ON n.source = c.source "
+    "AND n.nth BETWEEN c.nth - ? AND c.nth + ? AND n.nth != c.nth AND n.section = c.section"
 )
 _SPEAKERS = (  # one step through the index for each
     "WITH RECURSIVE people (name) AS (SELECT min(speaker) FROM chunks UNION ALL "
@@ -166,7 +166,7 @@ class SqliteShelf:
         return _candidates.decode(self._value(_CANDIDATES, _listed(numbers)))
 
     def neighbours(self, numbers: Collection[int], reach: int) -> list[Beside]:
-        return _neighbours.decode(self._value(_NEIGHBOURS, _listed(numbers), reach))
+        return _neighbours.decode(self._value(_NEIGHBOURS, _listed(numbers), reach, reach))
 
     def counts(self, words: Sequence[str], most: int) -> dict[str, int]:
         return self._postings.counts(words, most)
