@@ -83,9 +83,12 @@ class Call:
     def done(self, *, usage: Usage | int = 0) -> None:
         """It was answered; `usage` is what the API counted for it, if it said so."""
         known = msgspec.structs.replace(
-            self._known, ledger=self._fitted.ledger, fitted=self._fitted, windows=self._windows,
+            self._known,
+            ledger=self._fitted.ledger,
+            fitted=self._fitted,
+            windows=self._windows,
             usage=self._counted(usage),
-        )  # fmt: skip
+        )
         with self._among.lock:
             self._key = self._among.keep(self._key, known, before=self._before)
 
@@ -111,10 +114,16 @@ class Call:
     def _fit(self, budget: Budget) -> Fitted:
         known = self._known
         return fit_request(
-            self._asked, dialect=self._dialect, budget=budget, ledger=known.ledger, usage=known.usage,
-            counter=self._among.counter, memo=known.memo, breakpoints=self._among.breakpoints,
+            self._asked,
+            dialect=self._dialect,
+            budget=budget,
+            ledger=known.ledger,
+            usage=known.usage,
+            counter=self._among.counter,
+            memo=known.memo,
+            breakpoints=self._among.breakpoints,
             server=self._among.server,
-        )  # fmt: skip
+        )
 
     def _budget(self) -> Budget:
         budget = self._among.budget or model(self._model).budget

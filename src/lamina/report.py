@@ -75,10 +75,15 @@ def explain(envelope: Envelope) -> Manifest:
 def _row(envelope: Envelope, index: int) -> Row:
     entry = envelope.entries[index]
     return Row(
-        key=entry.segment.key or handle(entry.content), ref=entry.ref, what=described(entry.segment),
-        layer=entry.layer, form=entry.form, tokens=entry.tokens, why=entry.why,
+        key=entry.segment.key or handle(entry.content),
+        ref=entry.ref,
+        what=described(entry.segment),
+        layer=entry.layer,
+        form=entry.form,
+        tokens=entry.tokens,
+        why=entry.why,
         recall=handle(entry.content) if entry.form is not Form.FULL else "",
-    )  # fmt: skip
+    )
 
 
 def table(manifest: Manifest, *, width: int = 100) -> str:

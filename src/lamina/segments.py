@@ -64,8 +64,13 @@ def call(
 
 
 def result(
-    content: str | Part | Iterable[Part], *, id: str, name: str = "", error: bool = False, **fields: Any  # noqa: A002
-) -> Segment:  # fmt: skip
+    content: str | Part | Iterable[Part],
+    *,
+    id: str,  # noqa: A002 - what every provider calls it
+    name: str = "",
+    error: bool = False,
+    **fields: Any,
+) -> Segment:
     inner = tuple(p for p in _parts(content) if not isinstance(p, ToolCall | ToolResult | Thinking))
     part = ToolResult(id=id, content=inner, name=name, error=error)
     return segment("tool_result", Role.TOOL, part, **fields)

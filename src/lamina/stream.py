@@ -90,9 +90,21 @@ def linked(before: bytes, block: Block) -> bytes:
 
 
 SETTINGS = (
-    "tool_choice", "parallel", "thinking", "effort", "format", "verbosity", "speed", "tier", "web_search",
-    "citations", "images", "task_budget", "geo", "other",
-)  # fmt: skip
+    "tool_choice",
+    "parallel",
+    "thinking",
+    "effort",
+    "format",
+    "verbosity",
+    "speed",
+    "tier",
+    "web_search",
+    "citations",
+    "images",
+    "task_budget",
+    "geo",
+    "other",
+)
 """Parameters that a cache may depend on, in one vocabulary for all dialects; "other" are unknown ones."""
 
 

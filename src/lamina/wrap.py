@@ -34,9 +34,13 @@ from lamina.usage import Usage, usage_in
 
 
 def wrap(
-    client: Any, *, budget: Budget | None = None, counter: Counter | None = None,
-    breakpoints: Breakpoints = "keep", server: ServerHelp | None = None,
-) -> Any:  # fmt: skip
+    client: Any,
+    *,
+    budget: Budget | None = None,
+    counter: Counter | None = None,
+    breakpoints: Breakpoints = "keep",
+    server: ServerHelp | None = None,
+) -> Any:
     """The client, with every request fitted. The arguments are those of `fit_request`."""
     if not any(_there(client, path) for path in _ENDPOINTS):
         raise BadInput(
@@ -306,15 +310,19 @@ def _there(client: Any, path: str) -> bool:
 
 
 _RESOURCES = (
-    ("messages", "anthropic"), ("beta.messages", "anthropic"),
-    ("chat.completions", "openai_chat"), ("beta.chat.completions", "openai_chat"),
+    ("messages", "anthropic"),
+    ("beta.messages", "anthropic"),
+    ("chat.completions", "openai_chat"),
+    ("beta.chat.completions", "openai_chat"),
     ("responses", "openai_responses"),
-)  # fmt: skip
+)
 _METHODS = (
-    ("models.generate_content", "gemini"), ("models.generate_content_stream", "gemini"),
-    ("aio.models.generate_content", "gemini"), ("aio.models.generate_content_stream", "gemini"),
+    ("models.generate_content", "gemini"),
+    ("models.generate_content_stream", "gemini"),
+    ("aio.models.generate_content", "gemini"),
+    ("aio.models.generate_content_stream", "gemini"),
     ("chat", "ollama"),
-)  # fmt: skip
+)
 _PATHS = {
     f"{resource}{response}.{method}": dialect
     for resource, dialect in _RESOURCES

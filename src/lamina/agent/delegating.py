@@ -36,9 +36,13 @@ _TASK = {
 
 
 def delegate(
-    agent: Agent, opens: Open, *, parent: str, name: str = "delegate",
+    agent: Agent,
+    opens: Open,
+    *,
+    parent: str,
+    name: str = "delegate",
     description: str = "Gives a task to a coworker, who works on it alone and reports what was found.",
-) -> Action:  # fmt: skip
+) -> Action:
     """A tool with which the model of the conversation `parent` gives tasks away."""
     taken: set[str] = set()
 
@@ -48,14 +52,18 @@ def delegate(
         content = (Text(outcome.text or f"No answer: {outcome.ending}."),)
         failed = outcome.ending != "end"
         return segment(
-            "subagent_result", Role.TOOL, ToolResult(id="", content=content, error=failed),
-            attrs=_attrs(child, outcome), meta={"spent": msgspec.to_builtins(outcome.spent)},
-        )  # fmt: skip
+            "subagent_result",
+            Role.TOOL,
+            ToolResult(id="", content=content, error=failed),
+            attrs=_attrs(child, outcome),
+            meta={"spent": msgspec.to_builtins(outcome.spent)},
+        )
 
     return Action(
-        tool=Tool(name=name, description=description, schema=_TASK), run=run,
+        tool=Tool(name=name, description=description, schema=_TASK),
+        run=run,
         guideline="give away what can be done apart from the rest, with everything needed to do it",
-    )  # fmt: skip
+    )
 
 
 async def hand_over(session: Session, agent: Agent, opens: Open, task: str) -> Outcome:

@@ -60,17 +60,25 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     def after(self, usage: Usage, model: str) -> Spent:
         """The same with one more call of a model."""
         one = Spent(
-            steps=1, input=usage.input, cached=usage.cached, written=usage.written, output=usage.output,
+            steps=1,
+            input=usage.input,
+            cached=usage.cached,
+            written=usage.written,
+            output=usage.output,
             money=price(usage, model),
-        )  # fmt: skip
+        )
         return self + one
 
     def __add__(self, other: Spent) -> Spent:
         known = None if self.money is None or other.money is None else self.money + other.money
         return Spent(
-            steps=self.steps + other.steps, input=self.input + other.input, cached=self.cached + other.cached,
-            written=self.written + other.written, output=self.output + other.output, money=known,
-        )  # fmt: skip
+            steps=self.steps + other.steps,
+            input=self.input + other.input,
+            cached=self.cached + other.cached,
+            written=self.written + other.written,
+            output=self.output + other.output,
+            money=known,
+        )
 
 
 def price(usage: Usage, model: str) -> float | None:
@@ -87,6 +95,7 @@ def check_price(limits: Limits, model: str) -> None:
     """Refuses a limit on money that could not be kept."""
     if limits.money is not None and price(Usage(input=1), model) is None:
         raise BadInput(
-            f"no price of {model!r} is known", place="Limits.money",
+            f"no price of {model!r} is known",
+            place="Limits.money",
             hint="name its prices in your own file of models, or limit tokens instead",
-        )  # fmt: skip
+        )

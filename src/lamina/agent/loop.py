@@ -128,9 +128,11 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     def _care(self, question: str) -> Care:
         return Care(
-            approve=self.approve, parallel=self.limits.parallel, seconds=self.limits.seconds,
+            approve=self.approve,
+            parallel=self.limits.parallel,
+            seconds=self.limits.seconds,
             question=question if self.repeats else "",
-        )  # fmt: skip
+        )
 
     def _outcome(
         self, session: Session, text: str, ending: Ending, spent: Spent, ran: Sequence[ToolCall]

@@ -44,9 +44,10 @@ def scratchpad(path: str | PathLike[str]) -> tuple[Action, ...]:
         ),
         Action(
             tool=Tool(name="read_notes", description="Reads your notes.", schema=_NOTHING),
-            run=read_notes, guideline="read them when you are not sure what was found or decided",
+            run=read_notes,
+            guideline="read them when you are not sure what was found or decided",
         ),
-    )  # fmt: skip
+    )
 
 
 def _added(path: Path, text: str) -> str:

@@ -50,6 +50,9 @@ def _action(offer: Offer, *, approved: bool) -> Action:
         return await answer((offer,), call)
 
     return Action(
-        tool=Tool(**offer.definition), run=run, writes=offer.changes and not approved,
-        searches=offer.name == "grep", guideline=GUIDELINES.get(offer.name, ""),
-    )  # fmt: skip
+        tool=Tool(**offer.definition),
+        run=run,
+        writes=offer.changes and not approved,
+        searches=offer.name == "grep",
+        guideline=GUIDELINES.get(offer.name, ""),
+    )

@@ -69,9 +69,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add("--seed", metavar="N", type=tokens, default=SEED, help=f"which session (default: {SEED})")
     add("--turns", metavar="N", type=tokens, default=TURNS, help=f"how long it is (default: {TURNS})")
     add(
-        "--window", metavar="N", type=tokens, default=WINDOW,
+        "--window",
+        metavar="N",
+        type=tokens,
+        default=WINDOW,
         help=f"the context window in tokens (default: {WINDOW})",
-    )  # fmt: skip
+    )
     add("--html", metavar="FILE", help="where the page is written; by default, a new folder")
     add_json(parser, "the account of every policy, and what was recalled")
 
@@ -94,13 +97,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _account(request: dict[str, Any], arguments: argparse.Namespace) -> Account:
     trace = Trace(
-        id=f"made up, seed {arguments.seed}", place="lamina demo", dialect=CHAT, source="demo", model=MODEL,
-        items=request["messages"], head={"tools": request["tools"]},
-    )  # fmt: skip
+        id=f"made up, seed {arguments.seed}",
+        place="lamina demo",
+        dialect=CHAT,
+        source="demo",
+        model=MODEL,
+        items=request["messages"],
+        head={"tools": request["tools"]},
+    )
     return replay(
-        [trace], policies=POLICIES, windows=[arguments.window], rules=[rules_for(MODEL, dialect=CHAT).name],
-        jobs=1, points=True,
-    )  # fmt: skip
+        [trace],
+        policies=POLICIES,
+        windows=[arguments.window],
+        rules=[rules_for(MODEL, dialect=CHAT).name],
+        jobs=1,
+        points=True,
+    )
 
 
 class _Shown:
@@ -210,6 +222,9 @@ def _told(found: _Lowered | None) -> str:
 
 def _facts(arguments: argparse.Namespace, account: Account, recalled: _Lowered | None) -> dict[str, Any]:
     return {
-        "seed": arguments.seed, "turns": arguments.turns, "window": arguments.window,
-        "account": facts(account), "recalled": recalled._asdict() if recalled else None,
-    }  # fmt: skip
+        "seed": arguments.seed,
+        "turns": arguments.turns,
+        "window": arguments.window,
+        "account": facts(account),
+        "recalled": recalled._asdict() if recalled else None,
+    }

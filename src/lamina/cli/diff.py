@@ -146,6 +146,8 @@ def _under(rules: Rules | None) -> list[str]:
 def _facts(found: Parting, before: Stream, after: Stream, rules: Rules | None) -> dict[str, Any]:
     facts: dict[str, Any] = msgspec.to_builtins(found)
     return {
-        "continues": found.continues, **facts, "dialects": [before.dialect, after.dialect],
+        "continues": found.continues,
+        **facts,
+        "dialects": [before.dialect, after.dialect],
         "rules": {"name": rules.name, "as_of": rules.as_of} if rules else None,
-    }  # fmt: skip
+    }

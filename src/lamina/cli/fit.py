@@ -44,9 +44,11 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--to", metavar="NAME", help="the dialect to answer in, where it is another")
     parser.add_argument("--model", metavar="NAME", default="", help="the model to ask, where it is another")
     parser.add_argument(
-        "--breakpoints", choices=("keep", "plan", "none"), default="keep",
+        "--breakpoints",
+        choices=("keep", "plan", "none"),
+        default="keep",
         help="cache markers: the request's own (the default), planned ones, or none",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--explain", action="store_true", help="give the account as a table, one line a segment"
     )
@@ -85,9 +87,14 @@ def fitted_from(arguments: argparse.Namespace) -> Fitted:
         budget = _budget(name, window=arguments.window, reserve=arguments.reserve)
         with progress(f"fitting {arguments.file}"):
             return fit_request(
-                request, dialect=arguments.dialect, to=arguments.to, model=arguments.model, budget=budget,
-                ledger=ledger, breakpoints=arguments.breakpoints,
-            )  # fmt: skip
+                request,
+                dialect=arguments.dialect,
+                to=arguments.to,
+                model=arguments.model,
+                budget=budget,
+                ledger=ledger,
+                breakpoints=arguments.breakpoints,
+            )
     except BadInput as error:
         if error.place != "model":
             raise

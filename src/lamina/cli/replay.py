@@ -76,9 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
     with _Bar() as bar:
         account = replay(
             bar.count(_limited(read(arguments.paths, progress=bar.read), arguments.limit)),
-            policies=policies, windows=windows, rules=rules, model=arguments.model,
-            jobs=arguments.jobs or _processors(), points=bool(arguments.html),
-        )  # fmt: skip
+            policies=policies,
+            windows=windows,
+            rules=rules,
+            model=arguments.model,
+            jobs=arguments.jobs or _processors(),
+            points=bool(arguments.html),
+        )
     _refuse_nothing(account, arguments.paths)
     tell_account(account, json_file=arguments.json, html_file=arguments.html)
     return 0

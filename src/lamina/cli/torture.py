@@ -101,7 +101,12 @@ def _row(name: str, promise: str, numbers: Sequence[str], found: str) -> str:
 
 def _facts(name: str, promise: str, outcome: Outcome, seconds: float) -> dict[str, Any]:
     return {
-        "trial": name, "promise": promise.split(), "tries": outcome.tries,
-        "acknowledged": outcome.acknowledged, "violations": list(outcome.violations),
-        "found": outcome.found, "left_out": outcome.left_out, "seconds": round(seconds, 1),
-    }  # fmt: skip
+        "trial": name,
+        "promise": promise.split(),
+        "tries": outcome.tries,
+        "acknowledged": outcome.acknowledged,
+        "violations": list(outcome.violations),
+        "found": outcome.found,
+        "left_out": outcome.left_out,
+        "seconds": round(seconds, 1),
+    }

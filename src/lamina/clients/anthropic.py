@@ -22,14 +22,23 @@ from lamina.clients.events import (
 from lamina.clients.failures import failure
 
 _STOPS: dict[str, Reason] = {
-    "end_turn": "end", "stop_sequence": "end", "tool_use": "tool", "pause_turn": "other",
-    "max_tokens": "length", "model_context_window_exceeded": "length", "refusal": "refused",
-}  # fmt: skip
+    "end_turn": "end",
+    "stop_sequence": "end",
+    "tool_use": "tool",
+    "pause_turn": "other",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refused",
+}
 
 _FAILED = {
-    "overloaded_error": 529, "rate_limit_error": 429, "invalid_request_error": 400, "request_too_large": 413,
-    "authentication_error": 401, "permission_error": 403,
-}  # fmt: skip
+    "overloaded_error": 529,
+    "rate_limit_error": 429,
+    "invalid_request_error": 400,
+    "request_too_large": 413,
+    "authentication_error": 401,
+    "permission_error": 403,
+}
 
 
 def anthropic_messages(client: Any = None, *, base_url: str | None = None, api_key: str | None = None) -> Sdk:

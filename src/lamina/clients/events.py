@@ -139,9 +139,14 @@ class Sdk:
     """A client over an SDK. The SDK is imported with the first request, unless its client is given."""
 
     def __init__(
-        self, dialect: str, *, client: Any, make: Callable[[], Any],
-        begin: Callable[[Any, dict[str, Any]], Any], reader: Callable[[], Reader],
-    ) -> None:  # fmt: skip
+        self,
+        dialect: str,
+        *,
+        client: Any,
+        make: Callable[[], Any],
+        begin: Callable[[Any, dict[str, Any]], Any],
+        reader: Callable[[], Reader],
+    ) -> None:
         self.dialect = dialect
         self._client, self._own = client, client is None
         self._make, self._begin, self._reader = make, begin, reader

@@ -21,10 +21,15 @@ from lamina.clients.events import (
 )
 
 _STOPS: dict[str, Reason] = {
-    "STOP": "end", "MAX_TOKENS": "length", "SAFETY": "refused", "RECITATION": "refused",
-    "BLOCKLIST": "refused", "PROHIBITED_CONTENT": "refused", "SPII": "refused",
+    "STOP": "end",
+    "MAX_TOKENS": "length",
+    "SAFETY": "refused",
+    "RECITATION": "refused",
+    "BLOCKLIST": "refused",
+    "PROHIBITED_CONTENT": "refused",
+    "SPII": "refused",
     "MALFORMED_FUNCTION_CALL": "error",
-}  # fmt: skip
+}
 
 
 def gemini_content(client: Any = None, *, api_key: str | None = None) -> Sdk:

@@ -44,16 +44,27 @@ class _Head:
     """What both shells share: the state of one cache, and what to ask for next."""
 
     def __init__(
-        self, client: Any, *, model: str, system: Any = None, tools: Any = None, tool_config: Any = None,
-        contents: Any = None, lifetime: float = LIFETIME, display_name: str = "",
+        self,
+        client: Any,
+        *,
+        model: str,
+        system: Any = None,
+        tools: Any = None,
+        tool_config: Any = None,
+        contents: Any = None,
+        lifetime: float = LIFETIME,
+        display_name: str = "",
         clock: Callable[[], float] = time,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if lifetime <= 0:
             raise BadInput(f"lifetime is {lifetime!r}", place="CachedHead", hint="give seconds above 0")
         head = {
-            "system_instruction": system, "tools": tools, "tool_config": tool_config, "contents": contents,
+            "system_instruction": system,
+            "tools": tools,
+            "tool_config": tool_config,
+            "contents": contents,
             "display_name": display_name or None,
-        }  # fmt: skip
+        }
         self._head = {name: value for name, value in head.items() if value is not None}
         if not self._head.keys() - {"display_name"}:
             hint = "give system, tools or contents to cache"

@@ -21,8 +21,10 @@ def client_for(
     if dialect == "ollama":
         return ollama_chat(client, host=base_url)
     known = {
-        "openai_chat": openai_chat, "openai_responses": openai_responses, "anthropic": anthropic_messages,
-    }  # fmt: skip
+        "openai_chat": openai_chat,
+        "openai_responses": openai_responses,
+        "anthropic": anthropic_messages,
+    }
     if dialect not in known:
         hint = f"use one of {', '.join((*known, 'gemini', 'ollama'))}"
         raise BadInput(f"no client speaks {dialect!r}", place="dialect", hint=hint)

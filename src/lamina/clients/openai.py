@@ -27,9 +27,13 @@ from lamina.clients.events import (
 from lamina.clients.failures import failure
 
 _STOPS: dict[str, Reason] = {
-    "stop": "end", "tool_calls": "tool", "function_call": "tool", "length": "length",
-    "content_filter": "refused", "error": "error",
-}  # fmt: skip
+    "stop": "end",
+    "tool_calls": "tool",
+    "function_call": "tool",
+    "length": "length",
+    "content_filter": "refused",
+    "error": "error",
+}
 
 
 def openai_chat(

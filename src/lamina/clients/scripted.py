@@ -92,15 +92,20 @@ def _chat(line: Line, number: int) -> list[Any]:
         return {"id": f"chat-{number}", "choices": [{"index": 0, "delta": delta, "finish_reason": stop}]}
 
     calls = [
-        {"index": i, "id": call.id, "type": "function",
-         "function": {"name": call.name, "arguments": call.arguments}}
+        {
+            "index": i,
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
         for i, call in enumerate(line.calls)
-    ]  # fmt: skip
+    ]
     used = line.used
     usage = {
-        "prompt_tokens": used.input, "completion_tokens": used.output,
+        "prompt_tokens": used.input,
+        "completion_tokens": used.output,
         "prompt_tokens_details": {"cached_tokens": used.cached, "cache_write_tokens": used.written},
-    }  # fmt: skip
+    }
     items = [chunk(role="assistant")]
     items += [chunk(reasoning_content=piece) for piece in _pieces(line.thinking)]
     items += [chunk(content=piece) for piece in _pieces(line.text)]
@@ -184,6 +189,9 @@ def _ollama(line: Line, _: int) -> list[Any]:
 
 
 _WORDS: dict[str, tuple[Callable[[Line, int], list[Any]], Callable[[], Reader]]] = {
-    "openai_chat": (_chat, Chunks), "openai_responses": (_responses, Items), "anthropic": (_messages, Events),
-    "gemini": (_gemini, Parts), "ollama": (_ollama, Lines),
-}  # fmt: skip
+    "openai_chat": (_chat, Chunks),
+    "openai_responses": (_responses, Items),
+    "anthropic": (_messages, Events),
+    "gemini": (_gemini, Parts),
+    "ollama": (_ollama, Lines),
+}

@@ -59,9 +59,16 @@ Kinds = Mapping[str, Kind]
 
 def _section(tag: str, stability: int, *attributes: str) -> Kind:
     return Kind(
-        tag=tag, role=Role.SYSTEM, layer=Layer.SYSTEM, priority=ESSENTIAL, retention=Retention.CRITICAL,
-        recoverable=False, attributes=attributes, section=True, stability=stability,
-    )  # fmt: skip
+        tag=tag,
+        role=Role.SYSTEM,
+        layer=Layer.SYSTEM,
+        priority=ESSENTIAL,
+        retention=Retention.CRITICAL,
+        recoverable=False,
+        attributes=attributes,
+        section=True,
+        stability=stability,
+    )
 
 
 def _attached(

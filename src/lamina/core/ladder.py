@@ -213,9 +213,14 @@ Rated = tuple[int, Batch]
 """A batch and how ripe it is."""
 
 TELLS = {
-    "full": 900, "compact": 2_500, "small": 1_200, "reply": 2_000, "call": 2_000, "asked": 2_000,
+    "full": 900,
+    "compact": 2_500,
+    "small": 1_200,
+    "reply": 2_000,
+    "call": 2_000,
+    "asked": 2_000,
     "step": 1_200,
-}  # fmt: skip
+}
 """How much a token says that a move takes away, in thousandths of one of a small result: docs/planner.md."""
 
 COMPACT_TOKENS, SHORT_TOKENS, STUB_TOKENS = 250, 100, 60

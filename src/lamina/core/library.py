@@ -125,9 +125,14 @@ def hoisted(
 
 
 def _shelve(
-    entry: Entry, shelf: dict[str, Entry], low: frozenset[Ref], *,
-    layout: Layout, kinds: Kinds, wording: Wording,
-) -> list[Entry]:  # fmt: skip
+    entry: Entry,
+    shelf: dict[str, Entry],
+    low: frozenset[Ref],
+    *,
+    layout: Layout,
+    kinds: Kinds,
+    wording: Wording,
+) -> list[Entry]:
     """Puts one attachment on the shelf; returns what that leaves behind in its old place.
 
     Equal content that a cut has lowered to a handle (it is in `low`) makes way for the new appearance.
@@ -144,9 +149,13 @@ def _shelve(
     parts = wording.prior(entry.source, entry.content, limit=limit)
     form = Form.FULL if len(text_of(entry.source.parts)) <= limit else Form.COMPACT
     shelf[name] = msgspec.structs.replace(
-        entry, layer=Layer.LIBRARY, parts=parts, sent=parts_digest(entry.role, parts),
-        form=form, why="in the library",
-    )  # fmt: skip
+        entry,
+        layer=Layer.LIBRARY,
+        parts=parts,
+        sent=parts_digest(entry.role, parts),
+        form=form,
+        why="in the library",
+    )
     return [] if before is None else [omitted(before, f"newer content stands in the library as {entry.ref}")]
 
 

@@ -382,9 +382,15 @@ def own(segment: Segment, why: str, **place: Any) -> Entry:
     """An entry of lamina's own, for a segment that no log has; its key is its ref."""
     sent = parts_digest(segment.role, segment.parts)
     return Entry(
-        segment=segment, ref=Ref(segment.key), content=content_digest(segment, sent), role=segment.role,
-        parts=segment.parts, sent=sent, why=why, **place,
-    )  # fmt: skip
+        segment=segment,
+        ref=Ref(segment.key),
+        content=content_digest(segment, sent),
+        role=segment.role,
+        parts=segment.parts,
+        sent=sent,
+        why=why,
+        **place,
+    )
 
 
 def _validate(segment: Segment) -> None:

@@ -186,19 +186,34 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         checks = (
             (self.window > 0, f"window is {self.window!r}", "give the model's context window in tokens"),
-            (self.reserve is None or 0 <= self.reserve < self.window, f"reserve is {self.reserve!r}",
-             f"it must be at least 0 and below the window ({self.window})"),
-            (self.input is None or self.input > 0, f"input is {self.input!r}",
-             "give the tokens that a request alone may take, above 0"),
-            (0 < self.trigger <= 1, f"trigger is {self.trigger!r}",
-             "give a share of the room above 0, at most 1"),
-            (self.target is None or 0 < self.target <= self.trigger, f"target is {self.target!r}",
-             f"give a share of the room above 0, at most the trigger ({self.trigger})"),
+            (
+                self.reserve is None or 0 <= self.reserve < self.window,
+                f"reserve is {self.reserve!r}",
+                f"it must be at least 0 and below the window ({self.window})",
+            ),
+            (
+                self.input is None or self.input > 0,
+                f"input is {self.input!r}",
+                "give the tokens that a request alone may take, above 0",
+            ),
+            (
+                0 < self.trigger <= 1,
+                f"trigger is {self.trigger!r}",
+                "give a share of the room above 0, at most 1",
+            ),
+            (
+                self.target is None or 0 < self.target <= self.trigger,
+                f"target is {self.target!r}",
+                f"give a share of the room above 0, at most the trigger ({self.trigger})",
+            ),
             (0 <= self.least <= 1, f"least is {self.least!r}", "give a share of the room from 0 to 1"),
-            (0 < self.largest <= 1, f"largest is {self.largest!r}",
-             "give a share of the room above 0, at most 1"),
+            (
+                0 < self.largest <= 1,
+                f"largest is {self.largest!r}",
+                "give a share of the room above 0, at most 1",
+            ),
             (self.keep_last >= 0, f"keep_last is {self.keep_last!r}", "give a number of steps, 0 or more"),
-        )  # fmt: skip
+        )
         for holds, problem, hint in checks:
             if not holds:
                 raise BadInput(problem, place="Budget", hint=hint)

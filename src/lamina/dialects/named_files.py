@@ -30,7 +30,13 @@ def path_of(arguments: str) -> str:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return ""
     path = (
-        found.path or found.file_path or found.filepath or found.filename or found.file
-        or found.notebook_path or found.target_file or ""
-    )  # fmt: skip
+        found.path
+        or found.file_path
+        or found.filepath
+        or found.filename
+        or found.file
+        or found.notebook_path
+        or found.target_file
+        or ""
+    )
     return path if len(path) <= _PATH_LIMIT and is_printable(path) else ""

@@ -36,10 +36,15 @@ class NoPast:
 
 
 def recheck(
-    items: Sequence[Any], memo: CheckMemo | None, *, basis: Any, past: Callable[[], AnyPast],
-    view: Callable[[Any, int], View], seam: Callable[[View, View], bool],
+    items: Sequence[Any],
+    memo: CheckMemo | None,
+    *,
+    basis: Any,
+    past: Callable[[], AnyPast],
+    view: Callable[[Any, int], View],
+    seam: Callable[[View, View], bool],
     rules: Callable[[AnyPast, int, list[View]], list[Violation]],
-) -> list[Violation]:  # fmt: skip
+) -> list[Violation]:
     """The violations in some items, of which those that a memo knows to be clean are not read again.
 
     `basis` is what the rules depend on besides the items; `view` reads the item at a place; `seam` says

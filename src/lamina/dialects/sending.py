@@ -77,9 +77,12 @@ def broken_rules(request: Request, dialect: Dialect, memo: CheckMemo | None = No
 
 
 def refused(
-    request: Request, violations: Sequence[Violation], *, asked: Request | None = None,
+    request: Request,
+    violations: Sequence[Violation],
+    *,
+    asked: Request | None = None,
     mended: Sequence[Violation] = (),
-) -> InvalidRequest:  # fmt: skip
+) -> InvalidRequest:
     """The error for a request that cannot be mended.
 
     `asked` is the request as the caller gave it: places are told as they are there. `mended` is what it broke

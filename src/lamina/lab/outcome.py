@@ -25,7 +25,7 @@ PACE = 20.0
 
 def outcome(
     trace: Trace, policy: Policy, setting: Setting, steps: Sequence[Step], *, points: bool = False
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """What a walk took and what it showed, under the rules of its setting."""
     rules = setting.rules
     tallies = simulated(steps, setting, rules)
@@ -36,20 +36,35 @@ def outcome(
     visible = sum(step.visible for step in sent)
     in_reach = sum(step.needed for step in sent) if policy.recalls else visible
     return Outcome(
-        trace=trace.id, source=trace.source, policy=policy.name, window=setting.window, rules=rules.name,
-        model=setting.model, calls=len(steps), failed=len(steps) - len(sent),
-        cuts=sum(1 for step in sent if step.sent and step.sent.cut), broken=sum(_broken(steps)),
-        over=sum(step.tokens > setting.room for step in sent), invalid=sum(step.invalid for step in sent),
-        sent=sum(t.total for t in tallies), read=sum(t.read for t in tallies),
-        written=sum(t.written + t.written_long for t in tallies), uncached=sum(t.uncached for t in tallies),
-        output=sum(step.call.output for step in steps), equivalents=sum(spent),
+        trace=trace.id,
+        source=trace.source,
+        policy=policy.name,
+        window=setting.window,
+        rules=rules.name,
+        model=setting.model,
+        calls=len(steps),
+        failed=len(steps) - len(sent),
+        cuts=sum(1 for step in sent if step.sent and step.sent.cut),
+        broken=sum(_broken(steps)),
+        over=sum(step.tokens > setting.room for step in sent),
+        invalid=sum(step.invalid for step in sent),
+        sent=sum(t.total for t in tallies),
+        read=sum(t.read for t in tallies),
+        written=sum(t.written + t.written_long for t in tallies),
+        uncached=sum(t.uncached for t in tallies),
+        output=sum(step.call.output for step in steps),
+        equivalents=sum(spent),
         dollars=_dollars(tallies, steps, setting.model, rules),
-        needed=sum(step.needed for step in steps), visible=visible, recallable=in_reach, recalls=recalls,
+        needed=sum(step.needed for step in steps),
+        visible=visible,
+        recallable=in_reach,
+        recalls=recalls,
         recall_equivalents=recall_cost,
         lowered=max((s.sent.lowered for s in sent if s.sent), default=0),
-        lost=sum(s.sent.lost for s in sent if s.sent), seconds=sum(step.seconds for step in steps),
+        lost=sum(s.sent.lost for s in sent if s.sent),
+        seconds=sum(step.seconds for step in steps),
         points=_points(steps, tallies, spent) if points else (),
-    )  # fmt: skip
+    )
 
 
 def simulated(steps: Sequence[Step], setting: Setting, rules: Rules) -> list[Tally]:
@@ -102,9 +117,11 @@ def _marked(stream: Stream, rules: Rules, last: int | None) -> Stream:
 def equivalents(tally: Tally, rules: Rules, share: float) -> float:
     """A tally in input tokens at full price, of which one that is read costs a `share`."""
     return (
-        tally.read * share + tally.written * rules.write
-        + tally.written_long * rules.write_long + tally.uncached
-    )  # fmt: skip
+        tally.read * share
+        + tally.written * rules.write
+        + tally.written_long * rules.write_long
+        + tally.uncached
+    )
 
 
 def _broken(steps: Sequence[Step]) -> list[bool]:
@@ -159,8 +176,12 @@ def _points(steps: Sequence[Step], tallies: Sequence[Tally], spent: Sequence[flo
         if step.sent is not None:
             points.append(
                 Point(
-                    tokens=tally.total, read=tally.read, spent=total, layers=dict(step.sent.layers),
-                    cut=step.sent.cut, broken=tally.why if broken else "",
+                    tokens=tally.total,
+                    read=tally.read,
+                    spent=total,
+                    layers=dict(step.sent.layers),
+                    cut=step.sent.cut,
+                    broken=tally.why if broken else "",
                 )
-            )  # fmt: skip
+            )
     return tuple(points)

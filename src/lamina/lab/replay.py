@@ -36,9 +36,11 @@ OWN = "own"
 """The rules of each session's own model."""
 
 MODELS = {
-    "anthropic": "claude-opus-4-6", "openai": "gpt-5.6", "openai_legacy": "gpt-5.4",
+    "anthropic": "claude-opus-4-6",
+    "openai": "gpt-5.6",
+    "openai_legacy": "gpt-5.4",
     "gemini": "gemini-3-pro",
-}  # fmt: skip
+}
 """Whose prices and minimum are used for a session that another provider's model answered."""
 
 
@@ -67,15 +69,28 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replay(
-    traces: Iterable[Trace | Damaged], *, policies: Sequence[str], windows: Sequence[int],
-    rules: Sequence[str] = (OWN,), model: str = "", count_as: str = "", jobs: int = 1, points: bool = False,
-    pressed: bool = False, progress: Callable[[Played], None] | None = None,
-) -> Account:  # fmt: skip
+    traces: Iterable[Trace | Damaged],
+    *,
+    policies: Sequence[str],
+    windows: Sequence[int],
+    rules: Sequence[str] = (OWN,),
+    model: str = "",
+    count_as: str = "",
+    jobs: int = 1,
+    points: bool = False,
+    pressed: bool = False,
+    progress: Callable[[Played], None] | None = None,
+) -> Account:
     """The account of these traces. Order and figures do not depend on `jobs`."""
     asks = Asks(
-        policies=tuple(policies), windows=tuple(windows), rules=tuple(rules), model=model, count_as=count_as,
-        points=points, pressed=pressed,
-    )  # fmt: skip
+        policies=tuple(policies),
+        windows=tuple(windows),
+        rules=tuple(rules),
+        model=model,
+        count_as=count_as,
+        points=points,
+        pressed=pressed,
+    )
     outcomes: list[Outcome] = []
     told: list[Reported] = []
     damaged: list[Damaged] = []

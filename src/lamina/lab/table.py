@@ -126,9 +126,14 @@ def _total(group: Sequence[Outcome]) -> Total:
     priced = [each.dollars for each in group if each.dollars is not None]
     added = {name: sum(getattr(each, name) for each in group) for name in _ADDED}
     return Total(
-        policy=first.policy, window=first.window, rules=first.rules, sessions=len(group), priced=len(priced),
-        dollars=sum(priced), **added,
-    )  # fmt: skip
+        policy=first.policy,
+        window=first.window,
+        rules=first.rules,
+        sessions=len(group),
+        priced=len(priced),
+        dollars=sum(priced),
+        **added,
+    )
 
 
 def settings(sums: Iterable[Total]) -> dict[tuple[str, int], list[Total]]:
@@ -164,12 +169,16 @@ def paid(reported: Iterable[Reported]) -> tuple[Paid, ...]:
 def _paid(model: str, group: Sequence[Reported]) -> Paid:
     prices = [each.dollars for each in group if each.dollars is not None]
     return Paid(
-        model=model, sessions=len(group), calls=sum(each.calls for each in group),
+        model=model,
+        sessions=len(group),
+        calls=sum(each.calls for each in group),
         sent=sum(each.read + each.written + each.uncached for each in group),
-        read=sum(each.read for each in group), output=sum(each.output for each in group),
-        dollars=sum(prices) if prices else None, losses=sum(len(each.lost) for each in group),
+        read=sum(each.read for each in group),
+        output=sum(each.output for each in group),
+        dollars=sum(prices) if prices else None,
+        losses=sum(len(each.lost) for each in group),
         paid_again=sum(tokens for each in group for _, tokens, _ in each.lost),
-    )  # fmt: skip
+    )
 
 
 def losses(reported: Iterable[Reported]) -> list[Loss]:

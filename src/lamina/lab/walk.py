@@ -87,10 +87,13 @@ def _seen(
     hidden = [term for term in terms if term not in text]
     to_recall = sorted({needs.latest(term, step.call.end) for term in hidden})
     return msgspec.structs.replace(
-        step, tokens=scales.tool_tokens + sum(m.tokens for m in weighed),
-        same=_shared(before, sent.messages), visible=len(terms) - len(hidden),
-        invalid=scales.refused(sent.messages), hidden={at: needs.tokens[at] for at in to_recall},
-    )  # fmt: skip
+        step,
+        tokens=scales.tool_tokens + sum(m.tokens for m in weighed),
+        same=_shared(before, sent.messages),
+        visible=len(terms) - len(hidden),
+        invalid=scales.refused(sent.messages),
+        hidden={at: needs.tokens[at] for at in to_recall},
+    )
 
 
 def _shared(before: list[Message], after: list[Message]) -> int:

@@ -160,8 +160,18 @@ def _kept(before: Side, found: Found) -> int:
     return before.head + sum(before.counts[: found.block])
 
 
-_WHOLE = frozenset((
-    "dialect changed", "model changed", "tenant changed", "key changed", "cached content changed",
-    "tools changed", "tools reordered", "tool added", "tool removed", "web search changed",
-))  # fmt: skip
+_WHOLE = frozenset(
+    (
+        "dialect changed",
+        "model changed",
+        "tenant changed",
+        "key changed",
+        "cached content changed",
+        "tools changed",
+        "tools reordered",
+        "tool added",
+        "tool removed",
+        "web search changed",
+    )
+)
 """Causes that stand before the end of the tools, and so before the framing of the request."""

@@ -281,9 +281,12 @@ def _again(old: Blocks, new: Blocks, at: int) -> int:
 
 
 _OF_SORT = {
-    "image": "image changed", "document": "attachment changed", "call": "call changed",
-    "result": "result changed", "thinking": "thinking changed",
-}  # fmt: skip
+    "image": "image changed",
+    "document": "attachment changed",
+    "call": "call changed",
+    "result": "result changed",
+    "thinking": "thinking changed",
+}
 _ATTACHED = (b"_context", b"<file", b"<document", b"<attachment", b"```")
 
 

@@ -27,9 +27,13 @@ SAMPLES, PIECE = 32, 400
 
 _MARKERS = frozenset(("cache_control", "cachePoint"))
 _SORTS: dict[type, Sort] = {
-    Text: "text", ToolCall: "call", ToolResult: "result", Thinking: "thinking", Image: "image",
+    Text: "text",
+    ToolCall: "call",
+    ToolResult: "result",
+    Thinking: "thinking",
+    Image: "image",
     Document: "document",
-}  # fmt: skip
+}
 
 
 class Side(NamedTuple):
@@ -170,10 +174,15 @@ def _of_envelope(envelope: Envelope, entries: Sequence[Entry]) -> Side:
 def _of_entry(entry: Entry) -> Block:
     sort: Sort = _SORTS.get(type(entry.parts[0]), "raw")
     return Block(
-        sort="system" if entry.layer is Layer.SYSTEM else sort, role=entry.role, data=canonical(entry.parts),
-        place=entry.ref, opens=entry.opens, name=described(entry.segment), tokens=entry.tokens,
+        sort="system" if entry.layer is Layer.SYSTEM else sort,
+        role=entry.role,
+        data=canonical(entry.parts),
+        place=entry.ref,
+        opens=entry.opens,
+        name=described(entry.segment),
+        tokens=entry.tokens,
         form=entry.form,
-    )  # fmt: skip
+    )
 
 
 def _tool_name(tool: Mapping[str, Any]) -> str:

@@ -74,12 +74,21 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fit_request(
-    request: Mapping[str, Any], *, dialect: str | Dialect | None = None, to: str | Dialect | None = None,
-    model: str = "", budget: Budget | None = None, ledger: Ledger | Mapping[str, Any] | None = None,
-    counter: Counter | None = None, usage: Usage | int | None = None, idle: float | None = None,
-    memo: RequestMemo | None = None, breakpoints: Breakpoints = "keep", rules: Rules | None = None,
+    request: Mapping[str, Any],
+    *,
+    dialect: str | Dialect | None = None,
+    to: str | Dialect | None = None,
+    model: str = "",
+    budget: Budget | None = None,
+    ledger: Ledger | Mapping[str, Any] | None = None,
+    counter: Counter | None = None,
+    usage: Usage | int | None = None,
+    idle: float | None = None,
+    memo: RequestMemo | None = None,
+    breakpoints: Breakpoints = "keep",
+    rules: Rules | None = None,
     server: ServerHelp | None = None,
-) -> Fitted:  # fmt: skip
+) -> Fitted:
     """The request, valid and within the window of its model, continuing the last one byte for byte.
 
     `dialect` is recognised from the request's shape, `budget` taken from the model's window, `counter`
@@ -104,10 +113,15 @@ def fit_request(
         room = roomier(room, own.head, told.cleared.tokens)
     before = noted(calibrated(given, told, counter, request=asked), told)
     envelope = build(
-        parsed.log, head=own.head, budget=room, ledger=before, counter=counter,
-        idle=idle or 0, memo=memo.build,
+        parsed.log,
+        head=own.head,
+        budget=room,
+        ledger=before,
+        counter=counter,
+        idle=idle or 0,
+        memo=memo.build,
         options=options_for(goes, own.head, layout=AS_LOGGED, rates=rates(cache, name)),
-    )  # fmt: skip
+    )
     envelope = settled(envelope, goes, before=given.mark, memo=memo.build)
 
     def marked_for_cache(request: Mapping[str, Any]) -> Marked:
@@ -122,9 +136,14 @@ def fit_request(
     if sent.notes:
         envelope = msgspec.structs.replace(envelope, notes=envelope.notes + sent.notes)
     return Fitted(
-        request=sent.request, ledger=envelope.ledger, envelope=envelope, log=parsed.log, headers=headers,
-        plan=sent.plan, left=own.left,
-    )  # fmt: skip
+        request=sent.request,
+        ledger=envelope.ledger,
+        envelope=envelope,
+        log=parsed.log,
+        headers=headers,
+        plan=sent.plan,
+        left=own.left,
+    )
 
 
 class _Outgoing(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,9 +155,14 @@ class _Outgoing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _outgoing(
-    asked: Request | None, envelope: Envelope, dialect: Dialect, memo: RequestMemo, *, unchanged: bool,
+    asked: Request | None,
+    envelope: Envelope,
+    dialect: Dialect,
+    memo: RequestMemo,
+    *,
+    unchanged: bool,
     finish: Callable[[Mapping[str, Any]], Marked],
-) -> _Outgoing:  # fmt: skip
+) -> _Outgoing:
     """The request as it came, where that is valid and nothing of it changed; else rendered, with every mend.
 
     `asked` is the request in the dialect that it goes to, if it came in that one. Raises InvalidRequest where

@@ -43,9 +43,15 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def marked(
-    request: Mapping[str, Any], envelope: Envelope, dialect: Dialect, *, breakpoints: Breakpoints,
-    counter: Counter, rules: Rules, before: Mark | None,
-) -> Marked:  # fmt: skip
+    request: Mapping[str, Any],
+    envelope: Envelope,
+    dialect: Dialect,
+    *,
+    breakpoints: Breakpoints,
+    counter: Counter,
+    rules: Rules,
+    before: Mark | None,
+) -> Marked:
     """The request with the markers that were asked for; as it is where its cache takes none."""
     if breakpoints == "keep":
         return Marked(request=request)  # type: ignore[arg-type]

@@ -83,9 +83,11 @@ def noted(ledger: Ledger, usage: Usage) -> Ledger:
     if usage.cleared == Cleared() or reason == last:
         return ledger
     cut = Cut(
-        number=len(ledger.cuts) + 1, reason=reason,
-        before=usage.input + usage.cleared.tokens, after=usage.input,
-    )  # fmt: skip
+        number=len(ledger.cuts) + 1,
+        reason=reason,
+        before=usage.input + usage.cleared.tokens,
+        after=usage.input,
+    )
     return msgspec.structs.replace(ledger, cuts=(*ledger.cuts, cut))
 
 

@@ -71,7 +71,11 @@ def _agreeing(rules: Rules, name: str) -> int:
     """How many characters of a model's name, as written or plain, these rules know."""
     forms = (lower_ascii(name), plain_name(name))
     return max(
-        (len(start) for model in rules.models for start in {model, plain_name(model)}
-         if any(form.startswith(start) for form in forms)),
+        (
+            len(start)
+            for model in rules.models
+            for start in {model, plain_name(model)}
+            if any(form.startswith(start) for form in forms)
+        ),
         default=0,
-    )  # fmt: skip
+    )

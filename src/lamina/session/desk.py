@@ -113,9 +113,15 @@ class Desk:
         """
         try:
             built = build(
-                log, head=self.head, budget=self.budget, ledger=state.ledger, counter=self.counter, idle=idle,
-                options=self.options, memo=self._memo,
-            )  # fmt: skip
+                log,
+                head=self.head,
+                budget=self.budget,
+                ledger=state.ledger,
+                counter=self.counter,
+                idle=idle,
+                options=self.options,
+                memo=self._memo,
+            )
         except BudgetExceeded as full:
             raise self._placed(full, log, state) from None
         wanted = asked and built.cut is None and self.relevance and self.relevance.freshness == "fresh"
@@ -138,9 +144,14 @@ class Desk:
             raise BadInput("there is no model", place="request", hint=hint)
         rules = rules_for(str(self.head.parameters.get("model", "")), dialect=self.dialect.name)
         done = marked(
-            self.dialect.render(envelope), envelope, self.dialect, breakpoints=self.ways.breakpoints,
-            counter=self.counter, before=before, rules=rules,
-        )  # fmt: skip
+            self.dialect.render(envelope),
+            envelope,
+            self.dialect,
+            breakpoints=self.ways.breakpoints,
+            counter=self.counter,
+            before=before,
+            rules=rules,
+        )
         violations = broken_rules(done.request, self.dialect, self._checked)
         if violations:
             raise refused(done.request, violations)

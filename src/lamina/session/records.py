@@ -84,9 +84,12 @@ def told(bodies: Sequence[bytes], *, after: Told | None = None) -> Told:
             parent = control
     live += _decoded(new)
     return Told(
-        log=tuple(segment for _, segment in live), places=tuple(place for place, _ in live),
-        count=known.count + len(bodies), setup=setup, parent=parent,
-    )  # fmt: skip
+        log=tuple(segment for _, segment in live),
+        places=tuple(place for place, _ in live),
+        count=known.count + len(bodies),
+        setup=setup,
+        parent=parent,
+    )
 
 
 def pin_of(log: Iterable[Segment], key: str, *, on: bool, in_full: Collection[Ref] = ()) -> Pin | None:

@@ -49,9 +49,12 @@ def _clean_segment(segment: Segment, redact: Redact) -> Segment | None:
     if any(_unsigned(old, new) for old, new in zip(segment.parts, parts, strict=True)):
         return None
     return msgspec.structs.replace(
-        segment, parts=parts, meta=_meta(segment.meta, redact), key=redact(segment.key),
+        segment,
+        parts=parts,
+        meta=_meta(segment.meta, redact),
+        key=redact(segment.key),
         attrs={name: redact(value) for name, value in segment.attrs.items()},
-    )  # fmt: skip
+    )
 
 
 def _unsigned(old: Part, new: Part) -> bool:

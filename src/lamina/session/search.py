@@ -193,9 +193,12 @@ class StoredIndex(Index):
         state = msgspec.json.encode(length)
         pieces = [Piece(nth=nth, chunk=entries[nth].chunk, vector=entries[nth].vector) for nth in changed]
         head = await self._store.append(
-            self._where(source), list(map(msgspec.json.encode, pieces)), expect=known.count, was=known.state,
+            self._where(source),
+            list(map(msgspec.json.encode, pieces)),
+            expect=known.count,
+            was=known.state,
             state=state,
-        )  # fmt: skip
+        )
         return Known(entries=entries, count=head.count, state=head.state)
 
     async def _load(self, source: str) -> None:

@@ -43,9 +43,14 @@ class Work:
         self.watch = Stopwatch(self.timer)
 
     async def extend(
-        self, segments: Sequence[Segment], *, once: Once | None = None, idle: float = 0, opens: bool = False,
+        self,
+        segments: Sequence[Segment],
+        *,
+        once: Once | None = None,
+        idle: float = 0,
+        opens: bool = False,
         rebase: bool = True,
-    ) -> Envelope:  # fmt: skip
+    ) -> Envelope:
         """Adds segments and the ledger of the request that they make, as one group; gives that request."""
         if opens and self.desk.relevance is not None:
             with self.watch.phase("rank"):
@@ -64,9 +69,14 @@ class Work:
         return self.now()
 
     async def append(
-        self, segments: Sequence[Segment], *, state: State | None = None, once: Once | None = None,
-        opens: bool = False, rebase: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        segments: Sequence[Segment],
+        *,
+        state: State | None = None,
+        once: Once | None = None,
+        opens: bool = False,
+        rebase: bool = True,
+    ) -> None:
         """Adds segments as one group, without a request."""
         for left in reversed(range(TRIES if rebase else 1)):
             group = await self._group(segments, opens=opens)

@@ -198,8 +198,13 @@ def _answered(
     connection: http.client.HTTPConnection, target: SplitResult, limits: Limits, url: str
 ) -> Answer | str:
     path = quote((target.path or "/") + (f"?{target.query}" if target.query else ""), safe=_AS_IS)
-    asked = {"Host": target.netloc, "User-Agent": "lamina", "Accept": "text/*, application/*;q=0.8",
-             "Accept-Encoding": "identity", "Connection": "close"}  # fmt: skip
+    asked = {
+        "Host": target.netloc,
+        "User-Agent": "lamina",
+        "Accept": "text/*, application/*;q=0.8",
+        "Accept-Encoding": "identity",
+        "Connection": "close",
+    }
     connection.request("GET", path, headers=asked)
     answer = connection.getresponse()
     moved = answer.getheader("Location")

@@ -41,9 +41,14 @@ _FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
 def files(
-    root: Workspace | str | PathLike[str], *, paths: Sequence[str] = (), globs: Sequence[str] = (),
-    folders: Sequence[str] = (), tags: Sequence[str] = (), limit: int | None = None,
-) -> Source:  # fmt: skip
+    root: Workspace | str | PathLike[str],
+    *,
+    paths: Sequence[str] = (),
+    globs: Sequence[str] = (),
+    folders: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    limit: int | None = None,
+) -> Source:
     """A source of these files; `limit` is the largest size of one, in bytes."""
     space = root if isinstance(root, Workspace) else Workspace(root)
     wanted = _Wanted(

@@ -16,9 +16,27 @@ from lamina.errors import BadInput
 
 SECRET = (
     ".git",
-    "git~*", ".hg", ".svn", ".jj", ".env", ".env.*", ".netrc", ".ssh", ".aws", ".gnupg", ".npmrc", ".pypirc",
-    "*.pem", "*.key", "*.p12", "*.pfx", "id_rsa", "id_ed25519", "id_ecdsa", ".lamina-*",
-)  # fmt: skip
+    "git~*",
+    ".hg",
+    ".svn",
+    ".jj",
+    ".env",
+    ".env.*",
+    ".netrc",
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".npmrc",
+    ".pypirc",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "id_rsa",
+    "id_ed25519",
+    "id_ecdsa",
+    ".lamina-*",
+)
 """Names that are never read or written: keys, and folders whose files are run by version control."""
 
 NOISE = (

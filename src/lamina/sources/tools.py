@@ -84,8 +84,12 @@ def workspace_tools(space: Workspace, *, changes: bool = True) -> tuple[Offer, .
         _looks(space, "grep", "Finds lines in a file or below a folder.", _grep, found, "pattern"),
     )
     whole = {"path": _PATH, "content": text}
-    exact = {"path": _PATH, "old": {**text, "description": "Exact text that is there once."}, "new": text,
-             "all": {**flag, "description": "Replace every place."}}  # fmt: skip
+    exact = {
+        "path": _PATH,
+        "old": {**text, "description": "Exact text that is there once."},
+        "new": text,
+        "all": {**flag, "description": "Replace every place."},
+    }
     acts = (
         _acts(space, "edit", "Replaces an exact text in a file.", _edit, exact, "path", "old", "new"),
         _acts(space, "write", "Writes a whole file.", _write, whole, "path", "content"),
@@ -111,10 +115,16 @@ def memory_tools(memory: Memory[Any], *, source: str = "") -> tuple[Offer, ...]:
         return f"forgotten: {(await memory.forget(given['name'], by='model', source=source)).text}"
 
     return (
-        _offer("remember", "Keeps a fact for later conversations.", remember, {"name": name, "fact": fact},
-               ("name", "fact"), changes=True),
+        _offer(
+            "remember",
+            "Keeps a fact for later conversations.",
+            remember,
+            {"name": name, "fact": fact},
+            ("name", "fact"),
+            changes=True,
+        ),
         _offer("forget", "Forgets a fact.", forget, {"name": name}, ("name",), changes=True),
-    )  # fmt: skip
+    )
 
 
 async def _own(memory: Memory[Any], name: str) -> None:
@@ -184,24 +194,43 @@ def _touch(space: Workspace, path: str) -> str:
     return "made" if space.touch(path) else "it was there already"
 
 
-def _looks(space: Workspace, name: str, description: str, work: Callable[..., str], given: dict[str, Any],
-           *needed: str) -> Offer:  # fmt: skip
+def _looks(
+    space: Workspace,
+    name: str,
+    description: str,
+    work: Callable[..., str],
+    given: dict[str, Any],
+    *needed: str,
+) -> Offer:
     async def run(arguments: Mapping[str, Any]) -> str:
         return await in_thread(work, space, **arguments)
 
     return _offer(name, description, run, given, needed)
 
 
-def _acts(space: Workspace, name: str, description: str, work: Callable[..., str], given: dict[str, Any],
-          *needed: str) -> Offer:  # fmt: skip
+def _acts(
+    space: Workspace,
+    name: str,
+    description: str,
+    work: Callable[..., str],
+    given: dict[str, Any],
+    *needed: str,
+) -> Offer:
     async def run(arguments: Mapping[str, Any]) -> str:
         return await to_thread.run_sync(partial(work, space, **arguments))  # waited for: it may have begun
 
     return _offer(name, description, run, given, needed, changes=True)
 
 
-def _offer(name: str, description: str, run: Run, given: dict[str, Any], needed: tuple[str, ...], *,
-           changes: bool = False) -> Offer:  # fmt: skip
+def _offer(
+    name: str,
+    description: str,
+    run: Run,
+    given: dict[str, Any],
+    needed: tuple[str, ...],
+    *,
+    changes: bool = False,
+) -> Offer:
     schema = {"type": "object", "properties": given, "required": list(needed), "additionalProperties": False}
     return Offer(name=name, description=description, schema=schema, run=run, changes=changes)
 

@@ -35,8 +35,14 @@ _FOLDER = (
 )
 _READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-_FILES = {stat.S_IFLNK: "a symbolic link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
-          stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFDIR: "a folder"}  # fmt: skip
+_FILES = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}
 _CHUNK = 1 << 18
 
 
@@ -53,9 +59,14 @@ class Workspace:
     """Files below `root`. `exclude` are patterns of names that are never had; `linked` allows hard links."""
 
     def __init__(
-        self, root: str | PathLike[str], *, largest: int = LARGEST, exclude: tuple[str, ...] = SECRET,
-        skip: tuple[str, ...] = NOISE, linked: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        root: str | PathLike[str],
+        *,
+        largest: int = LARGEST,
+        exclude: tuple[str, ...] = SECRET,
+        skip: tuple[str, ...] = NOISE,
+        linked: bool = False,
+    ) -> None:
         if os.open not in os.supports_dir_fd or not hasattr(os, "O_NOFOLLOW"):
             raise BadInput("this system cannot open files relative to a folder", place=str(root))
         try:

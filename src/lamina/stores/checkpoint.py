@@ -97,9 +97,12 @@ def read_state(plain: Any, *, pin_users: bool = False, options: Options = MIRROR
 def write(log: Iterable[Segment], *, metadata: Mapping[str, Any] | None = None, run: str = "") -> bytes:
     """A checkpoint that the agent of that system reads."""
     whole = {
-        "version": VERSION, "format": FORMAT, "run_id": run or None,
-        "messages": write_messages(log), "metadata": dict(metadata or {}),
-    }  # fmt: skip
+        "version": VERSION,
+        "format": FORMAT,
+        "run_id": run or None,
+        "messages": write_messages(log),
+        "metadata": dict(metadata or {}),
+    }
     try:
         return msgspec.json.encode(whole)
     except (TypeError, ValueError, RecursionError) as error:

@@ -33,9 +33,15 @@ class MemoryStore:
         self._kept: dict[Where, _Conversation] = {}
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
-        once: Once | None = None, state: bytes | None = None,
-    ) -> Head:  # fmt: skip
+        self,
+        where: Where,
+        records: Sequence[bytes],
+        *,
+        expect: int | None = None,
+        was: bytes | None = None,
+        once: Once | None = None,
+        state: bytes | None = None,
+    ) -> Head:
         check_group(where, records, expect=expect, was=was, once=once, state=state)
         await checkpoint()
         self._check_key(where.workspace)
@@ -54,9 +60,14 @@ class MemoryStore:
         return head
 
     async def read(
-        self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+        self,
+        where: Where,
+        *,
+        after: int = 0,
+        last: int | None = None,
+        at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Page:  # fmt: skip
+    ) -> Page:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
         await checkpoint()
@@ -85,9 +96,14 @@ class MemoryStore:
         return found is not None
 
     async def replace(
-        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,
+        self,
+        where: Where,
+        bodies: Mapping[int, bytes],
+        *,
+        expect: int,
+        was: bytes | None = None,
         state: bytes | None = None,
-    ) -> Head:  # fmt: skip
+    ) -> Head:
         check_bodies(where, bodies, expect=expect, was=was, state=state)
         await checkpoint()
         self._check_key(where.workspace)
@@ -125,9 +141,13 @@ class _Conversation:
 
 
 def places(
-    count: int, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+    count: int,
+    *,
+    after: int = 0,
+    last: int | None = None,
+    at: Sequence[int] | None = None,
     limit: int | None = None,
-) -> Sequence[int]:  # fmt: skip
+) -> Sequence[int]:
     """The places that a read means, in order, in a conversation of so many records."""
     if at is not None:
         return sorted({seq for seq in at if seq < count})[:limit]
@@ -193,9 +213,14 @@ def check_unmixed(*, plain: bool) -> None:
 
 
 def check_group(
-    where: Where, records: Sequence[bytes], *, expect: int | None, was: bytes | None, once: Once | None,
+    where: Where,
+    records: Sequence[bytes],
+    *,
+    expect: int | None,
+    was: bytes | None,
+    once: Once | None,
     state: bytes | None,
-) -> None:  # fmt: skip
+) -> None:
     """Refuses a group that could not be kept whole."""
     check_where(where)
     _check_bytes(records, was=was, state=state)

@@ -22,9 +22,13 @@ FIELDS = "fields"
 """In meta: what a message or a part had besides what lamina reads."""
 
 _ROLES: Mapping[str, Role] = {
-    "user": Role.USER, "human": Role.USER, "ai": Role.ASSISTANT, "assistant": Role.ASSISTANT,
-    "system": Role.SYSTEM, "tool": Role.TOOL,
-}  # fmt: skip
+    "user": Role.USER,
+    "human": Role.USER,
+    "ai": Role.ASSISTANT,
+    "assistant": Role.ASSISTANT,
+    "system": Role.SYSTEM,
+    "tool": Role.TOOL,
+}
 _KINDS = {Role.USER: "user", Role.ASSISTANT: "assistant", Role.SYSTEM: "system", Role.TOOL: "tool_result"}
 _SAYS_WHO, _SAYS_WHAT = ("role", "sender", "type", "_type"), ("content", "message", "text")
 
@@ -111,8 +115,11 @@ def _part(part: Any) -> tuple[Part, tuple[str, ...]]:
             return Raw(dialect="openai_chat", data=part), tuple(part)
         case {"type": "tool_call", "id": str(id_), "name": str(name)}:
             return ToolCall(id=id_, name=name, arguments=_json(part.get("arguments", {}))), (
-                "type", "id", "name", "arguments",
-            )  # fmt: skip
+                "type",
+                "id",
+                "name",
+                "arguments",
+            )
         case {"type": "tool_result", "tool_call_id": str(id_)}:
             said = part.get("content", "")
             text = said if isinstance(said, str) else _json(said)

@@ -121,14 +121,25 @@ class Store(Protocol):
     """
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
-        once: Once | None = None, state: bytes | None = None,
-    ) -> Head: ...  # fmt: skip
+        self,
+        where: Where,
+        records: Sequence[bytes],
+        *,
+        expect: int | None = None,
+        was: bytes | None = None,
+        once: Once | None = None,
+        state: bytes | None = None,
+    ) -> Head: ...
 
     async def read(
-        self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+        self,
+        where: Where,
+        *,
+        after: int = 0,
+        last: int | None = None,
+        at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Page: ...  # fmt: skip
+    ) -> Page: ...
 
     async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]: ...
 
@@ -143,9 +154,14 @@ class Rekeyable(Protocol):
     """
 
     async def replace(
-        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,
+        self,
+        where: Where,
+        bodies: Mapping[int, bytes],
+        *,
+        expect: int,
+        was: bytes | None = None,
         state: bytes | None = None,
-    ) -> Head: ...  # fmt: skip
+    ) -> Head: ...
 
 
 @runtime_checkable

@@ -144,9 +144,13 @@ def _segment(block: Block, tag: Tag, seen: dict[str, int]) -> Segment:
         attrs = {_NAMES.get(kind, "source"): name} if name else {}
     meta = {"tag": block.tag}
     return Segment(
-        role=Role.USER, kind=kind, parts=(Text(block.content),), key=name or _numbered(block.tag, seen),
-        attrs=attrs, meta=meta,
-    )  # fmt: skip
+        role=Role.USER,
+        kind=kind,
+        parts=(Text(block.content),),
+        key=name or _numbered(block.tag, seen),
+        attrs=attrs,
+        meta=meta,
+    )
 
 
 def _numbered(tag: str, seen: dict[str, int]) -> str:

@@ -100,9 +100,11 @@ class Reader:
         system = [segment for segment in self.log if segment.role is Role.SYSTEM]
         piece = excerpt(body, source=self.source, place=place)
         return build(
-            [*system, piece, user(instruction)], head=self.terms.head, counter=self.terms.counter,
+            [*system, piece, user(instruction)],
+            head=self.terms.head,
+            counter=self.terms.counter,
             options=msgspec.structs.replace(self.terms.options, layout=Layout()),
-        )  # fmt: skip
+        )
 
     def _fits(self, envelope: Envelope, most: int) -> bool:
         return self.window is None or envelope.tokens + most <= self.window

@@ -49,9 +49,13 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose(
-    log: Sequence[Segment], *, terms: Terms, ledger: Ledger, coming: Sequence[Segment] = (),
+    log: Sequence[Segment],
+    *,
+    terms: Terms,
+    ledger: Ledger,
+    coming: Sequence[Segment] = (),
     everything: bool = False,
-) -> Chosen:  # fmt: skip
+) -> Chosen:
     """What to summarise now. `coming` is added next, and counts. `everything`: all that is old, always."""
     if _waits(log):
         return Chosen(why="a call waits for its result, and a summary would stand between them")
@@ -112,9 +116,10 @@ def _would_fold(log: Sequence[Segment], whole: Envelope, terms: Terms, ledger: L
 def _free(entries: Sequence[Entry], logged: set[Ref], kinds: Kinds, *, keep: int) -> set[int]:
     blocked = untouchable(entries) | spared(entries, keep)
     return {
-        i for i, entry in enumerate(entries)
+        i
+        for i, entry in enumerate(entries)
         if i not in blocked and entry.ref in logged and _may_be_summarised(entry, kinds)
-    }  # fmt: skip
+    }
 
 
 def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:

@@ -39,9 +39,14 @@ async def compact(
     outcome = Outcome(notes=("there is no model to ask",))
     if write is not None:
         outcome = await summarized(
-            session.log, write, terms=session.terms, ledger=session.ledger, instructions=instructions,
-            everything=True, bounds=bounds,
-        )  # fmt: skip
+            session.log,
+            write,
+            terms=session.terms,
+            ledger=session.ledger,
+            instructions=instructions,
+            everything=True,
+            bounds=bounds,
+        )
     if outcome.segment is None:
         plain = digested(session.log, terms=session.terms, ledger=session.ledger)
         notes = tuple(dict.fromkeys(outcome.notes + plain.notes))

@@ -46,9 +46,13 @@ class Prioritised(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def suggest_priorities(
-    segments: Sequence[Segment], prompt: str, write: Summarizer, *, terms: Terms = _PLAIN,
+    segments: Sequence[Segment],
+    prompt: str,
+    write: Summarizer,
+    *,
+    terms: Terms = _PLAIN,
     bounds: Bounds = _USUAL,
-) -> Prioritised:  # fmt: skip
+) -> Prioritised:
     """Attachments with the priorities that a model gives them for this prompt. For what is not kept yet."""
     given = tuple(segments)
     open_ = [i for i, one in enumerate(given) if _undecided(one, terms)][:MOST]

@@ -65,9 +65,16 @@ SMALL_DIGEST = 400
 
 
 async def summarized(
-    log: Sequence[Segment], write: Summarizer, *, terms: Terms, ledger: Ledger = EMPTY,
-    coming: Sequence[Segment] = (), instructions: str = "", everything: bool = False, bounds: Bounds = USUAL,
-) -> Outcome:  # fmt: skip
+    log: Sequence[Segment],
+    write: Summarizer,
+    *,
+    terms: Terms,
+    ledger: Ledger = EMPTY,
+    coming: Sequence[Segment] = (),
+    instructions: str = "",
+    everything: bool = False,
+    bounds: Bounds = USUAL,
+) -> Outcome:
     """A segment that stands for what a cut would fold, in a model's words; or none, and a note why.
 
     `coming` is what is added to the log after the summary. `everything`: all that is old, due or not.
@@ -135,9 +142,15 @@ class Draft:
     """A summary in the making: what it stands for and must name, and how its words become a segment."""
 
     def __init__(
-        self, chosen: Chosen, log: Sequence[Segment], *, terms: Terms, ledger: Ledger,
-        coming: Sequence[Segment] = (), window: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        chosen: Chosen,
+        log: Sequence[Segment],
+        *,
+        terms: Terms,
+        ledger: Ledger,
+        coming: Sequence[Segment] = (),
+        window: int | None = None,
+    ) -> None:
         self.chosen, self.log, self.terms, self.ledger, self.coming = chosen, log, terms, ledger, coming
         self.wanted = facts([entry.segment for entry in chosen.entries])
         self.index = index_of(chosen, terms)
@@ -181,9 +194,12 @@ class Draft:
         """The segment in its place: it must cover exactly what was chosen, and free enough."""
         made, terms, before = self._composed(text, by), self.terms, self.chosen.tokens
         envelope = build(
-            [*self.log, made, *self.coming], head=terms.head, ledger=self.ledger, counter=terms.counter,
+            [*self.log, made, *self.coming],
+            head=terms.head,
+            ledger=self.ledger,
+            counter=terms.counter,
             options=terms.options,
-        )  # fmt: skip
+        )
         covered = {entry.ref for entry in envelope.entries if entry.why == f"covered by {made.key}"}
         if covered != {entry.ref for entry in self.chosen.entries}:
             return Outcome(before=before, notes=("it would not stand for what it says",))

@@ -109,32 +109,54 @@ _TEXT = {"type": "output_text", "text": SAID, "annotations": []}
 
 _ANSWERS: dict[str, dict[str, Any]] = {
     "anthropic": {
-        "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn",
-        "content": [{"type": "text", "text": SAID}], "usage": {"input_tokens": 1, "output_tokens": 1},
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "stop_reason": "end_turn",
+        "content": [{"type": "text", "text": SAID}],
+        "usage": {"input_tokens": 1, "output_tokens": 1},
     },
     "openai_chat": {
-        "id": "c", "object": "chat.completion", "created": 0, "model": "m", "usage": _USAGE,
-        "choices": [
-            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": SAID}}
-        ],
+        "id": "c",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "usage": _USAGE,
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": SAID}}],
     },
     "openai_responses": {
-        "id": "resp_1", "object": "response", "created_at": 0, "model": "m", "status": "completed",
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 0,
+        "model": "m",
+        "status": "completed",
         "output": [
             {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [_TEXT]}
         ],
-        "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
     },
     "gemini": {
         "candidates": [{"content": {"role": "model", "parts": [{"text": SAID}]}, "finishReason": "STOP"}],
         "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
     },
     "ollama": {
-        "model": "m", "created_at": "2026-01-01T00:00:00Z", "message": {"role": "assistant", "content": SAID},
-        "done": True, "done_reason": "stop", "prompt_eval_count": 1, "eval_count": 1,
+        "model": "m",
+        "created_at": "2026-01-01T00:00:00Z",
+        "message": {"role": "assistant", "content": SAID},
+        "done": True,
+        "done_reason": "stop",
+        "prompt_eval_count": 1,
+        "eval_count": 1,
     },
     "text": {
-        "id": "t", "object": "text_completion", "created": 0, "model": "m", "usage": _USAGE,
+        "id": "t",
+        "object": "text_completion",
+        "created": 0,
+        "model": "m",
+        "usage": _USAGE,
         "choices": [{"index": 0, "text": SAID, "finish_reason": "stop", "logprobs": None}],
     },
-}  # fmt: skip
+}

@@ -63,10 +63,19 @@ def walkthrough() -> tuple[tuple[Segment, ...], ...]:
     """Three turns: a note is attached, kept beside a second one, and kept alone."""
     spec, api = segments.note("project-spec.md", SPEC), segments.note("docs/api-docs.md", API)
     one = (segments.system("You help with one project."), spec, segments.user("Summarize this"))
-    two = (*one, segments.assistant("It imports orders and keeps what it cannot read."),
-           spec, api, segments.user("What endpoints does the API support?"))  # fmt: skip
-    three = (*two, segments.assistant("Four: two for orders and two for parcels."),
-             spec, segments.user("Explain the auth flow from the spec"))  # fmt: skip
+    two = (
+        *one,
+        segments.assistant("It imports orders and keeps what it cannot read."),
+        spec,
+        api,
+        segments.user("What endpoints does the API support?"),
+    )
+    three = (
+        *two,
+        segments.assistant("Four: two for orders and two for parcels."),
+        spec,
+        segments.user("Explain the auth flow from the spec"),
+    )
     return one, two, three
 
 

@@ -197,9 +197,11 @@ def _unsaid(envelope: Envelope, log: Sequence[Segment]) -> list[str]:
 
 
 _VOICES: Mapping[Role, tuple[Role, ...]] = {
-    Role.SYSTEM: (Role.SYSTEM, Role.USER), Role.USER: (Role.USER,), Role.ASSISTANT: (Role.ASSISTANT,),
+    Role.SYSTEM: (Role.SYSTEM, Role.USER),
+    Role.USER: (Role.USER,),
+    Role.ASSISTANT: (Role.ASSISTANT,),
     Role.TOOL: (Role.TOOL, Role.USER),
-}  # fmt: skip
+}
 """In which voice something may be read: its own, or the user's where an API has no other place for it."""
 
 

@@ -146,9 +146,10 @@ def branch(pair: Pair, rng: Random) -> int | None:
 def other_role(pair: Pair, rng: Random) -> int | None:
     """A text of the user in the voice of the assistant."""
     found = [
-        at for at in _starts(pair.after, _shared(pair))
+        at
+        for at in _starts(pair.after, _shared(pair))
         if pair.after["messages"][at]["role"] == "user" and at > _history(pair.after)
-    ]  # fmt: skip
+    ]
     if not found:
         return None
     at = rng.choice(found)

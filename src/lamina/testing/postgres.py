@@ -239,9 +239,14 @@ def _usable(binaries: Path, folder: Path, account: Account | None) -> Path:
 def _reaches(program: Path, account: Account) -> bool:
     try:
         done = subprocess.run(  # noqa: S603 - a program that was found above
-            [str(program), "--version"], check=False, capture_output=True, cwd="/",
-            user=account.uid, group=account.gid, extra_groups=[],
-        )  # fmt: skip
+            [str(program), "--version"],
+            check=False,
+            capture_output=True,
+            cwd="/",
+            user=account.uid,
+            group=account.gid,
+            extra_groups=[],
+        )
     except PermissionError:
         return False
     return done.returncode == 0

@@ -29,9 +29,31 @@ SECONDS = 300
 
 LARGE = 5_000_000
 ODD_NAMES = (
-    "ünï·cødé 漢字 🦉", "a/b", "..", "../../x", "a\\b", "'", '"; DROP TABLE record; --', "%", "_", "*", "CON",
-    " ", "a.b", "A", "a", "~", "\n\t", "\x01", "e\u0301", "\u00e9", "\u202e", "-", "x" * 200, "é" * 120,
-)  # fmt: skip
+    "ünï·cødé 漢字 🦉",
+    "a/b",
+    "..",
+    "../../x",
+    "a\\b",
+    "'",
+    '"; DROP TABLE record; --',
+    "%",
+    "_",
+    "*",
+    "CON",
+    " ",
+    "a.b",
+    "A",
+    "a",
+    "~",
+    "\n\t",
+    "\x01",
+    "e\u0301",
+    "\u00e9",
+    "\u202e",
+    "-",
+    "x" * 200,
+    "é" * 120,
+)
 NO_NAMES = ("nul\0", "\ud800", "")
 
 
@@ -82,13 +104,24 @@ def _numbered(*bodies: bytes) -> tuple[Record, ...]:
 async def a_read_finds_what_it_names(trial: Trial) -> None:
     """`after`, `last`, `at` and `limit`, with none, some and more than there are."""
     asked: list[tuple[dict[str, int | list[int]], list[int]]] = [
-        ({"after": 0}, [0, 1, 2, 3, 4]), ({"after": 3}, [3, 4]), ({"after": 5}, []), ({"after": 99}, []),
-        ({"last": 0}, []), ({"last": 2}, [3, 4]), ({"last": 5}, [0, 1, 2, 3, 4]),
+        ({"after": 0}, [0, 1, 2, 3, 4]),
+        ({"after": 3}, [3, 4]),
+        ({"after": 5}, []),
+        ({"after": 99}, []),
+        ({"last": 0}, []),
+        ({"last": 2}, [3, 4]),
+        ({"last": 5}, [0, 1, 2, 3, 4]),
         ({"last": 99}, [0, 1, 2, 3, 4]),
-        ({"at": []}, []), ({"at": [3]}, [3]), ({"at": [4, 0, 4, 2]}, [0, 2, 4]), ({"at": [1, 99]}, [1]),
-        ({"limit": 2}, [0, 1]), ({"limit": 0}, []), ({"limit": 99}, [0, 1, 2, 3, 4]),
-        ({"after": 1, "limit": 2}, [1, 2]), ({"at": [0, 2, 4], "limit": 2}, [0, 2]),
-    ]  # fmt: skip
+        ({"at": []}, []),
+        ({"at": [3]}, [3]),
+        ({"at": [4, 0, 4, 2]}, [0, 2, 4]),
+        ({"at": [1, 99]}, [1]),
+        ({"limit": 2}, [0, 1]),
+        ({"limit": 0}, []),
+        ({"limit": 99}, [0, 1, 2, 3, 4]),
+        ({"after": 1, "limit": 2}, [1, 2]),
+        ({"at": [0, 2, 4], "limit": 2}, [0, 2]),
+    ]
     async with trial.open() as kept:
         await kept.append(trial.where, bodies(5), state=b"s")
         for named, found in asked:

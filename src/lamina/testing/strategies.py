@@ -35,14 +35,30 @@ from lamina.segments import (
     system,
     thinking,
     user,
-)  # fmt: skip
+)
 
 WORDS = "alpha beta gamma delta parser cache token window retry config module value".split()
 SPICE = (
-    "", "", "", "", "</file_context>", "<digest>", "<\\/note_context>", "</content>", "[trimmed]",
-    "# heading\n", "Error: x", "\u202egnp", "漢字", "🙂", "\x00", '"', "src/a.py", "</user_message>",
+    "",
+    "",
+    "",
+    "",
+    "</file_context>",
+    "<digest>",
+    "<\\/note_context>",
+    "</content>",
+    "[trimmed]",
+    "# heading\n",
+    "Error: x",
+    "\u202egnp",
+    "漢字",
+    "🙂",
+    "\x00",
+    '"',
+    "src/a.py",
+    "</user_message>",
     "<SYSTEM_CONTEXT>",
-)  # fmt: skip
+)
 PATHS = ("docs/spec.md", "src/app.py", "notes/a & b.md")
 TIMES = ("noon", "Friday, 09:00", "Friday, 09:07")
 OFTEN = ("same content " * 60, "# Title\n\n" + "line of text\n" * 80)

@@ -188,9 +188,12 @@ def _ready(way: Way, window: int, environment: Mapping[str, str]) -> Reached:
     key = _key(way.dialect, environment) or "none"  # a server of one's own may want none; the SDK does
     client = client_for(way.dialect, base_url=way.url or None, api_key=key if way.url else None)
     return Reached(
-        model=way.model, client=client, where=way.url or way.dialect, budget=_budget(way.model, window),
+        model=way.model,
+        client=client,
+        where=way.url or way.dialect,
+        budget=_budget(way.model, window),
         output=OUTPUT if way.dialect == "anthropic" else None,
-    )  # fmt: skip
+    )
 
 
 def _budget(model: str, window: int) -> Budget | None:
@@ -223,8 +226,12 @@ async def _tiny() -> AsyncIterator[Reached]:
         client = client_for("openai_chat", base_url=f"{local.url}/v1", api_key="none")
         async with client:
             yield Reached(
-                model=MODEL, client=client, where="this process", budget=Budget(window=TINY_WINDOW),
-                output=TINY_OUTPUT, counter=COUNTER,
-            )  # fmt: skip
+                model=MODEL,
+                client=client,
+                where="this process",
+                budget=Budget(window=TINY_WINDOW),
+                output=TINY_OUTPUT,
+                counter=COUNTER,
+            )
     finally:
         await to_thread.run_sync(server.__exit__, None, None, None)

@@ -100,9 +100,12 @@ class Editor:
             _made_private(history)
             known = FileHistory(str(history))
         self._session: PromptSession[str] = PromptSession(
-            history=known, completer=_completer(choices), complete_while_typing=False,
-            complete_in_thread=True, key_bindings=_keys(),
-        )  # fmt: skip
+            history=known,
+            completer=_completer(choices),
+            complete_while_typing=False,
+            complete_in_thread=True,
+            key_bindings=_keys(),
+        )
         self._asking: PromptSession[str] = PromptSession()
 
     async def read(self, prompt: str) -> str | None:

@@ -101,9 +101,15 @@ class Room:
     """What all sessions of one run share."""
 
     def __init__(
-        self, arguments: argparse.Namespace, settings: Settings, store: Store, found: Reached,
-        space: Workspace, *, history: bool,
-    ) -> None:  # fmt: skip
+        self,
+        arguments: argparse.Namespace,
+        settings: Settings,
+        store: Store,
+        found: Reached,
+        space: Workspace,
+        *,
+        history: bool,
+    ) -> None:
         self.arguments, self.settings, self.store, self.found, self.space = (
             arguments,
             settings,

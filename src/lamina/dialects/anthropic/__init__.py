@@ -67,8 +67,14 @@ def carries(segment: Segment) -> str:
 
 
 DIALECT = Dialect(
-    name=NAME, recognises=recognises, parse=parse, render=render, check=check, absorb=absorb,
-    absorb_stream=absorb_stream, binding=binding_of,
+    name=NAME,
+    recognises=recognises,
+    parse=parse,
+    render=render,
+    check=check,
+    absorb=absorb,
+    absorb_stream=absorb_stream,
+    binding=binding_of,
     stream=stream,
     mark=mark,
     carries=carries,
@@ -79,4 +85,4 @@ DIALECT = Dialect(
     own_head=own_head,
     opening=OPENING,
     repairs=Repairs(unique_ids="log", id_pattern=r"[a-zA-Z0-9_-]{1,128}"),
-)  # fmt: skip
+)

@@ -137,9 +137,14 @@ def _checked(request: Request, memo: CheckMemo | None, ledger: Ledger | None) ->
         ]
 
     return recheck(
-        request["messages"], memo, basis=model_of(request), past=Past, view=Turn, seam=_answers_user,
+        request["messages"],
+        memo,
+        basis=model_of(request),
+        past=Past,
+        view=Turn,
+        seam=_answers_user,
         rules=apply_rules,
-    )  # fmt: skip
+    )
 
 
 def _answers_user(before: Turn, turn: Turn) -> bool:
@@ -222,9 +227,14 @@ _NONE: frozenset[str] = frozenset()
 
 
 def _repeated(
-    turn: Turn, blocks: Sequence[tuple[int, Block]], name: str, seen: set[str], what: str, *,
+    turn: Turn,
+    blocks: Sequence[tuple[int, Block]],
+    name: str,
+    seen: set[str],
+    what: str,
+    *,
     before: Collection[str] = _NONE,
-) -> Breaches:  # fmt: skip
+) -> Breaches:
     for at, block in blocks:
         id_ = block.get(name)
         if isinstance(id_, str):

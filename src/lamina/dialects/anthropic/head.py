@@ -41,15 +41,20 @@ def plain_head(head: Head) -> PlainHead:
     config = config if isinstance(config, Mapping) else {}
     choice = _choice(given.get("tool_choice"))
     return PlainHead(
-        model=str(given.get("model", "")), tools=tuple(tool for tool in tools if tool is not None),
-        output=number(given.get("max_tokens")), temperature=number(given.get("temperature")),
-        top_p=number(given.get("top_p")), stop=texts(given.get("stop_sequences")),
-        choice=choice or "", answer=_answer(config), effort=str(config.get("effort") or ""),
+        model=str(given.get("model", "")),
+        tools=tuple(tool for tool in tools if tool is not None),
+        output=number(given.get("max_tokens")),
+        temperature=number(given.get("temperature")),
+        top_p=number(given.get("top_p")),
+        stop=texts(given.get("stop_sequences")),
+        choice=choice or "",
+        answer=_answer(config),
+        effort=str(config.get("effort") or ""),
         stream=bool(given["stream"]) if "stream" in given else None,
         left=tuple(name for name in given if name not in _READ and name not in _SILENT)
         + tuple(f"tools[{i}]" for i, tool in enumerate(tools) if tool is None)
         + (("tool_choice",) if choice is None else ()),
-    )  # fmt: skip
+    )
 
 
 def own_head(plain: PlainHead) -> OwnHead:

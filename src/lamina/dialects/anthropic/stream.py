@@ -23,10 +23,16 @@ LIFETIME = "5m"
 """Of a marker that names none."""
 
 _SORTS: dict[str, Sort] = {
-    "text": "text", "tool_use": "call", "tool_result": "result", "thinking": "thinking",
-    "redacted_thinking": "thinking", "image": "image", "document": "document", "server_tool_use": "call",
+    "text": "text",
+    "tool_use": "call",
+    "tool_result": "result",
+    "thinking": "thinking",
+    "redacted_thinking": "thinking",
+    "image": "image",
+    "document": "document",
+    "server_tool_use": "call",
     "search_result": "document",
-}  # fmt: skip
+}
 _UNMARKED = frozenset(("thinking", "redacted_thinking"))
 _WEB_SEARCH = "web_search_"
 
@@ -47,9 +53,12 @@ def stream(request: Request) -> Stream:
     tools = [_tool(tool, i) for i, tool in enumerate(_listed(request.get("tools"), "tools"))]
     blocks = [*tools, *_system(request.get("system")), *_messages(request.get("messages"))]
     return Stream(
-        dialect=NAME, model=model_of(request), blocks=tuple(blocks), settings=_settings(request, blocks),
+        dialect=NAME,
+        model=model_of(request),
+        blocks=tuple(blocks),
+        settings=_settings(request, blocks),
         automatic=_lifetime(request),
-    )  # fmt: skip
+    )
 
 
 def _listed(value: Any, place: str) -> Sequence[Any]:
@@ -67,10 +76,15 @@ def _tool(tool: Any, at: int) -> Block:
     data = {n: value for n, value in _bare(wire).items() if n not in default or value != default[n]}
     name = wire.get("name")
     return Block(
-        sort="tool", role="tool", data=_data(data, place), place=place, opens=True,
-        name=_word(name) or _word(wire.get("type")), marker=_lifetime(wire),
+        sort="tool",
+        role="tool",
+        data=_data(data, place),
+        place=place,
+        opens=True,
+        name=_word(name) or _word(wire.get("type")),
+        marker=_lifetime(wire),
         markable=wire.get("defer_loading") is not True,
-    )  # fmt: skip
+    )
 
 
 def _system(system: Any) -> Iterator[Block]:
@@ -114,9 +128,15 @@ def _block(
     elif data.get("citations") == {"enabled": False}:
         data = {name: value for name, value in data.items() if name != "citations"}
     return Block(
-        sort="system" if role == "system" else _SORTS.get(kind, "raw"), role=role, data=_data(data, place),
-        place=place, opens=opens, name=name, marker=marker, markable=markable,
-    )  # fmt: skip
+        sort="system" if role == "system" else _SORTS.get(kind, "raw"),
+        role=role,
+        data=_data(data, place),
+        place=place,
+        opens=opens,
+        name=name,
+        marker=marker,
+        markable=markable,
+    )
 
 
 def _result(wire: Mapping[str, Any], place: str) -> tuple[Mapping[str, Any], str]:

@@ -50,9 +50,21 @@ def _binding(_: object) -> Binding:
 
 
 DIALECT = Dialect(
-    name=NAME, recognises=recognises, parse=parse, render=render, check=check, absorb=absorb,
-    absorb_stream=absorb_stream, binding=_binding, stream=stream, mark=mark, carries=carries,
-    plain_head=plain_head, own_head=own_head, lasting=lasting, recheck=check_again,
+    name=NAME,
+    recognises=recognises,
+    parse=parse,
+    render=render,
+    check=check,
+    absorb=absorb,
+    absorb_stream=absorb_stream,
+    binding=_binding,
+    stream=stream,
+    mark=mark,
+    carries=carries,
+    plain_head=plain_head,
+    own_head=own_head,
+    lasting=lasting,
+    recheck=check_again,
     opening=OPENING,
     repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
-)  # fmt: skip
+)

@@ -108,9 +108,14 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
         ]
 
     return recheck(
-        units(request.get("contents")), memo, basis=model, past=NoPast, view=View, seam=_answers_user,
+        units(request.get("contents")),
+        memo,
+        basis=model,
+        past=NoPast,
+        view=View,
+        seam=_answers_user,
         rules=apply_rules,
-    )  # fmt: skip
+    )
 
 
 def _answers_user(before: View, view: View) -> bool:
@@ -309,12 +314,25 @@ def cached_content_stands_alone(reading: Reading) -> Found:
 RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        contents_are_given, roles_are_known, parts_say_one_thing, parts_stand_on_their_side,
-        calls_follow_the_user, calls_are_answered, results_have_calls, results_match_their_calls,
-        ids_are_unique, calls_are_signed, ends_with_the_user, values_are_objects, media_are_whole,
-        names_fit_the_pattern, functions_are_declared_once, system_text_is_text, cached_content_stands_alone,
+        contents_are_given,
+        roles_are_known,
+        parts_say_one_thing,
+        parts_stand_on_their_side,
+        calls_follow_the_user,
+        calls_are_answered,
+        results_have_calls,
+        results_match_their_calls,
+        ids_are_unique,
+        calls_are_signed,
+        ends_with_the_user,
+        values_are_objects,
+        media_are_whole,
+        names_fit_the_pattern,
+        functions_are_declared_once,
+        system_text_is_text,
+        cached_content_stands_alone,
     )
-}  # fmt: skip
+}
 
 
 def _part(part: Any) -> Json:

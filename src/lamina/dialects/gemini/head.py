@@ -144,11 +144,17 @@ def plain_head(head: Head) -> PlainHead:
     left += ["thinking_config"] if field(thinking, "thinkingBudget") is not None else []
     left += ["response_mime_type"] if answer is None and _wants_json(given) else []
     return PlainHead(
-        model=model_of(head.parameters), tools=tuple(_tool(f) for _, sort, f in found if sort == "function"),
-        output=number(given.get("maxOutputTokens")), temperature=number(given.get("temperature")),
-        top_p=number(given.get("topP")), stop=texts(given.get("stopSequences")), choice=choice or "",
-        answer=answer, effort=lower_ascii(_word(field(thinking, "thinkingLevel"))), left=tuple(left),
-    )  # fmt: skip
+        model=model_of(head.parameters),
+        tools=tuple(_tool(f) for _, sort, f in found if sort == "function"),
+        output=number(given.get("maxOutputTokens")),
+        temperature=number(given.get("temperature")),
+        top_p=number(given.get("topP")),
+        stop=texts(given.get("stopSequences")),
+        choice=choice or "",
+        answer=answer,
+        effort=lower_ascii(_word(field(thinking, "thinkingLevel"))),
+        left=tuple(left),
+    )
 
 
 def own_head(plain_: PlainHead) -> OwnHead:

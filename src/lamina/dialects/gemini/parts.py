@@ -24,9 +24,16 @@ Spelling = Callable[[str], str]
 """The name of a field, given by its name in a REST body, as it is to be written."""
 
 DATA = (
-    "text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode",
-    "codeExecutionResult", "toolCall", "toolResponse",
-)  # fmt: skip
+    "text",
+    "inlineData",
+    "fileData",
+    "functionCall",
+    "functionResponse",
+    "executableCode",
+    "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
+)
 """Fields of which a part has exactly one."""
 
 _SPELLED = {spelling(name): name for name in DATA for spelling in (snake, camel)}
@@ -47,10 +54,21 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
 _FETCHED = ("https://", "http://", "gs://")
 _KINDS_OF_FILES = {
-    "png": "image/png", "jpg": "image/jpeg", "jpeg": "image/jpeg", "webp": "image/webp", "gif": "image/gif",
-    "heic": "image/heic", "pdf": "application/pdf", "txt": "text/plain", "md": "text/markdown",
-    "html": "text/html", "csv": "text/csv", "mp4": "video/mp4", "mp3": "audio/mp3", "wav": "audio/wav",
-}  # fmt: skip
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "webp": "image/webp",
+    "gif": "image/gif",
+    "heic": "image/heic",
+    "pdf": "application/pdf",
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "html": "text/html",
+    "csv": "text/csv",
+    "mp4": "video/mp4",
+    "mp3": "audio/mp3",
+    "wav": "audio/wav",
+}
 
 
 def signature_of(block: Mapping[str, Any]) -> str:

@@ -19,9 +19,12 @@ from lamina.errors import BadInput
 from lamina.stream import Block, Sort, Stream, data_of
 
 _SORTS: dict[str, Sort] = {
-    "text": "text", "inlineData": "document", "fileData": "document", "functionCall": "call",
+    "text": "text",
+    "inlineData": "document",
+    "fileData": "document",
+    "functionCall": "call",
     "functionResponse": "result",
-}  # fmt: skip
+}
 _OTHER_SPELLING = {
     snake(name): name
     for name in (*DATA, "thoughtSignature", "mimeType", "fileUri", "displayName")
@@ -41,9 +44,12 @@ def stream(request: Request) -> Stream:
         *_contents(request.get("contents")),
     )
     return Stream(
-        dialect=NAME, model=model_of(request), blocks=blocks, settings=dict(_settings(fields)),
+        dialect=NAME,
+        model=model_of(request),
+        blocks=blocks,
+        settings=dict(_settings(fields)),
         cached=text_at(fields, "cachedContent"),
-    )  # fmt: skip
+    )
 
 
 def mark(request: Request, marking: Marking) -> dict[str, Any]:
@@ -75,9 +81,12 @@ def _system(fields: Json, place: str) -> Iterator[Block]:
         whole = part is system
         data = data_of(("system", _bare(part)[1]))
         yield Block(
-            sort="system", role="system", data=data, place=place if whole else f"{place}.parts[{i}]",
+            sort="system",
+            role="system",
+            data=data,
+            place=place if whole else f"{place}.parts[{i}]",
             opens=i == 0,
-        )  # fmt: skip
+        )
 
 
 def _contents(contents: Any) -> Iterator[Block]:

@@ -15,13 +15,24 @@ DEEPEST = 64
 """Levels of a schema that are translated; below it, anything goes."""
 
 _RENAMED = {
-    "anyOf": "anyOf", "any_of": "anyOf",
-    "minItems": "minItems", "min_items": "minItems", "maxItems": "maxItems",
-    "max_items": "maxItems", "minLength": "minLength", "min_length": "minLength", "maxLength": "maxLength",
-    "max_length": "maxLength", "minProperties": "minProperties", "min_properties": "minProperties",
-    "maxProperties": "maxProperties", "max_properties": "maxProperties",
-    "additional_properties": "additionalProperties", "ref": "$ref", "defs": "$defs",
-}  # fmt: skip
+    "anyOf": "anyOf",
+    "any_of": "anyOf",
+    "minItems": "minItems",
+    "min_items": "minItems",
+    "maxItems": "maxItems",
+    "max_items": "maxItems",
+    "minLength": "minLength",
+    "min_length": "minLength",
+    "maxLength": "maxLength",
+    "max_length": "maxLength",
+    "minProperties": "minProperties",
+    "min_properties": "minProperties",
+    "maxProperties": "maxProperties",
+    "max_properties": "maxProperties",
+    "additional_properties": "additionalProperties",
+    "ref": "$ref",
+    "defs": "$defs",
+}
 _COUNTS = frozenset(name for name in _RENAMED.values() if name.startswith(("min", "max")))
 _DROPPED = frozenset(("propertyOrdering", "property_ordering", "nullable"))
 

@@ -73,9 +73,14 @@ def _checked(request: Request, memo: CheckMemo | None, rules: Mapping[str, Rule]
         ]
 
     return recheck(
-        _list(request.get("messages")), memo, basis=None, past=NoPast, view=View, seam=_begins_to_speak,
+        _list(request.get("messages")),
+        memo,
+        basis=None,
+        past=NoPast,
+        view=View,
+        seam=_begins_to_speak,
         rules=apply_rules,
-    )  # fmt: skip
+    )
 
 
 def _begins_to_speak(before: View, view: View) -> bool:
@@ -225,11 +230,21 @@ def truncation_is_refused(request: Request, _: Sequence[View]) -> Found:
 RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        messages_are_objects, roles_are_known, content_is_text, images_are_base64, calls_are_whole,
-        arguments_are_objects, calls_are_answered, results_have_calls, results_name_their_call,
-        assistants_say_something, tools_are_definitions, parameters_are_of_their_type, numbers_are_possible,
+        messages_are_objects,
+        roles_are_known,
+        content_is_text,
+        images_are_base64,
+        calls_are_whole,
+        arguments_are_objects,
+        calls_are_answered,
+        results_have_calls,
+        results_name_their_call,
+        assistants_say_something,
+        tools_are_definitions,
+        parameters_are_of_their_type,
+        numbers_are_possible,
     )
-}  # fmt: skip
+}
 
 STRICT: dict[str, Rule] = {rule.__name__: rule for rule in (window_is_said, truncation_is_refused)}
 """Rules that a server does not have, and whoever wants every message to be read does."""

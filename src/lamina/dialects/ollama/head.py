@@ -34,16 +34,20 @@ def plain_head(head: Head) -> PlainHead:
     output, answer = number(options.get("num_predict")), given.get("format")
     unlimited = output is not None and output < 0
     return PlainHead(
-        model=str(given.get("model", "")), tools=tuple(tool for tool in tools if tool is not None),
-        output=None if unlimited else output, temperature=number(options.get("temperature")),
-        top_p=number(options.get("top_p")), stop=texts(options.get("stop")),
-        answer=answer if isinstance(answer, dict) else None, effort=_effort(given.get("think")),
+        model=str(given.get("model", "")),
+        tools=tuple(tool for tool in tools if tool is not None),
+        output=None if unlimited else output,
+        temperature=number(options.get("temperature")),
+        top_p=number(options.get("top_p")),
+        stop=texts(options.get("stop")),
+        answer=answer if isinstance(answer, dict) else None,
+        effort=_effort(given.get("think")),
         stream=bool(given["stream"]) if "stream" in given else None,
         left=tuple(name for name in given if name not in _READ and name not in _SILENT)
         + tuple(f"options.{name}" for name in options if name not in _OPTIONS and name not in _RUNNER)
         + tuple(f"tools[{i}]" for i, tool in enumerate(tools) if tool is None)
         + (("format",) if answer and not isinstance(answer, dict) else ()),
-    )  # fmt: skip
+    )
 
 
 def own_head(plain_: PlainHead) -> OwnHead:
@@ -80,9 +84,10 @@ def _tool(tool: Mapping[str, Any]) -> Tool | None:
     if not isinstance(name, str) or not name:
         return None
     return Tool(
-        name=name, description=str(function.get("description") or ""),
+        name=name,
+        description=str(function.get("description") or ""),
         schema=schema if isinstance(schema, dict) else {},
-    )  # fmt: skip
+    )
 
 
 def _own_tool(tool: Tool) -> dict[str, Any]:

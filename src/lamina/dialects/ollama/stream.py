@@ -28,9 +28,11 @@ def stream(request: Request) -> Stream:
         raise BadInput(f"the request is {shown(request)}", hint="give an object with messages")
     model = request.get("model")
     return Stream(
-        dialect=NAME, model=model if isinstance(model, str) else "",
-        blocks=(*_tools(request), *_messages(request)), settings=_settings(request),
-    )  # fmt: skip
+        dialect=NAME,
+        model=model if isinstance(model, str) else "",
+        blocks=(*_tools(request), *_messages(request)),
+        settings=_settings(request),
+    )
 
 
 def mark(request: Request, marking: Marking) -> dict[str, Any]:
@@ -60,9 +62,13 @@ def _messages(request: Request) -> Iterator[Block]:
         role = said[0][2].get("role", "")
         for at, (sort, where, data, name) in enumerate(said):
             yield Block(
-                sort=sort, role=role, data=_data(data, place), place=f"{place}.{where}", opens=at == 0,
+                sort=sort,
+                role=role,
+                data=_data(data, place),
+                place=f"{place}.{where}",
+                opens=at == 0,
                 name=name,
-            )  # fmt: skip
+            )
 
 
 def _said(wire: Mapping[str, Any]) -> Iterator[tuple[Sort, str, dict[str, Any], str]]:

@@ -80,9 +80,14 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
         ]
 
     return recheck(
-        _list(request.get("messages")), memo, basis=None, past=NoPast, view=View, seam=_begins_to_speak,
+        _list(request.get("messages")),
+        memo,
+        basis=None,
+        past=NoPast,
+        view=View,
+        seam=_begins_to_speak,
         rules=apply_rules,
-    )  # fmt: skip
+    )
 
 
 def _begins_to_speak(before: View, view: View) -> bool:
@@ -228,11 +233,20 @@ def markers_stand_on_parts(request: Request, messages: Sequence[View]) -> Found:
 RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        messages_are_objects, roles_are_known, calls_are_answered, results_have_calls,
-        results_name_their_call, calls_are_whole, ids_are_unique, content_is_there,
-        assistants_say_something, parts_are_objects, names_fit_the_pattern, markers_stand_on_parts,
+        messages_are_objects,
+        roles_are_known,
+        calls_are_answered,
+        results_have_calls,
+        results_name_their_call,
+        calls_are_whole,
+        ids_are_unique,
+        content_is_there,
+        assistants_say_something,
+        parts_are_objects,
+        names_fit_the_pattern,
+        markers_stand_on_parts,
     )
-}  # fmt: skip
+}
 
 _PATTERN = "does not match [a-zA-Z0-9_-]{1,64}"
 _NEEDED = {"tool": "tool_call_id", "function": "name"}

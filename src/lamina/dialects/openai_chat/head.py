@@ -29,16 +29,21 @@ def plain_head(head: Head) -> PlainHead:
     choice, answer = _choice(given.get("tool_choice")), _answer(given.get("response_format"))
     output = given.get("max_completion_tokens", given.get("max_tokens"))
     return PlainHead(
-        model=str(given.get("model", "")), tools=tuple(tool for tool in tools if tool is not None),
-        output=number(output), temperature=number(given.get("temperature")), top_p=number(given.get("top_p")),
+        model=str(given.get("model", "")),
+        tools=tuple(tool for tool in tools if tool is not None),
+        output=number(output),
+        temperature=number(given.get("temperature")),
+        top_p=number(given.get("top_p")),
         stop=texts(given.get("stop")),
-        choice=choice or "", answer=answer, effort=str(given.get("reasoning_effort", "")),
+        choice=choice or "",
+        answer=answer,
+        effort=str(given.get("reasoning_effort", "")),
         stream=bool(given["stream"]) if "stream" in given else None,
         left=tuple(name for name in given if name not in _READ and name not in _SILENT)
         + tuple(f"tools[{i}]" for i, tool in enumerate(tools) if tool is None)
         + (("tool_choice",) if choice is None else ())
         + (("response_format",) if "response_format" in given and answer is None else ()),
-    )  # fmt: skip
+    )
 
 
 def own_head(plain: PlainHead) -> OwnHead:
@@ -70,9 +75,10 @@ def _tool(tool: Mapping[str, Any]) -> Tool | None:
         case {"name": str(name)} if name and "custom" not in tool:
             schema = function.get("parameters")
             return Tool(
-                name=name, description=str(function.get("description") or ""),
+                name=name,
+                description=str(function.get("description") or ""),
                 schema=schema if isinstance(schema, dict) else {},
-            )  # fmt: skip
+            )
     return None
 
 

@@ -115,9 +115,14 @@ def _reader(message: Mapping[str, Any]) -> _Reader:
 def _segment(piece: _Piece, role: Role, message: Any, at: int, count: int) -> Segment:
     meta = came_from(_BLANK, NAME, message, first=at == 0, count=count, block=piece.block)
     return Segment(
-        role=role, kind=piece.kind, parts=(piece.part,), attrs=piece.attrs, joins=at > 0, origin=NAME,
+        role=role,
+        kind=piece.kind,
+        parts=(piece.part,),
+        attrs=piece.attrs,
+        joins=at > 0,
+        origin=NAME,
         meta=meta,
-    )  # fmt: skip
+    )
 
 
 def _log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]:

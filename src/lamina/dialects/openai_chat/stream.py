@@ -24,11 +24,18 @@ SALT = "salt="
 """Begins the part of a stream's key that is a salt: what some servers keep tenants apart with."""
 
 _SORTS: dict[str, Sort] = {
-    "text": "text", "refusal": "text", "image_url": "image", "input_audio": "document", "file": "document",
-}  # fmt: skip
+    "text": "text",
+    "refusal": "text",
+    "image_url": "image",
+    "input_audio": "document",
+    "file": "document",
+}
 _BY_ROLE: dict[str, Sort] = {
-    "system": "system", "developer": "system", "tool": "result", "function": "result",
-}  # fmt: skip
+    "system": "system",
+    "developer": "system",
+    "tool": "result",
+    "function": "result",
+}
 _REASONING = frozenset(REASONING)
 _CALLS = frozenset(("tool_calls", "function_call"))
 _IN_PLACE = _CALLS | {"role", "content", *REASONING}
@@ -85,9 +92,13 @@ def _tools(request: Request) -> Iterator[Block]:
             inner = wire.get("function") or wire.get("custom") or wire
             name = inner.get("name") if isinstance(inner, Mapping) else ""
             yield Block(
-                sort="tool", role="tool", data=_data(_bare_tool(wire), place), place=place, opens=True,
+                sort="tool",
+                role="tool",
+                data=_data(_bare_tool(wire), place),
+                place=place,
+                opens=True,
                 name=_word(name),
-            )  # fmt: skip
+            )
 
 
 def _word(value: Any) -> str:
@@ -179,10 +190,15 @@ def _part(
         data = {**data, "image_url": _plain_image(data.get("image_url"))} if kind == "image_url" else data
         data = {"message": rest, **data} if rest else data
     return Block(
-        sort=_BY_ROLE.get(role) or _SORTS.get(kind, "raw"), role=role, data=_data(data, ""), place=place,
-        opens=opens, name=name, marker=_marker(wire, known.lifetime) if MARKER in wire else "",
+        sort=_BY_ROLE.get(role) or _SORTS.get(kind, "raw"),
+        role=role,
+        data=_data(data, ""),
+        place=place,
+        opens=opens,
+        name=name,
+        marker=_marker(wire, known.lifetime) if MARKER in wire else "",
         markable=kind in _SORTS and wire.get("text") != "",
-    )  # fmt: skip
+    )
 
 
 def _bare(wire: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -228,10 +244,14 @@ def _calls(wire: Mapping[str, Any], at: str, role: str, names: dict[str, str], *
             names[id_] = name
         blocks.append(
             Block(
-                sort="call", role=role, data=_data(data, place), place=f"{at}.{place}",
-                opens=opens and not blocks, name=name,
+                sort="call",
+                role=role,
+                data=_data(data, place),
+                place=f"{at}.{place}",
+                opens=opens and not blocks,
+                name=name,
             )
-        )  # fmt: skip
+        )
     return blocks
 
 

@@ -113,9 +113,14 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
         ]
 
     return recheck(
-        _given(request), memo, basis=(request.get("store"), continues(request)), past=Past, view=View,
-        seam=_begins_to_speak, rules=apply_rules,
-    )  # fmt: skip
+        _given(request),
+        memo,
+        basis=(request.get("store"), continues(request)),
+        past=Past,
+        view=View,
+        seam=_begins_to_speak,
+        rules=apply_rules,
+    )
 
 
 def _begins_to_speak(before: View, view: View) -> bool:
@@ -360,14 +365,32 @@ def cache_options_are_known(reading: Reading) -> Found:
 RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        something_is_asked, items_say_what_they_are, roles_are_known, outputs_have_calls, calls_are_answered,
-        reasoning_is_followed, reasoning_can_be_read_again, phases_are_known, a_trigger_stands_last,
-        one_past_is_continued, truncation_is_known, compactions_are_whole, call_ids_fit, call_ids_are_unique,
-        item_ids_are_unique, item_ids_fit_their_type, calls_are_whole, names_fit_the_pattern, tools_are_whole,
-        content_is_there, parts_say_what_they_are, parts_fit_their_role, markers_stand_on_parts,
+        something_is_asked,
+        items_say_what_they_are,
+        roles_are_known,
+        outputs_have_calls,
+        calls_are_answered,
+        reasoning_is_followed,
+        reasoning_can_be_read_again,
+        phases_are_known,
+        a_trigger_stands_last,
+        one_past_is_continued,
+        truncation_is_known,
+        compactions_are_whole,
+        call_ids_fit,
+        call_ids_are_unique,
+        item_ids_are_unique,
+        item_ids_fit_their_type,
+        calls_are_whole,
+        names_fit_the_pattern,
+        tools_are_whole,
+        content_is_there,
+        parts_say_what_they_are,
+        parts_fit_their_role,
+        markers_stand_on_parts,
         cache_options_are_known,
     )
-}  # fmt: skip
+}
 
 _NEEDED = {"function_call": ("name", "arguments"), "custom_tool_call": ("name", "input")}
 _ANSWERED = ("function_call_output", "custom_tool_call_output")

@@ -36,9 +36,13 @@ def plain_head(head: Head) -> PlainHead:
     text, reasoning = _mapping(given.get("text")), _mapping(given.get("reasoning"))
     effort, answer = reasoning.get("effort"), _answer(text.get("format"))
     return PlainHead(
-        model=str(given.get("model", "")), tools=tuple(tool for tool in tools if tool is not None),
-        output=number(given.get("max_output_tokens")), temperature=number(given.get("temperature")),
-        top_p=number(given.get("top_p")), choice=choice or "", answer=answer,
+        model=str(given.get("model", "")),
+        tools=tuple(tool for tool in tools if tool is not None),
+        output=number(given.get("max_output_tokens")),
+        temperature=number(given.get("temperature")),
+        top_p=number(given.get("top_p")),
+        choice=choice or "",
+        answer=answer,
         effort=effort if isinstance(effort, str) else "",
         stream=bool(given["stream"]) if "stream" in given else None,
         left=tuple(name for name in given if name not in _READ and name not in _SILENT)
@@ -47,7 +51,7 @@ def plain_head(head: Head) -> PlainHead:
         + (("text.format",) if answer is None and text.get("format", _PLAIN) not in (None, _PLAIN) else ())
         + tuple(f"text.{name}" for name in text if name != "format")
         + tuple(f"reasoning.{name}" for name in reasoning if name != "effort"),
-    )  # fmt: skip
+    )
 
 
 def own_head(plain: PlainHead) -> OwnHead:
@@ -77,9 +81,10 @@ def _tool(tool: Mapping[str, Any]) -> Tool | None:
         return None
     schema = _ONE_TEXT if sort == "custom" else tool.get("parameters")
     return Tool(
-        name=name, description=str(tool.get("description") or ""),
+        name=name,
+        description=str(tool.get("description") or ""),
         schema=schema if isinstance(schema, dict) else {},
-    )  # fmt: skip
+    )
 
 
 def _own_tool(tool: Tool) -> dict[str, Any]:

@@ -80,9 +80,13 @@ def _tools(request: Request) -> Iterator[Block]:
         name = wire.get("name") or wire.get("server_label") or wire.get("type")
         data = {field: value for field, value in wire.items() if value is not None and field != MARKER}
         yield Block(
-            sort="tool", role="tools", data=_data(data, f"tools[{i}]"), place=f"tools[{i}]", opens=True,
+            sort="tool",
+            role="tools",
+            data=_data(data, f"tools[{i}]"),
+            place=f"tools[{i}]",
+            opens=True,
             name=name if isinstance(name, str) else "",
-        )  # fmt: skip
+        )
 
 
 def _instructions(request: Request) -> Iterator[Block]:
@@ -134,11 +138,16 @@ def _parts(
         content = ({"type": "input_text", "text": content},)
     return [
         _part(
-            piece if isinstance(piece, dict) else plain(piece, f"content[{j}]"), f"{place}[{j}]", role, extra,
-            lifetime, opens=j == 0, name=name,
+            piece if isinstance(piece, dict) else plain(piece, f"content[{j}]"),
+            f"{place}[{j}]",
+            role,
+            extra,
+            lifetime,
+            opens=j == 0,
+            name=name,
         )
         for j, piece in enumerate(listed({"content": content}, "content"))
-    ]  # fmt: skip
+    ]
 
 
 def _part(
@@ -157,10 +166,15 @@ def _part(
     else:
         data = {"role": role, **extra, **_bare(part)}
     return Block(
-        sort=sort, role=role, data=_data(data, ""), place=place, opens=opens,
-        name=name or (filename if isinstance(filename, str) else ""), marker=_marker(part, lifetime),
+        sort=sort,
+        role=role,
+        data=_data(data, ""),
+        place=place,
+        opens=opens,
+        name=name or (filename if isinstance(filename, str) else ""),
+        marker=_marker(part, lifetime),
         markable=role != "assistant" and kind in MARKED and part.get("text") != "",
-    )  # fmt: skip
+    )
 
 
 def _bare(part: Json) -> Json:

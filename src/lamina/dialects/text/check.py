@@ -77,14 +77,21 @@ def stops_are_texts(request: Request) -> Found:
 RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        prompt_is_one_text, prompt_can_be_encoded, nothing_else_speaks, model_is_named, numbers_are_possible,
+        prompt_is_one_text,
+        prompt_can_be_encoded,
+        nothing_else_speaks,
+        model_is_named,
+        numbers_are_possible,
         stops_are_texts,
     )
-}  # fmt: skip
+}
 
 _NUMBERS: dict[str, tuple[type[float], ...]] = {
-    "max_tokens": (int,), "temperature": (int, float), "top_p": (int, float), "n": (int,),
-}  # fmt: skip
+    "max_tokens": (int,),
+    "temperature": (int, float),
+    "top_p": (int, float),
+    "n": (int,),
+}
 
 
 def _list(value: Any) -> list[Any]:

@@ -20,11 +20,14 @@ def plain_head(head: Head) -> PlainHead:
     """What the parameters mean; `left` names those that only completions have."""
     given = {name: value for name, value in head.parameters.items() if value is not None}
     return PlainHead(
-        model=str(given.get("model", "")), output=number(given.get("max_tokens")),
-        temperature=number(given.get("temperature")), top_p=number(given.get("top_p")),
-        stop=texts(given.get("stop")), stream=bool(given["stream"]) if "stream" in given else None,
+        model=str(given.get("model", "")),
+        output=number(given.get("max_tokens")),
+        temperature=number(given.get("temperature")),
+        top_p=number(given.get("top_p")),
+        stop=texts(given.get("stop")),
+        stream=bool(given["stream"]) if "stream" in given else None,
         left=tuple(name for name in given if name not in _READ and name not in _SILENT),
-    )  # fmt: skip
+    )
 
 
 def own_head(plain: PlainHead) -> OwnHead:

@@ -127,9 +127,14 @@ class _Reader:
 
 
 def _segment(
-    role: Role, kind: str, part: Part, message: Any, *, joins: bool = False,
+    role: Role,
+    kind: str,
+    part: Part,
+    message: Any,
+    *,
+    joins: bool = False,
     attrs: dict[str, str] | None = None,
-) -> Segment:  # fmt: skip
+) -> Segment:
     meta = came_from(_BLANK, NAME, message, first=not joins, count=1)
     return Segment(
         role=role, kind=kind, parts=(part,), attrs=attrs or {}, joins=joins, origin=NAME, meta=meta

@@ -33,10 +33,11 @@ def stream(request: Request) -> Stream:
     prompt, model, salt = prompt_in(request), request.get("model"), request.get("cache_salt")
     turns = split(prompt) or [(Turn("user", prompt), prompt)]
     return Stream(
-        dialect=NAME, model=model if isinstance(model, str) else "",
+        dialect=NAME,
+        model=model if isinstance(model, str) else "",
         blocks=tuple(_block(at, turn, text) for at, (turn, text) in enumerate(turns)),
         key=salt if isinstance(salt, str) else "",
-    )  # fmt: skip
+    )
 
 
 def mark(request: Request, marking: Marking) -> dict[str, Any]:

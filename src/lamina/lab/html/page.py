@@ -64,11 +64,13 @@ def _top(account: Account, title: str) -> Safe:
         "Cost is input, in tokens at full price: what a cache gives counts for less, what it takes for more."
     )
     button = tag("button", "light or dark", id="theme", type="button", hidden=True)
-    return join([
-        tag("header", tag("h1", title), button),
-        tag("dl", shown, class_="key"),
-        tag("p", note, class_="note"),
-    ])  # fmt: skip
+    return join(
+        [
+            tag("header", tag("h1", title), button),
+            tag("dl", shown, class_="key"),
+            tag("p", note, class_="note"),
+        ]
+    )
 
 
 def _policy(style: str, script: str) -> str:

@@ -127,8 +127,10 @@ def _mark(mark: Mark, across: Scale, up: Scale, place: float) -> Safe:
         *_reach(mark, across, up),
         tag("circle", cx=x, cy=y, r=5, class_=f"mark {mark.style}{hollow}"),
         tag("text", mark.name, x=x + 9, y=round(place + 4, 1), class_=f"name {mark.style}"),
-        data_policy=mark.name, data_cost=mark.across, data_recall=mark.up,
-    )  # fmt: skip
+        data_policy=mark.name,
+        data_cost=mark.across,
+        data_recall=mark.up,
+    )
 
 
 def _reach(mark: Mark, across: Scale, up: Scale) -> list[Safe]:
@@ -162,22 +164,31 @@ def _band(below: Sequence[float], above: Sequence[float], across: Scale, up: Sca
 
 
 def _limit(place: float, across: Scale) -> Safe:
-    return join([
-        tag("line", x1=across.start, x2=across.end, y1=place, y2=place, class_="limit"),
-        tag("text", "window", x=across.start + 4, y=place - 4, class_="tick"),
-    ])  # fmt: skip
+    return join(
+        [
+            tag("line", x1=across.start, x2=across.end, y1=place, y2=place, class_="limit"),
+            tag("text", "window", x=across.start + 4, y=place - 4, class_="tick"),
+        ]
+    )
 
 
 def _axes(across: Scale, up: Scale, label: str, *, share: bool = False) -> Safe:
     base = up.start
     rows = [
-        join([
-            tag("line", x1=across.start, x2=across.end, y1=up(tick), y2=up(tick), class_="grid"),
-            tag("text", f"{100 * tick:.0f} %" if share else short(tick), x=LEFT - 8, y=up(tick) + 4,
-                class_="tick end"),
-        ])
+        join(
+            [
+                tag("line", x1=across.start, x2=across.end, y1=up(tick), y2=up(tick), class_="grid"),
+                tag(
+                    "text",
+                    f"{100 * tick:.0f} %" if share else short(tick),
+                    x=LEFT - 8,
+                    y=up(tick) + 4,
+                    class_="tick end",
+                ),
+            ]
+        )
         for tick in up.ticks()
-    ]  # fmt: skip
+    ]
     columns = [
         tag("text", short(tick), x=across(tick), y=base + 16, class_="tick middle")
         for tick in across.ticks(6)

@@ -36,20 +36,27 @@ def _lost(account: Account) -> list[Safe]:
         for text, times, tokens in reasons(found)
     ]
     each = [
-        tag("tr", cell("trace", loss.trace), cell("call", loss.call, whole),
-            cell("tokens", loss.tokens, whole), words("why", loss.why))
+        tag(
+            "tr",
+            cell("trace", loss.trace),
+            cell("call", loss.call, whole),
+            cell("tokens", loss.tokens, whole),
+            words("why", loss.why),
+        )
         for loss in found[:LISTED]
-    ]  # fmt: skip
+    ]
     heads = [head("session", figure=False), head("call"), head("paid again"), head("why", figure=False)]
     return [
         tag("h2", "Where caches were lost, and why"),
         tag("p", "A cache is lost where a call read less than half of what the call before it had sent."),
         framed(
-            [head("why", figure=False), head("times"), head("tokens paid again")], why,
-            about="losses", caption="By reason",
+            [head("why", figure=False), head("times"), head("tokens paid again")],
+            why,
+            about="losses",
+            caption="By reason",
         ),
         folded(_of("Call by call", len(each), len(found)), framed(heads, each, about="lost")),
-    ]  # fmt: skip
+    ]
 
 
 def damaged(account: Account) -> Safe:

@@ -61,12 +61,16 @@ def _course(trace: str, outcomes: Sequence[Outcome]) -> Safe:
     return tag(
         "article",
         tag("h3", trace),
-        tag("figure", lines(title, series), tag("figcaption", "Cost so far, in input tokens at full price"),
-            data_plot="spent"),
+        tag(
+            "figure",
+            lines(title, series),
+            tag("figcaption", "Cost so far, in input tokens at full price"),
+            data_plot="spent",
+        ),
         folded("Figures of this drawing", _calls_table(series, "spent")),
         *(_layers(layered) if layered else ()),
         data_trace=trace,
-    )  # fmt: skip
+    )
 
 
 def _own_first(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -83,10 +87,14 @@ def _layers(outcome: Outcome) -> list[Safe]:
     ]
     said = f"Tokens of each request by layer, policy {outcome.policy}"
     return [
-        tag("figure", stack(f"{said}: {outcome.trace}", series, limit=outcome.window),
-            tag("figcaption", said), data_plot="layers"),
+        tag(
+            "figure",
+            stack(f"{said}: {outcome.trace}", series, limit=outcome.window),
+            tag("figcaption", said),
+            data_plot="layers",
+        ),
         folded("Figures of this drawing", _calls_table(series, "layers")),
-    ]  # fmt: skip
+    ]
 
 
 def _calls_table(series: Sequence[Series], about: str) -> Safe:
@@ -141,7 +149,7 @@ def _session(trace: str, names: Sequence[str], outcomes: Sequence[Outcome]) -> S
         join(cell(f"equivalents {name}", _cost(each), whole) for name, each in every),
         join(cell(f"recall {name}", _recall(each), percent) for name, each in every),
         data_key=trace,
-    )  # fmt: skip
+    )
 
 
 def _cost(outcome: Outcome | None) -> float | None:

@@ -36,9 +36,13 @@ def framed(heads: Iterable[Safe], body: Iterable[Safe], *, about: str, caption: 
     """A table that can be sorted, and scrolled where the screen is narrow."""
     titled = [tag("caption", caption)] if caption else []
     made = tag(
-        "table", *titled, tag("thead", tag("tr", *heads)), tag("tbody", *body), class_="sortable",
+        "table",
+        *titled,
+        tag("thead", tag("tr", *heads)),
+        tag("tbody", *body),
+        class_="sortable",
         data_table=about,
-    )  # fmt: skip
+    )
     return tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption or about)
 
 

@@ -76,7 +76,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 def compared(
     trace: Trace, *, window: int, rules: Sequence[str], count_as: str = "gpt-5.4", own: str = "lamina"
-) -> list[Compared]:  # fmt: skip
+) -> list[Compared]:
     """What lamina costs beside the oracle under each of these rules; nothing where no window presses."""
     talk = conversation(trace)
     if not talk.calls:
@@ -91,9 +91,14 @@ def compared(
 
 def _setting(name: str, scales: Scales, window: int, room: int) -> Setting:
     return Setting(
-        window=window, room=room, trigger=int(room * TRIGGER), target=int(room * TARGET), scales=scales,
-        rules=all_rules()[name], model=MODELS.get(name, ""),
-    )  # fmt: skip
+        window=window,
+        room=room,
+        trigger=int(room * TRIGGER),
+        target=int(room * TARGET),
+        scales=scales,
+        rules=all_rules()[name],
+        model=MODELS.get(name, ""),
+    )
 
 
 class Comparison:
@@ -186,13 +191,24 @@ class Comparison:
         steps = [b - a for a, b in zip(ground.sizes, ground.sizes[1:], strict=False)] or [0]
         offs = [abs(cost / played[each].cost - 1) for each, cost in modelled.items() if each in played]
         return Compared(
-            trace=self.talk.trace.id, source=self.talk.trace.source, window=setting.window, rules=rules.name,
-            calls=ground.calls, tokens=ground.sizes[-1], growth=sorted(steps)[len(steps) // 2],
-            largest=max(steps), gaps=sum(gap > rules.seconds("") for gap in ground.idle),
-            floor=self._floor(), own=own, best=best, cuts=cuts, otherwise=otherwise,
+            trace=self.talk.trace.id,
+            source=self.talk.trace.source,
+            window=setting.window,
+            rules=rules.name,
+            calls=ground.calls,
+            tokens=ground.sizes[-1],
+            growth=sorted(steps)[len(steps) // 2],
+            largest=max(steps),
+            gaps=sum(gap > rules.seconds("") for gap in ground.idle),
+            floor=self._floor(),
+            own=own,
+            best=best,
+            cuts=cuts,
+            otherwise=otherwise,
             off=max(offs, default=0.0),
-            ratio=own.cost / cost_at(own.recall, [own, *played.values()]), points=tuple(played.values()),
-        )  # fmt: skip
+            ratio=own.cost / cost_at(own.recall, [own, *played.values()]),
+            points=tuple(played.values()),
+        )
 
     def _floor(self) -> float:
         return min((left.sums[-1] for left in self.ground.planned()), default=0) / self.ground.room
@@ -204,8 +220,10 @@ def coarse_net(ground: Ground) -> list[tuple[int, int]]:
     if first is None:
         return []
     low, high = ground.sizes[first], ground.sizes[-1]
-    calls = {next(j for j, size in enumerate(ground.sizes) if size >= low + (high - low) * k / CALLS)
-             for k in range(CALLS + 1)}  # fmt: skip
+    calls = {
+        next(j for j, size in enumerate(ground.sizes) if size >= low + (high - low) * k / CALLS)
+        for k in range(CALLS + 1)
+    }
     gaps = sorted(
         (j for j in range(first, ground.calls) if ground.idle[j] > COLD), key=lambda j: -ground.idle[j]
     )

@@ -108,9 +108,13 @@ class Ground:
         budget = share_of(self.setting, trigger=depth / GRID, target=depth / GRID)
         try:
             fitted = fit_request(
-                self.talk.request(self.talk.calls[call]), dialect=CHAT, budget=budget, memo=self.memo,
-                counter=self.scales.counter, rules=self.setting.rules,
-            )  # fmt: skip
+                self.talk.request(self.talk.calls[call]),
+                dialect=CHAT,
+                budget=budget,
+                memo=self.memo,
+                counter=self.scales.counter,
+                rules=self.setting.rules,
+            )
         except LaminaError:
             return None
         if fitted.envelope.cut is None or not fitted.envelope.cut.lowered:
@@ -126,14 +130,19 @@ class Ground:
         times = 2 + self.scales.tokens(messages) // self.room
         plain = Budget(window=self.room)
         budget = Budget(
-            window=self.room * times, reserve=0, trigger=1.0,
+            window=self.room * times,
+            reserve=0,
+            trigger=1.0,
             largest=max(round(plain.largest / times, 3), 0.001),
-        )  # fmt: skip
+        )
         try:
             fitted = fit_request(
-                self.talk.request(last), dialect=CHAT, budget=budget, counter=self.scales.counter,
+                self.talk.request(last),
+                dialect=CHAT,
+                budget=budget,
+                counter=self.scales.counter,
                 rules=self.setting.rules,
-            )  # fmt: skip
+            )
         except LaminaError:
             return messages
         sent: list[dict[str, Any]] = fitted.request["messages"]

@@ -37,8 +37,10 @@ class Paths:
     def __init__(self, ground: Ground, cuts: Sequence[Left]) -> None:
         self.ground = ground
         self.nodes = [ground.uncut, *sorted(cuts, key=lambda left: (left.call, left.depth))]
-        self.kept = [[ground.kept(p, s) for p in self.nodes[:at] if p.call < s.call or not p.depth]
-                     for at, s in enumerate(self.nodes)]  # fmt: skip
+        self.kept = [
+            [ground.kept(p, s) for p in self.nodes[:at] if p.call < s.call or not p.depth]
+            for at, s in enumerate(self.nodes)
+        ]
 
     def best(self, tariff: Tariff, prices: Sequence[float]) -> list[Schedule]:
         """The cheapest schedule for each price of a hidden term."""

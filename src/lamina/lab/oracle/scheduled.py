@@ -29,9 +29,14 @@ class Scheduled:
         share = (planned or self.otherwise) / GRID
         budget = share_of(self.setting, trigger=share if planned else 1.0, target=share)
         fitted = fit_request(
-            request, dialect=CHAT, ledger=self.ledger, memo=self.memo, counter=self.setting.scales.counter,
-            rules=self.setting.rules, budget=budget,
-        )  # fmt: skip
+            request,
+            dialect=CHAT,
+            ledger=self.ledger,
+            memo=self.memo,
+            counter=self.setting.scales.counter,
+            rules=self.setting.rules,
+            budget=budget,
+        )
         self.ledger = fitted.ledger
         cut = fitted.envelope.cut
         return Sent(messages=fitted.request["messages"], cut=cut.reason if cut and cut.lowered else "")

@@ -42,9 +42,14 @@ class Worker:
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._errors = errors
         self._process = subprocess.Popen(  # noqa: S603 - the command is made of our own paths
-            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0,
-            env=_surroundings(), start_new_session=True,
-        )  # fmt: skip
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            bufsize=0,
+            env=_surroundings(),
+            start_new_session=True,
+        )
         self._in, self._out = _both(self._process)
         os.set_blocking(self._in.fileno(), False)
         self._end = weakref.finalize(self, _end, self._process, errors, os.getpid())
@@ -143,8 +148,16 @@ def _surroundings() -> dict[str, str]:
     """A small environment, the same everywhere: nothing is fetched, nothing is reported, one thread."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "LANG") if name in os.environ}
     return {
-        **kept, "PYTHONHASHSEED": "0", "PYTHONIOENCODING": "utf-8", "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-        "HEADROOM_TELEMETRY": "0", "HAYSTACK_TELEMETRY_ENABLED": "False", "OTEL_SDK_DISABLED": "true",
-        "LANGSMITH_TRACING": "false", "DO_NOT_TRACK": "1",
-    }  # fmt: skip
+        **kept,
+        "PYTHONHASHSEED": "0",
+        "PYTHONIOENCODING": "utf-8",
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        "HEADROOM_TELEMETRY": "0",
+        "HAYSTACK_TELEMETRY_ENABLED": "False",
+        "OTEL_SDK_DISABLED": "true",
+        "LANGSMITH_TRACING": "false",
+        "DO_NOT_TRACK": "1",
+    }

@@ -36,18 +36,27 @@ class Lamina:
 
     def __call__(self, request: dict[str, Any], idle: float) -> Sent:
         fitted = fit_request(
-            request, dialect=CHAT, budget=self.budget, ledger=self.ledger, memo=self.memo, idle=idle,
-            counter=self.setting.scales.counter, rules=self.setting.rules,
-        )  # fmt: skip
+            request,
+            dialect=CHAT,
+            budget=self.budget,
+            ledger=self.ledger,
+            memo=self.memo,
+            idle=idle,
+            counter=self.setting.scales.counter,
+            rules=self.setting.rules,
+        )
         self.ledger = fitted.ledger
         cut, messages = fitted.envelope.cut, fitted.request["messages"]
         if cut is None or not cut.lowered:
             return Sent(messages=messages, layers=_layers(fitted.envelope.entries))
         lowered, lost = recalled(fitted)
         return Sent(
-            messages=messages, cut=cut.reason, layers=_layers(fitted.envelope.entries), lowered=lowered,
+            messages=messages,
+            cut=cut.reason,
+            layers=_layers(fitted.envelope.entries),
+            lowered=lowered,
             lost=lost,
-        )  # fmt: skip
+        )
 
 
 class Ordered:
@@ -65,9 +74,14 @@ class Ordered:
         plain = options_for(chat, parsed.head, layout=Layout(context="logged"))
         options = Options(layout=plain.layout, repairs=plain.repairs, binding=plain.binding, order=self.order)
         envelope = build(
-            parsed.log, head=parsed.head, budget=self.budget, ledger=self.ledger, counter=self.counter,
-            options=options, memo=self.memo,
-        )  # fmt: skip
+            parsed.log,
+            head=parsed.head,
+            budget=self.budget,
+            ledger=self.ledger,
+            counter=self.counter,
+            options=options,
+            memo=self.memo,
+        )
         self.ledger = envelope.ledger
         cut = envelope.cut.reason if envelope.cut and envelope.cut.lowered else ""
         return Sent(messages=chat.render(envelope)["messages"], cut=cut, layers=_layers(envelope.entries))

@@ -105,7 +105,8 @@ PLAIN = (
     Policy(name="sliding", title="sliding window with hysteresis", start=Sliding),
     Policy(name="clear_results", title="clear tool results at the trigger", start=Clearing),
     Policy(
-        name="masking", title="observation masking, every call",
+        name="masking",
+        title="observation masking, every call",
         start=lambda setting: Clearing(setting, at_once=True, word="[old observation omitted]"),
     ),
-)  # fmt: skip
+)

@@ -22,17 +22,40 @@ FIELDS = {"openai_chat": "messages", "anthropic": "messages", "openai_responses"
 """The dialects that are read, and the field that their items stand in."""
 
 _FORMATS = {
-    "openai-chat": "openai_chat", "openai_chat": "openai_chat", "chat.completions": "openai_chat",
-    "anthropic-messages": "anthropic", "anthropic": "anthropic", "messages": "anthropic",
-    "openai-responses": "openai_responses", "openai_responses": "openai_responses",
+    "openai-chat": "openai_chat",
+    "openai_chat": "openai_chat",
+    "chat.completions": "openai_chat",
+    "anthropic-messages": "anthropic",
+    "anthropic": "anthropic",
+    "messages": "anthropic",
+    "openai-responses": "openai_responses",
+    "openai_responses": "openai_responses",
     "responses": "openai_responses",
-}  # fmt: skip
+}
 _HEAD = (
-    "system", "instructions", "tools", "functions", "tool_choice", "function_call", "parallel_tool_calls",
-    "max_tokens", "max_completion_tokens", "max_output_tokens", "temperature", "top_p", "stop",
-    "stop_sequences", "response_format", "text", "reasoning", "reasoning_effort", "thinking", "output_config",
-    "context_management", "anthropic_version",
-)  # fmt: skip
+    "system",
+    "instructions",
+    "tools",
+    "functions",
+    "tool_choice",
+    "function_call",
+    "parallel_tool_calls",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "temperature",
+    "top_p",
+    "stop",
+    "stop_sequences",
+    "response_format",
+    "text",
+    "reasoning",
+    "reasoning_effort",
+    "thinking",
+    "output_config",
+    "context_management",
+    "anthropic_version",
+)
 _ITEMS = ("messages", "input")
 _REQUESTS = ("request", "body", "request_body", "requestBody", "req")
 _RESPONSES = ("response", "response_body", "responseBody", "completion", "res")
@@ -71,9 +94,7 @@ def session_of(row: Row) -> Trace:
         if (place := _index(each, trace)) is not None
         and (said := used(each, at=seconds(field(each, "ts")), model=text(each, "model"))) is not None
     }
-    cuts = (
-        _index(each, trace) for each in listed(meta, "events") if "boundary" in text(each, "type")
-    )  # fmt: skip
+    cuts = (_index(each, trace) for each in listed(meta, "events") if "boundary" in text(each, "type"))
     compacted = tuple(sorted({cut for cut in cuts if cut is not None}))
     name = trace.model or text(meta, "model")
     return msgspec.structs.replace(
@@ -238,6 +259,8 @@ def _streamed(dialect: str, events: list[Any]) -> tuple[list[dict[str, Any]], An
     answer = [note["message"] for note in notes if isinstance(note.get("message"), dict)]
     usage = absorbed.usage
     return answer, {
-        "prompt_tokens": usage.input, "cached_input_tokens": usage.cached,
-        "cache_write": usage.written, "completion_tokens": usage.output,
-    }  # fmt: skip
+        "prompt_tokens": usage.input,
+        "cached_input_tokens": usage.cached,
+        "cache_write": usage.written,
+        "completion_tokens": usage.output,
+    }

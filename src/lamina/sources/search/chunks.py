@@ -29,7 +29,7 @@ LONGEST, OVERLAP, SHORTEST = 1_600, 200, 200
 _CODE = frozenset(
     "c cc cpp cs cxx go h hpp java js jsx kt kts lua m mjs php pl py pyi rb rs scala sh sql swift ts tsx "
     "vue zig".split()
-)  # fmt: skip
+)
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _KINDS = frozenset(("user", "assistant", "tool_result", "progress_summary"))

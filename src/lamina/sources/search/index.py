@@ -177,6 +177,11 @@ async def _embedded(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequen
 
 def _hit(row: Row, scored: ranking.Scored) -> Hit:
     return Hit(
-        id=row.id, source=row.source, nth=row.nth, chunk=row.chunk, score=scored.score, words=scored.words,
+        id=row.id,
+        source=row.source,
+        nth=row.nth,
+        chunk=row.chunk,
+        score=scored.score,
+        words=scored.words,
         vectors=scored.vectors,
-    )  # fmt: skip
+    )

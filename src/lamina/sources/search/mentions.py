@@ -13,9 +13,19 @@ from collections.abc import Iterable
 from lamina.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_ascii, split_words
 
 _MONTHS = (
-    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october",
-    "november", "december",
-)  # fmt: skip
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+)
 _NAMES = {month[:size]: number for number, month in enumerate(_MONTHS, 1) for size in (3, len(month))}
 _NAMES["sept"] = 9
 _MONTH = rf"(?P<month>{'|'.join(sorted(_NAMES, key=len, reverse=True))})"

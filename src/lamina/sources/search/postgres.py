@@ -148,8 +148,9 @@ class PostgresShelf:
             grown = (len(plan.new) - len(plan.gone), sum(sizes) - dropped)
             link.execute(
                 "UPDATE space SET next = next + %s, chunks = chunks + %s, words = words + %s, width = %s, "
-                "stamp = stamp + 1 WHERE number = %s", [len(plan.new), *grown, width, self._space],
-            )  # fmt: skip
+                "stamp = stamp + 1 WHERE number = %s",
+                [len(plan.new), *grown, width, self._space],
+            )
         return True
 
     def remove(self, source: str) -> int:
@@ -193,9 +194,13 @@ class PostgresShelf:
         total, mean = self._asked(_TOTALS, self._space)[0]
         weights = [max(math.log((total - n + 0.5) / (n + 0.5)), 1e-6) for n in words.values()]
         given = {
-            "queries": self._queries(words), "weights": weights, "mean": max(mean, 1.0), "space": self._space,
-            "only": _only(sources), "most": most,
-        }  # fmt: skip
+            "queries": self._queries(words),
+            "weights": weights,
+            "mean": max(mean, 1.0),
+            "space": self._space,
+            "only": _only(sources),
+            "most": most,
+        }
         return self._linked().execute(_MATCHES, given).fetchall()  # type: ignore[return-value]
 
     def near(
@@ -206,9 +211,12 @@ class PostgresShelf:
             among = None if sources is None else [n for one in sources for n in self._numbers(_clean(one))]
             return self._compared().near(wanted, most, among, also)
         given = {
-            "wanted": _as_text(wanted), "space": self._space, "only": _only(sources), "most": most,
+            "wanted": _as_text(wanted),
+            "space": self._space,
+            "only": _only(sources),
+            "most": most,
             "also": list(also),
-        }  # fmt: skip
+        }
         found: list[Any] = self._linked().execute(_NEAR, given).fetchall()
         return {one: (near - low) / (high - low) if high > low else 1.0 for one, near, low, high in found}
 

@@ -111,8 +111,12 @@ def _extended(link: Link) -> bool:
     try:
         with link.transaction():
             link.execute("CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public")
-    except (psycopg.errors.FeatureNotSupported, psycopg.errors.InsufficientPrivilege,
-            psycopg.errors.UndefinedFile, psycopg.errors.InvalidSchemaName):  # fmt: skip
+    except (
+        psycopg.errors.FeatureNotSupported,
+        psycopg.errors.InsufficientPrivilege,
+        psycopg.errors.UndefinedFile,
+        psycopg.errors.InvalidSchemaName,
+    ):
         return False
     return True
 

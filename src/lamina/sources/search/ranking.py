@@ -78,9 +78,14 @@ def _rarest(shelf: Shelf, wanted: Sequence[str]) -> dict[str, int]:
 
 
 def ranked(
-    shelf: Shelf, query: str, words: Mapping[int, float], vectors: Mapping[int, float] | None,
-    *, people: Collection[str], most: int,
-) -> list[Scored]:  # fmt: skip
+    shelf: Shelf,
+    query: str,
+    words: Mapping[int, float],
+    vectors: Mapping[int, float] | None,
+    *,
+    people: Collection[str],
+    most: int,
+) -> list[Scored]:
     """The best of the chunks that were proposed and of the turns beside them; equal scores by age."""
     known = {one.id: one for one in shelf.candidates({*words, *(vectors or ())})}
     fused = _fused(query, known, words, vectors)
@@ -96,9 +101,11 @@ def ranked(
 
 
 def _fused(
-    query: str, known: Mapping[int, Candidate], words: Mapping[int, float],
+    query: str,
+    known: Mapping[int, Candidate],
+    words: Mapping[int, float],
     vectors: Mapping[int, float] | None,
-) -> dict[int, float]:  # fmt: skip
+) -> dict[int, float]:
     if vectors is None:
         return {one: words[one] for one in known}
     named = is_code(query)

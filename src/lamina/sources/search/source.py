@@ -63,9 +63,13 @@ DEFAULT = Limits()
 
 
 def search(
-    index: Index, *, sources: Collection[str] | None = None, standing: Standing | None = None,
-    limits: Limits = DEFAULT, count: Count = estimate,
-) -> Source:  # fmt: skip
+    index: Index,
+    *,
+    sources: Collection[str] | None = None,
+    standing: Standing | None = None,
+    limits: Limits = DEFAULT,
+    count: Count = estimate,
+) -> Source:
     """A source that finds excerpts for each prompt.
 
     `standing` gives what the request has already (the entries of the last envelope, or segments): text that
@@ -103,14 +107,21 @@ def search_tool(name: str = "search") -> dict[str, Any]:
 
 
 async def answered(
-    index: Index, arguments: str | dict[str, Any], *, sources: Collection[str] | None = None,
-    room: int | None = None, limits: Limits = DEFAULT, count: Count = estimate,
-) -> tuple[Segment, ...]:  # fmt: skip
+    index: Index,
+    arguments: str | dict[str, Any],
+    *,
+    sources: Collection[str] | None = None,
+    room: int | None = None,
+    limits: Limits = DEFAULT,
+    count: Count = estimate,
+) -> tuple[Segment, ...]:
     """What a call of the tool finds; arguments that cannot be used are refused with their reason."""
     try:
-        asked = msgspec.json.decode(arguments, type=Asked) if isinstance(arguments, str) else msgspec.convert(
-            arguments, Asked
-        )  # fmt: skip
+        asked = (
+            msgspec.json.decode(arguments, type=Asked)
+            if isinstance(arguments, str)
+            else msgspec.convert(arguments, Asked)
+        )
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         raise BadInput(str(error), place="arguments", hint='give {"query": "words to look for"}') from None
     most = min(max(asked.most, 1), limits.most)

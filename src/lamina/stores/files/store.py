@@ -86,9 +86,15 @@ class FilesStore:
         return store
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
-        once: Once | None = None, state: bytes | None = None,
-    ) -> Head:  # fmt: skip
+        self,
+        where: Where,
+        records: Sequence[bytes],
+        *,
+        expect: int | None = None,
+        was: bytes | None = None,
+        once: Once | None = None,
+        state: bytes | None = None,
+    ) -> Head:
         check_group(where, records, expect=expect, was=was, once=once, state=state)
         write = partial(
             append, bodies=tuple(records), expect=expect, was=was, once=once, state=state, at=self._now()
@@ -106,9 +112,14 @@ class FilesStore:
         return await self._run(work, writes=True)
 
     async def read(
-        self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+        self,
+        where: Where,
+        *,
+        after: int = 0,
+        last: int | None = None,
+        at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Page:  # fmt: skip
+    ) -> Page:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
 
@@ -141,9 +152,14 @@ class FilesStore:
         return await self._run(work, writes=True)
 
     async def replace(
-        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,
+        self,
+        where: Where,
+        bodies: Mapping[int, bytes],
+        *,
+        expect: int,
+        was: bytes | None = None,
         state: bytes | None = None,
-    ) -> Head:  # fmt: skip
+    ) -> Head:
         check_bodies(where, bodies, expect=expect, was=was, state=state)
         new = dict(bodies)
 

@@ -40,9 +40,15 @@ BEGUN = ".begun"
 
 
 def append(
-    shelf: Shelf, bodies: Sequence[bytes], *, expect: int | None, was: bytes | None, once: Once | None,
-    state: bytes | None, at: datetime,
-) -> Head:  # fmt: skip
+    shelf: Shelf,
+    bodies: Sequence[bytes],
+    *,
+    expect: int | None,
+    was: bytes | None,
+    once: Once | None,
+    state: bytes | None,
+    at: datetime,
+) -> Head:
     """Adds a group; `at` is the time in the names of its files."""
     _recover(shelf)
     _bring_up(shelf)

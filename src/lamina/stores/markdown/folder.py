@@ -31,9 +31,13 @@ _TIME = "%Y/%m/%d %H:%M:%S"
 
 
 async def save(
-    chat: Chat, folder: str | os.PathLike[str], *, hidden: bool = True, zone: tzinfo = UTC,
+    chat: Chat,
+    folder: str | os.PathLike[str],
+    *,
+    hidden: bool = True,
+    zone: tzinfo = UTC,
     now: Callable[[], float] = time.time,
-) -> Path | None:  # fmt: skip
+) -> Path | None:
     """Writes the page of a chat and says where; None, and nothing written, where nothing was said."""
     if not shown(chat.log):
         return None

@@ -22,8 +22,12 @@ from lamina.text.characters import WHITE_SPACE, is_blank
 
 NO_TIME = "Unknown time"
 GROUPS: Mapping[str, str] = {
-    "note": "Notes", "url": "URLs", "web_tab": "Web Tabs", "tag": "Tags", "folder": "Folders",
-}  # fmt: skip
+    "note": "Notes",
+    "url": "URLs",
+    "web_tab": "Web Tabs",
+    "tag": "Tags",
+    "folder": "Folders",
+}
 """What a message can refer to, in the order and under the names in which it is listed."""
 
 _SORTS = {group: sort for sort, group in GROUPS.items()}

@@ -37,8 +37,13 @@ VERSION = 1
 TAG = "copilot-conversation"
 _OPENS, _CLOSES = f"<!-- lamina:{VERSION}\n", "\n-->"
 _SORTS: Mapping[str, str] = {
-    "note": "note", "file": "note", "pdf": "note", "url": "url", "video": "url", "web_tab": "web_tab",
-}  # fmt: skip
+    "note": "note",
+    "file": "note",
+    "pdf": "note",
+    "url": "url",
+    "video": "url",
+    "web_tab": "web_tab",
+}
 _EDITED = "the page was changed by hand: what it shows counts, {} segments that it does not show are left out"
 
 
@@ -82,9 +87,7 @@ def read(page: str, *, hidden: bool = True) -> Chat:
         return msgspec.structs.replace(chat, log=log, state=state)
     known = {mention: segment for segment in log if (mention := _mention(segment))}
     left = sum(segment.kind not in ("user", "assistant") for segment in log if not _mention(segment))
-    return msgspec.structs.replace(
-        chat, log=tuple(_segments(said, known)), notes=(_EDITED.format(left),)
-    )  # fmt: skip
+    return msgspec.structs.replace(chat, log=tuple(_segments(said, known)), notes=(_EDITED.format(left),))
 
 
 def shown(log: Iterable[Segment]) -> list[Message]:
@@ -197,10 +200,13 @@ def _described(fields: Mapping[str, str | list[str]]) -> Chat:
     words = {name: value for name, value in fields.items() if isinstance(value, str)}
     tags = fields.get("tags", ())
     return Chat(
-        epoch=_number(words.get("epoch", "")), accessed=_number(words.get("lastAccessedAt", "")),
-        model=words.get("modelKey", ""), topic=words.get("topic", ""), project=words.get("projectId", ""),
+        epoch=_number(words.get("epoch", "")),
+        accessed=_number(words.get("lastAccessedAt", "")),
+        model=words.get("modelKey", ""),
+        topic=words.get("topic", ""),
+        project=words.get("projectId", ""),
         tags=tuple(tags) if not isinstance(tags, str) else (tags,),
-    )  # fmt: skip
+    )
 
 
 def _number(value: str) -> int | None:

@@ -72,9 +72,15 @@ class PostgresStore:
         return PostgresStore(links, schema, version)
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
-        once: Once | None = None, state: bytes | None = None,
-    ) -> Head:  # fmt: skip
+        self,
+        where: Where,
+        records: Sequence[bytes],
+        *,
+        expect: int | None = None,
+        was: bytes | None = None,
+        once: Once | None = None,
+        state: bytes | None = None,
+    ) -> Head:
         check_group(where, records, expect=expect, was=was, once=once, state=state)
         group = tuple(records)
         work = partial(
@@ -85,9 +91,14 @@ class PostgresStore:
         return await self._done(work, where.conversation, repeatable=once is not None, hint=hint)
 
     async def read(
-        self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+        self,
+        where: Where,
+        *,
+        after: int = 0,
+        last: int | None = None,
+        at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Page:  # fmt: skip
+    ) -> Page:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
         work = partial(tables.read, where=where, after=after, last=last, at=at, limit=limit)
@@ -108,9 +119,14 @@ class PostgresStore:
         )
 
     async def replace(
-        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,
+        self,
+        where: Where,
+        bodies: Mapping[int, bytes],
+        *,
+        expect: int,
+        was: bytes | None = None,
         state: bytes | None = None,
-    ) -> Head:  # fmt: skip
+    ) -> Head:
         check_bodies(where, bodies, expect=expect, was=was, state=state)
         new = dict(bodies)
         work = partial(tables.replace, where=where, bodies=new, expect=expect, was=was, state=state)
@@ -148,9 +164,14 @@ class PostgresStore:
         return await work(call, with_sums=self._version >= schemas.WITH_SUMS)
 
     async def _done(
-        self, work: Callable[[Call], Awaitable[T]], conversation: str = "", *, repeatable: bool = False,
-        hint: str = "", patient: bool = False,
-    ) -> T:  # fmt: skip
+        self,
+        work: Callable[[Call], Awaitable[T]],
+        conversation: str = "",
+        *,
+        repeatable: bool = False,
+        hint: str = "",
+        patient: bool = False,
+    ) -> T:
         """The work; once more where a connection was lost and that cannot do it twice."""
         self._check()
         perhaps = False

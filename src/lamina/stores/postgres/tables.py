@@ -65,9 +65,15 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 async def append(
-    call: Call, where: Where, records: Sequence[bytes], *, expect: int | None, was: bytes | None,
-    once: Once | None, state: bytes | None,
-) -> Head:  # fmt: skip
+    call: Call,
+    where: Where,
+    records: Sequence[bytes],
+    *,
+    expect: int | None,
+    was: bytes | None,
+    once: Once | None,
+    state: bytes | None,
+) -> Head:
     names, sums = _names(where, once), Sums(where)
     row = await _taken(call.link, where, names)
     if row is None:
@@ -265,9 +271,14 @@ async def _commit(call: Call, *steps: tuple[LiteralString, Values]) -> None:
 
 
 async def replace(
-    call: Call, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None,
+    call: Call,
+    where: Where,
+    bodies: Mapping[int, bytes],
+    *,
+    expect: int,
+    was: bytes | None,
     state: bytes | None,
-) -> Head:  # fmt: skip
+) -> Head:
     names, sums = _names(where), Sums(where)
     row = await _taken(call.link, where, names)
     head = None if row is None else await _checked(call.link, where, row)
@@ -320,9 +331,15 @@ _DELETE: tuple[LiteralString, ...] = (
 
 
 async def read(
-    call: Call, where: Where, *, after: int, last: int | None, at: Sequence[int] | None, limit: int | None,
+    call: Call,
+    where: Where,
+    *,
+    after: int,
+    last: int | None,
+    at: Sequence[int] | None,
+    limit: int | None,
     with_sums: bool,
-) -> Page:  # fmt: skip
+) -> Page:
     """One statement, so one snapshot: what kind of store this is, the head, and the records."""
     query, asked = (_AT, [seq for seq in at if seq < _MOST]) if at is not None else _run_of(after, last)
     most = _MOST if limit is None else min(limit, _MOST)

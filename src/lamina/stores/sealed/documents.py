@@ -130,10 +130,15 @@ def rewrapped(card: Card, place: Place, primary: Key, key_of: Callable[[str], Ke
     if card.key == primary.id and all(each.key == primary.id for each in card.data):
         return None
     data = tuple(
-        wrap(place, primary, generation=each.generation, secret=unwrap(place, key_of(each.key), each),
-             since=each.since)
+        wrap(
+            place,
+            primary,
+            generation=each.generation,
+            secret=unwrap(place, key_of(each.key), each),
+            since=each.since,
+        )
         for each in card.data
-    )  # fmt: skip
+    )
     return msgspec.structs.replace(card, key=primary.id, data=data)
 
 

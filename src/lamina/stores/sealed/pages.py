@@ -120,9 +120,11 @@ def seal_group(
         kept, link = seal_record(newest, seq, link, record, bucket=bucket)
         sealed.append(kept)
     new = State(
-        count=state.count + len(records), link=link, body=state.body if body is None else body,
+        count=state.count + len(records),
+        link=link,
+        body=state.body if body is None else body,
         generation=newest.number,
-    )  # fmt: skip
+    )
     return sealed, seal_state(newest, new, bucket=bucket), new
 
 

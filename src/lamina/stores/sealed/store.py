@@ -54,9 +54,15 @@ class Sealed:
     """
 
     def __init__(
-        self, store: Store, keys: Key | Passphrase | Sequence[Key | Passphrase], *, create: bool = False,
-        names: str = HASHED, bucket: int = 1, cost: Cost | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        store: Store,
+        keys: Key | Passphrase | Sequence[Key | Passphrase],
+        *,
+        create: bool = False,
+        names: str = HASHED,
+        bucket: int = 1,
+        cost: Cost | None = None,
+    ) -> None:
         if bucket < 1:
             raise BadInput(f"{bucket!r}", place="bucket", hint="give a number of bytes, 1 for no padding")
         ring = [keys] if isinstance(keys, Key | Passphrase) else list(keys)
@@ -69,16 +75,27 @@ class Sealed:
         self._locks: WeakValueDictionary[Where, anyio.Lock] = WeakValueDictionary()
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
-        once: Once | None = None, state: bytes | None = None,
-    ) -> Head:  # fmt: skip
+        self,
+        where: Where,
+        records: Sequence[bytes],
+        *,
+        expect: int | None = None,
+        was: bytes | None = None,
+        once: Once | None = None,
+        state: bytes | None = None,
+    ) -> Head:
         check_group(where, records, expect=expect, was=was, once=once, state=state)
         return await self._append(where, list(records), expect=expect, was=was, once=once, body=state)
 
     async def read(
-        self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+        self,
+        where: Where,
+        *,
+        after: int = 0,
+        last: int | None = None,
+        at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Page:  # fmt: skip
+    ) -> Page:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
         reading = await self.reading(where, after=after, last=last, at=at, limit=limit)
@@ -138,9 +155,14 @@ class Sealed:
         return lock
 
     async def reading(
-        self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+        self,
+        where: Where,
+        *,
+        after: int = 0,
+        last: int | None = None,
+        at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Reading:  # fmt: skip
+    ) -> Reading:
         """A verified page. What the card in the cache does not open is tried again with a fresh one."""
         seen, tried = self._seen.get(where), False
         held = await self.vault.card(where)
@@ -174,9 +196,15 @@ class Sealed:
     # Writing.
 
     async def _append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
-        once: Once | None = None, body: bytes | None = None,
-    ) -> Head:  # fmt: skip
+        self,
+        where: Where,
+        records: Sequence[bytes],
+        *,
+        expect: int | None = None,
+        was: bytes | None = None,
+        once: Once | None = None,
+        body: bytes | None = None,
+    ) -> Head:
         """The store within compares its own bytes; if they changed, it is all looked at again."""
         before = b""
         async with self.lock(where):
@@ -218,9 +246,14 @@ class Sealed:
         return reading
 
     async def _group(
-        self, where: Where, reading: Reading, records: Sequence[bytes], *, once: Once | None,
+        self,
+        where: Where,
+        reading: Reading,
+        records: Sequence[bytes],
+        *,
+        once: Once | None,
         body: bytes | None,
-    ) -> Head:  # fmt: skip
+    ) -> Head:
         held = _there(reading, where)
         size = sum(map(len, records)) + len(reading.state.body if body is None else body)
         seal = partial(seal_group, held, reading.state, records, body, bucket=self.bucket)

@@ -73,9 +73,15 @@ class SqliteStore:
         return SqliteStore(writer, readers)
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, was: bytes | None = None,
-        once: Once | None = None, state: bytes | None = None,
-    ) -> Head:  # fmt: skip
+        self,
+        where: Where,
+        records: Sequence[bytes],
+        *,
+        expect: int | None = None,
+        was: bytes | None = None,
+        once: Once | None = None,
+        state: bytes | None = None,
+    ) -> Head:
         check_group(where, records, expect=expect, was=was, once=once, state=state)
         group = tuple(records)
         work = partial(
@@ -84,9 +90,14 @@ class SqliteStore:
         return await self._in_turn(partial(self._writing_to().write, work))
 
     async def read(
-        self, where: Where, *, after: int = 0, last: int | None = None, at: Sequence[int] | None = None,
+        self,
+        where: Where,
+        *,
+        after: int = 0,
+        last: int | None = None,
+        at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Page:  # fmt: skip
+    ) -> Page:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
         work = partial(tables.read, where=where, after=after, last=last, at=at, limit=limit)
@@ -107,9 +118,14 @@ class SqliteStore:
         return await self._in_turn(partial(self._writing_to().erase, work))
 
     async def replace(
-        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None = None,
+        self,
+        where: Where,
+        bodies: Mapping[int, bytes],
+        *,
+        expect: int,
+        was: bytes | None = None,
         state: bytes | None = None,
-    ) -> Head:  # fmt: skip
+    ) -> Head:
         check_bodies(where, bodies, expect=expect, was=was, state=state)
         new = dict(bodies)
         work = partial(tables.replace, where=where, bodies=new, expect=expect, was=was, state=state)

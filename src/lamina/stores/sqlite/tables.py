@@ -103,9 +103,15 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def append(
-    link: Link, where: Where, records: Sequence[bytes], *, expect: int | None, was: bytes | None,
-    once: Once | None, state: bytes | None,
-) -> Head:  # fmt: skip
+    link: Link,
+    where: Where,
+    records: Sequence[bytes],
+    *,
+    expect: int | None,
+    was: bytes | None,
+    once: Once | None,
+    state: bytes | None,
+) -> Head:
     kept = _found(link, where)
     if kept is None and where == HEADER:
         check_unmixed(plain=_has_plain(link))
@@ -143,9 +149,14 @@ def _insert_records(link: Link, where: Where, rows: Sequence[tuple[int, int, byt
 
 
 def replace(
-    link: Link, where: Where, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None,
+    link: Link,
+    where: Where,
+    bodies: Mapping[int, bytes],
+    *,
+    expect: int,
+    was: bytes | None,
     state: bytes | None,
-) -> Head:  # fmt: skip
+) -> Head:
     kept = _found(link, where)
     check_there(where, None if kept is None else kept.head, expect=expect, was=was)
     if kept is None:

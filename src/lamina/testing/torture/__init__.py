@@ -24,9 +24,14 @@ __all__ = ["LONG", "SHORT", "Effort", "Outcome", "Place", "Trial", "place_at", "
 
 
 def suite(
-    open_store: OpenStore, *, name: str = "", effort: Effort = SHORT, local: bool = True,
-    shimmed: OpenStore | None = None, backup: Backup | None = None,
-) -> list[Conformance]:  # fmt: skip
+    open_store: OpenStore,
+    *,
+    name: str = "",
+    effort: Effort = SHORT,
+    local: bool = True,
+    shimmed: OpenStore | None = None,
+    backup: Backup | None = None,
+) -> list[Conformance]:
     """The trials of one store as cases for a test runner.
 
     `local`: it keeps everything in the folder. `shimmed` opens it so that every change goes through functions

@@ -49,9 +49,13 @@ FAULTS = (
 
 
 def failing(
-    telling: Callable[[], Telling], *, most: int | None = None, step: int = 1, turns: int = TURNS,
+    telling: Callable[[], Telling],
+    *,
+    most: int | None = None,
+    step: int = 1,
+    turns: int = TURNS,
     within: str | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Every change of a short story fails, in every way. `step` leaves out some, `most` stops early."""
     tally = Tally("failing I/O")
     for fault in FAULTS:

@@ -26,9 +26,13 @@ ANEW = 25
 
 
 def kills(
-    subject: Callable[[], Subject], count: int, *, seed: int = 0, within: str | None = None,
+    subject: Callable[[], Subject],
+    count: int,
+    *,
+    seed: int = 0,
+    within: str | None = None,
     latest: float = LATEST,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Kills so many writers. `subject` is made anew with each new folder."""
     tally, dice = Tally("kill -9"), Random(seed)  # noqa: S311
     while tally.tries < count:

@@ -39,6 +39,9 @@ class Tally:
     def outcome(self) -> Outcome:
         found = ", ".join(f"{count:,} {what}" for what, count in sorted(self.found.items()))
         return Outcome(
-            trial=self.trial, tries=self.tries, acknowledged=self.acknowledged,
-            violations=tuple(self.violations), found=found,
-        )  # fmt: skip
+            trial=self.trial,
+            tries=self.tries,
+            acknowledged=self.acknowledged,
+            violations=tuple(self.violations),
+            found=found,
+        )

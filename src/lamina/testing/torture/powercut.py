@@ -20,9 +20,14 @@ ANEW = 100
 
 
 def cuts(
-    subject: Callable[[], Subject], count: int, recorder: Recorder, *, seed: int = 0, turns: int = TURNS,
+    subject: Callable[[], Subject],
+    count: int,
+    recorder: Recorder,
+    *,
+    seed: int = 0,
+    turns: int = TURNS,
     within: str | None = None,
-) -> Outcome:  # fmt: skip
+) -> Outcome:
     """Lays out so many disks, opens the store on each, and looks whether everything acknowledged is there."""
     tally, dice = Tally("power cut"), Random(seed)  # noqa: S311
     while tally.tries < count:

@@ -77,9 +77,11 @@ def _file_class(apsw: Any, below: str, announce: Announce) -> Any:
 
 def _told(apsw: Any, announce: Announce, call: Call) -> None:
     codes: dict[type, int] = {
-        Create: apsw.SQLITE_CANTOPEN, Sync: apsw.SQLITE_IOERR_FSYNC, Truncate: apsw.SQLITE_IOERR_TRUNCATE,
+        Create: apsw.SQLITE_CANTOPEN,
+        Sync: apsw.SQLITE_IOERR_FSYNC,
+        Truncate: apsw.SQLITE_IOERR_TRUNCATE,
         Remove: apsw.SQLITE_IOERR_DELETE,
-    }  # fmt: skip
+    }
     try:
         announce(call)
     except OSError as error:

@@ -50,9 +50,22 @@ def recorded(work: Work, folder: str) -> tuple[Sequence[Call], Sequence[str]]:
     with tempfile.TemporaryDirectory(prefix="strace-") as beside:
         log = Path(beside) / "log"
         command = [
-            "strace", "-f", "-qq", "-y", "-xx", "-s", "100000000", "-e", f"trace={CALLS}", "-e",
-            "signal=none", "-o", str(log), "-p", str(child.pid),
-        ]  # fmt: skip
+            "strace",
+            "-f",
+            "-qq",
+            "-y",
+            "-xx",
+            "-s",
+            "100000000",
+            "-e",
+            f"trace={CALLS}",
+            "-e",
+            "signal=none",
+            "-o",
+            str(log),
+            "-p",
+            str(child.pid),
+        ]
         tracer = subprocess.Popen(command, stderr=subprocess.PIPE, env={"PATH": os.defpath, "LC_ALL": "C"})  # noqa: S603
         try:
             _await(child, tracer)

@@ -58,9 +58,13 @@ class Telling:
         chapter = self.chapter(number)
         was = self.chapter(number - 1).state if chapter.start else b""
         return await store.append(
-            self.where(number), chapter.records, expect=chapter.start, was=was, once=chapter.once,
+            self.where(number),
+            chapter.records,
+            expect=chapter.start,
+            was=was,
+            once=chapter.once,
             state=chapter.state,
-        )  # fmt: skip
+        )
 
     async def told(self, store: Store) -> int:
         """How many turns are there. All conversations are whole but the last."""

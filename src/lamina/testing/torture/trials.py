@@ -48,9 +48,20 @@ class Effort(msgspec.Struct, frozen=True, kw_only=True):
 
 SHORT = Effort()
 LONG = Effort(
-    kills=2_000, cuts=1_000, failures=1, turns=200, erasures=100, disks=20, copies=200, lies=2_000,
-    edits=1_000, damages=2_000, rotations=20, server_kills=100, mount=True,
-)  # fmt: skip
+    kills=2_000,
+    cuts=1_000,
+    failures=1,
+    turns=200,
+    erasures=100,
+    disks=20,
+    copies=200,
+    lies=2_000,
+    edits=1_000,
+    damages=2_000,
+    rotations=20,
+    server_kills=100,
+    mount=True,
+)
 
 DIES = "it does not outlive its process"
 NOT_LOCAL = "it keeps nothing in a folder"
@@ -70,27 +81,53 @@ def trials(place: Place, effort: Effort = SHORT) -> list[Trial]:
     within, seed = place.within, effort.seed
     kill_latest = 0.06 if place.local else 0.2
     return [
-        Trial("kill -9", "P1 P6", _if(place.lasting, DIES, lambda: kills(
-            told, effort.kills, seed=seed, within=within, latest=kill_latest))),
+        Trial(
+            "kill -9",
+            "P1 P6",
+            _if(
+                place.lasting,
+                DIES,
+                lambda: kills(told, effort.kills, seed=seed, within=within, latest=kill_latest),
+            ),
+        ),
         Trial("power cut", "P2 P6", lambda: _cuts(place, effort)),
         Trial("failing I/O", "P3 P6", lambda: _failing(place, effort)),
         Trial("disk full", "P3", lambda: _full(place, effort)),
-        Trial("concurrent writers", "P5 P6", _if(place.lasting, DIES, lambda: writers(
-            place.open, effort.writers, effort.turns, within=within))),
+        Trial(
+            "concurrent writers",
+            "P5 P6",
+            _if(
+                place.lasting, DIES, lambda: writers(place.open, effort.writers, effort.turns, within=within)
+            ),
+        ),
         Trial("tampering", "P4", lambda: tamper(place.open, effort.lies, seed=seed, within=within)),
-        Trial("edited files", "P4", _if(place.local, NOT_LOCAL, lambda: edits(
-            place.open, effort.edits, seed=seed, within=within))),
-        Trial("damage", "P4", _if(place.local, NOT_LOCAL, lambda: damage(
-            place.open, effort.damages, seed=seed, within=within))),
-        Trial("erasure", "P18", _if(place.local, NOT_LOCAL, lambda: erasure(
-            place.open, effort.erasures, seed=seed, within=within))),
+        Trial(
+            "edited files",
+            "P4",
+            _if(place.local, NOT_LOCAL, lambda: edits(place.open, effort.edits, seed=seed, within=within)),
+        ),
+        Trial(
+            "damage",
+            "P4",
+            _if(place.local, NOT_LOCAL, lambda: damage(place.open, effort.damages, seed=seed, within=within)),
+        ),
+        Trial(
+            "erasure",
+            "P18",
+            _if(
+                place.local, NOT_LOCAL, lambda: erasure(place.open, effort.erasures, seed=seed, within=within)
+            ),
+        ),
         Trial("erasure by key", "P18", lambda: shredding(place.open, effort.erasures, within=within)),
-        Trial("key rotation under load", "P19", _if(place.lasting, DIES, lambda: rotation(
-            place.open, effort.rotations, within=within))),
+        Trial(
+            "key rotation under load",
+            "P19",
+            _if(place.lasting, DIES, lambda: rotation(place.open, effort.rotations, within=within)),
+        ),
         Trial("stepping clock", "P21", _if(place.lasting, DIES, lambda: clock(told, within=within))),
         Trial("server killed", "P22", lambda: _server(place, effort)),
         Trial("backup under load", "P23", lambda: _backups(place, effort)),
-    ]  # fmt: skip
+    ]
 
 
 def _if(possible: bool, why: str, run: Callable[[], Outcome]) -> Callable[[], Outcome]:  # noqa: FBT001

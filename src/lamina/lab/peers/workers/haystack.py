@@ -21,9 +21,12 @@ class Sliding:
         self.calls: dict[str, Any] = {}
         hooks = import_module("haystack.hooks.compaction")
         self.hook = hooks.CompactionHook(
-            compactor=self.compactor(hooks), context_window=given.window, token_counter=Counter(self),
-            compact_at=given.limit / given.window, compact_to=given.goal / given.window,
-        )  # fmt: skip
+            compactor=self.compactor(hooks),
+            context_window=given.window,
+            token_counter=Counter(self),
+            compact_at=given.limit / given.window,
+            compact_to=given.goal / given.window,
+        )
         self.state = import_module("haystack.components.agents.state").State(schema={}, data={"messages": []})
 
     def compactor(self, hooks: Any) -> Any:

@@ -73,9 +73,13 @@ class Trim(Whole):
 
     def cut(self) -> list[Message]:
         kept = self.library.trim_messages(
-            self.history, max_tokens=self.given.limit, token_counter=self.tokens, strategy="last",
-            start_on=self.start_on, end_on=("human", "tool"),
-        )  # fmt: skip
+            self.history,
+            max_tokens=self.given.limit,
+            token_counter=self.tokens,
+            strategy="last",
+            start_on=self.start_on,
+            end_on=("human", "tool"),
+        )
         return self.back(kept)
 
 
@@ -106,9 +110,12 @@ class Summarize(Whole):
         super().__init__(given)
         fake = import_module("langchain_core.language_models.fake_chat_models").FakeListChatModel
         self.middleware = import_module("langchain.agents.middleware").SummarizationMiddleware(
-            model=fake(responses=[SUMMARY]), trigger=("tokens", given.limit), keep=("tokens", given.goal),
-            token_counter=self.tokens, summarizer=lambda _messages: SUMMARY,
-        )  # fmt: skip
+            model=fake(responses=[SUMMARY]),
+            trigger=("tokens", given.limit),
+            keep=("tokens", given.goal),
+            token_counter=self.tokens,
+            summarizer=lambda _messages: SUMMARY,
+        )
 
     def cut(self) -> list[Message]:
         update = self.middleware.before_model({"messages": self.history}, None)

@@ -23,9 +23,12 @@ class Memory:
         self.loop = asyncio.new_event_loop()
         self.new: list[Any] = []
         self.memory = import_module("llama_index.core.memory").Memory.from_defaults(
-            session_id="lab", token_limit=given.limit, chat_history_token_ratio=1.0,
-            token_flush_size=given.limit - given.goal, tokenizer_fn=lambda text: range(given.count(text)),
-        )  # fmt: skip
+            session_id="lab",
+            token_limit=given.limit,
+            chat_history_token_ratio=1.0,
+            token_flush_size=given.limit - given.goal,
+            tokenizer_fn=lambda text: range(given.count(text)),
+        )
 
     def add(self, messages: list[Message]) -> None:
         self.new = [self._told(message) for message in messages]

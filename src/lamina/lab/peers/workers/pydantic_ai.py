@@ -45,9 +45,11 @@ class Sliding:
 
     def cut(self) -> list[Message]:
         context = self.models.ModelRequestContext(
-            model=self.model, messages=list(self.run.messages), model_settings=None,
+            model=self.model,
+            messages=list(self.run.messages),
+            model_settings=None,
             model_request_parameters=self.models.ModelRequestParameters(),
-        )  # fmt: skip
+        )
         sent = self.loop.run_until_complete(self.strategy.before_model_request(self.run, context)).messages
         return [message for each in sent for message in self._back(each)]
 
