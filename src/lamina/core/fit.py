@@ -30,7 +30,7 @@ from lamina.core.ladder import (
     last_results,
     repeated_system_text,
 )
-from lamina.core.ledger import SAME_TEXT_LATER, current_turn, lay_folds, line
+from lamina.core.ledger import SAME_TEXT_LATER, current_turn, is_digest, lay_folds, line
 from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
 from lamina.core.shorten import shortened
 from lamina.core.target import Limits
@@ -521,11 +521,6 @@ class Plan:
 def _without_digests(entries: Sequence[Entry]) -> list[Entry]:
     """The entries of the log, and lamina's own that stand for no fold."""
     return [entry for entry in entries if not is_digest(entry)]
-
-
-def is_digest(entry: Entry) -> bool:
-    """Whether an entry is the digest of a fold."""
-    return entry.segment.kind == "digest" and entry.segment.origin == "lamina"
 
 
 def untouchable(entries: Sequence[Entry]) -> frozenset[int]:

@@ -387,6 +387,11 @@ def _closing_entry(fold: Fold, *, at: Entry) -> Entry:
     return closing_line(key, "[end of the digest]", kind="digest", layer=layer, turn=at.turn, step=at.step)
 
 
+def is_digest(entry: Entry) -> bool:
+    """Whether an entry is a part of a fold's digest."""
+    return entry.segment.kind == "digest" and entry.segment.origin == "lamina"
+
+
 def _digest_attributes(fold: Fold, wording: Wording) -> dict[str, str]:
     attributes = {"covers": str(len(fold.covers))}
     if wording.handles:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
+from lamina.core.ledger import is_digest
 from lamina.core.values import Cut, Entry, Form, Layer
 
 
@@ -50,8 +51,7 @@ def _fitted(cut: Cut | None) -> bool:
 
 def _joined_another(after: Envelope, was: Entry) -> bool:
     """Whether a digest stood here that a later cut put into a digest of more."""
-    is_digest = was.segment.origin == "lamina" and was.segment.kind == "digest"
-    return is_digest and all(entry.ref != was.ref for entry in after.entries)
+    return is_digest(was) and all(entry.ref != was.ref for entry in after.entries)
 
 
 def _lowered(after: Envelope, was: Entry) -> bool:
