@@ -18,6 +18,7 @@ from lamina.stores.postgres import PostgresStore, open_postgres
 from lamina.stores.postgres.schema import MIGRATIONS, NEWEST
 from lamina.testing.postgres import shared
 from lamina.testing.store_races import refused
+from tests.stores.older_heads import misses_what_an_older_head_does_not_count
 
 HERE, OTHER = Where("w", "here"), Where("w", "other")
 ONCE = Once(key="turn", digest=b"digest")
@@ -114,19 +115,7 @@ def test_a_head_that_is_older_than_its_records_is_noticed(schema: str, count: in
         link.execute(statement, (count, state_sum, sums.head(count, state_sum)))
 
     async def work(store: PostgresStore) -> None:
-        for call in (
-            store.read(HERE),
-            store.read(HERE, last=1),
-            store.read(HERE, limit=1),
-            store.read(HERE, after=count),
-            store.append(HERE, [b"four"]),
-            store.append(HERE, [], state=b"later"),
-            store.replace(HERE, {}, expect=count),
-            store.list("w"),
-        ):
-            error = await refused(call, Damaged)
-            assert "there are more records than its head says" in str(error)
-            assert error.conversation == "here"
+        await misses_what_an_older_head_does_not_count(store, HERE, count)
         assert len(await store.rescue(HERE)) == 4
         assert (await store.read(OTHER)).head.count == 2
         assert await store.delete(HERE), "what is damaged can be deleted"

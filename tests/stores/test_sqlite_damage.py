@@ -22,6 +22,7 @@ from lamina.stores.port import Head, Listed, Once, Page, Where
 from lamina.stores.sqlite import SqliteStore, open_sqlite, tables
 from lamina.stores.sqlite.schema import NEWEST, bring_up
 from lamina.testing.store_races import refused
+from tests.stores.older_heads import misses_what_an_older_head_does_not_count
 from tools.known import CONVERSATIONS, FOLDER, SUPPORT
 
 HERE, OTHER, THIRD = Where("w", "here"), Where("w", "other"), Where("x", "third")
@@ -144,19 +145,7 @@ def test_a_head_that_is_older_than_its_records_is_noticed(path: Path, count: int
         await store.append(OTHER, [b"a"])
 
     async def work(store: SqliteStore) -> None:
-        for call in (
-            store.read(HERE),
-            store.read(HERE, last=1),
-            store.read(HERE, limit=1),
-            store.read(HERE, after=count),
-            store.append(HERE, [b"four"]),
-            store.append(HERE, [], state=b"later"),
-            store.replace(HERE, {}, expect=count),
-            store.list("w"),
-        ):
-            error = await refused(call, Damaged)
-            assert "there are more records than its head says" in str(error)
-            assert error.conversation == "here"
+        await misses_what_an_older_head_does_not_count(store, HERE, count)
         assert [record.body for record in await store.rescue(HERE)] == [b"zero", b"one", b"two", b"three"]
         assert (await store.read(OTHER)).head.count == 1
         assert await store.delete(HERE), "what is damaged can be deleted"
