@@ -1,4 +1,4 @@
-"""Fits and judges the byte-class estimate of `lamina.text.estimate` against exact tokenizers.
+"""Fits and judges the byte-class estimate of `lamina.core.text.estimate` against exact tokenizers.
 
     python bench/estimate.py            how far the shipped table is off, per family and per sort of text
     python bench/estimate.py --fit      fit a new table on half of the corpus, judge it on the other half
@@ -36,7 +36,7 @@ from splintr import Tokenizer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP
-from lamina.text.estimate import FAMILIES, PATTERNS, UNIT, estimate, features
+from lamina.core.text.estimate import FAMILIES, PATTERNS, UNIT, estimate, features
 
 Sample = tuple[str, str]
 Count = Callable[[str], int]
@@ -161,7 +161,7 @@ def _row(found: dict[str, float]) -> str:
 
 
 def written_table(table: dict[str, list[int]]) -> str:
-    """The table as `lamina.text.estimate` holds it."""
+    """The table as `lamina.core.text.estimate` holds it."""
     families = [family for family in FAMILIES if family in table]
     lines = ["", f"{'pattern':9} " + " ".join(f"{family:>8}" for family in families)]
     for row, pattern in enumerate(PATTERNS):

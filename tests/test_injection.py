@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from lamina.core import ledger, wording
 from lamina.core.build import build
 from lamina.core.recall import recall
+from lamina.core.text import tags
 from lamina.core.values import Budget
 from lamina.core.wording import Wording
 from lamina.dialects import DIALECTS
@@ -30,7 +31,6 @@ from lamina.testing.injections import (
     lost,
 )
 from lamina.testing.upstream import MODEL, upstream
-from lamina.text import tags
 
 TEXT, CHAT = DIALECTS["text"], DIALECTS["openai_chat"]
 

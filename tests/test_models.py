@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lamina import models
 from lamina.core.target import limits
+from lamina.core.text.estimate import FAMILIES
 from lamina.core.values import Budget, Head
 from lamina.errors import BadInput
 from lamina.model_names import tail_of
@@ -29,7 +30,6 @@ from lamina.models import (
     price_of,
     table,
 )
-from lamina.text.estimate import FAMILIES
 
 TABLE = Path(models.__file__).with_name("models.json")
 ROWS = list(table().values())

@@ -45,10 +45,10 @@ ALLOWED = {
     ("lamina.stores.postgres.links", "split"): "the words of an error",
     ("lamina.stores.sealed.documents", "lower"): "the name of a class in an error",
     ("lamina.stores.sealed.vault", "lower"): "base32, which is ASCII",
-    ("lamina.text.characters", "isdigit"): "asked of ASCII only",
-    ("lamina.text.characters", "lower"): "asked of ASCII only",
-    ("lamina.text.characters", "split"): "asked of ASCII only",
-    ("lamina.text.characters", "upper"): "asked of ASCII only",
+    ("lamina.core.text.characters", "isdigit"): "asked of ASCII only",
+    ("lamina.core.text.characters", "lower"): "asked of ASCII only",
+    ("lamina.core.text.characters", "split"): "asked of ASCII only",
+    ("lamina.core.text.characters", "upper"): "asked of ASCII only",
 }
 """Places that may do what others may not: (module, construct) and the reason."""
 

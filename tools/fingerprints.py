@@ -25,6 +25,13 @@ from lamina import segments
 from lamina.blocking import Session
 from lamina.codec import encode
 from lamina.core.arrange import Cap, Layout
+from lamina.core.text import gist
+from lamina.core.text.arguments import shorter, telling
+from lamina.core.text.estimate import FAMILIES, estimate
+from lamina.core.text.names import names
+from lamina.core.text.outline import indexed
+from lamina.core.text.subjects import subject
+from lamina.core.text.tags import inert
 from lamina.core.values import Budget, Form, Segment, ToolCall
 from lamina.core.wording import TAGGED, guard, text_of
 from lamina.counters.vocabularies import vocabulary
@@ -43,13 +50,6 @@ from lamina.testing.attacks import ATTACKS
 from lamina.testing.golden import Golden, requests
 from lamina.testing.scripts import DISGUISED, LINE_ENDS, MARKED, SENTENCES, SPACES, YOUNG, scripts
 from lamina.testing.sessions import calls, session
-from lamina.text import gist
-from lamina.text.arguments import shorter, telling
-from lamina.text.estimate import FAMILIES, estimate
-from lamina.text.names import names
-from lamina.text.outline import indexed
-from lamina.text.subjects import subject
-from lamina.text.tags import inert
 
 LAYOUTS = {
     "in place": Layout(),

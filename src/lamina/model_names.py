@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from lamina.text.characters import lower_ascii
+from lamina.core.text.characters import lower_ascii
 
 LONGEST = 200
 """Characters of a name that are read."""

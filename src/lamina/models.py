@@ -20,10 +20,10 @@ from typing import Annotated
 import msgspec
 
 from lamina.core.bind import Binding
+from lamina.core.text.estimate import FAMILIES
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.model_names import TUNED, beginnings, is_boundary, key_of, own_name, plain_name, tail_of, tuned
-from lamina.text.estimate import FAMILIES
 
 __all__ = [
     "AS_OF",

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from lamina.calls import Call, Conversations
+from lamina.core.text.characters import lower_ascii
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
@@ -29,7 +30,6 @@ from lamina.dialects.overflow import overflow
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.request import Breakpoints, Fitted, ServerHelp
-from lamina.text.characters import lower_ascii
 from lamina.usage import Usage, usage_in
 
 

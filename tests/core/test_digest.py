@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lamina.core.digest import NOTES_TITLE, smallest
 from lamina.core.digest import digest as in_two_voices
 from lamina.core.kinds import KINDS, Kind
+from lamina.core.text.gist import LEAST, SAID
 from lamina.core.values import (
     Document,
     Image,
@@ -24,7 +25,6 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.text.gist import LEAST, SAID
 
 
 def digest(segments: Sequence[Segment], *, limit: int) -> str:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.supersede import Exchange, superseded
+from lamina.core.text.subjects import SUBJECTS, Call, Subject, subject
 from lamina.core.values import ToolCall, ToolResult
-from lamina.text.subjects import SUBJECTS, Call, Subject, subject
 
 
 def call(name: str, **arguments: Any) -> ToolCall:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lamina.core.hashing import handle, parts_digest
 from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind
+from lamina.core.text.tags import escape
 from lamina.core.values import Digest, Form, Part, Role, Segment, Text, ToolCall
 from lamina.core.wording import (
     ARGUMENT_LIMIT,
@@ -26,7 +27,6 @@ from lamina.core.wording import (
     unguard,
 )
 from lamina.segments import call, file, result, segment, user
-from lamina.text.tags import escape
 
 CONTENT = Digest("0123456789ab" + "0" * 52)
 HANDLE = 'recall("kaerukz4jvmaaaaaa")'

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.core.text.estimate import estimate
 from lamina.core.tokens import STRICT
 from lamina.counters import guard, vocabularies
 from lamina.counters.guard import guarded
 from lamina.counters.marks import LONGEST, between_long_runs
 from lamina.counters.vocabularies import vocabulary
 from lamina.errors import BadInput
-from lamina.text.estimate import estimate
 
 NAMES = vocabularies.names()
 MILLION = 1_000_000

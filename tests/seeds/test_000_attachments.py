@@ -14,6 +14,7 @@ from lamina.core.hashing import handle
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
 from lamina.core.ladder import Batch, Move, View
 from lamina.core.recall import recall
+from lamina.core.text.outline import truncate_bytes
 from lamina.core.tokens import BYTES4
 from lamina.core.values import (
     Budget,
@@ -31,7 +32,6 @@ from lamina.core.values import (
 )
 from lamina.core.wording import Wording, text_of
 from lamina.segments import assistant, call, file, memory, persona, result, segment, system, user
-from lamina.text.outline import truncate_bytes
 
 
 def attached(path: str, tokens: int, *, priority: int = MEDIUM, pinned: bool = False) -> Segment:

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from lamina.core.arrange import Layout
 from lamina.core.bench import Options
 from lamina.core.build import build
+from lamina.core.text.outline import MOST, markdown, shorten
+from lamina.core.text.tags import escape
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Digest, Form, Layer, Segment
 from lamina.core.wording import PLAIN, text_of
 from lamina.segments import assistant, note, pdf, segment, selected_text, url, user, video
 from lamina.stores.tagged import read_context
-from lamina.text.outline import MOST, markdown, shorten
-from lamina.text.tags import escape
 
 HOISTED = Options(layout=Layout(library="hoisted"))
 

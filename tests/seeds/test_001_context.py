@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.kinds import KINDS, recoverable
+from lamina.core.text.tagged import blocks, unescape
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
 from lamina.stores.tagged import TAGS, read_context
-from lamina.text.tagged import blocks, unescape
 
 
 def note_block(path: str, text: str, *, tag: str = "note_context") -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lamina.core.text.tagged import unwrapped
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
 from lamina.segments import assistant, note, url, user, web_tab
@@ -17,7 +18,6 @@ from lamina.stores.markdown import Chat, Mention, file_name, load, note_path, re
 from lamina.stores.markdown.lines import body
 from lamina.stores.markdown.mentions import mentions
 from lamina.stores.markdown.page import shown
-from lamina.text.tagged import unwrapped
 
 EPOCH = 1_729_873_880_000
 

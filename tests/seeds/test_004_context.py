@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lamina.core.arrange import Layout
 from lamina.core.bench import Options
 from lamina.core.build import build
+from lamina.core.text.outline import truncate
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
@@ -27,7 +28,6 @@ from lamina.sources.project_files import (
     first_message_only,
     project_files,
 )
-from lamina.text.outline import truncate
 
 
 def named(name: str, content: str, rank: Rank = Rank.NORMAL) -> ProjectFile:

@@ -10,11 +10,11 @@ import pytest
 from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.ladder import Batch, Move, Order, View
+from lamina.core.text.tags import strip_tags
 from lamina.core.tokens import RFC
 from lamina.core.values import Budget, Digest, Form, Part, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import Wording
 from lamina.segments import assistant, result
-from lamina.text.tags import strip_tags
 from tests.seeds import rfc
 from tests.seeds.rfc import bodies, call, messages, texts, trim, untrimmed, user
 

@@ -19,6 +19,7 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.ladder import View, ladder
 from lamina.core.supersede import Exchange, superseded
+from lamina.core.text.subjects import SUBJECTS
 from lamina.core.values import Budget, Form, Role, Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
@@ -34,7 +35,6 @@ from lamina.sources.superseding import TABLE, superseding
 from lamina.sources.tools import Offer, answer, workspace_tools
 from lamina.sources.workspace import Workspace
 from lamina.stores.memory import MemoryStore
-from lamina.text.subjects import SUBJECTS
 
 
 class Bench:

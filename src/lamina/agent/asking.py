@@ -5,7 +5,7 @@ Functions over text only.
 
 from __future__ import annotations
 
-from lamina.text.characters import WHITE_SPACE, is_blank
+from lamina.core.text.characters import WHITE_SPACE, is_blank
 
 QUESTION = "[The user's question]: "
 """What stands before the question where it is repeated."""

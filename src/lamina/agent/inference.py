@@ -15,12 +15,12 @@ import msgspec
 from lamina.agent.outcome import Hear
 from lamina.clients.events import Client, Reason, Reply, Spoke, Stopped
 from lamina.clients.failures import CallFailed, Refused
+from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Budget
 from lamina.dialects.overflow import Overflow, overflow
 from lamina.errors import BudgetExceeded
 from lamina.models import model
 from lamina.session import Recorded, Session
-from lamina.text.characters import WHITE_SPACE
 
 INTERRUPTED = "[interrupted]"
 """What stands after the words of an answer that did not come to its end."""

@@ -10,8 +10,8 @@ import msgspec
 
 from lamina.agent.limits import Spent
 from lamina.clients.events import Event
+from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Segment, ToolCall
-from lamina.text.characters import WHITE_SPACE
 
 Ending = Literal["end", "steps", "tokens", "money", "length", "refused", "error", "empty"]
 """Why a turn ended: the model was done, a limit was reached, or its answer was cut off, refused, broken."""

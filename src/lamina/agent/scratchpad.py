@@ -13,9 +13,9 @@ import anyio
 from anyio import to_thread
 
 from lamina.agent.actions import Action
+from lamina.core.text.characters import WHITE_SPACE
 from lamina.dialects.port import Tool
 from lamina.errors import BadInput
-from lamina.text.characters import WHITE_SPACE
 
 LARGEST = 64 * 1024
 """Bytes that a scratchpad may have: it is read whole."""

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from lamina.core.kinds import KINDS, Kinds, recoverable, row
-from lamina.core.values import Document, Image, Part, Role, Segment, Text, ToolCall, ToolResult
-from lamina.text.gist import (
+from lamina.core.text.gist import (
     LEAST,
     NAME,
     UNIQUE,
@@ -32,6 +31,7 @@ from lamina.text.gist import (
     size,
     told,
 )
+from lamina.core.values import Document, Image, Part, Role, Segment, Text, ToolCall, ToolResult
 
 NOTES_TITLE = "What was done in it:"
 

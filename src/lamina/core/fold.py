@@ -15,11 +15,11 @@ from lamina.core.hashing import digest as hashed
 from lamina.core.kinds import Kinds
 from lamina.core.ladder import goes_last
 from lamina.core.ledger import lay_folds
+from lamina.core.text.characters import ALPHANUMERIC, split_lines
+from lamina.core.text.names import names
 from lamina.core.values import Entry, Fold, Form, Ref, Role, Segment, Text
 from lamina.core.weigh import Scale
 from lamina.core.wording import Wording, text_of
-from lamina.text.characters import ALPHANUMERIC, split_lines
-from lamina.text.names import names
 
 FOLD_VERSION = 2
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Digest, Head, Part, Ref, Role, Segment
 from lamina.errors import BadInput
-from lamina.text.characters import lower_ascii
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 

@@ -22,6 +22,7 @@ from lamina.core.kinds import Kinds, row
 from lamina.core.ladder import goes_last
 from lamina.core.ledger import current_turn, said_beside_results
 from lamina.core.recall import identified, names
+from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
 from lamina.core.values import (
     Budget,
@@ -40,7 +41,6 @@ from lamina.core.values import (
 )
 from lamina.core.wording import tag_balance, text_of
 from lamina.errors import LawBroken
-from lamina.text.characters import WHITE_SPACE
 
 
 class BuildInputs(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,8 @@ import msgspec
 from lamina.core.arrange import pairs
 from lamina.core.hashing import parts_digest, stem
 from lamina.core.repair import closing_line, empty, omitted, own, side
+from lamina.core.text.arguments import telling
+from lamina.core.text.tags import tag
 from lamina.core.values import (
     Digest,
     Entry,
@@ -34,8 +36,6 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import Wording, guard, named
-from lamina.text.arguments import telling
-from lamina.text.tags import tag
 
 SAME_TEXT_LATER = "the same system text stands again later"
 STEP_IS_FOLDED = "thinking of a step that is folded"

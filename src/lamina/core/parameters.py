@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lamina.text.characters import lower_ascii, split_words
+from lamina.core.text.characters import lower_ascii, split_words
 
 
 class Speaking(NamedTuple):

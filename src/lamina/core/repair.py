@@ -18,6 +18,8 @@ import msgspec
 
 from lamina.core.hashing import content_digest, parts_digest
 from lamina.core.hashing import ref as make_ref
+from lamina.core.text.characters import is_blank
+from lamina.core.text.tags import strip_tags
 from lamina.core.values import (
     Digest,
     Entry,
@@ -33,8 +35,6 @@ from lamina.core.values import (
 )
 from lamina.core.wording import Wording
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank
-from lamina.text.tags import strip_tags
 
 UNANSWERED = "[no result was recorded for this call]"
 ANSWERED = "answered by lamina"

@@ -1,6 +1,6 @@
 """Finds the earlier tool results that say nothing that a later result does not say better.
 
-Calls are compared by their subjects (`lamina.text.subjects`): one pass finds, for each result, the
+Calls are compared by their subjects (`lamina.core.text.subjects`): one pass finds, for each result, the
 latest one that makes it redundant. Where a subject is not known, nothing is superseded.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lamina.core.text.subjects import SUBJECTS, Reader, replaced, subject
 from lamina.core.values import ToolCall, ToolResult
-from lamina.text.subjects import SUBJECTS, Reader, replaced, subject
 
 
 class Exchange(msgspec.Struct, frozen=True, kw_only=True):

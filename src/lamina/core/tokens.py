@@ -17,10 +17,10 @@ import msgspec
 
 from lamina.core.foreign import Foreign
 from lamina.core.hashing import canonical
+from lamina.core.text.estimate import FAMILIES, bytes_by_3_5, bytes_by_4, chars_by_4, estimate, size
+from lamina.core.text.media import media_tokens
 from lamina.core.values import Calibration, Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.errors import BadInput
-from lamina.text.estimate import FAMILIES, bytes_by_3_5, bytes_by_4, chars_by_4, estimate, size
-from lamina.text.media import media_tokens
 
 COUNTING = 2
 """The version of what is counted in a request. A change that counts the same request otherwise raises it."""

@@ -14,6 +14,11 @@ import msgspec
 
 from lamina.core.hashing import handle, short_handle
 from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind, Kinds, row
+from lamina.core.text import tags
+from lamina.core.text.arguments import shorter
+from lamina.core.text.characters import WHITE_SPACE, lower_ascii
+from lamina.core.text.outline import indexed, outline
+from lamina.core.text.tags import escape, inert, nested, tag
 from lamina.core.values import (
     Digest,
     Document,
@@ -27,11 +32,6 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.text import tags
-from lamina.text.arguments import shorter
-from lamina.text.characters import WHITE_SPACE, lower_ascii
-from lamina.text.outline import indexed, outline
-from lamina.text.tags import escape, inert, nested, tag
 
 COMPACT_LIMIT = 1_000
 """Characters of a COMPACT text: room for headings, or for some lines of either end."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
 
+from lamina.core.text.estimate import estimate
 from lamina.core.tokens import Counter
 from lamina.counters.framing import longest_prefix
 from lamina.counters.guard import guarded
@@ -19,7 +20,6 @@ from lamina.counters.kept import Kept
 from lamina.counters.marks import between_long_runs
 from lamina.errors import BadInput
 from lamina.models import own_name
-from lamina.text.estimate import estimate
 
 WHOLE = 65_536
 """Characters up to which a text is counted whole: a third of a second on the machine of the benchmarks."""

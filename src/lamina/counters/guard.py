@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 
-from lamina.text.estimate import estimate
+from lamina.core.text.estimate import estimate
 
 Count = Callable[[str], int]
 

@@ -21,12 +21,12 @@ from urllib.request import Request, urlopen
 import msgspec
 
 from lamina.core.hashing import canonical
+from lamina.core.text.characters import is_blank
 from lamina.core.tokens import Counter
 from lamina.counters.framing import framing_for
 from lamina.counters.guard import without_surrogates
 from lamina.counters.kept import Kept
 from lamina.errors import BadInput, CountFailed
-from lamina.text.characters import is_blank
 
 PATIENCE = 30.0
 """Seconds for one answer of a server that is asked over HTTP."""

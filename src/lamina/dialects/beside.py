@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import is_blank, split_words
 from lamina.core.tokens import NAMED
 from lamina.core.values import Image, Part, Raw, Segment, Text, Thinking, ToolResult
-from lamina.text.characters import is_blank, split_words
 
 Beside = tuple[Part, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lamina.text.characters import is_printable
+from lamina.core.text.characters import is_printable
 
 
 class _Paths(msgspec.Struct):

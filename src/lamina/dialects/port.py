@@ -15,9 +15,9 @@ import msgspec
 from lamina.core.bind import Binding
 from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs
+from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Entry, Form, Head, Raw, Ref, Role, Segment, Thinking, ToolResult
 from lamina.stream import Stream
-from lamina.text.characters import lower_ascii
 from lamina.usage import Cleared, Usage
 
 __all__ = [

@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import lower_ascii
 from lamina.errors import BadInput
 from lamina.models import plain_name
 from lamina.rules.values import Rules
-from lamina.text.characters import lower_ascii
 
 UNKNOWN = "unknown"
 

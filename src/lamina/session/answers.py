@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger, Part, Segment, ToolCall, ToolResult
 from lamina.dialects.port import Absorbed, Dialect, Usage
 from lamina.errors import BadInput
 from lamina.segments import assistant, result
 from lamina.session.recalling import answered
 from lamina.session.setup import RECALL
-from lamina.text.characters import is_blank
 
 Answer = Any
 """An SDK's object, a dict, the events of a stream, or text."""

@@ -18,12 +18,12 @@ import msgspec
 from anyio import to_thread
 
 from lamina.core.kinds import Kinds
+from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.segments import document, file, image, segment
 from lamina.sources.paths import shown
 from lamina.sources.workspace import Workspace
-from lamina.text.characters import lower_ascii
 
 Attachable = str | PurePath | Segment
 """A path, or a segment that is ready."""

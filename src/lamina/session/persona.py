@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 from anyio import to_thread
 
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
@@ -21,7 +22,6 @@ from lamina.segments import system
 from lamina.session.records import told
 from lamina.settings import Settings
 from lamina.stores.port import Store, Where
-from lamina.text.characters import is_blank
 
 
 class Stored(msgspec.Struct, frozen=True):

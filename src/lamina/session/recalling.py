@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from lamina.core.recall import recall
+from lamina.core.text.characters import fold_case, in_quotes
 from lamina.core.values import Ledger, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, NotFound
 from lamina.segments import result
-from lamina.text.characters import fold_case, in_quotes
 
 PIECE = 8_000
 """Characters that one call of the recall tool brings back at most."""

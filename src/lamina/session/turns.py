@@ -12,9 +12,9 @@ import msgspec
 
 from lamina.core.kinds import Kinds, is_section
 from lamina.core.recall import identified, names
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Image, Role, Segment, Text, ToolCall, ToolResult
 from lamina.errors import BadInput, NotFound
-from lamina.text.characters import is_blank
 
 ASKED, TYPED = "asked", "typed"
 """Notes in a prompt's `meta`: that it is one, and what was typed where something else was sent."""

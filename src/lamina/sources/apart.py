@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 
-from lamina.text.characters import WHITE_SPACE
+from lamina.core.text.characters import WHITE_SPACE
 
 MEMORY = 1 << 30
 """Bytes of memory that a child may use, its own code included."""

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from lamina.core.text.characters import WHITE_SPACE
 from lamina.segments import clock as the_time
 from lamina.sources.port import Found, Source, named
-from lamina.text.characters import WHITE_SPACE
 
 FORMAT = "%A, %Y-%m-%d %H:%M %Z"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import codecs
 from pathlib import PurePosixPath
 
+from lamina.core.text.characters import is_blank, lower_ascii
 from lamina.errors import BadInput
 from lamina.sources.pdf_documents import read_pdf
 from lamina.sources.word_documents import read_word_document
-from lamina.text.characters import is_blank, lower_ascii
 
 CHARACTERS = 8 * 2**20
 """Text that is taken out of one document."""

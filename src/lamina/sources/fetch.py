@@ -25,10 +25,10 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 import msgspec
 
+from lamina.core.text.characters import WHITE_SPACE, lower_ascii
 from lamina.errors import BadInput
 from lamina.sources.addresses import Address, is_public
 from lamina.sources.apart import ChildFailed, run_script
-from lamina.text.characters import WHITE_SPACE, lower_ascii
 
 Resolve = Callable[[str, int, float], Sequence[str]]
 """The addresses of a host, for a port, in at most so many seconds."""

@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import PurePosixPath
 
+from lamina.core.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_ascii
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import file, note, pdf
@@ -22,7 +23,6 @@ from lamina.sources.documents import text_in
 from lamina.sources.paths import joined, steps
 from lamina.sources.port import Found, Source, in_thread, named, within
 from lamina.sources.workspace import Item, Workspace
-from lamina.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_ascii
 
 NOTES = 50
 """Notes of one source: after these only their number is told."""

@@ -16,10 +16,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from lamina.core.text.characters import WHITE_SPACE, split_lines
 from lamina.errors import BadInput
 from lamina.sources.documents import text_in
 from lamina.sources.workspace import Item, Workspace
-from lamina.text.characters import WHITE_SPACE, split_lines
 
 SECONDS = 10.0
 """Time on the clock for one search, reading the files included."""

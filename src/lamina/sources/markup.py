@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from html import unescape
 from typing import NamedTuple
 
-from lamina.text.characters import lower_ascii
+from lamina.core.text.characters import lower_ascii
 
 RAW = frozenset(("script", "style", "textarea", "title", "xmp", "iframe", "noembed", "noframes"))
 """Elements in which `<` is text, up to their own end tag."""

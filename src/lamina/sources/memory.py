@@ -17,6 +17,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from lamina.codec import decode, encode
+from lamina.core.text.characters import WHITE_SPACE, split_words
 from lamina.core.values import Role, Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, Conflict
@@ -24,7 +25,6 @@ from lamina.segments import memory as section
 from lamina.segments import segment
 from lamina.sources.paths import plain
 from lamina.sources.port import Found, Log, Source, named, unsaid, within
-from lamina.text.characters import WHITE_SPACE, split_words
 
 MEMORY = "lamina:memory"
 """The conversation that holds the facts of a workspace."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from lamina.core.text.characters import WHITE_SPACE, lower_ascii
 from lamina.sources.markup import End, Start, read_markup
-from lamina.text.characters import WHITE_SPACE, lower_ascii
 
 _SILENT = frozenset("script style noscript template svg iframe object head select textarea".split())
 _BLOCKS = frozenset(

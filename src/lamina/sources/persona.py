@@ -6,11 +6,11 @@ change stands in its turn until the next cut takes it into the system text.
 
 from __future__ import annotations
 
+from lamina.core.text.characters import is_blank
 from lamina.segments import persona as section
 from lamina.sources.documents import text_in
 from lamina.sources.port import Found, Log, Source, in_thread, named, unsaid
 from lamina.sources.workspace import Workspace
-from lamina.text.characters import is_blank
 
 
 def persona(

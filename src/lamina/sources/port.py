@@ -13,9 +13,9 @@ from typing import TypeVar
 import msgspec
 from anyio import to_thread
 
+from lamina.core.text.estimate import estimate
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
-from lamina.text.estimate import estimate
 
 Source = Callable[[str, int | None], Awaitable[Iterable[Segment]]]
 """Finds context for a prompt, in at most so many tokens; None where there is no limit."""

@@ -15,11 +15,11 @@ from enum import StrEnum
 import msgspec
 
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
+from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii
+from lamina.core.text.outline import truncate
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.segments import segment
-from lamina.text.characters import WHITE_SPACE, is_blank, lower_ascii
-from lamina.text.outline import truncate
 
 CALLER_ITEMS = 32
 CALLER_NAME = 256

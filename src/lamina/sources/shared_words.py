@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from math import fsum, sqrt
 from typing import NamedTuple
 
+from lamina.core.text.characters import ALPHANUMERIC, fold_case
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
-from lamina.text.characters import ALPHANUMERIC, fold_case
 
 READ = 100_000
 """Characters of an attachment that are looked at."""

@@ -16,10 +16,10 @@ import msgspec
 from lamina.core.arrange import pairs
 from lamina.core.ladder import Batch, Move, Order, View, goes_last, ladder
 from lamina.core.supersede import Exchange, superseded
+from lamina.core.text.subjects import SUBJECTS, Call, Reader, Subject
 from lamina.core.values import Entry, Form, ToolCall, ToolResult
 from lamina.errors import BadInput
 from lamina.sources.paths import joined, steps
-from lamina.text.subjects import SUBJECTS, Call, Reader, Subject
 
 
 def moved(call: Call) -> Subject | None:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 from anyio import to_thread
 
+from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Segment, ToolCall
 from lamina.errors import BadInput
 from lamina.segments import result
@@ -27,7 +28,6 @@ from lamina.sources.memory import Memory
 from lamina.sources.paths import joined, steps
 from lamina.sources.port import in_thread
 from lamina.sources.workspace import Item, Workspace
-from lamina.text.characters import WHITE_SPACE
 
 LINES, CHARACTERS = 2_000, 200_000
 """What one reading shows: lines, and characters; the rest is read by its lines."""

@@ -10,6 +10,7 @@ import re
 
 import anyio
 
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import pdf, url, web_tab
@@ -17,7 +18,6 @@ from lamina.sources.documents import text_in
 from lamina.sources.fetch import DEFAULT, Answer, Limits, fetch
 from lamina.sources.pages import page
 from lamina.sources.port import Found, Source, in_thread, named, within
-from lamina.text.characters import is_blank
 
 ENCODINGS = frozenset(
     (

@@ -13,8 +13,8 @@ import zipfile
 import zlib
 from xml.parsers import expat
 
+from lamina.core.text.paths import shortest_path
 from lamina.errors import BadInput
-from lamina.text.paths import shortest_path
 
 UNPACKED = 64 * 2**20
 """Bytes of one part of the package, unpacked: a small file can hold terabytes of zeros."""

@@ -27,10 +27,10 @@ import msgspec
 from anyio import to_thread
 
 from lamina.codec import encode
+from lamina.core.text.characters import is_blank, lower_ascii, upper_ascii
 from lamina.core.values import Role, Segment, Text
 from lamina.errors import BadInput, WrongKey
 from lamina.stores.port import Head, Once, Store, Where
-from lamina.text.characters import is_blank, lower_ascii, upper_ascii
 
 LARGEST = 64 * 1024 * 1024
 """Bytes of a file that can still be one message."""

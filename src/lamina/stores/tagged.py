@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from lamina.core.hashing import digest
+from lamina.core.text.characters import WHITE_SPACE
+from lamina.core.text.tagged import Block, Opening, blocks, pairs_of_tags
 from lamina.core.values import Role, Segment, Text
-from lamina.text.characters import WHITE_SPACE
-from lamina.text.tagged import Block, Opening, blocks, pairs_of_tags
 
 
 class Tag(msgspec.Struct, frozen=True):

@@ -15,13 +15,13 @@ import msgspec
 from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Entry, Ledger, Role, Segment
 from lamina.core.wording import described, text_of
 from lamina.segments import excerpt, user
 from lamina.summarize.choosing import name_of
 from lamina.summarize.judge import Facts, problems
 from lamina.summarize.values import Asked, Bounds, Purpose, Summarizer, Terms
-from lamina.text.characters import WHITE_SPACE
 
 SMALLEST = 200
 """Tokens of one part below which reading in parts makes no sense."""

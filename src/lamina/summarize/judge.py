@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from lamina.core.text.characters import ALPHANUMERIC, fold_case, in_quotes, is_blank
+from lamina.core.text.gist import LINE, called, clean, decisions, error_lines, one_line, paths
 from lamina.core.values import Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import named, text_of
-from lamina.text.characters import ALPHANUMERIC, fold_case, in_quotes, is_blank
-from lamina.text.gist import LINE, called, clean, decisions, error_lines, one_line, paths
 
 SHARE_OF_WORDS = 2 / 3
 """Of the telling words of a decision or error: with these a text that says it in other words has it, too."""

@@ -15,12 +15,12 @@ import msgspec
 
 from lamina.core.build import EMPTY, build
 from lamina.core.kinds import HIGH, LOW, row
+from lamina.core.text.gist import one_line
 from lamina.core.values import Segment
 from lamina.core.wording import described, text_of
 from lamina.segments import excerpt, user
 from lamina.summarize.asking import Reader, Unanswered
 from lamina.summarize.values import Bounds, Summarizer, Terms
-from lamina.text.gist import one_line
 
 MOST = 200
 """Attachments that one question is about."""

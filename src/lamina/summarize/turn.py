@@ -19,6 +19,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.kinds import Kinds, priority, recoverable, row
 from lamina.core.recall import refs
 from lamina.core.target import limits
+from lamina.core.text.gist import clean, one_line
 from lamina.core.values import Entry, Form, Ledger, Segment, Text
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
@@ -26,7 +27,6 @@ from lamina.summarize.asking import Reader, Unanswered
 from lamina.summarize.choosing import Chosen
 from lamina.summarize.values import Bounds, Outcome, Summarizer, Terms
 from lamina.summarize.writing import SHORTEST, USUAL, Draft, without_thoughts
-from lamina.text.gist import clean, one_line
 
 LEAST = 200
 """Tokens below which an attachment is not worth a question."""

@@ -21,6 +21,10 @@ from lamina.core.digest import digest
 from lamina.core.fold import extra
 from lamina.core.hashing import digest as hashed
 from lamina.core.hashing import handle
+from lamina.core.text.arguments import telling
+from lamina.core.text.characters import WHITE_SPACE, is_blank, is_printable
+from lamina.core.text.gist import NAME, clean
+from lamina.core.text.tags import inert, tag
 from lamina.core.values import Entry, Ledger, Segment, Thinking, ToolCall
 from lamina.core.wording import ARGUMENT_LIMIT, described, guard, text_of
 from lamina.segments import summary
@@ -28,10 +32,6 @@ from lamina.summarize.asking import Reader, Unanswered
 from lamina.summarize.choosing import Chosen, choose, name_of
 from lamina.summarize.judge import facts, problems
 from lamina.summarize.values import Bounds, Outcome, Summarizer, Terms
-from lamina.text.arguments import telling
-from lamina.text.characters import WHITE_SPACE, is_blank, is_printable
-from lamina.text.gist import NAME, clean
-from lamina.text.tags import inert, tag
 
 SHORTEST, LONGEST = 100, 2_000
 """Tokens of a summary's own words: less says nothing, more is not read."""

@@ -28,6 +28,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.hashing import content_digest, handle, parts_digest
 from lamina.core.kinds import KINDS, REFERENCE_TAGS, row
 from lamina.core.recall import identified, names
+from lamina.core.text.tags import tag
 from lamina.core.values import (
     Budget,
     Entry,
@@ -45,7 +46,6 @@ from lamina.dialects.port import Dialect, Request
 from lamina.errors import BudgetExceeded
 from lamina.testing.attacks import ATTACKS
 from lamina.testing.conformance import MODELS, Conformance, plain_head
-from lamina.text.tags import tag
 
 WORDINGS: Mapping[str, Wording] = {
     "plain": PLAIN,

@@ -25,8 +25,8 @@ from urllib.request import urlopen
 
 import msgspec
 
+from lamina.core.text.estimate import size
 from lamina.core.tokens import Counter, Framing
-from lamina.text.estimate import size
 
 MODEL = "tiny-letters"
 """What the server calls its model. It answers to every name."""

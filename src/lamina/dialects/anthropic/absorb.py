@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import is_blank
 from lamina.dialects.anthropic.blocks import plain, refuse
 from lamina.dialects.anthropic.parse import parse_message
 from lamina.dialects.anthropic.server import cleared
 from lamina.dialects.port import Absorbed
-from lamina.text.characters import is_blank
 from lamina.usage import Cleared, read_usage
 
 BROKEN = "error"

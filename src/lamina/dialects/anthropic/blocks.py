@@ -13,11 +13,11 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic.model import NAME
 from lamina.errors import BadInput
-from lamina.text.characters import WHITE_SPACE, is_blank
 
 Block = Mapping[str, Any]
 Inner = Text | Image | Document | Raw

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from lamina.core.bind import thinks
 from lamina.core.build import build
 from lamina.core.hashing import stem
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Digest, Head, Ledger, Segment
 from lamina.dialects.anthropic.blocks import LISTS, Block, is_safe_name, plain
 from lamina.dialects.anthropic.mark import (
@@ -37,7 +38,6 @@ from lamina.dialects.anthropic.parse import parse
 from lamina.dialects.port import CheckMemo, Request, Violation
 from lamina.dialects.rechecking import recheck
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank
 
 
 class Turn:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lamina.core.text.characters import WHITE_SPACE
 from lamina.dialects.port import Cleared
-from lamina.text.characters import WHITE_SPACE
 
 BETAS = "anthropic-beta"
 """The header that names the betas of a request, with commas between them."""

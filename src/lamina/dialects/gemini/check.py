@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
 from lamina.dialects.gemini.contents import Unit, holds_parts, units
 from lamina.dialects.gemini.head import declarations, settings
@@ -30,7 +31,6 @@ from lamina.dialects.gemini.wire import (
 from lamina.dialects.port import CheckMemo, Request, Violation
 from lamina.dialects.rechecking import NoPast, recheck
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank
 
 Found = Iterator[tuple[str, str]]
 """Where a rule is broken, and how."""

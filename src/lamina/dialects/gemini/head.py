@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lamina.core.text.characters import is_blank, lower_ascii, upper_ascii
 from lamina.core.values import Head
 from lamina.dialects.gemini.contents import holds_parts
 from lamina.dialects.gemini.parts import Spelling
@@ -31,7 +32,6 @@ from lamina.dialects.gemini.wire import (
 )
 from lamina.dialects.port import OwnHead, PlainHead, Request, Tool, number, texts
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank, lower_ascii, upper_ascii
 
 SYSTEM = ("systemInstruction", "system_instruction")
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any, NamedTuple
 
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.beside import gemini_content, gemini_part
 from lamina.dialects.gemini.calls import Calls, orphan_id
@@ -23,7 +24,6 @@ from lamina.dialects.named_files import path_of
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank
 
 ROLES = {"user": Role.USER, "model": Role.ASSISTANT, "function": Role.USER}
 """Who speaks; results had a role of their own once, which is the user's now."""

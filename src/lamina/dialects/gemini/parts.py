@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii
 from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.gemini.wire import LISTS, NAME, Json, camel, encoded, field, plain, shown, snake, text_at
 from lamina.errors import BadInput
-from lamina.text.characters import WHITE_SPACE, is_blank, lower_ascii
 
 Inner = Text | Image | Document | Raw
 Spelling = Callable[[str], str]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lamina.core.text.characters import is_digits, lower_ascii
 from lamina.dialects.gemini.wire import Json, plain
-from lamina.text.characters import is_digits, lower_ascii
 
 DEEPEST = 64
 """Levels of a schema that are translated; below it, anything goes."""

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from lamina.core.text.characters import lower_ascii
 from lamina.errors import BadInput
-from lamina.text.characters import lower_ascii
 
 NAME = "gemini"
 """The name of this dialect."""

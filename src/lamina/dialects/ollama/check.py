@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger, ToolCall
 from lamina.dialects.ollama.fields import ROLES, is_base64, is_file, plain
 from lamina.dialects.ollama.parse import TEXTS
@@ -18,7 +19,6 @@ from lamina.dialects.pairing import Step, id_at
 from lamina.dialects.port import CheckMemo, Request, Violation
 from lamina.dialects.rechecking import NoPast, recheck
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank
 
 Found = Iterator[tuple[str, str]]
 """Where a rule is broken, and how."""

@@ -14,10 +14,10 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Image, ToolCall
 from lamina.dialects.pairing import id_at
 from lamina.errors import BadInput
-from lamina.text.characters import lower_ascii
 
 NAME = "ollama"
 ROLES = ("system", "user", "assistant", "tool")

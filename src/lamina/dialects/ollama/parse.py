@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Image, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.beside import with_beside
 from lamina.dialects.named_files import path_of
@@ -21,7 +22,6 @@ from lamina.dialects.pairing import Step
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank
 
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:

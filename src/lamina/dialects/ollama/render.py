@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lamina.core.envelope import Envelope
+from lamina.core.text.characters import is_blank
 from lamina.core.values import (
     Document,
     Entry,
@@ -32,7 +33,6 @@ from lamina.dialects.pairing import Result, reading_order
 from lamina.dialects.port import groups, original, wire
 from lamina.dialects.words import said
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank
 
 Json = dict[str, Any]
 

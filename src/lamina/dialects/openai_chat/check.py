@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
 from lamina.dialects.openai_chat.calls import SAFE_NAME
 from lamina.dialects.openai_chat.mark import MARKED
@@ -17,7 +18,6 @@ from lamina.dialects.openai_chat.parts import MARKER, plain
 from lamina.dialects.port import CheckMemo, Request, Violation
 from lamina.dialects.rechecking import NoPast, recheck
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank
 
 Found = Iterator[tuple[str, str]]
 """Where a rule is broken, and how."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolResult
 from lamina.dialects.beside import with_beside
 from lamina.dialects.named_files import path_of
@@ -31,7 +32,6 @@ from lamina.dialects.openai_chat.parts import (
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank
 
 REASONING = ("reasoning_content", "reasoning")
 """Fields of compatible servers that hold a model's reasoning as text."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.beside import Beside, blank_texts, responses_block, responses_item
 from lamina.dialects.named_files import path_of
@@ -41,7 +42,6 @@ from lamina.dialects.openai_responses.parts import NAME, Json, fits, listed, par
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank
 
 ALONE = "reasoning without the item that it led to"
 UNREADABLE = "reasoning without encrypted content, which nothing was stored of"

@@ -16,6 +16,7 @@ from typing import Any
 from lamina.core.arrange import pairs
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import stem
+from lamina.core.text.characters import is_blank
 from lamina.core.values import (
     Entry,
     Form,
@@ -58,7 +59,6 @@ from lamina.dialects.openai_responses.parts import (
 )
 from lamina.dialects.port import ON_THE_WIRE, failed, original, wire
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank
 
 NAMELESS = "sent without its id: the reasoning that led to it was left out"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lamina.core.text.characters import is_blank
 from lamina.dialects.openai_chat.parts import plain
 from lamina.dialects.port import Absorbed
 from lamina.dialects.text.parse import spoken
-from lamina.text.characters import is_blank
 from lamina.usage import Usage, usage_in
 
 

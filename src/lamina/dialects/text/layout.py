@@ -24,7 +24,7 @@ from typing import Literal
 
 import msgspec
 
-from lamina.text.characters import ALPHANUMERIC, LINE_ENDS, SPACES, WHITE_SPACE, in_any_case
+from lamina.core.text.characters import ALPHANUMERIC, LINE_ENDS, SPACES, WHITE_SPACE, in_any_case
 
 Voice = Literal["system", "user", "assistant", "call", "answer", "failure"]
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.named_files import path_of
 from lamina.dialects.pairing import Step, id_at
 from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
 from lamina.dialects.text.layout import Turn, split
 from lamina.errors import BadInput
-from lamina.text.characters import is_blank
 
 NAME = "text"
 

@@ -16,10 +16,10 @@ from typing import Literal
 
 import msgspec
 
+from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii
+from lamina.core.text.code import signatures
 from lamina.core.values import Role, Segment, Text, ToolResult
 from lamina.sources.search import grammar
-from lamina.text.characters import WHITE_SPACE, is_blank, lower_ascii
-from lamina.text.code import signatures
 
 Sort = Literal["text", "code", "turn"]
 

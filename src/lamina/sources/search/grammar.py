@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from lamina.text.characters import split_words
+from lamina.core.text.characters import split_words
 
 Mark = tuple[int, str]
 """A line (from 0) where something begins, and the definitions around it."""

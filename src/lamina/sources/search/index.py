@@ -21,13 +21,13 @@ import anyio
 import msgspec
 from anyio.to_thread import run_sync
 
+from lamina.core.text.characters import is_blank
 from lamina.errors import BadInput, StoreError
 from lamina.sources.search import mentions, ranking
 from lamina.sources.search.chunks import Chunk
 from lamina.sources.search.shelf import Plan, Row, Shelf
 from lamina.sources.search.sqlite import SqliteShelf
 from lamina.sources.search.vectors import packed
-from lamina.text.characters import is_blank
 
 Embedder = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 """Texts to vectors, one for each, all of one length."""

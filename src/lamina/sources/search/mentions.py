@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from lamina.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_ascii, split_words
+from lamina.core.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_ascii, split_words
 
 _MONTHS = (
     "january",

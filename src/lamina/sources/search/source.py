@@ -14,12 +14,12 @@ from typing import Any
 
 import msgspec
 
+from lamina.core.text.characters import split_words
+from lamina.core.text.estimate import estimate
 from lamina.core.values import Entry, Segment, Text, ToolResult
 from lamina.errors import BadInput
 from lamina.segments import excerpt
 from lamina.sources.search.index import Hit, Index
-from lamina.text.characters import split_words
-from lamina.text.estimate import estimate
 
 SHARE, TOKENS, MOST = 0.25, 4_000, 50
 """Of the room that is left, and in tokens: what excerpts may take; and how many there may be."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from lamina.text.characters import ALPHANUMERIC, BEYOND_ASCII, fold_case, split_words
+from lamina.core.text.characters import ALPHANUMERIC, BEYOND_ASCII, fold_case, split_words
 
 MOST_TERMS = 48
 """Terms of one query: a whole bug report as a query is cut here, most repeated words first."""

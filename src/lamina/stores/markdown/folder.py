@@ -21,10 +21,10 @@ from pathlib import Path
 import msgspec
 from anyio import to_thread
 
+from lamina.core.text.characters import WHITE_SPACE
 from lamina.stores.markdown.lines import parted
 from lamina.stores.markdown.names import file_name, plain_name
 from lamina.stores.markdown.page import Chat, read, shown, write
-from lamina.text.characters import WHITE_SPACE
 
 _HEAD = 64 * 1024  # bytes in which front matter ends
 _TIME = "%Y/%m/%d %H:%M:%S"

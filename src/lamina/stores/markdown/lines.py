@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from lamina.text.characters import WHITE_SPACE, is_blank
+from lamina.core.text.characters import WHITE_SPACE, is_blank
 
 NO_TIME = "Unknown time"
 GROUPS: Mapping[str, str] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from lamina.text.characters import WHITE_SPACE, split_words
-from lamina.text.outline import truncate_bytes
+from lamina.core.text.characters import WHITE_SPACE, split_words
+from lamina.core.text.outline import truncate_bytes
 
 MOST = 100
 """Bytes of a file's name: synced folders and encrypted ones take less than the usual 255."""

@@ -25,13 +25,13 @@ import msgspec
 
 from lamina.codec import decode, encode
 from lamina.core.hashing import canonical
+from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.values import Image, Role, Segment, Text
 from lamina.core.wording import named
 from lamina.errors import BadInput
 from lamina.segments import assistant, user
 from lamina.stores.markdown.lines import Message, body, front, messages, parted
 from lamina.stores.markdown.mentions import Mention, mentioning, mentions
-from lamina.text.characters import WHITE_SPACE, is_blank
 
 VERSION = 1
 TAG = "copilot-conversation"

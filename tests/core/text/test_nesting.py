@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.text.arguments import shorter, telling
-from lamina.text.nesting import is_deeper
+from lamina.core.text.arguments import shorter, telling
+from lamina.core.text.nesting import is_deeper
 
 VALUES = st.recursive(
     st.text(st.sampled_from('a"\\[]{}')) | st.integers(),

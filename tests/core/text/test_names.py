@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.text.names import names
-from lamina.text.outline import indexed, outline
+from lamina.core.text.names import names
+from lamina.core.text.outline import indexed, outline
 
 CODE = "\n".join(
     f"def load_{word}(path):\n    return parse_{word}(path)" for word in ("alpha", "beta", "gamma")

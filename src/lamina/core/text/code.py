@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence, Sized
 from itertools import islice
 from typing import Any, NamedTuple
 
-from lamina.text.characters import WHITE_SPACE, is_letter, split_words
-from lamina.text.nesting import is_deeper
+from lamina.core.text.characters import WHITE_SPACE, is_letter, split_words
+from lamina.core.text.nesting import is_deeper
 
 _WIDTH = 200
 _JOINED = 6  # lines that one signature may go on for

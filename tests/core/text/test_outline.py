@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.text.outline import (
+from lamina.core.text.outline import (
     clip,
     code,
     csv_rows,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.text import media
-from lamina.text.media import decoded, media_tokens, pdf_pages
+from lamina.core.text import media
+from lamina.core.text.media import decoded, media_tokens, pdf_pages
 
 PAGE = 3000
 

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from lamina.text.characters import WHITE_SPACE, is_blank, lower_ascii, split_words
-from lamina.text.nesting import is_deeper
-from lamina.text.paths import shortest_path
+from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii, split_words
+from lamina.core.text.nesting import is_deeper
+from lamina.core.text.paths import shortest_path
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.text.subjects import Subject, subject
+from lamina.core.text.subjects import Subject, subject
 
 PATHS = st.text(st.sampled_from("ab./"), min_size=1)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.text.characters import (
+from lamina.core.text.characters import (
     ALPHANUMERIC,
     LINE_ENDS,
     SPACES,

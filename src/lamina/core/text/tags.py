@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import groupby
 
-from lamina.text.characters import (
+from lamina.core.text.characters import (
     CONTROLS,
     INVISIBLE,
     LINE_ENDS,

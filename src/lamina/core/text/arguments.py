@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from lamina.text.nesting import is_deeper
+from lamina.core.text.nesting import is_deeper
 
 TELLING = (
     "path",

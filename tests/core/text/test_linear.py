@@ -16,18 +16,18 @@ from typing import NamedTuple
 import pytest
 
 from lamina.core.kinds import KINDS
+from lamina.core.text.arguments import shorter
+from lamina.core.text.characters import is_blank, split_lines, split_words
+from lamina.core.text.gist import clean, decisions, error_lines, one_line, paths
+from lamina.core.text.names import names
+from lamina.core.text.nesting import is_deeper
+from lamina.core.text.outline import indexed
+from lamina.core.text.subjects import subject
+from lamina.core.text.tagged import blocks, unescape
+from lamina.core.text.tags import inert, strip_tags
 from lamina.core.wording import guard, unguard
 from lamina.dialects.ollama.fields import is_base64
 from lamina.dialects.text.layout import Turn, split, written
-from lamina.text.arguments import shorter
-from lamina.text.characters import is_blank, split_lines, split_words
-from lamina.text.gist import clean, decisions, error_lines, one_line, paths
-from lamina.text.names import names
-from lamina.text.nesting import is_deeper
-from lamina.text.outline import indexed
-from lamina.text.subjects import subject
-from lamina.text.tagged import blocks, unescape
-from lamina.text.tags import inert, strip_tags
 
 SIZE = 6_000
 GROWTH = 9  # between 4, which is linear, and 16, which is quadratic

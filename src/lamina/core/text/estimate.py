@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cache
 
-from lamina.text.characters import split_lines, split_words
+from lamina.core.text.characters import split_lines, split_words
 
 UNIT = 100_000
 """The table is in units of 1e-5 token."""

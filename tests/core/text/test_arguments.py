@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.text.arguments import shorter
+from lamina.core.text.arguments import shorter
 
 MARK = "[trimmed: {size:,} bytes]"
 VALUES = st.dictionaries(st.text(max_size=5), st.text(max_size=40) | st.integers() | st.none(), max_size=4)

@@ -12,7 +12,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 
-from lamina.text.characters import lower_ascii
+from lamina.core.text.characters import lower_ascii
 
 PAGE_BYTES = 20_000
 """Bytes of a page of a PDF in which no page can be found: encrypted, or damaged."""

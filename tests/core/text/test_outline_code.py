@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from lamina.text.code import signatures
-from lamina.text.outline import code, csv_rows, head_tail, json_rows, outline
+from lamina.core.text.code import signatures
+from lamina.core.text.outline import code, csv_rows, head_tail, json_rows, outline
 
 
 def wire(rows: int) -> str:

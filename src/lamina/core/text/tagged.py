@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from lamina.text.characters import WHITE_SPACE, is_blank
+from lamina.core.text.characters import WHITE_SPACE, is_blank
 
 # In each pattern, what follows a repetition has no character in common with it: going back fails at once.
 _GAP = f"[{WHITE_SPACE}]*"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from splintr import Tokenizer
 
-from lamina.text.estimate import FAMILIES, PATTERNS, estimate, features
+from lamina.core.text.estimate import FAMILIES, PATTERNS, estimate, features
 
 # What each family's tokenizer is called where splintr has it.
 EXACT = {

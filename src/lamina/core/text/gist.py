@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from lamina.text.characters import (
+from lamina.core.text.characters import (
     WHITE_SPACE,
     is_alphanumeric,
     is_blank,
@@ -19,8 +19,8 @@ from lamina.text.characters import (
     split_words,
     with_newlines,
 )
-from lamina.text.code import parsed
-from lamina.text.outline import clip, shorten
+from lamina.core.text.code import parsed
+from lamina.core.text.outline import clip, shorten
 
 LEAST = 80
 """Characters below which a digest is one line."""

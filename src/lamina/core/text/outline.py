@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from lamina.text.characters import WHITE_SPACE, is_blank, lower_ascii, split_words
-from lamina.text.code import (
+from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii, split_words
+from lamina.core.text.code import (
     brief,
     defines,
     first_table,
@@ -23,7 +23,7 @@ from lamina.text.code import (
     shape,
     signatures,
 )
-from lamina.text.names import names
+from lamina.core.text.names import names
 
 PREVIEW, MOST = 200, 20
 """Characters of a section's preview, and sections shown, unless told otherwise."""

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.text.tags import balanced, guard, tag, unguard
+from lamina.core.text.tags import balanced, guard, tag, unguard
 
 TAGS = ("file_context", "excerpt", "content")
 UNSEEN = (
