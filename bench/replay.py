@@ -34,11 +34,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.core.arrange import Layout
 from lamina.core.build import build
+from lamina.core.cut_target import HIGHEST
 from lamina.core.hashing import canonical
 from lamina.core.laws import LAWS, Case
 from lamina.core.memo import Memo
 from lamina.core.recall import refs
-from lamina.core.target import HIGHEST
 from lamina.core.values import Budget, Form, Ledger
 from lamina.counters.openai import o200k
 from lamina.dialects import DIALECTS

@@ -78,7 +78,7 @@ def text_files() -> Iterator[Path]:
 
 
 def test_the_pure_packages_are_there() -> None:
-    assert {its_name(path) for path in CORE + TEXT} >= {"core.build", "core.fit", "text.outline", "text.tags"}
+    assert {its_name(path) for path in CORE + TEXT} >= {"core.build", "core.cut", "text.outline", "text.tags"}
 
 
 @pytest.mark.parametrize("path", CORE, ids=its_name)

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lamina import models
-from lamina.core.target import limits
+from lamina.core.cut_target import limits
 from lamina.core.text.estimate import FAMILIES
 from lamina.core.values import Budget, Head
 from lamina.errors import BadInput

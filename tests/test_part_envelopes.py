@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.arrange import Layout
-from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import canonical
+from lamina.core.options import Options
 from lamina.core.tokens import RFC
 from lamina.core.values import Budget, Head, Segment
 from lamina.part import Parting, part

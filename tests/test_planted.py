@@ -10,7 +10,9 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from lamina.core import build, draft, envelope, fit, hashing, ladder, library, recall, repair, wording
+from lamina.core import build, draft, envelope, hashing, library, recall, repair, wording
+from lamina.core import cut as fit
+from lamina.core import orders as ladder
 from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied, line, lower
 from lamina.core.values import Entry, Form, Ledger, Role, Text

@@ -26,7 +26,7 @@ SHAPE_NOTHING = {
     "lamina.clients": "passes requests on as they are",
     "lamina.lab": "replays recorded sessions and reports on them",
     "lamina.part": "says where two requests part, and sends neither",
-    "lamina.report": "prints to a person",
+    "lamina.core.explanation": "prints to a person",
     "lamina.settings": "names environment variables",
     "lamina.testing": "makes cases for tests",
     "lamina.stores.sealed.keys": "judges passphrases, which are never sent or kept",
@@ -273,7 +273,6 @@ def test_the_modules_that_shape_bytes_are_among_them() -> None:
         "sources",
         "stores",
         "summarize",
-        "text",
     }
 
 

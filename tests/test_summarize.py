@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given as given_
 from hypothesis import strategies as st
 
-from lamina.core.bench import Options
 from lamina.core.build import build, plan_cut
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
+from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Ledger, Role, Segment

@@ -5,13 +5,14 @@ window, keeps the cached prefix, can bring back what it left out, and explains e
 """
 
 from lamina.core.arrange import Cap, Filter, Layout
-from lamina.core.bench import Options
 from lamina.core.build import build, plan_cut
 from lamina.core.envelope import Envelope
+from lamina.core.explanation import Manifest, explain, table
 from lamina.core.kinds import KINDS, Kind, Retention
 from lamina.core.laws import audit
 from lamina.core.ledger import rewind
 from lamina.core.memo import Memo
+from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.repair import Repairs
 from lamina.core.tokens import Count, Counter, calibrate
@@ -37,7 +38,6 @@ from lamina.core.values import (
 from lamina.core.wording import Wording
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError, LawBroken, NotFound
 from lamina.part import Parting, part
-from lamina.report import Manifest, explain, table
 from lamina.request import Fitted, Lifetimes, RequestMemo, ServerHelp, fit_request
 from lamina.rules import Rules, cost, rules_for, simulator
 from lamina.wrap import wrap

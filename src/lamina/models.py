@@ -19,7 +19,7 @@ from typing import Annotated
 
 import msgspec
 
-from lamina.core.bind import Binding
+from lamina.core.bound_thinking import Binding
 from lamina.core.text.estimate import FAMILIES
 from lamina.core.values import Budget
 from lamina.errors import BadInput

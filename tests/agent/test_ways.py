@@ -30,8 +30,8 @@ from lamina.agent.asking import with_question
 from lamina.agent.scratchpad import LARGEST
 from lamina.clients.events import Used
 from lamina.clients.scripted import Line, Scripted
-from lamina.core.bench import Options
 from lamina.core.kinds import KINDS, Kind
+from lamina.core.options import Options
 from lamina.core.values import Layer, Role, Segment, Text, ToolCall
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool

@@ -8,12 +8,12 @@ from hypothesis import given
 
 from lamina.core.build import build
 from lamina.core.envelope import Envelope, Facts, seal
+from lamina.core.explanation import explain, table
 from lamina.core.hashing import handle
 from lamina.core.recall import recall
 from lamina.core.tokens import RFC, part_cost
 from lamina.core.values import Budget, Calibration, Form, Head, Layer, Ledger, Role, Segment
 from lamina.errors import LawBroken
-from lamina.report import explain, table
 from lamina.segments import assistant, call, file, memory, result, system, user
 from lamina.testing.laws import cases
 from lamina.testing.strategies import Story, stories

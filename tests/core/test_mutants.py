@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lamina.core.arrange import Filter, Layout
-from lamina.core.bench import Options
 from lamina.core.build import build, plan_cut
 from lamina.core.envelope import Envelope
+from lamina.core.options import Options
 from lamina.core.tokens import CHARS4, Counter, Framing
 from lamina.core.values import Budget, Form, Ledger, Segment
 from lamina.core.wording import text_of
@@ -24,7 +24,7 @@ def read(path: str, text: str, number: int) -> list[Segment]:
     ]
 
 
-# core/ladder.py: only a result that stands in full supersedes an earlier one
+# core/orders.py: only a result that stands in full supersedes an earlier one
 
 
 @pytest.mark.parametrize(("again", "supersedes"), [(300, True), (8_000, False)], ids=["whole", "shortened"])
@@ -47,7 +47,7 @@ def test_a_result_is_superseded_only_by_one_that_stands_in_full(again: int, *, s
     assert any("superseded" in entry.why for entry in first) is supersedes
 
 
-# core/fit.py: a move is taken if it shrinks, by one token too; leaving out may free nothing
+# core/cut.py: a move is taken if it shrinks, by one token too; leaving out may free nothing
 
 
 def with_result(size: int) -> Envelope:
@@ -90,7 +90,7 @@ def test_of_a_message_all_thinking_is_left_out_also_what_costs_nothing() -> None
     assert build(log, counter=LETTERS).entry("t2").tokens == 0
 
 
-# core/weigh.py: what opened a message hands that on, however many blocks are left out before it
+# core/scale.py: what opened a message hands that on, however many blocks are left out before it
 
 
 @pytest.mark.parametrize("gone", [1, 2, 3])
@@ -177,7 +177,7 @@ def test_results_that_fit_together_stay_whole() -> None:
     assert {form for form, _ in arrived(600, 600, 600)} == {Form.FULL}
 
 
-# core/fold.py: what a digest says beside the user's words grows with the room, between two bounds
+# core/folds.py: what a digest says beside the user's words grows with the room, between two bounds
 
 
 def digest_length(window: int) -> int:

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from lamina.core.arrange import Layout
-from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.laws import Case, audit
+from lamina.core.options import Options
 from lamina.core.values import Form, Layer
 from lamina.errors import LawBroken
 from lamina.segments import assistant, note, user

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from lamina import Memo, part
 from lamina.core.arrange import OWN_TURN_ONLY, Layout
-from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.laws import Case, audit
+from lamina.core.options import Options
 from lamina.core.repair import Repairs
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Head, Ledger, Segment

@@ -17,10 +17,10 @@ from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from lamina.core.arrange import Layout
-from lamina.core.bench import Options
 from lamina.core.build import EMPTY, build
 from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo
+from lamina.core.options import Options
 from lamina.core.values import Budget, Form, Ledger, ToolResult
 from lamina.dialects.anthropic import DIALECT, binding_of
 from lamina.dialects.port import ParseMemo

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lamina import segments
-from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.options import Options
 from lamina.core.values import (
     Budget,
     Digest,

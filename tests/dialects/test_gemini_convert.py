@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.arrange import Layout
-from lamina.core.bench import Options
 from lamina.core.build import build
+from lamina.core.options import Options
 from lamina.core.values import Budget, Head
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
 from lamina.dialects.gemini import DIALECT

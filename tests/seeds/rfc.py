@@ -15,9 +15,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from lamina import segments
-from lamina.core.bench import Options
 from lamina.core.build import EMPTY, build
 from lamina.core.envelope import Envelope
+from lamina.core.options import Options
 from lamina.core.repair import Repairs
 from lamina.core.tokens import RFC
 from lamina.core.values import Budget, Entry, Form, Head, Ledger, Part, Segment, Text, ToolResult

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.arrange import Layout
-from lamina.core.bench import Options
 from lamina.core.build import build
+from lamina.core.options import Options
 from lamina.core.text.outline import MOST, markdown, shorten
 from lamina.core.text.tags import escape
 from lamina.core.tokens import CHARS4

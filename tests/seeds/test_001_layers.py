@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from lamina.core.arrange import Filter, Layout
-from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.library import LIBRARY_TITLE
+from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Layer, Segment

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from lamina.core.arrange import Filter, Layout
-from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import KINDS, Kind, Retention
-from lamina.core.ladder import Batch, Move, View
+from lamina.core.options import Options
+from lamina.core.orders import Batch, Move, View
 from lamina.core.repair import Repairs
 from lamina.core.tokens import CHARS4
 from lamina.core.values import (

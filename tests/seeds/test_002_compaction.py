@@ -9,8 +9,8 @@ from typing import Any
 import anyio
 
 from lamina.core.build import build, plan_cut
+from lamina.core.cut_target import limits
 from lamina.core.recall import recall
-from lamina.core.target import limits
 from lamina.core.tokens import BYTES4, CHARS4
 from lamina.core.values import Budget, Form, Head, Layer, Ledger, Segment, ToolCall
 from lamina.core.wording import text_of

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from lamina.core.bench import Options
 from lamina.core.build import build
+from lamina.core.options import Options
 from lamina.core.tokens import RFC
 from lamina.core.values import Ledger, Segment
 from lamina.errors import BadInput, BudgetExceeded

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.arrange import Layout
-from lamina.core.bench import Options
 from lamina.core.build import build
+from lamina.core.options import Options
 from lamina.core.text.outline import truncate
 from lamina.core.values import Segment
 from lamina.core.wording import text_of

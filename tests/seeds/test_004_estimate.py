@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.core.target import limits
+from lamina.core.cut_target import limits
 from lamina.core.tokens import RFC, part_cost, scaled
 from lamina.core.values import Budget, Head, Image, Ledger, Part, Segment, Text, ToolResult
 from lamina.segments import assistant

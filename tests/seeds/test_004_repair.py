@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from lamina.core.bench import Options
 from lamina.core.build import build
-from lamina.core.ladder import Batch, Move, Order, View
+from lamina.core.options import Options
+from lamina.core.orders import Batch, Move, Order, View
 from lamina.core.text.tags import strip_tags
 from lamina.core.tokens import RFC
 from lamina.core.values import Budget, Digest, Form, Part, Role, Segment, Text, ToolCall, ToolResult

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lamina.core.bench import Options
 from lamina.core.laws import Case, audit
+from lamina.core.options import Options
 from lamina.core.values import Budget, Form, Segment
 from lamina.segments import assistant, call, file
 from lamina.session import Session

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
+from lamina.core.options import Options
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Role, Segment
 from lamina.segments import assistant, excerpt, file, segment, selected_text, user

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
-from lamina.core.ladder import View, ladder
-from lamina.core.supersede import Exchange, superseded
+from lamina.core.options import Options
+from lamina.core.orders import View, ladder
+from lamina.core.superseded_results import Exchange, superseded
 from lamina.core.text.subjects import SUBJECTS
 from lamina.core.values import Budget, Form, Role, Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of

@@ -9,9 +9,9 @@ from lamina.cli.bar import amounts, bar, legend
 from lamina.cli.fit import add_request_options, fitted_from, manifest
 from lamina.cli.output import emit
 from lamina.cli.parser import add_file, add_json
+from lamina.core.explanation import explain, table
 from lamina.errors import BadInput
 from lamina.models import AS_OF, model, price_of
-from lamina.report import explain, table
 
 WIDTH = 80
 

@@ -11,11 +11,11 @@ from lamina.cli.files import read_ledger, read_request, write_ledger
 from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_budget, add_dialect, add_file, add_json
 from lamina.core.envelope import Envelope
+from lamina.core.explanation import explain, table, told
 from lamina.core.values import Budget, Form
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
 from lamina.models import model
-from lamina.report import explain, table, told
 from lamina.request import Fitted, fit_request
 
 _EXAMPLES = """\

@@ -11,16 +11,16 @@ from collections.abc import Callable
 import msgspec
 
 from lamina.core.arrange import Cap
-from lamina.core.bench import Bench
-from lamina.core.bind import rebound
+from lamina.core.bound_thinking import rebound
+from lamina.core.cut_target import Limits
 from lamina.core.draft import Drafted
 from lamina.core.envelope import prefix_at
 from lamina.core.kinds import Kinds, priority, recoverable, row
 from lamina.core.ledger import line, lower
-from lamina.core.shorten import CHARACTERS, compacted
-from lamina.core.target import Limits
+from lamina.core.options import Bench
+from lamina.core.scale import settled
+from lamina.core.shortening import CHARACTERS, compacted
 from lamina.core.values import Digest, Entry, Form, Line, Mark, Ref, Segment, ToolResult
-from lamina.core.weigh import settled
 
 TOGETHER = 2
 """New results may together take one part in this many of the room; beyond it the largest are shortened."""

@@ -16,17 +16,17 @@ import msgspec
 
 from lamina.core.admit import admit
 from lamina.core.arrange import leaving_tail
-from lamina.core.bench import DEFAULT, Bench, Options
+from lamina.core.cut import CutPlan, fit, fit_history, fit_rest, preview, unfitted
+from lamina.core.cut_target import limits
 from lamina.core.envelope import Envelope, Facts, seal
 from lamina.core.epochs import HISTORY_CHANGED, SUMMARISED, moved_by, only_summarised
-from lamina.core.fit import CutPlan, fit, fit_history, fit_rest, preview, unfitted
 from lamina.core.hashing import root
+from lamina.core.ledger_upgrade import upgraded
 from lamina.core.memo import Memo
-from lamina.core.target import limits
+from lamina.core.options import DEFAULT, Bench, Options
+from lamina.core.scale import begins_with_assistant, scale_for
 from lamina.core.tokens import ESTIMATE, Counter
-from lamina.core.upgrade import upgraded
 from lamina.core.values import Budget, Cut, Head, Ledger, Segment
-from lamina.core.weigh import begins_with_assistant, scale_for
 
 NO_HEAD = Head()
 EMPTY = Ledger()

@@ -25,15 +25,15 @@ from lamina.core.arrange import (
     placed,
     system_first,
 )
-from lamina.core.bench import Bench
 from lamina.core.hashing import handle
 from lamina.core.kinds import is_section, row
 from lamina.core.ledger import SAME_TEXT_LATER, apply_ledger
 from lamina.core.library import hoisted, referred, worded
+from lamina.core.options import Bench
 from lamina.core.recall import identified
 from lamina.core.repair import Seen, empty, omitted, repair
+from lamina.core.scale import settled
 from lamina.core.values import Digest, Entry, Form, Ledger, Line, Ref, Role, Segment, ToolCall
-from lamina.core.weigh import settled
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from itertools import pairwise
 import msgspec
 
 from lamina.core.hashing import digest, handle, unmarked
+from lamina.core.scale import Account
 from lamina.core.values import (
     Cut,
     Digest,
@@ -29,7 +30,6 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.core.weigh import Account
 from lamina.errors import LawBroken
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 from lamina.core.admit import Admitted
 from lamina.core.arrange import OWN_TURN_ONLY
-from lamina.core.bench import Bench
 from lamina.core.draft import draft_log
 from lamina.core.envelope import layers_end, prefix_at
 from lamina.core.hashing import digest, unmarked
+from lamina.core.options import Bench
 from lamina.core.values import Entry, Head, Layer, Mark, Segment
 
 TOOLS_CHANGED = "tools changed"

@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from lamina.core.arrange import OWN_TURN_ONLY
-from lamina.core.bench import DEFAULT, Options
 from lamina.core.build import build
+from lamina.core.cut import untouchable
 from lamina.core.envelope import Envelope, prefix_at, unpaired
-from lamina.core.fit import untouchable
-from lamina.core.fold import FOLD_VERSION, keeps
+from lamina.core.folds import FOLD_VERSION, keeps
 from lamina.core.hashing import canonical, handle
 from lamina.core.kinds import Kinds, row
-from lamina.core.ladder import goes_last
 from lamina.core.ledger import current_turn, said_beside_results
+from lamina.core.options import DEFAULT, Options
+from lamina.core.orders import goes_last
 from lamina.core.recall import identified, names
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.tokens import ESTIMATE, Counter, part_cost

@@ -16,9 +16,9 @@ from lamina.core.arrange import OWN_TURN_ONLY, Layout
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_turn_scoped, recoverable, row
 from lamina.core.repair import omitted, own
+from lamina.core.scale import Scale
 from lamina.core.text.tags import escape
 from lamina.core.values import Digest, Entry, Form, Layer, Ledger, Line, Ref, Role, Segment, Text
-from lamina.core.weigh import Scale
 from lamina.core.wording import Wording, text_of
 from lamina.core.wording import named as shown_name
 

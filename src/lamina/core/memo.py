@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.bench import Bench, Options
 from lamina.core.draft import Draft, Drafted, draft_log, may_part, resumable
+from lamina.core.options import Bench, Options
 from lamina.core.tokens import Counter
 from lamina.core.values import Digest, Entry, Ledger, Segment
 

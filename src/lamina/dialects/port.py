@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.bind import Binding
+from lamina.core.bound_thinking import Binding
 from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs
 from lamina.core.text.characters import lower_ascii

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.arrange import Layout
-from lamina.core.bench import Options
+from lamina.core.options import Options
 from lamina.core.values import Head
 from lamina.dialects.port import Dialect, OwnHead
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.target import limits
+from lamina.core.cut_target import limits
 from lamina.core.tokens import Counter, calibrate
 from lamina.core.values import Budget, Cut, Head, Ledger
 from lamina.dialects.anthropic.server import BETAS, BINDING_BETA, with_drop_block

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import msgspec
 
-from lamina.core.target import Rates
+from lamina.core.cut_target import Rates
 from lamina.errors import BadInput
 from lamina.models import AS_OF, Model, Prices, model, price_of
 from lamina.rules.load import rules_for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lamina.core.window import LastN
+from lamina.core.history_window import LastN
 from lamina.session.answers import Recorded
 from lamina.session.mentioned import Mentioned, files_mentioned
 from lamina.session.persona import Persona, Stored, UsualPersona

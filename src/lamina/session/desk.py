@@ -14,15 +14,15 @@ from typing import Any, Literal
 
 import msgspec
 
-from lamina.core.bench import Options
 from lamina.core.build import build
+from lamina.core.cut_target import limits
 from lamina.core.envelope import Envelope
+from lamina.core.history_window import LastN
 from lamina.core.kinds import row
 from lamina.core.memo import Memo
-from lamina.core.target import limits
+from lamina.core.options import Options
 from lamina.core.tokens import Counter
 from lamina.core.values import Form, Mark, Segment
-from lamina.core.window import LastN
 from lamina.core.wording import text_of
 from lamina.counters import counter_for
 from lamina.dialects.port import CheckMemo

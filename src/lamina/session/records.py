@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from lamina.codec import VERSION, decode, encode
+from lamina.core.ledger_upgrade import named_by_count
 from lamina.core.recall import identified, names
-from lamina.core.upgrade import named_by_count
 from lamina.core.values import Ref, Segment
 from lamina.errors import BadInput, NotFound
 from lamina.session.setup import Setup

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from lamina.core.arrange import Layout
-from lamina.core.bench import DEFAULT, Options
-from lamina.core.ladder import ladder
-from lamina.core.target import Rates
+from lamina.core.cut_target import Rates
+from lamina.core.history_window import LastN
+from lamina.core.options import DEFAULT, Options
+from lamina.core.orders import ladder
 from lamina.core.values import Budget, Head
-from lamina.core.window import LastN
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
 from lamina.dialects.translate import options_for

@@ -25,14 +25,14 @@ import anyio
 import msgspec
 
 from lamina.core.arrange import Layout
-from lamina.core.bench import Options
 from lamina.core.envelope import Envelope
+from lamina.core.explanation import Manifest, explain
+from lamina.core.history_window import LastN
+from lamina.core.options import Options
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Form, Head, Ledger, Segment, ToolCall
-from lamina.core.window import LastN
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, BudgetExceeded, Conflict
-from lamina.report import Manifest, explain
 from lamina.request.marking import Breakpoints
 from lamina.request.reported import calibrated, noted
 from lamina.session.answers import Answer, Recorded, Results, absorbed, results_of

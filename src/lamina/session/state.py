@@ -13,8 +13,8 @@ import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.ledger import rewind
+from lamina.core.ledger_upgrade import upgraded
 from lamina.core.recall import refs
-from lamina.core.upgrade import upgraded
 from lamina.core.values import Cut, Ledger, Mark, Segment
 from lamina.errors import BadInput
 

@@ -20,7 +20,7 @@ import anyio
 import msgspec
 
 from lamina.core.kinds import HIGH, KINDS, LOW, Kinds, row
-from lamina.core.ladder import Batch, Move, Order, View, goes_last
+from lamina.core.orders import Batch, Move, Order, View, goes_last
 from lamina.core.values import Entry, Form, Layer, Role, Segment
 from lamina.core.wording import text_of
 from lamina.sources.shared_words import Match, by_words

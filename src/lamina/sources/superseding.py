@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from lamina.core.arrange import pairs
-from lamina.core.ladder import Batch, Move, Order, View, goes_last, ladder
-from lamina.core.supersede import Exchange, superseded
+from lamina.core.orders import Batch, Move, Order, View, goes_last, ladder
+from lamina.core.superseded_results import Exchange, superseded
 from lamina.core.text.subjects import SUBJECTS, Call, Reader, Subject
 from lamina.core.values import Entry, Form, ToolCall, ToolResult
 from lamina.errors import BadInput

@@ -17,12 +17,12 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
-from lamina.core.ladder import Batch, Move, View
 from lamina.core.ledger import line, lower
+from lamina.core.options import Options
+from lamina.core.orders import Batch, Move, View
 from lamina.core.repair import Repairs
 from lamina.core.tokens import RFC, Counter, part_cost
 from lamina.core.values import Cut, Digest, Entry, Form, Image, Ledger, Line, Ref, Role, Segment, ToolCall

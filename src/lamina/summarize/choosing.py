@@ -12,14 +12,14 @@ from itertools import groupby
 import msgspec
 
 from lamina.core.arrange import pairs
-from lamina.core.bind import held
+from lamina.core.bound_thinking import held
 from lamina.core.build import build, plan_cut
+from lamina.core.cut import spared, untouchable
+from lamina.core.cut_target import limits
 from lamina.core.envelope import Envelope
-from lamina.core.fit import spared, untouchable
 from lamina.core.hashing import handle
 from lamina.core.kinds import Kinds, Retention, recoverable, row
 from lamina.core.recall import refs
-from lamina.core.target import limits
 from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role, Segment, ToolCall, ToolResult
 from lamina.summarize.values import Terms
 

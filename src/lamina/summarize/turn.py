@@ -15,10 +15,10 @@ import msgspec
 
 from lamina.core.arrange import ends_turn
 from lamina.core.build import EMPTY, build
+from lamina.core.cut_target import limits
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import Kinds, priority, recoverable, row
 from lamina.core.recall import refs
-from lamina.core.target import limits
 from lamina.core.text.gist import clean, one_line
 from lamina.core.values import Entry, Form, Ledger, Segment, Text
 from lamina.core.wording import text_of

@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from lamina.core.bench import DEFAULT, Options
 from lamina.core.envelope import Envelope
+from lamina.core.options import DEFAULT, Options
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import Budget, Head, Segment
 from lamina.core.wording import text_of

@@ -17,8 +17,8 @@ from typing import Literal
 import msgspec
 
 from lamina.core.build import EMPTY, build
-from lamina.core.digest import digest
-from lamina.core.fold import extra
+from lamina.core.digests import digest
+from lamina.core.folds import extra
 from lamina.core.hashing import digest as hashed
 from lamina.core.hashing import handle
 from lamina.core.text.arguments import telling

@@ -22,11 +22,11 @@ import msgspec
 from lamina import segments
 from lamina.codec import decode, encode
 from lamina.core.arrange import Cap, Layout
-from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import content_digest, handle, parts_digest
 from lamina.core.kinds import KINDS, REFERENCE_TAGS, row
+from lamina.core.options import Options
 from lamina.core.recall import identified, names
 from lamina.core.text.tags import tag
 from lamina.core.values import (

@@ -15,12 +15,12 @@ import msgspec
 from hypothesis import strategies as st
 
 from lamina.core.arrange import Cap, Layout
-from lamina.core.bench import DEFAULT, Options
-from lamina.core.bind import Binding
+from lamina.core.bound_thinking import Binding
 from lamina.core.build import build
+from lamina.core.history_window import LastN
+from lamina.core.options import DEFAULT, Options
 from lamina.core.repair import Repairs
 from lamina.core.values import Budget, Part, Segment, Text, ToolCall, ToolResult
-from lamina.core.window import LastN
 from lamina.core.wording import TAGGED
 from lamina.segments import (
     assistant,

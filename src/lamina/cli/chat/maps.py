@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from lamina.agent import Spent
 from lamina.cli.bar import amounts
+from lamina.core.cut_target import limits
 from lamina.core.envelope import Envelope
-from lamina.core.target import limits
+from lamina.core.explanation import Manifest, Row, told
 from lamina.core.values import Budget, Form
-from lamina.report import Manifest, Row, told
 
 BAR, KEY, WHAT = 30, 28, 16
 NOTHING = "nothing was sent yet"

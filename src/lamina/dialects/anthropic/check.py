@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from lamina.core.bind import thinks
+from lamina.core.bound_thinking import thinks
 from lamina.core.build import build
 from lamina.core.hashing import stem
 from lamina.core.text.characters import is_blank

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from lamina.core.bind import Binding
+from lamina.core.bound_thinking import Binding
 
 NAME = "anthropic"
 """The name of this dialect."""

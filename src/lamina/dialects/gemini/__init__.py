@@ -10,7 +10,7 @@ have the shapes, `wire` the spelling.
 
 from __future__ import annotations
 
-from lamina.core.bind import Binding
+from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
 from lamina.core.values import Document, Image, Segment
 from lamina.dialects.gemini.absorb import absorb, absorb_stream

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.core.bind import Binding
+from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
 from lamina.dialects.ollama.absorb import absorb, absorb_stream
 from lamina.dialects.ollama.check import check, check_again

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.core.bind import Binding
+from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
 from lamina.core.values import Segment, Thinking
 from lamina.dialects.openai_chat.absorb import absorb, absorb_stream

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lamina.core.bind import Binding
+from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
 from lamina.dialects.port import Dialect, Request
 from lamina.dialects.text.absorb import absorb, absorb_stream

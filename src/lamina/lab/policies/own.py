@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from lamina.core.arrange import Layout
-from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.hashing import handle
-from lamina.core.ladder import VERBATIM_LIMIT, Batch, Order, View, steps
 from lamina.core.memo import Memo
+from lamina.core.options import Options
+from lamina.core.orders import VERBATIM_LIMIT, Batch, Order, View, steps
 from lamina.core.recall import identified, names
 from lamina.core.values import Budget, Entry, Form, Layer, Ledger
 from lamina.dialects import DIALECTS

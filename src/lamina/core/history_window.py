@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from lamina.core.ladder import Batch, Order, View, steps
+from lamina.core.orders import Batch, Order, View, steps
 from lamina.core.values import Entry, Form, Layer, Ref, Role
 from lamina.errors import BadInput
 

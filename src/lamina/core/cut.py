@@ -15,12 +15,16 @@ import msgspec
 
 from lamina.core.admit import Admitted
 from lamina.core.arrange import system_first
-from lamina.core.bench import Bench
-from lamina.core.bind import held, thinks, unbound
-from lamina.core.fold import FOLD_VERSION, cost, extra, fold, keeps, neighbours, runs
-from lamina.core.fold import SHARE as DIGEST_SHARE
+from lamina.core.bound_thinking import held, thinks, unbound
+from lamina.core.cut_target import Limits
+from lamina.core.folds import FOLD_VERSION, cost, extra, fold, keeps, neighbours, runs
+from lamina.core.folds import SHARE as DIGEST_SHARE
+from lamina.core.history_window import folding, standing_before
 from lamina.core.kinds import is_section
-from lamina.core.ladder import (
+from lamina.core.ledger import SAME_TEXT_LATER, current_turn, is_digest, lay_folds, line
+from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
+from lamina.core.options import Bench
+from lamina.core.orders import (
     Batch,
     Move,
     Order,
@@ -30,13 +34,9 @@ from lamina.core.ladder import (
     last_results,
     repeated_system_text,
 )
-from lamina.core.ledger import SAME_TEXT_LATER, current_turn, is_digest, lay_folds, line
-from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
-from lamina.core.shorten import shortened
-from lamina.core.target import Limits
+from lamina.core.scale import settled
+from lamina.core.shortening import shortened
 from lamina.core.values import Cut, Entry, Fold, Form, Layer, Line, Ref, Role
-from lamina.core.weigh import settled
-from lamina.core.window import folding, standing_before
 from lamina.errors import BudgetExceeded
 
 OPEN_LOOP = (

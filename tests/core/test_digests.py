@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.digest import NOTES_TITLE, smallest
-from lamina.core.digest import digest as in_two_voices
+from lamina.core.digests import NOTES_TITLE, smallest
+from lamina.core.digests import digest as in_two_voices
 from lamina.core.kinds import KINDS, Kind
 from lamina.core.text.gist import LEAST, SAID
 from lamina.core.values import (

@@ -16,7 +16,7 @@ import msgspec
 
 from lamina.core.arrange import OWN_TURN_ONLY, pairs
 from lamina.core.kinds import Kinds, Retention, is_section, is_turn_scoped, priority, recoverable, row
-from lamina.core.supersede import Exchange, superseded
+from lamina.core.superseded_results import Exchange, superseded
 from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult
 
 REPLY_LIMIT = 400

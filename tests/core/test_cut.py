@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina.core.bench import Options
-from lamina.core.bind import AFTER_CUT, Binding
+from lamina.core.bound_thinking import AFTER_CUT, Binding
 from lamina.core.build import build, plan_cut
-from lamina.core.digest import smallest as one_line
+from lamina.core.cut import OPEN_LOOP, CutPlan
+from lamina.core.cut_target import limits
+from lamina.core.digests import smallest as one_line
 from lamina.core.envelope import Envelope
-from lamina.core.fit import OPEN_LOOP, CutPlan
-from lamina.core.fold import runs
+from lamina.core.folds import runs
 from lamina.core.kinds import KINDS, recoverable
-from lamina.core.ladder import REPLY_LIMIT
 from lamina.core.ledger import SAME_TEXT_LATER, lay_folds, lower
-from lamina.core.target import limits
+from lamina.core.options import Options
+from lamina.core.orders import REPLY_LIMIT
 from lamina.core.tokens import CHARS4, part_cost
 from lamina.core.values import Budget, Entry, Fold, Form, Head, Layer, Ledger, Role, Segment, Text, Thinking
 from lamina.core.wording import PLAIN

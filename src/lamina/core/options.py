@@ -7,15 +7,15 @@ from collections.abc import Callable
 import msgspec
 
 from lamina.core.arrange import Layout
-from lamina.core.bind import Binding
+from lamina.core.bound_thinking import Binding
+from lamina.core.cut_target import DEFAULT as RATES
+from lamina.core.cut_target import Rates
+from lamina.core.history_window import LastN
 from lamina.core.kinds import KINDS, Kinds
-from lamina.core.ladder import Order, ladder
+from lamina.core.orders import Order, ladder
 from lamina.core.repair import AS_IS, Repairs
-from lamina.core.target import DEFAULT as RATES
-from lamina.core.target import Rates
+from lamina.core.scale import Scale
 from lamina.core.values import Digest, Ledger, Segment
-from lamina.core.weigh import Scale
-from lamina.core.window import LastN
 from lamina.core.wording import PLAIN, Wording
 
 _IN_PLACE = Layout()

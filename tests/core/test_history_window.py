@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina import Memo, recall
-from lamina.core.bench import Options
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.history_window import LastN
 from lamina.core.laws import Case, audit
+from lamina.core.options import Options
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Ledger, Role, Segment
-from lamina.core.window import LastN
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.segments import assistant, call, file, result, system, thinking, user

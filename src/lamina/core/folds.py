@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from lamina.core.digest import digest, smallest
+from lamina.core.digests import digest, smallest
 from lamina.core.hashing import digest as hashed
 from lamina.core.kinds import Kinds
-from lamina.core.ladder import goes_last
 from lamina.core.ledger import lay_folds
+from lamina.core.orders import goes_last
+from lamina.core.scale import Scale
 from lamina.core.text.characters import ALPHANUMERIC, split_lines
 from lamina.core.text.names import names
 from lamina.core.values import Entry, Fold, Form, Ref, Role, Segment, Text
-from lamina.core.weigh import Scale
 from lamina.core.wording import Wording, text_of
 
 FOLD_VERSION = 2

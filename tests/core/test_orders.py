@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from lamina.core.build import build
-from lamina.core.ladder import TELLS, ripeness
+from lamina.core.cut_target import BACK, HIGHEST, LOWEST, Rates, best, growth, limits
 from lamina.core.ledger import lower
-from lamina.core.target import BACK, HIGHEST, LOWEST, Rates, best, growth, limits
+from lamina.core.orders import TELLS, ripeness
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Digest, Form, Head, Ledger, Line, Segment
 from lamina.core.wording import PLAIN

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.supersede import Exchange, superseded
+from lamina.core.superseded_results import Exchange, superseded
 from lamina.core.text.subjects import SUBJECTS, Call, Subject, subject
 from lamina.core.values import ToolCall, ToolResult
 

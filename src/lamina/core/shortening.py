@@ -8,8 +8,8 @@ entry the same way again.
 from __future__ import annotations
 
 from lamina.core.ledger import lower
+from lamina.core.scale import Scale
 from lamina.core.values import Entry, Form, ToolCall
-from lamina.core.weigh import Scale
 from lamina.core.wording import COMPACT_LIMIT, Wording
 
 CHARACTERS = 2
