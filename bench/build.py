@@ -37,7 +37,7 @@ from lamina.core.memo import Memo
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import Budget, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.counters.openai import o200k
+from lamina.models.counters.openai import o200k
 from lamina.testing.sessions import calls, session
 
 SEED = 3

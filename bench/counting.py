@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 from bench.estimate import Sample, corpus, made_up_corpus
 from bench.samples import QUICK_HELP, sample_sessions
-from lamina.counters import claude, counter_for
-from lamina.counters.vocabularies import vocabulary
+from lamina.models.counters import claude, counter_for
+from lamina.models.counters.vocabularies import vocabulary
 
 Count = Callable[[str], int]
 

@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.samples import QUICK_HELP
 from lamina.core.build import build
 from lamina.core.values import Budget, Ledger
-from lamina.counters.openai import o200k
 from lamina.dialects import DIALECTS
+from lamina.models.counters.openai import o200k
 from lamina.request import RequestMemo, fit_request
 from lamina.testing.sessions import session
 

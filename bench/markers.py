@@ -37,12 +37,12 @@ from bench.simulators import rows
 from lamina import Budget, Ledger, fit_request
 from lamina.core.build import build
 from lamina.core.tokens import Counter, estimate_for
-from lamina.counters.framing import framing_for
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Marking
 from lamina.dialects.translate import options_for, translated
 from lamina.errors import BudgetExceeded
-from lamina.models import model as facts_of
+from lamina.models.facts import model as facts_of
+from lamina.models.framing import framing_for
 from lamina.request import AS_LOGGED, RequestMemo
 from lamina.rules import Rules, Tally, rules_for, simulator
 from lamina.rules.simulate import Cache

@@ -40,11 +40,11 @@ from lamina.core.laws import LAWS, Case
 from lamina.core.memo import Memo
 from lamina.core.recall import refs
 from lamina.core.values import Budget, Form, Ledger
-from lamina.counters.openai import o200k
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect, ParseMemo
 from lamina.dialects.translate import options_for, translated
 from lamina.errors import BadInput, BudgetExceeded
+from lamina.models.counters.openai import o200k
 from lamina.request import Fitted, RequestMemo, fit_request
 from lamina.testing.conformance import MODELS
 

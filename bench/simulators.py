@@ -41,7 +41,7 @@ from bench.samples import QUICK_HELP, sample_sessions
 from lamina.core.tokens import estimate_for
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
-from lamina.models import model
+from lamina.models.facts import model
 from lamina.rules import Rules, rules_for, simulator
 from lamina.stream import Block, Stream
 

@@ -12,15 +12,16 @@ from typing import Any
 import anyio
 import pytest
 
-from lamina import Budget, build, fit_request, models
+from lamina import Budget, build, fit_request
 from lamina.cli import main
 from lamina.cli.chat.screen import called
 from lamina.codec import decode, encode
 from lamina.core.values import Ledger, Raw, Role, Segment, Text, ToolCall
 from lamina.core.wording import text_of
-from lamina.counters.files import from_file
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, LaminaError
+from lamina.models import facts as models
+from lamina.models.counters.tokenizer_files import from_file
 from lamina.rules import load_rules
 from lamina.segments import assistant, call, result, user
 from lamina.session import Session

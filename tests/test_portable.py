@@ -34,10 +34,10 @@ SHAPE_NOTHING = {
 """Modules and packages whose text is neither sent nor kept."""
 
 ALLOWED = {
-    ("lamina.counters", "split"): "a table of names in the file itself",
-    ("lamina.counters.claude", "split"): "a table of names in the file itself",
-    ("lamina.counters.framing", "split"): "a table of names in the file itself",
-    ("lamina.counters.open_models", "split"): "a table of names in the file itself",
+    ("lamina.models.counters", "split"): "a table of names in the file itself",
+    ("lamina.models.counters.claude", "split"): "a table of names in the file itself",
+    ("lamina.models.framing", "split"): "a table of names in the file itself",
+    ("lamina.models.counters.open_models", "split"): "a table of names in the file itself",
     ("lamina.sources.paths", "unicodedata"): "decides which files may be opened: the newest table is safest",
     ("lamina.sources.paths", "casefold"): "as unicodedata",
     ("lamina.sources.search.postgres", "split"): "the words of an error",

@@ -34,9 +34,9 @@ from lamina.core.text.subjects import subject
 from lamina.core.text.tags import inert
 from lamina.core.values import Budget, Form, Segment, ToolCall
 from lamina.core.wording import TAGGED, guard, text_of
-from lamina.counters.vocabularies import vocabulary
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
+from lamina.models.counters.vocabularies import vocabulary
 from lamina.request import fit_request
 from lamina.sources.pages import page
 from lamina.sources.search import chunks_of, excerpts, open_index

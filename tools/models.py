@@ -1,4 +1,4 @@
-"""Makes the table of models, `src/lamina/models.json`, from litellm's and from `models_overlay.toml`.
+"""Makes the table of models, `src/lamina/models/facts.json`, from litellm's and from `models_overlay.toml`.
 
     python -m tools.models SOURCE                  writes the table
     python -m tools.models SOURCE --check          fails if the table is not what SOURCE gives
@@ -27,11 +27,11 @@ from typing import Any
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.models import Hours, Model, Models, OffPeak, Prices, Tier, find, key_of
+from lamina.models.facts import Hours, Model, Models, OffPeak, Prices, Tier, find, key_of
 from tools.models_against import compare
 
 ROOT = Path(__file__).resolve().parent.parent
-TABLE = ROOT / "src" / "lamina" / "models.json"
+TABLE = ROOT / "src" / "lamina" / "models" / "models.json"
 OVERLAY = ROOT / "tools" / "models_overlay.toml"
 BEDROCK = frozenset({"bedrock", "bedrock_converse"})
 

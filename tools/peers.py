@@ -13,11 +13,11 @@ import sys
 from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
-from lamina.counters import counter_for
 from lamina.dialects import DIALECTS
 from lamina.lab.peers.catalogue import PEERS, version
 from lamina.lab.peers.policy import Ask, peer_policy
 from lamina.lab.peers.process import PeerFailed
+from lamina.models.counters import counter_for
 
 MODEL = "gpt-5"
 FRAMING = 4

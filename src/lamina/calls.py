@@ -27,7 +27,7 @@ from lamina.core.values import Budget, Digest, Ledger, Role, Segment
 from lamina.dialects.overflow import Overflow
 from lamina.dialects.port import Dialect, Usage
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.models import model
+from lamina.models.facts import model
 from lamina.request import Breakpoints, Fitted, RequestMemo, ServerHelp, fit_request
 
 CONVERSATIONS = 256

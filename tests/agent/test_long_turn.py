@@ -17,9 +17,9 @@ from lamina.agent import Action, Agent, Limits
 from lamina.clients.events import Called
 from lamina.clients.scripted import Line, Scripted
 from lamina.core.values import Budget, Layer
-from lamina.counters import counter_for
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool
+from lamina.models.counters import counter_for
 from lamina.session import Session
 from tests.agent.working import SCHEMA, opened
 from tests.session.talking import awaited

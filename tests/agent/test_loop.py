@@ -18,7 +18,7 @@ from lamina.core.values import Budget, Layer, Role
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool, Usage
 from lamina.errors import BadInput
-from lamina.models import model
+from lamina.models.facts import model
 from lamina.session import Recorded, Session
 from lamina.stores.memory import MemoryStore
 from tests.agent.working import SCHEMA, calls, opened, reading, results, told

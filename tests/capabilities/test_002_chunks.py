@@ -29,8 +29,8 @@ from lamina import (
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Part
 from lamina.core.wording import text_of
-from lamina.counters import counter_for
 from lamina.dialects import DIALECTS
+from lamina.models.counters import counter_for
 from lamina.segments import assistant, call, result, segment, system, user
 from tests.capabilities.walking import messages
 

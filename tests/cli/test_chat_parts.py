@@ -22,7 +22,7 @@ from lamina.cli.chat.attaching import choices, mentioned
 from lamina.cli.chat.finding import USUAL, Way, ollama_host, way_to
 from lamina.cli.chat.markdown import CODE, Markdown, columns, inert
 from lamina.errors import BadInput
-from lamina.models import model as facts_of
+from lamina.models.facts import model as facts_of
 from lamina.session import Session
 from lamina.sources.port import Found
 from lamina.sources.workspace import Workspace

@@ -25,9 +25,9 @@ from lamina.core.tokens import (
     tools_cost,
 )  # fmt: skip
 from lamina.core.values import Calibration, Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
-from lamina.counters.framing import GENERIC, framing_for
 from lamina.errors import BadInput
-from lamina.models import own_name
+from lamina.models.facts import own_name
+from lamina.models.framing import GENERIC, framing_for
 
 TOLD = 'readReads a file.{"type":"object"}'
 COUNTERS = (RFC, CHARS4, BYTES4, STRICT, ESTIMATE)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from lamina.counters.openai import o200k
 from lamina.lab.asked import conversation
 from lamina.lab.needed import Needs
 from lamina.lab.oracle import Ground, Left, Paths, Schedule, Shown, Tariff, compared, cost_at, scheduled
@@ -16,6 +15,7 @@ from lamina.lab.policies.port import Setting
 from lamina.lab.values import Trace, Used
 from lamina.lab.walk import walk
 from lamina.lab.weighing import Scales
+from lamina.models.counters.openai import o200k
 from lamina.rules import all_rules
 
 WINDOW = 4_000

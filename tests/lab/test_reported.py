@@ -6,7 +6,7 @@ import pytest
 
 from lamina.lab.reported import reported
 from lamina.lab.values import Trace, Used
-from lamina.models import model
+from lamina.models.facts import model
 
 
 def trace(*used: Used, compacted: tuple[int, ...] = (), **fields: Any) -> Trace:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lamina import BadInput
-from lamina.models import table
+from lamina.models.facts import table
 from lamina.part import CAUSES
 from lamina.rules import Rules, all_rules, load_rules, rules_for
 from lamina.stream import SETTINGS

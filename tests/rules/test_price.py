@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lamina import BadInput
-from lamina.models import AS_OF, Model, Prices, Tier
+from lamina.models.facts import AS_OF, Model, Prices, Tier
 from lamina.rules import Tally, cost, rules_for
 
 TALLY = Tally(read=100_000, written=10_000, written_long=1_000, uncached=2_000)

@@ -31,8 +31,8 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import TAGGED, Wording, text_of
-from lamina.counters import counter_for
 from lamina.errors import BudgetExceeded
+from lamina.models.counters import counter_for
 from lamina.segments import segment, summary
 
 MERGED = Repairs(merge=True)

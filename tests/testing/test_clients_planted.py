@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from lamina.counters import counter_for
 from lamina.errors import BadInput, BudgetExceeded, LawBroken, NotFound
+from lamina.models.counters import counter_for
 from lamina.testing.clients import Script, Subject, play, script_for, shrink
 from lamina.testing.clients.counting import count
 from lamina.testing.clients.oracles import OF_REFUSED, OF_SENT

@@ -19,7 +19,7 @@ from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Budget
 from lamina.dialects.overflow import Overflow, overflow
 from lamina.errors import BudgetExceeded
-from lamina.models import model
+from lamina.models.facts import model
 from lamina.session import Recorded, Session
 
 INTERRUPTED = "[interrupted]"

@@ -1,6 +1,6 @@
 """How far an agent may go in one turn, and how far it has gone: steps, tokens, money.
 
-Prices are those of `lamina.models`, with the rules' shares for cached tokens. It stops nothing.
+Prices are those of `lamina.models.facts`, with the rules' shares for cached tokens. It stops nothing.
 """
 
 from __future__ import annotations

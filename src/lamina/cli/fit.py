@@ -15,7 +15,7 @@ from lamina.core.explanation import explain, table, told
 from lamina.core.values import Budget, Form
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
-from lamina.models import model
+from lamina.models.facts import model
 from lamina.request import Fitted, fit_request
 
 _EXAMPLES = """\

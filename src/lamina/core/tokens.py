@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from lamina.core.hashing import canonical
-from lamina.core.provider_blocks import Foreign
+from lamina.core.opaque_blocks import Foreign
 from lamina.core.text.estimate import FAMILIES, bytes_by_3_5, bytes_by_4, chars_by_4, estimate, size
 from lamina.core.text.media import media_tokens
 from lamina.core.values import Calibration, Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult

@@ -14,7 +14,7 @@ from lamina.errors import LaminaError
 from lamina.lab.policies.port import Policy, Setting
 from lamina.lab.values import Outcome, Point, Trace
 from lamina.lab.walk import Step
-from lamina.models import model as facts_of
+from lamina.models.facts import model as facts_of
 from lamina.rules import Rules, Tally, cost, simulator
 from lamina.rules.plan import plan
 from lamina.stream import Block, Stream

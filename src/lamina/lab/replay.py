@@ -14,8 +14,6 @@ from multiprocessing import get_context
 
 import msgspec
 
-from lamina.counters import counter_for
-from lamina.counters.openai import o200k
 from lamina.errors import LaminaError
 from lamina.lab.asked import Conversation, conversation
 from lamina.lab.needed import Needs
@@ -26,7 +24,9 @@ from lamina.lab.reported import reported
 from lamina.lab.values import Account, Damaged, Outcome, Reported, Trace
 from lamina.lab.walk import Step, walk
 from lamina.lab.weighing import Scales
-from lamina.models import AS_OF
+from lamina.models.counters import counter_for
+from lamina.models.counters.openai import o200k
+from lamina.models.facts import AS_OF
 from lamina.rules import all_rules, rules_for
 
 RESERVE, TARGET = 8, 0.5

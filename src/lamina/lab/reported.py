@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from lamina.errors import BadInput
 from lamina.lab.values import Reported, Trace, Used
-from lamina.models import Model, model
+from lamina.models.facts import Model, model
 from lamina.rules import Rules, Tally, cost, rules_for
 
 HALF = 0.5

@@ -16,7 +16,7 @@ from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from lamina.errors import BadInput
-from lamina.models import Prices, known, price_of
+from lamina.models.facts import Prices, known, price_of
 from lamina.part.looks import joined_text
 from lamina.rules import Rules, Tally
 from lamina.rules.path import Path, overlap

@@ -16,10 +16,10 @@ from lamina.core.hashing import canonical
 from lamina.core.tokens import ESTIMATE, Counter, Framing, scaled
 from lamina.core.values import Document, Entry, Image, Layer, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import described
-from lamina.counters.framing import framing_for
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
+from lamina.models.framing import framing_for
 from lamina.stream import Block, Sort, Stream, bare, data_of
 
 SAMPLES, PIECE = 32, 400

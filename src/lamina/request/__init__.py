@@ -23,7 +23,6 @@ from lamina.core.recall import recall
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Entry, Form, Head, Ledger, Segment
 from lamina.core.wording import text_of
-from lamina.counters import counter_for
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.anthropic.server import asks_to_clear
 from lamina.dialects.port import CheckMemo, Dialect, OwnHead, Parsed, ParseMemo, Request, Usage, Violation
@@ -31,7 +30,8 @@ from lamina.dialects.sending import broken_rules, mended, refused, settled, writ
 from lamina.dialects.snapshots import intact
 from lamina.dialects.translate import options_for, translated
 from lamina.errors import BadInput
-from lamina.models import model as facts_of
+from lamina.models.counters import counter_for
+from lamina.models.facts import model as facts_of
 from lamina.request.marking import Breakpoints, Lifetimes, Marked, known_breakpoints, marked
 from lamina.request.reported import ServerHelp, calibrated, helped, noted, roomier, usage_of
 from lamina.rules import Rules, rates, rules_for

@@ -17,7 +17,7 @@ import msgspec
 
 from lamina.core.text.characters import lower_ascii
 from lamina.errors import BadInput
-from lamina.models import plain_name
+from lamina.models.facts import plain_name
 from lamina.rules.values import Rules
 
 UNKNOWN = "unknown"

@@ -1,6 +1,6 @@
 """What a request costs, part by part: a tally times prices.
 
-Prices are the model's own from `lamina.models`; where that names none for reading or writing, the rules'
+Prices are the model's own (`lamina.models.facts`); where that names none for reading or writing, the rules'
 share of its input price. It counts no tokens and asks nobody.
 """
 
@@ -12,7 +12,7 @@ import msgspec
 
 from lamina.core.cut_target import Rates
 from lamina.errors import BadInput
-from lamina.models import AS_OF, Model, Prices, model, price_of
+from lamina.models.facts import AS_OF, Model, Prices, model, price_of
 from lamina.rules.load import rules_for
 from lamina.rules.values import Rules, Tally
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.models import is_named, known, plain_name
+from lamina.models.facts import is_named, known, plain_name
 from lamina.stream import SETTINGS
 
 Match = Literal["breakpoints", "tail", "prefix", "named", "units", "pages", "slots"]
@@ -44,7 +44,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     prefix in tokens that is cached, `granularity` the tokens that a hit is rounded down to, `granularities`
     the models that have another one. `read`, `write` and `write_long` multiply the input price where the
     model's own prices are not known; `storage` is USD for a million tokens and an hour. `from_models`: the
-    minimum and the price of a read are facts of the model, in `lamina.models`, and what stands here is for
+    minimum and the price of a read are facts of the model (`lamina.models.facts`); what stands here is for
     models that it does not know. `minimums` and `reads` say where this cache differs from them, by beginnings
     of model names.
 

@@ -24,10 +24,10 @@ from lamina.core.options import Options
 from lamina.core.tokens import Counter
 from lamina.core.values import Form, Mark, Segment
 from lamina.core.wording import text_of
-from lamina.counters import counter_for
 from lamina.dialects.port import CheckMemo
 from lamina.dialects.sending import broken_rules, refused, settled
 from lamina.errors import BadInput, BudgetExceeded
+from lamina.models.counters import counter_for
 from lamina.request.marking import Breakpoints, known_breakpoints, marked
 from lamina.rules import rules_for
 from lamina.segments import user

@@ -19,8 +19,8 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
 from lamina.dialects.translate import options_for
 from lamina.errors import BadInput
-from lamina.models import model as facts_of
-from lamina.models import own_name
+from lamina.models.facts import model as facts_of
+from lamina.models.facts import own_name
 from lamina.rules import rates, rules_for
 from lamina.sources.superseding import ORDER
 

@@ -23,8 +23,8 @@ from lamina.clients.ollama import ollama_chat
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.errors import BadInput
-from lamina.models import model as facts_of
-from lamina.models import own_name
+from lamina.models.facts import model as facts_of
+from lamina.models.facts import own_name
 
 TINY = "tiny"
 TINY_WINDOW, TINY_OUTPUT = 65_536, 48

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from lamina.counters import counter_for
 from lamina.lab.asked import Conversation, conversation
 from lamina.lab.needed import Needs
 from lamina.lab.oracle.frontier import Shown, cost_at
@@ -26,6 +25,7 @@ from lamina.lab.replay import MODELS, RESERVE, TARGET
 from lamina.lab.values import Trace
 from lamina.lab.walk import Step, walk
 from lamina.lab.weighing import Scales
+from lamina.models.counters import counter_for
 from lamina.rules import all_rules
 
 DEPTHS = (3, 6, 9, 12, 15)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from lamina.core.tokens import BYTES4, CHARS4, ESTIMATE, RFC, STRICT, Counter
 from lamina.core.values import Calibration
-from lamina.counters import counter_for
+from lamina.models.counters import counter_for
 from lamina.testing.clients.history import Message, Piece, Settings
 from lamina.testing.clients.reading import Block, canonical, read
 from lamina.testing.clients.validity.breach import is_blank

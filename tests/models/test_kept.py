@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lamina.counters.kept import Kept
+from lamina.models.counters.cached import Kept
 
 
 def test_each_text_is_counted_once() -> None:

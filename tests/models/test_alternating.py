@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lamina import Budget, Counter, Ledger, fit_request
 from lamina.core.tokens import ESTIMATE, STRICT
-from lamina.counters import counter_for
 from lamina.dialects.port import Usage
+from lamina.models.counters import counter_for
 from lamina.request import Fitted
 from lamina.request.reported import calibrated
 

@@ -13,10 +13,10 @@ from functools import cache
 import msgspec
 
 from lamina.core.tokens import Counter
-from lamina.counters import vocabularies
-from lamina.counters.framing import framing_for, longest_prefix
 from lamina.errors import BadInput
-from lamina.models import own_name
+from lamina.models.counters import vocabularies
+from lamina.models.facts import own_name
+from lamina.models.framing import framing_for, longest_prefix
 
 
 @cache

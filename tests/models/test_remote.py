@@ -11,9 +11,9 @@ import openai
 import pytest
 
 from lamina.core.tokens import estimate_for
-from lamina.counters import remote
-from lamina.counters.remote import Remote
 from lamina.errors import BadInput, CountFailed
+from lamina.models.counters import remote
+from lamina.models.counters.remote import Remote
 from lamina.testing.upstream import upstream
 
 FRAME = 7

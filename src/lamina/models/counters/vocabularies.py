@@ -14,9 +14,9 @@ from hashlib import sha256
 from unicodedata import ucd_3_2_0
 
 from lamina.core.tokens import Counter
-from lamina.counters.guard import guarded, without_surrogates
-from lamina.counters.marks import between_long_runs
 from lamina.errors import BadInput
+from lamina.models.counters.combining_marks import between_long_runs
+from lamina.models.counters.guarded import guarded, without_surrogates
 
 Encode = Callable[[str], list[int]]
 Count = Callable[[str], int]

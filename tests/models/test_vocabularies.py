@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from lamina.core.text.estimate import estimate
 from lamina.core.tokens import STRICT
-from lamina.counters import guard, vocabularies
-from lamina.counters.guard import guarded
-from lamina.counters.marks import LONGEST, between_long_runs
-from lamina.counters.vocabularies import vocabulary
 from lamina.errors import BadInput
+from lamina.models.counters import guarded as guard
+from lamina.models.counters import vocabularies
+from lamina.models.counters.combining_marks import LONGEST, between_long_runs
+from lamina.models.counters.guarded import guarded
+from lamina.models.counters.vocabularies import vocabulary
 
 NAMES = vocabularies.names()
 MILLION = 1_000_000

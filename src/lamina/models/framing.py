@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from lamina.core.tokens import Framing
-from lamina.models import own_name
+from lamina.models.facts import own_name
 
 GENERIC = Framing(name="generic", request=7, message=4, call=8, result=8, tools=240, tool=55)
 """For models that nobody measured: about three in four of the measured ones cost no more."""

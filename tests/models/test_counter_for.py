@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from lamina.core.tokens import Counter, estimate_for
-from lamina.counters import claude, counter_for, open_models, openai
-from lamina.counters.framing import framing_for
 from lamina.errors import BadInput
+from lamina.models.counters import claude, counter_for, open_models, openai
+from lamina.models.framing import framing_for
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.core.tokens import Counter, estimate_for
-from lamina.counters import claude
-from lamina.counters.marks import LONGEST
 from lamina.errors import BadInput
+from lamina.models.counters import claude
+from lamina.models.counters.combining_marks import LONGEST
 
 pytest.importorskip("ctok")
 

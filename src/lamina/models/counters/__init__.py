@@ -11,11 +11,11 @@ from functools import lru_cache
 import msgspec
 
 from lamina.core.tokens import Counter, estimate_for
-from lamina.counters import claude, open_models, openai
-from lamina.counters.files import from_file
-from lamina.counters.framing import framing_for, longest_prefix
 from lamina.errors import BadInput
-from lamina.models import own_name
+from lamina.models.counters import claude, open_models, openai
+from lamina.models.counters.tokenizer_files import from_file
+from lamina.models.facts import own_name
+from lamina.models.framing import framing_for, longest_prefix
 
 __all__ = ["counter_for", "from_file"]
 

@@ -14,12 +14,12 @@ from importlib import import_module
 
 from lamina.core.text.estimate import estimate
 from lamina.core.tokens import Counter
-from lamina.counters.framing import longest_prefix
-from lamina.counters.guard import guarded
-from lamina.counters.kept import Kept
-from lamina.counters.marks import between_long_runs
 from lamina.errors import BadInput
-from lamina.models import own_name
+from lamina.models.counters.cached import Kept
+from lamina.models.counters.combining_marks import between_long_runs
+from lamina.models.counters.guarded import guarded
+from lamina.models.facts import own_name
+from lamina.models.framing import longest_prefix
 
 WHOLE = 65_536
 """Characters up to which a text is counted whole: a third of a second on the machine of the benchmarks."""

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from lamina.core.tokens import Counter
-from lamina.counters.guard import guarded, without_surrogates
 from lamina.errors import BadInput
+from lamina.models.counters.guarded import guarded, without_surrogates
 
 Encode = Callable[[str], list[int]]
 

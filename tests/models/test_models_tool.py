@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lamina.models import Hours, Prices, Tier, table
+from lamina.models.facts import Hours, Prices, Tier, table
 from tools import models as tool
 
 ABOUT = {"name": "litellm", "file": "prices.json", "version": "1.2.3", "released": "2026-01-02"}

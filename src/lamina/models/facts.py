@@ -23,7 +23,7 @@ from lamina.core.bound_thinking import Binding
 from lamina.core.text.estimate import FAMILIES
 from lamina.core.values import Budget
 from lamina.errors import BadInput
-from lamina.model_names import TUNED, beginnings, is_boundary, key_of, own_name, plain_name, tail_of, tuned
+from lamina.models.names import TUNED, beginnings, is_boundary, key_of, own_name, plain_name, tail_of, tuned
 
 __all__ = [
     "AS_OF",

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lamina import models
 from lamina.core.cut_target import limits
 from lamina.core.text.estimate import FAMILIES
 from lamina.core.values import Budget, Head
 from lamina.errors import BadInput
-from lamina.model_names import tail_of
-from lamina.models import (
+from lamina.models import facts as models
+from lamina.models.facts import (
     AS_OF,
     VARIABLE,
     Model,
@@ -30,6 +29,7 @@ from lamina.models import (
     price_of,
     table,
 )
+from lamina.models.names import tail_of
 
 TABLE = Path(models.__file__).with_name("models.json")
 ROWS = list(table().values())

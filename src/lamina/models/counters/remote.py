@@ -23,10 +23,10 @@ import msgspec
 from lamina.core.hashing import canonical
 from lamina.core.text.characters import is_blank
 from lamina.core.tokens import Counter
-from lamina.counters.framing import framing_for
-from lamina.counters.guard import without_surrogates
-from lamina.counters.kept import Kept
 from lamina.errors import BadInput, CountFailed
+from lamina.models.counters.cached import Kept
+from lamina.models.counters.guarded import without_surrogates
+from lamina.models.framing import framing_for
 
 PATIENCE = 30.0
 """Seconds for one answer of a server that is asked over HTTP."""

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.tokens import STRICT
-from lamina.counters import openai
 from lamina.errors import BadInput
+from lamina.models.counters import openai
 
 # text, o200k ids, cl100k ids: those of OpenAI's own tokenizer with its published ranks.
 GOLDEN = [

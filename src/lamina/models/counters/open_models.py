@@ -13,10 +13,10 @@ from typing import Literal
 import msgspec
 
 from lamina.core.tokens import Counter
-from lamina.counters.framing import longest_prefix
-from lamina.counters.vocabularies import vocabulary
 from lamina.errors import BadInput
-from lamina.models import own_name
+from lamina.models.counters.vocabularies import vocabulary
+from lamina.models.facts import own_name
+from lamina.models.framing import longest_prefix
 
 Claim = Literal["exact", "measured", ""]
 

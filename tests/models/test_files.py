@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lamina.counters import from_file
 from lamina.errors import BadInput
+from lamina.models.counters import from_file
 
 WORDS = "the quick brown fox jumps over lazy dogs path lines ok true note null".split()
 
