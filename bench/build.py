@@ -4,8 +4,8 @@
     python bench/build.py --json FILE  the same figures, to a file as well
     python bench/build.py --quick      a run of a second or two, to see that it works
 
-The conversation is made up (`lamina.testing.sessions`). All times are CPU time of this process, the best
-of several runs, in the same process as what they are compared with: the ratios are the result, the
+The conversation is made up (`lamina.replay.generated_sessions`). All times are CPU time of this process,
+the best of several runs, in the same process as what they are compared with: the ratios are the result, the
 milliseconds only say what they are ratios of. A next-turn build gets the memo and the ledger of the build
 before it; both are made anew for each run, so that nothing is counted as known that would not be.
 """
@@ -38,7 +38,7 @@ from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import Budget, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.models.counters.openai import o200k
-from lamina.testing.sessions import calls, session
+from lamina.replay.generated_sessions import calls, session
 
 SEED = 3
 HUGE = 100_000_000

@@ -25,9 +25,9 @@ from bench.samples import QUICK_HELP
 from lamina.core.build import build
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
+from lamina.fitting.request import RequestMemo, fit_request
 from lamina.models.counters.openai import o200k
-from lamina.request import RequestMemo, fit_request
-from lamina.testing.sessions import session
+from lamina.replay.generated_sessions import session
 
 HUGE = 100_000_000
 MODELS = {"openai_chat": "gpt-5", "anthropic": "claude-sonnet-4-5"}

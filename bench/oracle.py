@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.errors import LaminaError
-from lamina.lab.oracle import Compared, compared
-from lamina.lab.traces import read
-from lamina.lab.values import Trace
+from lamina.replay.oracle import Compared, compared
+from lamina.replay.traces import read
+from lamina.replay.values import Trace
 
 RULES = ("anthropic", "openai", "openai_legacy", "gemini", "vllm")
 WORST = 3

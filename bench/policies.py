@@ -30,12 +30,12 @@ from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
 from bench.policies_speed import LIMIT, SESSIONS, speed
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.errors import BadInput
-from lamina.lab.peers.catalogue import PEERS, interpreter, version
-from lamina.lab.policies import POLICIES
-from lamina.lab.replay import Played, replay
-from lamina.lab.table import Column, Total, aligned, milliseconds, percent, totals, whole
-from lamina.lab.traces import read
-from lamina.lab.values import Damaged, Outcome, Trace
+from lamina.replay.account_table import Column, Total, aligned, milliseconds, percent, totals, whole
+from lamina.replay.peers.catalogue import PEERS, interpreter, version
+from lamina.replay.policies import POLICIES
+from lamina.replay.runs import Played, replay
+from lamina.replay.traces import read
+from lamina.replay.values import Damaged, Outcome, Trace
 
 WINDOWS, RULES = "32000,64000,200000", "anthropic,openai,openai_legacy,gemini,vllm"
 PLAIN = [name for name in POLICIES if not name.startswith("peer:")]

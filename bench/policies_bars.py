@@ -12,8 +12,8 @@ from operator import mul
 from random import Random
 from typing import NamedTuple
 
-from lamina.lab.table import Total, totals
-from lamina.lab.values import Outcome
+from lamina.replay.account_table import Total, totals
+from lamina.replay.values import Outcome
 
 OWN, OTHER = "lamina", "sliding"
 TARGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.lab.replay import replay
-from lamina.lab.values import Trace
+from lamina.replay.runs import replay
+from lamina.replay.values import Trace
 
 SESSIONS, LIMIT = 500, 90.0
 """Sessions that are to be replayed in so many seconds, on two cores."""

@@ -44,8 +44,8 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect, ParseMemo
 from lamina.dialects.translate import options_for, translated
 from lamina.errors import BadInput, BudgetExceeded
+from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.models.counters.openai import o200k
-from lamina.request import Fitted, RequestMemo, fit_request
 from lamina.testing.conformance import MODELS
 
 RESERVE = 0.125
@@ -331,7 +331,7 @@ def _names(text: str) -> list[str]:
 
 def generated(seeds: Iterable[int]) -> Iterator[dict[str, Any]]:
     """Sessions of the project's own, in the OpenAI chat format, for the tests."""
-    from lamina.testing.sessions import session as made  # noqa: PLC0415
+    from lamina.replay.generated_sessions import session as made  # noqa: PLC0415
 
     for seed in seeds:
         request = DIALECTS["openai_chat"].render(build(made(seed, turns=6)))

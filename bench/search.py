@@ -34,12 +34,12 @@ import anyio
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP, sample_searches
+from lamina.context.search.chunks import Chunk
+from lamina.context.search.embedders import local_embedder
+from lamina.context.search.index import Embedder, Hit, embeddable, open_index
+from lamina.context.search.mentions import dates
+from lamina.context.search.source import Limits, excerpts
 from lamina.core.text.estimate import estimate
-from lamina.sources.search.chunks import Chunk
-from lamina.sources.search.embedders import local_embedder
-from lamina.sources.search.index import Embedder, Hit, embeddable, open_index
-from lamina.sources.search.mentions import dates
-from lamina.sources.search.source import Limits, excerpts
 
 BUDGETS = (1_000, 2_000, 4_000)
 CUTS = (5, 10)

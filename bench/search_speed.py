@@ -32,9 +32,9 @@ import anyio
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP
-from lamina.sources.search.chunks import Chunk
-from lamina.sources.search.index import Embedder, Index, open_index
-from lamina.sources.search.postgres import open_postgres_index
+from lamina.context.search.chunks import Chunk
+from lamina.context.search.index import Embedder, Index, open_index
+from lamina.context.search.postgres import open_postgres_index
 from lamina.testing.postgres import carried, postgres
 
 SIZES = (10_000, 100_000, 1_000_000)

@@ -38,12 +38,12 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP, sample_sessions
+from lamina.caches import Rules, rules_for, simulator
+from lamina.caches.stream import Block, Stream
 from lamina.core.tokens import estimate_for
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
 from lamina.models.facts import model
-from lamina.rules import Rules, rules_for, simulator
-from lamina.stream import Block, Stream
 
 HALF = 0.5
 

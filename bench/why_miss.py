@@ -26,9 +26,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 from bench.replay import rows
 from bench.samples import QUICK_HELP, sample_sessions
+from lamina.caches import rules_for
 from lamina.core.hashing import canonical
-from lamina.part import part
-from lamina.rules import rules_for
+from lamina.diagnose.differences import part
 from lamina.testing.faults import FAULTS, Fault, damaged
 from lamina.testing.harmless import HARMLESS, Harmless, changed
 from lamina.testing.moves import mark

@@ -18,14 +18,14 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP
+from lamina.caches import rules_for, simulator
 from lamina.core.build import build
 from lamina.core.history_window import LastN
 from lamina.core.options import Options
 from lamina.core.tokens import ESTIMATE
 from lamina.core.values import Head, Ledger, Mark
 from lamina.dialects import DIALECTS
-from lamina.request.marking import marked
-from lamina.rules import rules_for, simulator
+from lamina.fitting.markers import marked
 from lamina.segments import assistant, system, user
 
 WORDS = "Some words that a user or a model would say in an ordinary message of a chat. " * 8

@@ -22,9 +22,9 @@ from lamina.agent.outcome import Heard
 from lamina.clients.events import Called, Client, Spoke
 from lamina.clients.openai import openai_chat
 from lamina.clients.scripted import Line, Scripted
+from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget, ToolCall
-from lamina.sources.tools import workspace_tools
-from lamina.sources.workspace import Workspace
+from lamina.workspace.workspace import Workspace
 
 PROMPT = "Our limit is 30 requests a minute now. Please correct the file."
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.core.values import Budget, Ledger
-from lamina.request import fit_request
+from lamina.fitting.request import fit_request
 
 BUDGET = Budget(window=6_000, reserve=500)
 

@@ -21,13 +21,13 @@ from lamina.agent.outcome import Heard
 from lamina.clients.events import Called, Client, Spoke
 from lamina.clients.openai import openai_chat
 from lamina.clients.scripted import Line, Scripted
+from lamina.context.tools import workspace_tools
 from lamina.core.arrange import Cap, Layout
 from lamina.core.kinds import HIGH, LOW
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
-from lamina.session import Session
-from lamina.sources.tools import workspace_tools
-from lamina.sources.workspace import Workspace
+from lamina.sessions import Session
+from lamina.workspace.workspace import Workspace
 
 PROMPT = "How many requests may a client send now? Correct what is out of date."
 ATTACHED = [("limits.md", HIGH), ("history.md", LOW), ("../other/secret.md", HIGH)]

@@ -20,14 +20,14 @@ import anyio
 from lamina.clients.events import Client, Spoke
 from lamina.clients.openai import openai_chat
 from lamina.clients.scripted import Scripted
+from lamina.context.clock import clock
+from lamina.context.last_n import last_n
+from lamina.context.port import Source
+from lamina.context.search import chunks_of, open_index, search
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.segments import assistant, user
-from lamina.session import Session
-from lamina.sources.clock import clock
-from lamina.sources.last_n import last_n
-from lamina.sources.port import Source
-from lamina.sources.search import chunks_of, open_index, search
+from lamina.sessions import Session
 from lamina.stores.files import open_files
 from lamina.stores.port import Store
 from lamina.stores.sealed import Sealed, from_file, init_file

@@ -18,8 +18,8 @@ from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
 from lamina.core.memo import Memo
 from lamina.core.values import Budget, Ledger
+from lamina.replay.generated_sessions import calls, session
 from lamina.testing.laws import same
-from lamina.testing.sessions import calls, session
 
 ROOT = Path(__file__).resolve().parent.parent
 LOG = session(3, turns=3, steps=6, thinking=True)

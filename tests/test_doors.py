@@ -13,23 +13,23 @@ import anyio
 import pytest
 
 from lamina import Budget, build, fit_request
+from lamina.caches import load_rules
 from lamina.cli import main
 from lamina.cli.chat.screen import called
-from lamina.codec import decode, encode
+from lamina.context.search.source import answered as search
+from lamina.context.tools import answer, memory_tools
 from lamina.core.values import Ledger, Raw, Role, Segment, Text, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, LaminaError
+from lamina.formats.codec import decode, encode
 from lamina.models import facts as models
 from lamina.models.counters.tokenizer_files import from_file
-from lamina.rules import load_rules
 from lamina.segments import assistant, call, result, user
-from lamina.session import Session
+from lamina.sessions import Session
 from lamina.settings import Settings, load_settings
-from lamina.sources.search.source import answered as search
-from lamina.sources.superseding import moved
-from lamina.sources.tools import answer, memory_tools
 from lamina.stores.memory import MemoryStore
+from lamina.workspace.superseding import moved
 from tests.bounded import bounded_work
 
 SRC = Path(__file__).resolve().parent.parent / "src" / "lamina"
@@ -45,10 +45,10 @@ NOT_FROM_OUTSIDE = {
     "counters/remote.py": "whatever an endpoint answers, its callers turn into CountFailed",
     "lab/peers": "lines between lamina and a process that it started",
     "models.py:table": "a file of lamina's own",
-    "part/looks.py:_in_order": "bytes that lamina has just written from a value it could walk",
-    "part/sides.py:_said": "bytes that lamina has just written from a value it could walk",
+    "diagnose/text_changes.py:_in_order": "bytes that lamina has just written from a value it could walk",
+    "diagnose/compared.py:_said": "bytes that lamina has just written from a value it could walk",
     "session/search.py:_write": "the state of an index, which reading has decoded before",
-    "sources/fetch.py:resolve_host": "one line from a process of lamina's own",
+    "workspace/fetch.py:resolve_host": "one line from a process of lamina's own",
     "stores/markdown/lines.py": "one string, which has no depth",
     "testing/": "suites, which read what they wrote",
 }

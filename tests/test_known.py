@@ -21,13 +21,13 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from lamina.codec import decode
+from lamina.context.search import open_index
 from lamina.core.values import Ledger
 from lamina.errors import WrongKey
-from lamina.session.records import Fork, told
-from lamina.session.search import open_search
-from lamina.session.state import load
-from lamina.sources.search import open_index
+from lamina.formats.codec import decode
+from lamina.sessions.records import Fork, told
+from lamina.sessions.search import open_search
+from lamina.sessions.state import load
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Record, Store, Where, Within

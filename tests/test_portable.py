@@ -24,8 +24,8 @@ SRC = Path(__file__).resolve().parent.parent / "src"
 SHAPE_NOTHING = {
     "lamina.cli": "prints to a person, and reads what one types",
     "lamina.clients": "passes requests on as they are",
-    "lamina.lab": "replays recorded sessions and reports on them",
-    "lamina.part": "says where two requests part, and sends neither",
+    "lamina.replay": "replays recorded sessions and reports on them",
+    "lamina.diagnose": "says where two requests part, and sends neither",
     "lamina.core.explanation": "prints to a person",
     "lamina.settings": "names environment variables",
     "lamina.testing": "makes cases for tests",
@@ -38,10 +38,13 @@ ALLOWED = {
     ("lamina.models.counters.claude", "split"): "a table of names in the file itself",
     ("lamina.models.framing", "split"): "a table of names in the file itself",
     ("lamina.models.counters.open_models", "split"): "a table of names in the file itself",
-    ("lamina.sources.paths", "unicodedata"): "decides which files may be opened: the newest table is safest",
-    ("lamina.sources.paths", "casefold"): "as unicodedata",
-    ("lamina.sources.search.postgres", "split"): "the words of an error",
-    ("lamina.stores.markdown.lines", "classes"): "its own escape for a space, not a pattern",
+    (
+        "lamina.workspace.paths",
+        "unicodedata",
+    ): "decides which files may be opened: newer is safer",
+    ("lamina.workspace.paths", "casefold"): "as unicodedata",
+    ("lamina.context.search.postgres", "split"): "the words of an error",
+    ("lamina.formats.markdown.lines", "classes"): "its own escape for a space, not a pattern",
     ("lamina.stores.postgres.links", "split"): "the words of an error",
     ("lamina.stores.sealed.documents", "lower"): "the name of a class in an error",
     ("lamina.stores.sealed.vault", "lower"): "base32, which is ASCII",
@@ -70,7 +73,7 @@ DIFFER = {
 
 CLASSES = re.compile(r"(?<!\\)(?:\\\\)*\\[wWdDsSbB]")
 NEVER_GO_BACK = re.compile(r"(?<!\\)(?:\\\\)*(?:[*+?]|\})\+|\(\?>")
-NOT_PATTERNS = {"/?:@!$&'()*+,;=%~[]": "the signs of an address, in lamina.sources.fetch"}
+NOT_PATTERNS = {"/?:@!$&'()*+,;=%~[]": "the signs of an address, in lamina.workspace.fetch"}
 
 
 class Pattern(NamedTuple):
@@ -265,14 +268,14 @@ def test_every_exception_is_needed() -> None:
 def test_the_modules_that_shape_bytes_are_among_them() -> None:
     packages = {name.split(".")[1] for name in SHAPING if "." in name}
     assert packages >= {
-        "codec",
         "core",
+        "context",
         "dialects",
-        "request",
-        "session",
-        "sources",
+        "fitting",
+        "formats",
+        "sessions",
         "stores",
-        "summarize",
+        "summaries",
     }
 
 

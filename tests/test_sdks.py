@@ -25,10 +25,10 @@ from lamina.core.build import build
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.translate import options_for
+from lamina.replay.generated_sessions import calls, session
 from lamina.testing.checking import SAID, Checking, checking
 from lamina.testing.conformance import MODELS, plain_head
 from lamina.testing.golden import requests, sessions
-from lamina.testing.sessions import calls, session
 
 Json = dict[str, Any]
 

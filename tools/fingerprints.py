@@ -23,7 +23,9 @@ import msgspec
 
 from lamina import segments
 from lamina.blocking import Session
-from lamina.codec import encode
+from lamina.context.search import chunks_of, excerpts, open_index
+from lamina.context.search.words import folded, terms
+from lamina.context.shared_words import by_words
 from lamina.core.arrange import Cap, Layout
 from lamina.core.text import gist
 from lamina.core.text.arguments import shorter, telling
@@ -36,20 +38,18 @@ from lamina.core.values import Budget, Form, Segment, ToolCall
 from lamina.core.wording import TAGGED, guard, text_of
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
+from lamina.fitting.request import fit_request
+from lamina.formats.codec import encode
+from lamina.formats.markdown import Chat, file_name, read, write
+from lamina.formats.tagged_context import read_context
 from lamina.models.counters.vocabularies import vocabulary
-from lamina.request import fit_request
-from lamina.sources.pages import page
-from lamina.sources.search import chunks_of, excerpts, open_index
-from lamina.sources.search.words import folded, terms
-from lamina.sources.shared_words import by_words
-from lamina.stores.markdown import Chat, file_name, read, write
+from lamina.replay.generated_sessions import calls, session
 from lamina.stores.memory import MemoryStore
-from lamina.stores.tagged import read_context
-from lamina.summarize.judge import facts, problems
+from lamina.summaries.judge import facts, problems
 from lamina.testing.attacks import ATTACKS
 from lamina.testing.golden import Golden, requests
 from lamina.testing.scripts import DISGUISED, LINE_ENDS, MARKED, SENTENCES, SPACES, YOUNG, scripts
-from lamina.testing.sessions import calls, session
+from lamina.workspace.html_text import page
 
 LAYOUTS = {
     "in place": Layout(),

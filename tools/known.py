@@ -29,16 +29,16 @@ import anyio
 import msgspec
 import psycopg
 
-from lamina.codec import VERSION as CODEC
+from lamina.context.search import Chunk, open_index
+from lamina.context.search.sqlite import VERSION as SEARCH
 from lamina.core.build import build
 from lamina.core.values import Ledger, Ref
-from lamina.session.records import Fork, Pin, Rewind, written
-from lamina.session.search import VERSION as STORED_SEARCH
-from lamina.session.search import open_search
-from lamina.session.setup import Setup
-from lamina.session.state import State
-from lamina.sources.search import Chunk, open_index
-from lamina.sources.search.sqlite import VERSION as SEARCH
+from lamina.formats.codec import VERSION as CODEC
+from lamina.sessions.records import Fork, Pin, Rewind, written
+from lamina.sessions.search import VERSION as STORED_SEARCH
+from lamina.sessions.search import open_search
+from lamina.sessions.setup import Setup
+from lamina.sessions.state import State
 from lamina.stores.files import open_files
 from lamina.stores.files.shelf import VERSION as FILES
 from lamina.stores.memory import MemoryStore

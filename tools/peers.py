@@ -14,10 +14,10 @@ from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
 from lamina.dialects import DIALECTS
-from lamina.lab.peers.catalogue import PEERS, version
-from lamina.lab.peers.policy import Ask, peer_policy
-from lamina.lab.peers.process import PeerFailed
 from lamina.models.counters import counter_for
+from lamina.replay.peers.catalogue import PEERS, version
+from lamina.replay.peers.policy import Ask, peer_policy
+from lamina.replay.peers.process import PeerFailed
 
 MODEL = "gpt-5"
 FRAMING = 4

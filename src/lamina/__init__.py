@@ -4,6 +4,7 @@ A log of segments, a budget and the ledger of the last request go in; an envelop
 window, keeps the cached prefix, can bring back what it left out, and explains every decision.
 """
 
+from lamina.caches import Rules, cost, rules_for, simulator
 from lamina.core.arrange import Cap, Filter, Layout
 from lamina.core.build import build, plan_cut
 from lamina.core.envelope import Envelope
@@ -36,11 +37,10 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import Wording
+from lamina.diagnose.differences import Parting, part
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError, LawBroken, NotFound
-from lamina.part import Parting, part
-from lamina.request import Fitted, Lifetimes, RequestMemo, ServerHelp, fit_request
-from lamina.rules import Rules, cost, rules_for, simulator
-from lamina.wrap import wrap
+from lamina.fitting.request import Fitted, Lifetimes, RequestMemo, ServerHelp, fit_request
+from lamina.fitting.wrap import wrap
 
 __all__ = [
     "KINDS",

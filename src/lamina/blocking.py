@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from lamina.session import Session as Async
+from lamina.sessions import Session as Async
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class Session:
     set_history = _plain(Async.set_history)
 
     def fork(self, at: int | str | None = None, name: str = "") -> Session:
-        """As `lamina.session.Session.fork`."""
+        """As `lamina.sessions.Session.fork`."""
         return Session(self.portal.call(partial(self.session.fork, at, name)), self.portal)
 
     def __getattr__(self, name: str) -> Any:

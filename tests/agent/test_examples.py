@@ -11,14 +11,14 @@ from examples import agent as coworker
 from examples import agent_search, lifecycle, orchestration
 from lamina.agent import Agent, offered
 from lamina.clients.openai import openai_chat
+from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget, ToolResult
 from lamina.dialects.port import PlainHead
-from lamina.sources.tools import workspace_tools
-from lamina.sources.workspace import Workspace
 from lamina.stores.memory import MemoryStore
 from lamina.testing.upstream import COUNTER, MODEL, upstream
+from lamina.workspace.workspace import Workspace
 from tests.agent.working import opened
-from tests.session.talking import awaited
+from tests.sessions.talking import awaited
 
 LIMITS = "# Limits\n\nAt most 20 requests a minute.\n"
 

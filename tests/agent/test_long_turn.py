@@ -20,9 +20,9 @@ from lamina.core.values import Budget, Layer
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool
 from lamina.models.counters import counter_for
-from lamina.session import Session
+from lamina.sessions import Session
 from tests.agent.working import SCHEMA, opened
-from tests.session.talking import awaited
+from tests.sessions.talking import awaited
 
 FACT = "The lighthouse opens with 7-QUARTZ-19."
 HANDLE = re.compile(r'recall(?:=|\()\\?"([\w@#.-]+)')

@@ -8,8 +8,8 @@ import anyio.lowlevel
 import pytest
 
 from lamina.agent import Action, Agent, Limits, Ran, Spent, always
-from lamina.agent.inference import INTERRUPTED
 from lamina.agent.limits import price
+from lamina.agent.model_calls import INTERRUPTED
 from lamina.agent.outcome import Heard
 from lamina.clients.events import Spoke, Used
 from lamina.clients.failures import Refused, Unreachable
@@ -19,10 +19,10 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool, Usage
 from lamina.errors import BadInput
 from lamina.models.facts import model
-from lamina.session import Recorded, Session
+from lamina.sessions import Recorded, Session
 from lamina.stores.memory import MemoryStore
 from tests.agent.working import SCHEMA, calls, opened, reading, results, told
-from tests.session.talking import answer, awaited
+from tests.sessions.talking import answer, awaited
 
 SPOKEN = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
 

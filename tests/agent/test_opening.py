@@ -9,11 +9,11 @@ from typing import Any
 from lamina.agent import EXPLORER, Agent, open_for
 from lamina.clients.scripted import Scripted
 from lamina.core.wording import text_of
-from lamina.session import Persona, Session
+from lamina.sessions import Persona, Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Store
-from tests.session.talking import awaited
+from tests.sessions.talking import awaited
 
 
 def opening(store: Store, **given: Any) -> AbstractAsyncContextManager[Session]:

@@ -11,7 +11,7 @@ from lamina.dialects.port import PlainHead
 from lamina.segments import note
 from lamina.testing.upstream import COUNTER, MODEL, upstream
 from tests.agent.working import opened
-from tests.session.talking import awaited
+from tests.sessions.talking import awaited
 
 PAGE = "".join(f"Row {row} has {row * 3} lamps, lit at dusk.\n" for row in range(16))
 

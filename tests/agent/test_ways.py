@@ -26,23 +26,23 @@ from lamina.agent import (
     scratchpad,
     searching,
 )
-from lamina.agent.asking import with_question
+from lamina.agent.prompt_order import with_question
 from lamina.agent.scratchpad import LARGEST
 from lamina.clients.events import Used
 from lamina.clients.scripted import Line, Scripted
+from lamina.context.search import chunks_of, open_index
 from lamina.core.kinds import KINDS, Kind
 from lamina.core.options import Options
 from lamina.core.values import Layer, Role, Segment, Text, ToolCall
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool
 from lamina.segments import excerpt, file, note
-from lamina.session import Session
-from lamina.sources.search import chunks_of, open_index
+from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
-from lamina.summarize import Asked, Condense
+from lamina.summaries import Asked, Condense
 from tests.agent.test_loop import SPOKEN
 from tests.agent.working import USED, calls, opened, reading, results, told
-from tests.session.talking import awaited
+from tests.sessions.talking import awaited
 
 
 @pytest.mark.parametrize("dialect", SPOKEN)

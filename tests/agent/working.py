@@ -12,7 +12,7 @@ from lamina.clients.scripted import Line
 from lamina.core.values import Budget, Segment, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.port import Tool
-from lamina.session import Session
+from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.testing.conformance import MODELS

@@ -12,16 +12,16 @@ from lamina import Budget, Cap, Form, Layer, Layout, Options
 from lamina.agent import EXPLORER, Agent, Ran, always, offered, open_for
 from lamina.clients.events import Spoke
 from lamina.clients.scripted import Line, Scripted
+from lamina.context.relevance import Relevance
+from lamina.context.tools import workspace_tools
 from lamina.core.kinds import HIGH, LOW, MEDIUM
 from lamina.core.tokens import BYTES4
 from lamina.core.wording import text_of
 from lamina.segments import file, user
-from lamina.session import LastN, Persona, Session, Stored
-from lamina.sources.relevance import Relevance
-from lamina.sources.tools import workspace_tools
-from lamina.sources.workspace import Workspace
+from lamina.sessions import LastN, Persona, Session, Stored
 from lamina.stores.memory import MemoryStore
-from lamina.summarize import Asked, compact, suggest_priorities
+from lamina.summaries import Asked, compact, suggest_priorities
+from lamina.workspace.workspace import Workspace
 from tests.capabilities.walking import (
     NO_SETTINGS,
     awaited,

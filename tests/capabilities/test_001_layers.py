@@ -30,11 +30,14 @@ from lamina import (
 from lamina.agent import Action, Agent, ByModel, open_for
 from lamina.clients.gemini_caches import CachedHead
 from lamina.clients.scripted import Scripted
-from lamina.codec import decode, encode
+from lamina.context.search import chunks_of, open_index, search
 from lamina.core.laws import Case
 from lamina.core.tokens import CHARS4
 from lamina.core.wording import text_of
 from lamina.dialects.port import PlainHead, Tool
+from lamina.formats.codec import decode, encode
+from lamina.formats.markdown import Chat, Mention, load, read, rebuild, save, write
+from lamina.formats.tagged_context import read_context
 from lamina.segments import (
     assistant,
     call,
@@ -49,12 +52,9 @@ from lamina.segments import (
     user,
     video,
 )
-from lamina.session import Session
-from lamina.sources.search import chunks_of, open_index, search
-from lamina.stores.markdown import Chat, Mention, load, read, rebuild, save, write
+from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
-from lamina.stores.tagged import read_context
-from lamina.summarize import Asked, Bounds, Condense
+from lamina.summaries import Asked, Bounds, Condense
 from tests.capabilities.walking import (
     NO_SETTINGS,
     awaited,

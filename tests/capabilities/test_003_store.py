@@ -14,23 +14,23 @@ import pytest
 from lamina import Segment
 from lamina.clients.events import Spoke
 from lamina.clients.scripted import Scripted
-from lamina.codec import decode
+from lamina.context.clock import clock
+from lamina.context.last_n import last_n
+from lamina.context.persona import persona
+from lamina.context.search import chunks_of, open_index, search
 from lamina.core.wording import text_of
 from lamina.errors import KeyNeeded, WrongKey
+from lamina.formats.codec import decode
+from lamina.formats.elara import import_folder, read_folder
 from lamina.segments import excerpt
-from lamina.session import LastN, Session
+from lamina.sessions import LastN, Session
 from lamina.settings import load_settings
-from lamina.sources.clock import clock
-from lamina.sources.last_n import last_n
-from lamina.sources.persona import persona
-from lamina.sources.search import chunks_of, open_index, search
-from lamina.sources.workspace import Workspace
 from lamina.stores.address import open_store
-from lamina.stores.elara import import_folder, read_folder
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
 from lamina.stores.sealed import Sealed, generate
+from lamina.workspace.workspace import Workspace
 from tests.capabilities.walking import NO_SETTINGS, awaited, exchange, messages, talking, wire
 
 START = datetime(2026, 5, 1, 8, 0, tzinfo=UTC)

@@ -12,8 +12,8 @@ from lamina.agent import Agent, open_for
 from lamina.clients.scripted import Scripted
 from lamina.core.tokens import RFC
 from lamina.dialects import DIALECTS
+from lamina.formats.checkpoint import INDEX, MIRROR, read, trim_index, with_index, write
 from lamina.segments import assistant, call, result, system, user
-from lamina.stores.checkpoint import INDEX, MIRROR, read, trim_index, with_index, write
 from lamina.stores.memory import MemoryStore
 from tests.capabilities.walking import NO_SETTINGS, awaited, messages
 

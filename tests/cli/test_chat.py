@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from lamina.core.values import Role
-from lamina.session import Session
+from lamina.sessions import Session
 from lamina.stores.sealed import init_file
 from tests.cli.chatting import CTRL_C, CTRL_D, TAB, UP, Answer, Model, Terminal, model
 

@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 from lamina.cli.chat.attaching import choices, mentioned
 from lamina.cli.chat.finding import USUAL, Way, ollama_host, way_to
 from lamina.cli.chat.markdown import CODE, Markdown, columns, inert
+from lamina.context.port import Found
 from lamina.errors import BadInput
 from lamina.models.facts import model as facts_of
-from lamina.session import Session
-from lamina.sources.port import Found
-from lamina.sources.workspace import Workspace
+from lamina.sessions import Session
+from lamina.workspace.workspace import Workspace
 from tests.cli.chatting import Answer, environment, model
 from tests.cli.running import run
 

@@ -15,7 +15,7 @@ import pytest
 
 from lamina.errors import KeyNeeded
 from lamina.segments import file
-from lamina.session import Session
+from lamina.sessions import Session
 from lamina.stores.address import open_store
 from lamina.stores.sealed import Key, from_file, init_file
 from lamina.stores.sqlite import SqliteStore, links

@@ -27,7 +27,7 @@ from lamina.core.values import ToolCall
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, LaminaError
 from lamina.testing.upstream import MODEL, Upstream, upstream
-from tests.session.talking import awaited
+from tests.sessions.talking import awaited
 from tests.talking import refusing
 
 SPOKEN = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")

@@ -19,9 +19,9 @@ from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
 from lamina.core.values import Budget, Form, Layer, Ledger, Segment
 from lamina.core.wording import Wording
 from lamina.errors import BudgetExceeded
+from lamina.replay.generated_sessions import calls, session
 from lamina.segments import assistant, call, file, result, system, user
 from lamina.testing.laws import same
-from lamina.testing.sessions import calls, session
 from lamina.testing.strategies import logs
 
 Log = tuple[Segment, ...]

@@ -16,8 +16,8 @@ from lamina.core.repair import ANSWERED, ENDED, UNANSWERED, Repairs
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Entry, Form, Ledger, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
+from lamina.diagnose.differences import part
 from lamina.errors import BadInput
-from lamina.part import part
 from lamina.segments import assistant, call, result, segment, system, user
 from lamina.testing.strategies import logs
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Memo, part
+from lamina import Memo
+from lamina.caches import rules_for, simulator
 from lamina.core.arrange import OWN_TURN_ONLY, Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
@@ -21,9 +22,9 @@ from lamina.core.repair import Repairs
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Head, Ledger, Segment
 from lamina.core.wording import text_of
+from lamina.diagnose import part
 from lamina.dialects import DIALECTS
-from lamina.request.marking import marked
-from lamina.rules import rules_for, simulator
+from lamina.fitting.markers import marked
 from lamina.segments import assistant, call, clock, memory, note, result, summary, system, thinking, user
 
 LONG = "A sentence that makes the history worth a cache. " * 120

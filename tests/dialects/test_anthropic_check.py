@@ -12,7 +12,7 @@ from lamina.core.values import Budget, Ledger
 from lamina.dialects.anthropic import DIALECT, binding_of
 from lamina.dialects.anthropic.check import RULES
 from lamina.dialects.anthropic.model import rejects_prefill, takes_system_messages, version
-from lamina.request import fit_request
+from lamina.fitting.request import fit_request
 from tests.dialects.test_anthropic import Json, fitted
 
 VALID: Json = {

@@ -11,7 +11,7 @@ from lamina.dialects.anthropic import DIALECT
 from lamina.dialects.anthropic.mark import marks_in, with_allowed_marks
 from lamina.dialects.sending import MOVED
 from lamina.errors import InvalidRequest
-from lamina.request import Fitted, fit_request
+from lamina.fitting.request import Fitted, fit_request
 
 Json = dict[str, Any]
 

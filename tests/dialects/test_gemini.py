@@ -25,7 +25,7 @@ from lamina.core.values import (
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest
-from lamina.request import fit_request
+from lamina.fitting.request import fit_request
 from tests.dialects.gemini_requests import (
     OPTIONS,
     PIXEL,

@@ -7,9 +7,9 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.caches.stream import OWN_JSON, SETTINGS
 from lamina.dialects.gemini import DIALECT
 from lamina.dialects.port import Marking
-from lamina.stream import OWN_JSON, SETTINGS
 from tests.dialects.gemini_requests import Json, answers, arguments, asks, body, conversation, model, user
 
 TOOLS: list[Json] = [

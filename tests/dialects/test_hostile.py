@@ -19,7 +19,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import CheckMemo, Violation
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError
-from lamina.request import Fitted, RequestMemo, fit_request
+from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from tests.dialects.hostile import DIALECTS_WITH_MESSAGES, Hostile, conversations
 
 EXPECTED = (BadInput, BudgetExceeded, InvalidRequest)

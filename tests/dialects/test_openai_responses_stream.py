@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
+from lamina.caches.stream import OWN_JSON
 from lamina.core.values import Head
 from lamina.dialects.openai_responses import DIALECT
 from lamina.dialects.port import Marking, PlainHead, Tool
 from lamina.errors import BadInput
-from lamina.stream import OWN_JSON
 from tests.dialects.openai_responses_requests import (
     PIXEL,
     Json,

@@ -11,7 +11,7 @@ import pytest
 
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS, recognise
-from lamina.request import RequestMemo, fit_request
+from lamina.fitting.request import RequestMemo, fit_request
 
 Json = dict[str, Any]
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lamina.caches.stream import SETTINGS, Stream
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
-from lamina.stream import SETTINGS, Stream
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 BREAK = {"prompt_cache_breakpoint": {"mode": "explicit"}}

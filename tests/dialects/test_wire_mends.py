@@ -18,7 +18,7 @@ from lamina.dialects.rechecking import TAIL
 from lamina.dialects.sending import rendered
 from lamina.dialects.words import OPENING
 from lamina.errors import InvalidRequest
-from lamina.request import Fitted, RequestMemo, fit_request
+from lamina.fitting.request import Fitted, RequestMemo, fit_request
 
 Json = dict[str, Any]
 

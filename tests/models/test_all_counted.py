@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from lamina.codec import decode, encode
 from lamina.core.build import build
 from lamina.core.parameters import UNREAD as UNREAD_PARAMETERS
 from lamina.core.parameters import snake
@@ -22,6 +21,7 @@ from lamina.core.tokens import SEALED_BYTES, STRICT, UNREAD_OF_TOOLS
 from lamina.dialects import DIALECTS
 from lamina.dialects.beside import UNREAD
 from lamina.errors import BadInput
+from lamina.formats.codec import decode, encode
 
 Json = dict[str, Any]
 Path = tuple[str | int, ...]

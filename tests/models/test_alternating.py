@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from lamina import Budget, Counter, Ledger, fit_request
 from lamina.core.tokens import ESTIMATE, STRICT
 from lamina.dialects.port import Usage
+from lamina.fitting.request import Fitted
+from lamina.fitting.server_reports import calibrated
 from lamina.models.counters import counter_for
-from lamina.request import Fitted
-from lamina.request.reported import calibrated
 
 EXACT = counter_for("gpt-4o")
 OTHER = Counter(name="another estimate", count=lambda text: len(text) // 3)

@@ -22,7 +22,7 @@ from lamina.core.repair import Repairs
 from lamina.core.tokens import RFC
 from lamina.core.values import Budget, Entry, Form, Head, Ledger, Part, Segment, Text, ToolResult
 from lamina.core.wording import Wording, text_of
-from lamina.stores.checkpoint import oldest_first
+from lamina.formats.checkpoint import oldest_first
 
 TRIMMED = "[trimmed]"
 

@@ -18,11 +18,11 @@ from lamina.clients.scripted import Line, Scripted
 from lamina.core.arrange import Cap, Layout
 from lamina.core.values import Form, Layer, Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of
+from lamina.formats.markdown.lines import front, parted
 from lamina.segments import file
-from lamina.session import Session
-from lamina.stores.markdown.lines import front, parted
+from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
-from tests.session.talking import awaited, opened, said, wire
+from tests.sessions.talking import awaited, opened, said, wire
 
 LIMITS = "# Limits\n\nAt most 20 requests a minute.\n"
 

@@ -11,6 +11,7 @@ from functools import partial
 import anyio
 import pytest
 
+from lamina.context.relevance import Relevance
 from lamina.core.arrange import Cap, Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
@@ -19,9 +20,8 @@ from lamina.core.options import Options
 from lamina.core.tokens import BYTES4
 from lamina.core.values import Form, Segment
 from lamina.segments import file, user
-from lamina.sources.relevance import Relevance
-from lamina.summarize import suggest_priorities
-from tests.test_summarize import Script
+from lamina.summaries import suggest_priorities
+from tests.summaries.test_summary import Script
 
 ABOUT = {
     "billing.md": "invoices and refunds ",

@@ -14,8 +14,8 @@ from lamina.core.text.tags import escape
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Digest, Form, Layer, Segment
 from lamina.core.wording import PLAIN, text_of
+from lamina.formats.tagged_context import read_context
 from lamina.segments import assistant, note, pdf, segment, selected_text, url, user, video
-from lamina.stores.tagged import read_context
 
 HOISTED = Options(layout=Layout(library="hoisted"))
 

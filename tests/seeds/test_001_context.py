@@ -10,7 +10,7 @@ from lamina.core.kinds import KINDS, recoverable
 from lamina.core.text.tagged import blocks, unescape
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
-from lamina.stores.tagged import TAGS, read_context
+from lamina.formats.tagged_context import TAGS, read_context
 
 
 def note_block(path: str, text: str, *, tag: str = "note_context") -> str:

@@ -9,8 +9,8 @@ from lamina.core.build import build
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Digest, Form, Image, Layer, Raw, Role, Segment, Text
 from lamina.core.wording import PLAIN, text_of
+from lamina.formats.messages import plain_text, read_messages, write_messages
 from lamina.segments import assistant, call, excerpt, result, user
-from lamina.stores.messages import plain_text, read_messages, write_messages
 
 SPOKEN = (Role.USER, Role.ASSISTANT)
 

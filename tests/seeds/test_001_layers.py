@@ -20,8 +20,8 @@ from lamina.core.values import Budget, Form, Layer, Segment
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
 from lamina.errors import BudgetExceeded
+from lamina.formats.tagged_context import read_context
 from lamina.segments import assistant, note, project, segment, selected_text, system, url, user
-from lamina.stores.tagged import read_context
 
 HOISTED = Options(layout=Layout(library="hoisted"))
 OLD, NEW = "Existing words. " * 20, "New words."

@@ -13,11 +13,11 @@ import pytest
 from lamina.core.text.tagged import unwrapped
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
+from lamina.formats.markdown import Chat, Mention, file_name, load, note_path, read, rebuild, save, write
+from lamina.formats.markdown.lines import body
+from lamina.formats.markdown.mentions import mentions
+from lamina.formats.markdown.page import shown
 from lamina.segments import assistant, note, url, user, web_tab
-from lamina.stores.markdown import Chat, Mention, file_name, load, note_path, read, rebuild, save, write
-from lamina.stores.markdown.lines import body
-from lamina.stores.markdown.mentions import mentions
-from lamina.stores.markdown.page import shown
 
 EPOCH = 1_729_873_880_000
 

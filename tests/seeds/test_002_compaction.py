@@ -15,7 +15,7 @@ from lamina.core.tokens import BYTES4, CHARS4
 from lamina.core.values import Budget, Form, Head, Layer, Ledger, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.segments import assistant, call, file, result, system, user
-from lamina.summarize import Asked, Bounds, Chosen, Outcome, Terms, choose, digested, summarized
+from lamina.summaries import Asked, Bounds, Chosen, Outcome, Terms, choose, digested, summarized
 
 SAID = "The parser was read and the tokens were counted."
 BUDGET = Budget(window=400, reserve=0, trigger=0.75, keep_last=1, largest=1)

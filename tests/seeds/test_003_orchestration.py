@@ -12,18 +12,18 @@ import pytest
 
 from examples.orchestration import ANSWERS, HALL, UTTERANCES, Orchestrator, context, house, kitchen
 from lamina.clients.scripted import Line, Scripted
+from lamina.context.clock import clock
+from lamina.context.gather import gather
+from lamina.context.last_n import last_n
 from lamina.core.build import build
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
 from lamina.segments import assistant, system, user
-from lamina.session import Session
+from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.sources.clock import clock
-from lamina.sources.gather import gather
-from lamina.sources.last_n import last_n
 from lamina.stores.memory import MemoryStore
-from tests.session.talking import awaited, opened, said
+from tests.sessions.talking import awaited, opened, said
 
 NOW = datetime(2026, 1, 2, 9, 5, tzinfo=UTC)
 FOUR = [user("a"), assistant("b"), user("c"), assistant("d")]

@@ -1,4 +1,4 @@
-"""System 003 keeps messages in files, one each. `lamina.stores.elara` reads them; new ones are lamina's own.
+"""System 003 keeps messages in files, one each. `lamina.formats.elara` reads them; new ones are lamina's own.
 
 The files here are written by `Writer`, in the format of that system.
 """
@@ -19,11 +19,11 @@ import anyio
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from lamina.codec import decode, encode
 from lamina.core.values import Role, Segment, Text
 from lamina.errors import BadInput, Conflict, WrongKey
+from lamina.formats.codec import decode, encode
+from lamina.formats.elara import Found, import_folder, read_folder, role_of
 from lamina.segments import assistant, user
-from lamina.stores.elara import Found, import_folder, read_folder, role_of
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where

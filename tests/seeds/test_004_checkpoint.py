@@ -14,8 +14,7 @@ from lamina.core.options import Options
 from lamina.core.tokens import RFC
 from lamina.core.values import Ledger, Segment
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.segments import assistant, user
-from lamina.stores.checkpoint import (
+from lamina.formats.checkpoint import (
     FORMAT,
     INDEX,
     MIRROR,
@@ -28,7 +27,8 @@ from lamina.stores.checkpoint import (
     with_index,
     write,
 )
-from lamina.stores.messages import read_messages, write_messages
+from lamina.formats.messages import read_messages, write_messages
+from lamina.segments import assistant, user
 from tests.seeds import rfc
 from tests.seeds.rfc import agent_turns, before, bodies, smallest, trim, trimmed, turns, untrimmed
 

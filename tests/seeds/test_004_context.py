@@ -6,15 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.arrange import Layout
-from lamina.core.build import build
-from lamina.core.options import Options
-from lamina.core.text.outline import truncate
-from lamina.core.values import Segment
-from lamina.core.wording import text_of
-from lamina.errors import BadInput
-from lamina.segments import assistant, result, system, user
-from lamina.sources.project_files import (
+from lamina.context.project_files import (
     CALLER_CONTENT,
     CALLER_ITEMS,
     CALLER_NAME,
@@ -28,6 +20,14 @@ from lamina.sources.project_files import (
     first_message_only,
     project_files,
 )
+from lamina.core.arrange import Layout
+from lamina.core.build import build
+from lamina.core.options import Options
+from lamina.core.text.outline import truncate
+from lamina.core.values import Segment
+from lamina.core.wording import text_of
+from lamina.errors import BadInput
+from lamina.segments import assistant, result, system, user
 
 
 def named(name: str, content: str, rank: Rank = Rank.NORMAL) -> ProjectFile:

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.codec import encode
 from lamina.errors import BadInput, Damaged, StoreError, Tampered
+from lamina.formats.codec import encode
 from lamina.segments import assistant, result, system, user
-from lamina.stores.checks import file_sum
+from lamina.stores.checksums import file_sum
 from lamina.stores.files import open_files
 from lamina.stores.files.names import LONGEST, folder_name, name_of
 from lamina.stores.files.sheet import body_of, is_sheet, sheet_name, written

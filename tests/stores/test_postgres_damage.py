@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from lamina.errors import Damaged, KeyNeeded
-from lamina.stores.checks import Sums
+from lamina.stores.checksums import Sums
 from lamina.stores.port import HEADER, Head, Listed, Once, Page, Where
 from lamina.stores.postgres import PostgresStore, open_postgres
 from lamina.stores.postgres.schema import MIGRATIONS, NEWEST

@@ -15,12 +15,12 @@ import psycopg
 import pytest
 
 from lamina import blocking
+from lamina.context.memory import Memory
 from lamina.errors import KeyNeeded, WrongKey
-from lamina.session import Session
+from lamina.sessions import Session
 from lamina.settings import Settings
-from lamina.sources.memory import Memory
 from lamina.stores.address import check_plain, open_default_store, open_store
-from lamina.stores.copying import copy_conversations
+from lamina.stores.copies import copy_conversations
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Store, Where, Within

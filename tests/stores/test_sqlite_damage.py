@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.errors import Damaged, LaminaError, StoreError
-from lamina.stores.checks import Sums
-from lamina.stores.pages import every_conversation
+from lamina.stores.checksums import Sums
+from lamina.stores.paging import every_conversation
 from lamina.stores.port import Head, Listed, Once, Page, Where
 from lamina.stores.sqlite import SqliteStore, open_sqlite, tables
 from lamina.stores.sqlite.schema import NEWEST, bring_up

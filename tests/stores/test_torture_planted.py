@@ -16,7 +16,7 @@ import anyio
 import pytest
 
 from lamina.errors import LaminaError, Tampered
-from lamina.stores import checks
+from lamina.stores import checksums as checks
 from lamina.stores.files import disk as files_disk
 from lamina.stores.files import open_files
 from lamina.stores.port import Head, Page, Record, Store, Where

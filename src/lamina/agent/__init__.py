@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from lamina.agent.actions import Action, always
-from lamina.agent.delegating import delegate, hand_over
 from lamina.agent.limits import Limits, Spent
 from lamina.agent.loop import Agent
-from lamina.agent.once import ByModel, Planned
+from lamina.agent.one_shot import ByModel, Planned
 from lamina.agent.opening import open_for
 from lamina.agent.outcome import Citation, Outcome, Ran
 from lamina.agent.persona import CITING, EXPLORER, PLANNING, guidelines
 from lamina.agent.scratchpad import scratchpad
-from lamina.agent.workspace import offered, searching
+from lamina.agent.subagents import delegate, hand_over
+from lamina.agent.workspace_actions import offered, searching
 
 __all__ = [
     "CITING",

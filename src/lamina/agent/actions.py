@@ -14,7 +14,7 @@ from typing import Any
 import anyio
 import msgspec
 
-from lamina.agent.asking import with_question
+from lamina.agent.prompt_order import with_question
 from lamina.core.values import Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.port import Tool

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from lamina.caches import Tally, cost
 from lamina.dialects.port import Usage
 from lamina.errors import BadInput
-from lamina.rules import Tally, cost
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,19 +18,19 @@ import anyio
 import msgspec
 
 from lamina.agent.actions import Action, Approve, Care, by_name, carried_out, not_run
-from lamina.agent.inference import After, Answered, Before, Hooks, infer
 from lamina.agent.limits import Limits, Spent, check_price
-from lamina.agent.once import Plan, Planned, looked_up
+from lamina.agent.model_calls import After, Answered, Before, Hooks, infer
+from lamina.agent.one_shot import Plan, Planned, looked_up
 from lamina.agent.outcome import Citation, Ending, Hear, Outcome, Ran, cited, deaf
 from lamina.clients.events import Client
 from lamina.core.kinds import Kinds, row
 from lamina.core.values import Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
-from lamina.session import RECALL, Session
-from lamina.session.attach import Attachable
-from lamina.session.setup import speaks
-from lamina.summarize import Condense
+from lamina.sessions import RECALL, Session
+from lamina.sessions.attachments import Attachable
+from lamina.sessions.setup import speaks
+from lamina.summaries import Condense
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):

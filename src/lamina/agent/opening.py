@@ -15,8 +15,8 @@ import msgspec
 from lamina.agent.loop import Agent
 from lamina.agent.persona import CITING, EXPLORER, guidelines
 from lamina.dialects.port import PlainHead
-from lamina.session import Persona, Session
-from lamina.session.persona import UsualPersona, Words
+from lamina.sessions import Persona, Session
+from lamina.sessions.system_sections import UsualPersona, Words
 from lamina.stores.port import Store
 
 

@@ -12,7 +12,7 @@ from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_dialect, add_file, add_json
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.port import Violation
-from lamina.request import named
+from lamina.fitting.request import named
 
 _EXAMPLES = """\
 One line for each rule that is broken: its name, the place, what is wrong.

@@ -17,6 +17,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lamina.caches import rules_for
 from lamina.cli.bar import SIGNS, bar, legend
 from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_json, tokens
@@ -25,12 +26,11 @@ from lamina.cli.replay import write
 from lamina.core.hashing import handle
 from lamina.core.values import Budget, Form, Ledger
 from lamina.core.wording import described, text_of
-from lamina.lab.html import page
-from lamina.lab.replay import replay
-from lamina.lab.table import facts, text, whole
-from lamina.lab.values import Account, Outcome, Point, Trace
-from lamina.request import Fitted, RequestMemo, fit_request
-from lamina.rules import rules_for
+from lamina.fitting.request import Fitted, RequestMemo, fit_request
+from lamina.replay.account_table import facts, text, whole
+from lamina.replay.html import page
+from lamina.replay.runs import replay
+from lamina.replay.values import Account, Outcome, Point, Trace
 
 SEED, TURNS, WINDOW = 7, 14, 32_000
 CHAT, OWN = "openai_chat", "lamina"

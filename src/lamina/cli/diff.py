@@ -12,18 +12,18 @@ from typing import Any
 
 import msgspec
 
+from lamina.caches import Rules, all_rules, load_rules, rules_for
+from lamina.caches.stream import Stream
 from lamina.cli.files import read_request
 from lamina.cli.output import emit, progress
 from lamina.cli.parser import add_dialect, add_json
+from lamina.diagnose.differences import Parting, part
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
+from lamina.fitting.request import named
 from lamina.models.counters import counter_for
 from lamina.models.facts import AS_OF
-from lamina.part import Parting, part
-from lamina.request import named
-from lamina.rules import Rules, all_rules, load_rules, rules_for
-from lamina.stream import Stream
 
 AUTO = "auto"
 

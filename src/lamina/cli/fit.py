@@ -15,8 +15,8 @@ from lamina.core.explanation import explain, table, told
 from lamina.core.values import Budget, Form
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
+from lamina.fitting.request import Fitted, fit_request
 from lamina.models.facts import model
-from lamina.request import Fitted, fit_request
 
 _EXAMPLES = """\
 The fitted request goes to standard output, the account to standard error. With --ledger every

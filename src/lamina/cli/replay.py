@@ -1,6 +1,6 @@
 """`lamina replay`: what recorded sessions cost, what they would have cost, and where caches were lost.
 
-Traces are read, replayed and added up by `lamina.lab`; here they are only asked for and told.
+Traces are read, replayed and added up by `lamina.replay`; here they are only asked for and told.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
+from lamina.caches import all_rules
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import tokens
 from lamina.errors import BadInput
-from lamina.lab.html import page
-from lamina.lab.policies import POLICIES
-from lamina.lab.replay import replay
-from lamina.lab.table import facts, text
-from lamina.lab.traces import read
-from lamina.lab.values import Account, Damaged, Trace
-from lamina.rules import all_rules
+from lamina.replay.account_table import facts, text
+from lamina.replay.html import page
+from lamina.replay.policies import POLICIES
+from lamina.replay.runs import replay
+from lamina.replay.traces import read
+from lamina.replay.values import Account, Damaged, Trace
 
 WINDOWS, PICKED, RULES = "64000,200000", "none,drop_oldest,sliding,lamina", "anthropic"
 BAR, OFTEN = 30, 0.1

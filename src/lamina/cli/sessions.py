@@ -12,11 +12,11 @@ import anyio
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json
 from lamina.cli.stored import add_store, existing, missing, new_key, stored
-from lamina.codec import decode, encode
 from lamina.errors import BadInput
-from lamina.session import Session
+from lamina.formats.codec import decode, encode
+from lamina.sessions import Session
 from lamina.stores.address import open_store
-from lamina.stores.pages import every_conversation
+from lamina.stores.paging import every_conversation
 from lamina.stores.port import Rescues, Store, Where
 
 _EXAMPLES = """\
@@ -100,7 +100,7 @@ async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 
 async def _export(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    from lamina.stores.markdown import Chat, write  # noqa: PLC0415
+    from lamina.formats.markdown import Chat, write  # noqa: PLC0415
 
     async with existing(store, workspace, arguments.names[0]) as session:
         if arguments.format == "markdown":
@@ -128,7 +128,7 @@ async def _import(store: Store, workspace: str, arguments: argparse.Namespace) -
 def _read(text: str) -> list[Any]:
     if text.lstrip().startswith('{"'):
         return decode(line.encode() for line in text.splitlines() if line.strip())
-    from lamina.stores.markdown import read  # noqa: PLC0415
+    from lamina.formats.markdown import read  # noqa: PLC0415
 
     return list(read(text).log)
 
@@ -144,7 +144,7 @@ async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -
 
 
 async def _copy(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    from lamina.stores.copying import copy_conversations  # noqa: PLC0415
+    from lamina.stores.copies import copy_conversations  # noqa: PLC0415
 
     [address] = arguments.names
     key = None

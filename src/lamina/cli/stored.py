@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lamina.errors import BadInput, StoreError
-from lamina.session import Session
+from lamina.sessions import Session
 from lamina.settings import load_settings
 from lamina.stores.address import open_default_store, open_store
 from lamina.stores.port import Store, Where

@@ -20,8 +20,8 @@ import anyio
 import msgspec
 
 from lamina.clients.failures import mapped
+from lamina.dialects.usage import read_usage
 from lamina.errors import BadInput
-from lamina.usage import read_usage
 
 Reason = Literal["end", "tool", "length", "refused", "error", "other"]
 """Why an answer stopped, in one vocabulary: finished, tools are called, a limit, a filter, a failure."""

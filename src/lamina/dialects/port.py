@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
+from lamina.caches.stream import Stream
 from lamina.core.bound_thinking import Binding
 from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs
 from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Entry, Form, Head, Raw, Ref, Role, Segment, Thinking, ToolResult
-from lamina.stream import Stream
-from lamina.usage import Cleared, Usage
+from lamina.dialects.usage import Cleared, Usage
 
 __all__ = [
     "Absorbed",

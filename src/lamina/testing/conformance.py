@@ -30,8 +30,8 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect, Marking, ParseMemo, PlainHead, Request, Tool
 from lamina.dialects.translate import options_for, translated
 from lamina.errors import BadInput, BudgetExceeded
+from lamina.replay.generated_sessions import calls, session
 from lamina.testing.gallery import gallery
-from lamina.testing.sessions import calls, session
 
 MODELS = {
     "anthropic": "claude-opus-4-6",

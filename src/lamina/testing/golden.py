@@ -17,10 +17,10 @@ from lamina.core.build import build
 from lamina.core.values import Budget, Form, Ledger, Segment
 from lamina.dialects.port import Dialect
 from lamina.dialects.translate import options_for
+from lamina.replay.generated_sessions import calls, session
 from lamina.testing.conformance import MODELS, plain_head
 from lamina.testing.gallery import gallery
 from lamina.testing.scripts import scripts
-from lamina.testing.sessions import calls, session
 
 SPEC = "".join(
     f"## {title}\n\n{body}\n\n"

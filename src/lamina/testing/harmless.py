@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.stream import OWN_JSON
+from lamina.caches.stream import OWN_JSON
 from lamina.testing import moves as m
 from lamina.testing.damages import Json, Pair, in_blocks, is_claude, spots
 

@@ -20,7 +20,6 @@ from typing import Any
 import msgspec
 
 from lamina import segments
-from lamina.codec import decode, encode
 from lamina.core.arrange import Cap, Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
@@ -44,6 +43,7 @@ from lamina.core.values import (
 from lamina.core.wording import PLAIN, TAGGED, Wording, guard, text_of, unguard
 from lamina.dialects.port import Dialect, Request
 from lamina.errors import BudgetExceeded
+from lamina.formats.codec import decode, encode
 from lamina.testing.attacks import ATTACKS
 from lamina.testing.conformance import MODELS, Conformance, plain_head
 
@@ -246,7 +246,7 @@ def _held(segment: Segment, text: str) -> bool:
 
 
 def _summary(text: str) -> list[Segment]:
-    """As `lamina.summarize` writes one: a model's words behind a fence."""
+    """As `lamina.summaries` writes one: a model's words behind a fence."""
     fenced = tag("progress_summary", {"original_count": "1"}, guard(f"{text}\n{DULL}"))
     return [segments.user("An old question.", key="old"), segments.summary(fenced, covers=["nothing"])]
 

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError, WrongKey
-from lamina.stores.pages import every_conversation
+from lamina.stores.paging import every_conversation
 from lamina.stores.port import HEADER, Head, Listed, Once, Page, Record, Rekeyable, Store, Where, Within
 from lamina.testing.conformance import Conformance
 from lamina.testing.store_races import RACES, OpenStore, Trial, bodies, refused

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from anyio import to_thread
 
+from lamina.context.files import files, made
+from lamina.context.port import Found
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import image
-from lamina.session.attach import MEDIA
-from lamina.sources.files import files, made
-from lamina.sources.paths import NOISE
-from lamina.sources.port import Found
-from lamina.sources.workspace import Workspace
+from lamina.sessions.attachments import MEDIA
+from lamina.workspace.paths import NOISE
+from lamina.workspace.workspace import Workspace
 
 _MENTION = re.compile(r'(?<![\w@/.])@(?:"([^"\n]+)"|([^\s"@]+))')
 _TYPING = re.compile(r'(?<![\w@/.])@(?:"([^"\n]*)|([^\s"@]*))$')

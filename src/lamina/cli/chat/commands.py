@@ -17,7 +17,7 @@ from lamina.core.recall import identified, names
 from lamina.core.values import Form, Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, BudgetExceeded, NotFound
-from lamina.summarize import compact
+from lamina.summaries import compact
 
 Act = Callable[[Chat, str], Awaitable[None]]
 

@@ -17,11 +17,11 @@ from lamina.core.values import Role, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Usage
 from lamina.dialects.sending import rendered
-from lamina.session import Session
-from lamina.session.turns import ASKED
-from lamina.sources.workspace import Workspace
+from lamina.sessions import Session
+from lamina.sessions.turns import ASKED
 from lamina.stores.port import Store
-from lamina.summarize import Asked
+from lamina.summaries import Asked
+from lamina.workspace.workspace import Workspace
 
 
 class Chat:

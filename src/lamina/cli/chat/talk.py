@@ -29,16 +29,16 @@ from lamina.cli.chat.finding import Reached, reached
 from lamina.cli.chat.lines import Lines, lines_for
 from lamina.cli.chat.screen import Screen
 from lamina.cli.stored import key_of
+from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, LaminaError, StoreError
-from lamina.session import Session, files_mentioned
-from lamina.session.persona import Words
+from lamina.sessions import Session, files_mentioned
+from lamina.sessions.system_sections import Words
 from lamina.settings import Settings, data_folder, load_settings
-from lamina.sources.tools import workspace_tools
-from lamina.sources.workspace import Workspace
 from lamina.stores.address import open_default_store, open_store
 from lamina.stores.port import Store
+from lamina.workspace.workspace import Workspace
 
 PROMPT = "> "
 HISTORY = "chat_history"

@@ -18,7 +18,7 @@ from lamina.dialects.anthropic.blocks import plain, refuse
 from lamina.dialects.anthropic.parse import parse_message
 from lamina.dialects.anthropic.server import cleared
 from lamina.dialects.port import Absorbed
-from lamina.usage import Cleared, read_usage
+from lamina.dialects.usage import Cleared, read_usage
 
 BROKEN = "error"
 """Why a stream stopped that did not come to its end."""

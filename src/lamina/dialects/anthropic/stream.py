@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lamina.caches.stream import Block, Sort, Stream, data_of
 from lamina.core.text.characters import is_blank
 from lamina.dialects.anthropic.blocks import LISTS, plain, refuse, shown
 from lamina.dialects.anthropic.model import NAME, model_of
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
-from lamina.stream import Block, Sort, Stream, data_of
 
 MARKER = "cache_control"
 LIFETIME = "5m"

@@ -12,8 +12,8 @@ from typing import Any
 from lamina.dialects.gemini.parse import read_content
 from lamina.dialects.gemini.wire import LISTS, Json, field, objects, plain, shown
 from lamina.dialects.port import Absorbed
+from lamina.dialects.usage import read_usage
 from lamina.errors import BadInput
-from lamina.usage import read_usage
 
 
 def absorb(response: Any) -> Absorbed:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lamina.caches.stream import Block, Sort, Stream, data_of
 from lamina.dialects.gemini.contents import holds_parts, units
 from lamina.dialects.gemini.head import declarations, settings, system_field
 from lamina.dialects.gemini.parts import DATA, sorts_of
 from lamina.dialects.gemini.wire import LISTS, NAME, Json, field, model_of, plain, shown, snake, text_at
 from lamina.dialects.port import Marking, Request
 from lamina.errors import BadInput
-from lamina.stream import Block, Sort, Stream, data_of
 
 _SORTS: dict[str, Sort] = {
     "text": "text",

@@ -12,8 +12,8 @@ from typing import Any
 from lamina.dialects.ollama.fields import plain
 from lamina.dialects.ollama.parse import Calls, read
 from lamina.dialects.port import Absorbed
+from lamina.dialects.usage import read_usage
 from lamina.errors import BadInput
-from lamina.usage import read_usage
 
 _DEEPEST = 64
 

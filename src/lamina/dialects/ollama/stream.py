@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from lamina.caches.stream import Block, Sort, Stream, data_of
 from lamina.dialects.ollama.fields import NAME, asked, listed, picture, plain, shown, text_in, within
 from lamina.dialects.ollama.parse import definition
 from lamina.dialects.port import Marking, Request
 from lamina.errors import BadInput
-from lamina.stream import Block, Sort, Stream, data_of
 
 _ELSEWHERE = frozenset(("model", "messages", "tools", "format", "think"))
 _NOT_IN_THE_PROMPT = frozenset(

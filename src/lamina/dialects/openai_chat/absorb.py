@@ -13,8 +13,8 @@ from lamina.dialects.openai_chat.calls import Calls
 from lamina.dialects.openai_chat.parse import read
 from lamina.dialects.openai_chat.parts import plain, shown
 from lamina.dialects.port import Absorbed
+from lamina.dialects.usage import read_usage
 from lamina.errors import BadInput
-from lamina.usage import read_usage
 
 DEEPEST = 64
 """Levels of a stream's objects that are merged."""

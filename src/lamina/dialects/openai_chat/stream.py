@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from lamina.caches.stream import Block, Sort, Stream, data_of
 from lamina.dialects.openai_chat.parse import REASONING
 from lamina.dialects.openai_chat.parts import MARKER, NAME, listed, plain, shown, within
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
-from lamina.stream import Block, Sort, Stream, data_of
 
 LIFETIME = "30m"
 """Of a marker that names none, where the request does not either."""

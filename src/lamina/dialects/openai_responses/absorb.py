@@ -13,7 +13,7 @@ from typing import Any
 from lamina.dialects.openai_responses.parse import Scan
 from lamina.dialects.openai_responses.parts import Json, listed, plain, spoken
 from lamina.dialects.port import Absorbed
-from lamina.usage import read_usage
+from lamina.dialects.usage import read_usage
 
 _TEXT = ("response.output_text.delta", "response.refusal.delta")
 _ENDS = ("response.completed", "response.incomplete", "response.failed")

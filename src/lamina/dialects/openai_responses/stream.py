@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from lamina.caches.stream import Block, Sort, Stream, data_of
 from lamina.dialects.openai_responses.items import OUTPUT_OF, OUTPUTS, id_field, role_of, sort_of
 from lamina.dialects.openai_responses.parts import (
     MARKED,
@@ -25,7 +26,6 @@ from lamina.dialects.openai_responses.parts import (
 )
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
-from lamina.stream import Block, Sort, Stream, data_of
 
 LIFETIME = "30m"
 """Of a marker that names none, where the request does not either."""

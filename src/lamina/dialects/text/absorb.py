@@ -13,7 +13,7 @@ from lamina.core.text.characters import is_blank
 from lamina.dialects.openai_chat.parts import plain
 from lamina.dialects.port import Absorbed
 from lamina.dialects.text.parse import spoken
-from lamina.usage import Usage, usage_in
+from lamina.dialects.usage import Usage, usage_in
 
 
 def absorb(response: Any) -> Absorbed:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from lamina.caches.stream import Block, Sort, Stream, data_of
 from lamina.dialects.port import Marking, Request
 from lamina.dialects.text.layout import Turn, Voice, split
 from lamina.dialects.text.parse import NAME, prompt_in
 from lamina.errors import BadInput
-from lamina.stream import Block, Sort, Stream, data_of
 
 _SORTS: dict[Voice, tuple[Sort, str]] = {
     "system": ("system", "system"),

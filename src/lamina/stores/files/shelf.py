@@ -24,7 +24,7 @@ from typing import TypeVar
 import msgspec
 
 from lamina.errors import Damaged, StoreError
-from lamina.stores.checks import file_sum
+from lamina.stores.checksums import file_sum
 from lamina.stores.files.sheet import body_of, digest, is_sheet
 from lamina.stores.memory import check_digest
 from lamina.stores.port import Head, Once, Record, Where

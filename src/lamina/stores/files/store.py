@@ -227,7 +227,7 @@ class FilesStore:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         others = any(not path.name.startswith(".") for path in self._root.iterdir())
         if others and not (self._root / MARK).exists():
-            hint = "give an empty folder; lamina.stores.elara reads the files of that system"
+            hint = "give an empty folder; lamina.formats.elara reads the files of that system"
             raise BadInput("this folder holds other files", place=repr(str(self._root)), hint=hint)
         for folder in new:
             with suppress(PermissionError):  # the folder above may be another's

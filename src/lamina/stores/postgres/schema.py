@@ -16,7 +16,7 @@ from typing import Any, LiteralString
 from psycopg import sql
 
 from lamina.errors import StoreError
-from lamina.stores.checks import Sums
+from lamina.stores.checksums import Sums
 from lamina.stores.port import Where
 from lamina.stores.postgres.links import Link
 

@@ -21,7 +21,7 @@ from typing import Any, LiteralString
 import msgspec
 
 from lamina.errors import Damaged, StoreError
-from lamina.stores.checks import Sums, is_whole, records_of
+from lamina.stores.checksums import Sums, is_whole, records_of
 from lamina.stores.memory import (
     check_digest,
     check_head,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from lamina.errors import Tampered
-from lamina.stores.pages import check_page
+from lamina.stores.paging import check_page
 from lamina.stores.port import Where
 from lamina.stores.sealed.cipher import same
 from lamina.stores.sealed.store import Sealed

@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, StoreError
-from lamina.stores.pages import attempts, check_page
+from lamina.stores.paging import attempts, check_page
 from lamina.stores.port import Rekeyable, Where
 from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrapped
 from lamina.stores.sealed.keys import Key, Passphrase

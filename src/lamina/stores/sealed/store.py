@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered, WrongKey
 from lamina.stores.memory import check_asked, check_group, check_head, check_where, check_workspace, places
-from lamina.stores.pages import attempts, every_conversation
+from lamina.stores.paging import attempts, every_conversation
 from lamina.stores.port import Closes, Head, Listed, Once, Page, Record, Store, Where, search_place
 from lamina.stores.sealed.cipher import same
 from lamina.stores.sealed.documents import DELETING, Card

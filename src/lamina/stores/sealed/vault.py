@@ -15,7 +15,7 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, StoreError, Tampered, WrongKey
-from lamina.stores.pages import attempts
+from lamina.stores.paging import attempts
 from lamina.stores.port import HEADER, RESERVED, Store, Where, Within
 from lamina.stores.sealed.cipher import Cipher, Refused, derived, framed, mac
 from lamina.stores.sealed.documents import (

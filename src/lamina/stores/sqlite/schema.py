@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from lamina.errors import Damaged, StoreError
-from lamina.stores.checks import Sums
+from lamina.stores.checksums import Sums
 from lamina.stores.port import Where
 from lamina.stores.sqlite.links import Link
 

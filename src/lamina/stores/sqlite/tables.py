@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from lamina.errors import Damaged, StoreError
-from lamina.stores.checks import Found, Sums, is_whole, records_of
+from lamina.stores.checksums import Found, Sums, is_whole, records_of
 from lamina.stores.memory import (
     check_digest,
     check_head,

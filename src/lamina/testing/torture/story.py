@@ -16,12 +16,12 @@ from random import Random
 
 import msgspec
 
-from lamina.codec import decode, encode
 from lamina.core.build import build
 from lamina.core.hashing import canonical
 from lamina.core.memo import Memo
 from lamina.core.values import Budget, Head, Ledger, Segment
 from lamina.dialects import DIALECTS
+from lamina.formats.codec import decode, encode
 from lamina.segments import assistant, call, file, result, system, user
 from lamina.stores.port import Once, Page
 

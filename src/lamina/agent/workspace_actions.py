@@ -1,0 +1,58 @@
+"""The tools of a workspace, of memory and of search as actions: what changes something is approved first.
+
+The tools themselves, with their checks, are those of `lamina.context`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from lamina.agent.actions import Action
+from lamina.context.search import Index, answered, search_tool
+from lamina.context.tools import Offer, answer
+from lamina.core.values import Segment, ToolCall
+from lamina.dialects.port import Tool
+
+GUIDELINES = {
+    "ls": "look at a folder before you name its files",
+    "grep": "find the place first, then read around it",
+    "read": "read a file before you say what it does, and before you change it",
+    "edit": "prefer it to write: give the exact text that is there",
+    "write": "only for a file that is new, or of which nearly everything changes",
+    "rm": "only what the user asked to remove",
+    "remember": "keep what will still matter in another conversation, one fact at a time",
+}
+"""One line for each tool that has something to say."""
+
+
+def offered(offers: Iterable[Offer], *, approved: bool = False) -> tuple[Action, ...]:
+    """Tools over a workspace or memory as actions; `approved`: what changes something runs unasked."""
+    return tuple(_action(offer, approved=approved) for offer in offers)
+
+
+def searching(index: Index, *, name: str = "search") -> Action:
+    """A search over an index as an action: the question is repeated after what it finds."""
+
+    async def run(given: dict[str, Any]) -> Any:
+        return await answered(index, given) or "Nothing was found."
+
+    said = search_tool(name)
+    tool = Tool(name=said["name"], description=said["description"], schema=said["parameters"])
+    told = "search before you say that something is not there; ask again in other words if nothing is found"
+    return Action(tool=tool, run=run, searches=True, guideline=told)
+
+
+def _action(offer: Offer, *, approved: bool) -> Action:
+    async def run(given: dict[str, Any]) -> Segment:
+        call = ToolCall(id="", name=offer.name, arguments=json.dumps(given))
+        return await answer((offer,), call)
+
+    return Action(
+        tool=Tool(**offer.definition),
+        run=run,
+        writes=offer.changes and not approved,
+        searches=offer.name == "grep",
+        guideline=GUIDELINES.get(offer.name, ""),
+    )

@@ -1,0 +1,35 @@
+"""What each provider's prefix cache does: dated rules, a simulator for each algorithm, and the price.
+
+    rules = rules_for("claude-opus-5-5")
+    cache = simulator(rules)
+    tally = cache.send(stream, at=0.0)
+
+Read `values.py` first: `Rules` is everything that is known of a cache, `Tally` what a request took.
+"""
+
+from __future__ import annotations
+
+from lamina.caches.loading import all_rules, load_rules, rules_for
+from lamina.caches.named import Caches
+from lamina.caches.prices import Price, cost, rates, storage
+from lamina.caches.simulate import Cache, TokenCache, simulator, token_simulator
+from lamina.caches.values import Level, Match, Rules, Tally
+
+__all__ = [
+    "Cache",
+    "Caches",
+    "Level",
+    "Match",
+    "Price",
+    "Rules",
+    "Tally",
+    "TokenCache",
+    "all_rules",
+    "cost",
+    "load_rules",
+    "rates",
+    "rules_for",
+    "simulator",
+    "storage",
+    "token_simulator",
+]

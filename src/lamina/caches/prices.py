@@ -1,0 +1,86 @@
+"""What a request costs, part by part: a tally times prices.
+
+Prices are the model's own (`lamina.models.facts`); where that names none for reading or writing, the rules'
+share of its input price. It counts no tokens and asks nobody.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from lamina.caches.loading import rules_for
+from lamina.caches.values import Rules, Tally
+from lamina.core.cut_target import Rates
+from lamina.errors import BadInput
+from lamina.models.facts import AS_OF, Model, Prices, model, price_of
+
+FOREVER = 10**9
+"""Seconds that no conversation is idle."""
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """What one request costs in USD, and its parts; at the prices of the day `as_of`."""
+
+    read: float = 0.0
+    write: float = 0.0
+    uncached: float = 0.0
+    output: float = 0.0
+    as_of: str = AS_OF
+    currency: str = "USD"
+
+    @property
+    def total(self) -> float:
+        return self.read + self.write + self.uncached + self.output
+
+
+def cost(
+    tally: Tally,
+    of: str | Model,
+    *,
+    rules: Rules | None = None,
+    output: int = 0,
+    at: datetime | None = None,
+) -> Price:
+    """The price of a request to a model that took `tally`, sent at a moment, with an answer of `output`."""
+    found = model(of) if isinstance(of, str) else of
+    rules = rules or rules_for(found.name)
+    prices = filled(price_of(found, tokens=tally.total, at=at), found.name, rules)
+    return Price(
+        read=_dollars(tally.read, prices.read),
+        write=_dollars(tally.written, prices.write) + _dollars(tally.written_long, prices.write_1h),
+        uncached=_dollars(tally.uncached, prices.input),
+        output=_dollars(output, prices.output),
+    )
+
+
+def rates(rules: Rules, of: str) -> Rates:
+    """A cache's prices and lifetime as the planner of cuts reads them; its defaults where none are known."""
+    if rules.name == "unknown":
+        return Rates()
+    life = rules.seconds(rules.word(of))
+    return Rates(read=rules.read_share(of), write=rules.write, ttl=int(life) if life < FOREVER else FOREVER)
+
+
+def storage(rules: Rules, held: float) -> Price:
+    """The price of keeping so many million tokens for an hour, as `Caches.held` counts them."""
+    return Price(write=rules.storage * held, as_of=rules.as_of)
+
+
+def filled(prices: Prices, name: str, rules: Rules) -> Prices:
+    """Prices with those that are not named, from the rules' shares of the input price."""
+    if prices.input is None:
+        raise BadInput(
+            f"no price of {name!r} is known",
+            place="cost",
+            hint="pass a Model with Prices(input=...) in USD for a million tokens",
+        )
+    shares = {"read": rules.read_share(name), "write": rules.write, "write_1h": rules.write_long}
+    own = {field: getattr(prices, field) for field in shares}
+    missing = {field: prices.input * shares[field] for field, price in own.items() if price is None}
+    return msgspec.structs.replace(prices, **missing)
+
+
+def _dollars(tokens: int, price: float | None) -> float:
+    return tokens * (price or 0.0) / 1_000_000

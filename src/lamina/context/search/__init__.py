@@ -1,0 +1,28 @@
+"""Search over what was said, the files of a workspace and what is remembered: words, and meaning if asked.
+
+`chunks` cuts texts by their structure, `index` keeps them (in `sqlite`, or in `postgres`, imported when it is
+used), `ranking` scores them, `source` makes excerpts.
+"""
+
+from lamina.context.search.chunks import Chunk, chunks_of, fact, turns_of
+from lamina.context.search.embedders import local_embedder, server_embedder
+from lamina.context.search.index import Embedder, Hit, Index, open_index
+from lamina.context.search.source import Limits, answered, excerpts, search, search_tool
+
+__all__ = [
+    "Chunk",
+    "Embedder",
+    "Hit",
+    "Index",
+    "Limits",
+    "answered",
+    "chunks_of",
+    "excerpts",
+    "fact",
+    "local_embedder",
+    "open_index",
+    "search",
+    "search_tool",
+    "server_embedder",
+    "turns_of",
+]

@@ -1,0 +1,276 @@
+"""What the rules of a cache add to a comparison: lifetimes, markers, minimum, look-back, settings.
+
+Each cause has a block where it begins to cost; the earliest one is named. What the cache held of the earlier
+request and what the later one reads is what the simulator of these rules says, so that a figure here is the
+figure that a replay would give. `losses` says which tokens were lost by it, and what they cost.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from lamina.caches import Rules, simulator
+from lamina.caches.breakpoints import entries_of, marks_of, positions_of
+from lamina.caches.prefix import asked_lifetime
+from lamina.caches.prefix_path import Path, path_of
+from lamina.caches.stream import Stream, same_but_key_order
+from lamina.caches.tail import EXPLICIT, boundaries, written
+from lamina.diagnose.losses import lost_blocks, price_of_loss
+from lamina.diagnose.values import SETTING_CAUSES, Found
+
+MARKED = ("breakpoints", "tail")
+"""Algorithms that cache only where a marker, or a turn, ends."""
+
+
+class Cached(NamedTuple):
+    """The cause under the rules, and what it loses.
+
+    In tokens of the earlier request: `held` is what the cache had of it, `kept` what of that the later one
+    reads, `lost` what it sends again and pays anew. `price` is what that costs above a read.
+    """
+
+    found: Found
+    held: int
+    kept: int
+    lost: int
+    price: float | None
+
+
+class Sent(NamedTuple):
+    """A request as a cache sees it: its path, and the number in the stream of each block of the path."""
+
+    stream: Stream
+    path: Path
+    numbers: list[int]
+
+    def number_of(self, index: int) -> int:
+        """The number in the stream of a block of the path; behind the last one, the end of the stream."""
+        return self.numbers[index] if index < len(self.numbers) else len(self.stream.blocks)
+
+    def index_of(self, number: int) -> int | None:
+        """The block of the path with this number in the stream, None where the provider leaves it out."""
+        index = bisect_left(self.numbers, number)
+        return index if index < len(self.numbers) and self.numbers[index] == number else None
+
+    def name_of(self, index: int) -> str:
+        return self.path.blocks[index].name
+
+
+def judged(before: Stream, after: Stream, found: Found, rules: Rules, *, gap: float) -> Cached:
+    """The earliest cause that costs anything under these rules, and what it costs."""
+    cache = simulator(rules)
+    cache.send(before, at=0.0)
+    tally = cache.send(after, at=gap)
+    held, kept = _held(before, rules), tally.read
+    old, new = _sent(before, rules), _sent(after, rules)
+    chosen = _earliest([found, *_causes(old, new, found, rules, gap)])
+    if chosen.cause == "none" and rules.match in MARKED and kept < held:
+        chosen = Found("unknown", old.number_of(tally.hit), tally.why)
+    if found.cause == "dialect changed":
+        kept = 0  # another API: whatever looks alike stands in another cache
+    if chosen.cause == "none":
+        return Cached(chosen, held, kept, 0, 0.0)
+    blocks = lost_blocks(old.path, new.path, held=held, read=kept)
+    price = price_of_loss(blocks, tally, after, rules)
+    return Cached(chosen, held, kept, sum(lost.tokens for lost in blocks), price)
+
+
+def _held(before: Stream, rules: Rules) -> int:
+    """What the cache has of a request once it was sent: what the same request would read at once."""
+    cache = simulator(rules)
+    cache.send(before, at=0.0)
+    return cache.send(before, at=0.0).read
+
+
+def _sent(stream: Stream, rules: Rules) -> Sent:
+    path = path_of(stream, rules)
+    seen = {id(block) for block in path.blocks}
+    return Sent(stream, path, [at for at, block in enumerate(stream.blocks) if id(block) in seen])
+
+
+def _earliest(causes: list[Found]) -> Found:
+    """What costs first; of two at one block what was sent. Where nothing is cached, nothing else matters."""
+    return min(causes, key=lambda it: (not _nothing(it), it.cause == "none", it.block))
+
+
+def _nothing(found: Found) -> bool:
+    """Whether the cache had nothing at all of the earlier request."""
+    all_expired = found.cause == "expired" and not found.block
+    return all_expired or found.cause in ("no breakpoint", "below the minimum")
+
+
+def _causes(old: Sent, new: Sent, found: Found, rules: Rules, gap: float) -> Iterator[Found]:
+    yield from _settings(old.stream, new.stream, rules)
+    yield from _stripped(old, new, found, rules)
+    yield from _lifetime(old, rules, gap)
+    if rules.match == "breakpoints":
+        yield from _markers(old, new, found, rules)
+    elif rules.match == "tail":
+        yield from _boundaries(old, new, found, rules)
+    else:
+        yield from _too_short(old, rules)
+
+
+def _settings(before: Stream, after: Stream, rules: Rules) -> Iterator[Found]:
+    for name in SETTING_CAUSES:
+        was, now = before.settings.get(name, b""), after.settings.get(name, b"")
+        level = rules.levels.get(name, "none")
+        if was == now or level == "none":
+            continue
+        start = _start(before, level)
+        if same_but_key_order(was, now):
+            yield Found("keys reordered", start, f"in the {name} of the request", name)
+        else:
+            yield Found(SETTING_CAUSES[name], start, f"{_shown(was)} is now {_shown(now)}", name)
+
+
+def _shown(value: bytes) -> str:
+    return value[:60].decode("utf-8", "ignore") or "the default"
+
+
+def _start(stream: Stream, level: str) -> int:
+    """The first block of a level."""
+    if level == "all":
+        return 0
+    early = ("tool",) if level == "system" else ("tool", "system")
+    return next((i for i, b in enumerate(stream.blocks) if b.sort not in early), len(stream.blocks))
+
+
+def _stripped(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Found]:
+    """Thinking that the model saw in the earlier request and no longer sees in the later one."""
+    if not rules.strips(new.stream.model):
+        return
+    for number in old.numbers:
+        if number >= found.block:
+            return
+        block = old.stream.blocks[number]
+        if block.sort == "thinking" and new.index_of(number) is None:
+            yield Found("thinking stripped", number, name=block.name)
+            return
+
+
+def _lifetime(old: Sent, rules: Rules, gap: float) -> Iterator[Found]:
+    if not rules.lifetimes or not gap or not old.path.blocks:
+        return
+    entries = _entries(old, rules)
+    alive = [at for at, word in entries.items() if rules.seconds(word) >= gap]
+    start = max(alive, default=-1) + 1
+    if entries and start <= max(entries):
+        word = next(word for at, word in sorted(entries.items()) if at >= start)
+        detail = f"{gap:,.0f} s between them, it lives {rules.seconds(word):,.0f} s"
+        yield Found("expired", old.number_of(start), detail)
+
+
+def _entries(sent: Sent, rules: Rules) -> dict[int, str]:
+    """Where a request leaves something in the cache, and the word of its lifetime."""
+    stream, path = sent.stream, sent.path
+    if rules.match == "breakpoints":
+        return entries_of(stream, path, rules)
+    if rules.match == "tail":
+        return written(stream, path, rules, boundaries(stream, path, rules))
+    return {len(path.blocks) - 1: rules.word(stream.model, asked_lifetime(stream, rules))}
+
+
+def _too_short(old: Sent, rules: Rules) -> Iterator[Found]:
+    model = old.stream.model
+    least = max(rules.least(model), rules.step(model))
+    if least > 1 and old.path.tokens < least:
+        yield Found("below the minimum", 0, f"{old.path.tokens:,} of {least:,} tokens")
+
+
+def _markers(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Found]:
+    """What became of markers, on a cache that knows only what a marker ended."""
+    yield from _refused(new, rules)
+    marks, later = marks_of(old.stream, old.path, rules), marks_of(new.stream, new.path, rules)
+    entries = entries_of(old.stream, old.path, rules)
+    if not marks:
+        yield Found("no breakpoint", 0)
+    elif not entries:
+        yield _below(old, max(marks), rules)
+    elif not later:
+        yield Found("breakpoint removed", old.number_of(max(entries)), name=old.name_of(max(entries)))
+    else:
+        yield from _not_found(old, new, found, rules)
+
+
+def _refused(new: Sent, rules: Rules) -> Iterator[Found]:
+    """Markers that the API does not take."""
+    marks = marks_of(new.stream, new.path, rules)
+    order = sorted(marks)
+    if len(order) > rules.markers:
+        extra = order[rules.markers]
+        yield Found(
+            "too many breakpoints", new.number_of(extra), f"{len(order)}, and {rules.markers} are allowed"
+        )
+    for one, other in pairwise(order):
+        if rules.seconds(marks[other]) > rules.seconds(marks[one]):
+            detail = f"{marks[other]} at {new.path.blocks[other].place}, after {marks[one]}"
+            yield Found("lifetimes rise", new.number_of(other), detail, new.name_of(other))
+            return
+
+
+def _below(old: Sent, last: int, rules: Rules) -> Found:
+    sums, least = old.path.sums, rules.least(old.stream.model)
+    return Found(
+        "below the minimum", old.number_of(last), f"{sums[last]:,} of {least:,} tokens", old.name_of(last)
+    )
+
+
+def _not_found(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Found]:
+    """An entry that is there, and stands in the later request, but is not found from any of its markers."""
+    entry = _last_entry(old, new, found, rules)
+    if entry is None:
+        return
+    at = new.index_of(entry)
+    marks = entries_of(new.stream, new.path, rules)
+    positions = list(positions_of(new.path.blocks, runs=rules.runs))
+    behind = [mark for mark in marks if at is not None and mark >= at]
+    if at is None or any(positions[mark] - positions[at] < rules.look_back for mark in behind):
+        return
+    if behind:
+        distance = positions[min(behind)] - positions[at]
+        yield Found("out of look-back", entry, f"{distance} blocks, {rules.look_back} are searched")
+        return
+    yield _gone(old, new, entry)
+
+
+def _last_entry(old: Sent, new: Sent, found: Found, rules: Rules) -> int | None:
+    """The number of the last block with an entry that stands unchanged in the later request."""
+    numbers = (old.number_of(at) for at in _entries(old, rules))
+    same = [number for number in numbers if number < found.block and new.index_of(number) is not None]
+    return max(same, default=None)
+
+
+def _gone(old: Sent, new: Sent, entry: int) -> Found:
+    """A marker that is no longer where it was: taken off, or put somewhere before it."""
+    counts = [sum(bool(block.marker) for block in sent.path.blocks) for sent in (old, new)]
+    name = old.stream.blocks[entry].name
+    if counts[1] < counts[0]:
+        return Found("breakpoint removed", entry, name=name)
+    places = [block.place for block in new.path.blocks if block.marker]
+    detail = f"the last one stands at {places[-1]}" if places else ""
+    return Found("breakpoint moved", entry, detail, name)
+
+
+def _boundaries(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Found]:
+    """What became of boundaries, on a cache that knows where turns and markers end."""
+    entries = _entries(old, rules)
+    later = boundaries(new.stream, new.path, rules)
+    if not entries:
+        silent = EXPLICIT in old.stream.automatic and not any(block.marker for block in old.path.blocks)
+        yield Found("no breakpoint", 0) if silent else _below(old, len(old.path.blocks) - 1, rules)
+        return
+    entry = _last_entry(old, new, found, rules)
+    if entry is None:
+        return
+    at = new.index_of(entry)
+    if not later:
+        yield Found("breakpoint removed", entry, name=old.stream.blocks[entry].name)
+    elif at not in later:
+        yield _gone(old, new, entry)
+    elif at not in sorted(later)[-rules.look_back :]:
+        behind = sum(new.number_of(bound) > entry for bound in later)
+        yield Found("out of look-back", entry, f"{behind} boundaries, {rules.look_back} are searched")

@@ -1,0 +1,14 @@
+"""Chats as Markdown pages: written, read, named, and kept in a folder.
+
+text = write(Chat(log=log))          chat = read(text)
+path = await save(chat, folder)      chat = await load(path)
+"""
+
+from __future__ import annotations
+
+from lamina.formats.markdown.folder import find, load, save
+from lamina.formats.markdown.mentions import Mention, note_path, rebuild
+from lamina.formats.markdown.names import file_name
+from lamina.formats.markdown.page import Chat, read, write
+
+__all__ = ["Chat", "Mention", "file_name", "find", "load", "note_path", "read", "rebuild", "save", "write"]

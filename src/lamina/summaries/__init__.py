@@ -1,0 +1,42 @@
+"""Summaries by a model: asked once, judged, recorded as a segment that stands for older ones.
+
+    outcome = await summarized(log, write, terms=terms, ledger=ledger)   # when a cut would fold
+    outcome = await compact(session, write, instructions="keep the numbers")   # when the user says so
+    await session.ask(prompt, attach=files, condense=Condense(write=write))    # when a turn brings too much
+
+Read `writing` first. Where no text is good enough the deterministic digest takes its place, and a note says
+why. Nothing here knows a provider: a summarizer is any async function from `Asked` to text.
+"""
+
+from __future__ import annotations
+
+from lamina.summaries.choice import Chosen, choose
+from lamina.summaries.compaction import Conversation, compact, cover_if_due
+from lamina.summaries.judge import Facts, facts, problems
+from lamina.summaries.priorities import Prioritised, suggest_priorities
+from lamina.summaries.summary import digested, summarized
+from lamina.summaries.turn_attachments import Condense, condensed, with_summary
+from lamina.summaries.values import Asked, Bounds, Outcome, Summarizer, Terms
+
+__all__ = [
+    "Asked",
+    "Bounds",
+    "Chosen",
+    "Condense",
+    "Conversation",
+    "Facts",
+    "Outcome",
+    "Prioritised",
+    "Summarizer",
+    "Terms",
+    "choose",
+    "compact",
+    "condensed",
+    "cover_if_due",
+    "digested",
+    "facts",
+    "problems",
+    "suggest_priorities",
+    "summarized",
+    "with_summary",
+]

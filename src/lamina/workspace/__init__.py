@@ -1,0 +1,1 @@
+"""The door to the machine: files below one folder, web pages, documents. Start reading in `workspace`."""

@@ -1,0 +1,70 @@
+"""Bytes of a file as text: UTF-8 as it is, Word documents, and PDF where `pypdf` is installed.
+
+What has no text is refused as BadInput that says why, and which package would help. It opens nothing: bytes
+come in, text goes out. Each reader has a bound on its work that no file can lift.
+"""
+
+from __future__ import annotations
+
+import codecs
+from pathlib import PurePosixPath
+
+from lamina.core.text.characters import is_blank, lower_ascii
+from lamina.errors import BadInput
+from lamina.workspace.pdf_documents import read_pdf
+from lamina.workspace.word_documents import read_word_document
+
+CHARACTERS = 8 * 2**20
+"""Text that is taken out of one document."""
+
+SECONDS = 20.0
+"""Time on the clock for one document that another process reads."""
+
+
+def text_in(path: str, data: bytes, *, seconds: float = SECONDS) -> str:
+    """The text of a file; which reader it needs, its name and first bytes say.
+
+    `seconds` is what a reader in another process may take, at most `SECONDS`.
+    """
+    is_word = lower_ascii(PurePosixPath(path).suffix) == ".docx" and data.startswith(b"PK")
+    is_pdf = data.startswith(b"%PDF-")
+    if not (is_pdf or is_word):
+        return _decode(path, data)
+    try:
+        if is_pdf:
+            text = read_pdf(data, most=CHARACTERS, seconds=min(seconds, SECONDS))
+        else:
+            text = read_word_document(data, most=CHARACTERS)
+    except BadInput as refused:
+        hint = refused.hint or "check the file"
+        raise BadInput(refused.problem, place=path, hint=hint) from None
+    if is_blank(text):
+        raise BadInput("there is no text in it", place=path, hint="it may hold pictures only")
+    return text
+
+
+def _decode(path: str, data: bytes) -> str:
+    marked = _decode_marked(data)
+    if marked is not None:
+        return marked
+    if b"\0" in data[:8192]:
+        raise BadInput("it is binary", place=path, hint="only text is read")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise BadInput("it is not UTF-8 text", place=path, hint="only text is read") from None
+
+
+def _decode_marked(data: bytes) -> str | None:
+    """Text that begins with a byte order mark; None if it does not, or is not what the mark says."""
+    for mark, encoding in (
+        (codecs.BOM_UTF8, "utf-8-sig"),
+        (codecs.BOM_UTF16_LE, "utf-16"),
+        (codecs.BOM_UTF16_BE, "utf-16"),
+    ):
+        if data.startswith(mark):
+            try:
+                return data.decode(encoding)
+            except UnicodeDecodeError:
+                return None
+    return None

@@ -1,0 +1,110 @@
+"""HTML as text: what a reader would see, with headings and lists, without scripts, styles and hidden parts.
+
+Nothing is run or fetched. A page may be as broken as it likes; its text comes out in order.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from lamina.core.text.characters import WHITE_SPACE, lower_ascii
+from lamina.workspace.html_markup import End, Start, read_markup
+
+_SILENT = frozenset("script style noscript template svg iframe object head select textarea".split())
+_BLOCKS = frozenset(
+    "address article aside blockquote br dd div dl dt figcaption figure footer form h1 h2 h3 h4 h5 h6 header "
+    "hr li main nav ol p pre section table td th tr ul title".split()
+)
+_PARAGRAPHS = frozenset(("p", "pre", "table", "blockquote"))
+_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
+
+_DEEPEST = 2_000
+"""Open elements that are kept in mind: below that an element is not seen to be hidden."""
+
+_LOOKED_BACK = 50
+"""Open elements among which an end tag finds its start."""
+
+_ANY_WHITE = re.compile(f"[{WHITE_SPACE}]+")
+_WHITE_IN_A_LINE = re.compile("[ \t\r\f\v\u00a0]+")
+_MANY_LINES = re.compile("\n{3,}")
+
+
+class Page(NamedTuple):
+    title: str
+    text: str
+
+
+def page(html: str) -> Page:
+    """The title and the text of a page."""
+    reader = _Reader()
+    for token in read_markup(html):
+        if isinstance(token, Start):
+            reader.start(token)
+        elif isinstance(token, End):
+            reader.end(token.name)
+        else:
+            reader.say(token.text)
+    lines = [_WHITE_IN_A_LINE.sub(" ", line).strip(WHITE_SPACE) for line in "".join(reader.out).split("\n")]
+    text = _MANY_LINES.sub("\n\n", "\n".join(lines)).strip(WHITE_SPACE)
+    return Page(_ANY_WHITE.sub(" ", "".join(reader.title)).strip(WHITE_SPACE), text)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.out: list[str] = []
+        self.title: list[str] = []
+        self._open: list[tuple[str, bool]] = []  # each open element, and whether it is silent
+        self._silent = 0
+
+    def start(self, tag: Start) -> None:
+        if tag.name == "body":  # browsers show a body whatever was left open before it
+            self._open.clear()
+            self._silent = 0
+        if not self._silent and tag.name in _BLOCKS:
+            self.out.append(_mark(tag.name))
+        if tag.name in _VOID:
+            return
+        if len(self._open) < _DEEPEST:
+            silent = tag.name in _SILENT or _is_hidden(tag.attributes)
+            self._open.append((tag.name, silent))
+            self._silent += silent
+        if tag.closed:
+            self.end(tag.name)
+
+    def end(self, name: str) -> None:
+        if not any(open_name == name for open_name, _ in self._open[-_LOOKED_BACK:]):
+            return
+        while self._open:
+            closed, silent = self._open.pop()
+            self._silent -= silent
+            if closed == name:
+                break
+        if not self._silent and name in _BLOCKS:
+            self.out.append("\n")
+
+    def say(self, text: str) -> None:
+        if self._open and self._open[-1][0] == "title":
+            self.title.append(text)
+        elif not self._silent:
+            self.out.append(text if self._in_pre() else _ANY_WHITE.sub(" ", text))
+
+    def _in_pre(self) -> bool:
+        return any(name == "pre" for name, _ in self._open[-5:])
+
+
+def _mark(name: str) -> str:
+    """What stands before a block, so that its text does not run into the text before it."""
+    if name in {"td", "th"}:
+        return " | "
+    if name in _HEADINGS:
+        return f"\n\n{'#' * int(name[1])} "
+    if name == "li":
+        return "\n- "
+    return "\n\n" if name in _PARAGRAPHS else "\n"
+
+
+def _is_hidden(attributes: dict[str, str]) -> bool:
+    style = lower_ascii(_ANY_WHITE.sub("", attributes.get("style", "")))
+    return "hidden" in attributes or "display:none" in style or "visibility:hidden" in style

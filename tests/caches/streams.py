@@ -1,0 +1,44 @@
+"""Streams made by hand: a word of text is one block, its tokens are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lamina.caches.stream import Block, Sort, Stream
+
+SORTS: dict[str, tuple[Sort, str]] = {
+    "T": ("tool", ""),
+    "S": ("system", "system"),
+    "u": ("text", "user"),
+    "a": ("text", "assistant"),
+    "c": ("call", "assistant"),
+    "r": ("result", "user"),
+    "t": ("thinking", "assistant"),
+    "i": ("image", "user"),
+}
+
+
+def block(word: str, *, tokens: int = 1000, opens: bool = True, place: str = "") -> Block:
+    """A block from a word: its sort's letter, its name, and perhaps "@" with a marker: `u1@5m`."""
+    name, _, marker = word.partition("@")
+    sort, role = SORTS[name[0]]
+    return Block(
+        sort=sort,
+        role=role,
+        data=name.encode(),
+        place=place or name,
+        opens=opens,
+        marker=marker,
+        markable=sort != "thinking",
+        tokens=tokens,
+    )
+
+
+def stream(words: str, *, tokens: int = 1000, model: str = "claude-opus-5", **fields: Any) -> Stream:
+    """A stream from words; one that begins where the role changes opens a message."""
+    blocks, role = [], ""
+    for word in words.split():
+        made = block(word, tokens=tokens, opens=SORTS[word[0]][1] != role)
+        blocks.append(made)
+        role = made.role
+    return Stream(dialect="test", model=model, blocks=tuple(blocks), **fields)

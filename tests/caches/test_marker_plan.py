@@ -1,0 +1,295 @@
+"""Where markers go: never more than allowed, never where none may stand, and found again in the next turn."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina import Budget, Layout, Ledger, Options, build, fit_request
+from lamina.caches import rules_for, simulator
+from lamina.caches.marker_plan import (
+    ANSWERED,
+    BEHIND,
+    KEPT,
+    LAST,
+    SECOND,
+    SPOKEN,
+    STABLE,
+    TAIL,
+    TOOLS,
+    plan,
+)
+from lamina.caches.stream import Block, Sort, Stream
+from lamina.clients.bedrock import with_cache_points
+from lamina.dialects.anthropic import DIALECT
+from lamina.dialects.anthropic.mark import mark
+from lamina.dialects.anthropic.stream import stream as stream_of
+from lamina.dialects.port import Marking
+from lamina.errors import BadInput
+from lamina.replay.generated_sessions import calls, session
+
+ANTHROPIC, OPENAI, LEGACY = rules_for("anthropic"), rules_for("openai"), rules_for("openai_legacy")
+
+
+def block(sort: Sort, number: int, *, role: str = "user", tokens: int = 600, **more: Any) -> Block:
+    data = f"{sort} {number}".encode()
+    more = {"markable": sort != "thinking", "opens": True} | more
+    return Block(sort=sort, role=role, data=data, place=f"{sort}[{number}]", tokens=tokens, **more)
+
+
+def request(said: int, *, tools: int = 1, model: str = "claude-opus-5", **more: Any) -> Stream:
+    """Tools, a system text, and texts of user and assistant in turn."""
+    head = [*(block("tool", i, role="tool") for i in range(tools)), block("system", 0, role="system")]
+    texts = [block("text", i, role="assistant" if i % 2 else "user") for i in range(said)]
+    return Stream(dialect="anthropic", model=model, blocks=(*head, *texts), **more)
+
+
+def marked(stream: Stream, places: Any) -> Stream:
+    blocks = (
+        msgspec.structs.replace(one, marker=(places[one.place] or "5m") if one.place in places else "")
+        for one in stream.blocks
+    )
+    return msgspec.structs.replace(stream, blocks=tuple(blocks))
+
+
+def test_four_places_and_their_reasons() -> None:
+    """What the last cut left and the tools take turns; the last request is found from the end."""
+    found = plan(request(30), ANTHROPIC, kept=6, last=28)
+    assert found.reasons == {"tool[0]": TOOLS, "system[0]": STABLE, "text[28]": SECOND, "text[29]": TAIL}
+    assert list(found.places) == ["tool[0]", "system[0]", "text[28]", "text[29]"]
+    found = plan(request(32), ANTHROPIC, kept=6, last=30)
+    assert found.reasons == {"system[0]": STABLE, "text[4]": KEPT, "text[30]": SECOND, "text[31]": TAIL}
+    assert found.key == ""
+
+
+def test_the_last_request_is_marked_where_no_other_marker_reaches_it() -> None:
+    assert LAST not in plan(request(40), ANTHROPIC, last=22).reasons.values()
+    assert plan(request(40), ANTHROPIC, last=20).reasons["text[18]"] == LAST
+    wide = request(10)
+    more = tuple(block("text", 100 + at, opens=at == 0) for at in range(30))
+    wide = msgspec.structs.replace(wide, blocks=(*wide.blocks, *more))
+    found = plan(wide, ANTHROPIC, last=10)
+    assert found.reasons["text[9]"] == SECOND, "from which the last request is found"
+    assert LAST not in found.reasons.values()
+
+
+def test_after_a_cut_what_it_left_is_marked() -> None:
+    found = plan(request(30), ANTHROPIC, kept=8, cut=True)
+    assert found.reasons == {"system[0]": STABLE, "text[6]": KEPT, "text[28]": SECOND, "text[29]": TAIL}
+
+
+def test_without_a_past_the_end_of_the_last_request_is_guessed_from_its_answer() -> None:
+    said = [block("text", 0), block("text", 1, role="assistant")]
+    said += [block("image", at, opens=at == 0) for at in range(30)]
+    stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *said))
+    assert plan(stream, ANTHROPIC).reasons["text[1]"] == SECOND
+    said[1:2] = [block("text", at, role="assistant", opens=at == 1) for at in range(1, 31)]
+    stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *said))
+    assert plan(stream, ANTHROPIC).reasons["text[0]"] == ANSWERED
+
+
+def test_a_place_to_spare_lengthens_the_look_back() -> None:
+    found = plan(request(60, tools=0), ANTHROPIC)
+    assert found.reasons == {"system[0]": STABLE, "text[40]": BEHIND, "text[58]": SECOND, "text[59]": TAIL}
+    assert plan(request(3), ANTHROPIC).reasons == {
+        "tool[0]": TOOLS,
+        "system[0]": STABLE,
+        "text[1]": SECOND,
+        "text[2]": TAIL,
+    }
+
+
+def test_a_run_of_calls_or_results_is_one_position() -> None:
+    results = tuple(block("result", i, opens=i == 0) for i in range(40))
+    stream = request(25, tools=0)
+    stream = msgspec.structs.replace(stream, blocks=(*stream.blocks, *results))
+    found = plan(stream, ANTHROPIC)
+    assert found.reasons["result[39]"] == TAIL
+    assert found.reasons["text[6]"] == BEHIND
+
+
+def test_what_is_surely_too_short_is_marked_only_where_nothing_better_is_left() -> None:
+    """A marker below the minimum is free. Counts may be too low: what is near the minimum counts as long."""
+    small = request(3, model="claude-opus-4-6")  # 600 tokens a block, and 4,096 are needed
+    assert set(plan(small, ANTHROPIC).places) == {"tool[0]", "system[0]", "text[1]", "text[2]"}
+    long = request(60, model="claude-opus-4-6")
+    assert plan(long, ANTHROPIC, kept=30, last=10).reasons == {
+        "text[8]": LAST,
+        "text[28]": KEPT,
+        "text[58]": SECOND,
+        "text[59]": TAIL,
+    }
+    near = msgspec.structs.replace(
+        long, blocks=tuple(msgspec.structs.replace(one, tokens=1400) for one in long.blocks)
+    )
+    assert "system[0]" in plan(near, ANTHROPIC, kept=30, last=10).places
+
+
+def test_nothing_on_what_may_not_carry_one() -> None:
+    thought = block("thinking", 0, role="assistant")
+    stream = request(3)
+    found = plan(msgspec.structs.replace(stream, blocks=(*stream.blocks, thought)), ANTHROPIC)
+    assert "thinking[0]" not in found.places
+    assert found.reasons["text[2]"] == TAIL
+
+
+def test_longer_lifetimes_come_first() -> None:
+    found = plan(request(9), ANTHROPIC, stable="1h", tail="5m", last=7)
+    assert list(found.places.values()) == ["1h", "1h", "5m", "5m"]
+    assert set(plan(request(9), ANTHROPIC, stable="5m", tail="1h").places.values()) == {"1h"}
+    with pytest.raises(BadInput, match="5m, 1h"):
+        plan(request(9), ANTHROPIC, stable="2h")
+
+
+def test_a_model_that_drops_thinking_when_the_user_speaks_is_read_from_before_it() -> None:
+    said = [
+        block("text", 0),
+        block("thinking", 0, role="assistant"),
+        block("call", 0, role="assistant", opens=False),
+        block("result", 0),
+        *(block("text", at, role="assistant", opens=at == 1) for at in range(1, 31)),
+        *(block("image", at, opens=at == 0) for at in range(30)),
+    ]
+    blocks = (*request(0).blocks, *said)
+    old = Stream(dialect="anthropic", model="claude-sonnet-4-5", blocks=blocks)
+    assert plan(old, ANTHROPIC, last=5).reasons["text[0]"] == SPOKEN
+    new = msgspec.structs.replace(old, model="claude-opus-5")
+    assert plan(new, ANTHROPIC, last=5).reasons["result[0]"] == LAST
+
+
+def test_openai_ends_the_system_text_and_has_a_key() -> None:
+    stream = request(9, model="gpt-5.6")
+    found = plan(stream, OPENAI, last=4)
+    assert found.reasons == {"system[0]": STABLE}
+    assert found.key.startswith("lamina-")
+    assert found.key == plan(request(20, model="gpt-5.6"), OPENAI).key
+    assert found.key != plan(request(9, tools=2, model="gpt-5.6"), OPENAI).key
+    assert plan(stream, OPENAI, key="support").key == "support"
+    assert plan(msgspec.structs.replace(stream, key="mine"), OPENAI, key="support").key == ""
+    explicit = msgspec.structs.replace(stream, automatic="explicit")
+    assert plan(explicit, OPENAI, kept=4).reasons == {"system[0]": STABLE, "text[2]": KEPT, "text[8]": TAIL}
+
+
+@pytest.mark.parametrize("rules", [LEGACY, rules_for("unknown"), rules_for("vllm"), rules_for("gemini")])
+def test_caches_that_take_no_markers_get_nothing(rules: Any) -> None:
+    assert plan(request(9, model="gpt-4o"), rules) == plan(request(0), rules)
+    assert plan(request(9, model="gpt-4o"), rules).key == ""
+
+
+sorts = st.sampled_from(("text", "call", "result", "thinking", "image"))
+
+
+@given(st.lists(st.tuples(sorts, st.integers(0, 900), st.booleans()), max_size=60), st.data())
+def test_any_stream_gets_a_plan_that_the_rules_allow(drawn: list[Any], data: st.DataObject) -> None:
+    said = tuple(block(sort, i, tokens=size, markable=may) for i, (sort, size, may) in enumerate(drawn))
+    stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *said))
+    number = st.none() | st.integers(0, len(stream.blocks) + 2)
+    known: dict[str, Any] = {"kept": data.draw(number), "last": data.draw(number)}
+    known |= {
+        "cut": data.draw(st.booleans()),
+        "stable": data.draw(st.sampled_from(("", "5m", "1h"))),
+        "tail": data.draw(st.sampled_from(("", "1h"))),
+    }
+    found = plan(stream, ANTHROPIC, **known)
+    sums = dict(
+        zip((b.place for b in stream.blocks), accumulate(b.tokens for b in stream.blocks), strict=True)
+    )
+    assert len(found.places) <= 4
+    assert all(one.markable for one in stream.blocks if one.place in found.places)
+    assert stream.tokens < 512 or any(sums[place] >= 512 for place in found.places)
+    words = [word == "1h" for word in found.places.values()]
+    assert words == sorted(words, reverse=True)
+    assert found == plan(stream, ANTHROPIC, **known)
+
+
+@given(st.integers(1, 40), st.lists(st.integers(1, 60), min_size=1, max_size=6))
+def test_every_request_reads_the_whole_of_the_one_before(first: int, steps: list[int]) -> None:
+    """However long a step is, what the last request wrote is within reach of a marker."""
+    cache, last, length, sent = simulator(ANTHROPIC), None, first, 0
+    for step in [0, *steps]:
+        length += step
+        stream = request(length)
+        tally = cache.send(marked(stream, plan(stream, ANTHROPIC, last=last).places))
+        assert tally.read == sent
+        last, sent = len(stream.blocks) - 1, stream.tokens
+
+
+def by_hand(given: dict[str, Any]) -> dict[str, Any]:
+    """What most clients do: a marker on the system text and one on the last message."""
+    blocks = stream_of(given).blocks
+    chosen = [[b for b in blocks if b.sort == "system"][-1], [b for b in blocks if b.markable][-1]]
+    return mark(given, Marking(places={b.place: "" for b in chosen}))
+
+
+def weighed(given: dict[str, Any]) -> Stream:
+    stream = stream_of(given)
+    return stream.weighed(len(one.data) // 4 for one in stream.blocks)
+
+
+def requests(seed: int, *, model: str, wide: int) -> list[dict[str, Any]]:
+    """A generated session as requests; the user's words come in `wide` blocks."""
+    logged = Options(layout=Layout(context="logged"), repairs=DIALECT.repairs)
+    made = []
+    for log in calls(session(seed, turns=4, steps=6, thinking=True)):
+        given = DIALECT.render(build(log, options=logged)) | {"model": model, "max_tokens": 1000}
+        for message in given["messages"]:
+            if isinstance(message["content"], str):
+                texts = [f"{i}: {message['content'][:80]}" for i in range(wide)]
+                message["content"] = [{"type": "text", "text": text} for text in texts]
+        made.append(given)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("model", "wide"), [("claude-opus-5", 1), ("claude-opus-5", 25), ("claude-sonnet-4-5", 1)]
+)
+def test_on_generated_sessions_a_plan_reads_at_least_as_much_as_markers_by_hand(
+    model: str, wide: int
+) -> None:
+    caches = {"plan": simulator(ANTHROPIC), "hand": simulator(ANTHROPIC)}
+    read, cuts, ledger = dict.fromkeys(caches, 0), 0, Ledger()
+    for at, asked in enumerate(requests(3, model=model, wide=wide)):
+        fitted = fit_request(asked, budget=Budget(window=16_000), ledger=ledger, breakpoints="plan")
+        bare = mark(fitted.request, Marking())
+        for name, sent in (("plan", fitted.request), ("hand", by_hand(bare))):
+            read[name] += caches[name].send(weighed(sent), at=20.0 * at).read
+        ledger, cuts = fitted.ledger, cuts + (fitted.envelope.cut is not None)
+        assert DIALECT.check(fitted.request) == []
+    assert cuts > 0
+    assert read["plan"] >= read["hand"] > 0
+    if wide > 1 or model == "claude-sonnet-4-5":
+        assert read["plan"] > read["hand"]
+
+
+def test_cache_points_of_bedrock_stand_after_their_blocks() -> None:
+    point = {"cachePoint": {"type": "default"}}
+    given: dict[str, Any] = {
+        "modelId": "anthropic.claude-opus-5",
+        "system": [{"text": "You read files."}, point],
+        "toolConfig": {"tools": [{"toolSpec": {"name": "read_file"}}]},
+        "messages": [{"role": "user", "content": [{"text": "a"}, point, {"text": "b"}]}],
+    }
+    done = with_cache_points(given, {"tools[0]": "1h", "messages[0].content[1]": ""})
+    assert done["toolConfig"]["tools"][1] == {"cachePoint": {"type": "default", "ttl": "1h"}}
+    assert done["system"] == [{"text": "You read files."}]
+    assert done["messages"][0]["content"] == [{"text": "a"}, {"text": "b"}, point]
+    assert given["system"][1] is point
+    with pytest.raises(BadInput, match=r"system\[4\]"):
+        with_cache_points(given, {"system[4]": ""})
+
+
+def test_what_a_cut_left_and_the_tools_are_both_kept_alive() -> None:
+    """They take turns, so each is marked at every second request, and lives from one to the next."""
+    seen: dict[str, list[int]] = {TOOLS: [], KEPT: []}
+    for said in range(12, 40, 2):
+        found = plan(request(said), ANTHROPIC, kept=4, last=said - 1)
+        for why in found.reasons.values():
+            if why in seen:
+                seen[why].append(said)
+    assert all(one + 4 == other for places in seen.values() for one, other in pairwise(places))
+    assert set(seen[TOOLS]).isdisjoint(seen[KEPT])

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from lamina.caches import Rules, rules_for, simulator
+from lamina.dialects import DIALECTS
+from tests.caches.streams import stream
+
+PLAIN = rules_for("unknown")
+
+
+def legacy(words: str, tokens: int = 1000, **fields: str) -> int:
+    """Tokens read by the second of two requests, the first being `S u1`."""
+    cache = simulator(rules_for("gpt-5.4"))
+    cache.send(stream("S u1", model="gpt-5.4", tokens=tokens))
+    return cache.send(stream(words, model="gpt-5.4", tokens=tokens, **fields)).read
+
+
+def test_the_longest_common_prefix_is_read_rounded_down() -> None:
+    assert legacy("S u1 a1 u2") == 1920
+    assert legacy("S u1 a1 u2", tokens=512) == 1024
+    assert legacy("S u1 a1 u2", tokens=511) == 0
+    assert legacy("S u1 a1 u2", key="another") == 0
+
+
+def test_the_common_bytes_of_the_block_that_differs_count_for_their_share() -> None:
+    cache = simulator(PLAIN)
+    cache.send(stream("S uabcdefg"))
+    tally = cache.send(stream("S uabcxyzz"))
+    assert tally.read == 1500
+    assert tally.why == "1500 tokens in common with an earlier request; 1500 read at best"
+
+
+def test_of_all_earlier_requests_the_nearest_counts() -> None:
+    cache = simulator(PLAIN)
+    for word in ("uaaaaaaa", "uabbbbbb", "uabcccbb", "uabxxxxx", "ub"):
+        cache.send(stream(word))
+    assert cache.send(stream("uabcccdd")).read == 750
+
+
+def test_an_image_is_common_as_a_whole_or_not_at_all() -> None:
+    cache = simulator(PLAIN)
+    cache.send(stream("S iaaaa"))
+    assert cache.send(stream("S iaaab")).read == 1000
+    assert cache.send(stream("S iaaaa")).read == 2000
+
+
+@pytest.mark.parametrize(("later", "read"), [(7200, 2000), (7201, 0)])
+def test_what_is_too_old_is_forgotten(later: int, read: int) -> None:
+    cache = simulator(rules_for("groq"))
+    cache.send(stream("S u1"))
+    assert cache.send(stream("S u1"), at=later).read == read
+
+
+def test_what_is_too_old_can_be_learnt_again() -> None:
+    cache = simulator(rules_for("groq"))
+    for at in (0, 8000):
+        cache.send(stream("uabc"), at=at)
+        assert cache.send(stream("uabd"), at=at).read == 750
+        assert cache.send(stream("uabc a1"), at=at).read == 1000
+
+
+HOUR, DAY = 3600, 86400
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "lives"),
+    [
+        ("gpt-5.4", "", DAY),
+        ("gpt-5.4", "24h", DAY),
+        ("gpt-5.4", "in_memory", HOUR),
+        ("azure/gpt-4.1-2025-04-14", "", DAY),
+        ("gpt-5.1-chat-latest", "", DAY),
+        ("gpt-5.5", "in_memory", DAY),  # it takes no other
+        ("gpt-5.4-mini", "24h", HOUR),  # not on the guide's list
+        ("gpt-4.1-mini", "", HOUR),
+        ("gpt-4o", "24h", HOUR),
+        ("o3", "", HOUR),
+    ],
+)
+def test_a_day_is_for_the_models_of_the_list_and_an_hour_for_the_others(
+    model: str, asked: str, lives: int
+) -> None:
+    for later in (lives, lives + 1):
+        cache = simulator(rules_for(model))
+        cache.send(stream("S u1", tokens=3000, model=model, automatic=asked))
+        read = cache.send(stream("S u1", tokens=3000, model=model), at=later).read
+        assert (read > 0) is (later == lives)
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses"])
+@pytest.mark.parametrize(("word", "lives"), [("24h", DAY), ("in_memory", HOUR), ("in-memory", HOUR)])
+def test_the_retention_of_a_request_is_read(dialect: str, word: str, lives: int) -> None:
+    said = "messages" if dialect == "openai_chat" else "input"
+    asked = {"model": "gpt-5.4", said: [{"role": "user", "content": "Hi"}], "prompt_cache_retention": word}
+    sent = DIALECTS[dialect].stream(asked).weighed([5000])
+    for later in (lives, lives + 1):
+        cache = simulator(rules_for("gpt-5.4"))
+        cache.send(sent)
+        assert (cache.send(sent, at=later).read > 0) is (later == lives)
+
+
+def test_gpt_5_5_reads_in_steps_of_2048() -> None:
+    for model, read in (("gpt-5.5-2026-04-23", 4096), ("gpt-5.4", 5888)):
+        cache = simulator(rules_for(model))
+        cache.send(stream("S u1", tokens=3000, model=model))
+        assert cache.send(stream("S u1 a1", tokens=3000, model=model)).read == read
+
+
+def test_rules_made_by_hand_are_simulated() -> None:
+    rules = Rules(
+        name="mine", title="", as_of="2026-01-01", sources=(), match="prefix", minimum=10, granularity=7
+    )
+    cache = simulator(rules, model="any")
+    cache.send(stream("u1", tokens=20))
+    assert cache.send(stream("u1", tokens=20)).read == 14
+    small = simulator(msgspec.structs.replace(rules, minimum=15))
+    small.send(stream("u1", tokens=20))
+    assert small.send(stream("u1", tokens=20)).read == 0

@@ -1,0 +1,258 @@
+"""Relevance: what attachments share with the prompt, and how that changes what a cut lowers first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.context import relevance
+from lamina.context.relevance import Ranked, Relevance, by_index
+from lamina.context.search import chunks_of, open_index
+from lamina.context.shared_words import Match, by_words, stem
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
+from lamina.core.options import Options
+from lamina.core.tokens import CHARS4
+from lamina.core.values import Budget, Form, Role, Segment
+from lamina.segments import assistant, excerpt, file, segment, selected_text, user
+from lamina.sessions import turns
+
+RETRY = file("src/retry.py", "def backoff(seconds): sleep and retry the request\n" * 8)
+COLOUR = file("docs/palette.md", "crimson, amber and teal are the colours of the shop\n" * 8)
+LIMITS = file("docs/limits.md", "at most twenty requests a minute, then retry later\n" * 8)
+ASKED = {"asked": True}
+
+
+def asked(text: str, **meta: Any) -> Segment:
+    return user(text, meta=ASKED | meta)
+
+
+def cut(*log: Segment, order: Any, target: float = 0.55, window: int = 430) -> Envelope:
+    budget = Budget(window=window, reserve=0, keep_last=0, largest=1, least=0, trigger=0.6, target=target)
+    return build(log, budget=budget, counter=CHARS4, options=Options(order=order))
+
+
+def forms(envelope: Envelope) -> dict[str, Form]:
+    return {e.segment.key: e.form for e in envelope.entries if e.segment.key}
+
+
+def talk(prompt: str) -> tuple[Segment, ...]:
+    return (RETRY, COLOUR, LIMITS, user("Here they are."), assistant("I see."), user(prompt))
+
+
+def test_at_a_cut_what_shares_nothing_with_the_prompt_goes_first() -> None:
+    plain = cut(*talk("How long is the backoff before a retry?"), order=Options().order)
+    assert forms(plain)["src/retry.py"] < Form.FULL == forms(plain)["docs/limits.md"]  # the oldest first
+    envelope = cut(*talk("How long is the backoff before a retry?"), order=Relevance())
+    assert forms(envelope)["docs/palette.md"] < Form.FULL == forms(envelope)["src/retry.py"]
+
+
+def test_another_prompt_another_choice() -> None:
+    envelope = cut(*talk("Which colours has the shop?"), order=Relevance())
+    assert forms(envelope)["docs/palette.md"] is Form.FULL
+
+
+def test_the_reason_names_the_priority_the_change_and_the_words() -> None:
+    envelope = cut(*talk("How long is the backoff before a retry?"), order=Relevance(), target=0.2)
+    why = {e.segment.key: e.why for e in envelope.entries}
+    assert why["docs/palette.md"] == "attachment: priority 5, +2: shares nothing with the prompt"
+    assert why["src/retry.py"] == "attachment: priority 5, -2: shares «backoff», «retry» with the prompt"
+    assert why["docs/limits.md"].endswith("shares «retry» with the prompt")
+
+
+def test_nothing_changes_where_no_attachment_shares_a_word() -> None:
+    for prompt in ("Go on, please.", "Why?", "", "Zebras!"):
+        with_it, without = (
+            cut(*talk(prompt), order=order, target=0.5) for order in (Relevance(), Options().order)
+        )
+        assert forms(with_it) == forms(without)
+
+
+def test_what_the_caller_decided_stays() -> None:
+    decided = file("mine.md", "crimson " * 60, priority=HIGH)
+    pinned = file("pinned.md", "crimson " * 20, pinned=True)
+    by_model = file("model.md", "crimson", priority=4, meta={"priority": {"by": "model"}})
+    log = (decided, pinned, by_model, RETRY, user("Tell me about the backoff."))
+    found = Relevance().judged(build(log, counter=CHARS4).entries)
+    assert [log[at].key for at in found] == ["src/retry.py"]
+    made = anyio.run(Relevance().ranked, [*log[:-1], asked("backoff?")], ())
+    assert [one.priority for one in made.segments[:3]] == [HIGH, None, 4]
+
+
+def test_a_change_stays_within_reach_and_bounds() -> None:
+    log = [
+        excerpt("nothing", source="wiki", key="low"),
+        excerpt("backoff", source="wiki", key="better"),
+        segment("agents_md", Role.USER, "nothing", key="high"),
+        file("medium", "nothing"),
+        user("backoff?"),
+    ]
+    for reach in (0, 2, 20):
+        found = Relevance(reach=reach).judged(build(log, counter=CHARS4).entries)
+        by_key = {log[at].key: one.priority for at, one in found.items()}
+        assert by_key == {
+            "low": LOW, "better": max(LOW - reach, HIGH), "high": min(HIGH + reach, LOW),
+            "medium": min(MEDIUM + reach, LOW),
+        }  # fmt: skip
+
+
+def test_what_is_essential_by_its_kind_stays_so() -> None:
+    kinds = dict(Options().kinds)
+    kinds["file"] = type(kinds["file"])(
+        tag="file_context", role=Role.USER, priority=ESSENTIAL, attachment=True
+    )
+    envelope = build([RETRY, COLOUR, user("backoff?")], counter=CHARS4, options=Options(kinds=kinds))
+    assert {one.priority for one in Relevance().judged(envelope.entries, kinds).values()} == {ESSENTIAL}
+
+
+def test_identifiers_and_endings_match_and_paths_count() -> None:
+    texts = [file("a.py", "def getUserName(): ..."), file("b.py", "x"), file("retry_policy.toml", "x")]
+    assert [m.score > 0 for m in by_words("the user's names", texts)] == [True, False, False]
+    assert [m.score > 0 for m in by_words("get_user_name", texts)] == [True, False, False]
+    assert [m.score > 0 for m in by_words("which policies?", texts)] == [False, False, True]
+    assert {stem(word) for word in ("retry", "retries", "retrying", "retried")} == {"retry", "retri"}
+    assert {stem(word) for word in ("stop", "stops", "stopped", "stopping")} == {"stop"}
+
+
+def test_a_rare_word_counts_more_than_a_common_one() -> None:
+    texts = [file(name, f"request {rare}") for name, rare in (("a", "x"), ("b", "x"), ("c", "jitter"))]
+    a, b, c = by_words("request jitter", texts)
+    assert a.score == b.score < c.score == 1
+    assert c.words == ("jitter", "request")
+
+
+@given(st.text(max_size=60), st.lists(st.text(max_size=40), max_size=5))
+def test_scores_are_from_0_to_1_for_any_text_and_the_same_again(prompt: str, texts: list[str]) -> None:
+    files = [file(f"{n}", text) for n, text in enumerate(texts)]
+    found = by_words(prompt, files)
+    assert len(found) == len(files)
+    assert all(0 <= match.score <= 1 and (match.score > 0) == bool(match.words) for match in found)
+    assert found == by_words(prompt, files)
+
+
+def test_any_callable_may_score() -> None:
+    def by_length(_: str, attached: Sequence[Segment]) -> list[Match]:
+        return [Match(float(one.key == "docs/palette.md")) for one in attached]
+
+    envelope = cut(*talk("backoff and retry"), order=Relevance(score=by_length))
+    assert forms(envelope)["docs/palette.md"] is Form.FULL
+    assert "relevance 1.00" in Relevance(score=by_length).judged(envelope.entries)[1].why
+
+
+def test_what_is_attached_again_with_the_prompt_counts_as_relevant() -> None:
+    log = (RETRY, COLOUR, LIMITS, user("Here."), assistant("I see."), COLOUR, user("backoff and retry"))
+    envelope = build(log, counter=CHARS4)
+    again = Relevance().judged(envelope.entries)[1]
+    assert (again.priority, again.why) == (HIGH, "priority 5, -2: attached again with the prompt")
+
+
+def test_outdated_is_only_what_came_earlier_in_full_and_shares_nothing() -> None:
+    chosen = selected_text("crimson and teal " * 200, key="chosen")
+    old, new = (file(name, "amber and teal\n" * 200) for name in ("old.md", "new.md"))
+    log = (chosen, old, RETRY, user("Here."), assistant("I see."), new, user("backoff and retry"))
+    envelope = cut(*log, order=Relevance().outdated, target=0.001, window=3_000)
+    assert {key: form for key, form in forms(envelope).items() if form is not Form.FULL} == {
+        "old.md": Form.COMPACT
+    }
+
+
+def ranked(given_: Relevance, *turn: Segment, log: Iterable[Segment] = ()) -> Ranked:
+    return anyio.run(partial(given_.ranked, list(turn), tuple(log)))
+
+
+def test_a_turn_is_kept_with_priorities_and_their_reason() -> None:
+    made = ranked(Relevance(), RETRY, COLOUR, asked("a backoff"))
+    assert [one.priority for one in made.segments] == [HIGH, 7, None]
+    assert made.segments[1].meta["priority"] == {
+        "by": "relevance", "why": "priority 5, +2: shares nothing with the prompt"
+    }  # fmt: skip
+    later = build([*made.segments, assistant("Ok."), user("The colours?")], counter=CHARS4)
+    assert [one.priority for one in Relevance().judged(later.entries).values()] == [7, HIGH]
+
+
+def test_without_a_prompt_or_attachments_a_turn_stays() -> None:
+    assert ranked(Relevance(), RETRY, COLOUR).segments == [RETRY, COLOUR]
+    assert ranked(Relevance(), asked("a backoff")).segments == [asked("a backoff")]
+
+
+def test_the_words_that_were_typed_count_not_those_of_a_template() -> None:
+    made = ranked(
+        Relevance(), RETRY, COLOUR, asked("Palette, colours, crimson. a backoff", typed="a backoff")
+    )
+    assert made.segments[0].priority == HIGH
+    assert (relevance.ASKED, relevance.TYPED) == (turns.ASKED, turns.TYPED)
+
+
+def test_a_judge_is_asked_once_and_its_scores_are_kept_with_the_prompt() -> None:
+    calls: list[str] = []
+
+    async def judge(prompt: str, attached: Sequence[Segment]) -> Mapping[str, float]:
+        calls.append(prompt)
+        assert [one.key for one in attached] == ["docs/limits.md", "src/retry.py", "docs/palette.md"]
+        return {"docs/palette.md": 7.0, "src/retry.py": float("nan"), "docs/limits.md": 0.5}
+
+    made = ranked(Relevance(judge=judge), RETRY, COLOUR, asked("backoff"), log=[LIMITS])
+    prompt = made.segments[-1]
+    assert prompt.meta["relevance"] == {"docs/palette.md": 1.0, "docs/limits.md": 0.5}
+    assert [one.priority for one in made.segments[:2]] == [7, HIGH]
+    entries = build([LIMITS, *made.segments], counter=CHARS4).entries
+    assert [one.priority for one in Relevance(judge=judge).judged(entries).values()] == [5, 7, 3]
+    assert calls == ["backoff"]
+
+
+@pytest.mark.parametrize("fault", [OSError("gone"), None, {"docs/palette.md": "much"}])
+def test_a_judge_that_fails_leaves_it_to_the_words(fault: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relevance, "SECONDS", 0.01)
+
+    async def judge(_: str, __: Sequence[Segment]) -> Mapping[str, float]:
+        if isinstance(fault, OSError):
+            raise fault
+        if fault is None:
+            await anyio.sleep(5)
+        return fault  # type: ignore[no-any-return]
+
+    made = ranked(Relevance(judge=judge), RETRY, COLOUR, asked("backoff"))
+    assert [one.priority for one in made.segments[:2]] == [HIGH, 7]
+    assert len(made.notes) == 1
+    assert made.notes[0].startswith("relevance by words only")
+
+
+def test_damaged_scores_do_not_stop_a_build() -> None:
+    prompt = user("backoff", meta={"relevance": {"src/retry.py": "x", "docs/palette.md": 40}})
+    found = Relevance().judged(build([RETRY, COLOUR, prompt], counter=CHARS4).entries)
+    assert [one.priority for one in found.values()] == [7, 3]
+
+
+def test_an_index_can_be_the_judge() -> None:
+    async def made() -> Ranked:
+        async with open_index() as index:
+            for one in (RETRY, COLOUR, LIMITS):
+                await index.replace(one.key, chunks_of(one.key, one.parts[0].text))  # type: ignore[union-attr]
+            return await Relevance(judge=by_index(index)).ranked([RETRY, COLOUR, asked("teal or amber")], ())
+
+    segments = anyio.run(made).segments
+    assert segments[-1].meta["relevance"] == {"docs/palette.md": 1.0}
+    assert [one.priority for one in segments[:2]] == [7, HIGH]
+
+
+def test_a_model_that_changes_more_than_priorities_is_not_followed() -> None:
+    class Other:
+        segments = (COLOUR,)
+        notes = ("asked twice",)
+
+    async def suggest(_: Sequence[Segment], __: str) -> Other:
+        return Other()
+
+    made = ranked(Relevance(suggest=suggest), RETRY, asked("backoff"))
+    assert [one.key for one in made.segments] == ["src/retry.py", ""]
+    assert made.notes == (
+        "asked twice",
+        "the suggested priorities were not used: they are for other segments",
+    )

@@ -1,0 +1,135 @@
+"""Search as a source and as a tool: excerpts, within their room, without what stands there already."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.request import Request
+
+import pytest
+
+from lamina import Text, build
+from lamina.context.search import (
+    Chunk,
+    Index,
+    Limits,
+    answered,
+    open_index,
+    search,
+    search_tool,
+    server_embedder,
+)
+from lamina.core.values import Segment
+from lamina.errors import BadInput
+from lamina.segments import file, user
+
+pytestmark = pytest.mark.anyio
+LINES = [f"retry rule {number}: " + "retry " * (20 - number) + "pause " * number for number in range(20)]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def index() -> AsyncIterator[Index]:
+    async with open_index() as made:
+        await made.replace(
+            "rules.txt", [Chunk(text=line, place=f"lines {n}-{n}") for n, line in enumerate(LINES)]
+        )
+        yield made
+
+
+def texts(found: Any) -> list[str]:
+    return [part.text for one in found for part in one.parts if isinstance(part, Text)]
+
+
+async def test_excerpts_have_place_and_score_and_the_most_relevant_is_last(index: Index) -> None:
+    found = await search(index)("retry", None)
+    scores = [float(one.attrs["score"]) for one in found]
+    assert scores == sorted(scores)
+    assert found[-1].attrs == {"source": "rules.txt", "place": "lines 0-0", "score": "1.00"}
+    assert {one.kind for one in found} == {"excerpt"}
+
+
+@pytest.mark.parametrize("room", [0, 100, 1_000, 10_000])
+async def test_excerpts_stay_within_their_share_of_the_room(index: Index, room: int) -> None:
+    found = await search(index, limits=Limits(share=0.5))("retry", room)
+    envelope = build([*found, user("retry")])
+    assert sum(entry.tokens for entry in envelope.entries[:-1]) <= room // 2
+    assert bool(found) == (room >= 1_000)
+
+
+async def test_what_stands_in_the_request_is_not_found_again(index: Index) -> None:
+    there = [file("rules.txt", "\n".join(LINES[:3]))]
+    for standing in (there, build([*there, user("hi")]).entries):
+        found = texts(await search(index, standing=lambda now=standing: now)("retry", None))  # type: ignore[misc]
+        assert not set(LINES[:3]) & set(found)
+        assert LINES[3] in found
+
+
+async def test_what_was_lowered_is_found_again(index: Index) -> None:
+    standing: list[Segment] = [file("rules.txt", "outline only")]
+    assert LINES[0] in texts(await search(index, standing=lambda: standing)("retry", None))
+
+
+async def test_neighbouring_turns_are_one_excerpt_in_their_order() -> None:
+    said = [("Ana", "Which pet do you have?"), ("Ben", "A hamster.")]
+    chunks = [Chunk(text=t, speaker=who, at="2024-05-06T07", sort="turn", place=t[:2]) for who, t in said]
+    async with open_index() as index:
+        await index.add("log", chunks)
+        (one,) = await search(index)("pet", None)
+    assert texts([one]) == ["Ana, 2024-05-06: Which pet do you have?\nBen, 2024-05-06: A hamster."]
+    assert one.attrs["place"] == "Wh to A "
+
+
+async def test_equal_texts_are_found_once() -> None:
+    async with open_index() as index:
+        for source in ("a", "b"):
+            await index.replace(source, [Chunk(text="the same retry rule")])
+        assert len(await search(index)("retry", None)) == 1
+
+
+async def test_the_tool_answers_its_own_definition(index: Index) -> None:
+    schema = search_tool()["parameters"]
+    assert set(schema["properties"]) == {"query", "most"}
+    found = await answered(index, json.dumps({"query": "retry", "most": 2}))
+    assert texts(found) == [LINES[1], LINES[0]]
+    assert texts(await answered(index, {"query": "retry", "most": 10**9}))
+
+
+@pytest.mark.parametrize("arguments", ["", "[]", "{}", '{"query": 1}', {"most": 3}])
+async def test_arguments_that_cannot_be_used_are_refused(index: Index, arguments: Any) -> None:
+    with pytest.raises(BadInput, match="query"):
+        await answered(index, arguments)
+
+
+@pytest.mark.parametrize("limits", [{"share": 0}, {"share": 2}, {"tokens": 0}, {"most": 0}, {"least": -1}])
+def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="limits"):
+        Limits(**limits)
+
+
+async def test_a_server_is_asked_in_batches_and_answers_in_any_order() -> None:
+    asked: list[list[str]] = []
+
+    def post(request: Request, patience: float) -> bytes:
+        assert request.full_url == "http://here/v1/embeddings"
+        assert isinstance(request.data, bytes)
+        asked.append(json.loads(request.data)["input"])
+        items = [{"index": at, "embedding": [len(text)]} for at, text in enumerate(asked[-1])]
+        return json.dumps({"data": items[::-1], "patience": patience}).encode()
+
+    embed = server_embedder("http://here/v1/", model="m", batch=2, post=post)
+    assert await embed(["a", "bb", "ccc"]) == [[1], [2], [3]]
+    assert asked == [["a", "bb"], ["ccc"]]
+
+
+async def test_a_server_that_answers_something_else_is_named() -> None:
+    embed = server_embedder("http://here/v1", model="m", post=lambda *_: b"{}")
+    with pytest.raises(BadInput, match="no vectors from http://here/v1"):
+        await embed(["a"])
+    with pytest.raises(BadInput, match="begins with http"):
+        server_embedder("file:///etc/passwd", model="m")

@@ -1,0 +1,358 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.context.relevance import Relevance
+from lamina.context.tools import Offer, answer, workspace_tools
+from lamina.core.build import build
+from lamina.core.envelope import Envelope
+from lamina.core.options import Options
+from lamina.core.orders import View, ladder
+from lamina.core.superseded_results import Exchange, superseded
+from lamina.core.text.subjects import SUBJECTS
+from lamina.core.values import Budget, Form, Role, Segment, ToolCall, ToolResult
+from lamina.core.wording import text_of
+from lamina.dialects import DIALECTS
+from lamina.dialects.port import PlainHead, Tool
+from lamina.errors import BadInput
+from lamina.segments import assistant, call, segment, user
+from lamina.sessions import Session
+from lamina.settings import Settings
+from lamina.stores.memory import MemoryStore
+from lamina.workspace import grep as searching
+from lamina.workspace.grep import grep
+from lamina.workspace.superseding import TABLE, superseding
+from lamina.workspace.workspace import Workspace
+
+
+class Bench:
+    """A workspace with its tools, and the exchanges that were had with them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.space = root, Workspace(root)
+        self.tools = workspace_tools(self.space)
+        self.had: list[Exchange] = []
+
+    def result(self, name: str, arguments: str) -> ToolResult:
+        asked = ToolCall(id=f"c{len(self.had)}", name=name, arguments=arguments)
+        segment: Segment = anyio.run(partial(answer, self.tools, asked))
+        (part,) = segment.parts
+        assert isinstance(part, ToolResult)
+        assert (segment.kind, part.id, part.name) == ("tool_result", asked.id, name)
+        self.had.append(Exchange(call=asked, result=part))
+        return part
+
+    def ok(self, name: str, **arguments: Any) -> str:
+        part = self.result(name, json.dumps(arguments))
+        assert not part.error, part
+        return text_of(part.content)
+
+    def refused(self, name: str, **arguments: Any) -> str:
+        part = self.result(name, json.dumps(arguments))
+        assert part.error, part
+        return text_of(part.content)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    root = tmp_path / "root"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "app.py").write_text("one\ntwo\nthree\n")
+    (root / ".env").write_text("KEY=1")
+    (tmp_path / "secret.txt").write_text("two secrets")
+    (root / "link.txt").symlink_to(tmp_path / "secret.txt")
+    return Bench(root)
+
+
+def test_a_folder_is_listed_with_what_cannot_be_had(bench: Bench) -> None:
+    assert bench.ok("ls") == ".env (excluded: not available)\nlink.txt (a symbolic link: not available)\nsrc/"
+    assert bench.ok("ls", path="src") == "app.py (14 bytes)"
+    (bench.root / "void").mkdir()
+    assert bench.ok("ls", path="void") == "(empty)"
+
+
+@pytest.mark.parametrize(
+    ("span", "expected"),
+    [
+        ({}, "one\ntwo\nthree"),
+        ({"start": 2}, "two\nthree"),
+        ({"start": 2, "end": 2}, "two"),
+        ({"end": 9}, "one\ntwo\nthree"),
+    ],
+)
+def test_a_file_is_read_by_lines(bench: Bench, span: dict[str, int], expected: str) -> None:
+    assert bench.ok("read", path="src/app.py", **span) == expected
+
+
+def test_lines_that_are_not_there_are_an_error(bench: Bench) -> None:
+    assert "it has 3 lines" in bench.refused("read", path="src/app.py", start=4)
+    bench.refused("read", path="src/app.py", start=3, end=2)
+    bench.refused("read", path="src/app.py", start=0)
+
+
+def test_a_part_never_passes_for_the_whole(bench: Bench) -> None:
+    (bench.root / "long.txt").write_text("line\n" * 5_000)
+    assert "5,000 lines" in bench.refused("read", path="long.txt")
+    assert bench.ok("read", path="long.txt", start=4_999) == "line\nline"
+    assert bench.ok("read", path="long.txt", end=2) == "line\nline"
+
+
+def test_files_are_written_edited_moved_and_removed(bench: Bench) -> None:
+    assert bench.ok("write", path="new/a.txt", content="é") == "made, 2 bytes"
+    assert bench.ok("write", path="new/a.txt", content="one two") == "replaced, 7 bytes"
+    assert bench.ok("edit", path="new/a.txt", old="two", new="2") == "replaced in 1 place"
+    assert bench.ok("mv", path="new/a.txt", to="./b.txt") == "moved to b.txt"
+    assert (bench.root / "b.txt").read_text() == "one 2"
+    assert bench.ok("touch", path="b.txt") == "it was there already"
+    assert bench.ok("touch", path="c.txt") == "made"
+    assert bench.ok("rm", path="b.txt") == "removed"
+    assert bench.ok("rm", path="new") == "removed"
+    assert sorted(one.name for one in bench.root.iterdir()) == [".env", "c.txt", "link.txt", "src"]
+
+
+@pytest.mark.parametrize(
+    "path", ["../secret.txt", "link.txt", "/etc/passwd", ".env", "", "src/../../secret.txt"]
+)
+@pytest.mark.parametrize("name", ["read", "write", "edit", "mv", "rm", "touch"])
+def test_errors_are_results_and_nothing_leaves_the_workspace(bench: Bench, name: str, path: str) -> None:
+    more = {"write": {"content": "x"}, "edit": {"old": "two", "new": "x"}, "mv": {"to": "x.txt"}}
+    text = bench.refused(name, path=path, **more.get(name, {}))
+    assert "secrets" not in text
+    assert "root:" not in text
+    assert (bench.root.parent / "secret.txt").read_text() == "two secrets"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("read", "{"), ("read", "[]"), ("read", ""), ("read", '{"path": 1}'), ("read", '{"path": "a", "x": 1}'),
+     ("read", '{"path": "src/app.py", "start": true}'), ("read", '{"path": "src/app.py", "start": 1.5}'),
+     ("nothing", "{}"), ("write", '{"path": "a", "content": "\\ud800"}'), ("write", '{"path": "a"}'),
+     ("grep", '{"pattern": "("}'), ("grep", '{"pattern": ""}'), ("read", "[" * 5_000)],
+)  # fmt: skip
+def test_calls_that_make_no_sense_are_answered(bench: Bench, name: str, arguments: str) -> None:
+    assert bench.result(name, arguments).error
+    assert sorted(one.name for one in bench.root.iterdir()) == [".env", "link.txt", "src"]
+
+
+def test_null_is_as_good_as_nothing(bench: Bench) -> None:
+    assert bench.ok("read", path="src/app.py", start=None, end=1) == "one"
+
+
+@given(st.text(max_size=60))
+def test_any_arguments_have_an_answer(tmp_path_factory: pytest.TempPathFactory, arguments: str) -> None:
+    tools = workspace_tools(Workspace(tmp_path_factory.getbasetemp()), changes=False)
+    for tool in tools[:2]:
+        asked = ToolCall(id="c", name=tool.name, arguments=arguments)
+        assert anyio.run(answer, tools, asked).kind == "tool_result"
+
+
+def test_without_changes_there_are_only_tools_that_look(bench: Bench) -> None:
+    looks = workspace_tools(bench.space, changes=False)
+    assert [tool.name for tool in looks] == ["ls", "read", "grep"]
+    assert [tool.changes for tool in bench.tools] == [False] * 3 + [True] * 5
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_every_dialect_can_say_the_definitions(bench: Bench, name: str) -> None:
+    plain = PlainHead(tools=tuple(Tool(**tool.definition) for tool in bench.tools))
+    own = DIALECTS[name].own_head(plain)
+    assert name == "text" or (own.left == () and "Reads a text file" in str(own.head.tools))
+
+
+def found(bench: Bench, table: Any = TABLE) -> dict[int, int]:
+    return superseded(bench.had, table=table)
+
+
+def test_a_reading_is_superseded_by_a_later_one_and_by_each_change(bench: Bench) -> None:
+    for number, change in enumerate(("read", "write", "edit", "mv", "rm")):
+        bench.had.clear()
+        bench.ok("write", path="a.txt", content="one two")
+        bench.ok("read", path="./a.txt", start=1, end=1)
+        bench.ok("read", path="src/app.py")
+        more = {"write": {"content": "x"}, "edit": {"old": "two", "new": "x"}, "mv": {"to": f"{number}.txt"}}
+        bench.ok(change, path="a.txt", **more.get(change, {}))
+        assert found(bench) == {1: 3}, change
+
+
+def test_a_change_that_failed_supersedes_nothing(bench: Bench) -> None:
+    bench.ok("read", path="src/app.py")
+    bench.refused("edit", path="src/app.py", old="gone", new="x")
+    bench.refused("mv", path="src/app.py", to="../x")
+    assert found(bench) == {}
+
+
+def test_a_listing_and_a_search_are_superseded_by_their_repetition(bench: Bench) -> None:
+    for _ in range(2):
+        bench.ok("ls", path="src")
+        bench.ok("grep", pattern="two", path="src")
+    assert found(bench, SUBJECTS) == {0: 2, 1: 3}
+
+
+def test_lines_are_found_with_their_place(bench: Bench) -> None:
+    (bench.root / "b.txt").write_bytes(b"TWO\r\ntwofold\r\n")
+    (bench.root / "bin").write_bytes(b"\0two")
+    text = bench.ok("grep", pattern="^two")
+    assert text == "b.txt:2: twofold\nsrc/app.py:2: two\n(3 things were not searched)"
+    assert bench.ok("grep", pattern="two$", path="src/app.py") == "src/app.py:2: two"
+    assert bench.ok("grep", pattern="TWO$", path="b.txt", ignore_case=True).startswith("b.txt:1: TWO")
+    assert bench.ok("grep", pattern="absent", path="src") == "(no match)"
+    bench.refused("grep", pattern="two", path="link.txt")
+    bench.refused("grep", pattern="two", path="..")
+
+
+def test_many_matches_are_cut_and_said_to_be(bench: Bench) -> None:
+    (bench.root / "many.txt").write_text("two\n" * 300)
+    lines = bench.ok("grep", pattern="two", path="many.txt").splitlines()
+    assert len(lines) == 201
+    assert lines[-1] == "(only the first 200 matches)"
+    assert not grep(bench.space, "two", "many.txt", most=300).more
+
+
+def test_a_pattern_that_takes_forever_is_ended(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "SECONDS", 0.5)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    (bench.root / "a.txt").write_text("a" * 40)
+    assert "no end in 0.5 seconds" in bench.refused("grep", pattern="(a+)+$b", path="a.txt")
+
+
+@pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
+def test_both_programs_find_the_same(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_ripgrep = grep(bench.space, "t[wh]", ".")
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    assert grep(bench.space, "t[wh]", ".") == with_ripgrep
+
+
+def test_ripgrep_is_used_where_it_is_and_sees_no_path(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stand-in that writes down how it was called."""
+    program = tmp_path / "rg"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\nopen({str(tmp_path / 'seen')!r}, 'w').write(repr(sys.argv))\n"
+        "for number, line in enumerate(sys.stdin, 1):\n"
+        "    print(f'{number}:{line}', end='') if 'two' in line else None\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda _: os.fspath(program))
+    assert [match[:2] for match in grep(bench.space, "-two", ".").found] == [("src/app.py", 2)]
+    seen = (tmp_path / "seen").read_text()
+    assert "--regexp=-two" in seen
+    assert "app.py" not in seen
+
+
+def test_a_search_has_an_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(searching, "SEARCHED", 13)
+    result = grep(bench.space, "two", "src")
+    assert (result.found, result.notes) == ([], ["src/app.py: the search is full"])
+    with pytest.raises(BadInput):
+        grep(bench.space, "a\nb", "src")
+
+
+def test_reading_for_a_search_ends_with_its_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock stands still until the first file has been read; then it jumps."""
+    for name in ("a.txt", "b.txt"):
+        (bench.root / "src" / name).write_text("two\n")
+    now = [0.0]
+    monkeypatch.setattr("lamina.workspace.grep.time.monotonic", lambda: now[0])
+    read = Workspace.read
+
+    def slow(space: Workspace, path: str, *, limit: int | None = None) -> bytes:
+        now[0] += searching.SECONDS
+        return read(space, path, limit=limit)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Workspace, "read", slow)
+        patch.setattr(searching, "_hits", lambda *_, **__: [1])
+        result = grep(bench.space, "two", "src")
+    assert [match.path for match in result.found] == ["src/a.txt"]
+    assert result.notes == [
+        "src/app.py: the time of the search is over",
+        "src/b.txt: the time of the search is over",
+    ]
+
+
+@pytest.mark.parametrize("with_ripgrep", [True, False])
+@pytest.mark.parametrize(
+    "pattern",
+    ["(" * 50_000, "(?:" * 20_000 + "a" + ")" * 20_000, "a" * 3_000_000, "[", "(a{1000}){1000}{9}", "\0"],
+)
+def test_an_absurd_pattern_is_refused_or_finds_nothing(
+    bench: Bench, pattern: str, monkeypatch: pytest.MonkeyPatch, *, with_ripgrep: bool
+) -> None:
+    monkeypatch.setattr(searching, "SECONDS", 3.0)
+    if not with_ripgrep:
+        monkeypatch.setattr(shutil, "which", lambda _: None)
+    try:
+        assert grep(bench.space, pattern, ".").found == []
+    except BadInput as refused:
+        assert refused.place in {"pattern", "grep"}  # noqa: PT017 - or nothing was found
+
+
+async def used(session: Session, tools: Iterable[Offer], name: str, **arguments: Any) -> Envelope:
+    """One call of a tool in a session, and its answer."""
+    number = f"c{len(session.log)}"
+    await session.add(assistant(f"I use {name}."), call(name, arguments, id=number))
+    (asked,) = session.calls
+    return await session.results((await answer(tools, asked)).parts[0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("order", [None, Options(), Options(order=Relevance())])
+def test_at_a_cut_of_a_session_a_move_supersedes_what_was_read_at_both_places(
+    bench: Bench, order: Options | None
+) -> None:
+    for name in ("old.txt", "other.txt"):
+        (bench.root / name).write_text(f"{name} has lines\n" * 60)
+    budget = Budget(window=4_000, reserve=0, trigger=0.5, target=0.4, least=0, keep_last=1)
+
+    async def talk() -> Envelope:
+        kept = Session.open(
+            MemoryStore(), "a", model="gpt-5", budget=budget, options=order, settings=Settings()
+        )
+        async with kept as session:
+            await session.ask("Tidy up.")
+            await used(session, bench.tools, "read", path="other.txt")
+            await used(session, bench.tools, "read", path="old.txt")
+            await used(session, bench.tools, "mv", path="./old.txt", to="new.txt")
+            for start in range(1, 60):
+                envelope = await used(
+                    session, bench.tools, "read", path="new.txt", start=start, end=start + 30
+                )
+                if envelope.cut:
+                    return envelope
+            raise AssertionError("no cut")
+
+    envelope = anyio.run(talk)
+    results = [e for e in envelope.entries if e.segment.kind == "tool_result"]
+    move = results[2]
+    line = envelope.ledger.lines[results[1].ref]
+    assert (line.form, line.why) == (Form.STUB, f"superseded by {move.ref}")
+    other = envelope.ledger.lines.get(results[0].ref)
+    assert other is None or "superseded" not in other.why
+    assert move.form is Form.FULL
+
+
+def test_an_order_with_a_table_proposes_nothing_twice(bench: Bench) -> None:
+    bench.ok("read", path="src/app.py")
+    bench.ok("read", path="src/app.py")
+    bench.ok("mv", path="src/app.py", to="src/z.py")
+    log: list[Segment] = [user("Go.")]
+    for had in bench.had:
+        log += [segment("tool_call", Role.ASSISTANT, had.call), segment("tool_result", Role.TOOL, had.result)]
+    entries = build(log).entries
+    view = View(entries=entries, kinds=Options().kinds, untouchable=frozenset(), spared=frozenset())
+    first = [move for batch in superseding(TABLE, then=lambda _: iter(()))(view) for move in batch]
+    plain = [move for batch in ladder(view) for move in batch if "superseded" in move.why]
+    assert [entries[move.at].segment.parts[0] for move in first] == [bench.had[1].result]
+    assert [entries[move.at].segment.parts[0] for move in plain] == [bench.had[0].result]

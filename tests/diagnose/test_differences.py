@@ -1,0 +1,332 @@
+"""Where and why two requests of a provider part, under no rules and under those of a cache."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.caches import Rules, rules_for, simulator
+from lamina.caches.stream import SETTINGS, Block, Stream
+from lamina.core.tokens import STRICT
+from lamina.diagnose.differences import CAUSES, Parting, part
+from lamina.diagnose.text_changes import same_spelling, section, volatile
+from lamina.diagnose.values import SETTING_CAUSES
+from lamina.dialects import DIALECTS
+from lamina.errors import BadInput
+from lamina.fitting.request import fit_request
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+LONG = "The importer reads one table after the other. " * 120
+REQUEST: dict[str, Any] = {
+    "model": "claude-opus-5",
+    "max_tokens": 100,
+    "system": [{"type": "text", "text": f"# Role\n\nBe brief.\n\n# Project\n\n{LONG}", **MARK}],
+    "messages": [
+        {"role": "user", "content": "What does it read?"},
+        {"role": "assistant", "content": "One table."},
+        {"role": "user", "content": [{"type": "text", "text": "And then?", **MARK}]},
+    ],
+}
+CLAUDE = rules_for("anthropic")
+
+
+def grown(**fields: Any) -> dict[str, Any]:
+    """The request one turn later."""
+    request = deepcopy({**REQUEST, **fields})
+    more = [("assistant", "Another one."), ("user", "Thanks.")]
+    request["messages"] += [
+        {"role": role, "content": [{"type": "text", "text": text}]} for role, text in more
+    ]
+    request["messages"][-1]["content"][0] |= MARK
+    return request
+
+
+def in_system(old: str, new: str) -> dict[str, Any]:
+    text = REQUEST["system"][0]["text"]
+    assert old in text
+    return grown(system=[{"type": "text", "text": text.replace(old, new), **MARK}])
+
+
+# what is said
+
+
+def test_a_parting_says_where_why_how_much_and_what_to_do() -> None:
+    found = part(REQUEST, in_system("reads one", "writes one"))
+    assert (found.cause, found.was, found.entry, found.at) == ("system changed", "system[0]", "system[0]", 0)
+    assert found.sentence.startswith("the system text changed: ")
+    assert found.sentence.endswith("under 'Project'")
+    assert "writes" in found.sentence
+    assert found.advice == CAUSES["system changed"].advice
+    assert (
+        found.byte == found.offset == len(b'{"text":"# Role\\n\\nBe brief.\\n\\n# Project\\n\\nThe importer ')
+    )
+    assert found.kept + found.lost == part(REQUEST, REQUEST).kept
+
+
+def test_the_offset_counts_from_the_first_tool() -> None:
+    tool = {"name": "read", "input_schema": {"type": "object"}}
+    found = part({**REQUEST, "tools": [tool]}, {**in_system("brief", "quick"), "tools": [tool]})
+    size = len(DIALECTS["anthropic"].stream({**REQUEST, "tools": [tool]}).blocks[0].data)
+    assert (found.at, found.offset) == (0, size + found.byte)
+
+
+def test_nothing_is_lost_by_a_request_that_goes_on() -> None:
+    found = part(REQUEST, grown())
+    assert (found.cause, found.lost, found.entry) == ("none", 0, "messages[3].content[0]")
+    assert found.continues
+
+
+def test_a_counter_and_reported_tokens_are_used() -> None:
+    counted = part(REQUEST, grown(), counter=STRICT)
+    assert counted.kept > len(LONG)
+    reported = part(REQUEST, in_system("brief", "quick"), tokens=7_777)
+    assert reported.kept + reported.lost == 7_777
+
+
+def test_every_cause_has_a_sentence_and_advice() -> None:
+    assert set(SETTING_CAUSES) == set(SETTINGS)
+    assert set(SETTING_CAUSES.values()) <= set(CAUSES)
+    assert all(words.sentence and (words.advice or cause == "none") for cause, words in CAUSES.items())
+
+
+def test_a_parting_of_requests_is_plain_json() -> None:
+    found = part(REQUEST, in_system("brief", "quick"), rules=CLAUDE)
+    assert msgspec.convert(msgspec.to_builtins(found), Parting) == found
+
+
+# what may be compared
+
+
+def test_fitted_requests_are_compared_by_their_envelopes() -> None:
+    one = fit_request(REQUEST)
+    assert part(one, fit_request(grown(), ledger=one.ledger)).continues
+    assert part(one.envelope, fit_request(in_system("brief", "quick"))).cause == "system changed"
+
+
+def test_streams_of_any_dialect_are_compared() -> None:
+    block = Block(sort="text", role="user", data=b'{"text":"a"}', place="contents[0]", opens=True, tokens=5)
+    before = Stream(
+        dialect="other", model="m", blocks=(block, msgspec.structs.replace(block, data=b'{"text":"b"}'))
+    )
+    after = msgspec.structs.replace(before, blocks=before.blocks[:1])
+    found = part(before, after)
+    assert (found.cause, found.kept, found.lost) == ("rewound", 5, 5)
+    assert part(before, msgspec.structs.replace(before, cached="c1")).cause == "cached content changed"
+
+
+@pytest.mark.parametrize("given", [None, 3, SimpleNamespace(envelope=None)])
+def test_what_cannot_be_compared_is_refused(given: Any) -> None:
+    with pytest.raises(BadInput, match="nothing to compare"):
+        part(given, REQUEST)
+    with pytest.raises(BadInput, match="unknown dialect 'x'"):
+        part(REQUEST, REQUEST, dialect="x")
+
+
+# under rules
+
+
+def test_a_setting_matters_only_where_the_rules_say_so() -> None:
+    other = grown(output_config={"effort": "low"})
+    plain = part(REQUEST, other)
+    assert (plain.cause, plain.settings) == ("none", ("effort",))
+    found = part(REQUEST, other, rules=CLAUDE)
+    assert (found.cause, found.was, found.settings) == (
+        "effort changed",
+        "messages[0].content[0]",
+        ("effort",),
+    )
+    assert part(REQUEST, other, rules=rules_for("unknown")).cause == "none"
+
+
+def test_what_is_kept_is_what_the_simulated_cache_reads() -> None:
+    edited = grown()
+    edited["messages"][1]["content"] = "Two tables."
+    before, after = (_weighed(request) for request in (REQUEST, edited))
+    found = part(before, after, rules=CLAUDE)
+    assert (found.cause, found.was) == ("edited", "messages[1].content[0]")
+    assert found.kept == before.blocks[0].tokens, "the system text is marked, the first message is not"
+    assert found.lost == before.tokens - found.kept
+    assert found.price is not None
+    assert found.price > 0
+
+
+@pytest.mark.parametrize(("gap", "cause"), [(0.0, "none"), (299.0, "none"), (301.0, "expired")])
+def test_a_cache_lives_as_long_as_its_markers_say(gap: float, cause: str) -> None:
+    assert part(REQUEST, grown(), rules=CLAUDE, gap=gap).cause == cause
+
+
+def test_a_longer_marker_keeps_its_part() -> None:
+    hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    system = [{**REQUEST["system"][0], **hour}]
+    found = part({**REQUEST, "system": system}, grown(system=system), rules=CLAUDE, gap=600)
+    assert (found.cause, found.was) == ("expired", "messages[0].content[0]")
+    assert 0 < found.kept < found.kept + found.lost
+
+
+def test_what_was_never_cached_cannot_be_lost_by_an_edit() -> None:
+    plain = {**REQUEST, "system": LONG, "messages": [{"role": "user", "content": "Hi"}]}
+    assert part(plain, {**plain, "system": "Other."}, rules=CLAUDE).cause == "no breakpoint"
+
+
+def test_a_model_that_strips_thinking_is_named() -> None:
+    thought = {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    call = {"type": "tool_use", "id": "t1", "name": "read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "A line.", **MARK}
+    messages = [
+        REQUEST["messages"][0],
+        {"role": "assistant", "content": [thought, call]},
+        {"role": "user", "content": [result]},
+    ]
+    before = {**REQUEST, "model": "claude-sonnet-4-5", "messages": messages}
+    after = deepcopy(before)
+    after["messages"] += [
+        {"role": "assistant", "content": "One."},
+        {"role": "user", "content": [{"type": "text", "text": "And?", **MARK}]},
+    ]
+    assert part(before, after, rules=CLAUDE).cause == "thinking stripped"
+    newer = [{**request, "model": "claude-opus-5"} for request in (before, after)]
+    assert part(*newer, rules=CLAUDE).cause == "none"
+
+
+def test_rules_of_ones_own_are_used() -> None:
+    own = Rules(
+        name="own",
+        title="Own",
+        as_of="2026-01-01",
+        sources=(),
+        match="prefix",
+        levels={"effort": "all"},
+        minimum=1,
+    )
+    found = part(REQUEST, grown(output_config={"effort": "low"}), rules=own)
+    assert (found.cause, found.kept) == ("effort changed", 0)
+
+
+CHANGES = st.sampled_from(["none", "system", "first", "last", "effort", "markers", "model"])
+
+
+@given(st.lists(CHANGES, max_size=3), st.sampled_from([0.0, 200.0, 400.0]))
+def test_what_the_simulated_cache_reads_is_kept_and_the_rest_has_a_cause(
+    changes: list[str], gap: float
+) -> None:
+    after = grown()
+    for change in changes:
+        if change == "system":
+            after["system"][0]["text"] += " More."
+        elif change in ("first", "last"):
+            after["messages"][0 if change == "first" else 2]["content"] = "Other?"
+        elif change == "effort":
+            after["output_config"] = {"effort": "low"}
+        elif change == "markers":
+            after["messages"][-1]["content"] = "Thanks."
+        elif change == "model":
+            after["model"] = "claude-opus-5-5"
+    old, new = _weighed(REQUEST), _weighed(after)
+    found = part(old, new, rules=CLAUDE, gap=gap)
+    cache = simulator(CLAUDE)
+    first = cache.send(old, at=0.0)
+    read = cache.send(new, at=gap).read
+    assert found.kept == read
+    assert found.continues == (read >= first.written)
+
+
+def _weighed(request: dict[str, Any]) -> Stream:
+    stream = DIALECTS["anthropic"].stream(request)
+    return stream.weighed(len(block.data) for block in stream.blocks)
+
+
+# what texts look like
+
+VOLATILE = [
+    ("at 2026-11-15T10:00:00Z.", "at 2026-11-15T10:00:01Z.", "a time"),
+    ("at 10:59 pm", "at 11:01 pm", "a time"),
+    ("on 2026-11-15", "on 2026-12-01", "a date"),
+    ("on 15/11/2026", "on 16/11/2026", "a date"),
+    ("Sunday, 15 November 2026", "Monday, 16 November 2026", "a date"),
+    ("November 15, 2026", "December 1, 2026", "a date"),
+    ("today is Sunday", "today is Monday", "a day"),
+    ("ts 1794700747", "ts 1794700748", "a time in seconds"),
+    ("ts 1794700747123", "ts 1794700748001", "a time in seconds"),
+    ("id 3f0c1d52-9b1e-4c7a-8f63-0a2b9d7e1c44", "id b7e0a911-27d3-4e0f-9a55-6d1f0c3b8e72", "a UUID"),
+    ("req_01HXK2M9", "req_77ZQP4T1", "a random id"),
+    ("You have 812 tokens left", "You have 790 tokens left", "an amount"),
+    ("Used: 40 % so far", "Used: 41 % so far", ""),
+    ("This is turn 9.", "This is turn 10.", "a count"),
+]
+STEADY = [
+    ("Be brief.", "Be quick."),
+    ("At most 20 requests a minute", "At most 30 requests a minute"),
+    ("Use Python 3.11", "Use Python 3.12"),
+    ("section 4", "section 5"),
+    ("The table is called orders", "The table is called invoices"),
+    ("", "a"),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "kind"), VOLATILE)
+def test_text_that_differs_at_every_call_is_recognised(one: str, other: str, kind: str) -> None:
+    found = [volatile(*(f"{start}{text}{end}".encode() for text in (one, other))) for start, end in AROUND]
+    assert all(each.startswith(kind) and each for each in found), found
+
+
+AROUND = [
+    ("", ""),
+    ('{"text":"Some words.\\n', '\\nMore words.","type":"text"}'),
+    ("x" * 99 + " ", " y" * 99),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), STEADY)
+def test_other_text_is_not_called_volatile(one: str, other: str) -> None:
+    assert not volatile(f'{{"text":"{one}"}}'.encode(), f'{{"text":"{other}"}}'.encode())
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("I \u2764\ufe0f it", "I \u2764 it", True),  # the sign that asks for a picture
+        ("co\u00adoperate", "cooperate", True),
+        ("a \u200eb", "a b", True),
+        ("a b", "a  b\r\n", True),
+        ("caf\u00e9", "cafe\u0301", True),
+        ("a", "\ufeffa", True),
+        ('{"a": 1, "b": "caf\u00e9"}', '{"b":"caf\\u00e9","a":1}', True),
+        ("a", "b", False),
+        ('{"a": 1}', '{"a": 2}', False),
+        ("cafe", "caf\u00e9", False),
+    ],
+)
+def test_spelling_is_told_from_meaning(one: str, other: str, same: bool) -> None:  # noqa: FBT001
+    assert same_spelling(*(msgspec.json.encode({"text": text}) for text in (one, other))) == same
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[trimmed]", '[shortened: a.py · 9 bytes · recall("k0123456789ab")]', '<digest covers="3">x</digest>'],
+)
+def test_what_lamina_lowered_is_called_a_cut(text: str) -> None:
+    lowered = grown()
+    lowered["messages"][1]["content"] = text
+    assert part(REQUEST, lowered).cause == "cut"
+    assert part(lowered, grown()).cause == "edited"
+
+
+def test_hostile_text_is_compared_in_one_pass() -> None:
+    marks = "a" + "\u0301\u0323" * 20_000
+    one, other = (msgspec.json.encode({"text": marks + end}) for end in ("x", "y"))
+    assert not same_spelling(one, other)
+    assert not volatile(one, other)
+    deep = b'{"text":' + b"[" * 900 + b"]" * 900 + b"}"
+    assert not same_spelling(deep, b'{"text":1}')
+
+
+def test_a_section_is_named_by_its_heading_or_tag() -> None:
+    data = b'{"text":"# One\\n\\na\\n\\n## Two\\n\\nb\\n\\n<memory>\\nc"}'
+    assert [section(data, data.index(sign)) for sign in (b"a", b"b\\n", b'c"')] == ["One", "Two", "memory"]
+    assert not section(b'{"text":"plain"}', 12)

@@ -1,0 +1,354 @@
+"""Which conversation a request belongs to, and what is kept of it: no server and no SDK."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from itertools import takewhile
+from threading import Thread
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina import Budget
+from lamina.core.tokens import ESTIMATE, STRICT
+from lamina.core.values import Calibration
+from lamina.dialects import DIALECTS
+from lamina.dialects.openai_chat import DIALECT
+from lamina.dialects.overflow import Overflow
+from lamina.fitting.conversations import CONVERSATIONS, Call, Conversations
+
+Messages = list[dict[str, Any]]
+
+
+def conversations(window: int = 4000) -> Conversations:
+    return Conversations(Budget(window=window, reserve=0), STRICT)
+
+
+def call(among: Conversations, messages: Messages, *, model: str = "m") -> Call:
+    return Call(among, DIALECT, {"model": model, "messages": messages})
+
+
+def sent(among: Conversations, messages: Messages, *, model: str = "m") -> Messages:
+    made = call(among, messages, model=model)
+    made.done()
+    found: Messages = made.request["messages"]
+    return found
+
+
+def history(steps: int, about: str = "", *, system: str = "Be brief.") -> Messages:
+    """A system text, a question, and replies of some 300 bytes that name a subject."""
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": "Go on."}]
+    for step in range(steps):
+        messages.append({"role": "assistant", "content": f"{about} {step} " + "and so on, " * 28})
+        messages.append({"role": "user", "content": f"More {about} {step}."})
+    return messages
+
+
+def lowered(messages: Messages) -> bool:
+    return "recall" in str(messages)
+
+
+def test_a_request_continues_its_conversation_among_others_that_began_alike() -> None:
+    among, alone = conversations(), conversations()
+    for steps in range(40):
+        mine = sent(among, history(steps, "tea"))
+        sent(among, history(steps, "coffee"))
+        assert mine == sent(alone, history(steps, "tea"))
+    assert lowered(mine)
+
+
+def test_an_edited_history_keeps_what_was_lowered_before_the_edit() -> None:
+    among = conversations()
+    for steps in range(1, 14):
+        before = sent(among, history(steps, "tea"))
+    edited = [*history(13, "tea")[:-1], {"role": "user", "content": "No, wait."}]
+    assert lowered(before)
+    assert sent(among, edited)[:-1] == before[:-1]
+    assert sent(among, history(13, "tea")) == before
+
+
+def test_another_system_text_is_another_conversation_with_the_same_past() -> None:
+    among = conversations()
+    for steps in range(1, 14):
+        before = sent(among, history(steps, "tea"))
+    assert sent(among, history(13, "tea", system="It is noon."))[1:] == before[1:]
+    assert sent(among, history(13, "tea")) == before
+    assert len(among.kept) == 2
+
+
+def test_a_fork_takes_nothing_over_that_it_does_not_share() -> None:
+    """What one branch lowered stands in full in another that says it too, and has room for it."""
+    among = conversations()
+    for steps in range(1, 14):
+        first = sent(among, history(steps, "tea"))
+    assert lowered(first)
+    again = history(6, "tea")[-2:]
+    assert str(again[0]["content"]) not in str(first)
+    assert sent(among, [*history(1, "tea"), *history(1, "milk")[2:], *again])[-2:] == again
+
+
+def test_a_call_that_failed_leaves_no_trace() -> None:
+    among = conversations()
+    call(among, history(20, "tea"))
+    assert not among.kept
+    assert among.last() is None
+
+
+def test_the_one_not_used_for_longest_is_forgotten() -> None:
+    among = conversations()
+    for number in range(CONVERSATIONS + 1):
+        sent(among.named(f"number {number}"), history(0))
+    assert len(among.kept) == CONVERSATIONS
+    assert among.named("number 0").last() is None
+    assert among.named("number 1").last() is not None
+
+
+def test_an_overflow_is_learnt_for_its_model_and_conversation_only() -> None:
+    among = conversations(window=20_000)
+    refused = call(among.named("a"), history(20, "tea"))
+    assert refused.deepened(Overflow(asked=9000, limit=3000))
+    assert lowered(refused.request["messages"])
+    refused.done()
+    assert lowered(sent(among.named("a"), history(21, "tea")))
+    assert not lowered(sent(among.named("b"), history(20, "tea")))
+    assert lowered(sent(among.named("a"), history(20, "coffee")))
+    assert not lowered(sent(among.named("a"), history(20, "milk")[2:], model="larger"))
+
+
+def test_an_explicit_reserve_yields_to_a_smaller_window() -> None:
+    among = Conversations(Budget(window=20_000, reserve=4000), STRICT)
+    refused = call(among, history(20, "tea"))
+    assert refused.deepened(Overflow(asked=9000, limit=3000))
+
+
+def test_when_the_limit_cannot_be_met_the_smallest_request_is_tried() -> None:
+    among = conversations(window=20_000)
+    refused = call(among, [*history(9, "tea"), {"role": "user", "content": "x" * 2000}])
+    assert refused.deepened(Overflow(asked=9000, limit=300))
+    assert len(str(refused.request)) < 3000
+    assert not refused.deepened(Overflow(asked=3000, limit=300))
+
+
+def test_of_two_calls_at_once_neither_is_lost() -> None:
+    among = conversations()
+    sent(among, history(5, "tea"))
+    left, right = call(among, history(9, "tea")), call(among, [*history(8, "tea"), *history(1, "milk")[2:]])
+    left.done()
+    right.done()
+    assert sorted(len(known.told) for known in among.kept.values()) == [19, 19]
+
+
+def test_a_cut_is_not_forgotten_for_a_call_that_began_before_it() -> None:
+    among = conversations().named("a")
+    early, late = call(among, history(2, "tea")), call(among, history(13, "tea"))
+    late.done()
+    early.done()
+    assert among.last() is not None
+    assert len(among.kept["a"].ledger.cuts) == 1
+
+
+def test_threads_may_share_a_client() -> None:
+    among = conversations()
+    failed: list[tuple[str, int]] = []
+
+    def talk(about: str) -> None:
+        alone = conversations()
+        failed.extend(
+            (about, steps)
+            for steps in range(16)
+            if sent(among, history(steps, about)) != sent(alone, history(steps, about))
+        )
+
+    threads = [Thread(target=talk, args=(about,)) for about in ("tea", "coffee", "milk")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+
+
+def test_an_iterator_is_read_once() -> None:
+    messages = history(3, "tea")
+    among = conversations()
+    made = Call(among, DIALECT, {"model": "m", "messages": iter(messages)})
+    assert made.request["messages"] == messages
+
+
+@pytest.mark.parametrize("messages", ["Hello", None, [{"role": "nobody"}]])
+def test_what_is_no_request_is_refused_with_its_place(messages: Any) -> None:
+    with pytest.raises(ValueError, match="messages"):
+        call(conversations(), messages)
+
+
+def read_messages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Which messages are read from scratch, from here on."""
+    seen: list[int] = []
+    parsing = import_module("lamina.dialects.openai_chat.parse")
+    read = parsing.read
+
+    def counting(message: Any, index: int, calls: Any) -> Any:
+        seen.append(index)
+        return read(message, index, calls)
+
+    monkeypatch.setattr(parsing, "read", counting)
+    return seen
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_of_a_growing_request_only_what_is_new_is_read(
+    monkeypatch: pytest.MonkeyPatch, *, named: bool
+) -> None:
+    everyone = conversations(window=90_000)
+    sent(everyone, history(50, "coffee"))
+    among = everyone.named("mine") if named else everyone
+    sent(among, history(50, "tea"))
+    seen = read_messages(monkeypatch)
+    for steps in range(51, 60):
+        sent(among, history(steps, "tea"))
+    assert seen == list(range(102, 120))
+
+
+def test_after_an_edit_only_what_follows_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    among = conversations(window=90_000)
+    sent(among, history(50, "tea"))
+    seen = read_messages(monkeypatch)
+    sent(among, [*history(50, "tea")[:80], {"role": "user", "content": "No, wait."}])
+    assert seen == [80]
+
+
+def test_a_conversation_may_go_on_in_another_dialect_of_the_same_client() -> None:
+    """What was remembered of parsing one wire format means nothing in another."""
+    for among in (conversations(), conversations().named("a")):
+        sent(among, history(9, "tea"))
+        items = [message for message in history(9, "tea") if message["role"] != "system"]
+        made = Call(among, DIALECTS["openai_responses"], {"model": "m", "input": items})
+        made.done()
+        assert made.request["input"] == items
+        assert lowered(sent(among, history(13, "tea")))
+
+
+def test_reports_of_an_earlier_call_do_not_stand_for_a_later_one() -> None:
+    among = conversations().named("a")
+    first = call(among, history(2, "tea"))
+    first.done(usage=11)
+    second = call(among, history(3, "tea"))
+    second.done(usage=22)
+    first.counted(99)
+    assert among.kept["a"].usage == 22
+    second.counted(33)
+    assert among.kept["a"].usage == 33
+
+
+def test_system_messages_that_come_later_are_part_of_what_was_said() -> None:
+    """Coding agents add reminders as they go: that is the same conversation."""
+    among = conversations()
+    messages = history(2, "tea")
+    sent(among, messages)
+    messages += [{"role": "system", "content": "Be kind."}, *history(1, "milk")[2:]]
+    sent(among, messages)
+    assert len(among.kept) == 1
+    sent(among, [*messages, {"role": "system", "content": "Be quick."}])
+    assert len(among.kept) == 1
+    without = [message for message in messages if message["content"] != "Be kind."]
+    sent(among, [*without, {"role": "user", "content": "More."}])
+    assert len(among.kept) == 2
+
+
+Turn = tuple[str, bool, bool]
+"""The words of a message, whether it is a list of blocks, and whether a cache marker stands on it."""
+
+
+def as_message(at: int, turn: Turn) -> dict[str, Any]:
+    words, in_blocks, marked = turn
+    block: dict[str, Any] = {"type": "text", "text": words}
+    if marked:
+        block["cache_control"] = {"type": "ephemeral"}
+    role = "assistant" if at % 2 else "user"
+    return {"role": role, "content": [block] if in_blocks or marked else words}
+
+
+turns = st.tuples(st.sampled_from("abc"), st.booleans(), st.booleans())
+requests = st.lists(
+    st.tuples(st.sampled_from(("", "Be brief.", "Be kind.")), st.lists(turns, min_size=1, max_size=9)),
+    min_size=2,
+    max_size=12,
+)
+
+
+class Plain:
+    """Which conversation a request belongs to, by its words alone: the rule, as it is meant."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[str, list[str]]] = []
+
+    def find(self, system: str, words: list[str]) -> int:
+        """The number of the conversation: that of the nearest, if the request goes on from all of it."""
+        ranked = []
+        for number, (its_system, its_words) in enumerate(self.kept):
+            pairs = takewhile(lambda pair: pair[0] == pair[1], zip(words, its_words, strict=False))
+            shared = len(list(pairs))
+            ranked.append((shared, shared == len(its_words), its_system == system, number))
+        _, continues, same_system, number = max(ranked, default=(0, False, False, -1))
+        if continues and same_system:
+            self.kept[number] = (system, words)
+            return number
+        self.kept.append((system, words))
+        return len(self.kept) - 1
+
+
+@given(requests)
+def test_conversations_are_told_apart_by_what_is_said_not_by_how_it_is_written(
+    asked: list[tuple[str, list[Turn]]],
+) -> None:
+    """Forks, edits, regenerated answers, parallel talks; strings that become blocks, markers that move."""
+    among, plain = conversations(window=90_000), Plain()
+    for system, said in asked:
+        messages = [as_message(at, turn) for at, turn in enumerate(said)]
+        request: dict[str, Any] = {"model": "claude-opus-4-5", "max_tokens": 9, "messages": messages}
+        if system:
+            request["system"] = system
+        Call(among, DIALECTS["anthropic"], request).done()
+        newest, known = list(among.kept.items())[-1]
+        number = plain.find(system, [words for words, _, _ in said])
+        assert sorted(among.kept, key=int).index(newest) == number
+        assert len(known.told) == len(said)
+
+
+def test_usage_that_comes_late_is_that_of_its_own_call_and_not_of_a_later_one() -> None:
+    """A stream says what it took at its end: by then another call may have been answered."""
+    among = Conversations(Budget(window=100_000, reserve=0), ESTIMATE).named("a")
+
+    def learnt() -> Calibration | None:
+        """What the next call is calibrated with."""
+        call(among, history(3, "tea")).done()
+        last = among.last()
+        return last.ledger.calibration if last else None
+
+    def answered(*, early: int, late: int) -> tuple[Call, Call]:
+        among.kept.clear()
+        first, second = call(among, history(1, "tea")), call(among, history(2, "tea"))
+        first.done(usage=early)
+        second.done(usage=late)
+        return first, second
+
+    answered(early=0, late=0)
+    assert learnt() is None
+    first, second = answered(early=0, late=900)
+    before = learnt()
+    first, second = answered(early=0, late=900)
+    first.counted(77)  # too late: the second call is what counts
+    assert learnt() == before
+    first, second = answered(early=0, late=0)
+    second.counted(900)
+    assert learnt() == before
+
+
+def test_usage_of_a_conversation_that_was_forgotten_brings_nothing_back() -> None:
+    among = conversations().named("a")
+    made = call(among, history(1, "tea"))
+    made.done()
+    among.kept.clear()
+    made.counted(100)
+    assert not among.kept

@@ -1,0 +1,153 @@
+"""What is left to the provider's server: dropping thinking, clearing tool uses; and the ledger in step."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from anthropic.types.beta import BetaMessage
+
+from lamina import Budget, fit_request
+from lamina.core.tokens import ESTIMATE
+from lamina.core.values import Cut, Head, Ledger
+from lamina.dialects.anthropic.server import (
+    BINDING_BETA,
+    asks_to_clear,
+    cleared,
+    merged_betas,
+    with_drop_block,
+)
+from lamina.dialects.port import Cleared, Usage
+from lamina.errors import BudgetExceeded
+from lamina.fitting.request import ServerHelp
+from lamina.fitting.server_reports import noted, roomier
+from tests.fitting.test_request import talk
+
+DROP = ServerHelp(drop_block=True)
+CLEARING = {"edits": [{"type": "clear_tool_uses_20250919"}]}
+
+
+def thinking(steps: int, *, model: str = "claude-opus-5-5") -> dict[str, Any]:
+    """A request with thinking in each step, in the middle of a tool loop."""
+    request = talk(steps) | {"model": model, "thinking": {"type": "adaptive", "display": "omitted"}}
+    for step, message in enumerate(request["messages"][1::2]):
+        thought = {"type": "thinking", "thinking": f"Step {step}.", "signature": f"s{step}"}
+        message["content"].insert(0, thought)
+    return request
+
+
+def test_thinking_that_no_longer_fits_is_dropped_by_the_server_where_that_is_asked_for() -> None:
+    request, budget = thinking(40), Budget(window=3_000, reserve=500)
+    before = deepcopy(request)
+    with pytest.raises(BudgetExceeded, match="drop_block"):
+        fit_request(request, budget=budget)
+    fitted = fit_request(request, budget=budget, server=DROP)
+    assert fitted.request["thinking"] == {
+        "type": "adaptive", "display": "omitted", "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+    }  # fmt: skip
+    assert fitted.headers == {"anthropic-beta": BINDING_BETA}
+    assert fitted.envelope.cut is not None
+    assert request == before
+
+
+def test_it_is_asked_for_from_the_first_request_on_and_messages_stay_as_they_are() -> None:
+    request = thinking(2)
+    fitted = fit_request(request, server=DROP)
+    assert fitted.request["messages"] is request["messages"]
+    assert "block_binding" in fitted.request["thinking"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "claude-opus-5"},
+        {"thinking": {"type": "disabled"}},
+        {"thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "error"}}},
+    ],
+)
+def test_where_it_means_nothing_or_the_caller_says_otherwise_nothing_changes(change: dict[str, Any]) -> None:
+    request = talk(2) | {"model": "claude-opus-5-5"} | change
+    fitted = fit_request(request, server=DROP)
+    assert fitted.request is request
+    assert fitted.headers == {}
+
+
+def test_a_request_that_does_not_configure_thinking_is_left_as_it_is() -> None:
+    assert with_drop_block(talk(1)) == talk(1)
+
+
+def answer(**edits: int) -> BetaMessage:
+    """An answer of the beta endpoint, as the SDK reads it."""
+    applied = [
+        {"type": "clear_tool_uses_20250919", "cleared_input_tokens": 900, "cleared_tool_uses": edits["uses"]},
+        {"type": "clear_thinking_20251015", "cleared_input_tokens": 100, "cleared_thinking_turns": 1},
+    ]
+    return BetaMessage.construct(
+        id="m", type="message", role="assistant", content=[], model="claude-opus-5", stop_reason="end_turn",
+        usage={"input_tokens": 500, "output_tokens": 1}, context_management={"applied_edits": applied},
+    )  # fmt: skip
+
+
+def test_an_answer_says_what_was_cleared() -> None:
+    told = Cleared(tokens=1_000, tool_uses=12, thinking_turns=1)
+    assert cleared(answer(uses=12)) == told
+    assert cleared(answer(uses=12).to_dict()) == told
+    assert str(told) == "12 tool uses and 1 thinking turn"
+    silent: tuple[Any, ...] = (None, {}, {"context_management": None}, SimpleNamespace())
+    for nothing in silent:
+        assert cleared(nothing) == Cleared()
+
+
+def test_what_was_cleared_is_a_line_in_the_ledger_once_for_each_change() -> None:
+    ledger = Ledger()
+    for uses in (0, 3, 3, 3, 5, 5):
+        usage = Usage(input=500, cleared=Cleared(tokens=100 * uses, tool_uses=uses))
+        ledger = noted(ledger, usage)
+    assert ledger.cuts == (
+        Cut(number=1, reason="the provider cleared 3 tool uses", before=800, after=500),
+        Cut(number=2, reason="the provider cleared 5 tool uses", before=1_000, after=500),
+    )
+
+
+def test_the_callers_edits_pass_untouched_and_do_not_fool_the_calibration() -> None:
+    request = talk(9) | {"context_management": CLEARING}
+    first = fit_request(request, counter=ESTIMATE)
+    assert first.request is request
+    half = first.envelope.tokens // 2
+    usage = Usage(input=first.envelope.tokens - half, cleared=Cleared(tokens=half, tool_uses=4))
+    second = fit_request(request, counter=ESTIMATE, ledger=first.ledger, usage=usage)
+    assert second.ledger.calibration is not None
+    assert second.ledger.calibration.millis == 1000
+    assert second.envelope.cut is None
+    assert [cut.reason for cut in second.ledger.cuts] == ["the provider cleared 4 tool uses"]
+
+
+def test_what_the_server_clears_is_not_cut_once_more() -> None:
+    budget = Budget(window=3_000, reserve=500)
+    request = talk(14) | {"context_management": CLEARING}
+    whole = fit_request(request, budget=Budget(window=100_000)).envelope.tokens
+    assert fit_request(request, budget=budget).envelope.cut is not None
+    usage = Usage(input=whole - 3_000, cleared=Cleared(tokens=3_000, tool_uses=9))
+    spared = fit_request(request, budget=budget, usage=usage)
+    assert spared.envelope.cut is None
+    assert spared.request is request
+    del request["context_management"]
+    assert fit_request(request, budget=budget, usage=usage).envelope.cut is not None
+
+
+def test_a_cut_that_is_due_all_the_same_goes_as_deep_as_ever() -> None:
+    """It lowers what the server clears, so what is left must fit even if the server clears nothing more."""
+    budget, head = Budget(window=10_000, reserve=1_000), Head()
+    wider = roomier(budget, head, 9_000)
+    assert wider.window - (wider.reserve or 0) == 18_000
+    assert wider.trigger * 18_000 == pytest.approx(0.95 * 9_000 + 9_000)
+    assert wider.target is not None
+    assert wider.target * 18_000 < 0.8 * 9_000
+    assert roomier(budget, head, 0) is budget
+
+
+def test_betas_are_named_once() -> None:
+    assert merged_betas("a, b", "", "b,c") == "a,b,c"
+    assert asks_to_clear({"context_management": {"edits": []}}) is False

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from lamina.core.arrange import Layout
+from lamina.core.build import build
+from lamina.core.hashing import canonical
+from lamina.core.values import Budget, Segment
+from lamina.dialects import DIALECTS
+from lamina.dialects.translate import options_for
+from lamina.errors import BadInput
+from lamina.formats.codec import decode, encode
+from lamina.segments import user
+from lamina.testing.conformance import MODELS, Trial
+from lamina.testing.strategies import logs
+
+
+@given(logs(thinks=True))
+def test_a_log_comes_back_as_it_was(log: tuple[Segment, ...]) -> None:
+    assert tuple(decode([encode(segment) for segment in log])) == log
+
+
+@pytest.mark.parametrize("window", [None, 4_000])
+@pytest.mark.parametrize("name", DIALECTS)
+def test_what_is_read_back_renders_to_the_same_bytes(name: str, window: int | None) -> None:
+    dialect = DIALECTS[name]
+    budget = Budget(window=window, reserve=0) if window else None
+    for request in Trial(dialect, MODELS[name], (), (3,)).samples:
+        parsed = dialect.parse(request)
+        options = options_for(dialect, parsed.head, layout=Layout(context="logged"))
+        again = decode([encode(segment) for segment in parsed.log])
+        one, other = (
+            dialect.render(build(log, head=parsed.head, budget=budget, options=options))
+            for log in (parsed.log, again)
+        )
+        assert canonical(one) == canonical(other)
+
+
+def test_objects_of_an_sdk_are_written_as_what_they_hold() -> None:
+    class Held:
+        def model_dump(self, **_: Any) -> dict[str, str]:
+            return {"role": "user"}
+
+    [segment] = decode([encode(user("hi", meta={"wire": {"dialect": "d", "message": Held(), "count": 1}}))])
+    assert segment.meta["wire"]["message"] == segment.meta["wire"]["of"] == {"role": "user"}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [b"", b"[]", b'{"v": 2, "segment": {}}', b'{"segment": {}}', b'{"v": 1, "segment": {"role": "god"}}',
+     b"\xff", b'{"v": 1, "segment": {"role": "user", "kind": "user", "parts": [{"type": "os.system"}]}}'],
+)  # fmt: skip
+def test_what_is_no_record_is_refused_with_its_place(record: bytes) -> None:
+    with pytest.raises(BadInput, match="record 1"):
+        decode([encode(user("hi")), record])
+
+
+def test_what_json_cannot_carry_is_refused() -> None:
+    with pytest.raises(BadInput, match="meta"):
+        encode(user("hi", meta={"x": object()}))
+    with pytest.raises(BadInput, match="surrogates"):
+        encode(user("\ud800"))
+
+
+def test_keys_keep_their_order_so_that_a_message_goes_back_as_it_came() -> None:
+    message = {"role": "user", "input": {"z": 1, "a": 2}}
+    [segment] = decode([encode(user("hi", meta={"wire": {"dialect": "d", "message": message, "count": 1}}))])
+    assert json.dumps(segment.meta["wire"]["message"]) == json.dumps(message)
+
+
+def test_a_record_says_which_version_wrote_it() -> None:
+    assert msgspec.json.decode(encode(user("hi")))["v"] == 1

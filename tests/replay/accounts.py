@@ -1,0 +1,62 @@
+"""Accounts made up from a seed, for tests of what shows them."""
+
+from __future__ import annotations
+
+from random import Random
+
+from lamina.replay.values import Account, Damaged, Outcome, Point, Reported
+
+HOSTILE = '<script>alert("x")</script>&amp;\'"><img src=x onerror=alert(1)>'
+POLICIES = ("none", "drop_oldest", "sliding", "lamina")
+BROKEN = ("", "", "", "a message <b>changed</b>")
+
+
+def account(
+    seed: int = 1, *, sessions: int = 4, calls: int = 30, windows: tuple[int, ...] = (32_000,)
+) -> Account:
+    """Every session under every policy; the first session, model, reason and place are hostile."""
+    random = Random(seed)  # noqa: S311 - figures, not secrets
+    names = [HOSTILE, *(f"session-{number}" for number in range(1, sessions))][:sessions]
+    outcomes = [
+        outcome(random, name, policy, window, calls)
+        for window in windows
+        for name in names
+        for policy in POLICIES
+    ]
+    return Account(
+        outcomes=tuple(outcomes),
+        reported=tuple(reported(random, name, calls) for name in names),
+        damaged=(Damaged(place=f"{HOSTILE}.jsonl:3", reason="not JSON: <b>"),),
+        as_of="2026-11-09",
+    )
+
+
+def outcome(random: Random, trace: str, policy: str, window: int, calls: int) -> Outcome:
+    points, spent = [], 0.0
+    for call in range(calls):
+        layers = {"system": 500, "history": 300 * call, "steps": random.randint(0, 4_000)}
+        tokens = sum(layers.values())
+        spent += tokens * random.uniform(0.1, 1.2)
+        points.append(
+            Point(tokens=tokens, read=tokens // 2, spent=spent, layers=layers, broken=random.choice(BROKEN))
+        )
+    sent, needed = sum(point.tokens for point in points), random.randint(50, 90)
+    visible = random.randint(20, needed)
+    return Outcome(
+        trace=trace, source="made up", policy=policy, window=window, rules="anthropic", calls=calls,
+        cuts=random.randint(0, 5), broken=sum(bool(point.broken) for point in points),
+        over=3 if policy == "none" else 0, sent=sent, read=sent // 2, uncached=sent - sent // 2,
+        equivalents=spent, dollars=spent / 200_000, needed=needed, visible=visible,
+        recallable=random.randint(visible, needed), recall_equivalents=random.uniform(0, 900),
+        seconds=0.01 * calls, points=tuple(points),
+    )  # fmt: skip
+
+
+def reported(random: Random, trace: str, calls: int) -> Reported:
+    lost = ((4, random.randint(1, 9_000), "idle for longer than the cache lives"), (9, 700, HOSTILE))
+    model = f"model {HOSTILE}" if trace == HOSTILE else "claude-opus-5-5"
+    return Reported(
+        trace=trace, source="made up", model=model, calls=calls,
+        read=random.randint(0, 90_000), written=9_000, uncached=random.randint(0, 5_000), output=4_000,
+        dollars=random.uniform(0.1, 9), lost=lost if random.random() < 0.7 else (),
+    )  # fmt: skip

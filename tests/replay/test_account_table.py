@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from lamina.replay.account_table import (
+    POLICY_COLUMNS,
+    Total,
+    facts,
+    frontier,
+    losses,
+    money,
+    paid,
+    percent,
+    plain,
+    reasons,
+    shown,
+    text,
+    totals,
+)  # fmt: skip
+from lamina.replay.values import Account, Damaged, Outcome, Reported
+from tests.replay.accounts import HOSTILE, POLICIES, account
+
+
+def outcome(policy: str = "p", **figures: float) -> Outcome:
+    return msgspec.convert(
+        {"trace": "t", "source": "s", "policy": policy, "window": 9, "rules": "r", **figures}, Outcome
+    )
+
+
+def total(policy: str, cost: float, visible: int, *, over: int = 0) -> Total:
+    return Total(policy=policy, window=9, rules="r", equivalents=cost, needed=100, visible=visible, over=over)
+
+
+def test_sums_are_of_every_session_of_a_policy_window_and_cache() -> None:
+    found = account(sessions=3, windows=(100, 200))
+    sums = totals(found.outcomes)
+    assert [(each.window, each.policy) for each in sums] == [(w, p) for w in (100, 200) for p in POLICIES]
+    for each in sums:
+        own = [o for o in found.outcomes if (o.window, o.policy) == (each.window, each.policy)]
+        assert each.sessions == 3
+        assert each.equivalents == sum(o.equivalents for o in own)
+        assert each.recall == sum(o.visible for o in own) / sum(o.needed for o in own)
+
+
+def test_a_share_of_nothing_is_not_a_number() -> None:
+    (empty,) = totals([outcome()])
+    assert (empty.cached, empty.recall, empty.within_reach, empty.price, empty.pace) == (None,) * 5
+
+
+def test_dollars_are_of_the_sessions_that_have_a_price() -> None:
+    (sums,) = totals([outcome(), outcome(dollars=2.5), outcome(dollars=0.0)])
+    assert (sums.price, sums.priced, sums.sessions) == (2.5, 2, 3)
+
+
+def test_the_frontier_has_whom_nobody_beats_in_both_and_nobody_who_is_refused() -> None:
+    rows = [
+        total("cheap", 1, 20), total("beaten", 3, 20), total("dear", 4, 60), total("same cost", 4, 50),
+        total("free", 0, 99, over=1),
+    ]  # fmt: skip
+    assert [each.policy for each in frontier(rows)] == ["cheap", "dear"]
+
+
+def test_records_are_added_up_by_model_and_lost_caches_by_reason() -> None:
+    found = [
+        Reported(
+            trace="a",
+            source="s",
+            model="m",
+            calls=2,
+            read=30,
+            uncached=10,
+            dollars=1.0,
+            lost=((2, 7, "idle"),),
+        ),
+        Reported(
+            trace="b", source="s", model="m", calls=3, written=60, lost=((1, 9, "edit"), (3, 4, "idle"))
+        ),
+        Reported(trace="c", source="s", model="n", calls=9),
+    ]
+    other, ours = paid(found)
+    assert (other.model, ours.sessions, ours.sent, ours.read, ours.cached) == ("n", 2, 100, 30, 0.3)
+    assert (ours.dollars, ours.losses, ours.paid_again, other.dollars) == (1.0, 3, 20, None)
+    assert [(loss.trace, loss.tokens) for loss in losses(found)] == [("b", 9), ("a", 7), ("b", 4)]
+    assert reasons(losses(found)) == [("idle", 2, 11), ("edit", 1, 9)]
+
+
+def test_gaps_of_any_length_are_one_reason() -> None:
+    spans = ("42 minutes", "3 hours")
+    lost = tuple((n, 5, f"idle for {span}, past the lifetime of 5 minutes") for n, span in enumerate(spans))
+    found = [Reported(trace="a", source="s", lost=lost)]
+    assert reasons(losses(found)) == [("idle, past the lifetime of 5 minutes", 2, 10)]
+
+
+def test_json_has_every_figure_that_a_table_shows() -> None:
+    told = json.loads(json.dumps(facts(account()), allow_nan=False))
+    assert {column.name for column in POLICY_COLUMNS} <= set(told["totals"][0])
+    assert len(told["outcomes"]) == 16
+    assert len(told["reported"]) == 4
+    assert told["as_of"] == "2026-11-09"
+
+
+def test_text_has_each_question_answered_in_columns() -> None:
+    lines = text(account(windows=(32_000, 64_000))).splitlines()
+    at = lines.index("window 64,000, cache rules anthropic: 4 sessions, 120 calls")
+    table = lines[at + 1 : at + 6]
+    assert [line.split()[0] for line in table] == ["policy", *POLICIES]
+    assert len({len(line) for line in table}) == 1
+    assert lines[0] == "what these sessions took, as their records say"
+    assert "where caches were lost" in lines
+    assert "1 damaged, and skipped" in lines
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    heads = [column.name for column in shown(totals([outcome(equivalents=5)]))]
+    assert heads == ["policy", "equivalents", "broken", "over", "invalid"]
+
+
+def test_what_is_not_known_is_said() -> None:
+    assert "what these sessions took is not known" in text(Account(outcomes=(outcome(),)))
+
+
+def test_names_cannot_move_the_cursor() -> None:
+    assert plain("a\x1b[2J\nb") == "a?[2J?b"
+    hostile = Damaged(place="x\x1b[2J", reason="r\x07")
+    reported = Reported(trace="t\x1b", source="s", model="m\x1b", calls=1, lost=((1, 2, "w\x1b"),))
+    written = text(Account(damaged=(hostile,), reported=(reported,)))
+    assert "\x1b" not in written
+    assert "\x07" not in written
+
+
+@pytest.mark.parametrize(("dollars", "written"), [(None, "-"), (0.0123, "0.0123"), (1234.5, "1,234.50")])
+def test_money(dollars: float | None, written: str) -> None:
+    assert money(dollars) == written
+
+
+def test_shares_and_hostile_names() -> None:
+    assert percent(0.1234) == "12.3 %"
+    assert percent(None) == "-"
+    assert HOSTILE in text(account())

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lamina.core.tokens import Counter
+from lamina.dialects import DIALECTS
+from lamina.replay.message_sizes import Scales
+from tests.replay.talks import WORDS, Json, result, says, session, user
+
+TOOLS = [{"type": "function", "function": {"name": "read", "description": "reads one file"}}]
+
+
+def test_a_message_takes_its_words_its_calls_and_four() -> None:
+    scales = Scales(WORDS, [])
+    assert scales.message(user("one two three")).tokens == 7
+    assert scales.message(says("one", path="a")).tokens == 4 + 1 + 3
+    assert scales.tokens([user("one"), user("two")]) == 10
+
+
+def test_tools_are_counted_once_for_each_request() -> None:
+    scales = Scales(WORDS, TOOLS)
+    assert scales.tool_tokens > 0
+    assert scales.tokens([user("one")]) == scales.tool_tokens + 5
+    assert scales.stream([user("one")], "").tokens == scales.tokens([user("one")])
+
+
+def test_blocks_have_the_tokens_of_their_message() -> None:
+    scales = Scales(WORDS, [])
+    message = says("one two", path="a")
+    assert len(scales.message(message).blocks) > 1
+    assert sum(block.tokens for block in scales.message(message).blocks) == scales.message(message).tokens
+
+
+def test_a_message_is_counted_once_however_often_it_is_sent() -> None:
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return len(text.split())
+
+    scales = Scales(Counter(name="noting", count=count), [])
+    messages = session(3)
+    for end in range(1, len(messages) + 1):
+        scales.tokens(messages[:end])
+        scales.stream([dict(message) for message in messages[:end]], "")
+    assert len(counted) == len(set(counted))
+
+
+def test_equal_messages_weigh_the_same_and_others_do_not_take_their_place() -> None:
+    scales = Scales(WORDS, [])
+    for number in range(200):  # an id is given to another object once its own is gone
+        assert scales.message(user("word " * number)).tokens == 4 + number
+        assert scales.message(user("word " * number)) is scales.message(user("word " * number))
+
+
+PIECES = st.sampled_from(
+    [
+        user("a"), says("b"), says(None, path="1"), says(None, path="2"), result("r", path="1"),
+        result("s", path="2"), {"role": "assistant", "content": ""}, {"role": "nobody", "content": "x"},
+        {"role": "tool", "content": "no id"},
+    ]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=8))
+def test_refused_is_what_the_dialect_refuses_of_the_whole(messages: list[Json]) -> None:
+    whole = DIALECTS["openai_chat"].check({"model": "gpt-5.5", "messages": messages})
+    scales = Scales(WORDS, [])
+    for _ in range(2):  # the second time from what is remembered
+        assert scales.refused(messages) == bool(whole)

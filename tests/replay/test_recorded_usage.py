@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lamina.models.facts import model
+from lamina.replay.recorded_usage import reported
+from lamina.replay.values import Trace, Used
+
+
+def trace(*used: Used, compacted: tuple[int, ...] = (), **fields: Any) -> Trace:
+    """A trace whose answers stand at 1, 3, 5 and so on."""
+    items = [{"role": role, "content": "a"} for _ in used for role in ("user", "assistant")]
+    taken = {2 * number + 1: each for number, each in enumerate(used)}
+    named = {"model": "claude-opus-4-6", "dialect": "anthropic"} | fields
+    return Trace(id="t", place="f:1", items=items, used=taken, compacted=compacted, source="s", **named)
+
+
+def call(read: int, rest: int = 1_000, *, at: float | None = None) -> Used:
+    return Used(read=read, written=rest, output=10, at=at)
+
+
+def test_what_was_reported_is_summed() -> None:
+    told = reported(trace(Used(uncached=1, read=2, written=3, output=4), Used(uncached=10, read=20)))
+    assert (told.trace, told.source, told.calls) == ("t", "s", 2)
+    assert (told.uncached, told.read, told.written, told.output) == (11, 22, 3, 4)
+
+
+def test_dollars_are_the_models_own_prices() -> None:
+    prices = model("claude-opus-4-6").prices
+    told = reported(trace(Used(uncached=1_000, read=2_000, written=3_000, output=400)))
+    parts = ((1_000, prices.input), (2_000, prices.read), (3_000, prices.write), (400, prices.output))
+    assert told.dollars == pytest.approx(sum(tokens * (price or 0) for tokens, price in parts) / 1e6)
+
+
+@pytest.mark.parametrize("name", ["", "nobody-knows-1"])
+def test_a_model_without_prices_has_no_dollars(name: str) -> None:
+    assert reported(trace(call(0), model=name)).dollars is None
+
+
+def test_a_trace_without_usage_says_nothing() -> None:
+    told = reported(trace())
+    assert (told.calls, told.dollars, told.lost) == (0, None, ())
+
+
+def test_a_cache_that_was_read_is_not_lost() -> None:
+    assert reported(trace(call(0, 10_000), call(10_000), call(11_000))).lost == ()
+
+
+@pytest.mark.parametrize(
+    ("calls", "compacted", "why"),
+    [
+        ((call(0, 50_000), call(40_000, 11_000), call(5_000, 7_000)), (4,), "the client compacted"),
+        ((call(0, 50_000, at=0), call(50_000, at=10), call(0, 52_000, at=800)), (),
+         "idle for 13 minutes, past the lifetime of 5 minutes"),
+        ((call(0, 50_000), call(50_000), call(5_000, 20_000)), (), "sent less than before"),
+        ((call(0, 50_000), call(50_000), call(0, 52_000)), (), "nothing was read"),
+        ((call(9_000, 3_000), call(12_000, 40_000), call(12_000, 41_000)), (), "only the head was read"),
+        ((call(9_000, 3_000), call(12_000, 90_000), call(20_000, 83_000)), (), "only a part of the messages"),
+    ],
+)  # fmt: skip
+def test_a_loss_has_its_number_its_tokens_and_a_reason(
+    calls: tuple[Used, ...], compacted: tuple[int, ...], why: str
+) -> None:
+    found = [each for each in reported(trace(*calls, compacted=compacted)).lost if each[0] == 3]
+    [(_, tokens, told)] = found
+    assert told.startswith(why) or why in told
+    assert tokens == min(calls[1].total, calls[2].total) - calls[2].read
+
+
+def test_where_no_call_ever_read_it_says_so() -> None:
+    told = reported(trace(call(0, 9_000), call(0, 10_000), call(0, 11_000)))
+    assert [(number, why) for number, _, why in told.lost] == [
+        (2, "no call of it read anything"), (3, "no call of it read anything"),
+    ]  # fmt: skip
+
+
+def test_less_than_the_provider_caches_cannot_be_lost() -> None:
+    assert reported(trace(call(0, 900), call(0, 1_000))).lost == ()
+
+
+def test_the_first_call_loses_nothing() -> None:
+    assert reported(trace(call(0, 90_000))).lost == ()

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from typing import Any
+
+from lamina.replay.needed_names import Needs
+from lamina.replay.policies.port import Policy, Sent, Setting
+from lamina.replay.values import Used
+from lamina.replay.walk import Step, walk
+from tests.replay.talks import Json, result, says, scripted, setting, system, talk, user
+
+SYSTEM, FIRST, SECOND = system("Be brief."), user("Take key_1 for it."), user("And the other?")
+TALK = (SYSTEM, FIRST, says("It is key_1."), SECOND, says("Also key_1."))
+
+
+def walked(policy: Policy, *messages: Json, **fields: Any) -> list[Step]:
+    found = talk(*(messages or TALK), **fields)
+    its = setting(found)
+    return walk(found, policy, its, Needs(found, its.scales))
+
+
+def test_a_term_that_was_sent_is_visible() -> None:
+    first, second = walked(scripted(list(TALK[:2]), list(TALK[:4])))
+    assert (first.needed, first.visible, dict(first.hidden)) == (1, 1, {})
+    assert (second.needed, second.visible) == (1, 1)
+
+
+def test_a_term_that_was_left_out_is_hidden_with_the_message_that_has_it() -> None:
+    _, second = walked(scripted(list(TALK[:2]), [SYSTEM, SECOND]))
+    assert (second.needed, second.visible) == (1, 0)
+    assert dict(second.hidden) == {2: 4 + 3}  # the answer, which is the last that says key_1
+
+
+def test_a_digest_that_names_a_term_shows_it() -> None:
+    _, second = walked(scripted(list(TALK[:2]), [SYSTEM, user("earlier: key_1"), SECOND]))
+    assert second.visible == 1
+
+
+def test_tokens_are_those_of_what_was_sent() -> None:
+    first, _ = walked(scripted([FIRST], list(TALK[:4])))
+    assert first.tokens == 4 + 4
+
+
+def test_messages_that_lead_as_before_are_the_same() -> None:
+    _, second = walked(scripted([SYSTEM, FIRST], [SYSTEM, dict(FIRST), SECOND]))
+    assert second.same == 2
+    _, second = walked(scripted([SYSTEM, FIRST], [SYSTEM, SECOND]))
+    assert second.same == 1
+
+
+def test_a_result_without_its_call_is_invalid() -> None:
+    parted = [SYSTEM, result("x", path="1")]
+    assert [step.invalid for step in walked(scripted(parted, list(TALK[:4])))] == [True, False]
+
+
+def test_sending_nothing_is_invalid() -> None:
+    assert walked(scripted([], []))[0].invalid
+
+
+def test_a_policy_that_raises_has_failed_and_shows_nothing() -> None:
+    first, second = walked(scripted(list(TALK[:2]), ZeroDivisionError("oh")))
+    assert first.failed == ""
+    assert second.sent is None
+    assert "oh" in second.failed
+    assert (second.needed, second.visible) == (1, 0)
+
+
+def test_a_policy_that_cannot_start_has_failed_at_every_call() -> None:
+    def start(_: Setting) -> Any:
+        raise OSError("not there")
+
+    steps = walked(Policy(name="p", title="p", start=start))
+    assert ["not there" in step.failed for step in steps] == [True, True]
+
+
+def test_after_a_failed_call_a_request_is_compared_with_the_last_that_was_sent() -> None:
+    messages = (*TALK, user("And now?"), says("Nothing."))
+    steps = walked(scripted(list(TALK[:2]), ValueError(), list(messages[:6])), *messages)
+    assert steps[2].same == 2
+
+
+def test_a_policy_is_told_how_long_nothing_was_sent() -> None:
+    idle: list[float] = []
+
+    def start(_: Setting) -> Any:
+        def run(request: Json, seconds: float) -> Sent:
+            idle.append(seconds)
+            return Sent(messages=request["messages"])
+
+        return run
+
+    walked(Policy(name="p", title="p", start=start), used={2: Used(at=100.0), 4: Used(at=700.0)})
+    assert idle == [0.0, 600.0]
+
+
+def test_the_policys_own_seconds_are_taken_where_it_tells_them() -> None:
+    def start(_: Setting) -> Any:
+        return lambda request, _idle: Sent(messages=request["messages"], seconds=3.5)
+
+    assert [step.seconds for step in walked(Policy(name="p", title="p", start=start))] == [3.5, 3.5]

@@ -1,0 +1,148 @@
+"""A session that sends the last messages of its history, and a source that would send them again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lamina.context.last_n import last_n
+from lamina.core.values import Form
+from lamina.errors import BadInput
+from lamina.sessions import LastN, Session
+from lamina.stores.memory import MemoryStore
+from lamina.testing.conformance import MODELS
+from tests.sessions.talking import awaited, opened
+
+WORDS = "words that take some room in a message of a chat " * 3
+
+
+async def talked(session: Session, turns: int, *, first: int = 0) -> None:
+    for number in range(first, first + turns):
+        await session.ask(f"question {number}: {WORDS}")
+        await session.record(f"answer {number}: {WORDS}")
+
+
+def sent(request: dict[str, Any]) -> list[str]:
+    """How each message begins; digests, which stand before all others, are left out."""
+    texts = [_text(message["content"]) for message in request["messages"]]
+    return [text.split(":")[0] for text in texts if "<digest" not in text]
+
+
+def _text(content: Any) -> str:
+    """Content as a text, or as one block of text, which a cache marker makes of it."""
+    return content if isinstance(content, str) else str(content[0]["text"])
+
+
+@pytest.mark.parametrize("dialect", ["openai_chat", "anthropic"])
+@awaited
+async def test_the_last_messages_are_sent_and_the_rest_is_recalled(dialect: str) -> None:
+    store = MemoryStore()
+    async with opened(
+        store, model=MODELS[dialect], dialect=dialect, recall=True, history=LastN(4, 0)
+    ) as session:
+        await talked(session, 8)
+        await session.ask("What was first?")
+        request = await session.request()
+        assert sent(request) == ["question 6", "answer 6", "question 7", "answer 7", "What was first?"]
+        folds = [fold.key for fold in session.ledger.folds]
+        assert all(key in str(request["messages"]) for key in folds)
+        brought = "".join(session.recall(key).text for key in folds)
+        assert [f"question {n}:" in brought for n in range(8)] == [True] * 6 + [False] * 2
+        assert len(session.log) == 17
+        gone = [row for row in session.explain().rows if row.form is Form.OMITTED]
+        assert len(gone) == 12
+        assert all(row.why for row in gone)
+
+
+@awaited
+async def test_the_window_is_kept_with_the_conversation_until_it_is_said_otherwise() -> None:
+    store = MemoryStore()
+    async with opened(store, model="gpt-5", history=LastN(4, 0)) as session:
+        await talked(session, 4)
+        assert session.setup.history == LastN(4, 0)
+    async with opened(store) as session:
+        await talked(session, 1, first=4)
+        await session.ask("And now?")
+        assert sent(await session.request()) == [
+            "question 3",
+            "answer 3",
+            "question 4",
+            "answer 4",
+            "And now?",
+        ]
+        await session.record("Yes.")
+    async with opened(store, history="all") as session:
+        assert session.setup.history is None
+        await talked(session, 3, first=5)
+        await session.ask("And later?")
+        assert sent(await session.request())[:5] == [
+            "question 3",
+            "answer 3",
+            "question 4",
+            "answer 4",
+            "And now?",
+        ]
+    with pytest.raises(BadInput, match="history"):
+        async with opened(store, history="some"):
+            pass
+
+
+@awaited
+async def test_the_window_can_be_changed_at_any_turn_and_is_kept_with_it() -> None:
+    """A narrower one takes more out at the next request; a wider one lets history grow again."""
+    store = MemoryStore()
+    async with opened(store, model="gpt-5", history=LastN(6, 0)) as session:
+        await talked(session, 5)
+        session.set_history(LastN(2, 0))
+        await session.ask("Narrow?")
+        assert sent(await session.request()) == ["question 4", "answer 4", "Narrow?"]
+        await session.record(f"Yes: {WORDS}")
+        session.set_history("all")
+        await talked(session, 2, first=5)
+        await session.ask("Wide?")
+        assert sent(await session.request())[:3] == ["question 4", "answer 4", "Narrow?"]
+    async with opened(store) as session:
+        assert session.setup.history is None
+
+
+@awaited
+async def test_with_slack_most_requests_continue_the_one_before() -> None:
+    async with opened(MemoryStore(), model="gpt-5", history=LastN(10)) as session:
+        moved = []
+        for number in range(40):
+            await talked(session, 1, first=number)
+            moved.append(not session.report().continues)
+    assert sum(moved) == 5
+    assert len(session.ledger.cuts) == 5
+
+
+@awaited
+async def test_a_source_does_not_say_again_what_the_conversation_has() -> None:
+    """The first thing that somebody writes who knows Last-N from elsewhere."""
+    box: list[Session] = []
+    own = last_n(lambda: box[0].log if box else (), 6)
+    async with opened(MemoryStore(), model="gpt-5", sources=[own]) as session:
+        box.append(session)
+        await talked(session, 5)
+        assert len(session.log) == 10
+        await session.ask("And now?")
+        request = await session.request()
+    assert len(request["messages"]) == 11
+    assert session.notes[-1] == (
+        "6 messages that a source found stand in this conversation already, and were left out; "
+        "to send only the last ones, open it with history=LastN(6)"
+    )
+
+
+@awaited
+async def test_messages_of_another_conversation_are_new() -> None:
+    async with opened(MemoryStore(), "other", model="gpt-5") as other:
+        await talked(other, 2)
+        log = other.log
+    async with opened(MemoryStore(), model="gpt-5", sources=[last_n(lambda: log, 2)]) as session:
+        await session.ask("And here?")
+        assert [segment.kind for segment in session.log] == ["user", "assistant", "user"]
+        await session.record("Yes.")
+        await session.ask("And again?")
+        assert len(session.log) == 5  # they stand here now

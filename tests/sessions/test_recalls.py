@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from lamina.core.values import Budget, Form
+from lamina.core.wording import text_of
+from lamina.dialects import DIALECTS
+from lamina.errors import BadInput, NotFound
+from lamina.segments import file
+from lamina.sessions import RECALL, Session
+from lamina.sessions.recalled import AROUND, MATCHES, PIECE
+from lamina.stores.memory import MemoryStore
+from lamina.testing.conformance import MODELS
+from tests.sessions.talking import HEAD, answer, awaited, opened, setup_of
+
+LONG = "".join(f"line {number} of the report\n" for number in range(2_000))
+
+
+def asked(**arguments: Any) -> dict[str, Any]:
+    """An answer that calls the recall tool."""
+    function = {"name": "recall", "arguments": json.dumps(arguments)}
+    call = {"id": "r1", "type": "function", "function": function}
+    return {
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": None, "tool_calls": [call]}}]
+    }
+
+
+async def lowered(session: Session) -> str:
+    """Talks until the report is lowered; gives its handle."""
+    await session.ask("read", attach=[file("report.txt", LONG)])
+    for number in range(4):
+        await session.record(f"answer {number} " + "word " * 400)
+        envelope = await session.ask(f"question {number}")
+    entry = envelope.entry("report.txt")
+    assert entry.form is not Form.FULL
+    return next(row.recall for row in session.explain().rows if row.key == "report.txt")
+
+
+BUDGET = Budget(window=20_000, reserve=0, trigger=0.1)
+
+
+@awaited
+async def test_what_was_lowered_is_recalled_in_full_in_slices_and_by_search_after_a_restart() -> None:
+    store = MemoryStore()
+    async with opened(store, model="gpt-5", budget=BUDGET) as session:
+        handle = await lowered(session)
+    async with opened(store) as session:
+        assert session.recall(handle).text == session.recall("report.txt").text == LONG
+        piece = session.recall(handle, part=(5, 20))
+        assert (piece.text, piece.start, piece.end, piece.total) == (LONG[5:25], 5, 25, len(LONG))
+        found = session.recall(handle, find="LINE 1999 ")
+        (match,) = found.matches
+        assert LONG[match.at :].startswith("line 1999 ")
+        assert len(match.text) <= 2 * AROUND + 10
+        assert session.recall(handle, find="line").more == 2_000 - MATCHES
+        assert session.recall(handle, find="nowhere").matches == ()
+        with pytest.raises(NotFound):
+            session.recall("k000000000000")
+        with pytest.raises(BadInput, match="part"):
+            session.recall(handle, part=(-1, 5))
+
+
+@awaited
+async def test_the_models_own_recalls_are_answered_in_pieces() -> None:
+    async with opened(MemoryStore(), model="gpt-5", budget=BUDGET, recall=True) as session:
+        handle = await lowered(session)
+        told = []
+        for arguments in (
+            {"key": handle}, {"key": handle, "start": len(LONG) - 50}, {"key": handle, "find": "line 77 "},
+            {"key": "k0"}, {"start": 3}, {"key": handle, "start": "x"},
+        ):  # fmt: skip
+            found = await session.record(asked(**arguments))
+            assert found.calls == ()
+            await session.results()
+            told.append(text_of(session.log[-1].parts))
+            await session.record("I see")
+            await session.ask("and?")
+        assert (
+            told[0]
+            == f"[characters 0 to {PIECE:,} of {len(LONG):,}; go on with start={PIECE}]\n" + LONG[:PIECE]
+        )
+        assert told[1].endswith(LONG[-50:])
+        assert "go on" not in told[1]
+        assert "line 77 of the report" in told[2]
+        assert [("no segment" in told[3]), ("no key" in told[4]), ("number" in told[5])] == [True] * 3
+
+
+@pytest.mark.parametrize("dialect", [name for name in DIALECTS if name != "text"])
+@awaited
+async def test_the_tool_is_in_the_list_from_the_first_request_on_or_never(dialect: str) -> None:
+    store, speaks = MemoryStore(), DIALECTS[dialect]
+    async with opened(store, **setup_of(dialect, recall=True)) as session:
+        await session.ask("hello")
+        request = await session.request()
+        head = speaks.plain_head(speaks.parse(request).head)
+        assert [tool.name for tool in head.tools] == ["read_file", "recall"]
+        await session.record(answer(dialect, "hi"))
+    async with opened(store, recall=False) as session:
+        assert session.setup.recall
+        assert "recall tool" in session.notes[0]
+    async with opened(store, "b", **setup_of(dialect)) as session:
+        await session.ask("hello")
+    async with opened(store, "b", recall=True) as session:
+        assert not session.setup.recall
+
+
+@pytest.mark.parametrize("dialect", [name for name in DIALECTS if name != "text"])
+@awaited
+async def test_the_tool_joins_those_in_the_dialects_own_words(dialect: str) -> None:
+    speaks = DIALECTS[dialect]
+    own = speaks.own_head(HEAD).head
+    async with opened(
+        MemoryStore(), model=MODELS[dialect], dialect=dialect, head=own, recall=True
+    ) as session:
+        await session.ask("hello")
+        request = await session.request()
+        names = [tool.name for tool in speaks.plain_head(speaks.parse(request).head).tools]
+        assert names == ["read_file", RECALL.name]
+        assert speaks.check(request) == []
+
+
+@awaited
+async def test_a_dialect_without_tools_says_so() -> None:
+    async with opened(MemoryStore(), **setup_of("text", recall=True)) as session:
+        assert session.notes == ("text cannot say: tools",)

@@ -1,0 +1,182 @@
+"""What `report()` says of a request against the one before it, also when another process sent that one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lamina.core.values import Budget, Layer
+from lamina.core.wording import text_of
+from lamina.dialects.port import PlainHead, Tool
+from lamina.formats.tagged_context import read_context
+from lamina.segments import note
+from lamina.sessions import LastN, TurnReport
+from lamina.stores.memory import MemoryStore
+from lamina.stores.port import Where
+from lamina.summaries import compact
+from tests.sessions.talking import awaited, opened
+
+SEARCH = Tool(name="search", description="Searches.", schema={"type": "object"})
+
+
+async def reopened(store: MemoryStore, **given: Any) -> TurnReport:
+    """Opens the conversation anew, asks, and gives the report of that request."""
+    async with opened(store, **given) as session:
+        await session.ask("Go on.")
+        found = session.report()
+        await session.record("Done.")
+        return found
+
+
+@awaited
+async def test_a_request_is_compared_with_the_one_that_was_sent_before_the_restart() -> None:
+    store = MemoryStore()
+    first = await reopened(store, model="gpt-5", system="Be brief.")
+    assert (first.parting, first.continues) == (None, True)
+
+    same = await reopened(store, model="gpt-5", system="Be brief.")
+    assert same.parting is not None
+    assert (same.parting.cause, same.continues, same.changed) == ("none", True, ())
+
+
+@awaited
+async def test_another_model_tool_or_dialect_after_a_restart_is_reported_as_such() -> None:
+    store = MemoryStore()
+    await reopened(store, model="gpt-5", system="Be brief.")
+    for given, cause in (
+        ({"model": "gpt-5-mini"}, "model changed"),
+        ({"head": PlainHead(tools=(SEARCH,))}, "tool added"),
+        ({"head": PlainHead()}, "tool removed"),
+        ({"model": "claude-opus-4-6"}, "dialect changed"),
+    ):
+        report = await reopened(store, system="Be brief.", **given)
+        assert report.parting is not None
+        assert (report.parting.cause, report.continues) == (cause, False)
+        assert report.parting.kept == 0
+        assert (await reopened(store, system="Be brief.")).continues
+
+
+@awaited
+async def test_a_request_that_was_built_but_not_answered_before_the_restart_is_compared_too() -> None:
+    store = MemoryStore()
+    async with opened(store, model="gpt-5") as session:
+        await session.ask("Hello.")
+    async with opened(store, model="gpt-5-mini") as session:
+        await session.build()
+        assert session.report().parting is not None
+        assert not session.report().continues
+
+
+@awaited
+async def test_what_another_writer_sent_meanwhile_is_the_request_before() -> None:
+    store = MemoryStore()
+    async with opened(store, model="gpt-5") as mine:
+        await mine.ask("Hello.")
+        await mine.record("Hello.")
+        await reopened(store, model="gpt-5-mini")
+        await mine.ask("Still here?")
+        assert mine.setup.model == "gpt-5"
+        parting = mine.report().parting
+        assert parting is not None
+        assert parting.cause == "model changed"
+
+
+@awaited
+async def test_a_changed_system_text_acts_like_a_section() -> None:
+    """It is appended, the prefix stays; at the next cut it takes the place of the old one."""
+    store = MemoryStore()
+    await reopened(store, model="gpt-5", system="Be brief.")
+    async with opened(store, system="Be thorough.") as session:
+        envelope = await session.ask("And now?")
+        assert [text_of(e.parts) for e in envelope.sent if e.layer is Layer.SYSTEM] == ["Be brief."]
+        assert [text_of(e.parts) for e in envelope.sent[-2:]] == ["Be thorough.", "And now?"]
+        assert session.report().continues
+        await session.record("word " * 900)
+    async with opened(store, system="Be thorough.", budget=Budget(window=900, reserve=0, keep_last=1)) as s:
+        envelope = await s.ask("Short, please.")
+        assert [text_of(e.parts) for e in envelope.sent if e.layer is Layer.SYSTEM] == ["Be thorough."]
+        assert Layer.SYSTEM in s.report().changed
+        assert not s.report().continues
+
+
+@awaited
+async def test_lowered_and_windowed_requests_are_built_again_as_they_were_sent() -> None:
+    for given in ({"budget": Budget(window=2_000, reserve=0, keep_last=1)}, {"history": LastN(4)}):
+        store = MemoryStore()
+        for turn in range(8):
+            async with opened(store, model="gpt-5", **given) as session:
+                attach = [note(f"{turn}.md", f"{turn} is here. " * 60)]
+                envelope = await session.ask(f"Question {turn}", attach=attach)
+                report = session.report()
+                assert (report.parting is None) == (turn == 0)
+                assert report.continues == (envelope.cut is None)
+                await session.record(f"answer {turn} " * 40)
+
+
+@awaited
+async def test_where_the_request_before_cannot_be_built_again_the_recorded_cut_speaks() -> None:
+    store = MemoryStore()
+    await reopened(store, model="gpt-5")
+    async with opened(store) as session:
+        await session.rewind(0)
+    async with opened(store) as session:
+        await session.ask("Another beginning.")
+        report = session.report()
+        assert (report.parting, report.continues) == (None, False)
+        assert report.cut is not None
+        assert report.cut.reason == "history edited or rewound"
+
+
+@awaited
+async def test_without_its_ledger_a_conversation_does_not_claim_to_continue() -> None:
+    store = MemoryStore()
+    await reopened(store, model="gpt-5", system="Be brief.")
+    head = (await store.read(Where("", "a"))).head
+    await store.append(Where("", "a"), [], expect=head.count, state=b"{")
+    async with opened(store, system="Be brief.") as session:
+        await session.ask("And now?")
+        report = session.report()
+        assert (report.parting, report.continues) == (None, False)
+        assert report.cut is not None
+        assert report.cut.reason == "the ledger could not be read"
+        await session.record("Well.")
+        await session.ask("And then?")
+        assert session.report().continues
+
+
+@awaited
+async def test_a_summary_is_the_cause_of_the_cut_that_it_makes() -> None:
+    async def write(_: Any) -> str:
+        return "The assistant reported the state of the topics; the owner is Ana, and reports were long."
+
+    store = MemoryStore()
+    budget = Budget(window=8_000, reserve=0, keep_last=1)
+    async with opened(store, model="gpt-5", budget=budget) as session:
+        for turn in range(5):
+            await session.ask(f"What of topic {turn}?")
+            said = f"The assistant reported topic {turn}. "
+            await session.record(said + "The owner is Ana and reports are long. " * 30)
+        outcome = await compact(session, write)
+        assert outcome.by == "model"
+    async with opened(store) as session:
+        envelope = await session.ask("Next?")
+        assert envelope.cut is not None
+        assert envelope.cut.reason == "older messages were summarised"
+        parting = session.report().parting
+        assert parting is not None
+        assert parting.cause == "summarised"
+        await session.record("Well.")
+        await session.ask("And then?")
+        assert session.report().continues
+
+
+@awaited
+async def test_what_an_importer_could_not_parse_is_a_metric() -> None:
+    store = MemoryStore()
+    parsed = read_context("<weird>lost?</weird> and <note_context>\n<path>b.md</path>\nnever closed")
+    async with opened(store, model="gpt-5") as session:
+        await session.ask("What is this?", attach=[*parsed.segments, *parsed.unparsed])
+        assert session.report().metrics.unparsed == {"weird": 1, "note_context": 1}
+        await session.record("Odd.")
+    async with opened(store) as session:
+        await session.ask("And now?")
+        assert session.report().metrics.unparsed == {"weird": 1, "note_context": 1}

@@ -1,0 +1,298 @@
+"""Every loop over a store gets on or raises: stores that repeat a page, go back, give nothing or refuse."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from lamina.errors import BadInput, Conflict, Damaged, StoreError
+from lamina.stores.memory import MemoryStore
+from lamina.stores.paging import attempts, every_conversation, every_record
+from lamina.stores.port import Head, Listed, Page, Record, Store, Where
+from lamina.stores.sealed import (
+    Sealed,
+    add_key,
+    anchor,
+    conversations,
+    finish,
+    generate,
+    make_primary,
+    rekey,
+    retire,
+    rewrap,
+    shred,
+    verify,
+)
+from lamina.testing.stores import store as promises
+
+HERE = Where("team", "alice")
+KEY, NEW = generate(), generate()
+
+
+class SamePage(MemoryStore):
+    """Lists the first page whatever was asked for, as an index with a damaged cell does."""
+
+    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+        return await super().list(workspace, after=after[:0], limit=limit)
+
+
+class GoesBack(MemoryStore):
+    """Lists, after the last name, the one before it."""
+
+    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+        listed = await super().list(workspace, after=after, limit=limit)
+        return listed or (await super().list(workspace))[:1]
+
+
+class NeverOrdered(MemoryStore):
+    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+        return (await super().list(workspace, after=after, limit=limit))[::-1]
+
+
+class SameRecords(MemoryStore):
+    """Reads from the start whatever was asked for."""
+
+    async def read(self, where: Where, *, after: int = 0, **asked: Any) -> Page:
+        return await super().read(where, after=0 if after else after, **asked)
+
+
+class GivesNothing(MemoryStore):
+    """Counts records that it does not give."""
+
+    async def read(self, where: Where, *, after: int = 0, **asked: Any) -> Page:
+        page = await super().read(where, after=after, **asked)
+        return Page(head=page.head) if after else page
+
+
+class Refuses(MemoryStore):
+    """After `full` is set, another writer was always first."""
+
+    full = False
+
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        if self.full:
+            raise Conflict(conversation=where.conversation, expected=0, found=1)
+        return await super().append(where, records, **given)
+
+    async def replace(self, where: Where, bodies: Mapping[int, bytes], **given: Any) -> Head:
+        if self.full:
+            raise Conflict(conversation=where.conversation, expected=0, found=1)
+        return await super().replace(where, bodies, **given)
+
+
+async def filled(within: MemoryStore) -> Sealed:
+    """A sealed store with two conversations of three records, in two generations of a key."""
+    sealed = Sealed(within, KEY, create=True)
+    for name in ("alice", "bob"):
+        await sealed.append(Where("team", name), [b"a", b"b", b"c"], state=b"s")
+    return sealed
+
+
+async def in_time(work: Awaitable[Any]) -> StoreError:
+    """The error that the work ends in; a loop that does not end is stopped."""
+    with anyio.fail_after(30), pytest.raises(StoreError) as raised:
+        await work
+    return raised.value
+
+
+async def collected(found: AsyncIterator[Any]) -> list[Any]:
+    return [each async for each in found]
+
+
+@pytest.mark.parametrize("faulty", [SamePage, GoesBack, NeverOrdered])
+def test_a_list_that_does_not_rise_is_damage(faulty: type[MemoryStore]) -> None:
+    async def trial() -> None:
+        within = faulty()
+        for name in ("a", "b", "c"):
+            await within.append(Where("team", name), [b"x"])
+        assert isinstance(await in_time(collected(every_conversation(within, "team", page=2))), Damaged)
+
+    anyio.run(trial)
+
+
+LISTING: dict[str, Callable[[Sealed], Awaitable[Any]]] = {
+    "list": lambda sealed: sealed.list("team"),
+    "conversations": lambda sealed: collected(conversations(sealed)),
+    "rewrap": rewrap,
+    "retire": lambda sealed: retire(sealed, "0" * 16),
+}
+
+
+@pytest.mark.parametrize("work", LISTING.values(), ids=LISTING.keys())
+@pytest.mark.parametrize("faulty", [SamePage, GoesBack, NeverOrdered])
+def test_no_walk_over_a_sealed_store_goes_on_for_ever(
+    faulty: type[MemoryStore], work: Callable[[Sealed], Awaitable[Any]]
+) -> None:
+    async def trial() -> None:
+        sealed = await filled(faulty())
+        assert isinstance(await in_time(work(sealed)), Damaged)
+
+    anyio.run(trial)
+
+
+@pytest.mark.parametrize("faulty", [SameRecords, GivesNothing])
+def test_records_that_do_not_follow_are_damage(faulty: type[MemoryStore]) -> None:
+    async def trial() -> None:
+        within = faulty()
+        await within.append(HERE, [b"a", b"b", b"c"])
+        error = await in_time(collected(every_record(within, HERE, page=2)))
+        assert isinstance(error, Damaged)
+        assert error.conversation == "alice"
+
+    anyio.run(trial)
+
+
+READING: dict[str, Callable[[Sealed], Awaitable[Any]]] = {
+    "verify": lambda sealed: verify(sealed, HERE, batch=2),
+    "rekey": lambda sealed: rekey(sealed, HERE, batch=2),
+    "records": lambda sealed: collected(every_record(sealed, HERE, page=2)),
+}
+
+
+@pytest.mark.parametrize("work", READING.values(), ids=READING.keys())
+@pytest.mark.parametrize("faulty", [SameRecords, GivesNothing])
+def test_no_reading_of_a_sealed_store_goes_on_for_ever(
+    faulty: type[MemoryStore], work: Callable[[Sealed], Awaitable[Any]]
+) -> None:
+    async def trial() -> None:
+        sealed = await filled(faulty())
+        assert (await in_time(work(sealed))).conversation == "alice"
+
+    anyio.run(trial)
+
+
+async def _finish_after_rekey(sealed: Sealed, within: Refuses) -> None:
+    await rekey(sealed, HERE)
+    within.full = True
+    await finish(sealed, HERE)
+
+
+async def _refused(work: Callable[[], Awaitable[Any]], within: Refuses) -> None:
+    within.full = True
+    await work()
+
+
+WRITING: dict[str, Callable[[Sealed, Refuses], Awaitable[Any]]] = {
+    "append": lambda sealed, within: _refused(lambda: sealed.append(HERE, [b"x"]), within),
+    "append to a new one": lambda s, within: _refused(lambda: s.append(Where("team", "c"), [b"x"]), within),
+    "rekey": lambda sealed, within: _refused(lambda: rekey(sealed, HERE), within),
+    "finish": _finish_after_rekey,
+    "shred": lambda sealed, within: _refused(lambda: shred(sealed, HERE), within),
+    "delete": lambda sealed, within: _refused(lambda: sealed.delete(HERE), within),
+    "add_key": lambda sealed, within: _refused(lambda: add_key(sealed, NEW), within),
+}
+
+
+@pytest.mark.parametrize("work", WRITING.values(), ids=WRITING.keys())
+def test_no_write_is_tried_for_ever(work: Callable[[Sealed, Refuses], Awaitable[Any]]) -> None:
+    async def trial() -> None:
+        within = Refuses()
+        sealed = await filled(within)
+        assert (await in_time(work(sealed, within))).conversation in ("alice", "c", "")
+
+    anyio.run(trial)
+
+
+def test_a_primary_key_that_cannot_be_set_is_not_tried_for_ever() -> None:
+    async def trial() -> None:
+        within = Refuses()
+        sealed = await filled(within)
+        new = await add_key(sealed, NEW)
+        within.full = True
+        await in_time(make_primary(sealed, new))
+        await in_time(rewrap_under(sealed, new, within))
+
+    async def rewrap_under(sealed: Sealed, new: str, within: Refuses) -> None:
+        within.full = False
+        await make_primary(sealed, new)
+        within.full = True
+        await rewrap(sealed)
+
+    anyio.run(trial)
+
+
+class OldAndNew(MemoryStore):
+    """Gives a state of before and the one of now by turns: neither is ever what a write finds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.older: dict[Where, bytes] = {}
+        self.turn = 0
+
+    async def read(self, where: Where, **asked: Any) -> Page:
+        page = await super().read(where, **asked)
+        self.turn += where in self.older
+        if where in self.older and self.turn % 2:
+            return Page(records=page.records, head=Head(count=page.head.count, state=self.older[where]))
+        return page
+
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+        if where in self.older:
+            raise Conflict(conversation=where.conversation, expected=0, found=0)
+        return await super().append(where, records, **given)
+
+
+def test_a_store_that_alternates_between_two_states_is_left_in_the_end() -> None:
+    async def trial() -> None:
+        within = OldAndNew()
+        sealed = await filled(within)
+        inner = sealed.vault.inner(HERE)
+        older = (await within.read(inner, last=0)).head.state
+        await sealed.append(HERE, [], state=b"another")
+        within.older[inner] = older
+        assert (await in_time(sealed.append(HERE, [b"x"]))).conversation == "alice"
+
+    anyio.run(trial)
+
+
+@pytest.mark.parametrize("batch", [0, -1])
+def test_a_batch_of_nothing_is_refused(batch: int) -> None:
+    async def trial() -> None:
+        sealed = await filled(MemoryStore())
+        for work in (rekey(sealed, HERE, batch=batch), verify(sealed, HERE, batch=batch)):
+            with anyio.fail_after(30), pytest.raises(BadInput):
+                await work
+        with pytest.raises(BadInput):
+            await collected(every_record(sealed, HERE, page=batch))
+        assert (await anchor(sealed, HERE)).count == 3
+
+    anyio.run(trial)
+
+
+def test_attempts_end() -> None:
+    seen: list[int] = []
+    with pytest.raises(StoreError, match=re.escape("3 times another writer was first")):
+        seen.extend(number for number in attempts("a", most=3))
+    assert seen == [0, 1, 2]
+
+
+def test_whole_walks_are_whole() -> None:
+    async def trial() -> None:
+        within = MemoryStore()
+        names = [f"{number:03}" for number in range(25)]
+        for name in names:
+            await within.append(Where("team", name), [name.encode()] * 25)
+        for page in (1, 24, 25, 26):
+            listed = await collected(every_conversation(within, "team", page=page))
+            assert [each.conversation for each in listed] == names
+            records = await collected(every_record(within, Where("team", "007"), page=page))
+            assert records == [Record(seq=seq, body=b"007") for seq in range(25)]
+        assert await collected(every_record(within, Where("team", "none"))) == []
+
+    anyio.run(trial)
+
+
+@pytest.mark.parametrize("faulty", [SamePage, GoesBack, NeverOrdered])
+def test_the_suite_for_stores_finds_a_list_that_does_not_rise(faulty: type[MemoryStore]) -> None:
+    @asynccontextmanager
+    async def opened(_folder: str) -> AsyncIterator[Store]:
+        yield faulty()
+
+    [case] = [each for each in promises(opened, lasting=False) if each.name == "a list goes page by page"]
+    with pytest.raises((AssertionError, Damaged)):
+        case()
