@@ -35,9 +35,9 @@ from bench.replay import generated
 from bench.samples import QUICK_HELP
 from bench.simulators import rows
 from lamina import Budget, Ledger, fit_request
-from lamina.caches import Rules, Tally, rules_for, simulator
+from lamina.caches import CacheRules, Tally, rules_for, simulator
 from lamina.caches.simulate import Cache
-from lamina.caches.stream import Block, Stream
+from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.build import build
 from lamina.core.tokens import Counter, estimate_for
 from lamina.dialects import DIALECTS
@@ -69,7 +69,7 @@ class Spent(NamedTuple):
     total: int = 0
     cost: float = 0.0
 
-    def plus(self, tally: Tally, rules: Rules, share: float) -> Spent:
+    def plus(self, tally: Tally, rules: CacheRules, share: float) -> Spent:
         dues = tally.read * share + tally.written * rules.write + tally.written_long * rules.write_long
         return Spent(self.read + tally.read, self.total + tally.total, self.cost + dues + tally.uncached)
 
@@ -131,11 +131,11 @@ def four_places(stream: Stream) -> set[str]:
     return {*two_places(stream), *said, *(block.place for block in _of_sort(stream, "tool")[-1:])}
 
 
-def _of_sort(stream: Stream, sort: str) -> list[Block]:
+def _of_sort(stream: Stream, sort: str) -> list[StreamBlock]:
     return [block for block in stream.blocks if block.sort == sort]
 
 
-def _markable(blocks: Sequence[Block]) -> list[Block]:
+def _markable(blocks: Sequence[StreamBlock]) -> list[StreamBlock]:
     return [block for block in blocks if block.markable]
 
 
@@ -158,7 +158,7 @@ class Scale:
         stream = DIALECTS["anthropic"].stream(DIALECTS["anthropic"].mark(request, Marking()))
         return stream.weighed(self._tokens(block, first=not at) for at, block in enumerate(stream.blocks))
 
-    def _tokens(self, block: Block, *, first: bool) -> int:
+    def _tokens(self, block: StreamBlock, *, first: bool) -> int:
         found = self.known.get(block.data)
         if found is None:
             found = self.known[block.data] = self.counter.count(block.data.decode())

@@ -35,7 +35,7 @@ from lamina.replay.peers.catalogue import PEERS, interpreter, version
 from lamina.replay.policies import POLICIES
 from lamina.replay.runs import Played, replay
 from lamina.replay.traces import read
-from lamina.replay.values import Damaged, Outcome, Trace
+from lamina.replay.values import ReplayOutcome, Trace, UnreadableLine
 
 WINDOWS, RULES = "32000,64000,200000", "anthropic,openai,openai_legacy,gemini,vllm"
 PLAIN = [name for name in POLICIES if not name.startswith("peer:")]
@@ -113,9 +113,9 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def _replayed(
-    traces: Iterable[Trace | Damaged], options: argparse.Namespace, policies: Sequence[str],
+    traces: Iterable[Trace | UnreadableLine], options: argparse.Namespace, policies: Sequence[str],
     windows: Sequence[int], what: str,
-) -> list[Outcome]:  # fmt: skip
+) -> list[ReplayOutcome]:  # fmt: skip
     done = 0
 
     def progress(_: Played) -> None:
@@ -138,14 +138,14 @@ def _traces(options: argparse.Namespace) -> Iterator[Trace]:
     return (each for at, each in enumerate(found) if at % options.every == 0)
 
 
-def _settings(outcomes: Iterable[Outcome]) -> dict[Setting, list[Outcome]]:
-    found: dict[Setting, list[Outcome]] = {}
+def _settings(outcomes: Iterable[ReplayOutcome]) -> dict[Setting, list[ReplayOutcome]]:
+    found: dict[Setting, list[ReplayOutcome]] = {}
     for each in outcomes:
         found.setdefault((each.rules, each.window), []).append(each)
     return dict(sorted(found.items(), key=lambda pair: pair[0][1]))
 
 
-def _table(setting: Setting, group: Sequence[Outcome]) -> dict[str, Any]:
+def _table(setting: Setting, group: Sequence[ReplayOutcome]) -> dict[str, Any]:
     """One cache and window: its rows, the frontier, and the bars; printed, and returned as JSON."""
     rules, window = setting
     sums = totals(group)
@@ -178,7 +178,7 @@ def _rows(sums: Sequence[Total]) -> list[Row]:
     ]  # fmt: skip
 
 
-def _peers(options: argparse.Namespace, outcomes: Sequence[Outcome]) -> Iterator[dict[str, Any]]:
+def _peers(options: argparse.Namespace, outcomes: Sequence[ReplayOutcome]) -> Iterator[dict[str, Any]]:
     """The real peers, on the same few sessions of each window."""
     there = list(_installed(options.peers))
     for window in options.windows:

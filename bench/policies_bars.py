@@ -13,7 +13,7 @@ from random import Random
 from typing import NamedTuple
 
 from lamina.replay.account_table import Total, totals
-from lamina.replay.values import Outcome
+from lamina.replay.values import ReplayOutcome
 
 OWN, OTHER = "lamina", "sliding"
 TARGETS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7)
@@ -51,7 +51,7 @@ class Gap(NamedTuple):
         return f"{self.points:+.2f} points, 95 % from {self.low:+.2f} to {self.high:+.2f}"
 
 
-def bars(outcomes: Sequence[Outcome], ahead: Mapping[str, Gap]) -> list[Bar]:
+def bars(outcomes: Sequence[ReplayOutcome], ahead: Mapping[str, Gap]) -> list[Bar]:
     """The bars of one window and one cache, from everything that was replayed under them."""
     sums = {each.policy: each for each in totals(outcomes)}
     own, other = sums.get(OWN), sums.get(OTHER)
@@ -104,7 +104,7 @@ def _ahead(found: Gap | None) -> Bar:
     return Bar(name, found.points >= POINTS and found.low > 0, str(found))
 
 
-def gaps(outcomes: Sequence[Outcome]) -> dict[str, Gap]:
+def gaps(outcomes: Sequence[ReplayOutcome]) -> dict[str, Gap]:
     """What lamina, with each of its targets, has more than the frontier of `sliding` at its cost.
 
     Sessions are drawn with all their policies, so that the interval is of paired differences.
@@ -140,7 +140,7 @@ Sums = tuple[list[float], list[int], list[int]]
 """Of each session: cost, what was needed, what was visible."""
 
 
-def _sums(column: Sequence[Outcome]) -> Sums:
+def _sums(column: Sequence[ReplayOutcome]) -> Sums:
     return [o.equivalents for o in column], [o.needed for o in column], [o.visible for o in column]
 
 
@@ -163,9 +163,9 @@ def at_cost(points: Sequence[Point], cost: float) -> float:
     return best[-1][1]
 
 
-def _columns(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+def _columns(outcomes: Sequence[ReplayOutcome]) -> dict[str, list[ReplayOutcome]]:
     """The sessions of each policy, in the order in which they were replayed: the same for all."""
-    found: dict[str, list[Outcome]] = {}
+    found: dict[str, list[ReplayOutcome]] = {}
     for each in outcomes:
         found.setdefault(each.policy, []).append(each)
     return found

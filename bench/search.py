@@ -38,7 +38,7 @@ from lamina.context.search.chunks import Chunk
 from lamina.context.search.embedders import local_embedder
 from lamina.context.search.index import Embedder, Hit, embeddable, open_index
 from lamina.context.search.mentions import dates
-from lamina.context.search.source import Limits, excerpts
+from lamina.context.search.source import SearchLimits, excerpts
 from lamina.core.text.estimate import estimate
 
 BUDGETS = (1_000, 2_000, 4_000)
@@ -141,7 +141,7 @@ def ranked(one: Collection, order: Iterable[int]) -> list[Hit]:
 def noted(figures: Figures, question: Question, hits: Sequence[Hit]) -> None:
     note(figures, question, list(dict.fromkeys(hit.chunk.place for hit in hits)))
     for budget in BUDGETS:
-        limits = Limits(share=1, tokens=budget, most=200, least=0)
+        limits = SearchLimits(share=1, tokens=budget, most=200, least=0)
         found = excerpts(hits, room=budget, limits=limits, count=counted)
         texts = "\n".join(part.text for one in found for part in one.parts)  # type: ignore[union-attr]
         shown = {hit.chunk.place for hit in hits if hit.chunk.text in texts}

@@ -38,8 +38,8 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP, sample_sessions
-from lamina.caches import Rules, rules_for, simulator
-from lamina.caches.stream import Block, Stream
+from lamina.caches import CacheRules, rules_for, simulator
+from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.tokens import estimate_for
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
@@ -96,7 +96,7 @@ def judge_all(options: argparse.Namespace) -> int:
     return 0
 
 
-def contenders(row: dict[str, Any]) -> Iterator[tuple[str, Rules]]:
+def contenders(row: dict[str, Any]) -> Iterator[tuple[str, CacheRules]]:
     """The rules for a session; where markers have lifetimes that the records do not tell, each of them."""
     if not row["meta"].get("usage"):
         return
@@ -110,7 +110,7 @@ def contenders(row: dict[str, Any]) -> Iterator[tuple[str, Rules]]:
         yield rules.name, rules
 
 
-def judged(row: dict[str, Any], rules: Rules) -> list[Judged]:
+def judged(row: dict[str, Any], rules: CacheRules) -> list[Judged]:
     calls = reported(row)
     if len(calls) < 3:
         return []
@@ -161,7 +161,7 @@ def _lifetime(calls: list[Call]) -> str:
     return "1h" if speaks[True] > speaks[False] else "5m"
 
 
-def weighed(row: dict[str, Any]) -> list[list[Block]]:
+def weighed(row: dict[str, Any]) -> list[list[StreamBlock]]:
     """The blocks of each message, with estimated tokens."""
     request = {"model": row["meta"].get("model") or "", "messages": row["messages"]}
     try:
@@ -169,7 +169,7 @@ def weighed(row: dict[str, Any]) -> list[list[Block]]:
     except BadInput:
         count = estimate_for("o200k").count
     stream = DIALECTS["openai_chat"].stream(request)
-    groups: list[list[Block]] = [[] for _ in row["messages"]]
+    groups: list[list[StreamBlock]] = [[] for _ in row["messages"]]
     for block in stream.blocks:
         number = int(block.place.split("[", 1)[1].split("]", 1)[0])
         tokens = count(block.data.decode("utf-8", "replace"))
@@ -177,10 +177,12 @@ def weighed(row: dict[str, Any]) -> list[list[Block]]:
     return groups
 
 
-def _stream(name: str, blocks: list[Block], rules: Rules, *, head: int, scale: float, tail: str) -> Stream:
+def _stream(
+    name: str, blocks: list[StreamBlock], rules: CacheRules, *, head: int, scale: float, tail: str
+) -> Stream:
     """A request: the head that the records lack, then these blocks, marked where the cache takes markers."""
     marks = {tail, blocks[-1].place} if rules.match == "breakpoints" else set()
-    first = Block(sort="system", role="system", data=b"head", place="head", opens=True, tokens=head)
+    first = StreamBlock(sort="system", role="system", data=b"head", place="head", opens=True, tokens=head)
     if rules.match == "breakpoints":
         first = msgspec.structs.replace(first, marker=rules.lifetime)
     sized = (

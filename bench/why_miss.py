@@ -28,7 +28,7 @@ from bench.replay import rows
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.caches import rules_for
 from lamina.core.hashing import canonical
-from lamina.diagnose.differences import part
+from lamina.diagnose.differences import diff
 from lamina.testing.faults import FAULTS, Fault, damaged
 from lamina.testing.harmless import HARMLESS, Harmless, changed
 from lamina.testing.moves import mark
@@ -104,7 +104,7 @@ def faulty(fault: Fault, found: dict[str, list[Json]], each: int, seed: int) -> 
                 continue
             rules = rules_for(MODELS[dialect], dialect=dialect)
             for one in (rules,) if fault.cached else (None, rules):
-                parting = part(pair.before, pair.after, rules=one, gap=pair.gap)
+                parting = diff(pair.before, pair.after, rules=one, gap=pair.gap)
                 there = parting.was.startswith(pair.place) or parting.entry.startswith(pair.place)
                 tried, placed, right = tried + 1, placed + there, right + (parting.cause in fault.causes)
                 if parting.cause not in fault.causes:
@@ -128,7 +128,7 @@ def unharmed(harmless: Harmless, found: dict[str, list[Json]], each: int, seed: 
             pair = changed(harmless, *calls, rng)
             rules = rules_for(MODELS[dialect], dialect=dialect)
             for one in (None, rules) if harmless.cached else (None,):
-                parting = part(pair.before, pair.after, rules=one)
+                parting = diff(pair.before, pair.after, rules=one)
                 tried, right = tried + 1, right + parting.continues
                 if not parting.continues:
                     wrong[parting.cause] = wrong.get(parting.cause, 0) + 1
@@ -144,8 +144,8 @@ def timed(found: dict[str, list[Json]], sizes: Sequence[int]) -> list[tuple[str,
             megabytes = len(canonical(after)) / 1e6
             rules = rules_for(MODELS[dialect], dialect=dialect)
             works: list[Callable[[], Any]] = [
-                partial(part, before, after),
-                partial(part, before, after, rules=rules),
+                partial(diff, before, after),
+                partial(diff, before, after, rules=rules),
                 partial(json.dumps, after),
             ]
             plain, ruled, dump = (_best(work) / megabytes for work in works)

@@ -23,7 +23,7 @@ from lamina.core.build import build
 from lamina.core.history_window import LastN
 from lamina.core.options import Options
 from lamina.core.tokens import ESTIMATE
-from lamina.core.values import Head, Ledger, Mark
+from lamina.core.values import Head, Ledger, SentMark
 from lamina.dialects import DIALECTS
 from lamina.fitting.markers import marked
 from lamina.segments import assistant, system, user
@@ -66,7 +66,7 @@ def talk(model: str, window: LastN | None, turns: int) -> dict[str, int]:
     head = Head(parameters={"model": model, "max_tokens": 100} if "claude" in model else {"model": model})
     cache, options = simulator(rules), Options(window=window)
     log, ledger = [system(f"Be brief. {WORDS * 2}")], Ledger()
-    before: Mark | None = None
+    before: SentMark | None = None
     sent = read = 0
     for number in range(turns):
         log.append(user(f"{number} {WORDS}"))

@@ -21,7 +21,7 @@ from lamina.agent.actions import Action
 from lamina.agent.outcome import Heard
 from lamina.clients.events import Called, Client, Spoke
 from lamina.clients.openai import openai_chat
-from lamina.clients.scripted import Line, Scripted
+from lamina.clients.scripted import Scripted, ScriptedAnswer
 from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget, ToolCall
 from lamina.workspace.workspace import Workspace
@@ -29,8 +29,8 @@ from lamina.workspace.workspace import Workspace
 PROMPT = "Our limit is 30 requests a minute now. Please correct the file."
 
 
-def calling(name: str, **arguments: str) -> Line:
-    return Line(calls=(Called(id=f"{name}-1", name=name, arguments=json.dumps(arguments)),))
+def calling(name: str, **arguments: str) -> ScriptedAnswer:
+    return ScriptedAnswer(calls=(Called(id=f"{name}-1", name=name, arguments=json.dumps(arguments)),))
 
 
 SCRIPT = (

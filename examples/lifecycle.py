@@ -20,7 +20,7 @@ from lamina.agent import Agent, Ran, always, offered, open_for
 from lamina.agent.outcome import Heard
 from lamina.clients.events import Called, Client, Spoke
 from lamina.clients.openai import openai_chat
-from lamina.clients.scripted import Line, Scripted
+from lamina.clients.scripted import Scripted, ScriptedAnswer
 from lamina.context.tools import workspace_tools
 from lamina.core.arrange import Cap, Layout
 from lamina.core.kinds import HIGH, LOW
@@ -83,8 +83,8 @@ async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
         accounted(session)
 
 
-def calling(name: str, **arguments: str) -> Line:
-    return Line(calls=(Called(id=name, name=name, arguments=json.dumps(arguments)),))
+def calling(name: str, **arguments: str) -> ScriptedAnswer:
+    return ScriptedAnswer(calls=(Called(id=name, name=name, arguments=json.dumps(arguments)),))
 
 
 SCRIPT = (

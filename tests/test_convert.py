@@ -9,7 +9,7 @@ import pytest
 
 from lamina import Budget, Form, Ledger, RequestMemo, fit_request
 from lamina.dialects import DIALECTS
-from lamina.testing.conformance import MODELS, Trial
+from lamina.testing.conformance import MODELS, DialectTrial
 from lamina.testing.gallery import PIXEL
 
 PAIRS = list(permutations(DIALECTS, 2))
@@ -23,7 +23,7 @@ def told(request: dict[str, Any], dialect: str) -> list[bytes]:
 def test_a_growing_conversation_goes_to_another_dialect_and_keeps_its_prefix(
     source: str, target: str
 ) -> None:
-    [requests] = Trial(DIALECTS[source], MODELS[source], (), (4,)).sessions
+    [requests] = DialectTrial(DIALECTS[source], MODELS[source], (), (4,)).sessions
     ledger, memo, before, cuts = Ledger(), RequestMemo(), list[bytes](), 0
     for request in requests[::2]:
         fitted = fit_request(

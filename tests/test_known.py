@@ -34,7 +34,7 @@ from lamina.stores.port import Once, Record, Store, Where, Within
 from lamina.stores.postgres import open_postgres
 from lamina.stores.postgres.schema import MIGRATIONS as POSTGRES
 from lamina.stores.sealed import Key, Sealed
-from lamina.stores.sealed.records import Generation, Place, open_record, open_state
+from lamina.stores.sealed.records import Generation, SealedPlace, open_record, open_state
 from lamina.stores.sqlite import open_sqlite
 from lamina.testing.gallery import gallery
 from lamina.testing.postgres import shared
@@ -226,7 +226,7 @@ def vectors() -> dict[str, bytes]:
     return {name: bytes.fromhex(piece) for name, piece in found.items()}
 
 
-PLACE = Place(bytes(range(16)), "team", "support-42")
+PLACE = SealedPlace(bytes(range(16)), "team", "support-42")
 DATA_KEY = bytes(range(32))
 
 

@@ -80,7 +80,7 @@ def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
         plan.lines[entry.ref] = line(lowered, wording=plan.bench.wording, limit=move.limit, cut=plan.number)
         return 1
 
-    patch.setattr(fit.Plan, "_lower", unweighed)
+    patch.setattr(fit.CutPlan, "_lower", unweighed)
 
 
 def a_tidy_hand(patch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
 from lamina.fitting.request import fit_request
 from lamina.formats.codec import encode
-from lamina.formats.markdown import Chat, file_name, read, write
+from lamina.formats.markdown import MarkdownChat, file_name, read, write
 from lamina.formats.tagged_context import read_context
 from lamina.models.counters.vocabularies import vocabulary
 from lamina.replay.generated_sessions import calls, session
@@ -214,7 +214,7 @@ def kept() -> Iterator[Any]:
     """Logs as they stand on disk, and as they are read again."""
     log = scripts()
     yield [encode(part).decode() for part in log]
-    shown = write(Chat(log=log[:24]))
+    shown = write(MarkdownChat(log=log[:24]))
     yield shown
     yield read(shown).log
     yield read(shown, hidden=False).log

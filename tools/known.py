@@ -38,7 +38,7 @@ from lamina.sessions.records import Fork, Pin, Rewind, written
 from lamina.sessions.search import VERSION as STORED_SEARCH
 from lamina.sessions.search import open_search
 from lamina.sessions.setup import Setup
-from lamina.sessions.state import State
+from lamina.sessions.state import SessionState
 from lamina.stores.files import open_files
 from lamina.stores.files.shelf import VERSION as FILES
 from lamina.stores.memory import MemoryStore
@@ -51,8 +51,7 @@ from lamina.stores.sealed.documents import FORMAT as SEALED
 from lamina.stores.sealed.documents import key_line, new_card, new_header, signed_card, signed_header
 from lamina.stores.sealed.keys import Passphrase
 from lamina.stores.sealed.passphrase import Cost, Derivation, derive
-from lamina.stores.sealed.records import Generation, Place, seal_record, seal_state
-from lamina.stores.sealed.records import State as SealedState
+from lamina.stores.sealed.records import Generation, SealedPlace, SealedState, seal_record, seal_state
 from lamina.stores.sqlite import open_sqlite
 from lamina.stores.sqlite.links import connect
 from lamina.stores.sqlite.schema import MIGRATIONS, bring_up
@@ -128,7 +127,7 @@ def written_codec() -> bytes:
 def written_ledger() -> bytes:
     """The ledger after a session with cuts, and what a session keeps beside it."""
     golden = next(each for each in sessions() if each.name == "cut")
-    state = State()
+    state = SessionState()
     for log in golden.logs:
         state = state.built(build(log, budget=golden.budget, ledger=state.ledger), len(log))
     plain = {"ledger": state.ledger.dump(), "state": json.loads(state.dump())}
@@ -278,7 +277,7 @@ def _image(kept: MemoryStore) -> list[dict[str, Any]]:
 
 def written_vectors() -> bytes:
     """Single pieces of the sealed format under fixed keys, ids and nonces."""
-    place = Place(bytes(range(16)), "team", "support-42")
+    place = SealedPlace(bytes(range(16)), "team", "support-42")
     generation = Generation(place, 3, bytes(range(KEY)))
     before = hashlib.sha256(b"the link before").digest()
     with fixed_random():

@@ -4,7 +4,7 @@ A log of segments, a budget and the ledger of the last request go in; an envelop
 window, keeps the cached prefix, can bring back what it left out, and explains every decision.
 """
 
-from lamina.caches import Rules, cost, rules_for, simulator
+from lamina.caches import CacheRules, cost, rules_for, simulator
 from lamina.core.arrange import Cap, Filter, Layout
 from lamina.core.build import build, plan_cut
 from lamina.core.envelope import Envelope
@@ -37,7 +37,7 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import Wording
-from lamina.diagnose.differences import Parting, part
+from lamina.diagnose.differences import Difference, diff
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError, LawBroken, NotFound
 from lamina.fitting.request import Fitted, Lifetimes, RequestMemo, ServerHelp, fit_request
 from lamina.fitting.wrap import wrap
@@ -47,11 +47,13 @@ __all__ = [
     "BadInput",
     "Budget",
     "BudgetExceeded",
+    "CacheRules",
     "Calibration",
     "Cap",
     "Count",
     "Counter",
     "Cut",
+    "Difference",
     "Document",
     "Entry",
     "Envelope",
@@ -72,13 +74,11 @@ __all__ = [
     "Memo",
     "NotFound",
     "Options",
-    "Parting",
     "Raw",
     "Repairs",
     "RequestMemo",
     "Retention",
     "Role",
-    "Rules",
     "Segment",
     "ServerHelp",
     "Text",
@@ -90,9 +90,9 @@ __all__ = [
     "build",
     "calibrate",
     "cost",
+    "diff",
     "explain",
     "fit_request",
-    "part",
     "plan_cut",
     "recall",
     "rewind",

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from lamina.agent import Action, Agent, Limits
+from lamina.agent import Action, Agent, TurnLimits
 from lamina.clients.events import Called
-from lamina.clients.scripted import Line, Scripted
+from lamina.clients.scripted import Scripted, ScriptedAnswer
 from lamina.core.values import Budget, Layer
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool
@@ -39,13 +39,13 @@ class Reader:
         self.found_at = 0
         self.knew_before: list[int] = []
 
-    def __call__(self, request: Mapping[str, Any]) -> Line:
+    def __call__(self, request: Mapping[str, Any]) -> ScriptedAnswer:
         self.step += 1
         text = json.dumps([request.get(name) for name in ("messages", "system")], ensure_ascii=False)
         if "QUARTZ" in text and self.step < LATE:
             self.knew_before.append(self.step)
         if self.step > STEPS:
-            return Line(text="All read.")
+            return ScriptedAnswer(text="All read.")
         if self.step < LATE or self.found_at:
             return self._calls("read", {"path": f"part_{self.step}.txt"})
         if "QUARTZ" in text:
@@ -55,9 +55,9 @@ class Reader:
         self.tried.append(handle)
         return self._calls("recall", {"key": handle, "find": "lighthouse"})
 
-    def _calls(self, name: str, arguments: dict[str, str], *, said: str = "") -> Line:
+    def _calls(self, name: str, arguments: dict[str, str], *, said: str = "") -> ScriptedAnswer:
         call = Called(id=f"call-{self.step}", name=name, arguments=json.dumps(arguments))
-        return Line(text=said or f"Step {self.step}.", calls=(call,))
+        return ScriptedAnswer(text=said or f"Step {self.step}.", calls=(call,))
 
     @staticmethod
     def _remembered(text: str) -> str:
@@ -84,7 +84,7 @@ async def test_a_fact_of_step_3_is_recalled_at_step_190_of_200_under_16k(dialect
 
     client = Scripted(model, dialect=dialect)
     agent = Agent(
-        client=client, limits=Limits(steps=STEPS + 1), before=(weigh,),
+        client=client, limits=TurnLimits(steps=STEPS + 1), before=(weigh,),
         actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=part),),
     )  # fmt: skip
     async with opened(agent, budget=BUDGET, counter=counter_for("gpt-5")) as session:

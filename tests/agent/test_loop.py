@@ -7,13 +7,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from lamina.agent import Action, Agent, Limits, Ran, Spent, always
+from lamina.agent import Action, Agent, Ran, Spent, TurnLimits, always
 from lamina.agent.limits import price
 from lamina.agent.model_calls import INTERRUPTED
 from lamina.agent.outcome import Heard
-from lamina.clients.events import Spoke, Used
-from lamina.clients.failures import Refused, Unreachable
-from lamina.clients.scripted import Line, Scripted
+from lamina.clients.events import CallUsage, Spoke
+from lamina.clients.failures import RequestRefused, Unreachable
+from lamina.clients.scripted import Scripted, ScriptedAnswer
 from lamina.core.values import Budget, Layer, Role
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool, Usage
@@ -45,7 +45,7 @@ async def test_calls_are_carried_out_and_their_results_are_read_in_the_next_step
 
 @awaited
 async def test_a_chat_is_the_loop_without_actions() -> None:
-    client = Scripted([Line(text="Hello you.", thinking="Who is it?"), "Still here."])
+    client = Scripted([ScriptedAnswer(text="Hello you.", thinking="Who is it?"), "Still here."])
     heard: list[Heard] = []
 
     async def hear(event: Heard) -> None:
@@ -138,7 +138,7 @@ async def test_whatever_goes_wrong_with_a_call_is_told_to_the_model(given: str, 
         return str(1 / 0)
 
     line = calls("read", "other")
-    line = Line(calls=(type(line.calls[0])(id="x", name="read", arguments=given), line.calls[1]))
+    line = ScriptedAnswer(calls=(type(line.calls[0])(id="x", name="read", arguments=given), line.calls[1]))
     agent = Agent(
         client=Scripted([line, "I see."]), actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=fail),)
     )
@@ -158,7 +158,7 @@ async def test_a_tool_that_takes_too_long_is_given_up() -> None:
         return ""
 
     agent = Agent(
-        client=Scripted([calls("read"), "Too bad."]), limits=Limits(seconds=0.01),
+        client=Scripted([calls("read"), "Too bad."]), limits=TurnLimits(seconds=0.01),
         actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=forever),),
     )  # fmt: skip
     async with opened(agent) as session:
@@ -169,14 +169,14 @@ async def test_a_tool_that_takes_too_long_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("limits", "ending", "steps"),
     [
-        (Limits(steps=3), "steps", 3),
-        (Limits(tokens=2_000), "tokens", None),
-        (Limits(money=0.000_5), "money", None),
+        (TurnLimits(steps=3), "steps", 3),
+        (TurnLimits(tokens=2_000), "tokens", None),
+        (TurnLimits(money=0.000_5), "money", None),
     ],
 )
 @awaited
 async def test_a_limit_ends_the_turn_and_leaves_a_log_that_goes_on(
-    limits: Limits, ending: str, steps: int | None
+    limits: TurnLimits, ending: str, steps: int | None
 ) -> None:
     client = Scripted(lambda _: calls("read"))
     agent = Agent(client=client, actions=(reading(),), limits=limits)
@@ -195,7 +195,7 @@ async def test_a_limit_ends_the_turn_and_leaves_a_log_that_goes_on(
 def test_a_limit_on_money_for_a_model_without_a_price_is_refused() -> None:
     @awaited
     async def go() -> None:
-        agent = Agent(client=Scripted(["x"]), limits=Limits(money=1.0))
+        agent = Agent(client=Scripted(["x"]), limits=TurnLimits(money=1.0))
         async with opened(agent, model="nobody-knows-it") as session:
             await agent.run(session, "Go")
 
@@ -302,7 +302,12 @@ TOO_LONG = "This model's maximum context length is 4000 tokens, however you requ
 
 @awaited
 async def test_a_request_that_is_too_long_is_cut_deeper_and_sent_once_more() -> None:
-    answers: list[Any] = [*["word " * 600] * 8, Refused(TOO_LONG, status=400), "Short enough.", "Next."]
+    answers: list[Any] = [
+        *["word " * 600] * 8,
+        RequestRefused(TOO_LONG, status=400),
+        "Short enough.",
+        "Next.",
+    ]
     client = Scripted(answers)
     agent = Agent(client=client)
     async with opened(agent) as session:
@@ -320,18 +325,18 @@ async def test_a_request_that_is_too_long_is_cut_deeper_and_sent_once_more() -> 
 
 @awaited
 async def test_a_request_that_is_too_long_twice_is_an_error_and_nothing_of_it_is_kept() -> None:
-    refused = [Refused(TOO_LONG, status=400)] * 3
+    refused = [RequestRefused(TOO_LONG, status=400)] * 3
     client = Scripted(["word " * 600, *refused])
     agent = Agent(client=client)
     async with opened(agent) as session:
         await agent.run(session, "One")
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await agent.run(session, "Two")
         assert len(client.requests) == 3
         assert session.pending
 
 
-@pytest.mark.parametrize("error", [Refused("unknown model", status=404), Unreachable("gone")])
+@pytest.mark.parametrize("error", [RequestRefused("unknown model", status=404), Unreachable("gone")])
 @awaited
 async def test_other_failures_are_the_callers(error: Exception) -> None:
     client = Scripted([error, "x"])
@@ -344,7 +349,7 @@ async def test_other_failures_are_the_callers(error: Exception) -> None:
 
 @awaited
 async def test_an_answer_that_breaks_off_is_kept_as_far_as_it_came() -> None:
-    client = Scripted([Line(text="Half of it", fails=Unreachable("gone"))])
+    client = Scripted([ScriptedAnswer(text="Half of it", fails=Unreachable("gone"))])
     agent = Agent(client=client)
     async with opened(agent) as session:
         with pytest.raises(Unreachable):
@@ -364,7 +369,7 @@ async def test_a_listener_hears_results_and_usage() -> None:
         outcome = await agent.run(session, "Go", hear=hear)
     (ran,) = [event for event in heard if isinstance(event, Ran)]
     assert ran.call.name == "read"
-    assert [event.input for event in heard if isinstance(event, Used)] == [100]
+    assert [event.input for event in heard if isinstance(event, CallUsage)] == [100]
     assert (outcome.spent.input, outcome.spent.cached, outcome.spent.output) == (100, 60, 10)
     assert outcome.spent.money is not None
     assert outcome.spent.money > 0
@@ -372,13 +377,13 @@ async def test_a_listener_hears_results_and_usage() -> None:
 
 @awaited
 async def test_a_refusal_after_some_words_is_not_sent_again() -> None:
-    half = Line(text="Half of it", fails=Refused(TOO_LONG, status=400))
+    half = ScriptedAnswer(text="Half of it", fails=RequestRefused(TOO_LONG, status=400))
     client = Scripted([*["word " * 600] * 8, half, "x"])
     agent = Agent(client=client)
     async with opened(agent) as session:
         for number in range(8):
             await agent.run(session, f"Question {number}")
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRefused):
             await agent.run(session, "One")
         assert len(client.requests) == 9
 

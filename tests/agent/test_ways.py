@@ -17,8 +17,8 @@ from lamina.agent import (
     Action,
     Agent,
     ByModel,
-    Limits,
     Planned,
+    TurnLimits,
     always,
     delegate,
     guidelines,
@@ -28,8 +28,8 @@ from lamina.agent import (
 )
 from lamina.agent.prompt_order import with_question
 from lamina.agent.scratchpad import LARGEST
-from lamina.clients.events import Used
-from lamina.clients.scripted import Line, Scripted
+from lamina.clients.events import CallUsage
+from lamina.clients.scripted import Scripted, ScriptedAnswer
 from lamina.context.search import chunks_of, open_index
 from lamina.core.kinds import KINDS, Kind
 from lamina.core.options import Options
@@ -39,7 +39,7 @@ from lamina.dialects.port import Tool
 from lamina.segments import excerpt, file, note
 from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
-from lamina.summaries import Asked, Condense
+from lamina.summaries import Condense, Question
 from tests.agent.test_loop import SPOKEN
 from tests.agent.working import USED, calls, opened, reading, results, told
 from tests.sessions.talking import awaited
@@ -48,7 +48,7 @@ from tests.sessions.talking import awaited
 @pytest.mark.parametrize("dialect", SPOKEN)
 @awaited
 async def test_one_shot_tools_run_before_the_question_and_the_model_answers_once(dialect: str) -> None:
-    client = Scripted([calls("read", "search"), Line(text="Twelve.", used=USED)], dialect=dialect)
+    client = Scripted([calls("read", "search"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect)
     actions = (reading("there are 12 lamps"), reading("nothing", name="search", searches=True))
     agent = Agent(client=client, actions=actions, plan=ByModel(client, "gpt-5", actions))
     async with opened(agent, recall=False) as session:
@@ -68,7 +68,7 @@ async def test_one_shot_tools_run_before_the_question_and_the_model_answers_once
 @awaited
 async def test_what_a_plan_looked_up_stands_before_what_the_user_attached(dialect: str) -> None:
     """In the log and in the request: the user's own files stand nearest to the question."""
-    client = Scripted([calls("read"), Line(text="Twelve.", used=USED)], dialect=dialect)
+    client = Scripted([calls("read"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect)
     actions = (reading("looked up"),)
     agent = Agent(client=client, actions=actions, plan=ByModel(client, "gpt-5", actions))
     async with opened(agent, recall=False) as session:
@@ -82,7 +82,7 @@ async def test_what_a_plan_looked_up_stands_before_what_the_user_attached(dialec
 @pytest.mark.parametrize("dialect", SPOKEN)
 @awaited
 async def test_the_planner_is_told_to_plan_and_only_the_planner(dialect: str, told_to: str) -> None:
-    client = Scripted([calls("read"), Line(text="Twelve.", used=USED)], dialect=dialect)
+    client = Scripted([calls("read"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect)
     actions = (reading(),)
     plan = ByModel(client, "gpt-5", actions, told=told_to)
     async with opened(agent := Agent(client=client, actions=actions, plan=plan)) as session:
@@ -94,7 +94,7 @@ async def test_the_planner_is_told_to_plan_and_only_the_planner(dialect: str, to
 
 @awaited
 async def test_a_plan_has_the_tools_and_the_answer_has_none() -> None:
-    client = Scripted([Line(text="", used=USED), Line(text="Twelve.", used=USED)])
+    client = Scripted([ScriptedAnswer(text="", used=USED), ScriptedAnswer(text="Twelve.", used=USED)])
     actions = (reading(), reading(name="search"))
     agent = Agent(client=client, actions=actions, plan=ByModel(client, "gpt-5", actions))
     async with opened(agent, recall=False) as session:
@@ -116,10 +116,10 @@ async def test_two_turns_at_once_may_share_a_plan_and_each_pays_for_its_own() ->
 
     client = Scripted(
         [
-            Line(text="", used=Used(input=7)),
-            Line(text="Quick.", used=Used(input=100)),
-            Line(text="", used=Used(input=5_000)),
-            Line(text="Slow.", used=Used(input=100)),
+            ScriptedAnswer(text="", used=CallUsage(input=7)),
+            ScriptedAnswer(text="Quick.", used=CallUsage(input=100)),
+            ScriptedAnswer(text="", used=CallUsage(input=5_000)),
+            ScriptedAnswer(text="Slow.", used=CallUsage(input=100)),
         ]
     )
     plan = ByModel(client, "gpt-5", ())
@@ -143,7 +143,7 @@ async def test_a_session_plans_its_cache_markers_unless_it_is_told_to_keep_them(
     long = "A line that makes the request worth a marker. " * 400
     ways: tuple[tuple[dict[str, Any], bool], ...] = (({}, True), ({"breakpoints": "keep"}, False))
     for given, marked in ways:
-        client = Scripted([calls("read"), Line(text="Done.", used=USED)], dialect="anthropic")
+        client = Scripted([calls("read"), ScriptedAnswer(text="Done.", used=USED)], dialect="anthropic")
         agent = Agent(client=client, actions=(reading(long),))
         async with opened(agent, system=long, **given) as session:
             await agent.run(session, "Read it.")
@@ -154,9 +154,9 @@ async def test_a_session_plans_its_cache_markers_unless_it_is_told_to_keep_them(
 
 @awaited
 async def test_attachments_that_are_too_much_are_condensed_before_the_model_is_asked() -> None:
-    asked: list[Asked] = []
+    asked: list[Question] = []
 
-    async def write(question: Asked) -> str:
+    async def write(question: Question) -> str:
         asked.append(question)
         return "long.md says that lamps are lit at dusk."
 
@@ -232,7 +232,7 @@ def children(
 async def test_a_sub_agent_has_a_conversation_of_its_own_linked_on_both_sides(dialect: str) -> None:
     store, names = MemoryStore(), list[str]()
     child = Agent(
-        client=Scripted([calls("read"), Line(text="Twelve.", used=USED)], dialect=dialect),
+        client=Scripted([calls("read"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect),
         actions=(reading(),),
     )
     tool = delegate(child, children(child, store, names), parent="a")
@@ -340,7 +340,7 @@ def test_the_question_is_not_said_twice() -> None:
 def test_limits_that_are_none_are_refused() -> None:
     for wrong in ({"steps": 0}, {"tokens": -1}, {"money": 0.0}, {"parallel": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            Limits(**wrong)
+            TurnLimits(**wrong)
 
 
 @awaited

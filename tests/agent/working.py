@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from lamina.agent import Action, Agent, open_for
-from lamina.clients.events import Called, Used
-from lamina.clients.scripted import Line
+from lamina.clients.events import Called, CallUsage
+from lamina.clients.scripted import ScriptedAnswer
 from lamina.core.values import Budget, Segment, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.port import Tool
@@ -18,14 +18,14 @@ from lamina.stores.memory import MemoryStore
 from lamina.testing.conformance import MODELS
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-USED = Used(input=100, cached=60, output=10)
+USED = CallUsage(input=100, cached=60, output=10)
 
 
-def calls(*names: str, said: str = "", **arguments: Any) -> Line:
+def calls(*names: str, said: str = "", **arguments: Any) -> ScriptedAnswer:
     """An answer that calls these tools, all with the same arguments."""
     given = json.dumps(arguments or {"path": "a.txt"})
     made = tuple(Called(id=f"{name}-{i}", name=name, arguments=given) for i, name in enumerate(names))
-    return Line(text=said, calls=made, used=USED)
+    return ScriptedAnswer(text=said, calls=made, used=USED)
 
 
 def reading(text: str = "content", *, name: str = "read", **more: Any) -> Action:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.caches.stream import Block, Sort, Stream
+from lamina.caches.stream import Sort, Stream, StreamBlock
 
 SORTS: dict[str, tuple[Sort, str]] = {
     "T": ("tool", ""),
@@ -18,11 +18,11 @@ SORTS: dict[str, tuple[Sort, str]] = {
 }
 
 
-def block(word: str, *, tokens: int = 1000, opens: bool = True, place: str = "") -> Block:
+def block(word: str, *, tokens: int = 1000, opens: bool = True, place: str = "") -> StreamBlock:
     """A block from a word: its sort's letter, its name, and perhaps "@" with a marker: `u1@5m`."""
     name, _, marker = word.partition("@")
     sort, role = SORTS[name[0]]
-    return Block(
+    return StreamBlock(
         sort=sort,
         role=role,
         data=name.encode(),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lamina import BadInput
-from lamina.caches import Rules, all_rules, load_rules, rules_for
+from lamina.caches import CacheRules, all_rules, load_rules, rules_for
 from lamina.caches.stream import SETTINGS
 from lamina.diagnose.differences import CAUSES
 from lamina.models.facts import table
@@ -178,4 +178,4 @@ def test_a_missing_file_is_said(tmp_path: Path) -> None:
 
 def test_rules_made_by_hand_are_checked() -> None:
     with pytest.raises(BadInput, match="levels has mood"):
-        Rules(name="x", title="", as_of="", sources=(), match="prefix", levels={"mood": "all"})
+        CacheRules(name="x", title="", as_of="", sources=(), match="prefix", levels={"mood": "all"})

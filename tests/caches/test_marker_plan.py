@@ -24,7 +24,7 @@ from lamina.caches.marker_plan import (
     TOOLS,
     plan,
 )
-from lamina.caches.stream import Block, Sort, Stream
+from lamina.caches.stream import Sort, Stream, StreamBlock
 from lamina.clients.bedrock import with_cache_points
 from lamina.dialects.anthropic import DIALECT
 from lamina.dialects.anthropic.mark import mark
@@ -36,10 +36,10 @@ from lamina.replay.generated_sessions import calls, session
 ANTHROPIC, OPENAI, LEGACY = rules_for("anthropic"), rules_for("openai"), rules_for("openai_legacy")
 
 
-def block(sort: Sort, number: int, *, role: str = "user", tokens: int = 600, **more: Any) -> Block:
+def block(sort: Sort, number: int, *, role: str = "user", tokens: int = 600, **more: Any) -> StreamBlock:
     data = f"{sort} {number}".encode()
     more = {"markable": sort != "thinking", "opens": True} | more
-    return Block(sort=sort, role=role, data=data, place=f"{sort}[{number}]", tokens=tokens, **more)
+    return StreamBlock(sort=sort, role=role, data=data, place=f"{sort}[{number}]", tokens=tokens, **more)
 
 
 def request(said: int, *, tools: int = 1, model: str = "claude-opus-5", **more: Any) -> Stream:

@@ -21,7 +21,7 @@ from bench.replay import generated
 from lamina.caches import rules_for, simulator
 from lamina.caches.marker_plan import plan
 from lamina.caches.simulate import Cache
-from lamina.caches.stream import Block, Sort, Stream
+from lamina.caches.stream import Sort, Stream, StreamBlock
 
 RULES = rules_for("anthropic")
 
@@ -29,7 +29,7 @@ RULES = rules_for("anthropic")
 class Call(NamedTuple):
     """One request: its blocks, the seconds since the last one, and what the planner is told of the past."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[StreamBlock, ...]
     pause: float
     last: int | None
     kept: int | None
@@ -43,7 +43,7 @@ class Session:
         self.rng, self.name, self.cuts, self.wide = rng, name, cuts, wide
         self.head = [self._block("tool", "tool", 300, at=f"T{n}") for n in range(3)]
         self.head.append(self._block("system", "system", head, at="S"))
-        self.said: list[Block] = []
+        self.said: list[StreamBlock] = []
         self.count = 0
 
     def calls(self, steps: int, pauses: list[float]) -> Iterator[Call]:
@@ -88,17 +88,17 @@ class Session:
         self.said[start:stop] = less
         return start
 
-    def _lowered(self, block: Block) -> Block:
+    def _lowered(self, block: StreamBlock) -> StreamBlock:
         self.count += 1
         place = f"{block.place}.{self.count}"
         return msgspec.structs.replace(block, data=place.encode(), place=place, tokens=min(block.tokens, 30))
 
-    def _block(self, sort: Sort, role: str, tokens: int, *, opens: bool = True, at: str = "") -> Block:
+    def _block(self, sort: Sort, role: str, tokens: int, *, opens: bool = True, at: str = "") -> StreamBlock:
         if not at:
             self.count += 1
             at = f"{self.name}.{self.count}"
         data = f"{sort} {at}".encode()
-        return Block(
+        return StreamBlock(
             sort=sort, role=role, data=data, place=at, opens=opens, tokens=tokens, markable=sort != "thinking"
         )
 

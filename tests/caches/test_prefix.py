@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lamina.caches import Rules, rules_for, simulator
+from lamina.caches import CacheRules, rules_for, simulator
 from lamina.dialects import DIALECTS
 from tests.caches.streams import stream
 
@@ -109,7 +109,7 @@ def test_gpt_5_5_reads_in_steps_of_2048() -> None:
 
 
 def test_rules_made_by_hand_are_simulated() -> None:
-    rules = Rules(
+    rules = CacheRules(
         name="mine", title="", as_of="2026-01-01", sources=(), match="prefix", minimum=10, granularity=7
     )
     cache = simulator(rules, model="any")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.caches import Rules, all_rules, simulator
-from lamina.caches.prefix import Seen
+from lamina.caches import CacheRules, all_rules, simulator
+from lamina.caches.prefix import SentBlocks
 from lamina.caches.prefix_path import overlap, path_of
 from lamina.caches.stream import Stream
 from tests.caches.streams import stream
@@ -34,9 +34,9 @@ def streams(said: list[tuple[list[str], str, int, bool]]) -> list[tuple[Stream, 
 
 @given(rules=st.sampled_from(EACH), said=requests)
 def test_every_token_is_counted_once_and_nothing_is_read_that_was_not_sent(
-    rules: Rules, said: list[tuple[list[str], str, int, bool]]
+    rules: CacheRules, said: list[tuple[list[str], str, int, bool]]
 ) -> None:
-    cache, seen = simulator(rules), Seen()
+    cache, seen = simulator(rules), SentBlocks()
     for sent, at in streams(said):
         tally = cache.send(sent, at=at)
         path = path_of(sent, rules)
@@ -49,7 +49,7 @@ def test_every_token_is_counted_once_and_nothing_is_read_that_was_not_sent(
 
 @given(rules=st.sampled_from(EACH), said=requests)
 def test_the_same_requests_at_the_same_times_take_the_same(
-    rules: Rules, said: list[tuple[list[str], str, int, bool]]
+    rules: CacheRules, said: list[tuple[list[str], str, int, bool]]
 ) -> None:
     sent = streams(said)
     one, other = simulator(rules), simulator(rules)
@@ -57,7 +57,7 @@ def test_the_same_requests_at_the_same_times_take_the_same(
 
 
 @each_cache
-def test_a_conversation_that_grows_is_read_but_for_what_is_new(rules: Rules) -> None:
+def test_a_conversation_that_grows_is_read_but_for_what_is_new(rules: CacheRules) -> None:
     cache, text = simulator(rules), "T S u0"
     for turn in range(1, 6):
         tally = cache.send(stream(f"{text}@{rules.lifetime or '5m'}", tokens=4096), at=turn)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lamina.caches import rules_for, simulator
 from lamina.caches.stream import OWN_JSON, data_of, same_but_key_order
-from lamina.diagnose.differences import part
+from lamina.diagnose.differences import diff
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
 
@@ -79,7 +79,7 @@ def test_the_order_of_keys_in_the_applications_json_is_part_of_the_prefix(dialec
     one, other = (DIALECTS[dialect].stream(MAKERS[dialect](own)).blocks for own in (ONE, OTHER))
     differing = [(a, b) for a, b in zip(one, other, strict=True) if a.data != b.data]
     assert {a.sort for a, _ in differing} >= {"tool", "call"}
-    found = part(MAKERS[dialect](ONE), MAKERS[dialect](OTHER), dialect=dialect)
+    found = diff(MAKERS[dialect](ONE), MAKERS[dialect](OTHER), dialect=dialect)
     assert (found.cause, found.place) == ("keys reordered", differing[0][0].place)
     assert "in one order" in found.advice
 
@@ -116,9 +116,9 @@ def test_a_schema_of_an_answer_in_another_order_is_named_under_the_rules() -> No
         form = {"type": "json_schema", "json_schema": {"name": "a", "schema": own}}
         return {"model": "gpt-5.4", "messages": [USER], "response_format": form}
 
-    found = part(asked(ONE), asked(OTHER), rules=rules_for("gpt-5.4"))
+    found = diff(asked(ONE), asked(OTHER), rules=rules_for("gpt-5.4"))
     assert (found.cause, found.settings) == ("keys reordered", ("format",))
-    assert part(asked(ONE), asked({**ONE, "limit": 3}), rules=rules_for("gpt-5.4")).cause == "format changed"
+    assert diff(asked(ONE), asked({**ONE, "limit": 3}), rules=rules_for("gpt-5.4")).cause == "format changed"
 
 
 values = st.recursive(

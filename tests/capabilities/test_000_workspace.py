@@ -11,7 +11,7 @@ import pytest
 from lamina import Budget, Cap, Form, Layer, Layout, Options
 from lamina.agent import EXPLORER, Agent, Ran, always, offered, open_for
 from lamina.clients.events import Spoke
-from lamina.clients.scripted import Line, Scripted
+from lamina.clients.scripted import Scripted, ScriptedAnswer
 from lamina.context.relevance import Relevance
 from lamina.context.tools import workspace_tools
 from lamina.core.kinds import HIGH, LOW, MEDIUM
@@ -20,7 +20,7 @@ from lamina.core.wording import text_of
 from lamina.segments import file, user
 from lamina.sessions import LastN, Persona, Session, Stored
 from lamina.stores.memory import MemoryStore
-from lamina.summaries import Asked, compact, suggest_priorities
+from lamina.summaries import Question, compact, suggest_priorities
 from lamina.workspace.workspace import Workspace
 from tests.capabilities.walking import (
     NO_SETTINGS,
@@ -137,9 +137,9 @@ def test_03_history_is_pruned_by_tokens_and_the_prompt_stays() -> None:
 
 @awaited
 async def test_03_old_history_is_summarised_by_a_model_when_it_is_asked_for() -> None:
-    asked: list[Asked] = []
+    asked: list[Question] = []
 
-    async def write(question: Asked) -> str:
+    async def write(question: Question) -> str:
         asked.append(question)
         return "The user asked about floors 0 to 5; lamps are lit at dusk on each of them."
 
@@ -229,9 +229,9 @@ def test_05_what_the_prompt_is_about_is_lowered_last() -> None:
 
 @awaited
 async def test_05_a_model_suggests_priorities_once_and_they_are_kept() -> None:
-    questions: list[Asked] = []
+    questions: list[Question] = []
 
-    async def rank(question: Asked) -> str:
+    async def rank(question: Question) -> str:
         questions.append(question)
         return '{"1": 10, "2": 3}'
 
@@ -270,7 +270,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 @awaited
 async def test_07_a_model_lists_reads_writes_moves_edits_finds_and_removes_files(shop: Path) -> None:
-    script: list[Line | str] = [
+    script: list[ScriptedAnswer | str] = [
         calling("ls", path="."),
         calling("read", path="limits.md"),
         calling("grep", pattern="def \\w+"),

@@ -25,7 +25,7 @@ from lamina import (
     Wording,
     audit,
     build,
-    part,
+    diff,
 )
 from lamina.agent import Action, Agent, ByModel, open_for
 from lamina.clients.gemini_caches import CachedHead
@@ -36,7 +36,7 @@ from lamina.core.tokens import CHARS4
 from lamina.core.wording import text_of
 from lamina.dialects.port import PlainHead, Tool
 from lamina.formats.codec import decode, encode
-from lamina.formats.markdown import Chat, Mention, load, read, rebuild, save, write
+from lamina.formats.markdown import MarkdownChat, Mention, load, read, rebuild, save, write
 from lamina.formats.tagged_context import read_context
 from lamina.segments import (
     assistant,
@@ -54,7 +54,7 @@ from lamina.segments import (
 )
 from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
-from lamina.summaries import Asked, Bounds, Condense
+from lamina.summaries import Bounds, Condense, Question
 from tests.capabilities.walking import (
     NO_SETTINGS,
     awaited,
@@ -200,7 +200,7 @@ async def test_13_this_turns_large_context_is_summarised_in_pieces_when_it_is_as
     text = "\n".join(f"Line {number}: lamps on floor {number % 7} are lit at dusk." for number in range(900))
     purposes: list[str] = []
 
-    async def write_summary(asked: Asked) -> str:
+    async def write_summary(asked: Question) -> str:
         purposes.append(asked.purpose)
         if asked.purpose == "part":
             return "The lamps on all floors are lit at dusk."
@@ -329,7 +329,7 @@ def test_16_a_chat_that_is_loaded_again_sends_what_it_would_have_sent(layout: La
 @awaited
 async def test_17_a_chat_is_a_markdown_page_that_gives_back_its_log(tmp_path: Path) -> None:
     log = (note("spec.md", SPEC), user("Summarise this"), assistant("It is about limits."))
-    path = await save(Chat(log=log, epoch=1_729_873_880_000, model="gpt-5"), tmp_path)
+    path = await save(MarkdownChat(log=log, epoch=1_729_873_880_000, model="gpt-5"), tmp_path)
     assert path is not None
     page = path.read_text("utf-8")
     assert "**user**: Summarise this\n[Context: Notes: spec.md]" in page
@@ -455,7 +455,7 @@ def test_19_a_changed_section_leaves_the_sections_before_it_and_the_history_alon
         session.ask("2")
         second = session.request()
     assert messages(second)[: len(first["messages"])] == messages(first)
-    assert part(first, second).continues
+    assert diff(first, second).continues
     assert "Ana likes rivers." in wire(second)
 
 
@@ -466,7 +466,7 @@ def test_19_the_contract_is_a_section_that_a_change_does_not_rewrite() -> None:
     with talking(store, system="Answer at length.") as session:
         session.ask("2")
         second = session.request()
-    assert part(first, second).continues
+    assert diff(first, second).continues
     assert "Answer at length." in wire(second)
 
 
@@ -484,7 +484,7 @@ def test_19_the_report_says_why_the_prefix_changed_also_after_a_restart(given: A
     with talking(store, system="Answer briefly.", **given) as session:
         session.ask("2")
         report = session.report()
-        assert part(first, session.request()).cause == cause
+        assert diff(first, session.request()).cause == cause
         assert report.parting is not None
         assert report.parting.cause == cause
         assert report.continues == (cause == "none")
@@ -514,7 +514,7 @@ def test_19_the_report_classifies_attachments_cuts_and_edits() -> None:
         assert (moved.parting.cause, moved.changed) == ("library changed", (Layer.TURN,))
     with talking(budget=Budget(window=2_000, reserve=0)) as session:
         assert causes_of_cuts(session, turns=9) == ["cut"]
-    edited = part(build([user("one"), assistant("two")]), build([user("ONE"), assistant("two")]))
+    edited = diff(build([user("one"), assistant("two")]), build([user("ONE"), assistant("two")]))
     assert edited.cause == "edited"
 
 

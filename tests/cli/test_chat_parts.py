@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from lamina.cli.chat.attaching import choices, mentioned
 from lamina.cli.chat.finding import USUAL, Way, ollama_host, way_to
 from lamina.cli.chat.markdown import CODE, Markdown, columns, inert
-from lamina.context.port import Found
+from lamina.context.port import GatheredSegments
 from lamina.errors import BadInput
 from lamina.models.facts import model as facts_of
 from lamina.sessions import Session
@@ -170,7 +170,7 @@ def space(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path / "root")
 
 
-def found(text: str, space: Workspace) -> Found:
+def found(text: str, space: Workspace) -> GatheredSegments:
     return anyio.run(mentioned, text, space)
 
 

@@ -16,13 +16,13 @@ import openai
 import pytest
 
 from lamina.clients.anthropic import Events, anthropic_messages
-from lamina.clients.events import Called, Client, Event, Sdk, Spoke, Stopped, Thought, Used
-from lamina.clients.failures import Busy, CallFailed, Denied, Refused, Unreachable, failure, mapped
+from lamina.clients.events import Called, CallUsage, Client, Event, Sdk, Spoke, Stopped, Thought
+from lamina.clients.failures import Busy, CallFailed, Denied, RequestRefused, Unreachable, failure, mapped
 from lamina.clients.gemini import gemini_content
 from lamina.clients.known import client_for
 from lamina.clients.ollama import ollama_chat
 from lamina.clients.openai import Chunks, Items, openai_chat, openai_responses
-from lamina.clients.scripted import Line, Scripted
+from lamina.clients.scripted import Scripted, ScriptedAnswer
 from lamina.core.values import ToolCall
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, LaminaError
@@ -57,8 +57,8 @@ async def test_events_and_the_raw_answer_say_the_same(dialect: str) -> None:
         Called(id="c1", name="read", arguments='{"path": "a"}'),
         Called(id="c2", name="ls", arguments="{}"),
     )
-    used = Used(input=50, cached=20 if dialect != "ollama" else 0, output=7)
-    line = Line(text="Two words.", thinking="Let me see.", calls=calls, used=used)
+    used = CallUsage(input=50, cached=20 if dialect != "ollama" else 0, output=7)
+    line = ScriptedAnswer(text="Two words.", thinking="Let me see.", calls=calls, used=used)
     events, raw = await heard(Scripted([line], dialect=dialect), {})
     assert joined(events, Spoke) == "Two words."
     assert joined(events, Thought) == "Let me see."
@@ -92,7 +92,7 @@ async def test_a_real_server_is_heard_word_by_word(dialect: str, own: bool, serv
     text = joined(events, Spoke)
     assert len(text) >= 4
     assert len([event for event in events if isinstance(event, Spoke)]) > 1
-    (used,) = [event for event in events if isinstance(event, Used)]
+    (used,) = [event for event in events if isinstance(event, CallUsage)]
     assert used.input > 10
     assert used.output >= 4
     assert isinstance(events[-1], Stopped)
@@ -107,7 +107,7 @@ async def test_a_real_server_that_refuses_says_why(dialect: str, server: Upstrea
     url = server.url if dialect == "anthropic" else f"{server.url}/v1"
     long = [{"role": "user", "content": "word " * 900}]
     async with client_for(dialect, base_url=url, api_key="none") as client:
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             await heard(client, {"model": MODEL, "messages": long, "max_tokens": 8})
     from lamina.dialects.overflow import overflow  # noqa: PLC0415 - what reads the words of the error
 
@@ -135,7 +135,7 @@ async def test_a_stream_that_is_left_early_is_closed_and_the_server_answers_the_
 
 @pytest.mark.parametrize(
     ("status", "error"),
-    [(401, Denied), (403, Denied), (429, Busy), (529, Busy), (404, Refused), (500, CallFailed)],
+    [(401, Denied), (403, Denied), (429, Busy), (529, Busy), (404, RequestRefused), (500, CallFailed)],
 )
 @pytest.mark.parametrize("dialect", ["openai_chat", "anthropic"])
 @awaited
@@ -210,7 +210,7 @@ async def test_gemini_is_read_from_the_sdks_own_objects() -> None:
     assert flow.given == request
     assert events == [
         Thought("Hm."), Spoke("Yes"), Called(id="c", name="read", arguments='{"path": "ä"}'),
-        Used(input=9, output=3), Stopped(reason="tool", said="STOP"),
+        CallUsage(input=9, output=3), Stopped(reason="tool", said="STOP"),
     ]  # fmt: skip
     assert DIALECTS["gemini"].absorb_stream(raw).stop == "STOP"
 
@@ -234,7 +234,7 @@ async def test_ollama_is_read_from_the_sdks_own_objects_and_told_the_window() ->
     assert flow.given == {
         "model": "m", "messages": ASKED, "options": {"num_ctx": 9_000, "seed": 1}, "stream": True,
     }  # fmt: skip
-    assert events[-2:] == [Used(input=9, output=3), Stopped(reason="tool", said="stop")]
+    assert events[-2:] == [CallUsage(input=9, output=3), Stopped(reason="tool", said="stop")]
     assert events[:3] == [Thought("Hm."), Spoke("Yes"), Called(id="", name="read", arguments='{"path": "a"}')]
     assert DIALECTS["ollama"].absorb_stream(raw).usage.input == 9
 
@@ -297,7 +297,7 @@ def test_a_stream_that_ends_without_a_word_did_not_end_well(reader: Any) -> None
             Items,
             {"type": "response.failed", "response": {"status": "failed", "error": {
                 "code": "context_length_exceeded", "message": "slow down"}}},
-            Refused,
+            RequestRefused,
         ),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.context.files import NOTES, SECONDS, files, matches_glob, tags_in
-from lamina.context.port import Found
+from lamina.context.port import GatheredSegments
 from lamina.core.wording import text_of
 from lamina.workspace.documents import text_in
 from lamina.workspace.workspace import Workspace
@@ -33,12 +33,12 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def found(root: Path, *, room: int | None = None, **given_: Any) -> Found:
+def found(root: Path, *, room: int | None = None, **given_: Any) -> GatheredSegments:
     source = files(root, **given_)
     return anyio.run(partial(source, "prompt"), room)  # type: ignore[return-value]
 
 
-def keys(result: Found) -> list[str]:
+def keys(result: GatheredSegments) -> list[str]:
     return [segment.key for segment in result]
 
 

@@ -15,7 +15,7 @@ from lamina.context.clock import clock
 from lamina.context.gather import gather
 from lamina.context.last_n import last_n
 from lamina.context.persona import persona
-from lamina.context.port import Found, Source, in_thread
+from lamina.context.port import GatheredSegments, Source, in_thread
 from lamina.core.values import Layer, Segment, Text
 from lamina.core.wording import text_of
 from lamina.segments import assistant, call, excerpt, result, system, user
@@ -33,8 +33,10 @@ def finds(*texts: str, wait: float = 0) -> Source:
     return source
 
 
-def gathered(*sources: Any, prompt: str = "", room: int | None = None, seconds: float = 5) -> Found:
-    async def main() -> Found:
+def gathered(
+    *sources: Any, prompt: str = "", room: int | None = None, seconds: float = 5
+) -> GatheredSegments:
+    async def main() -> GatheredSegments:
         with anyio.fail_after(8):  # a limit that is not kept fails the test
             return await gather(sources, prompt, room, seconds=seconds)
 
@@ -89,7 +91,7 @@ def test_a_thread_that_hangs_is_not_waited_for() -> None:
         await in_thread(release.wait, 9)
         return []
 
-    async def main() -> Found:
+    async def main() -> GatheredSegments:
         try:
             with anyio.fail_after(5):
                 return await gather([hangs, finds("kept")], "", None, seconds=0.05)
@@ -104,8 +106,8 @@ def test_notes_of_sources_and_what_is_no_segment_are_told() -> None:
     async def odd(_: str, __: int | None) -> Any:
         return ["text", excerpt("a", source="s")]
 
-    async def notes(_: str, __: int | None) -> Found:
-        return Found((), ("x.bin: left out",))
+    async def notes(_: str, __: int | None) -> GatheredSegments:
+        return GatheredSegments((), ("x.bin: left out",))
 
     found = gathered(odd, notes)
     assert texts(found) == ["a"]
@@ -152,7 +154,7 @@ def test_messages_of_another_conversation_are_one_excerpt() -> None:
 
 
 def test_the_time_stands_in_its_own_turn_only() -> None:
-    def at(day: int) -> Found:
+    def at(day: int) -> GatheredSegments:
         return gathered(clock(lambda: datetime(2026, 1, day, 9, 5, tzinfo=UTC)))
 
     assert texts(at(2)) == ["Friday, 2026-01-02 09:05 UTC"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lamina.context import relevance
 from lamina.context.relevance import Ranked, Relevance, by_index
 from lamina.context.search import chunks_of, open_index
-from lamina.context.shared_words import Match, by_words, stem
+from lamina.context.shared_words import WordMatch, by_words, stem
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
@@ -138,8 +138,8 @@ def test_scores_are_from_0_to_1_for_any_text_and_the_same_again(prompt: str, tex
 
 
 def test_any_callable_may_score() -> None:
-    def by_length(_: str, attached: Sequence[Segment]) -> list[Match]:
-        return [Match(float(one.key == "docs/palette.md")) for one in attached]
+    def by_length(_: str, attached: Sequence[Segment]) -> list[WordMatch]:
+        return [WordMatch(float(one.key == "docs/palette.md")) for one in attached]
 
     envelope = cut(*talk("backoff and retry"), order=Relevance(score=by_length))
     assert forms(envelope)["docs/palette.md"] is Form.FULL

@@ -13,7 +13,7 @@ from lamina import Text, build
 from lamina.context.search import (
     Chunk,
     Index,
-    Limits,
+    SearchLimits,
     answered,
     open_index,
     search,
@@ -56,7 +56,7 @@ async def test_excerpts_have_place_and_score_and_the_most_relevant_is_last(index
 
 @pytest.mark.parametrize("room", [0, 100, 1_000, 10_000])
 async def test_excerpts_stay_within_their_share_of_the_room(index: Index, room: int) -> None:
-    found = await search(index, limits=Limits(share=0.5))("retry", room)
+    found = await search(index, limits=SearchLimits(share=0.5))("retry", room)
     envelope = build([*found, user("retry")])
     assert sum(entry.tokens for entry in envelope.entries[:-1]) <= room // 2
     assert bool(found) == (room >= 1_000)
@@ -109,7 +109,7 @@ async def test_arguments_that_cannot_be_used_are_refused(index: Index, arguments
 @pytest.mark.parametrize("limits", [{"share": 0}, {"share": 2}, {"tokens": 0}, {"most": 0}, {"least": -1}])
 def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="limits"):
-        Limits(**limits)
+        SearchLimits(**limits)
 
 
 async def test_a_server_is_asked_in_batches_and_answers_in_any_order() -> None:

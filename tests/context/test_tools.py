@@ -19,7 +19,7 @@ from lamina.context.tools import Offer, answer, workspace_tools
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.options import Options
-from lamina.core.orders import View, ladder
+from lamina.core.orders import OrderView, ladder
 from lamina.core.superseded_results import Exchange, superseded
 from lamina.core.text.subjects import SUBJECTS
 from lamina.core.values import Budget, Form, Role, Segment, ToolCall, ToolResult
@@ -351,7 +351,7 @@ def test_an_order_with_a_table_proposes_nothing_twice(bench: Bench) -> None:
     for had in bench.had:
         log += [segment("tool_call", Role.ASSISTANT, had.call), segment("tool_result", Role.TOOL, had.result)]
     entries = build(log).entries
-    view = View(entries=entries, kinds=Options().kinds, untouchable=frozenset(), spared=frozenset())
+    view = OrderView(entries=entries, kinds=Options().kinds, untouchable=frozenset(), spared=frozenset())
     first = [move for batch in superseding(TABLE, then=lambda _: iter(()))(view) for move in batch]
     plain = [move for batch in ladder(view) for move in batch if "superseded" in move.why]
     assert [entries[move.at].segment.parts[0] for move in first] == [bench.had[1].result]

@@ -14,11 +14,11 @@ import anyio
 import msgspec
 import pytest
 
-from lamina.context.port import Found
+from lamina.context.port import GatheredSegments
 from lamina.context.web import web
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
-from lamina.workspace.fetch import Limits, fetch
+from lamina.workspace.fetch import FetchLimits, fetch
 from tests.bounded import bounded_work
 
 Script = Callable[[socket.socket, bytes], None]
@@ -63,9 +63,9 @@ def to(address: str) -> bytes:
     return f"HTTP/1.1 302 Found\r\nLocation: {address}\r\nContent-Length: 0\r\n\r\n".encode()
 
 
-def here(port: int, **given_: object) -> Limits:
+def here(port: int, **given_: object) -> FetchLimits:
     """Limits that allow this machine, as a test needs it."""
-    return Limits(ports=(port,), allowed=lambda _: True, **given_)  # type: ignore[arg-type]
+    return FetchLimits(ports=(port,), allowed=lambda _: True, **given_)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def here(port: int, **given_: object) -> Limits:
 def test_this_machine_is_refused_in_every_spelling(host: str) -> None:
     asked: list[bytes] = []
     with serving(lambda _, said: asked.append(said)) as port, pytest.raises(BadInput):
-        fetch(f"http://{host}:{port}/", Limits(ports=(port,), seconds=2))
+        fetch(f"http://{host}:{port}/", FetchLimits(ports=(port,), seconds=2))
     assert asked == []
 
 
@@ -92,11 +92,11 @@ def test_what_is_no_plain_address_is_refused_before_anything_is_asked(url: str) 
         raise AssertionError("a name was looked up")
 
     with pytest.raises(BadInput):
-        fetch(url, Limits(resolve=resolve))
+        fetch(url, FetchLimits(resolve=resolve))
 
 
 def test_one_internal_address_among_public_ones_is_enough_to_refuse() -> None:
-    limits = Limits(resolve=lambda *_: ["8.8.8.8", "10.0.0.1"])
+    limits = FetchLimits(resolve=lambda *_: ["8.8.8.8", "10.0.0.1"])
     with pytest.raises(BadInput, match="public internet"):
         fetch("http://example.org/", limits)
 
@@ -111,7 +111,7 @@ def test_the_connection_is_made_to_the_address_that_was_checked() -> None:
             return ["127.0.0.1"] if len(looked) == 1 else ["192.0.2.1"]
 
         checked = ipaddress.ip_address("127.0.0.1")
-        limits = Limits(ports=(port,), resolve=rebinds, allowed=lambda address: address == checked)
+        limits = FetchLimits(ports=(port,), resolve=rebinds, allowed=lambda address: address == checked)
         assert fetch(f"http://rebinds.example:{port}/", limits).body == b"page"
         assert looked == ["rebinds.example"]
 
@@ -120,7 +120,7 @@ def test_a_redirect_is_checked_like_the_first_address() -> None:
     with serving(ok(b"internal")) as inner, serving(to(f"http://inner.example:{inner}/")) as outer:
         names = {"outer.example": "127.0.0.1", "inner.example": "127.0.0.2"}
         public_one = ipaddress.ip_address("127.0.0.1")
-        limits = Limits(
+        limits = FetchLimits(
             ports=(inner, outer),
             resolve=lambda host, *_: [names[host]],
             allowed=lambda one: one == public_one,
@@ -143,7 +143,7 @@ def test_a_name_that_is_looked_up_for_ever_ends_with_its_time_and_leaves_nothing
     hangs = f"import os, pathlib, time\npathlib.Path({str(told)!r}).write_text(str(os.getpid()))\n"
     monkeypatch.setattr("lamina.workspace.fetch._LOOK_UP", f"{hangs}time.sleep(600)\n")
     with pytest.raises(BadInput, match="no answer in 1 seconds"):
-        fetch("http://slow.example/", Limits(seconds=1))
+        fetch("http://slow.example/", FetchLimits(seconds=1))
     assert not Path(f"/proc/{told.read_text()}").exists() or sys.platform != "linux"
 
 
@@ -256,7 +256,7 @@ def test_strange_answers_are_refused(answer: bytes) -> None:
         fetch(f"http://127.0.0.1:{port}/", here(port, seconds=5))
 
 
-def found(answer: bytes) -> Found:
+def found(answer: bytes) -> GatheredSegments:
     with serving(answer) as port:
         source = web(f"http://127.0.0.1:{port}/a", f"http://127.0.0.1:{port + 1}/b", limits=here(port))
         return anyio.run(partial(source, "prompt"), None)  # type: ignore[return-value]

@@ -22,7 +22,7 @@ from lamina.core.values import (
     Fold,
     Form,
     Ledger,
-    Line,
+    LedgerLine,
     Ref,
     Role,
     Segment,
@@ -414,7 +414,7 @@ def test_a_digest_of_version_1_is_written_in_two_voices_at_the_next_cut() -> Non
 
 
 def test_a_line_without_its_segment_stays_as_it_was() -> None:
-    ledger = Ledger(lines={Ref("gone"): Line(form=Form.STUB, why="old", wording=3, sent=Digest("0"))})
+    ledger = Ledger(lines={Ref("gone"): LedgerLine(form=Form.STUB, why="old", wording=3, sent=Digest("0"))})
     assert build([user("hi")], ledger=ledger).ledger.lines == ledger.lines
 
 

@@ -14,7 +14,7 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo, may_part_at
 from lamina.core.options import Options
-from lamina.core.repair import Seen, repair
+from lamina.core.repair import ScanMemory, repair
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
 from lamina.core.values import Budget, Form, Layer, Ledger, Segment
 from lamina.core.wording import Wording
@@ -204,13 +204,13 @@ def test_a_log_may_be_mended_in_two_pieces_wherever_it_may_be_parted(
     log: list[Segment], sent_before: int
 ) -> None:
     """Also with the repairs of an earlier request, which ended in the midst of the log."""
-    _, repairs = repair(log[:sent_before], Ledger(), wording=Wording(), seen=Seen())
+    _, repairs = repair(log[:sent_before], Ledger(), wording=Wording(), seen=ScanMemory())
     before = Ledger(repairs=repairs)
-    at_once = repair(log, before, wording=Wording(), seen=Seen())
+    at_once = repair(log, before, wording=Wording(), seen=ScanMemory())
     for at in range(1, len(log)):
         if not may_part_at(log, at):
             continue
-        seen = Seen()
+        seen = ScanMemory()
         first, first_repairs = repair(log[:at], before, wording=Wording(), seen=seen, ends=False)
         second, second_repairs = repair(log[at:], before, wording=Wording(), seen=seen)
         assert (first + second, first_repairs | second_repairs) == at_once

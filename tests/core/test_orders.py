@@ -10,7 +10,7 @@ from lamina.core.cut_target import BACK, HIGHEST, LOWEST, Rates, best, growth, l
 from lamina.core.ledger import lower
 from lamina.core.orders import TELLS, ripeness
 from lamina.core.tokens import CHARS4
-from lamina.core.values import Budget, Digest, Form, Head, Ledger, Line, Segment
+from lamina.core.values import Budget, Digest, Form, Head, Ledger, LedgerLine, Segment
 from lamina.core.wording import PLAIN
 from lamina.segments import assistant, call, result, user
 
@@ -82,7 +82,7 @@ def test_what_was_sent_in_the_words_of_an_earlier_version_stays_so() -> None:
     assert again.parts == old.parts
 
 
-def _as_of(line: Line, version: int, sent: Digest) -> Line:
+def _as_of(line: LedgerLine, version: int, sent: Digest) -> LedgerLine:
     return msgspec.structs.replace(line, wording=version, sent=sent)
 
 

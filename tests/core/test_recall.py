@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle, short_handle
-from lamina.core.recall import Named, identified, names, recall, refs
+from lamina.core.recall import NamedSegment, identified, names, recall, refs
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Digest, Form, Ledger, Ref, Segment
 from lamina.errors import BudgetExceeded, NotFound
@@ -64,8 +64,8 @@ def test_what_is_equal_in_everything_is_counted() -> None:
 def test_handles_of_48_bits_are_still_understood_and_cannot_be_taken_over() -> None:
     """Older releases wrote them; a second content with the same 48 bits takes minutes to compute."""
     old, other = (
-        Named(Ref("a"), Digest("0" * 64), LOG[0]),
-        Named(Ref("b"), Digest("0" * 12 + "f" * 52), LOG[1]),
+        NamedSegment(Ref("a"), Digest("0" * 64), LOG[0]),
+        NamedSegment(Ref("b"), Digest("0" * 12 + "f" * 52), LOG[1]),
     )
     assert names([old, other])[short_handle(old.content)] is LOG[0]
     assert names([old, other])[handle(other.content)] is LOG[1]

@@ -16,7 +16,7 @@ from lamina.core.repair import ANSWERED, ENDED, UNANSWERED, Repairs
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Entry, Form, Ledger, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.diagnose.differences import part
+from lamina.diagnose.differences import diff
 from lamina.errors import BadInput
 from lamina.segments import assistant, call, result, segment, system, user
 from lamina.testing.strategies import logs
@@ -70,7 +70,7 @@ def test_the_answer_stays_and_a_result_that_comes_later_is_content() -> None:
     before = built(ASK, LS)
     ledger = Ledger.load(before.ledger.dump())
     after = built(ASK, LS, result("a.md", id="c1", name="ls"), user("Thanks"), ledger=ledger)
-    assert part(before, after).continues
+    assert diff(before, after).continues
     late, end = after.sent[len(before.sent) :][:2]
     assert (late.role, late.why) == (Role.ASSISTANT, "late result, as content")
     assert text_of(late.parts) == '<late_result tool="ls" call_id="c1">\na.md\n</late_result>'
@@ -91,7 +91,7 @@ def test_what_was_said_before_a_result_follows_it() -> None:
     assert texts(envelope)[2:] == ["a.md", "Hurry"]
     assert envelope.ledger.repairs == {}
     after = built(ASK, LS, user("Hurry"), result("a.md", id="c1"), assistant("Here."), ledger=envelope.ledger)
-    assert part(envelope, after).continues
+    assert diff(envelope, after).continues
 
 
 def test_a_result_that_comes_after_the_model_went_on_is_quoted_in_its_voice() -> None:
@@ -176,7 +176,7 @@ def test_of_two_results_the_first_stands_since_it_was_sent() -> None:
     log = (ASK, LS, result("first", id="c1"))
     before = built(*log)
     after = built(*log, result("second", id="c1"), user("Go on"), ledger=before.ledger)
-    assert part(before, after).continues
+    assert diff(before, after).continues
     assert left_out(after) == {"second": "duplicate result: an earlier one stands"}
     assert list(after.ledger.repairs.values()) == ["duplicate result: an earlier one stands"]
 

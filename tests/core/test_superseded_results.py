@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.superseded_results import Exchange, superseded
-from lamina.core.text.subjects import SUBJECTS, Call, Subject, subject
+from lamina.core.text.subjects import SUBJECTS, ReadableCall, Subject, subject
 from lamina.core.values import ToolCall, ToolResult
 
 
@@ -302,14 +302,14 @@ def test_a_shell_read_and_a_file_read_are_the_same() -> None:
 
 
 def test_a_write_makes_only_reads_stale() -> None:
-    def listing(known: Call) -> Subject | None:
+    def listing(known: ReadableCall) -> Subject | None:
         return Subject(verb="list", resource="a") if known.name == "ls" else None
 
     assert superseded([done("ls"), done("write", path="a")], table=(listing, *SUBJECTS)) == {}
 
 
 def test_own_readers_go_in_front() -> None:
-    def pages(known: Call) -> Subject | None:
+    def pages(known: ReadableCall) -> Subject | None:
         return Subject(verb="call", resource="page") if known.name == "turn_page" else None
 
     log = [done("turn_page", to=1), done("ls"), done("turn_page", to=2), done("ls")]

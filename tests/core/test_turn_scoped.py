@@ -22,7 +22,7 @@ from lamina.core.repair import Repairs
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Head, Ledger, Segment
 from lamina.core.wording import text_of
-from lamina.diagnose import part
+from lamina.diagnose import diff
 from lamina.dialects import DIALECTS
 from lamina.fitting.markers import marked
 from lamina.segments import assistant, call, clock, memory, note, result, summary, system, thinking, user
@@ -73,7 +73,7 @@ def test_each_request_of_a_chat_has_one_time_at_its_end_and_continues_the_one_be
     assert all(envelope.sent[-1].segment.kind == "clock" for envelope in made)
     assert made[-1].ledger.cuts == ()
     for before, after in pairwise(made):
-        parting = part(before, after)
+        parting = diff(before, after)
         assert (parting.cause, parting.lost) == ("none", 0)
     left = [entry.why for entry in made[-1].entries if entry.form is Form.OMITTED]
     assert left == [OWN_TURN_ONLY] * 12

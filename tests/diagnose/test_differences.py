@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.caches import Rules, rules_for, simulator
-from lamina.caches.stream import SETTINGS, Block, Stream
+from lamina.caches import CacheRules, rules_for, simulator
+from lamina.caches.stream import SETTINGS, Stream, StreamBlock
 from lamina.core.tokens import STRICT
-from lamina.diagnose.differences import CAUSES, Parting, part
+from lamina.diagnose.differences import CAUSES, Difference, diff
 from lamina.diagnose.text_changes import same_spelling, section, volatile
 from lamina.diagnose.values import SETTING_CAUSES
 from lamina.dialects import DIALECTS
@@ -57,7 +57,7 @@ def in_system(old: str, new: str) -> dict[str, Any]:
 
 
 def test_a_parting_says_where_why_how_much_and_what_to_do() -> None:
-    found = part(REQUEST, in_system("reads one", "writes one"))
+    found = diff(REQUEST, in_system("reads one", "writes one"))
     assert (found.cause, found.was, found.entry, found.at) == ("system changed", "system[0]", "system[0]", 0)
     assert found.sentence.startswith("the system text changed: ")
     assert found.sentence.endswith("under 'Project'")
@@ -66,26 +66,26 @@ def test_a_parting_says_where_why_how_much_and_what_to_do() -> None:
     assert (
         found.byte == found.offset == len(b'{"text":"# Role\\n\\nBe brief.\\n\\n# Project\\n\\nThe importer ')
     )
-    assert found.kept + found.lost == part(REQUEST, REQUEST).kept
+    assert found.kept + found.lost == diff(REQUEST, REQUEST).kept
 
 
 def test_the_offset_counts_from_the_first_tool() -> None:
     tool = {"name": "read", "input_schema": {"type": "object"}}
-    found = part({**REQUEST, "tools": [tool]}, {**in_system("brief", "quick"), "tools": [tool]})
+    found = diff({**REQUEST, "tools": [tool]}, {**in_system("brief", "quick"), "tools": [tool]})
     size = len(DIALECTS["anthropic"].stream({**REQUEST, "tools": [tool]}).blocks[0].data)
     assert (found.at, found.offset) == (0, size + found.byte)
 
 
 def test_nothing_is_lost_by_a_request_that_goes_on() -> None:
-    found = part(REQUEST, grown())
+    found = diff(REQUEST, grown())
     assert (found.cause, found.lost, found.entry) == ("none", 0, "messages[3].content[0]")
     assert found.continues
 
 
 def test_a_counter_and_reported_tokens_are_used() -> None:
-    counted = part(REQUEST, grown(), counter=STRICT)
+    counted = diff(REQUEST, grown(), counter=STRICT)
     assert counted.kept > len(LONG)
-    reported = part(REQUEST, in_system("brief", "quick"), tokens=7_777)
+    reported = diff(REQUEST, in_system("brief", "quick"), tokens=7_777)
     assert reported.kept + reported.lost == 7_777
 
 
@@ -96,8 +96,8 @@ def test_every_cause_has_a_sentence_and_advice() -> None:
 
 
 def test_a_parting_of_requests_is_plain_json() -> None:
-    found = part(REQUEST, in_system("brief", "quick"), rules=CLAUDE)
-    assert msgspec.convert(msgspec.to_builtins(found), Parting) == found
+    found = diff(REQUEST, in_system("brief", "quick"), rules=CLAUDE)
+    assert msgspec.convert(msgspec.to_builtins(found), Difference) == found
 
 
 # what may be compared
@@ -105,27 +105,29 @@ def test_a_parting_of_requests_is_plain_json() -> None:
 
 def test_fitted_requests_are_compared_by_their_envelopes() -> None:
     one = fit_request(REQUEST)
-    assert part(one, fit_request(grown(), ledger=one.ledger)).continues
-    assert part(one.envelope, fit_request(in_system("brief", "quick"))).cause == "system changed"
+    assert diff(one, fit_request(grown(), ledger=one.ledger)).continues
+    assert diff(one.envelope, fit_request(in_system("brief", "quick"))).cause == "system changed"
 
 
 def test_streams_of_any_dialect_are_compared() -> None:
-    block = Block(sort="text", role="user", data=b'{"text":"a"}', place="contents[0]", opens=True, tokens=5)
+    block = StreamBlock(
+        sort="text", role="user", data=b'{"text":"a"}', place="contents[0]", opens=True, tokens=5
+    )
     before = Stream(
         dialect="other", model="m", blocks=(block, msgspec.structs.replace(block, data=b'{"text":"b"}'))
     )
     after = msgspec.structs.replace(before, blocks=before.blocks[:1])
-    found = part(before, after)
+    found = diff(before, after)
     assert (found.cause, found.kept, found.lost) == ("rewound", 5, 5)
-    assert part(before, msgspec.structs.replace(before, cached="c1")).cause == "cached content changed"
+    assert diff(before, msgspec.structs.replace(before, cached="c1")).cause == "cached content changed"
 
 
 @pytest.mark.parametrize("given", [None, 3, SimpleNamespace(envelope=None)])
 def test_what_cannot_be_compared_is_refused(given: Any) -> None:
     with pytest.raises(BadInput, match="nothing to compare"):
-        part(given, REQUEST)
+        diff(given, REQUEST)
     with pytest.raises(BadInput, match="unknown dialect 'x'"):
-        part(REQUEST, REQUEST, dialect="x")
+        diff(REQUEST, REQUEST, dialect="x")
 
 
 # under rules
@@ -133,22 +135,22 @@ def test_what_cannot_be_compared_is_refused(given: Any) -> None:
 
 def test_a_setting_matters_only_where_the_rules_say_so() -> None:
     other = grown(output_config={"effort": "low"})
-    plain = part(REQUEST, other)
+    plain = diff(REQUEST, other)
     assert (plain.cause, plain.settings) == ("none", ("effort",))
-    found = part(REQUEST, other, rules=CLAUDE)
+    found = diff(REQUEST, other, rules=CLAUDE)
     assert (found.cause, found.was, found.settings) == (
         "effort changed",
         "messages[0].content[0]",
         ("effort",),
     )
-    assert part(REQUEST, other, rules=rules_for("unknown")).cause == "none"
+    assert diff(REQUEST, other, rules=rules_for("unknown")).cause == "none"
 
 
 def test_what_is_kept_is_what_the_simulated_cache_reads() -> None:
     edited = grown()
     edited["messages"][1]["content"] = "Two tables."
     before, after = (_weighed(request) for request in (REQUEST, edited))
-    found = part(before, after, rules=CLAUDE)
+    found = diff(before, after, rules=CLAUDE)
     assert (found.cause, found.was) == ("edited", "messages[1].content[0]")
     assert found.kept == before.blocks[0].tokens, "the system text is marked, the first message is not"
     assert found.lost == before.tokens - found.kept
@@ -158,20 +160,20 @@ def test_what_is_kept_is_what_the_simulated_cache_reads() -> None:
 
 @pytest.mark.parametrize(("gap", "cause"), [(0.0, "none"), (299.0, "none"), (301.0, "expired")])
 def test_a_cache_lives_as_long_as_its_markers_say(gap: float, cause: str) -> None:
-    assert part(REQUEST, grown(), rules=CLAUDE, gap=gap).cause == cause
+    assert diff(REQUEST, grown(), rules=CLAUDE, gap=gap).cause == cause
 
 
 def test_a_longer_marker_keeps_its_part() -> None:
     hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
     system = [{**REQUEST["system"][0], **hour}]
-    found = part({**REQUEST, "system": system}, grown(system=system), rules=CLAUDE, gap=600)
+    found = diff({**REQUEST, "system": system}, grown(system=system), rules=CLAUDE, gap=600)
     assert (found.cause, found.was) == ("expired", "messages[0].content[0]")
     assert 0 < found.kept < found.kept + found.lost
 
 
 def test_what_was_never_cached_cannot_be_lost_by_an_edit() -> None:
     plain = {**REQUEST, "system": LONG, "messages": [{"role": "user", "content": "Hi"}]}
-    assert part(plain, {**plain, "system": "Other."}, rules=CLAUDE).cause == "no breakpoint"
+    assert diff(plain, {**plain, "system": "Other."}, rules=CLAUDE).cause == "no breakpoint"
 
 
 def test_a_model_that_strips_thinking_is_named() -> None:
@@ -189,13 +191,13 @@ def test_a_model_that_strips_thinking_is_named() -> None:
         {"role": "assistant", "content": "One."},
         {"role": "user", "content": [{"type": "text", "text": "And?", **MARK}]},
     ]
-    assert part(before, after, rules=CLAUDE).cause == "thinking stripped"
+    assert diff(before, after, rules=CLAUDE).cause == "thinking stripped"
     newer = [{**request, "model": "claude-opus-5"} for request in (before, after)]
-    assert part(*newer, rules=CLAUDE).cause == "none"
+    assert diff(*newer, rules=CLAUDE).cause == "none"
 
 
 def test_rules_of_ones_own_are_used() -> None:
-    own = Rules(
+    own = CacheRules(
         name="own",
         title="Own",
         as_of="2026-01-01",
@@ -204,7 +206,7 @@ def test_rules_of_ones_own_are_used() -> None:
         levels={"effort": "all"},
         minimum=1,
     )
-    found = part(REQUEST, grown(output_config={"effort": "low"}), rules=own)
+    found = diff(REQUEST, grown(output_config={"effort": "low"}), rules=own)
     assert (found.cause, found.kept) == ("effort changed", 0)
 
 
@@ -228,7 +230,7 @@ def test_what_the_simulated_cache_reads_is_kept_and_the_rest_has_a_cause(
         elif change == "model":
             after["model"] = "claude-opus-5-5"
     old, new = _weighed(REQUEST), _weighed(after)
-    found = part(old, new, rules=CLAUDE, gap=gap)
+    found = diff(old, new, rules=CLAUDE, gap=gap)
     cache = simulator(CLAUDE)
     first = cache.send(old, at=0.0)
     read = cache.send(new, at=gap).read
@@ -313,8 +315,8 @@ def test_spelling_is_told_from_meaning(one: str, other: str, same: bool) -> None
 def test_what_lamina_lowered_is_called_a_cut(text: str) -> None:
     lowered = grown()
     lowered["messages"][1]["content"] = text
-    assert part(REQUEST, lowered).cause == "cut"
-    assert part(lowered, grown()).cause == "edited"
+    assert diff(REQUEST, lowered).cause == "cut"
+    assert diff(lowered, grown()).cause == "edited"
 
 
 def test_hostile_text_is_compared_in_one_pass() -> None:

@@ -14,7 +14,7 @@ from lamina.core.hashing import canonical
 from lamina.core.options import Options
 from lamina.core.tokens import RFC
 from lamina.core.values import Budget, Head, Segment
-from lamina.diagnose.differences import Parting, part
+from lamina.diagnose.differences import Difference, diff
 from lamina.segments import assistant, call, file, result, system, user
 from lamina.testing.strategies import logs
 
@@ -57,14 +57,14 @@ BEFORE = built(*LOG)
 
 def test_a_request_that_continues_has_no_cause_and_loses_nothing() -> None:
     after = built(*LOG, user("Thanks"))
-    parting = part(BEFORE, after)
+    parting = diff(BEFORE, after)
     assert (parting.cause, parting.at, parting.entry) == ("none", len(LOG), after.sent[-1].ref)
     assert (parting.kept, parting.lost, parting.was, parting.byte) == (BEFORE.tokens, 0, "", 0)
     assert parting.continues
 
 
 def test_the_same_request_has_no_new_entry() -> None:
-    parting = part(BEFORE, built(*LOG))
+    parting = diff(BEFORE, built(*LOG))
     assert (parting.cause, parting.at, parting.entry, parting.kept) == ("none", len(LOG), "", BEFORE.tokens)
 
 
@@ -78,19 +78,19 @@ def test_the_same_request_has_no_new_entry() -> None:
     ],
 )
 def test_tools_stand_first_so_nothing_is_kept(tools: tuple[dict[str, Any], ...], cause: str) -> None:
-    parting = part(BEFORE, built(*LOG, tools=tools))
+    parting = diff(BEFORE, built(*LOG, tools=tools))
     assert (parting.cause, parting.at, parting.kept, parting.lost) == (cause, 0, 0, BEFORE.tokens)
     assert parting.byte == (first_difference(canonical(TOOLS[0]), canonical(tools[0])) if tools else 0)
 
 
 def test_a_tool_at_the_end_leaves_those_before_it() -> None:
-    parting = part(BEFORE, built(*LOG, tools=(*TOOLS, {"name": "list"})))
+    parting = diff(BEFORE, built(*LOG, tools=(*TOOLS, {"name": "list"})))
     assert (parting.cause, parting.at, parting.entry) == ("tool added", 0, "tools[2]")
     assert parting.offset == len(canonical(TOOLS[0])) + len(canonical(TOOLS[1]))
 
 
 def test_another_tenant_shares_no_prefix() -> None:
-    parting = part(BEFORE, built(*LOG, options=Options(salt="another")))
+    parting = diff(BEFORE, built(*LOG, options=Options(salt="another")))
     assert (parting.cause, parting.lost) == ("tenant changed", BEFORE.tokens)
 
 
@@ -107,7 +107,7 @@ EDITS = {
 @pytest.mark.parametrize("cause", EDITS)
 def test_what_the_application_did_is_named(cause: str) -> None:
     after = built(*EDITS[cause])
-    parting = part(BEFORE, after)
+    parting = diff(BEFORE, after)
     place = next((i for i, s in enumerate(EDITS[cause]) if s != LOG[i]), len(EDITS[cause]))
     assert (parting.cause, parting.at) == (cause, place)
     assert parting.was == BEFORE.sent[place].ref
@@ -120,7 +120,7 @@ def test_what_the_application_did_is_named(cause: str) -> None:
     ("edited", "cause"), [(at(4, user("And why?")), "edited"), ((*LOG[:3], *LOG[4:]), "removed")]
 )
 def test_a_message_without_a_key_that_is_gone(edited: tuple[Segment, ...], cause: str) -> None:
-    assert part(BEFORE, built(*edited)).cause == cause
+    assert diff(BEFORE, built(*edited)).cause == cause
 
 
 def long_session() -> tuple[Segment, ...]:
@@ -136,7 +136,7 @@ def test_a_cut_is_named_and_what_came_before_its_first_edit_is_kept() -> None:
     before = build(log[:-2], counter=RFC)
     after = build(log, counter=RFC, budget=budget, ledger=before.ledger)
     assert after.cut is not None
-    parting = part(before, after)
+    parting = diff(before, after)
     assert (parting.cause, parting.was) == ("cut", after.cut.first)
     assert parting.kept == sum(e.tokens for e in before.sent[: parting.at])
 
@@ -146,13 +146,13 @@ def test_what_the_ledger_lowered_earlier_is_not_called_a_new_cut() -> None:
     fitted = build(log, counter=RFC, budget=Budget(window=2_000, reserve=0, keep_last=1))
     after = build(log, counter=RFC, ledger=fitted.ledger)
     assert after.cut is None
-    assert part(build(log, counter=RFC), after).cause == "lowered"
+    assert diff(build(log, counter=RFC), after).cause == "lowered"
 
 
 def test_an_attachment_that_moves_into_the_library_is_named() -> None:
     before = built(*LOG[:3], options=HOISTED)
     after = built(*LOG[:5], options=HOISTED)
-    assert part(before, after).cause == "library changed"
+    assert diff(before, after).cause == "library changed"
 
 
 # where
@@ -163,7 +163,7 @@ def test_the_byte_is_the_first_that_differs(start: str, one: str, other: str) ->
     texts = [f"?{start}{end}" for end in (one, other)]
     before, after = (built(*at(2, user(text, key="u1"))) for text in texts)
     wires = [canonical(e.sent[2].parts) for e in (before, after)]
-    assert part(before, after).byte == (first_difference(*wires) if one != other else 0)
+    assert diff(before, after).byte == (first_difference(*wires) if one != other else 0)
 
 
 @given(logs(), st.integers(0, 99), st.sampled_from(["replace", "remove", "insert", "keep"]))
@@ -176,7 +176,7 @@ def test_what_is_kept_and_what_is_lost_add_up(log: tuple[Segment, ...], place: i
         "keep": (log[i],),
     }
     before, after = (build(each, counter=RFC) for each in (log, (*log[:i], *new[what], *log[i + 1 :])))
-    parting = part(before, after)
+    parting = diff(before, after)
     old = [(e.sent, e.opens) for e in before.lasting]
     now = [(e.sent, e.opens) for e in after.sent]
     same = next(
@@ -191,5 +191,5 @@ def test_what_is_kept_and_what_is_lost_add_up(log: tuple[Segment, ...], place: i
 
 
 def test_a_parting_is_plain_json() -> None:
-    parting = part(BEFORE, built(*EDITS["edited"]))
-    assert msgspec.convert(msgspec.to_builtins(parting), Parting) == parting
+    parting = diff(BEFORE, built(*EDITS["edited"]))
+    assert msgspec.convert(msgspec.to_builtins(parting), Difference) == parting

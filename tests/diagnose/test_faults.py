@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from lamina.caches import Rules, rules_for
+from lamina.caches import CacheRules, rules_for
 from lamina.core.build import build
-from lamina.diagnose.differences import CAUSES, Parting, part
+from lamina.diagnose.differences import CAUSES, Difference, diff
 from lamina.dialects import DIALECTS
 from lamina.replay.generated_sessions import session
 from lamina.testing.damages import Pair
@@ -82,15 +82,15 @@ def two_calls(dialect: str, rng: Random, seed: int) -> tuple[dict[str, Any], dic
     return before, after
 
 
-def rules_of(dialect: str) -> Rules:
+def rules_of(dialect: str) -> CacheRules:
     return rules_for(MODELS[dialect], dialect=dialect)
 
 
-def found_in(pair: Pair, rules: Rules | None) -> Parting:
-    return part(pair.before, pair.after, rules=rules, gap=pair.gap)
+def found_in(pair: Pair, rules: CacheRules | None) -> Difference:
+    return diff(pair.before, pair.after, rules=rules, gap=pair.gap)
 
 
-def right_place(found: Parting, pair: Pair) -> bool:
+def right_place(found: Difference, pair: Pair) -> bool:
     return found.was.startswith(pair.place) or found.entry.startswith(pair.place)
 
 

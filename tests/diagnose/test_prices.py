@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from lamina.caches import rules_for
 from lamina.core.tokens import Counter, Framing
-from lamina.diagnose.differences import Parting, part
+from lamina.diagnose.differences import Difference, diff
 
 # a request, as pieces
 
@@ -773,14 +773,14 @@ FREE = Counter(
 )
 
 
-def judged(fault: Fault) -> tuple[Parting, float]:
+def judged(fault: Fault) -> tuple[Difference, float]:
     before, after = fault.make()
     rules = rules_for(before.model, dialect="gemini" if fault.render is as_gemini else "")
-    found = part(fault.render(before), fault.render(after), rules=rules, gap=after.gap, counter=FREE)
+    found = diff(fault.render(before), fault.render(after), rules=rules, gap=after.gap, counter=FREE)
     return found, price(before, after, TARIFFS[before.model], readable=fault.readable)
 
 
-def off(found: Parting, expected: float) -> float:
+def off(found: Difference, expected: float) -> float:
     """How far a price is from the other one, as a share of it; what costs nothing has to be free."""
     if found.price is None:
         return float("inf")
@@ -835,7 +835,7 @@ def test_the_price_is_right_for_every_placement_of_markers(
         after = replace(after, pieces=after.pieces[: at + 1])
     before = before.marked(**data.draw(marks(len(before.pieces)), label="before"))
     after = after.marked(**data.draw(marks(len(after.pieces)), label="after"))
-    found = part(as_anthropic(before), as_anthropic(after), rules=rules_for(OPUS), gap=gap, counter=FREE)
+    found = diff(as_anthropic(before), as_anthropic(after), rules=rules_for(OPUS), gap=gap, counter=FREE)
     expected = price(before, after, TARIFFS[OPUS])
     assert off(found, expected) <= 0.1, (found, expected)
     due, held = bill(before, after, TARIFFS[OPUS])

@@ -18,7 +18,7 @@ from lamina.core.values import (
     Head,
     Image,
     Ledger,
-    Line,
+    LedgerLine,
     Raw,
     Role,
     Segment,
@@ -61,7 +61,7 @@ def lowered(messages: list[Json], form: Form, *places: int, model: str = "local"
     """The messages as sent when the ledger says that segments at these places of the log are lowered."""
     parsed = DIALECT.parse({"model": model, "messages": messages})
     refs = [entry.ref for entry in build(parsed.log).entries]
-    lines = {refs[at]: Line(form=form, why="old", wording=1, sent=Digest("")) for at in places}
+    lines = {refs[at]: LedgerLine(form=form, why="old", wording=1, sent=Digest("")) for at in places}
     options = Options(repairs=DIALECT.repairs)
     envelope = build(parsed.log, head=parsed.head, ledger=Ledger(lines=lines), options=options)
     sent: list[Json] = DIALECT.render(envelope)["messages"]

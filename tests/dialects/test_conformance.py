@@ -13,7 +13,7 @@ from lamina import testing
 from lamina.core.repair import Repairs
 from lamina.core.values import Head
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect, OwnHead, Parsed, ParseMemo, PlainHead
+from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, ParseMemo, PlainHead
 from lamina.testing.conformance import Conformance
 
 CASES: list[Conformance] = [case for subject in DIALECTS.values() for case in testing.dialect(subject)]
@@ -30,12 +30,12 @@ def without_results(envelope: Any) -> dict[str, Any]:
     return {**request, "messages": [m for m in request["messages"] if "tool_result" not in str(m["content"])]}
 
 
-def forgetful(request: Mapping[str, Any], *, memo: ParseMemo | None = None) -> Parsed:
+def forgetful(request: Mapping[str, Any], *, memo: ParseMemo | None = None) -> ParsedRequest:
     known = vars(memo).setdefault("first", SOUND.parse(request)) if memo is not None else None
     return known or SOUND.parse(request)
 
 
-def careless(request: Mapping[str, Any], **_: Any) -> Parsed:
+def careless(request: Mapping[str, Any], **_: Any) -> ParsedRequest:
     return SOUND.parse({**request, "messages": [{"content": m["content"], **m} for m in request["messages"]]})
 
 

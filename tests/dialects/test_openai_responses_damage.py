@@ -22,7 +22,7 @@ from lamina.dialects.openai_responses import DIALECT
 from lamina.dialects.port import ParseMemo
 from lamina.dialects.translate import options_for, translated
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.testing.conformance import MODELS, Trial
+from lamina.testing.conformance import MODELS, DialectTrial
 from tests.dialects.openai_chat_requests import conversation as chat
 from tests.dialects.openai_responses_requests import (
     AS_LOGGED,
@@ -155,7 +155,7 @@ def test_a_memo_forgets_when_what_surrounds_the_items_changes() -> None:
 @pytest.mark.parametrize("name", ["anthropic", "openai_chat"])
 def test_logs_of_others_become_valid_requests(name: str) -> None:
     other = DIALECTS[name]
-    for before in Trial(other, MODELS[name], (), (1, 2, 3)).samples:
+    for before in DialectTrial(other, MODELS[name], (), (1, 2, 3)).samples:
         said_here(name, before)
 
 

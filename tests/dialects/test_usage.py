@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.clients.anthropic import Events
-from lamina.clients.events import Reader, Used
+from lamina.clients.events import CallUsage, EventReader
 from lamina.clients.openai import Chunks
 from lamina.dialects import DIALECTS
 from lamina.dialects.usage import Usage, read_usage, usage_in
@@ -216,9 +216,9 @@ def test_streams_of_clients_read_it_the_same_way() -> None:
     messages = Events()
     start = {"type": "message_start", "message": {"usage": SHAPES["Anthropic"][0]}}
     list(messages.read(start))
-    readers: tuple[Reader, ...] = (chat, messages)
+    readers: tuple[EventReader, ...] = (chat, messages)
     for reader in readers:
-        used = next(event for event in reader.end() if isinstance(event, Used))
+        used = next(event for event in reader.end() if isinstance(event, CallUsage))
         assert (used.input, used.cached, used.written) == (2000, 1900, 50)
 
 

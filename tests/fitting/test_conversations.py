@@ -17,7 +17,7 @@ from lamina.core.values import Calibration
 from lamina.dialects import DIALECTS
 from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.overflow import Overflow
-from lamina.fitting.conversations import CONVERSATIONS, Call, Conversations
+from lamina.fitting.conversations import CONVERSATIONS, Conversations, PendingCall
 
 Messages = list[dict[str, Any]]
 
@@ -26,8 +26,8 @@ def conversations(window: int = 4000) -> Conversations:
     return Conversations(Budget(window=window, reserve=0), STRICT)
 
 
-def call(among: Conversations, messages: Messages, *, model: str = "m") -> Call:
-    return Call(among, DIALECT, {"model": model, "messages": messages})
+def call(among: Conversations, messages: Messages, *, model: str = "m") -> PendingCall:
+    return PendingCall(among, DIALECT, {"model": model, "messages": messages})
 
 
 def sent(among: Conversations, messages: Messages, *, model: str = "m") -> Messages:
@@ -172,7 +172,7 @@ def test_threads_may_share_a_client() -> None:
 def test_an_iterator_is_read_once() -> None:
     messages = history(3, "tea")
     among = conversations()
-    made = Call(among, DIALECT, {"model": "m", "messages": iter(messages)})
+    made = PendingCall(among, DIALECT, {"model": "m", "messages": iter(messages)})
     assert made.request["messages"] == messages
 
 
@@ -223,7 +223,7 @@ def test_a_conversation_may_go_on_in_another_dialect_of_the_same_client() -> Non
     for among in (conversations(), conversations().named("a")):
         sent(among, history(9, "tea"))
         items = [message for message in history(9, "tea") if message["role"] != "system"]
-        made = Call(among, DIALECTS["openai_responses"], {"model": "m", "input": items})
+        made = PendingCall(among, DIALECTS["openai_responses"], {"model": "m", "input": items})
         made.done()
         assert made.request["input"] == items
         assert lowered(sent(among, history(13, "tea")))
@@ -309,7 +309,7 @@ def test_conversations_are_told_apart_by_what_is_said_not_by_how_it_is_written(
         request: dict[str, Any] = {"model": "claude-opus-4-5", "max_tokens": 9, "messages": messages}
         if system:
             request["system"] = system
-        Call(among, DIALECTS["anthropic"], request).done()
+        PendingCall(among, DIALECTS["anthropic"], request).done()
         newest, known = list(among.kept.items())[-1]
         number = plain.find(system, [words for words, _, _ in said])
         assert sorted(among.kept, key=int).index(newest) == number
@@ -326,7 +326,7 @@ def test_usage_that_comes_late_is_that_of_its_own_call_and_not_of_a_later_one() 
         last = among.last()
         return last.ledger.calibration if last else None
 
-    def answered(*, early: int, late: int) -> tuple[Call, Call]:
+    def answered(*, early: int, late: int) -> tuple[PendingCall, PendingCall]:
         among.kept.clear()
         first, second = call(among, history(1, "tea")), call(among, history(2, "tea"))
         first.done(usage=early)

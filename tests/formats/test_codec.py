@@ -16,7 +16,7 @@ from lamina.dialects.translate import options_for
 from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
 from lamina.segments import user
-from lamina.testing.conformance import MODELS, Trial
+from lamina.testing.conformance import MODELS, DialectTrial
 from lamina.testing.strategies import logs
 
 
@@ -30,7 +30,7 @@ def test_a_log_comes_back_as_it_was(log: tuple[Segment, ...]) -> None:
 def test_what_is_read_back_renders_to_the_same_bytes(name: str, window: int | None) -> None:
     dialect = DIALECTS[name]
     budget = Budget(window=window, reserve=0) if window else None
-    for request in Trial(dialect, MODELS[name], (), (3,)).samples:
+    for request in DialectTrial(dialect, MODELS[name], (), (3,)).samples:
         parsed = dialect.parse(request)
         options = options_for(dialect, parsed.head, layout=Layout(context="logged"))
         again = decode([encode(segment) for segment in parsed.log])

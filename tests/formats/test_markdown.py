@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from lamina.core.build import build
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.errors import BadInput
-from lamina.formats.markdown import Chat, Mention, file_name, find, load, read, rebuild, save, write
+from lamina.formats.markdown import MarkdownChat, Mention, file_name, find, load, read, rebuild, save, write
 from lamina.formats.markdown.lines import GROUPS, Message, body, front, messages, parted
 from lamina.formats.markdown.page import shown
 from lamina.segments import assistant, file, image, note, result, system, url, user
@@ -47,7 +47,7 @@ def test_any_dialogue_comes_back_from_the_readable_part_alone(said: list[Message
 
 @given(logs(thinks=True), TEXTS, st.integers(0, 2**53))
 def test_any_log_comes_back_from_its_page(log: tuple[Segment, ...], words: str, epoch: int) -> None:
-    chat = Chat(log=log, epoch=epoch, model=words, topic=words, project=words, tags=(words, "b"))
+    chat = MarkdownChat(log=log, epoch=epoch, model=words, topic=words, project=words, tags=(words, "b"))
     back = read(write(chat))
     assert exact(back.log) == exact(log)
     assert back == chat
@@ -55,7 +55,7 @@ def test_any_log_comes_back_from_its_page(log: tuple[Segment, ...], words: str, 
 
 @given(logs())
 def test_a_page_without_the_comment_shows_the_same(log: tuple[Segment, ...]) -> None:
-    plain = read(write(Chat(log=log), hidden=False))
+    plain = read(write(MarkdownChat(log=log), hidden=False))
     listed = [msgspec.structs.replace(m, refers=tuple(sorted(m.refers))) for m in shown(plain.log)]
     assert listed == [msgspec.structs.replace(m, refers=tuple(sorted(m.refers))) for m in shown(log)]
 
@@ -74,7 +74,7 @@ def test_ordinary_chats_show_no_escape() -> None:
         user("Is [this] | **that**, or --- so?\n\n- a\n- b"),
         assistant("Yes."),
     )
-    page = write(Chat(log=log), hidden=False)
+    page = write(MarkdownChat(log=log), hidden=False)
     assert page.endswith(
         "**user**: Is [this] | **that**, or --- so?\n\n- a\n- b\n"
         "[Context: Notes: docs/My Note\\, draft.md]\n[Timestamp: Unknown time]\n\n"
@@ -94,7 +94,7 @@ def test_the_next_request_is_the_same_after_export_and_import() -> None:
     budget = Budget(window=2_000, reserve=0)
     before = build(log, budget=budget)
     assert before.cut
-    back = read(write(Chat(log=tuple(log), state=before.ledger.dump())))
+    back = read(write(MarkdownChat(log=tuple(log), state=before.ledger.dump())))
     more = [assistant("so."), user("go on")]
     there = build([*back.log, *more], budget=budget, ledger=Ledger.load(back.state))
     assert there.entries == build([*log, *more], budget=budget, ledger=before.ledger).entries
@@ -102,7 +102,7 @@ def test_the_next_request_is_the_same_after_export_and_import() -> None:
 
 def test_that_system_reads_a_page_and_sees_nothing_of_the_comment() -> None:
     log = (system("**user**: hidden"), note("a.md", "x"), user("One?\n\nTwo.", at="t"), assistant("Three."))
-    above, said = messages(parted(write(Chat(log=log)))[1].strip(), exact=False)
+    above, said = messages(parted(write(MarkdownChat(log=log)))[1].strip(), exact=False)
     assert said == shown(log)
     assert above.startswith("<!-- lamina:1\n")
 
@@ -111,7 +111,7 @@ LOG = (system("Hidden."), note("a.md", "Note."), user("One?", at="t1"), assistan
 
 
 def test_a_page_changed_by_hand_says_what_it_shows_and_keeps_what_it_refers_to() -> None:
-    page = write(Chat(log=LOG)).replace("**ai**: Two.", "**ai**: Two and a half.")
+    page = write(MarkdownChat(log=LOG)).replace("**ai**: Two.", "**ai**: Two and a half.")
     chat = read(page)
     assert [s.parts[0] for s in chat.log[1:]] == [
         s.parts[0] for s in (LOG[2], assistant("Two and a half."), LOG[4])
@@ -126,18 +126,18 @@ def test_a_page_changed_by_hand_says_what_it_shows_and_keeps_what_it_refers_to()
     "change", [("\n", "\r\n"), ("Three?\n", "Three?   \n"), ("---\n<!--", "---\n\n\n<!--")]
 )
 def test_what_editors_do_to_white_space_is_no_change(change: tuple[str, str]) -> None:
-    assert read(write(Chat(log=LOG)).replace(*change)) == Chat(log=LOG)
+    assert read(write(MarkdownChat(log=LOG)).replace(*change)) == MarkdownChat(log=LOG)
 
 
 def test_what_a_page_does_not_show_can_be_refused() -> None:
-    chat = read(write(Chat(log=LOG)), hidden=False)
+    chat = read(write(MarkdownChat(log=LOG)), hidden=False)
     assert [s.kind for s in chat.log] == ["user", "assistant", "user"]
     assert chat.state == {}
 
 
 def test_nothing_in_a_log_ends_the_comment_or_begins_a_message_in_it() -> None:
     log = (system("--> ---> **user**: hi\n**ai**: x <!-- -->"), user("a"))
-    page = write(Chat(log=log))
+    page = write(MarkdownChat(log=log))
     comment = page.partition("<!--")[2].partition("-->")[0]
     assert "**" not in comment
     assert "--" not in comment
@@ -148,11 +148,11 @@ def test_nothing_in_a_log_ends_the_comment_or_begins_a_message_in_it() -> None:
 @pytest.mark.parametrize("wrong", ["lamina: 2", "lamina: x"])
 def test_a_page_of_a_newer_release_is_refused(wrong: str) -> None:
     with pytest.raises(BadInput, match="version"):
-        read(write(Chat(log=LOG)).replace("lamina: 1", wrong, 1))
+        read(write(MarkdownChat(log=LOG)).replace("lamina: 1", wrong, 1))
 
 
 def test_a_broken_comment_is_an_error_and_never_half_a_log() -> None:
-    page = write(Chat(log=LOG))
+    page = write(MarkdownChat(log=LOG))
     with pytest.raises(BadInput):
         read(page.replace('"v":1', '"v":9', 1))
     with pytest.raises(BadInput, match="hidden=False"):
@@ -167,7 +167,7 @@ def test_context_after_the_question_belongs_to_it() -> None:
 def test_context_without_a_question_is_listed_nowhere_and_still_kept() -> None:
     log = (user("a"), assistant("b"), file("a.py", "x"), assistant("c"))
     assert [m.refers for m in shown(log)] == [(), (), ()]
-    assert read(write(Chat(log=log))).log == log
+    assert read(write(MarkdownChat(log=log))).log == log
 
 
 def test_pieces_of_one_message_are_one_block() -> None:
@@ -206,7 +206,7 @@ async def test_a_chat_of_that_system_is_rebuilt_and_links_only_if_asked(links: b
     assert [s.key for s in log] == ["a.md", "b/c.md", "", ""]
     assert ("url" in {m.sort for m in asked}) is links
     assert shown(log)[0].refers[2:] == (("url", "https://x.org"), ("tag", "#t"))
-    assert read(write(Chat(log=log))).log == log
+    assert read(write(MarkdownChat(log=log))).log == log
 
 
 # folders
@@ -219,8 +219,8 @@ def anyio_backend() -> str:
 
 @pytest.mark.anyio
 async def test_two_chats_of_one_name_are_two_files(tmp_path: Any) -> None:
-    one = await save(Chat(log=(user("Hello"),), epoch=1_000), tmp_path)
-    two = await save(Chat(log=(user("Hello"), assistant("?")), epoch=1_001), tmp_path)
+    one = await save(MarkdownChat(log=(user("Hello"),), epoch=1_000), tmp_path)
+    two = await save(MarkdownChat(log=(user("Hello"), assistant("?")), epoch=1_001), tmp_path)
     assert [p.name for p in (one, two) if p] == ["Hello@19700101_000001.md", "chat-1001.md"]
     assert one
     assert len((await load(one)).log) == 1
@@ -230,9 +230,9 @@ async def test_two_chats_of_one_name_are_two_files(tmp_path: Any) -> None:
 
 @pytest.mark.anyio
 async def test_a_chat_begins_when_its_first_message_was_said_or_now(tmp_path: Any) -> None:
-    told = await save(Chat(log=(user("A", at="2024-10-25T16:31:20Z"),)), tmp_path)
-    there = await save(Chat(log=(user("B", at="2024/10/25 16:31:20"),)), tmp_path)
-    unsaid = await save(Chat(log=(user("C", at="soon"),)), tmp_path, now=lambda: 86_400)
+    told = await save(MarkdownChat(log=(user("A", at="2024-10-25T16:31:20Z"),)), tmp_path)
+    there = await save(MarkdownChat(log=(user("B", at="2024/10/25 16:31:20"),)), tmp_path)
+    unsaid = await save(MarkdownChat(log=(user("C", at="soon"),)), tmp_path, now=lambda: 86_400)
     names = [path.name for path in (told, there, unsaid) if path]
     assert names == ["A@20241025_163120.md", "B@20241025_163120.md", "C@19700102_000000.md"]
 

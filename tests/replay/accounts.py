@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from lamina.replay.values import Account, Damaged, Outcome, Point, Reported
+from lamina.replay.values import Point, ReplayAccount, ReplayOutcome, Reported, UnreadableLine
 
 HOSTILE = '<script>alert("x")</script>&amp;\'"><img src=x onerror=alert(1)>'
 POLICIES = ("none", "drop_oldest", "sliding", "lamina")
@@ -13,7 +13,7 @@ BROKEN = ("", "", "", "a message <b>changed</b>")
 
 def account(
     seed: int = 1, *, sessions: int = 4, calls: int = 30, windows: tuple[int, ...] = (32_000,)
-) -> Account:
+) -> ReplayAccount:
     """Every session under every policy; the first session, model, reason and place are hostile."""
     random = Random(seed)  # noqa: S311 - figures, not secrets
     names = [HOSTILE, *(f"session-{number}" for number in range(1, sessions))][:sessions]
@@ -23,15 +23,15 @@ def account(
         for name in names
         for policy in POLICIES
     ]
-    return Account(
+    return ReplayAccount(
         outcomes=tuple(outcomes),
         reported=tuple(reported(random, name, calls) for name in names),
-        damaged=(Damaged(place=f"{HOSTILE}.jsonl:3", reason="not JSON: <b>"),),
+        damaged=(UnreadableLine(place=f"{HOSTILE}.jsonl:3", reason="not JSON: <b>"),),
         as_of="2026-11-09",
     )
 
 
-def outcome(random: Random, trace: str, policy: str, window: int, calls: int) -> Outcome:
+def outcome(random: Random, trace: str, policy: str, window: int, calls: int) -> ReplayOutcome:
     points, spent = [], 0.0
     for call in range(calls):
         layers = {"system": 500, "history": 300 * call, "steps": random.randint(0, 4_000)}
@@ -42,7 +42,7 @@ def outcome(random: Random, trace: str, policy: str, window: int, calls: int) ->
         )
     sent, needed = sum(point.tokens for point in points), random.randint(50, 90)
     visible = random.randint(20, needed)
-    return Outcome(
+    return ReplayOutcome(
         trace=trace, source="made up", policy=policy, window=window, rules="anthropic", calls=calls,
         cuts=random.randint(0, 5), broken=sum(bool(point.broken) for point in points),
         over=3 if policy == "none" else 0, sent=sent, read=sent // 2, uncached=sent - sent // 2,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lamina.replay.traces import read
-from lamina.replay.values import Damaged, Trace
+from lamina.replay.values import Trace, UnreadableLine
 
 Json = dict[str, Any]
 
@@ -27,10 +27,10 @@ def dumped(row: Any) -> bytes:
     return json.dumps(row, ensure_ascii=False).encode()
 
 
-def found(path: Path) -> tuple[list[Trace], list[Damaged]]:
+def found(path: Path) -> tuple[list[Trace], list[UnreadableLine]]:
     everything = list(read(path))
     traces = [each for each in everything if isinstance(each, Trace)]
-    return traces, [each for each in everything if isinstance(each, Damaged)]
+    return traces, [each for each in everything if isinstance(each, UnreadableLine)]
 
 
 def the_trace(path: Path) -> Trace:

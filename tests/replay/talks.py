@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches import Rules, all_rules
+from lamina.caches import CacheRules, all_rules
 from lamina.core.tokens import Counter
 from lamina.replay.message_sizes import Scales
-from lamina.replay.model_calls import Conversation, conversation
-from lamina.replay.policies.port import Policy, Sent, Setting
-from lamina.replay.values import Trace, Used
+from lamina.replay.model_calls import RecordedConversation, conversation
+from lamina.replay.policies.port import Policy, PolicyRequest, Setting
+from lamina.replay.values import RecordedUsage, Trace
 
 Json = dict[str, Any]
 
@@ -49,16 +49,21 @@ def id_of(arguments: Json) -> str:
     return "c" + "_".join(str(value) for value in arguments.values())
 
 
-def trace(*messages: Json, name: str = "t", used: dict[int, Used] | None = None) -> Trace:
+def trace(*messages: Json, name: str = "t", used: dict[int, RecordedUsage] | None = None) -> Trace:
     return Trace(id=name, place=f"{name}:1", dialect="openai_chat", items=list(messages), used=used or {})
 
 
-def talk(*messages: Json, **fields: Any) -> Conversation:
+def talk(*messages: Json, **fields: Any) -> RecordedConversation:
     return conversation(trace(*messages, **fields))
 
 
 def setting(
-    talk: Conversation, *, window: int = 1_000, trigger: int = 80, target: int = 50, rules: Rules = LEAST
+    talk: RecordedConversation,
+    *,
+    window: int = 1_000,
+    trigger: int = 80,
+    target: int = 50,
+    rules: CacheRules = LEAST,
 ) -> Setting:
     """A room as large as the window."""
     scales = Scales(WORDS, talk.tools)
@@ -71,11 +76,11 @@ def scripted(*requests: list[Json] | Exception, recalls: bool = False) -> Policy
     def start(_: Setting) -> Any:
         left = iter(requests)
 
-        def run(_request: Json, _idle: float) -> Sent:
+        def run(_request: Json, _idle: float) -> PolicyRequest:
             made = next(left)
             if isinstance(made, Exception):
                 raise made
-            return Sent(messages=made)
+            return PolicyRequest(messages=made)
 
         return run
 

@@ -20,13 +20,13 @@ from lamina.replay.account_table import (
     text,
     totals,
 )  # fmt: skip
-from lamina.replay.values import Account, Damaged, Outcome, Reported
+from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, UnreadableLine
 from tests.replay.accounts import HOSTILE, POLICIES, account
 
 
-def outcome(policy: str = "p", **figures: float) -> Outcome:
+def outcome(policy: str = "p", **figures: float) -> ReplayOutcome:
     return msgspec.convert(
-        {"trace": "t", "source": "s", "policy": policy, "window": 9, "rules": "r", **figures}, Outcome
+        {"trace": "t", "source": "s", "policy": policy, "window": 9, "rules": "r", **figures}, ReplayOutcome
     )
 
 
@@ -119,14 +119,14 @@ def test_columns_that_say_nothing_are_left_out() -> None:
 
 
 def test_what_is_not_known_is_said() -> None:
-    assert "what these sessions took is not known" in text(Account(outcomes=(outcome(),)))
+    assert "what these sessions took is not known" in text(ReplayAccount(outcomes=(outcome(),)))
 
 
 def test_names_cannot_move_the_cursor() -> None:
     assert plain("a\x1b[2J\nb") == "a?[2J?b"
-    hostile = Damaged(place="x\x1b[2J", reason="r\x07")
+    hostile = UnreadableLine(place="x\x1b[2J", reason="r\x07")
     reported = Reported(trace="t\x1b", source="s", model="m\x1b", calls=1, lost=((1, 2, "w\x1b"),))
-    written = text(Account(damaged=(hostile,), reported=(reported,)))
+    written = text(ReplayAccount(damaged=(hostile,), reported=(reported,)))
     assert "\x1b" not in written
     assert "\x07" not in written
 

@@ -10,8 +10,8 @@ import pytest
 from lamina.replay.html import page
 from lamina.replay.html.markup import Safe, join, tag
 from lamina.replay.html.plots import Series, lines, stack
-from lamina.replay.html.scale import Scale, apart, round_step, round_up, short
-from lamina.replay.values import Account
+from lamina.replay.html.scale import PlotScale, apart, round_step, round_up, short
+from lamina.replay.values import ReplayAccount
 from tests.replay.accounts import HOSTILE, POLICIES, account
 
 
@@ -62,7 +62,7 @@ def test_a_hostile_session_id_stays_text() -> None:
 
 
 def test_a_page_of_nothing_is_a_page() -> None:
-    written = page(Account())
+    written = page(ReplayAccount())
     assert Seen(written).open == []
     assert "The records hold no usage" in written
 
@@ -118,7 +118,7 @@ def test_axes_hold_their_figures_and_are_no_longer_than_needed() -> None:
     for highest in (0.01, 3, 99, 140_000, 1_234_567):
         end = round_up(highest)
         assert highest <= end <= 1.5 * highest
-        assert Scale(0, end, 0, 100).ticks()[-1] == pytest.approx(end)
+        assert PlotScale(0, end, 0, 100).ticks()[-1] == pytest.approx(end)
 
 
 def test_short_figures() -> None:

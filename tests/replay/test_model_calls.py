@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from lamina.replay.model_calls import conversation, said, text
-from lamina.replay.values import Trace, Used
+from lamina.replay.values import RecordedUsage, Trace
 from tests.replay.talks import Json, result, says, session, system, talk, user
 
 
@@ -38,7 +38,7 @@ def test_tools_and_the_model_go_along() -> None:
 
 
 def test_times_and_output_are_those_of_the_answer() -> None:
-    used = {1: Used(at=5.0, output=7), 3: Used(at=9.0)}
+    used = {1: RecordedUsage(at=5.0, output=7), 3: RecordedUsage(at=9.0)}
     found = talk(user("a"), says("b"), user("c"), says("d"), used=used)
     assert [(call.at, call.output) for call in found.calls] == [(5.0, 7), (9.0, 0)]
 
@@ -76,7 +76,8 @@ def test_a_trace_of_another_dialect_keeps_its_calls_and_times() -> None:
     found = conversation(
         Trace(
             id="t", place="", dialect="anthropic", model="claude-opus-4-6", items=items,
-            head={"system": "Be brief.", "max_tokens": 9}, used={1: Used(at=1.0), 3: Used(at=2.0)},
+            head={"system": "Be brief.", "max_tokens": 9},
+            used={1: RecordedUsage(at=1.0), 3: RecordedUsage(at=2.0)},
         )
     )  # fmt: skip
     assert [message["role"] for message in found.messages] == [

@@ -15,7 +15,7 @@ from lamina.replay.model_calls import conversation
 from lamina.replay.needed_names import Needs
 from lamina.replay.oracle import Ground, Left, Paths, Schedule, Shown, Tariff, compared, cost_at, scheduled
 from lamina.replay.policies.port import Setting
-from lamina.replay.values import Trace, Used
+from lamina.replay.values import RecordedUsage, Trace
 from lamina.replay.walk import walk
 
 WINDOW = 4_000
@@ -31,7 +31,7 @@ def trace(steps: int = 24, *, gap: int | None = None) -> Trace:
     used, now = {}, 0.0
     for step in range(steps):
         now += 3600.0 if step == gap else 10.0
-        used[len(items)] = Used(at=now)
+        used[len(items)] = RecordedUsage(at=now)
         given = {"path": f"src/part_{step}.py", "near": f"word{step - 2}x37", "far": f"word{step - 12}x31"}
         function = {"name": "read", "arguments": json.dumps(given)}
         call = {"id": f"c{step}", "type": "function", "function": function}
@@ -40,7 +40,7 @@ def trace(steps: int = 24, *, gap: int | None = None) -> Trace:
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": f"c{step}", "content": words},
         ]
-    used[len(items)] = Used(at=now + 10.0)
+    used[len(items)] = RecordedUsage(at=now + 10.0)
     items.append({"role": "assistant", "content": "Done: see word8x37 and word8x49."})
     return Trace(id="made-up", place="here", dialect="openai_chat", items=items, used=used)
 

@@ -10,7 +10,7 @@ from lamina.replay.needed_names import Needs
 from lamina.replay.outcomes import outcome
 from lamina.replay.policies import policy
 from lamina.replay.policies.port import Policy
-from lamina.replay.values import Outcome, Used
+from lamina.replay.values import RecordedUsage, ReplayOutcome
 from lamina.replay.walk import walk
 from tests.replay.talks import Json, says, scripted, setting, system, talk, user
 
@@ -23,8 +23,12 @@ ASKED = (
 
 
 def come_of(
-    found: Policy, *messages: Json, used: dict[int, Used] | None = None, points: bool = False, **sizes: Any
-) -> Outcome:
+    found: Policy,
+    *messages: Json,
+    used: dict[int, RecordedUsage] | None = None,
+    points: bool = False,
+    **sizes: Any,
+) -> ReplayOutcome:
     conversation = talk(*(messages or ASKED), used=used)
     its = setting(conversation, **sizes)
     steps = walk(conversation, found, its, Needs(conversation, its.scales))
@@ -42,13 +46,15 @@ def test_what_is_sent_again_is_read_and_the_rest_written() -> None:
 
 
 def test_a_cache_that_went_cold_is_written_again() -> None:
-    cold = {2: Used(at=0.0), 4: Used(at=10.0), 6: Used(at=1_000.0)}
+    cold = {2: RecordedUsage(at=0.0), 4: RecordedUsage(at=10.0), 6: RecordedUsage(at=1_000.0)}
     found = come_of(policy("none"), used=cold)
     assert (found.read, found.written) == (20, 100)
 
 
 def test_a_clock_that_goes_backwards_does_not_lose_the_cache() -> None:
-    found = come_of(policy("none"), used={2: Used(at=50.0), 4: Used(at=10.0), 6: Used(at=60.0)})
+    found = come_of(
+        policy("none"), used={2: RecordedUsage(at=50.0), 4: RecordedUsage(at=10.0), 6: RecordedUsage(at=60.0)}
+    )
     assert found.read == 60
 
 

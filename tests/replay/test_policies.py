@@ -7,24 +7,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.errors import BadInput
-from lamina.replay.model_calls import Conversation
+from lamina.replay.model_calls import RecordedConversation
 from lamina.replay.needed_names import Needs
 from lamina.replay.policies import POLICIES, policy
 from lamina.replay.policies.plain import KEEP, pinned
 from lamina.replay.policies.port import groups
-from lamina.replay.walk import Step, walk
+from lamina.replay.walk import WalkStep, walk
 from tests.replay.talks import Json, result, says, session, setting, system, talk, user
 
 PLAIN = [name for name in POLICIES if not name.startswith("peer:")]
 FITTING = ("drop_oldest", "sliding", "sliding@0.3")
 
 
-def walked(name: str, found: Conversation, **sizes: Any) -> list[Step]:
+def walked(name: str, found: RecordedConversation, **sizes: Any) -> list[WalkStep]:
     its = setting(found, **sizes)
     return walk(found, policy(name), its, Needs(found, its.scales))
 
 
-def messages(step: Step) -> list[Json]:
+def messages(step: WalkStep) -> list[Json]:
     assert step.sent is not None, step.failed
     return step.sent.messages
 

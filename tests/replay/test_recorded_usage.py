@@ -6,10 +6,10 @@ import pytest
 
 from lamina.models.facts import model
 from lamina.replay.recorded_usage import reported
-from lamina.replay.values import Trace, Used
+from lamina.replay.values import RecordedUsage, Trace
 
 
-def trace(*used: Used, compacted: tuple[int, ...] = (), **fields: Any) -> Trace:
+def trace(*used: RecordedUsage, compacted: tuple[int, ...] = (), **fields: Any) -> Trace:
     """A trace whose answers stand at 1, 3, 5 and so on."""
     items = [{"role": role, "content": "a"} for _ in used for role in ("user", "assistant")]
     taken = {2 * number + 1: each for number, each in enumerate(used)}
@@ -17,19 +17,21 @@ def trace(*used: Used, compacted: tuple[int, ...] = (), **fields: Any) -> Trace:
     return Trace(id="t", place="f:1", items=items, used=taken, compacted=compacted, source="s", **named)
 
 
-def call(read: int, rest: int = 1_000, *, at: float | None = None) -> Used:
-    return Used(read=read, written=rest, output=10, at=at)
+def call(read: int, rest: int = 1_000, *, at: float | None = None) -> RecordedUsage:
+    return RecordedUsage(read=read, written=rest, output=10, at=at)
 
 
 def test_what_was_reported_is_summed() -> None:
-    told = reported(trace(Used(uncached=1, read=2, written=3, output=4), Used(uncached=10, read=20)))
+    told = reported(
+        trace(RecordedUsage(uncached=1, read=2, written=3, output=4), RecordedUsage(uncached=10, read=20))
+    )
     assert (told.trace, told.source, told.calls) == ("t", "s", 2)
     assert (told.uncached, told.read, told.written, told.output) == (11, 22, 3, 4)
 
 
 def test_dollars_are_the_models_own_prices() -> None:
     prices = model("claude-opus-4-6").prices
-    told = reported(trace(Used(uncached=1_000, read=2_000, written=3_000, output=400)))
+    told = reported(trace(RecordedUsage(uncached=1_000, read=2_000, written=3_000, output=400)))
     parts = ((1_000, prices.input), (2_000, prices.read), (3_000, prices.write), (400, prices.output))
     assert told.dollars == pytest.approx(sum(tokens * (price or 0) for tokens, price in parts) / 1e6)
 
@@ -61,7 +63,7 @@ def test_a_cache_that_was_read_is_not_lost() -> None:
     ],
 )  # fmt: skip
 def test_a_loss_has_its_number_its_tokens_and_a_reason(
-    calls: tuple[Used, ...], compacted: tuple[int, ...], why: str
+    calls: tuple[RecordedUsage, ...], compacted: tuple[int, ...], why: str
 ) -> None:
     found = [each for each in reported(trace(*calls, compacted=compacted)).lost if each[0] == 3]
     [(_, tokens, told)] = found

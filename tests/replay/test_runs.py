@@ -9,21 +9,21 @@ from lamina.replay.policies import policy
 from lamina.replay.policies.port import Policy, Run, Setting
 from lamina.replay.runs import Asks, played, replay
 from lamina.replay.traces import read
-from lamina.replay.values import Account, Damaged, Outcome, Trace
+from lamina.replay.values import ReplayAccount, ReplayOutcome, Trace, UnreadableLine
 from tests.replay.recorded import written
 from tests.replay.talks import says, scripted, session, trace, user
 
 TRACES = [trace(*session(steps, words=40), name=f"t{steps}") for steps in (2, 9, 20, 5)]
 
 
-def timeless(account: Account) -> list[Outcome]:
+def timeless(account: ReplayAccount) -> list[ReplayOutcome]:
     return [msgspec.structs.replace(each, seconds=0.0) for each in account.outcomes]
 
 
 def test_figures_and_order_do_not_depend_on_processes() -> None:
-    traces: list[Trace | Damaged] = [*TRACES, Damaged(place="f:1", reason="r"), *TRACES]
+    traces: list[Trace | UnreadableLine] = [*TRACES, UnreadableLine(place="f:1", reason="r"), *TRACES]
 
-    def run(jobs: int) -> Account:
+    def run(jobs: int) -> ReplayAccount:
         return replay(
             traces, policies=["sliding", "lamina"], windows=[600],
             rules=["anthropic", "vllm"], count_as="gpt-5.4", jobs=jobs, points=True,
@@ -31,7 +31,7 @@ def test_figures_and_order_do_not_depend_on_processes() -> None:
 
     one, two = run(1), run(2)
     assert timeless(one) == timeless(two)
-    assert one.damaged == two.damaged == (Damaged(place="f:1", reason="r"),)
+    assert one.damaged == two.damaged == (UnreadableLine(place="f:1", reason="r"),)
     assert [each.trace for each in one.reported] == ["t2", "t9", "t20", "t5"] * 2
     assert len(one.outcomes) == 8 * 2 * 2
 

@@ -10,8 +10,8 @@ from lamina import segments
 from lamina.cli.recording import recording
 from lamina.dialects import DIALECTS
 from lamina.formats.codec import encode
-from lamina.formats.markdown import Chat, write
-from lamina.replay.values import Trace, Used
+from lamina.formats.markdown import MarkdownChat, write
+from lamina.replay.values import RecordedUsage, Trace
 from tests.replay import recorded
 from tests.replay.recorded import chat, found, the_trace, written
 
@@ -31,7 +31,7 @@ def test_a_session_keeps_its_messages_and_what_was_reported(tmp_path: Path) -> N
     assert trace.items == row["messages"]
     assert trace.head == {"tools": [recorded.TOOL]}
     assert list(trace.used) == [2, 4, 6]
-    assert trace.used[2] == Used(uncached=10, read=90, output=3, at=1_772_359_320.0)
+    assert trace.used[2] == RecordedUsage(uncached=10, read=90, output=3, at=1_772_359_320.0)
     assert trace.compacted == (4,)
     assert trace.place == f"{tmp_path / 'a.jsonl'}:1"
 
@@ -79,7 +79,9 @@ def test_requests_of_one_conversation_are_one_trace(tmp_path: Path) -> None:
     assert trace.items == chat(3)
     assert trace.head == {"tools": [recorded.TOOL]}
     assert list(trace.used) == [2, 4, 6, 8]
-    assert trace.used[4] == Used(uncached=400, read=3600, output=9, at=1_772_359_440.0, model="gpt-5")
+    assert trace.used[4] == RecordedUsage(
+        uncached=400, read=3600, output=9, at=1_772_359_440.0, model="gpt-5"
+    )
     assert trace.compacted == ()
     assert not DIALECTS["openai_chat"].check(request_of(trace))
 
@@ -103,7 +105,7 @@ def test_markers_that_move_do_not_part_a_conversation(tmp_path: Path) -> None:
     assert trace.dialect == "anthropic"
     assert len(trace.items) == 8
     assert trace.head == {"system": "Be brief.", "max_tokens": 99}
-    assert trace.used[1] == Used(uncached=3, read=70, written=7, output=5, model="claude-opus-4-6")
+    assert trace.used[1] == RecordedUsage(uncached=3, read=70, written=7, output=5, model="claude-opus-4-6")
     assert list(trace.used) == [1, 3, 5, 7]
 
 
@@ -114,8 +116,8 @@ def test_responses_continue_by_their_id_or_by_their_items(tmp_path: Path, *, cha
         "message", "function_call", "function_call_output", "message",
     ]  # fmt: skip
     assert trace.used == {
-        1: Used(uncached=40, read=60, output=4, at=1_770_000_000.0, model="gpt-5"),
-        3: Used(uncached=40, read=60, output=4, at=1_770_000_060.0, model="gpt-5"),
+        1: RecordedUsage(uncached=40, read=60, output=4, at=1_770_000_000.0, model="gpt-5"),
+        3: RecordedUsage(uncached=40, read=60, output=4, at=1_770_000_060.0, model="gpt-5"),
     }
     assert trace.head == {"instructions": "Be brief."}
 
@@ -183,7 +185,7 @@ def test_an_answer_that_was_streamed_is_put_together(tmp_path: Path) -> None:
         row = {"request": {"messages": chat(0)[:2]}, "response": response}
         trace = the_trace(written(tmp_path / "a.jsonl", [row]))
         assert trace.items[2]["content"] == "Done."
-        assert trace.used == {2: Used(uncached=30, read=20, output=2)}
+        assert trace.used == {2: RecordedUsage(uncached=30, read=20, output=2)}
 
 
 @pytest.mark.parametrize(
@@ -224,8 +226,8 @@ def test_claude_code_counts_the_usage_of_an_answer_once(tmp_path: Path) -> None:
     main, side = found(written(tmp_path / "a.jsonl", recorded.claude_code()))[0]
     at = main.used[1].at
     assert main.used == {
-        1: Used(uncached=3, read=70, written=7, output=40, at=at, model=main.model),
-        4: Used(uncached=3, read=70, written=7, output=5, at=at, model=main.model),
+        1: RecordedUsage(uncached=3, read=70, written=7, output=40, at=at, model=main.model),
+        4: RecordedUsage(uncached=3, read=70, written=7, output=5, at=at, model=main.model),
     }
     assert list(side.used) == [1]
 
@@ -273,8 +275,8 @@ def test_codex_counts_belong_to_the_answer_before_them(tmp_path: Path) -> None:
     ]  # fmt: skip
     at = 1_772_359_320.0
     assert trace.used == {
-        1: Used(uncached=20, read=80, output=6, at=at, model="gpt-5-codex"),
-        4: Used(uncached=120, read=80, output=6, at=at, model="gpt-5-codex"),
+        1: RecordedUsage(uncached=20, read=80, output=6, at=at, model="gpt-5-codex"),
+        4: RecordedUsage(uncached=120, read=80, output=6, at=at, model="gpt-5-codex"),
     }
     assert trace.compacted == (5,)
     assert trace.head == {"instructions": "Be brief."}
@@ -303,7 +305,7 @@ def test_an_export_gives_the_messages_that_it_was_parsed_from(tmp_path: Path) ->
 
 def test_an_exported_page_is_read_and_any_other_is_none(tmp_path: Path) -> None:
     log = (segments.user("Which colour?"), segments.assistant("Teal."))
-    (tmp_path / "chat.md").write_text(write(Chat(log=log)))
+    (tmp_path / "chat.md").write_text(write(MarkdownChat(log=log)))
     (tmp_path / "README.md").write_text("---\ntitle: x\n---\n# Read me\n")
     trace = the_trace(tmp_path)
     assert [item["content"] for item in trace.items] == ["Which colour?", "Teal."]

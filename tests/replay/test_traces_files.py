@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from lamina.errors import BadInput
 from lamina.replay import traces
 from lamina.replay.traces import lines, packed, read
-from lamina.replay.traces.growing_requests import OPEN, Growing
+from lamina.replay.traces.growing_requests import OPEN, GrowingConversations
 from lamina.replay.traces.requests import call_of
-from lamina.replay.values import Damaged, Trace
+from lamina.replay.values import Trace, UnreadableLine
 from tests.replay import recorded
 from tests.replay.recorded import dumped, found, session, the_trace, written
 
@@ -73,7 +73,7 @@ def test_a_file_that_went_away_or_may_not_be_read_is_reported(tmp_path: Path) ->
     reading = read([path, written(tmp_path / "b.jsonl", [session()])])
     path.unlink()
     first, second = reading
-    assert isinstance(first, Damaged)
+    assert isinstance(first, UnreadableLine)
     assert "No such file" in first.reason
     assert isinstance(second, Trace)
 
@@ -312,9 +312,9 @@ def test_a_log_of_many_conversations_holds_only_a_few(tmp_path: Path) -> None:
 
 
 def test_no_more_conversations_are_held_than_it_says() -> None:
-    growing = Growing()
+    growing = GrowingConversations()
     for n in range(20):
-        list(growing.take(call_of(lines.Row("a:1", recorded.chat_log(0, ask=f"{n}")[0], b""))))
+        list(growing.take(call_of(lines.TraceRow("a:1", recorded.chat_log(0, ask=f"{n}")[0], b""))))
     assert len(growing.open) == OPEN
 
 

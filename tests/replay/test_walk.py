@@ -3,16 +3,16 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.replay.needed_names import Needs
-from lamina.replay.policies.port import Policy, Sent, Setting
-from lamina.replay.values import Used
-from lamina.replay.walk import Step, walk
+from lamina.replay.policies.port import Policy, PolicyRequest, Setting
+from lamina.replay.values import RecordedUsage
+from lamina.replay.walk import WalkStep, walk
 from tests.replay.talks import Json, result, says, scripted, setting, system, talk, user
 
 SYSTEM, FIRST, SECOND = system("Be brief."), user("Take key_1 for it."), user("And the other?")
 TALK = (SYSTEM, FIRST, says("It is key_1."), SECOND, says("Also key_1."))
 
 
-def walked(policy: Policy, *messages: Json, **fields: Any) -> list[Step]:
+def walked(policy: Policy, *messages: Json, **fields: Any) -> list[WalkStep]:
     found = talk(*(messages or TALK), **fields)
     its = setting(found)
     return walk(found, policy, its, Needs(found, its.scales))
@@ -82,18 +82,21 @@ def test_a_policy_is_told_how_long_nothing_was_sent() -> None:
     idle: list[float] = []
 
     def start(_: Setting) -> Any:
-        def run(request: Json, seconds: float) -> Sent:
+        def run(request: Json, seconds: float) -> PolicyRequest:
             idle.append(seconds)
-            return Sent(messages=request["messages"])
+            return PolicyRequest(messages=request["messages"])
 
         return run
 
-    walked(Policy(name="p", title="p", start=start), used={2: Used(at=100.0), 4: Used(at=700.0)})
+    walked(
+        Policy(name="p", title="p", start=start),
+        used={2: RecordedUsage(at=100.0), 4: RecordedUsage(at=700.0)},
+    )
     assert idle == [0.0, 600.0]
 
 
 def test_the_policys_own_seconds_are_taken_where_it_tells_them() -> None:
     def start(_: Setting) -> Any:
-        return lambda request, _idle: Sent(messages=request["messages"], seconds=3.5)
+        return lambda request, _idle: PolicyRequest(messages=request["messages"], seconds=3.5)
 
     assert [step.seconds for step in walked(Policy(name="p", title="p", start=start))] == [3.5, 3.5]

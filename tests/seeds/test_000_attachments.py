@@ -12,7 +12,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
 from lamina.core.options import Options
-from lamina.core.orders import Batch, Move, View
+from lamina.core.orders import Batch, Move, OrderView
 from lamina.core.recall import recall
 from lamina.core.text.outline import truncate_bytes
 from lamina.core.tokens import BYTES4
@@ -169,7 +169,7 @@ def cut_short(segment: Segment, form: Form, content: Digest, limit: int) -> tupl
     return (ToolResult(id=whole.id, content=(Text(text),), name=whole.name, error=whole.error),)
 
 
-def old_results(view: View) -> Iterator[Batch]:
+def old_results(view: OrderView) -> Iterator[Batch]:
     found = (i for i in view.free() if view.entries[i].role is Role.TOOL)
     return ((Move(i, Form.COMPACT, "old result", LIMIT),) for i in found)
 

@@ -14,7 +14,7 @@ import pytest
 from examples import lifecycle
 from lamina.agent import EXPLORER, always
 from lamina.clients.events import Called, Spoke
-from lamina.clients.scripted import Line, Scripted
+from lamina.clients.scripted import Scripted, ScriptedAnswer
 from lamina.core.arrange import Cap, Layout
 from lamina.core.values import Form, Layer, Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of
@@ -187,7 +187,7 @@ async def test_phase_4_the_model_explores_reads_edits_and_answers(folder: Path) 
 
 @awaited
 async def test_a_tool_cannot_leave_the_workspace_either(folder: Path) -> None:
-    steal = Line(calls=(Called(id="c", name="read", arguments='{"path": "../other/secret.md"}'),))
+    steal = ScriptedAnswer(calls=(Called(id="c", name="read", arguments='{"path": "../other/secret.md"}'),))
     client = Scripted([steal, "I may not."])
     agent = lifecycle.created(client, folder)
     async with lifecycle.hydrated(agent, folder, "gpt-5") as session:

@@ -13,7 +13,17 @@ import pytest
 from lamina.core.text.tagged import unwrapped
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
-from lamina.formats.markdown import Chat, Mention, file_name, load, note_path, read, rebuild, save, write
+from lamina.formats.markdown import (
+    MarkdownChat,
+    Mention,
+    file_name,
+    load,
+    note_path,
+    read,
+    rebuild,
+    save,
+    write,
+)
 from lamina.formats.markdown.lines import body
 from lamina.formats.markdown.mentions import mentions
 from lamina.formats.markdown.page import shown
@@ -27,7 +37,7 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-def texts(chat: Chat) -> list[tuple[str, str]]:
+def texts(chat: MarkdownChat) -> list[tuple[str, str]]:
     return [(s.role.value, text_of(s.parts)) for s in chat.log]
 
 
@@ -58,7 +68,9 @@ def test_s1_50_four_messages_to_the_letter() -> None:
 
 
 def test_s1_50_front_matter_is_quoted_and_comes_back() -> None:
-    chat = Chat(log=(user("a"),), epoch=EPOCH, model='m "x" \\ y', topic="T: 1", accessed=5, tags=("t",))
+    chat = MarkdownChat(
+        log=(user("a"),), epoch=EPOCH, model='m "x" \\ y', topic="T: 1", accessed=5, tags=("t",)
+    )
     page = write(chat)
     assert page.startswith(
         f'---\nepoch: {EPOCH}\nlastAccessedAt: 5\nlamina: 1\nmodelKey: "m \\"x\\" \\\\ y"\n'
@@ -92,7 +104,7 @@ def test_s1_51_consecutive_users_and_blank_lines_in_an_answer() -> None:
 def test_s1_52_what_a_message_refers_to_comes_back(named: list[tuple[str, str]]) -> None:
     given = user("q", meta={"mentions": [list(pair) for pair in named]} if named else {})
     page = body(shown([given]))
-    assert read(page).log == read(write(Chat(log=(given,)), hidden=False)).log == (given,)
+    assert read(page).log == read(write(MarkdownChat(log=(given,)), hidden=False)).log == (given,)
     assert mentions(read(page).log[0]) == tuple(Mention(*pair) for pair in named)
     assert ("[Context: " in page) is bool(named)
 
@@ -133,7 +145,7 @@ def test_s1_54_a_name_is_made_of_the_first_words() -> None:
 
 @pytest.mark.anyio
 async def test_s1_54_nothing_said_is_nothing_written(tmp_path: Path) -> None:
-    assert await save(Chat(log=(note("a.md", "x"),)), tmp_path / "chats") is None
+    assert await save(MarkdownChat(log=(note("a.md", "x"),)), tmp_path / "chats") is None
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - a test may look
 
 
@@ -143,11 +155,13 @@ async def test_s1_54_a_second_save_updates_the_same_file_and_its_topic_stays(
     tmp_path: Path, kept_as: str
 ) -> None:
     log = [user("Hello"), assistant("Hi")]
-    first = await save(Chat(log=tuple(log), epoch=EPOCH, topic="Greetings", accessed=7), tmp_path / "a" / "b")
+    first = await save(
+        MarkdownChat(log=tuple(log), epoch=EPOCH, topic="Greetings", accessed=7), tmp_path / "a" / "b"
+    )
     assert first
     assert first.name == "Greetings@20241025_163120.md"
     first.write_text(first.read_text("utf-8").replace(f"epoch: {EPOCH}\n", kept_as), "utf-8")
-    again = await save(Chat(log=(*log, user("More")), epoch=EPOCH), tmp_path / "a" / "b")
+    again = await save(MarkdownChat(log=(*log, user("More")), epoch=EPOCH), tmp_path / "a" / "b")
     assert again == first
     chat = await load(first)
     assert (len(chat.log), chat.topic, chat.accessed) == (3, "Greetings", 7)
@@ -166,13 +180,13 @@ async def test_s1_54_a_name_that_the_disk_refuses_is_a_plain_one(
         link(page, place)
 
     monkeypatch.setattr(os, "link", refuse)
-    path = await save(Chat(log=(user("Hello"),), epoch=EPOCH), tmp_path)
+    path = await save(MarkdownChat(log=(user("Hello"),), epoch=EPOCH), tmp_path)
     assert path == tmp_path / f"chat-{EPOCH}.md"
 
 
 def test_s1_55_a_page_without_messages_is_an_empty_chat() -> None:
     page = "---\nepoch: soon\nusage: {broken\ntags:\n---\n\nnothing said"
-    assert read(page) == Chat(tags=())
+    assert read(page) == MarkdownChat(tags=())
     assert read(page.replace("epoch: soon", "projectId: p")).project == "p"
     assert read(FOUR) == read(FOUR)
 
@@ -193,7 +207,7 @@ def test_s1_56_the_last_message_of_a_wrapper_is_the_message() -> None:
 )
 def test_a_message_that_looks_like_another_is_one_message(text: str) -> None:
     log = (user(text), assistant(text))
-    assert read(write(Chat(log=log), hidden=False)).log == log
+    assert read(write(MarkdownChat(log=log), hidden=False)).log == log
 
 
 @pytest.mark.parametrize(
@@ -201,4 +215,4 @@ def test_a_message_that_looks_like_another_is_one_message(text: str) -> None:
 )
 def test_a_path_that_looks_like_a_list_is_one_path(path: str) -> None:
     log = (user("q", meta={"mentions": [["note", path], ["url", path]]}),)
-    assert read(write(Chat(log=log), hidden=False)).log == log
+    assert read(write(MarkdownChat(log=log), hidden=False)).log == log

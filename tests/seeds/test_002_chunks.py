@@ -13,7 +13,7 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import KINDS, Kind, Retention
 from lamina.core.options import Options
-from lamina.core.orders import Batch, Move, View
+from lamina.core.orders import Batch, Move, OrderView
 from lamina.core.repair import Repairs
 from lamina.core.tokens import CHARS4
 from lamina.core.values import (
@@ -232,7 +232,7 @@ TEN = [said(f"{number}" + "x" * 60, f"c{number}") for number in range(10)]
 """Ten user chunks of 28 tokens each, tags included."""
 
 
-def oldest_left_out(view: View) -> Iterator[Batch]:
+def oldest_left_out(view: OrderView) -> Iterator[Batch]:
     return ((Move(i, Form.OMITTED, "over the limit"),) for i in view.free())
 
 

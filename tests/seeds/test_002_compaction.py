@@ -15,7 +15,7 @@ from lamina.core.tokens import BYTES4, CHARS4
 from lamina.core.values import Budget, Form, Head, Layer, Ledger, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.segments import assistant, call, file, result, system, user
-from lamina.summaries import Asked, Bounds, Chosen, Outcome, Terms, choose, digested, summarized
+from lamina.summaries import Bounds, Chosen, Question, SummaryOutcome, Terms, choose, digested, summarized
 
 SAID = "The parser was read and the tokens were counted."
 BUDGET = Budget(window=400, reserve=0, trigger=0.75, keep_last=1, largest=1)
@@ -25,9 +25,9 @@ class Compactor:
     """A model that answers `SAID`, and remembers what it was asked."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[Question] = []
 
-    async def __call__(self, asked: Asked) -> str:
+    async def __call__(self, asked: Question) -> str:
         self.asked.append(asked)
         return SAID
 
@@ -39,7 +39,7 @@ def flow(count: int, *, size: int = 400) -> list[Segment]:
     return [system("Task: count the tokens.", key="sys"), user("Begin.", key="u"), *steps]
 
 
-def compacted(log: list[Segment], write: Any, budget: Budget = BUDGET, **given: Any) -> Outcome:
+def compacted(log: list[Segment], write: Any, budget: Budget = BUDGET, **given: Any) -> SummaryOutcome:
     terms = Terms(budget=budget, counter=CHARS4)
     bounds = Bounds(window=8_000)
     return anyio.run(partial(summarized, log, write, terms=terms, bounds=bounds, **given))
@@ -112,7 +112,7 @@ def test_s2_14_who_listens_is_told_ids_and_tokens() -> None:
 
 
 def test_s2_14_where_the_compactor_fails_the_digest_takes_its_place() -> None:
-    async def fails(_: Asked) -> str:
+    async def fails(_: Question) -> str:
         raise OSError("no compactor")
 
     log = flow(4, size=800)

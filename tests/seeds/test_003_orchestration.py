@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from examples.orchestration import ANSWERS, HALL, UTTERANCES, Orchestrator, context, house, kitchen
-from lamina.clients.scripted import Line, Scripted
+from lamina.clients.scripted import Scripted, ScriptedAnswer
 from lamina.context.clock import clock
 from lamina.context.gather import gather
 from lamina.context.last_n import last_n
@@ -142,7 +142,7 @@ async def test_a_source_less_changes_nothing_else(tmp_path: Path) -> None:
 async def test_a_model_that_fails_leaves_the_users_words_and_can_be_asked_again() -> None:
     """There, a failure leaves a message without a reply, and the next one follows it."""
     store = MemoryStore()
-    client = Scripted([Line(fails=OSError("gone")), "Here."])
+    client = Scripted([ScriptedAnswer(fails=OSError("gone")), "Here."])
     async with Session.open(store, "a", model="gpt-5", settings=Settings()) as session:
         with pytest.raises(OSError, match="gone"):
             await Orchestrator(session, client).prompt_ready("hello")

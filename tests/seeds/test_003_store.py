@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from lamina.core.values import Role, Segment, Text
 from lamina.errors import BadInput, Conflict, WrongKey
 from lamina.formats.codec import decode, encode
-from lamina.formats.elara import Found, import_folder, read_folder, role_of
+from lamina.formats.elara import ElaraMessages, import_folder, read_folder, role_of
 from lamina.segments import assistant, user
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
@@ -59,7 +59,7 @@ class Writer:
         return path
 
 
-def found(folder: Path, key: str = "", last: int | None = None) -> Found:
+def found(folder: Path, key: str = "", last: int | None = None) -> ElaraMessages:
     return anyio.run(lambda: read_folder(folder, key=key, last=last))
 
 

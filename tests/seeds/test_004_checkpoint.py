@@ -18,7 +18,7 @@ from lamina.formats.checkpoint import (
     FORMAT,
     INDEX,
     MIRROR,
-    Checkpoint,
+    AgentCheckpoint,
     read,
     read_state,
     signature,
@@ -45,7 +45,7 @@ def test_the_configuration_is_the_one_of_these_tests() -> None:
 
 
 def test_s4_80_a_state_may_have_no_messages_and_no_metadata() -> None:
-    assert read_state({}) == Checkpoint()
+    assert read_state({}) == AgentCheckpoint()
     old = read_state({"messages": [HELLO]})
     assert (old.metadata, old.log) == (None, (user("hello"),))
     assert read_state({"messages": [], "metadata": {INDEX: 0, "x": [1]}}).metadata == {INDEX: 0, "x": [1]}
@@ -61,11 +61,11 @@ def test_s4_80_chained_checkpoints_keep_their_own_metadata() -> None:
     assert trimmed(untrimmed_with(read(chain[-1]))) == [1, 3, 5, 7]
 
 
-def untrimmed_with(checkpoint: Checkpoint) -> Any:
+def untrimmed_with(checkpoint: AgentCheckpoint) -> Any:
     return build(checkpoint.log, ledger=checkpoint.ledger, options=MIRROR, counter=RFC)
 
 
-def resumed_with(checkpoint: Checkpoint) -> Any:
+def resumed_with(checkpoint: AgentCheckpoint) -> Any:
     """With the next question: a request's last step goes out as it came, so without it nothing is trimmed."""
     log = [*checkpoint.log, rfc.user("go on")]
     return build(log, ledger=checkpoint.ledger, options=MIRROR, counter=RFC)
@@ -118,13 +118,13 @@ def test_s4_81_broken_bytes_are_refused() -> None:
 
 
 def test_s4_82_a_signature_is_that_of_messages_and_metadata() -> None:
-    one = Checkpoint(log=(user("a"),), metadata={"x": 1})
+    one = AgentCheckpoint(log=(user("a"),), metadata={"x": 1})
     same = read(write(one.log, metadata=one.metadata, run="other"))
     assert signature(same) == signature(one)
     others = [
-        Checkpoint(log=(user("b"),), metadata={"x": 1}),
-        Checkpoint(log=one.log, metadata={"x": 2}),
-        Checkpoint(log=one.log),
+        AgentCheckpoint(log=(user("b"),), metadata={"x": 1}),
+        AgentCheckpoint(log=one.log, metadata={"x": 2}),
+        AgentCheckpoint(log=one.log),
     ]
     assert len({signature(each) for each in [one, *others]}) == 4
 

@@ -13,8 +13,8 @@ from lamina.context.project_files import (
     CALLER_TOTAL,
     CallerItem,
     Gathered,
-    Limits,
     ProjectFile,
+    ProjectFileLimits,
     Rank,
     check_caller,
     first_message_only,
@@ -72,13 +72,13 @@ def test_s4_72_the_most_important_file_gets_room_first(
     size: int, kept: list[tuple[str, int]], note: str
 ) -> None:
     files = [named("notes", "x" * 500), named("AGENTS.md", "y" * size, Rank.CRITICAL)]
-    gathered = project_files(files, limits=Limits(each=1_000, total=300))
+    gathered = project_files(files, limits=ProjectFileLimits(each=1_000, total=300))
     assert content(gathered) == kept
     assert note in gathered.notes
 
 
 def test_s4_72_a_critical_file_is_squeezed_where_another_is_left_out() -> None:
-    limits = Limits(total=110)
+    limits = ProjectFileLimits(total=110)
     first = named("APPS.md", "a" * 100, Rank.CRITICAL)
     critical = project_files([first, named("AGENTS.md", "b" * 80, Rank.CRITICAL)], limits=limits)
     normal = project_files([first, named("notes", "b" * 80)], limits=limits)
@@ -103,7 +103,7 @@ def test_s4_72_limits_hold_and_nothing_goes_missing_without_a_note(
     sizes: list[tuple[int, Rank]], each: int, total: int
 ) -> None:
     files = [named(f"f{i}", "x" * size, rank) for i, (size, rank) in enumerate(sizes)]
-    gathered = project_files(files, limits=Limits(each=each, total=total))
+    gathered = project_files(files, limits=ProjectFileLimits(each=each, total=total))
     kept = dict(content(gathered))
     assert sum(kept.values()) <= total
     assert all(size <= each for size in kept.values())
@@ -216,7 +216,7 @@ def test_s4_76_a_caller_cannot_be_critical() -> None:
         "APPS.md",
         "mine",
     ]
-    tight = project_files(files, caller=[item], limits=Limits(total=210))
+    tight = project_files(files, caller=[item], limits=ProjectFileLimits(total=210))
     assert [name for name, _ in content(tight)] == ["AGENTS.md", "APPS.md"]
 
 

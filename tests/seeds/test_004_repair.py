@@ -9,7 +9,7 @@ import pytest
 
 from lamina.core.build import build
 from lamina.core.options import Options
-from lamina.core.orders import Batch, Move, Order, View
+from lamina.core.orders import Batch, Move, Order, OrderView
 from lamina.core.text.tags import strip_tags
 from lamina.core.tokens import RFC
 from lamina.core.values import Budget, Digest, Form, Part, Role, Segment, Text, ToolCall, ToolResult
@@ -123,7 +123,7 @@ def truncating(segment: Segment, form: Form, _content: Digest, _limit: int) -> t
     return segment.parts if form is Form.FULL else (Text(TRUNCATED),)
 
 
-def old_replies(view: View) -> Iterator[Batch]:
+def old_replies(view: OrderView) -> Iterator[Batch]:
     """Every reply before the spared ones, whatever the size of the request."""
     yield tuple(
         Move(i, Form.STUB, "old reply")
@@ -155,7 +155,7 @@ def test_s4_55_a_reply_shorter_than_the_placeholder_stays() -> None:
 def long_action_messages(*, limit: int, keep: int) -> Order:
     """The words beside a call, where they are longer than `limit` and not of the last `keep` actions."""
 
-    def order(view: View) -> Iterator[Batch]:
+    def order(view: OrderView) -> Iterator[Batch]:
         entries = view.entries
         actions = [i for i in range(len(entries) - 1) if _is_action(entries[i].parts, entries[i + 1].parts)]
         old = actions[: max(len(actions) - keep, 0)]

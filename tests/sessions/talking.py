@@ -15,7 +15,7 @@ from lamina.dialects.port import PlainHead, Tool
 from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Head, Once, Store, Where
+from lamina.stores.port import Once, Store, StoredHead, Where
 from lamina.testing.conformance import MODELS
 
 P = ParamSpec("P")
@@ -131,7 +131,7 @@ class Flaky(MemoryStore):
         self.fails = ""
 
     async def append(self, where: Where, records: Any, *, expect: int | None = None, was: bytes | None = None,
-                     once: Once | None = None, state: bytes | None = None) -> Head:  # fmt: skip
+                     once: Once | None = None, state: bytes | None = None) -> StoredHead:  # fmt: skip
         fails, self.fails = self.fails, ""
         if fails == "before":
             raise OSError("the disk is gone")

@@ -10,7 +10,7 @@ import pytest
 
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
-from lamina.formats.markdown import Chat, Mention, read, write
+from lamina.formats.markdown import MarkdownChat, Mention, read, write
 from lamina.segments import note, url
 from lamina.sessions import Mentioned, Session
 from lamina.stores.memory import MemoryStore
@@ -69,7 +69,7 @@ async def test_an_imported_page_keeps_what_its_messages_refer_to() -> None:
     store = MemoryStore()
     await imported(store)
     async with opened(store) as session:
-        exported = write(Chat(log=session.log), hidden=False)
+        exported = write(MarkdownChat(log=session.log), hidden=False)
     assert "[Context: Notes: docs/spec.md | URLs: https://x.org | Folders: plans]" in exported
     assert "[Context: Notes: minutes | Tags: #release]" in exported
 
@@ -133,7 +133,7 @@ async def test_what_finds_it_may_be_given_and_may_be_asked_for_links() -> None:
         assert "https://x.org" in keys(session)
         assert "minutes" in keys(session)
         assert [mention.sort for mention in asked] == ["note", "url", "folder", "note", "tag"]
-        exported = write(Chat(log=session.log), hidden=False)
+        exported = write(MarkdownChat(log=session.log), hidden=False)
         assert "[Context: Notes: docs/spec.md | URLs: https://x.org | Folders: plans]" in exported
 
 

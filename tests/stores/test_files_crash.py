@@ -18,7 +18,7 @@ import pytest
 from lamina.errors import Broken
 from lamina.stores.files import FilesStore, open_files
 from lamina.stores.files.sheet import is_sheet
-from lamina.stores.port import Head, Once, Page, Where
+from lamina.stores.port import Once, RecordPage, StoredHead, Where
 from lamina.testing.store_races import check_linear
 from tests.stores.files_disk import Cache, Died, at_call, in_memory
 
@@ -39,26 +39,26 @@ def tmp_path() -> Iterator[Path]:
         yield Path(folder)
 
 
-async def begun(folder: Path) -> Page:
+async def begun(folder: Path) -> RecordPage:
     """A conversation with one record, in the clear, so that replacing it gives its file another name."""
     async with open_files(folder) as kept:
         await kept.append(WHERE, [b'{"v":1,"segment":{"role":"user"}}'], state=b"1")
         return await kept.read(WHERE)
 
 
-async def afterwards(folder: Path, write: Write) -> Page:
+async def afterwards(folder: Path, write: Write) -> RecordPage:
     await begun(folder)
     async with open_files(folder) as kept:
         await write(kept)
         return await kept.read(WHERE)
 
 
-async def reread(folder: Path) -> Page:
+async def reread(folder: Path) -> RecordPage:
     async with open_files(folder) as kept:
         return await kept.read(WHERE)
 
 
-def stray(folder: Path, page: Page) -> list[str]:
+def stray(folder: Path, page: RecordPage) -> list[str]:
     """Files that belong to nothing, after the next append has swept."""
 
     async def swept() -> None:
@@ -131,7 +131,7 @@ def test_a_retried_turn_is_kept_once_wherever_the_first_try_died(tmp_path: Path)
         folder = tmp_path / str(number)
         anyio.run(begun, folder)
 
-        async def tries(folder: Path = folder, number: int = number) -> tuple[Head, Page, int]:
+        async def tries(folder: Path = folder, number: int = number) -> tuple[StoredHead, RecordPage, int]:
             async with open_files(folder) as kept:
                 with at_call(number, Died) as made, suppress(Died):
                     await APPEND(kept)
@@ -140,14 +140,14 @@ def test_a_retried_turn_is_kept_once_wherever_the_first_try_died(tmp_path: Path)
                 return head, await kept.read(WHERE), len(made)
 
         head, page, made = anyio.run(tries)
-        assert head == page.head == Head(count=3, state=b"2")
+        assert head == page.head == StoredHead(count=3, state=b"2")
         if made < number:
             break
 
 
 def test_a_power_cut_at_any_call_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     for number in itertools.count(1, STEP):
-        folder, acknowledged = tmp_path / str(number), [Page()]
+        folder, acknowledged = tmp_path / str(number), [RecordPage()]
         folder.mkdir()
         cache = Cache(folder)
         with cache.watching(), at_call(number, Died) as made, suppress(Died):
@@ -167,7 +167,7 @@ STEP, CUTS = 3, 3
 """Every so many calls, and how often the power fails there."""
 
 
-async def works(folder: Path, acknowledged: list[Page]) -> None:
+async def works(folder: Path, acknowledged: list[RecordPage]) -> None:
     """Appends and replacements, and what was there after each."""
     async with open_files(folder) as kept:
         for turns in range(3):
@@ -178,7 +178,7 @@ async def works(folder: Path, acknowledged: list[Page]) -> None:
             acknowledged.append(await kept.read(WHERE))
 
 
-def is_next(page: Page, least: Page) -> bool:
+def is_next(page: RecordPage, least: RecordPage) -> bool:
     """What was under way may have happened, wholly."""
     turns = least.head.count // 2
     bodies, before = ([record.body for record in each.records] for each in (page, least))

@@ -22,7 +22,7 @@ from lamina.stores.files import open_files
 from lamina.stores.files.names import LONGEST, folder_name, name_of
 from lamina.stores.files.sheet import body_of, is_sheet, sheet_name, written
 from lamina.stores.files.shelf import once_name
-from lamina.stores.port import Head, Listed, Once, Page, Where
+from lamina.stores.port import Listed, Once, RecordPage, StoredHead, Where
 
 WHERE = Where("team", "chat")
 AT = datetime(2025, 8, 24, 16, 36, 25, 123999, tzinfo=UTC)
@@ -36,7 +36,7 @@ async def kept(folder: Path, *groups: list[bytes]) -> Path:
     return folder / "team" / "chat"
 
 
-async def read(folder: Path, where: Where = WHERE) -> Page:
+async def read(folder: Path, where: Where = WHERE) -> RecordPage:
     async with open_files(folder) as store:
         return await store.read(where)
 
@@ -136,7 +136,7 @@ def test_what_is_deleted_leaves_no_byte(tmp_path: Path) -> None:
 def test_a_deletion_cut_short_is_finished_when_the_store_is_opened(tmp_path: Path) -> None:
     conversation = anyio.run(kept, tmp_path, [b"a"])
     conversation.rename(conversation.with_name(".deleted.chat"))
-    assert anyio.run(read, tmp_path) == Page()
+    assert anyio.run(read, tmp_path) == RecordPage()
     assert list((tmp_path / "team").iterdir()) == []
 
 
@@ -272,7 +272,7 @@ def test_a_key_that_outlived_its_append_does_not_count(tmp_path: Path, group: in
     conversation = anyio.run(kept, tmp_path, [b"a"])
     forged(conversation, once_name("lost"), json.dumps({"digest": "ZA==", "group": group, "count": 7}))
 
-    async def again() -> Head:
+    async def again() -> StoredHead:
         async with open_files(tmp_path) as store:
             return await store.append(WHERE, [b"b"], once=Once(key="lost", digest=b"d"))
 
@@ -297,11 +297,11 @@ def test_a_key_of_an_older_release_is_answered_with_the_state_of_now(tmp_path: P
     del head["sum"]
     forged(conversation, ".head", json.dumps(head | {"stale": 0}))
 
-    async def again() -> Head:
+    async def again() -> StoredHead:
         async with open_files(tmp_path) as store:
             return await store.append(WHERE, [b"a"], once=Once(key="0", digest=b"d"))
 
-    assert anyio.run(again) == Head(count=1, state=b"state")
+    assert anyio.run(again) == StoredHead(count=1, state=b"state")
 
 
 def test_a_folder_in_the_place_of_another_is_noticed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from lamina.errors import BadInput, Conflict, Damaged, StoreError
 from lamina.stores.memory import MemoryStore
 from lamina.stores.paging import attempts, every_conversation, every_record
-from lamina.stores.port import Head, Listed, Page, Record, Store, Where
+from lamina.stores.port import Listed, Record, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import (
     Sealed,
     add_key,
@@ -57,16 +57,16 @@ class NeverOrdered(MemoryStore):
 class SameRecords(MemoryStore):
     """Reads from the start whatever was asked for."""
 
-    async def read(self, where: Where, *, after: int = 0, **asked: Any) -> Page:
+    async def read(self, where: Where, *, after: int = 0, **asked: Any) -> RecordPage:
         return await super().read(where, after=0 if after else after, **asked)
 
 
 class GivesNothing(MemoryStore):
     """Counts records that it does not give."""
 
-    async def read(self, where: Where, *, after: int = 0, **asked: Any) -> Page:
+    async def read(self, where: Where, *, after: int = 0, **asked: Any) -> RecordPage:
         page = await super().read(where, after=after, **asked)
-        return Page(head=page.head) if after else page
+        return RecordPage(head=page.head) if after else page
 
 
 class Refuses(MemoryStore):
@@ -74,12 +74,12 @@ class Refuses(MemoryStore):
 
     full = False
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         if self.full:
             raise Conflict(conversation=where.conversation, expected=0, found=1)
         return await super().append(where, records, **given)
 
-    async def replace(self, where: Where, bodies: Mapping[int, bytes], **given: Any) -> Head:
+    async def replace(self, where: Where, bodies: Mapping[int, bytes], **given: Any) -> StoredHead:
         if self.full:
             raise Conflict(conversation=where.conversation, expected=0, found=1)
         return await super().replace(where, bodies, **given)
@@ -224,14 +224,16 @@ class OldAndNew(MemoryStore):
         self.older: dict[Where, bytes] = {}
         self.turn = 0
 
-    async def read(self, where: Where, **asked: Any) -> Page:
+    async def read(self, where: Where, **asked: Any) -> RecordPage:
         page = await super().read(where, **asked)
         self.turn += where in self.older
         if where in self.older and self.turn % 2:
-            return Page(records=page.records, head=Head(count=page.head.count, state=self.older[where]))
+            return RecordPage(
+                records=page.records, head=StoredHead(count=page.head.count, state=self.older[where])
+            )
         return page
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         if where in self.older:
             raise Conflict(conversation=where.conversation, expected=0, found=0)
         return await super().append(where, records, **given)

@@ -13,7 +13,7 @@ import pytest
 
 from lamina.errors import Damaged, KeyNeeded
 from lamina.stores.checksums import Sums
-from lamina.stores.port import HEADER, Head, Listed, Once, Page, Where
+from lamina.stores.port import HEADER, Listed, Once, RecordPage, StoredHead, Where
 from lamina.stores.postgres import PostgresStore, open_postgres
 from lamina.stores.postgres.schema import MIGRATIONS, NEWEST
 from lamina.testing.postgres import shared
@@ -142,7 +142,7 @@ def test_a_damaged_head_is_named_and_never_built_upon(schema: str, damage: Liter
             assert error.whole == (0, 1, 2, 3)
         if "SET state = " not in damage:
             assert (await refused(store.list("w"), Damaged)).conversation == "here"
-        assert (await store.read(OTHER)).head == Head(count=2, state=b"of another")
+        assert (await store.read(OTHER)).head == StoredHead(count=2, state=b"of another")
         assert await store.delete(HERE), "what is damaged can be deleted"
         assert list(await store.list("w")) == [Listed(conversation="other", count=2)]
 
@@ -163,7 +163,7 @@ def test_records_without_their_head_are_missed(schema: str, asked: dict[str, Any
         await refused(store.append(HERE, [b"anew"], expect=0), Damaged)
         assert (await refused(store.read(HERE, **asked), Damaged)).whole == (0, 1, 2, 3)
         assert await store.delete(HERE)
-        assert await store.read(HERE) == Page()
+        assert await store.read(HERE) == RecordPage()
         assert list(await store.list("w")) == [Listed(conversation="other", count=2)]
         assert (await store.append(HERE, [b"anew"], expect=0)).count == 1
 
@@ -203,19 +203,19 @@ def version_of(schema: str) -> int:
 def test_older_tables_are_read_as_they_are_and_brought_up_by_the_first_write(schema: str) -> None:
     older(schema)
 
-    async def read(store: PostgresStore) -> Page:
+    async def read(store: PostgresStore) -> RecordPage:
         assert list(await store.list("w")) == [Listed(conversation="here", count=2)]
-        assert await store.read(OTHER) == Page()
+        assert await store.read(OTHER) == RecordPage()
         return await store.read(HERE)
 
     page = with_store(schema, read)
-    assert page.head == Head(count=2, state=b"state")
+    assert page.head == StoredHead(count=2, state=b"state")
     assert version_of(schema) == 2
     with_store(schema, lambda store: store.append(OTHER, [b"x"]))
     assert version_of(schema) == NEWEST
     assert with_store(schema, lambda store: store.read(HERE)) == page
     again = with_store(schema, lambda store: store.append(HERE, [b"z"], once=ONCE))
-    assert again == Head(count=2, state=b"state")
+    assert again == StoredHead(count=2, state=b"state")
 
 
 def test_rows_of_an_older_release_get_their_sums(schema: str) -> None:

@@ -16,14 +16,14 @@ import pytest
 from anyio import to_thread
 
 from lamina.errors import Broken
-from lamina.stores.port import Once, Page, Where
+from lamina.stores.port import Once, RecordPage, Where
 from lamina.stores.postgres import PostgresStore
-from lamina.stores.postgres.links import Limits
+from lamina.stores.postgres.links import ConnectionLimits
 from lamina.testing.postgres import Server, postgres
 
 WRITERS = 4
-PATIENT = Limits(connections=2 * WRITERS, reconnect=60)
-HASTY = Limits(connections=2 * WRITERS, reconnect=0.3)
+PATIENT = ConnectionLimits(connections=2 * WRITERS, reconnect=60)
+HASTY = ConnectionLimits(connections=2 * WRITERS, reconnect=0.3)
 
 
 class Load:
@@ -74,7 +74,7 @@ class Load:
         self.kept[name] += 1
         return True
 
-    def check(self, keys: Page, none: Page) -> None:
+    def check(self, keys: RecordPage, none: RecordPage) -> None:
         there = groups(keys)
         assert there == self.kept_of("key"), "a group with a key is there once, and acknowledged"
         there = groups(none)
@@ -89,7 +89,7 @@ class Load:
         return Counter({name: count for name, count in self.kept.items() if name.startswith(kind)})
 
 
-def groups(page: Page) -> Counter[str]:
+def groups(page: RecordPage) -> Counter[str]:
     """The groups by name; each has to be whole, its records side by side."""
     bodies = [record.body.decode() for record in page.records]
     pairs = list(zip(bodies[::2], bodies[1::2], strict=True))
@@ -97,7 +97,7 @@ def groups(page: Page) -> Counter[str]:
     return Counter(one.rpartition("/")[0] for one, _ in pairs)
 
 
-async def killed(server: Server, times: int, limits: Limits, seed: int) -> Load:
+async def killed(server: Server, times: int, limits: ConnectionLimits, seed: int) -> Load:
     """The load, through so many kills of the server, checked against what is there at the end."""
     load, dice = Load(), Random(seed)  # noqa: S311 - moments, not secrets
     store = await PostgresStore.open(server.url, schema=f"s{seed}", limits=limits)

@@ -16,13 +16,13 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from lamina.errors import BadInput, Broken, Conflict, StoreError
-from lamina.stores.port import Head, Once, Where
-from lamina.stores.postgres import Limits, PostgresStore, links, open_postgres, schema
+from lamina.stores.port import Once, StoredHead, Where
+from lamina.stores.postgres import ConnectionLimits, PostgresStore, links, open_postgres, schema
 from lamina.testing.postgres import shared
 
 WHERE = Where("team", "chat")
 ONCE = Once(key="turn-1", digest=b"d")
-QUICK = Limits(connections=2, reconnect=0.5)
+QUICK = ConnectionLimits(connections=2, reconnect=0.5)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_commit_whose_answer_is_lost_is_settled_by_its_key(tables: str, when: 
     async def work() -> None:
         async with cut(tables, when) as store:
             head = await store.append(WHERE, [b"a", b"b"], expect=0, once=ONCE, state=b"s")
-            assert head == Head(count=2, state=b"s")
+            assert head == StoredHead(count=2, state=b"s")
             page = await store.read(WHERE)
             assert [record.body for record in page.records] == [b"a", b"b"]
 
@@ -245,7 +245,7 @@ def test_a_refusal_keeps_the_connection(tables: str) -> None:
 
 def test_a_writer_that_waits_too_long_gives_up(tables: str) -> None:
     async def work() -> None:
-        store = await PostgresStore.open(shared().url, schema=tables, limits=Limits(lock=0.1))
+        store = await PostgresStore.open(shared().url, schema=tables, limits=ConnectionLimits(lock=0.1))
         await store.append(WHERE, [b"a"])
         async with held(tables):
             with pytest.raises(StoreError, match=r"too long.*nothing was written") as refusal:
@@ -336,7 +336,7 @@ def test_tables_whose_keys_kept_states_forget_them(tables: str, monkeypatch: pyt
 
     async def again() -> None:
         async with open_postgres(shared().url, schema=tables) as store:
-            assert await store.append(WHERE, [b"a"], once=ONCE) == Head(count=1, state=b"now")
+            assert await store.append(WHERE, [b"a"], once=ONCE) == StoredHead(count=1, state=b"now")
 
     run(again)
     with psycopg.connect(shared().url, autocommit=True) as link:

@@ -10,7 +10,7 @@ from collections import Counter
 
 import anyio
 
-from lamina.stores.port import Page, Where
+from lamina.stores.port import RecordPage, Where
 from lamina.stores.postgres import open_postgres
 from lamina.testing.postgres import shared
 from lamina.testing.store_races import check_linear, retried, turn
@@ -26,13 +26,13 @@ async def write(url: str, schema: str, writer: int, conversations: int) -> None:
                 await retried(store, Where("w", name), turn(writer, number), f"{writer}/{number}")
 
 
-def written(schema: str, *, conversations: int) -> dict[str, Page]:
+def written(schema: str, *, conversations: int) -> dict[str, RecordPage]:
     """What stands there after eight processes, which began without tables, wrote at once."""
     url = shared().url
     command = [sys.executable, __file__, url, schema, str(conversations)]
     subprocess.run(command, check=True, timeout=300)
 
-    async def read() -> dict[str, Page]:
+    async def read() -> dict[str, RecordPage]:
         async with open_postgres(url, schema=schema) as store:
             names = [one.conversation for one in await store.list("w")]
             return {name: await store.read(Where("w", name)) for name in names}

@@ -21,7 +21,7 @@ import pytest
 from lamina.errors import Broken, Damaged, KeyNeeded, StoreError
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Head, Listed, Page, Store, Where
+from lamina.stores.port import Listed, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import Sealed, generate
 from lamina.stores.sqlite import SqliteStore, open_sqlite
 from lamina.stores.sqlite.links import Driver
@@ -93,9 +93,9 @@ def write(opening: Opening) -> None:
 async def reads(store: Store) -> None:
     page = await store.read(HERE)
     assert [record.body for record in page.records] == [b"a", b"b"]
-    assert page.head == Head(count=2, state=b"the state")
+    assert page.head == StoredHead(count=2, state=b"the state")
     assert list(await store.list("w")) == [Listed(conversation="here", count=2)]
-    assert await store.read(Where("w", "none")) == Page()
+    assert await store.read(Where("w", "none")) == RecordPage()
 
 
 async def reads_and_refuses(store: Store) -> None:
@@ -180,7 +180,7 @@ def test_what_is_no_store_is_told(folder: Path, content: bytes) -> None:
         yield MemoryStore()
 
     async def look(store: Store) -> None:
-        assert await store.read(HERE) == Page()
+        assert await store.read(HERE) == RecordPage()
 
     seen_by_nobody(opening, look)
 

@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, Reused, StoreError, WrongKey
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Head, Listed, Once, Store, Where, Within
+from lamina.stores.port import Listed, Once, Store, StoredHead, Where, Within
 from lamina.stores.sealed import Sealed, generate
-from lamina.stores.sealed.cipher import Refused
+from lamina.stores.sealed.cipher import NotSealedHere
 from lamina.stores.sealed.documents import new_data_key, unwrap
-from lamina.stores.sealed.records import Place
+from lamina.stores.sealed.records import SealedPlace
 from lamina.stores.sqlite import open_sqlite
 from lamina.testing.conformance import Conformance
 from lamina.testing.stores import store
@@ -72,11 +72,13 @@ def test_any_records_in_any_groups_come_back(
         state, bodies = b"", list[bytes]()
         for records, new in groups:
             state, bodies = state if new is None else new, bodies + records
-            assert await sealed.append(WHERE, records, state=new) == Head(count=len(bodies), state=state)
+            assert await sealed.append(WHERE, records, state=new) == StoredHead(
+                count=len(bodies), state=state
+            )
         for reader in (sealed, Sealed(inner, KEY)):
             page = await reader.read(WHERE)
             assert [record.body for record in page.records] == bodies
-            assert page.head == Head(count=len(bodies), state=state)
+            assert page.head == StoredHead(count=len(bodies), state=state)
 
     anyio.run(trial)
 
@@ -116,15 +118,15 @@ def test_the_same_words_are_never_sealed_to_the_same_bytes() -> None:
 
 
 def test_a_wrapped_key_that_is_not_the_committed_one_is_refused() -> None:
-    place = Place(b"s" * 16, "team", "chat")
+    place = SealedPlace(b"s" * 16, "team", "chat")
     data = new_data_key(place, KEY, generation=1, since=0)
     assert len(unwrap(place, KEY, data)) == 32
     other = new_data_key(place, KEY, generation=1, since=0)
     for wrong in (replace(data, commitment=other.commitment), replace(data, wrapped=other.wrapped)):
-        with pytest.raises(Refused):
+        with pytest.raises(NotSealedHere):
             unwrap(place, KEY, wrong)
-    for elsewhere in (Place(b"t" * 16, "team", "chat"), Place(b"s" * 16, "team", "chat2")):
-        with pytest.raises(Refused):
+    for elsewhere in (SealedPlace(b"t" * 16, "team", "chat"), SealedPlace(b"s" * 16, "team", "chat2")):
+        with pytest.raises(NotSealedHere):
             unwrap(elsewhere, KEY, data)
 
 
@@ -219,7 +221,7 @@ def test_two_instances_see_each_others_writes_and_deletions() -> None:
         await other.append(WHERE, [b"b"])
         assert [record.body for record in (await one.read(WHERE)).records] == [b"a", b"b"]
         assert await other.delete(WHERE)
-        assert (await one.read(WHERE)).head == Head()
+        assert (await one.read(WHERE)).head == StoredHead()
         await other.append(WHERE, [b"new"])
         assert [record.body for record in (await one.read(WHERE)).records] == [b"new"]
         await one.append(WHERE, [b"newer"], expect=1)
@@ -278,7 +280,7 @@ def test_a_deletion_that_was_interrupted_counts_and_is_finished_by_another(
             await sealed.delete(WHERE)
         inner.left = -1
         again = Sealed(inner, KEY)
-        assert (await again.read(WHERE)).head == Head()
+        assert (await again.read(WHERE)).head == StoredHead()
         assert await again.list("team") == []
         with pytest.raises(StoreError, match="not finished"):
             await again.append(WHERE, [b"new"])

@@ -9,7 +9,7 @@ import pytest
 
 from lamina.errors import Conflict, WrongKey
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Head, Page, Where
+from lamina.stores.port import RecordPage, StoredHead, Where
 from lamina.stores.sealed import (
     Cost,
     Sealed,
@@ -30,7 +30,7 @@ CHEAP = Cost(memory=19_456, passes=2, lanes=1)
 WHERE = Where("team", "chat")
 
 
-def said(page: Page) -> list[bytes]:
+def said(page: RecordPage) -> list[bytes]:
     return [record.body for record in page.records]
 
 
@@ -39,7 +39,7 @@ class Slow(MemoryStore):
 
     meanwhile: Callable[[], Awaitable[None]] | None = None
 
-    async def append(self, where: Where, records: Sequence[bytes], **named: object) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **named: object) -> StoredHead:
         happens, self.meanwhile = self.meanwhile, None
         if happens is not None:
             await happens()
@@ -178,7 +178,7 @@ class Dawdles(MemoryStore):
 
     meanwhile: Callable[[], Awaitable[None]] | None = None
 
-    async def replace(self, *arguments: object, **named: object) -> Head:
+    async def replace(self, *arguments: object, **named: object) -> StoredHead:
         happens, self.meanwhile = self.meanwhile, None
         if happens is not None:
             await happens()
@@ -226,7 +226,7 @@ def test_rekeying_leaves_a_state_that_another_process_wrote_meanwhile() -> None:
             async with anyio.create_task_group() as group:
                 group.start_soon(ledger, number)
                 group.start_soon(rekey, one, WHERE)
-            assert (await one.read(WHERE)).head == Head(count=6, state=b"%d" % number)
+            assert (await one.read(WHERE)).head == StoredHead(count=6, state=b"%d" % number)
 
     anyio.run(trial)
 

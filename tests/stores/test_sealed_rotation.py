@@ -8,7 +8,7 @@ import pytest
 
 from lamina.errors import BadInput, Conflict, StoreError, WrongKey
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Head, Once, Page, Store, Where
+from lamina.stores.port import Once, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import (
     Cost,
     Passphrase,
@@ -31,7 +31,7 @@ CHEAP = Cost(memory=19_456, passes=2, lanes=1)
 WHERE = Where("team", "chat")
 
 
-def said(page: Page) -> list[bytes]:
+def said(page: RecordPage) -> list[bytes]:
     return [record.body for record in page.records]
 
 
@@ -115,7 +115,7 @@ class Dies(MemoryStore):
 
     left = -1
 
-    async def replace(self, *arguments: object, **named: object) -> Head:
+    async def replace(self, *arguments: object, **named: object) -> StoredHead:
         self.left -= 1
         if self.left == -1:
             raise StoreError("the process died here")

@@ -14,7 +14,7 @@ import pytest
 
 from lamina.errors import Damaged, StoreError, Tampered, WrongKey
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import HEADER, Head, Once, Page, Record, Where, Within
+from lamina.stores.port import HEADER, Once, Record, RecordPage, StoredHead, Where, Within
 from lamina.stores.sealed import Sealed, anchor, finish, generate, rekey, verify
 from lamina.stores.sqlite import open_sqlite
 from tests.stores.tampering import Mutation, bodies, copied, of_document, of_records, put, set_back
@@ -46,7 +46,7 @@ class World:
         await Sealed(self.now, KEY).append(OWN, [b"question 2", b"answer 2"], state=b"ledger 2")
 
 
-async def verdict(changed: MemoryStore, truth: list[bytes], head: Head) -> str:
+async def verdict(changed: MemoryStore, truth: list[bytes], head: StoredHead) -> str:
     """How a fresh reader, with the right key, takes it."""
     sealed = Sealed(changed, KEY)
     try:
@@ -164,9 +164,9 @@ class Withholds(MemoryStore):
 
     trick: Callable[[tuple[Record, ...]], tuple[Record, ...]] | None = None
 
-    async def read(self, where: Where, **asked: object) -> Page:
+    async def read(self, where: Where, **asked: object) -> RecordPage:
         page = await super().read(where, **asked)  # type: ignore[arg-type]
-        return page if self.trick is None else Page(records=self.trick(page.records), head=page.head)
+        return page if self.trick is None else RecordPage(records=self.trick(page.records), head=page.head)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ class Refuses(MemoryStore):
 
     refuses = False
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         was = b"another" if self.refuses else given.pop("was", None)
         return await super().append(where, records, **{**given, "was": was})
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from lamina.errors import Damaged, LaminaError, StoreError
 from lamina.stores.checksums import Sums
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import Head, Listed, Once, Page, Where
+from lamina.stores.port import Listed, Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, open_sqlite, tables
 from lamina.stores.sqlite.schema import NEWEST, bring_up
 from lamina.testing.store_races import refused
@@ -113,7 +113,7 @@ def test_a_damaged_record_is_named_and_the_others_can_be_read(path: Path, damage
             assert "records 1 to 3 can be read" in str(error)
         found = (await store.read(HERE, at=[1, 2, 3])).records
         assert [record.body for record in found] == [b"one", b"two", b"three"]
-        assert (await store.read(OTHER)).head == Head(count=2, state=b"of another")
+        assert (await store.read(OTHER)).head == StoredHead(count=2, state=b"of another")
         assert (await store.append(OTHER, [b"c"])).count == 3
 
     with_store(path, work)
@@ -182,9 +182,9 @@ def test_a_damaged_head_is_named_and_never_built_upon(path: Path, damage: str) -
             error = await refused(call, Damaged)
             assert error.conversation == "here"
             assert error.whole == (0, 1, 2, 3)
-        assert (await store.read(OTHER)).head == Head(count=2, state=b"of another")
+        assert (await store.read(OTHER)).head == StoredHead(count=2, state=b"of another")
         assert await store.delete(HERE), "what is damaged can be deleted"
-        assert await store.read(HERE) == Page()
+        assert await store.read(HERE) == RecordPage()
         assert [each.conversation for each in await store.list("w")] == ["other"]
 
     with_store(path, work)
@@ -358,7 +358,7 @@ def test_an_older_file_is_read_as_it_is_and_not_touched(older: Path) -> None:
         page = await store.read(SUPPORT)
         assert page.head.count == 4
         assert [each.conversation for each in await store.list("team")] == ["nothing yet", "support-42"]
-        assert await store.read(Where("team", "none")) == Page()
+        assert await store.read(Where("team", "none")) == RecordPage()
         assert (await store.read(SUPPORT, at=[3, 1])).records == (page.records[1], page.records[3])
 
     with_store(older, work)

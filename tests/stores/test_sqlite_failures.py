@@ -19,9 +19,9 @@ import anyio.lowlevel
 import pytest
 
 from lamina.errors import Broken, StoreError
-from lamina.stores.port import Head, Once, Page, Where
+from lamina.stores.port import Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, links, open_sqlite, tables, writer
-from lamina.stores.sqlite.links import Failure, Link, connect
+from lamina.stores.sqlite.links import Link, SqliteFailure, connect
 from lamina.testing.store_races import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
@@ -145,7 +145,7 @@ def test_a_lock_is_waited_for_and_no_failure(path: Path, monkeypatch: pytest.Mon
         refusal = await refused(kept.append(HERE, [b"a"]), StoreError)
         assert not isinstance(refusal, Broken)
         bad.codes = {}
-        assert await kept.append(HERE, [b"a"], expect=0) == Head(count=1)
+        assert await kept.append(HERE, [b"a"], expect=0) == StoredHead(count=1)
         await kept.close()
 
     anyio.run(work)
@@ -168,7 +168,7 @@ def test_a_lock_that_leaves_a_transaction_open_breaks_the_store(
         await refused(kept.append(HERE, [b"b"]), Broken)
         await kept.close()
         async with open_sqlite(path) as again:
-            assert await again.read(HERE) == Page()
+            assert await again.read(HERE) == RecordPage()
 
     anyio.run(work)
 
@@ -192,9 +192,9 @@ class Disk:
             def run(self, sql: str, values: Any = ()) -> list[Any]:
                 disk.statements.append(sql)
                 if sql == disk.fails:
-                    raise Failure(10, "disk I/O error")
+                    raise SqliteFailure(10, "disk I/O error")
                 if sql in disk.codes:
-                    raise Failure(disk.codes[sql], "refused")
+                    raise SqliteFailure(disk.codes[sql], "refused")
                 return own.run(sql, values)
 
             def __getattr__(self, name: str) -> Any:
@@ -249,9 +249,9 @@ def test_a_writer_that_waits_too_long_says_so_and_goes_on(
             other.execute("BEGIN IMMEDIATE")
             busy = await refused(store.append(HERE, [b"a"]), StoreError)
             assert not isinstance(busy, Broken)
-            assert await store.read(HERE) == Page()
+            assert await store.read(HERE) == RecordPage()
             other.execute("ROLLBACK")
-        assert await store.append(HERE, [b"a"]) == Head(count=1)
+        assert await store.append(HERE, [b"a"]) == StoredHead(count=1)
 
     with_store(path, work)
 

@@ -14,9 +14,9 @@ import anyio
 import pytest
 
 from lamina.errors import BadInput, StoreError
-from lamina.stores.port import Head, Once, Where
+from lamina.stores.port import Once, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, WalResetRisk, links, open_sqlite, schema, tables, writer
-from lamina.stores.sqlite.links import Driver, Failure, Link, connect, warn_if_faulty
+from lamina.stores.sqlite.links import Driver, Link, SqliteFailure, connect, warn_if_faulty
 from lamina.stores.sqlite.schema import APPLICATION, MIGRATIONS, bring_up
 from lamina.testing.store_races import bodies, refused
 
@@ -135,7 +135,7 @@ def test_a_file_whose_keys_kept_states_opens_and_forgets_them(path: Path) -> Non
     link.close()
     for key, count in {"k": 1, "l": 2}.items():
         append = partial(SqliteStore.append, where=HERE, records=[b"a"], once=Once(key=key, digest=b"d"))
-        assert with_store(path, append) == Head(count=count, state=b"now")
+        assert with_store(path, append) == StoredHead(count=count, state=b"now")
     assert with_store(path, lambda store: store.delete(HERE)) is True
     with closing(sqlite3.connect(path)) as raw:
         assert [row[1] for row in raw.execute("PRAGMA table_info(once)")] == [
@@ -147,7 +147,7 @@ def test_a_file_whose_keys_kept_states_opens_and_forgets_them(path: Path) -> Non
 def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     with_store(path, lambda store: store.append(HERE, bodies(3)))
     link = connect(str(path), driver="sqlite3", writes=True)
-    with pytest.raises(Failure):
+    with pytest.raises(SqliteFailure):
         bring_up(link, (*MIGRATIONS, ("CREATE TABLE extra (x)", "nonsense")))
     assert link.run("PRAGMA user_version") == [(len(MIGRATIONS),)]
     assert link.run("SELECT 1 FROM sqlite_master WHERE name = 'extra'") == []
@@ -216,7 +216,7 @@ def test_apsw_keeps_the_same_file(path: Path) -> None:
             head = await store.append(
                 HERE, bodies(3), expect=expect, once=Once(key=f"{expect}", digest=b"d"), state=b"s"
             )
-            assert head == Head(count=expect + 3, state=b"s")
+            assert head == StoredHead(count=expect + 3, state=b"s")
             await store.backup(path.with_name(f"{expect}.db"))
             assert len((await store.read(HERE)).records) == expect + 3
 

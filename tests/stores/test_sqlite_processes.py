@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 
-from lamina.stores.port import Page, Where
+from lamina.stores.port import RecordPage, Where
 from lamina.stores.sqlite import WalResetRisk, open_sqlite
 from lamina.testing.store_races import check_linear, retried, turn
 
@@ -27,12 +27,12 @@ async def write(path: str, writer: int, conversations: int) -> None:
                 await retried(store, Where("w", name), turn(writer, number), f"{writer}/{number}")
 
 
-def written(path: Path, *, conversations: int) -> dict[str, Page]:
+def written(path: Path, *, conversations: int) -> dict[str, RecordPage]:
     """What stands in the file after eight processes, which began with no file, wrote to it at once."""
     command = [sys.executable, "-W", "ignore", __file__, str(path), str(conversations)]
     subprocess.run(command, check=True, timeout=300)
 
-    async def read() -> dict[str, Page]:
+    async def read() -> dict[str, RecordPage]:
         async with open_sqlite(path) as store:
             return {
                 one.conversation: await store.read(Where("w", one.conversation))

@@ -11,26 +11,26 @@ from anyio.lowlevel import checkpoint
 
 from lamina.errors import BadInput, LaminaError
 from lamina.stores.memory import MemoryStore, _Conversation, check_unmixed, is_sealed_name
-from lamina.stores.port import HEADER, Head, Listed, Once, Page, Store, Where
+from lamina.stores.port import HEADER, Listed, Once, RecordPage, Store, StoredHead, Where
 from lamina.testing.stores import store
 
 
 class NoCompareAndSwap(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         return await super().append(where, records, **{**given, "expect": None})
 
 
 class ComparesTooEarly(MemoryStore):
     async def append(
         self, where: Where, records: Sequence[bytes], *, expect: int | None = None, **given: Any
-    ) -> Head:
+    ) -> StoredHead:
         if expect is not None and expect == (await self.read(where)).head.count:
             expect = None
         return await super().append(where, records, expect=expect, **given)
 
 
 class SplitsGroups(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         head = await super().append(where, records[:1], **given)
         for record in records[1:]:
             head = await super().append(where, [record])
@@ -40,20 +40,20 @@ class SplitsGroups(MemoryStore):
 class StateComesLater(MemoryStore):
     async def append(
         self, where: Where, records: Sequence[bytes], *, state: bytes | None = None, **given: Any
-    ) -> Head:
+    ) -> StoredHead:
         head = await super().append(where, records, **given)
         return head if state is None else await super().append(where, [], state=state)
 
 
 class IgnoresKeys(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         return await super().append(where, records, **{**given, "once": None})
 
 
 class IgnoresDigests(MemoryStore):
     async def append(
         self, where: Where, records: Sequence[bytes], *, once: Once | None = None, **given: Any
-    ) -> Head:
+    ) -> StoredHead:
         return await super().append(where, records, once=once and Once(key=once.key, digest=b""), **given)
 
 
@@ -62,11 +62,11 @@ class KeysOfAll(MemoryStore):
 
     def __init__(self) -> None:
         super().__init__()
-        self.heads: dict[str, Head] = {}
+        self.heads: dict[str, StoredHead] = {}
 
     async def append(
         self, where: Where, records: Sequence[bytes], *, once: Once | None = None, **given: Any
-    ) -> Head:
+    ) -> StoredHead:
         if once is not None and once.key in self.heads:
             return self.heads[once.key]
         head = await super().append(where, records, once=once, **given)
@@ -76,10 +76,10 @@ class KeysOfAll(MemoryStore):
 
 
 class IgnoresWorkspaces(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         return await super().append(Where("", where.conversation), records, **given)
 
-    async def read(self, where: Where, **given: Any) -> Page:
+    async def read(self, where: Where, **given: Any) -> RecordPage:
         return await super().read(Where("", where.conversation), **given)
 
     async def list(self, workspace: str, **given: Any) -> Sequence[Listed]:
@@ -90,16 +90,16 @@ class IgnoresWorkspaces(MemoryStore):
 
 
 class TailReversed(MemoryStore):
-    async def read(self, where: Where, *, last: int | None = None, **given: Any) -> Page:
+    async def read(self, where: Where, *, last: int | None = None, **given: Any) -> RecordPage:
         page = await super().read(where, last=last, **given)
-        return page if last is None else Page(records=page.records[::-1], head=page.head)
+        return page if last is None else RecordPage(records=page.records[::-1], head=page.head)
 
 
 class CleansNames(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         return await super().append(Where(where.workspace, where.conversation.strip()), records, **given)
 
-    async def read(self, where: Where, **given: Any) -> Page:
+    async def read(self, where: Where, **given: Any) -> RecordPage:
         return await super().read(Where(where.workspace, where.conversation.strip()), **given)
 
 
@@ -113,7 +113,7 @@ class DeletesRecordsOnly(MemoryStore):
 
 
 class HalfOfAFailedGroup(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         try:
             return await super().append(where, records, **given)
         except BadInput:
@@ -122,7 +122,7 @@ class HalfOfAFailedGroup(MemoryStore):
 
 
 class HalfOfACancelledGroup(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         head = await super().append(where, records[:25], **given)
         if len(records) <= 25:
             return head
@@ -131,32 +131,34 @@ class HalfOfACancelledGroup(MemoryStore):
 
 
 class HeadOfAnotherMoment(MemoryStore):
-    async def read(self, where: Where, **given: Any) -> Page:
+    async def read(self, where: Where, **given: Any) -> RecordPage:
         page = await super().read(where, **given)
         await checkpoint()
-        return Page(records=page.records, head=(await super().read(where)).head)
+        return RecordPage(records=page.records, head=(await super().read(where)).head)
 
 
 class ReplacesBlindly(MemoryStore):
-    async def replace(self, where: Where, bodies: Mapping[int, bytes], *, expect: int, **given: Any) -> Head:
+    async def replace(
+        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, **given: Any
+    ) -> StoredHead:
         found = (await self.read(where)).head.count
         return await super().replace(where, bodies, expect=max(expect, found), **given)
 
 
 class ReplacesAnyState(MemoryStore):
-    async def replace(self, where: Where, bodies: Mapping[int, bytes], **given: Any) -> Head:
+    async def replace(self, where: Where, bodies: Mapping[int, bytes], **given: Any) -> StoredHead:
         return await super().replace(where, bodies, **{**given, "was": None})
 
 
 class IgnoresStates(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         return await super().append(where, records, **{**given, "was": None})
 
 
 class ComparesStatesTooEarly(MemoryStore):
     async def append(
         self, where: Where, records: Sequence[bytes], *, was: bytes | None = None, **given: Any
-    ) -> Head:
+    ) -> StoredHead:
         if was is not None and was == (await self.read(where)).head.state:
             was = None
         return await super().append(where, records, was=was, **given)
@@ -167,7 +169,7 @@ class StateBeforeKey(MemoryStore):
 
     async def append(
         self, where: Where, records: Sequence[bytes], *, was: bytes | None = None, **given: Any
-    ) -> Head:
+    ) -> StoredHead:
         await super().append(where, [], was=was)
         return await super().append(where, records, **given)
 
@@ -181,21 +183,21 @@ class StateOfTheFirstTime(MemoryStore):
 
     async def append(
         self, where: Where, records: Sequence[bytes], *, once: Once | None = None, **given: Any
-    ) -> Head:
+    ) -> StoredHead:
         head = await super().append(where, records, once=once, **given)
         if once is None:
             return head
-        return Head(count=head.count, state=self.states.setdefault((where, once.key), head.state))
+        return StoredHead(count=head.count, state=self.states.setdefault((where, once.key), head.state))
 
 
 class CountOfNow(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         await super().append(where, records, **given)
         return (await super().read(where)).head
 
 
 class LastBeforeAfter(MemoryStore):
-    async def read(self, where: Where, *, last: int | None = None, **given: Any) -> Page:
+    async def read(self, where: Where, *, last: int | None = None, **given: Any) -> RecordPage:
         return await super().read(where, last=last, **({} if last is not None else given))
 
 
@@ -209,7 +211,7 @@ class ForgetsTheKey(MemoryStore):
 class TakesAnySeal(MemoryStore):
     """Lets itself be sealed whatever it holds."""
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         if where != HEADER:
             return await super().append(where, records, **given)
         before, self._kept = (
@@ -225,7 +227,7 @@ class TakesAnySeal(MemoryStore):
 class SealsTooLate(MemoryStore):
     """Looks for plain conversations, and lets others begin some before it keeps the header."""
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         if where != HEADER:
             return await super().append(where, records, **given)
         check_unmixed(plain=any(not is_sealed_name(other.workspace) for other in self._kept))
@@ -233,7 +235,7 @@ class SealsTooLate(MemoryStore):
             await checkpoint()
         self._kept[HEADER] = made = _Conversation()
         made.bodies, made.state = [*records], given["state"]
-        return Head(count=1, state=given["state"])
+        return StoredHead(count=1, state=given["state"])
 
 
 FAULTS: dict[Callable[[], Store], str] = {

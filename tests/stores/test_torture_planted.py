@@ -19,7 +19,7 @@ from lamina.errors import LaminaError, Tampered
 from lamina.stores import checksums as checks
 from lamina.stores.files import disk as files_disk
 from lamina.stores.files import open_files
-from lamina.stores.port import Head, Page, Record, Store, Where
+from lamina.stores.port import Record, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import Sealed
 from lamina.stores.sqlite import links, open_sqlite
 from lamina.stores.sqlite import writer as sqlite_writer
@@ -60,10 +60,10 @@ class Passing:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         return await self.store.append(where, records, **given)
 
-    async def read(self, where: Where, **asked: Any) -> Page:
+    async def read(self, where: Where, **asked: Any) -> RecordPage:
         return await self.store.read(where, **asked)
 
     async def list(self, workspace: str, **asked: Any) -> Any:
@@ -74,7 +74,7 @@ class Passing:
 
 
 class Splits(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         for record in records[:-1]:
             await self.store.append(where, [record])
             await anyio.sleep(0.005)
@@ -87,33 +87,33 @@ class AnswersEarly(Passing):
 
     late: Callable[[], Any] | None = None
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         if self.late is not None:
             await self.late()
         self.late = partial(self.store.append, where, records, **given)
-        return Head(count=(given["expect"] or 0) + len(records), state=given["state"])
+        return StoredHead(count=(given["expect"] or 0) + len(records), state=given["state"])
 
 
 class ForgetsKeys(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         return await self.store.append(where, records, **{**given, "once": None, "expect": None, "was": None})
 
 
 class ForgetsState(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         head = await self.store.append(where, records, **{**given, "state": None, "was": None})
-        return Head(count=head.count, state=given["state"])
+        return StoredHead(count=head.count, state=given["state"])
 
 
 class NeverFails(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         with suppress(LaminaError):
             return await self.store.append(where, records, **given)
-        return Head(count=(given["expect"] or 0) + len(records), state=given["state"])
+        return StoredHead(count=(given["expect"] or 0) + len(records), state=given["state"])
 
 
 class FailsRaw(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         try:
             return await self.store.append(where, records, **given)
         except LaminaError as error:
@@ -121,7 +121,7 @@ class FailsRaw(Passing):
 
 
 class NoCompareAndSwap(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         there = (await self.store.read(where, last=0)).head.count
         if given["expect"] != there:
             return await self.store.append(where, records, **given)
@@ -130,15 +130,15 @@ class NoCompareAndSwap(Passing):
 
 
 class OrdersByTime(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         stamped = [b"%020d " % (time.time_ns() + 10**19) + record for record in records]
         return await self.store.append(where, stamped, **given)
 
-    async def read(self, where: Where, **asked: Any) -> Page:
+    async def read(self, where: Where, **asked: Any) -> RecordPage:
         page = await self.store.read(where, **asked)
         bodies = [body[21:] for body in sorted(record.body for record in page.records)]
         numbered = zip(page.records, bodies, strict=True)
-        return Page(records=tuple(Record(seq=r.seq, body=body) for r, body in numbered), head=page.head)
+        return RecordPage(records=tuple(Record(seq=r.seq, body=body) for r, body in numbered), head=page.head)
 
 
 class NoSync:
@@ -218,11 +218,11 @@ def test_a_byte_scan_shows_what_was_only_unlinked(monkeypatch: pytest.MonkeyPatc
 def test_a_lie_shows_what_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Sealed.read
 
-    async def forgiving(self: Sealed, where: Where, **asked: Any) -> Page:
+    async def forgiving(self: Sealed, where: Where, **asked: Any) -> RecordPage:
         try:
             return await real(self, where, **asked)
         except Tampered:
-            return Page()
+            return RecordPage()
 
     monkeypatch.setattr(Sealed, "read", forgiving)
     _finds(tamper(files, 10), "as if they were genuine")

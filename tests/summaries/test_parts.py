@@ -14,7 +14,7 @@ from lamina.core.values import Budget, Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.segments import assistant, system, user
-from lamina.summaries import Asked, Bounds, Outcome, Terms
+from lamina.summaries import Bounds, Question, SummaryOutcome, Terms
 from tests.summaries.test_summary import Script, run
 
 TERMS = Terms(budget=Budget(window=40_000, reserve=0, keep_last=1), counter=CHARS4)
@@ -32,10 +32,10 @@ class Minutes:
     """Writes down the numbers that it reads, and remembers how large each question was."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[Question] = []
         self.at_once = self.most_at_once = 0
 
-    async def __call__(self, asked: Asked) -> str:
+    async def __call__(self, asked: Question) -> str:
         self.asked.append(asked)
         self.at_once += 1
         self.most_at_once = max(self.at_once, self.most_at_once)
@@ -46,7 +46,7 @@ class Minutes:
         return "cities and rivers " + " ".join(f"+{n}" for n in numbers)
 
 
-def summarised(write: Any, turns: int = 40, **bounds: Any) -> Outcome:
+def summarised(write: Any, turns: int = 40, **bounds: Any) -> SummaryOutcome:
     return run(long_talk(turns), write, terms=TERMS, everything=True, bounds=Bounds(**bounds))
 
 

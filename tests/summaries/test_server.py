@@ -13,7 +13,7 @@ from lamina.core.wording import text_of
 from lamina.dialects.openai_chat.render import render
 from lamina.segments import note
 from lamina.stores.memory import MemoryStore
-from lamina.summaries import Asked, Bounds, Condense, compact
+from lamina.summaries import Bounds, Condense, Question, compact
 from lamina.testing.upstream import COUNTER, MODEL, Upstream, upstream
 from tests.sessions.talking import awaited, opened
 from tests.summaries.test_session import played
@@ -27,7 +27,7 @@ class Letters:
         self.answers: list[str] = []
         self.cached: list[int] = []
 
-    async def __call__(self, asked: Asked) -> str:
+    async def __call__(self, asked: Question) -> str:
         body = render(asked.envelope) | {"max_tokens": 40}
         answer = await to_thread.run_sync(self.post, body)
         self.answers.append(answer["choices"][0]["message"]["content"])
@@ -93,7 +93,7 @@ async def test_the_words_of_a_model_that_are_good_enough_reach_the_server_in_pla
     with upstream(window=16_384) as server:
         letters = Letters(server)
 
-        async def write(asked: Asked) -> str:
+        async def write(asked: Question) -> str:
             await letters(asked)
             return "a.md and b.md: the note says that lamps are lit at dusk."
 

@@ -20,13 +20,13 @@ from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Ledger, Role, Segment
 from lamina.core.wording import TAGGED, tag_balance, text_of
-from lamina.diagnose.differences import part
+from lamina.diagnose.differences import diff
 from lamina.segments import assistant, call, file, result, system, thinking, user
 from lamina.summaries import (
-    Asked,
     Bounds,
-    Facts,
-    Outcome,
+    Question,
+    RequiredFacts,
+    SummaryOutcome,
     Terms,
     choose,
     digested,
@@ -73,9 +73,9 @@ class Script:
     """A summarizer that gives these answers in turn, the last one for ever; an exception is raised."""
 
     def __init__(self, *answers: Any) -> None:
-        self.answers, self.asked = answers, list[Asked]()
+        self.answers, self.asked = answers, list[Question]()
 
-    async def __call__(self, asked: Asked) -> str:
+    async def __call__(self, asked: Question) -> str:
         self.asked.append(asked)
         answer = self.answers[min(len(self.asked), len(self.answers)) - 1]
         if isinstance(answer, Exception):
@@ -83,7 +83,7 @@ class Script:
         return answer if not callable(answer) else answer(asked)  # type: ignore[no-any-return]
 
 
-def run(log: list[Segment], write: Callable[[Asked], Awaitable[str]], **given: Any) -> Outcome:
+def run(log: list[Segment], write: Callable[[Question], Awaitable[str]], **given: Any) -> SummaryOutcome:
     return anyio.run(partial(summarized, log, write, **({"terms": TERMS} | given)))
 
 
@@ -145,7 +145,7 @@ def test_the_question_continues_the_last_request() -> None:
     run(log, write, ledger=last.ledger)
     (asked,) = write.asked
     assert (asked.aligned, asked.purpose) == (True, "summary")
-    parting = part(last, asked.envelope)
+    parting = diff(last, asked.envelope)
     assert (parting.cause, parting.kept) == ("none", last.tokens)
     assert asked.envelope.sent[-1].role is Role.USER
     assert asked.text.endswith(text_of(asked.envelope.sent[-1].parts))
@@ -156,7 +156,7 @@ def test_the_question_continues_the_last_request_after_a_cut() -> None:
     last = built(log)
     assert last.cut is not None
     run(log, write, ledger=last.ledger, everything=True)
-    assert part(last, write.asked[0].envelope).cause == "none"
+    assert diff(last, write.asked[0].envelope).cause == "none"
 
 
 def test_the_answer_must_fit_beside_the_question() -> None:
@@ -257,7 +257,7 @@ def test_a_second_question_says_what_was_wrong_with_the_first_text() -> None:
 
 
 def test_a_model_that_does_not_answer_is_not_waited_for() -> None:
-    async def never(_: Asked) -> str:
+    async def never(_: Question) -> str:
         await anyio.sleep_forever()
         return ""
 
@@ -398,7 +398,7 @@ def test_facts_are_names_decisions_and_errors() -> None:
 
 
 def test_a_decision_in_other_words_is_kept() -> None:
-    found, source = facts(talk(3)), text_of(part for segment in talk(3) for part in segment.parts)
+    found, source = facts(talk(3)), text_of(diff for segment in talk(3) for diff in segment.parts)
     said = GOOD.replace(
         "Decided to use exponential backoff for retries", "For retries the backoff is exponential"
     )
@@ -413,7 +413,7 @@ def test_a_decision_in_other_words_is_kept() -> None:
 def test_no_answer_makes_more_work_than_its_length(answer: str) -> None:
     """An answer may repeat what a hostile page told the model to say."""
     with bounded_work():
-        assert problems(without_thoughts(answer), Facts(), source="something else")
+        assert problems(without_thoughts(answer), RequiredFacts(), source="something else")
 
 
 @given_(st.lists(st.sampled_from(["<think>", "</think>", "<Thinking>", "</thinking>", "a", "<", "\n"])))

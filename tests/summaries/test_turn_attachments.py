@@ -19,7 +19,7 @@ from lamina.errors import BadInput
 from lamina.segments import assistant, clock, file, note, selected_text, system, user
 from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
-from lamina.summaries import Asked, Bounds, Condense, Outcome, Terms, condensed, with_summary
+from lamina.summaries import Bounds, Condense, Question, SummaryOutcome, Terms, condensed, with_summary
 from tests.sessions.talking import awaited, opened
 from tests.summaries.test_summary import Script
 
@@ -39,12 +39,12 @@ LOG = [system("Be brief."), user("Hello."), assistant("Hello.")]
 ASK = user("What do they say?")
 
 
-def made(turn: list[Segment], write: Any, log: list[Segment] = LOG, **given: Any) -> Outcome:
+def made(turn: list[Segment], write: Any, log: list[Segment] = LOG, **given: Any) -> SummaryOutcome:
     terms = given.pop("terms", TERMS)
     return anyio.run(partial(condensed, log, turn, Condense(write=write, **given), terms=terms))
 
 
-def names_all(asked: Asked) -> str:
+def names_all(asked: Question) -> str:
     """An answer to whatever is asked: a part is told by its first line, the whole by all its names."""
     if asked.purpose == "part":
         return "Line says something particular about topic 3."
@@ -73,7 +73,7 @@ def test_what_is_longer_than_the_summarizers_window_is_read_in_parts_some_at_onc
     """Each question fits; all pieces together are all of the text; no more are asked at once than allowed."""
     running = most = 0
 
-    async def write(asked: Asked) -> str:
+    async def write(asked: Question) -> str:
         nonlocal running, most
         running += 1
         most = max(most, running)
@@ -83,7 +83,7 @@ def test_what_is_longer_than_the_summarizers_window_is_read_in_parts_some_at_onc
         seen.append(asked)
         return names_all(asked)
 
-    seen: list[Asked] = []
+    seen: list[Question] = []
     outcome = made([*NOTES, ASK], write, bounds=Bounds(window=3_000, at_once=3))
     assert outcome.by == "model"
     assert most == 3

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.workspace.html_markup import End, Start, Words, read_markup
+from lamina.workspace.html_markup import End, MarkupText, Start, read_markup
 from lamina.workspace.html_text import page
 from tests.bounded import bounded_work
 
@@ -54,7 +54,7 @@ def test_markup_is_read_about_as_browsers_do(html: str, text: str) -> None:
 def test_attributes_have_small_names_and_the_first_of_two_counts() -> None:
     (tag, words, end) = read_markup("<A HREF=\"x\" href=y Hidden='' data-q=`>t</A>")
     assert tag == Start("a", {"href": "x", "hidden": "", "data-q": "`"}, closed=False)
-    assert (words, end) == (Words("t"), End("a"))
+    assert (words, end) == (MarkupText("t"), End("a"))
 
 
 PIECES = [
@@ -93,5 +93,5 @@ def test_any_page_has_a_text(html: str) -> None:
 @given(st.lists(st.sampled_from(["a", "é &", "<p>", "</p>", "<br/>", "<b x='1 > 2'>", "</b>", "<!-- > -->"])))
 def test_every_word_comes_out_once_and_in_order(pieces: list[str]) -> None:
     said = "".join(piece for piece in pieces if not piece.startswith("<"))
-    words = "".join(token.text for token in read_markup("".join(pieces)) if isinstance(token, Words))
+    words = "".join(token.text for token in read_markup("".join(pieces)) if isinstance(token, MarkupText))
     assert words == said

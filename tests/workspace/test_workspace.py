@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lamina.errors import BadInput
 from lamina.workspace import workspace
 from lamina.workspace.paths import fold
-from lamina.workspace.workspace import Item, Workspace
+from lamina.workspace.workspace import FolderItem, Workspace
 
 SECRET = b"belongs to another workspace"
 
@@ -211,7 +211,7 @@ def test_a_walk_finds_files_in_order_and_leaves_noise_out(root: Path) -> None:
     (root / "node_modules" / "x" / "y.js").write_text("y")
     walked = list(Workspace(root).walk())
     assert [item.path for item in walked if not item.why] == ["a.txt", "docs/spec.md"]
-    assert Item("node_modules", folder=True, why="skipped") in walked
+    assert FolderItem("node_modules", folder=True, why="skipped") in walked
     assert Workspace(root).read("node_modules/x/y.js") == b"y"
 
 
@@ -220,7 +220,7 @@ def test_a_walk_has_an_end(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(Workspace(root).walk())[-1].why == "more than 2 files"
     monkeypatch.setattr(workspace, "MOST", 200)
     monkeypatch.setattr(workspace, "DEEPEST", 1)
-    assert Item("docs", folder=True, why="too deep") in Workspace(root).walk()
+    assert FolderItem("docs", folder=True, why="too deep") in Workspace(root).walk()
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ def test_a_walk_looks_at_so_many_things_and_no_more(tmp_path: Path, monkeypatch:
     looked: list[str] = []
     look = Workspace._item  # noqa: SLF001 - to count what is looked at
 
-    def counted(self: Workspace, way: tuple[str, ...], folder: int) -> Item:
+    def counted(self: Workspace, way: tuple[str, ...], folder: int) -> FolderItem:
         looked.append("/".join(way))
         return look(self, way, folder)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from lamina.agent.actions import Action, always
-from lamina.agent.limits import Limits, Spent
+from lamina.agent.limits import Spent, TurnLimits
 from lamina.agent.loop import Agent
 from lamina.agent.one_shot import ByModel, Planned
 from lamina.agent.opening import open_for
-from lamina.agent.outcome import Citation, Outcome, Ran
+from lamina.agent.outcome import Citation, Ran, TurnOutcome
 from lamina.agent.persona import CITING, EXPLORER, PLANNING, guidelines
 from lamina.agent.scratchpad import scratchpad
 from lamina.agent.subagents import delegate, hand_over
@@ -21,11 +21,11 @@ __all__ = [
     "Agent",
     "ByModel",
     "Citation",
-    "Limits",
-    "Outcome",
     "Planned",
     "Ran",
     "Spent",
+    "TurnLimits",
+    "TurnOutcome",
     "always",
     "delegate",
     "guidelines",

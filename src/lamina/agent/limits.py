@@ -12,7 +12,7 @@ from lamina.dialects.port import Usage
 from lamina.errors import BadInput
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits for one turn; None is no limit.
 
     `steps` are calls of the model, `tokens` what they read and write in sum, `money` is in USD. `parallel`
@@ -91,7 +91,7 @@ def price(usage: Usage, model: str) -> float | None:
         return None
 
 
-def check_price(limits: Limits, model: str) -> None:
+def check_price(limits: TurnLimits, model: str) -> None:
     """Refuses a limit on money that could not be kept."""
     if limits.money is not None and price(Usage(input=1), model) is None:
         raise BadInput(

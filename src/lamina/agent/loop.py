@@ -18,10 +18,10 @@ import anyio
 import msgspec
 
 from lamina.agent.actions import Action, Approve, Care, by_name, carried_out, not_run
-from lamina.agent.limits import Limits, Spent, check_price
-from lamina.agent.model_calls import After, Answered, Before, Hooks, infer
+from lamina.agent.limits import Spent, TurnLimits, check_price
+from lamina.agent.model_calls import After, Before, Hooks, ModelAnswer, infer
 from lamina.agent.one_shot import Plan, Planned, looked_up
-from lamina.agent.outcome import Citation, Ending, Hear, Outcome, Ran, cited, deaf
+from lamina.agent.outcome import Citation, Ending, Hear, Ran, TurnOutcome, cited, deaf
 from lamina.clients.events import Client
 from lamina.core.kinds import Kinds, row
 from lamina.core.values import Segment, ToolCall
@@ -43,7 +43,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     client: Client
     actions: tuple[Action, ...] = ()
-    limits: Limits = Limits()
+    limits: TurnLimits = TurnLimits()
     plan: Plan | None = None
     approve: Approve | None = None
     before: tuple[Before, ...] = ()
@@ -60,14 +60,14 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         hear: Hear = deaf,
         key: str = "",
         condense: Condense | None = None,
-    ) -> Outcome:
+    ) -> TurnOutcome:
         """One turn, from the user's words to the model's last; `condense` as in `Session.ask`."""
         self._check(session)
         spent, found, ran = await self._looked_up(prompt, session, hear)
         await session.ask(prompt, attach=[*found, *attach], key=key, condense=condense)
         return await self._goes_on(session, prompt, hear, spent, ran)
 
-    async def go_on(self, session: Session, *, hear: Hear = deaf) -> Outcome:
+    async def go_on(self, session: Session, *, hear: Hear = deaf) -> TurnOutcome:
         """The rest of a turn that was begun already: after a restart, or with words added otherwise."""
         self._check(session)
         if session.calls:
@@ -78,7 +78,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _goes_on(
         self, session: Session, prompt: str, hear: Hear, spent: Spent, ran: list[ToolCall]
-    ) -> Outcome:
+    ) -> TurnOutcome:
         hooks, texts = Hooks(before=self.before, after=self.after), ""
         while not (reached := await self._reached(session, spent)):
             answered = await infer(session, self.client, hooks, hear)
@@ -136,12 +136,12 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 
     def _outcome(
         self, session: Session, text: str, ending: Ending, spent: Spent, ran: Sequence[ToolCall]
-    ) -> Outcome:
+    ) -> TurnOutcome:
         known: tuple[Citation, ...] = ()
         unknown: tuple[str, ...] = ()
         if self.cites:
             known, unknown = cited(text, _context(session.log, session.terms.options.kinds))
-        return Outcome(
+        return TurnOutcome(
             text=text, ending=ending, spent=spent, ran=tuple(ran), citations=known, unfounded=unknown
         )
 
@@ -159,7 +159,7 @@ async def _answer_all(session: Session, why: str) -> None:
     await session.results(*(not_run(call, why) for call in calls))
 
 
-def _ending(answered: Answered) -> Ending:
+def _ending(answered: ModelAnswer) -> Ending:
     if not answered.recorded.segments:
         return "empty"
     cut_off: dict[str, Ending] = {"length": "length", "refused": "refused", "error": "error"}

@@ -14,7 +14,7 @@ import msgspec
 
 from lamina.agent.outcome import Hear
 from lamina.clients.events import Client, Reason, Reply, Spoke, Stopped
-from lamina.clients.failures import CallFailed, Refused
+from lamina.clients.failures import CallFailed, RequestRefused
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Budget
 from lamina.dialects.overflow import Overflow, overflow
@@ -42,7 +42,7 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[After, ...] = ()
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
+class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer that was kept, its text, and why it stopped."""
 
     recorded: Recorded
@@ -50,11 +50,11 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
 
 
-async def infer(session: Session, client: Client, hooks: Hooks, hear: Hear) -> Answered:
+async def infer(session: Session, client: Client, hooks: Hooks, hear: Hear) -> ModelAnswer:
     """Asks the model for the next step of a session."""
     try:
         reply = await _asked(session, client, hooks.before, hear)
-    except Refused as error:
+    except RequestRefused as error:
         found = overflow(error.status, error.said)
         if found is None or not session.pending or not await deepened(session, found):
             raise
@@ -62,7 +62,7 @@ async def infer(session: Session, client: Client, hooks: Hooks, hear: Hear) -> A
     recorded = await session.record(reply.raw)
     for hook in hooks.after:
         await hook(session, recorded)
-    return Answered(recorded=recorded, text="".join(reply.text), reason=reply.reason)
+    return ModelAnswer(recorded=recorded, text="".join(reply.text), reason=reply.reason)
 
 
 class _Read(msgspec.Struct, kw_only=True):

@@ -13,7 +13,7 @@ import msgspec
 from lamina.agent.actions import Action, Care, by_name, carried_out
 from lamina.agent.outcome import Hear, Ran
 from lamina.agent.persona import PLANNING
-from lamina.clients.events import Called, Client, Used
+from lamina.clients.events import Called, CallUsage, Client
 from lamina.core.build import build
 from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of
@@ -50,7 +50,7 @@ class ByModel:
                 if isinstance(event, Called):
                     name = event.id or f"plan-{len(calls)}"
                     calls.append(ToolCall(id=name, name=event.name, arguments=event.arguments))
-                elif isinstance(event, Used):
+                elif isinstance(event, CallUsage):
                     usage = Usage(
                         input=event.input, cached=event.cached, written=event.written, output=event.output
                     )

@@ -25,7 +25,7 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True):
     place: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """A turn that ended. `unfounded` are sources that the answer names and nobody gave."""
 
     text: str = ""

@@ -17,7 +17,7 @@ import msgspec
 
 from lamina.agent.actions import Action
 from lamina.agent.loop import Agent
-from lamina.agent.outcome import Outcome
+from lamina.agent.outcome import TurnOutcome
 from lamina.core.values import Role, Segment, Text, ToolResult
 from lamina.dialects.port import Tool
 from lamina.segments import segment
@@ -66,7 +66,7 @@ def delegate(
     )
 
 
-async def hand_over(session: Session, agent: Agent, opens: Open, task: str) -> Outcome:
+async def hand_over(session: Session, agent: Agent, opens: Open, task: str) -> TurnOutcome:
     """Gives a task to a sub-agent between two turns, on the application's own account."""
     child, outcome = await _worked(agent, opens, session.conversation, task, set())
     text = outcome.text or f"No answer: {outcome.ending}."
@@ -77,7 +77,9 @@ async def hand_over(session: Session, agent: Agent, opens: Open, task: str) -> O
     return outcome
 
 
-async def _worked(agent: Agent, opens: Open, parent: str, task: str, taken: set[str]) -> tuple[str, Outcome]:
+async def _worked(
+    agent: Agent, opens: Open, parent: str, task: str, taken: set[str]
+) -> tuple[str, TurnOutcome]:
     """Works on a task in a conversation that nobody has used: its name, and what came of it."""
     for child in _names(parent, task):
         if child in taken:
@@ -97,5 +99,5 @@ def _names(parent: str, task: str) -> Iterator[str]:
     return itertools.chain((first,), (f"{first}-{number}" for number in itertools.count(2)))
 
 
-def _attrs(child: str, outcome: Outcome) -> dict[str, str]:
+def _attrs(child: str, outcome: TurnOutcome) -> dict[str, str]:
     return {"subagent_id": child, "success": "true" if outcome.ending == "end" else "false"}

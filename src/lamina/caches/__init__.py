@@ -4,7 +4,7 @@
     cache = simulator(rules)
     tally = cache.send(stream, at=0.0)
 
-Read `values.py` first: `Rules` is everything that is known of a cache, `Tally` what a request took.
+Read `values.py` first: `CacheRules` is everything that is known of a cache, `Tally` what a request took.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from lamina.caches.loading import all_rules, load_rules, rules_for
 from lamina.caches.named import Caches
 from lamina.caches.prices import Price, cost, rates, storage
 from lamina.caches.simulate import Cache, TokenCache, simulator, token_simulator
-from lamina.caches.values import Level, Match, Rules, Tally
+from lamina.caches.values import CacheRules, Level, MatchRule, Tally
 
 __all__ = [
     "Cache",
+    "CacheRules",
     "Caches",
     "Level",
-    "Match",
+    "MatchRule",
     "Price",
-    "Rules",
     "Tally",
     "TokenCache",
     "all_rules",

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from lamina.caches.prefix_path import Path, path_of
-from lamina.caches.stream import Block, Stream
-from lamina.caches.values import Rules, Tally
+from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches.values import CacheRules, Tally
 
 
-class Kept(msgspec.Struct, kw_only=True):
+class CacheEntry(msgspec.Struct, kw_only=True):
     """One entry: how long it lives, since when it can be read, until when."""
 
     seconds: float
@@ -26,12 +26,17 @@ class Kept(msgspec.Struct, kw_only=True):
 class Breakpoints:
     """State: the entries by hash."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
-        self.kept: dict[bytes, Kept] = {}
+        self.kept: dict[bytes, CacheEntry] = {}
 
     def send(
-        self, stream: Stream, *, at: float = 0.0, answer: tuple[Block, ...] = (), begun: float | None = None
+        self,
+        stream: Stream,
+        *,
+        at: float = 0.0,
+        answer: tuple[StreamBlock, ...] = (),
+        begun: float | None = None,
     ) -> Tally:
         """One request at a time in seconds. What it writes can be read once its answer has `begun`."""
         del answer  # an answer is cached when it comes back inside a marked prefix
@@ -63,7 +68,7 @@ class Breakpoints:
         for index, word in marks.items():
             seconds, entry = self.rules.seconds(word), self.kept.get(path.links[index])
             if entry is None or entry.until < at:
-                self.kept[path.links[index]] = Kept(seconds=seconds, ready=ready, until=at + seconds)
+                self.kept[path.links[index]] = CacheEntry(seconds=seconds, ready=ready, until=at + seconds)
             elif self.rules.refresh:
                 entry.seconds = max(entry.seconds, seconds)
                 entry.ready = min(entry.ready, ready)
@@ -94,7 +99,7 @@ class Breakpoints:
         return "no marker"
 
 
-def marks_of(stream: Stream, path: Path, rules: Rules) -> dict[int, str]:
+def marks_of(stream: Stream, path: Path, rules: CacheRules) -> dict[int, str]:
     """The blocks of a path with a marker, and its lifetime; the one for the whole request included."""
     marks = {at: block.marker for at, block in enumerate(path.blocks) if block.marker}
     if stream.automatic and rules.automatic:
@@ -104,14 +109,14 @@ def marks_of(stream: Stream, path: Path, rules: Rules) -> dict[int, str]:
     return marks
 
 
-def entries_of(stream: Stream, path: Path, rules: Rules) -> dict[int, str]:
+def entries_of(stream: Stream, path: Path, rules: CacheRules) -> dict[int, str]:
     """The blocks where a request leaves an entry: the latest markers that reach the minimum."""
     least, marks = rules.least(stream.model), marks_of(stream, path, rules)
     latest = sorted(marks)[-rules.markers :]
     return {at: marks[at] for at in latest if path.sums[at] >= least}
 
 
-def positions_of(blocks: Sequence[Block], *, runs: bool) -> Iterator[int]:
+def positions_of(blocks: Sequence[StreamBlock], *, runs: bool) -> Iterator[int]:
     """The position of each block; a run of calls, or of results, is one."""
     position, before = -1, ""
     for block in blocks:

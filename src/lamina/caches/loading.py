@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches.values import Rules
+from lamina.caches.values import CacheRules
 from lamina.core.text.characters import lower_ascii
 from lamina.errors import BadInput
 from lamina.models.facts import plain_name
@@ -23,7 +23,7 @@ from lamina.models.facts import plain_name
 UNKNOWN = "unknown"
 
 
-def rules_for(name_or_model: str, *, dialect: str = "") -> Rules:
+def rules_for(name_or_model: str, *, dialect: str = "") -> CacheRules:
     """The rules of this name, else those of a model's cache, else `unknown`, which says so.
 
     A dialect that only one kind of server speaks decides alone; any other helps where the model does not.
@@ -41,14 +41,14 @@ def rules_for(name_or_model: str, *, dialect: str = "") -> Rules:
 
 
 @cache
-def all_rules() -> dict[str, Rules]:
+def all_rules() -> dict[str, CacheRules]:
     """Every rule set that comes with lamina, by name."""
     found = sorted(files(__package__).iterdir(), key=lambda file: file.name)
     read = [_rules(file.read_text("utf-8"), file.name) for file in found if file.name.endswith(".toml")]
     return {rules.name: rules for rules in read}
 
 
-def load_rules(path: str | PathLike[str]) -> Rules:
+def load_rules(path: str | PathLike[str]) -> CacheRules:
     """Rules from a TOML file; the files of lamina show how one reads."""
     try:
         text = Path(path).read_text("utf-8")
@@ -57,17 +57,17 @@ def load_rules(path: str | PathLike[str]) -> Rules:
     return _rules(text, str(path))
 
 
-def _rules(text: str, place: str) -> Rules:
+def _rules(text: str, place: str) -> CacheRules:
     try:
         plain: dict[str, Any] = tomllib.loads(text)
-        return msgspec.convert(plain, Rules)
+        return msgspec.convert(plain, CacheRules)
     except msgspec.ValidationError as error:
         raise BadInput(str(error), place=place, hint="its fields are those of lamina.caches.Rules") from None
     except (ValueError, RecursionError) as error:  # no TOML, or nested too deeply
         raise BadInput(str(error), place=place, hint="it must be TOML") from None
 
 
-def _agreeing(rules: Rules, name: str) -> int:
+def _agreeing(rules: CacheRules, name: str) -> int:
     """How many characters of a model's name, as written or plain, these rules know."""
     forms = (lower_ascii(name), plain_name(name))
     return max(

@@ -24,15 +24,15 @@ from typing import NamedTuple
 import msgspec
 
 from lamina.caches.breakpoints import positions_of
-from lamina.caches.stream import Block, Stream
-from lamina.caches.values import Rules
+from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches.values import CacheRules
 from lamina.errors import BadInput
 
 HEAD = ("tool", "system")
 RUNS = ("call", "result")
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class MarkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Markers to place: the lifetime at each block's `place`, "" for the provider's own, and the reasons.
 
     `key` is the routing key to set, "" where the request has one or the cache takes none.
@@ -45,7 +45,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan(
     stream: Stream,
-    rules: Rules,
+    rules: CacheRules,
     *,
     model: str = "",
     stable: str = "",
@@ -54,7 +54,7 @@ def plan(
     kept: int | None = None,
     cut: bool = False,
     key: str = "",
-) -> Plan:
+) -> MarkerPlan:
     """The markers for a weighed stream.
 
     `stable` and `tail` are lifetimes: for what stays until the next cut, and for the end of a request. What
@@ -67,21 +67,21 @@ def plan(
             taken = ", ".join(rules.lifetimes) or "none"
             raise BadInput(f"lifetime {word!r}", place="plan", hint=f"the cache of {rules.name} has: {taken}")
     if not stream.blocks or not rules.markers or rules.match not in ("breakpoints", "tail"):
-        return Plan()
-    past = Past(last=last, kept=kept, cut=cut)
+        return MarkerPlan()
+    past = EarlierRequests(last=last, kept=kept, cut=cut)
     chosen = _chosen(stream, rules, past, least=rules.least(model or stream.model))
     order = sorted(chosen)
     words = _falling([stable if chosen[at] in LASTING else tail for at in order], rules)
     places = [stream.blocks[at].place for at in order]
     routed = rules.match == "tail" and rules.key and not stream.key
-    return Plan(
+    return MarkerPlan(
         places=dict(zip(places, words, strict=True)),
         reasons=dict(zip(places, (chosen[at] for at in order), strict=True)),
         key=_key(stream, key) if routed else "",
     )
 
 
-class Past(NamedTuple):
+class EarlierRequests(NamedTuple):
     """What is known of the requests before this one, as numbers of blocks; see `plan`."""
 
     last: int | None = None
@@ -102,7 +102,7 @@ UNSURE = 1.5
 """A count of tokens may be this many times too low: below the minimum is what is below it even so."""
 
 
-def _chosen(stream: Stream, rules: Rules, past: Past, *, least: int) -> dict[int, str]:
+def _chosen(stream: Stream, rules: CacheRules, past: EarlierRequests, *, least: int) -> dict[int, str]:
     """The blocks to mark, and why; as many as the rules allow, those that are surely too short last."""
     markable = _markable(stream.blocks)
     sums = list(accumulate(block.tokens for block in stream.blocks))
@@ -117,7 +117,7 @@ def _chosen(stream: Stream, rules: Rules, past: Past, *, least: int) -> dict[int
     return chosen
 
 
-def _wanted(stream: Stream, rules: Rules, past: Past) -> Iterator[tuple[int, str]]:
+def _wanted(stream: Stream, rules: CacheRules, past: EarlierRequests) -> Iterator[tuple[int, str]]:
     """Blocks to mark, the most useful first."""
     end, head = len(stream.blocks) - 1, _head(stream.blocks)
     if not _by_itself(stream, rules):
@@ -139,13 +139,15 @@ def _wanted(stream: Stream, rules: Rules, past: Past) -> Iterator[tuple[int, str
         yield from ((at, BEHIND) for at in _behind(stream.blocks, rules) if at >= head)
 
 
-def _second(blocks: Sequence[Block], head: int) -> list[int]:
+def _second(blocks: Sequence[StreamBlock], head: int) -> list[int]:
     """The end of the message before the last one, if there is one."""
     openings = [at for at in range(head, len(blocks)) if blocks[at].opens]
     return [openings[-1] - 1] if len(openings) > 1 else []
 
 
-def _found_again(stream: Stream, rules: Rules, past: Past, marked: list[int]) -> Iterator[tuple[int, str]]:
+def _found_again(
+    stream: Stream, rules: CacheRules, past: EarlierRequests, marked: list[int]
+) -> Iterator[tuple[int, str]]:
     """The end of the last request, where no other marker reaches it.
 
     Some models drop their earlier thinking when the user speaks: then the last request is not found again,
@@ -163,7 +165,7 @@ def _found_again(stream: Stream, rules: Rules, past: Past, marked: list[int]) ->
         yield at, why
 
 
-def _answered(blocks: Sequence[Block]) -> int:
+def _answered(blocks: Sequence[StreamBlock]) -> int:
     """Where a request most likely ended whose answer stands here last; -1 without an answer."""
     answers = (
         at for at in range(len(blocks) - 1, -1, -1) if blocks[at].opens and blocks[at].role == "assistant"
@@ -171,13 +173,13 @@ def _answered(blocks: Sequence[Block]) -> int:
     return next(answers, 0) - 1
 
 
-def _is_reached(blocks: Sequence[Block], rules: Rules, at: int, marked: list[int]) -> bool:
+def _is_reached(blocks: Sequence[StreamBlock], rules: CacheRules, at: int, marked: list[int]) -> bool:
     """Whether a block is found from one of these markers."""
     positions = list(positions_of(blocks, runs=rules.runs))
     return any(0 <= positions[mark] - positions[at] < rules.look_back for mark in marked if mark >= at)
 
 
-def _by_turns(blocks: Sequence[Block], head: int, kept: Sequence[int]) -> Iterator[tuple[int, str]]:
+def _by_turns(blocks: Sequence[StreamBlock], head: int, kept: Sequence[int]) -> Iterator[tuple[int, str]]:
     """The end of the tools and the end of what the last cut left: now the one first, then the other."""
     tools = sum(block.sort == "tool" for block in blocks[:head])
     places = [(tools - 1, TOOLS)] if 0 < tools < head else []
@@ -186,7 +188,7 @@ def _by_turns(blocks: Sequence[Block], head: int, kept: Sequence[int]) -> Iterat
     yield from places if answers % 2 else reversed(places)
 
 
-def _behind(blocks: Sequence[Block], rules: Rules) -> Iterator[int]:
+def _behind(blocks: Sequence[StreamBlock], rules: CacheRules) -> Iterator[int]:
     """Blocks from which looking back begins where the marker after them stops looking, from the end on."""
     if rules.look_back < 2:
         return
@@ -199,23 +201,23 @@ def _behind(blocks: Sequence[Block], rules: Rules) -> Iterator[int]:
             walked = min(walked + 1, rules.look_back - 1)
 
 
-def _markable(blocks: Sequence[Block]) -> list[int]:
+def _markable(blocks: Sequence[StreamBlock]) -> list[int]:
     """For each block the nearest one, it or one before it, that may carry a marker; -1 without one."""
     allowed = (at if block.markable else -1 for at, block in enumerate(blocks))
     return list(accumulate(allowed, max))
 
 
-def _head(blocks: Sequence[Block]) -> int:
+def _head(blocks: Sequence[StreamBlock]) -> int:
     """How many blocks are tools and system text that stand before everything said."""
     return sum(1 for _ in takewhile(lambda block: block.sort in HEAD, blocks))
 
 
-def _by_itself(stream: Stream, rules: Rules) -> bool:
+def _by_itself(stream: Stream, rules: CacheRules) -> bool:
     """Whether the cache marks the end of a request by itself, with one of the places."""
     return rules.match == "tail" and "explicit" not in stream.automatic
 
 
-def _spoken(blocks: Sequence[Block]) -> list[int]:
+def _spoken(blocks: Sequence[StreamBlock]) -> list[int]:
     """Where each message ends in which the user speaks, and no tool answers."""
     ends: list[int] = []
     end = len(blocks)
@@ -227,7 +229,7 @@ def _spoken(blocks: Sequence[Block]) -> list[int]:
     return ends[::-1]
 
 
-def _falling(words: Sequence[str], rules: Rules) -> list[str]:
+def _falling(words: Sequence[str], rules: CacheRules) -> list[str]:
     """The lifetimes, where each is at least as long as every later one: shorter ones must come last."""
     result: list[str] = []
     for word in reversed(words):

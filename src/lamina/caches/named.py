@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
-from lamina.caches.stream import Block, Stream
-from lamina.caches.values import Rules, Tally
+from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches.values import CacheRules, Tally
 from lamina.errors import BadInput
 
 
-class Named(msgspec.Struct, kw_only=True):
+class NamedCache(msgspec.Struct, kw_only=True):
     """One cache: its tokens, for which model, since when and until when."""
 
     tokens: int
@@ -25,9 +25,9 @@ class Named(msgspec.Struct, kw_only=True):
 class Caches:
     """State: the caches by name."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
-        self.kept: dict[str, Named] = {}
+        self.kept: dict[str, NamedCache] = {}
 
     def create(self, name: str, stream: Stream, *, at: float = 0.0, seconds: float | None = None) -> Tally:
         """Creates a cache of a whole stream; it is written at the price of input."""
@@ -39,7 +39,7 @@ class Caches:
                 hint=f"an explicit cache of {stream.model} has at least {least}",
             )
         until = at + (self.rules.seconds("") if seconds is None else seconds)
-        self.kept[name] = Named(tokens=stream.tokens, model=stream.model, since=at, until=until)
+        self.kept[name] = NamedCache(tokens=stream.tokens, model=stream.model, since=at, until=until)
         return Tally(written=stream.tokens, why=f"created {name}")
 
     def renew(self, name: str, *, at: float, seconds: float) -> None:
@@ -47,7 +47,12 @@ class Caches:
         self.kept[name].until = at + seconds
 
     def send(
-        self, stream: Stream, *, at: float = 0.0, answer: tuple[Block, ...] = (), begun: float | None = None
+        self,
+        stream: Stream,
+        *,
+        at: float = 0.0,
+        answer: tuple[StreamBlock, ...] = (),
+        begun: float | None = None,
     ) -> Tally:
         """One request at a time in seconds. The stream is what stands after the cache that it names."""
         del answer, begun
@@ -61,7 +66,7 @@ class Caches:
         cache = self.kept[name]
         return cache.tokens / 1e6 * max(min(at, cache.until) - cache.since, 0.0) / 3600
 
-    def _why(self, stream: Stream, cache: Named | None, at: float) -> str:
+    def _why(self, stream: Stream, cache: NamedCache | None, at: float) -> str:
         if not stream.cached:
             return "names no cache"
         if cache is None:

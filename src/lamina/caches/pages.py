@@ -11,22 +11,27 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import blake2b
 
-from lamina.caches.prefix import Seen
+from lamina.caches.prefix import SentBlocks
 from lamina.caches.prefix_path import path_of
-from lamina.caches.stream import Block, Stream
-from lamina.caches.values import Rules, Tally
+from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches.values import CacheRules, Tally
 
 
 class Pages:
     """State: the pages by hash, least recently used first; for streams, everything that was sent."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
         self.pages: OrderedDict[bytes, None] = OrderedDict()
-        self.seen = Seen()
+        self.seen = SentBlocks()
 
     def send(
-        self, stream: Stream, *, at: float = 0.0, answer: tuple[Block, ...] = (), begun: float | None = None
+        self,
+        stream: Stream,
+        *,
+        at: float = 0.0,
+        answer: tuple[StreamBlock, ...] = (),
+        begun: float | None = None,
     ) -> Tally:
         """One request as blocks that count as runs of tokens; memory without limit."""
         del begun
@@ -74,7 +79,7 @@ class Pages:
             self.pages.popitem(last=False)
 
 
-def _why(read: int, rules: Rules) -> str:
+def _why(read: int, rules: CacheRules) -> str:
     if read:
         return f"{read // rules.granularity} pages of {rules.granularity} tokens were kept"
     return "no whole page of it was kept"

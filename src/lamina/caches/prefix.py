@@ -1,7 +1,7 @@
 """A cache that reads the longest common prefix with anything it saw: most providers, and whoever is unknown.
 
-`Seen` is the tree of everything that was sent; `Prefix` rounds what it finds down, refuses short ones and
-forgets what is too old. Inside the first block that differs the common bytes count for their share of its
+`SentBlocks` is the tree of everything that was sent; `Prefix` rounds what it finds down, refuses short ones
+and forgets what is too old. Inside the first block that differs the common bytes count for their share of its
 tokens. It knows no clock: `at` is given.
 """
 
@@ -10,11 +10,11 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from lamina.caches.prefix_path import Path, overlap, path_of, share
-from lamina.caches.stream import Block, Stream
-from lamina.caches.values import Rules, Tally
+from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches.values import CacheRules, Tally
 
 
-class Seen:
+class SentBlocks:
     """Every block that was sent, after what it was sent: until when it is known, and what stood beside it."""
 
     def __init__(self) -> None:
@@ -63,19 +63,24 @@ class Seen:
             parent = link
 
 
-def _signed(block: Block) -> bytes:
+def _signed(block: StreamBlock) -> bytes:
     return (b"+" if block.opens else b"~") + block.data
 
 
 class Prefix:
     """State: everything that was sent and is not too old."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
-        self.seen = Seen()
+        self.seen = SentBlocks()
 
     def send(
-        self, stream: Stream, *, at: float = 0.0, answer: tuple[Block, ...] = (), begun: float | None = None
+        self,
+        stream: Stream,
+        *,
+        at: float = 0.0,
+        answer: tuple[StreamBlock, ...] = (),
+        begun: float | None = None,
     ) -> Tally:
         """One request at a time in seconds."""
         del answer, begun  # what providers of this kind say is about prompts
@@ -92,20 +97,20 @@ class Prefix:
         )
 
 
-def asked_lifetime(stream: Stream, rules: Rules) -> str:
+def asked_lifetime(stream: Stream, rules: CacheRules) -> str:
     """The word of the lifetime that a request as a whole asks for, "" where it asks for none."""
     words = stream.automatic.split(" ")
     return next((word for word in rules.lifetimes if word in words), "")
 
 
-def floored(known: int, total: int, rules: Rules, model: str) -> int:
+def floored(known: int, total: int, rules: CacheRules, model: str) -> int:
     """A common prefix rounded down as the rules say; 0 where it is below the minimum."""
     step = rules.step(model)
     read = min(known, total) // step * step
     return read if read and read >= rules.least(model) else 0
 
 
-def _why(known: int, read: int, rules: Rules, model: str) -> str:
+def _why(known: int, read: int, rules: CacheRules, model: str) -> str:
     case = "" if rules.promised else " at best"
     if read:
         return f"{known} tokens in common with an earlier request; {read} read{case}"

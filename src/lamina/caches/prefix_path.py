@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import msgspec
 
-from lamina.caches.stream import Block, Stream, linked
-from lamina.caches.values import Rules
+from lamina.caches.stream import Stream, StreamBlock, linked
+from lamina.caches.values import CacheRules
 from lamina.core.hashing import canonical
 
 UNDIVIDED = ("image", "document")
@@ -24,7 +24,7 @@ UNDIVIDED = ("image", "document")
 class Path(msgspec.Struct, frozen=True, kw_only=True):
     """`links[i]` is the hash of all up to block `i`, `sums[i]` its tokens; `root` stands before them."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[StreamBlock, ...]
     links: tuple[bytes, ...]
     sums: tuple[int, ...]
     root: bytes
@@ -37,7 +37,7 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
         """The tokens before a block."""
         return self.sums[index - 1] if index else 0
 
-    def extended(self, more: Sequence[Block]) -> Path:
+    def extended(self, more: Sequence[StreamBlock]) -> Path:
         """The path that goes on with these blocks, as after an answer."""
         links = list(self.links)
         for block in more:
@@ -51,7 +51,7 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def path_of(stream: Stream, rules: Rules) -> Path:
+def path_of(stream: Stream, rules: CacheRules) -> Path:
     """The path of a stream under these rules. Blocks that the provider leaves out are not in it."""
     blocks = _without_stripped(stream.blocks) if rules.strips(stream.model) else stream.blocks
     enters = _entering(stream, rules)
@@ -67,7 +67,7 @@ def path_of(stream: Stream, rules: Rules) -> Path:
     return Path(blocks=blocks, links=tuple(links), sums=sums, root=root)
 
 
-def share(block: Block, equal: int) -> int:
+def share(block: StreamBlock, equal: int) -> int:
     """The tokens of a block whose first `equal` bytes are known."""
     if block.sort in UNDIVIDED or not block.data:
         return 0
@@ -95,7 +95,7 @@ def overlap(one: _Items, other: _Items) -> int:
 _LEVELS = ("system", "messages")
 
 
-def _entering(stream: Stream, rules: Rules) -> dict[str, bytes]:
+def _entering(stream: Stream, rules: CacheRules) -> dict[str, bytes]:
     """The settings that enter at each level; with "all" the model, and the key where there is one."""
     found: dict[str, dict[str, str]] = {"all": {}, "system": {}, "messages": {}, "none": {}}
     for name, value in stream.settings.items():
@@ -104,19 +104,19 @@ def _entering(stream: Stream, rules: Rules) -> dict[str, bytes]:
     return {"all": canonical(own)} | {level: canonical(found[level]) for level in _LEVELS}
 
 
-def _level(block: Block, reached: int) -> int:
+def _level(block: StreamBlock, reached: int) -> int:
     if reached == len(_LEVELS):
         return reached
     return max(reached, {"tool": 0, "system": 1}.get(block.sort, 2))
 
 
-def _without_stripped(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+def _without_stripped(blocks: tuple[StreamBlock, ...]) -> tuple[StreamBlock, ...]:
     """Without the thinking before the last message in which the user speaks, and no tool answers."""
     last = _last_spoken(blocks)
     return tuple(block for at, block in enumerate(blocks) if at >= last or block.sort != "thinking")
 
 
-def _last_spoken(blocks: tuple[Block, ...]) -> int:
+def _last_spoken(blocks: tuple[StreamBlock, ...]) -> int:
     end = len(blocks)
     for start in range(len(blocks) - 1, -1, -1):
         if blocks[start].opens:

@@ -11,7 +11,7 @@ from datetime import datetime
 import msgspec
 
 from lamina.caches.loading import rules_for
-from lamina.caches.values import Rules, Tally
+from lamina.caches.values import CacheRules, Tally
 from lamina.core.cut_target import Rates
 from lamina.errors import BadInput
 from lamina.models.facts import AS_OF, Model, Prices, model, price_of
@@ -39,7 +39,7 @@ def cost(
     tally: Tally,
     of: str | Model,
     *,
-    rules: Rules | None = None,
+    rules: CacheRules | None = None,
     output: int = 0,
     at: datetime | None = None,
 ) -> Price:
@@ -55,7 +55,7 @@ def cost(
     )
 
 
-def rates(rules: Rules, of: str) -> Rates:
+def rates(rules: CacheRules, of: str) -> Rates:
     """A cache's prices and lifetime as the planner of cuts reads them; its defaults where none are known."""
     if rules.name == "unknown":
         return Rates()
@@ -63,12 +63,12 @@ def rates(rules: Rules, of: str) -> Rates:
     return Rates(read=rules.read_share(of), write=rules.write, ttl=int(life) if life < FOREVER else FOREVER)
 
 
-def storage(rules: Rules, held: float) -> Price:
+def storage(rules: CacheRules, held: float) -> Price:
     """The price of keeping so many million tokens for an hour, as `Caches.held` counts them."""
     return Price(write=rules.storage * held, as_of=rules.as_of)
 
 
-def filled(prices: Prices, name: str, rules: Rules) -> Prices:
+def filled(prices: Prices, name: str, rules: CacheRules) -> Prices:
     """Prices with those that are not named, from the rules' shares of the input price."""
     if prices.input is None:
         raise BadInput(

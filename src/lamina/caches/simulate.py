@@ -16,10 +16,10 @@ from lamina.caches.named import Caches
 from lamina.caches.pages import Pages
 from lamina.caches.prefix import Prefix
 from lamina.caches.slots import Slots
-from lamina.caches.stream import Block, Stream
+from lamina.caches.stream import Stream, StreamBlock
 from lamina.caches.tail import Tail
 from lamina.caches.units import Units
-from lamina.caches.values import Match, Rules, Tally
+from lamina.caches.values import CacheRules, MatchRule, Tally
 from lamina.errors import BadInput
 
 
@@ -27,7 +27,12 @@ class Cache(Protocol):
     """A simulated cache."""
 
     def send(
-        self, stream: Stream, *, at: float = 0.0, answer: tuple[Block, ...] = (), begun: float | None = None
+        self,
+        stream: Stream,
+        *,
+        at: float = 0.0,
+        answer: tuple[StreamBlock, ...] = (),
+        begun: float | None = None,
     ) -> Tally: ...
 
 
@@ -37,14 +42,14 @@ class TokenCache(Cache, Protocol):
     def send_tokens(self, ids: Sequence[int], *, at: float = 0.0, generated: Sequence[int] = ()) -> Tally: ...
 
 
-def simulator(rules: Rules, *, model: str = "") -> Cache:
+def simulator(rules: CacheRules, *, model: str = "") -> Cache:
     """A cache under these rules that has seen nothing yet; with the minimum of `model` for all, if given."""
     if model:
         rules = msgspec.structs.replace(rules, minimum=rules.least(model), minimums={}, from_models=False)
     return _CACHES[rules.match](rules)
 
 
-def token_simulator(rules: Rules, *, slots: int | None = None, memory: int | None = None) -> TokenCache:
+def token_simulator(rules: CacheRules, *, slots: int | None = None, memory: int | None = None) -> TokenCache:
     """The same for a server whose cache is exact on tokens, perhaps with other slots and memory."""
     if rules.match not in _EXACT:
         raise BadInput(
@@ -59,7 +64,7 @@ def token_simulator(rules: Rules, *, slots: int | None = None, memory: int | Non
     return _EXACT[rules.match](msgspec.structs.replace(rules, **own))
 
 
-_CACHES: dict[Match, Callable[[Rules], Cache]] = {
+_CACHES: dict[MatchRule, Callable[[CacheRules], Cache]] = {
     "breakpoints": Breakpoints,
     "tail": Tail,
     "prefix": Prefix,
@@ -68,4 +73,4 @@ _CACHES: dict[Match, Callable[[Rules], Cache]] = {
     "pages": Pages,
     "slots": Slots,
 }
-_EXACT: dict[Match, Callable[[Rules], TokenCache]] = {"pages": Pages, "slots": Slots}
+_EXACT: dict[MatchRule, Callable[[CacheRules], TokenCache]] = {"pages": Pages, "slots": Slots}

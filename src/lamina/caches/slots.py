@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.caches.prefix_path import Path, overlap, path_of, share
-from lamina.caches.stream import Block, Stream
-from lamina.caches.values import Rules, Tally
+from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches.values import CacheRules, Tally
 
 SIMILAR, LOSING, WORTH = 0.1, 0.5, 0.25
 """Shares: of a prompt that a slot must know to be chosen for it; of a slot's tokens below which it is saved
@@ -46,7 +46,7 @@ class Run(msgspec.Struct, frozen=True):
 class Slots:
     """State: the sequence of each slot with when it was used last, and the saved ones, oldest first."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
         self.last = 0.0
         self._unload()
@@ -58,7 +58,12 @@ class Slots:
         self.count = 0
 
     def send(
-        self, stream: Stream, *, at: float = 0.0, answer: tuple[Block, ...] = (), begun: float | None = None
+        self,
+        stream: Stream,
+        *,
+        at: float = 0.0,
+        answer: tuple[StreamBlock, ...] = (),
+        begun: float | None = None,
     ) -> Tally:
         """One request as blocks that count as runs of tokens."""
         del begun

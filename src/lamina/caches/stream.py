@@ -25,7 +25,7 @@ Sort = Literal["tool", "system", "text", "call", "result", "thinking", "image", 
 """What a block is; "system" is system or developer text, wherever it stands."""
 
 
-class Block(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class StreamBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One position of the stream.
 
     `data` are its bytes as a cache sees them, without markers; `place` is its path in the request, `name`
@@ -59,7 +59,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
 
     dialect: str
     model: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[StreamBlock, ...]
     settings: Mapping[str, bytes] = {}
     key: str = ""
     cached: str = ""
@@ -83,7 +83,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, blocks=blocks)
 
 
-def linked(before: bytes, block: Block) -> bytes:
+def linked(before: bytes, block: StreamBlock) -> bytes:
     """The hash of a stream with one more block: its bytes, its voice, and whether it begins a message."""
     seam = f"{'+' if block.opens else '~'}{block.role}:".encode()
     return blake2b(before + seam + block.data, digest_size=16).digest()

@@ -6,11 +6,11 @@ longest common prefix between boundaries. It knows no clock: `at` is given.
 
 from __future__ import annotations
 
-from lamina.caches.breakpoints import Kept
+from lamina.caches.breakpoints import CacheEntry
 from lamina.caches.prefix import asked_lifetime
 from lamina.caches.prefix_path import Path, path_of
-from lamina.caches.stream import Block, Stream
-from lamina.caches.values import Rules, Tally
+from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches.values import CacheRules, Tally
 
 EXPLICIT = "explicit"
 """The mode in which only markers are boundaries."""
@@ -19,12 +19,17 @@ EXPLICIT = "explicit"
 class Tail:
     """State: the entries by hash, which begins with the key."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
-        self.kept: dict[bytes, Kept] = {}
+        self.kept: dict[bytes, CacheEntry] = {}
 
     def send(
-        self, stream: Stream, *, at: float = 0.0, answer: tuple[Block, ...] = (), begun: float | None = None
+        self,
+        stream: Stream,
+        *,
+        at: float = 0.0,
+        answer: tuple[StreamBlock, ...] = (),
+        begun: float | None = None,
     ) -> Tally:
         """One request at a time in seconds. What it writes can be read once its answer has `begun`."""
         del answer  # it is cached when it comes back before a boundary
@@ -46,7 +51,7 @@ class Tail:
         for index, word in used.items():
             seconds, entry = self.rules.seconds(word), self.kept.get(path.links[index])
             if entry is None or entry.until < at:
-                self.kept[path.links[index]] = Kept(seconds=seconds, ready=ready, until=at + seconds)
+                self.kept[path.links[index]] = CacheEntry(seconds=seconds, ready=ready, until=at + seconds)
             else:
                 entry.seconds = max(entry.seconds, seconds)
                 entry.until = max(entry.until, at + entry.seconds)
@@ -73,7 +78,7 @@ class Tail:
         )
 
 
-def boundaries(stream: Stream, path: Path, rules: Rules) -> dict[int, str]:
+def boundaries(stream: Stream, path: Path, rules: CacheRules) -> dict[int, str]:
     """The blocks that are boundaries, with the lifetime of a marker, or "" for the end of a turn."""
     least, blocks = rules.least(stream.model), path.blocks
     bounds = {at: block.marker for at, block in enumerate(blocks) if block.marker}
@@ -85,7 +90,7 @@ def boundaries(stream: Stream, path: Path, rules: Rules) -> dict[int, str]:
     return {at: bounds[at] for at in sorted(bounds) if path.sums[at] >= least}
 
 
-def written(stream: Stream, path: Path, rules: Rules, bounds: dict[int, str]) -> dict[int, str]:
+def written(stream: Stream, path: Path, rules: CacheRules, bounds: dict[int, str]) -> dict[int, str]:
     """The boundaries where a request leaves an entry: the end of the last turn, and the latest markers."""
     marked = [at for at in bounds if path.blocks[at].marker]
     turns = [at for at in bounds if not path.blocks[at].marker or path.blocks[at].role in ("user", "tool")]

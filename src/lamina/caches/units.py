@@ -7,10 +7,10 @@ unit that it contains whole, so what two requests share is read by the third. It
 
 from __future__ import annotations
 
-from lamina.caches.prefix import Seen, floored
+from lamina.caches.prefix import SentBlocks, floored
 from lamina.caches.prefix_path import Path, path_of, share
-from lamina.caches.stream import Block, Stream
-from lamina.caches.values import Rules, Tally
+from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches.values import CacheRules, Tally
 
 PARTINGS = 8
 """Places inside one block where requests parted, that are remembered; the latest."""
@@ -19,14 +19,19 @@ PARTINGS = 8
 class Units:
     """State: where units end, at blocks (by hash) and inside of blocks (by the hash before and the bytes)."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
-        self.seen = Seen()
+        self.seen = SentBlocks()
         self.ends: dict[bytes, float] = {}
         self.inside: dict[bytes, dict[bytes, float]] = {}
 
     def send(
-        self, stream: Stream, *, at: float = 0.0, answer: tuple[Block, ...] = (), begun: float | None = None
+        self,
+        stream: Stream,
+        *,
+        at: float = 0.0,
+        answer: tuple[StreamBlock, ...] = (),
+        begun: float | None = None,
     ) -> Tally:
         """One request at a time in seconds; its `answer` is cached as it comes back, block by block."""
         del begun

@@ -1,7 +1,7 @@
 """What a cache does, as data: the rules of one provider or server, and what one request took under them.
 
-A `Rules` is read from a dated TOML file, or made by hand. It names an algorithm and carries its numbers; the
-algorithms are in the files beside this one. It knows no request, and no price of a model.
+`CacheRules` are read from a dated TOML file, or made by hand. They name an algorithm and carry its numbers;
+the algorithms are in the files beside this one. They know no request, and no price of a model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lamina.caches.stream import SETTINGS
 from lamina.errors import BadInput
 from lamina.models.facts import is_named, known, plain_name
 
-Match = Literal["breakpoints", "tail", "prefix", "named", "units", "pages", "slots"]
+MatchRule = Literal["breakpoints", "tail", "prefix", "named", "units", "pages", "slots"]
 """How a cache finds what it knows.
 
 breakpoints: entries where markers stand, found by walking back from a marker; tail: entries where markers
@@ -27,7 +27,7 @@ Level = Literal["all", "system", "messages", "none"]
 """Where a changed setting enters the prefix: what is before that level stays readable."""
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The cache of one provider or server, as written down from its `sources` on the day `as_of`.
 
     What it is for: `models` are beginnings of model names, `dialects` names of dialects. `note` has what is
@@ -58,7 +58,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     title: str
     as_of: str
     sources: tuple[str, ...]
-    match: Match
+    match: MatchRule
     note: str = ""
     conflicts: tuple[str, ...] = ()
     advice: dict[str, str] = {}

@@ -30,7 +30,7 @@ from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.replay.account_table import facts, text, whole
 from lamina.replay.html import page
 from lamina.replay.runs import replay
-from lamina.replay.values import Account, Outcome, Point, Trace
+from lamina.replay.values import Point, ReplayAccount, ReplayOutcome, Trace
 
 SEED, TURNS, WINDOW = 7, 14, 32_000
 CHAT, OWN = "openai_chat", "lamina"
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _account(request: dict[str, Any], arguments: argparse.Namespace) -> Account:
+def _account(request: dict[str, Any], arguments: argparse.Namespace) -> ReplayAccount:
     trace = Trace(
         id=f"made up, seed {arguments.seed}",
         place="lamina demo",
@@ -118,9 +118,9 @@ def _account(request: dict[str, Any], arguments: argparse.Namespace) -> Account:
 class _Shown:
     """What is watched: the calls under lamina, with the turn that each belongs to and all costs so far."""
 
-    def __init__(self, request: dict[str, Any], account: Account) -> None:
+    def __init__(self, request: dict[str, Any], account: ReplayAccount) -> None:
         self.outcomes = account.outcomes
-        self.own: Outcome = next(each for each in self.outcomes if each.policy == OWN)
+        self.own: ReplayOutcome = next(each for each in self.outcomes if each.policy == OWN)
         asked = (sum(m["role"] == "user" for m in each["messages"]) for each in calls(request))
         self.turns = list(asked)
         self.cuts = list(accumulate(bool(point.cut) for point in self.own.points))
@@ -220,7 +220,9 @@ def _told(found: _Lowered | None) -> str:
     )
 
 
-def _facts(arguments: argparse.Namespace, account: Account, recalled: _Lowered | None) -> dict[str, Any]:
+def _facts(
+    arguments: argparse.Namespace, account: ReplayAccount, recalled: _Lowered | None
+) -> dict[str, Any]:
     return {
         "seed": arguments.seed,
         "turns": arguments.turns,

@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches import Rules, all_rules, load_rules, rules_for
+from lamina.caches import CacheRules, all_rules, load_rules, rules_for
 from lamina.caches.stream import Stream
 from lamina.cli.files import read_request
 from lamina.cli.output import emit, progress
 from lamina.cli.parser import add_dialect, add_json
-from lamina.diagnose.differences import Parting, part
+from lamina.diagnose.differences import Difference, diff
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     with progress("comparing"):
         before, after = (_stream(path, arguments.dialect) for path in (arguments.before, arguments.after))
         rules = _rules(arguments.rules, after) if arguments.rules else None
-        found = part(before, after, rules=rules, gap=arguments.gap, counter=counter_for(before.model))
+        found = diff(before, after, rules=rules, gap=arguments.gap, counter=counter_for(before.model))
     if arguments.json:
         emit(_facts(found, before, after, rules))
     else:
@@ -90,7 +90,7 @@ def _stream(path: str, dialect: str | None) -> Stream:
         raise BadInput(error.problem, place=place, hint=error.hint) from None
 
 
-def _rules(name: str, after: Stream) -> Rules:
+def _rules(name: str, after: Stream) -> CacheRules:
     if name == AUTO:
         return rules_for(after.model, dialect=after.dialect)
     if name in all_rules():
@@ -103,7 +103,9 @@ def _rules(name: str, after: Stream) -> Rules:
     )
 
 
-def _lines(found: Parting, arguments: argparse.Namespace, after: Stream, rules: Rules | None) -> list[str]:
+def _lines(
+    found: Difference, arguments: argparse.Namespace, after: Stream, rules: CacheRules | None
+) -> list[str]:
     old, new = arguments.before, arguments.after
     if found.continues:
         count = len(after.blocks) - sum(block.sort == "tool" for block in after.blocks) - found.at
@@ -120,7 +122,7 @@ def _lines(found: Parting, arguments: argparse.Namespace, after: Stream, rules: 
     ]
 
 
-def _tokens(found: Parting) -> str:
+def _tokens(found: Difference) -> str:
     """What was kept and lost; under the rules of a cache of what it held, with the price."""
     if found.cached is None:
         return f"{found.kept:,} of {found.kept + found.lost:,} kept, {found.lost:,} lost"
@@ -130,20 +132,20 @@ def _tokens(found: Parting) -> str:
     return f"{read}, {found.lost:,} are sent and paid again{_price(found)}"
 
 
-def _price(found: Parting) -> str:
+def _price(found: Difference) -> str:
     return "" if found.price is None else f", ${found.price:.4f} more than reading them (prices of {AS_OF})"
 
 
-def _differing(found: Parting) -> list[str]:
+def _differing(found: Difference) -> list[str]:
     """Parameters that differ without a loss, so that nobody looks for them elsewhere."""
     return [f"also differing: {', '.join(found.settings)}"] if found.settings else []
 
 
-def _under(rules: Rules | None) -> list[str]:
+def _under(rules: CacheRules | None) -> list[str]:
     return [f"rules:  {rules.title}, {rules.as_of}"] if rules else []
 
 
-def _facts(found: Parting, before: Stream, after: Stream, rules: Rules | None) -> dict[str, Any]:
+def _facts(found: Difference, before: Stream, after: Stream, rules: CacheRules | None) -> dict[str, Any]:
     facts: dict[str, Any] = msgspec.to_builtins(found)
     return {
         "continues": found.continues,

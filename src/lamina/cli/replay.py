@@ -23,7 +23,7 @@ from lamina.replay.html import page
 from lamina.replay.policies import POLICIES
 from lamina.replay.runs import replay
 from lamina.replay.traces import read
-from lamina.replay.values import Account, Damaged, Trace
+from lamina.replay.values import ReplayAccount, Trace, UnreadableLine
 
 WINDOWS, PICKED, RULES = "64000,200000", "none,drop_oldest,sliding,lamina", "anthropic"
 BAR, OFTEN = 30, 0.1
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def tell_account(account: Account, *, json_file: str | None, html_file: str | None) -> None:
+def tell_account(account: ReplayAccount, *, json_file: str | None, html_file: str | None) -> None:
     """Print an account, and write it to the files that are named."""
     if html_file:
         write(html_file, page(account))
@@ -128,7 +128,7 @@ def _check_folder(path: str | None) -> None:
         raise BadInput("its folder is not there", place=path, hint="make the folder, or name another file")
 
 
-def _limited(found: Iterable[Trace | Damaged], limit: int) -> Iterator[Trace | Damaged]:
+def _limited(found: Iterable[Trace | UnreadableLine], limit: int) -> Iterator[Trace | UnreadableLine]:
     count = 0
     for each in found:
         yield each
@@ -137,7 +137,7 @@ def _limited(found: Iterable[Trace | Damaged], limit: int) -> Iterator[Trace | D
             return
 
 
-def _refuse_nothing(account: Account, paths: Sequence[str]) -> None:
+def _refuse_nothing(account: ReplayAccount, paths: Sequence[str]) -> None:
     if account.outcomes or account.reported:
         return
     what = f"{len(account.damaged):,} damaged records" if account.damaged else "no records"
@@ -181,7 +181,7 @@ class _Bar:
         self._share = done / total if total else 1.0
         self._draw()
 
-    def count(self, found: Iterable[Trace | Damaged]) -> Iterator[Trace | Damaged]:
+    def count(self, found: Iterable[Trace | UnreadableLine]) -> Iterator[Trace | UnreadableLine]:
         for each in found:
             self._sessions += isinstance(each, Trace)
             self._draw()

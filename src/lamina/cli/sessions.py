@@ -100,11 +100,11 @@ async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 
 async def _export(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    from lamina.formats.markdown import Chat, write  # noqa: PLC0415
+    from lamina.formats.markdown import MarkdownChat, write  # noqa: PLC0415
 
     async with existing(store, workspace, arguments.names[0]) as session:
         if arguments.format == "markdown":
-            sys.stdout.write(write(Chat(log=session.log)))
+            sys.stdout.write(write(MarkdownChat(log=session.log)))
         else:
             sys.stdout.writelines(f"{encode(segment).decode()}\n" for segment in session.log)
     return 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from lamina.clients.events import (
     Event,
-    Growing,
+    GrowingCalls,
     Reason,
     Sdk,
     Spoke,
@@ -61,7 +61,7 @@ class Events:
     """Reads the events of a message. A call is whole when its block stops."""
 
     def __init__(self) -> None:
-        self._calls, self._stop = Growing(), ""
+        self._calls, self._stop = GrowingCalls(), ""
         self._tools: set[Any] = set()
         self._usage: dict[str, int] = {}
 

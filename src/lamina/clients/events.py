@@ -50,7 +50,7 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call"):
     arguments: str = "{}"
 
 
-class Used(msgspec.Struct, frozen=True, kw_only=True, tag="usage"):
+class CallUsage(msgspec.Struct, frozen=True, kw_only=True, tag="usage"):
     """What the call took, in tokens; `input` counts everything that was read."""
 
     input: int = 0
@@ -59,10 +59,10 @@ class Used(msgspec.Struct, frozen=True, kw_only=True, tag="usage"):
     output: int = 0
 
 
-def used(usage: Any) -> Used:
+def used(usage: Any) -> CallUsage:
     """What a usage object of any API says."""
     found = read_usage(usage)
-    return Used(input=found.input, cached=found.cached, written=found.written, output=found.output)
+    return CallUsage(input=found.input, cached=found.cached, written=found.written, output=found.output)
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
@@ -72,10 +72,10 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
     said: str = ""
 
 
-Event = Spoke | Thought | Called | Used | Stopped
+Event = Spoke | Thought | Called | CallUsage | Stopped
 
 
-class Reader(Protocol):
+class EventReader(Protocol):
     """Makes events of what one SDK's stream brings; one for each answer."""
 
     def read(self, item: Any) -> Iterable[Event]: ...
@@ -95,7 +95,7 @@ class Client(Protocol):
 class Reply:
     """An answer on its way. Read once; leaving its context closes the stream, read to its end or not."""
 
-    def __init__(self, opened: Callable[[], Awaitable[AsyncIterator[Any]]], reader: Reader) -> None:
+    def __init__(self, opened: Callable[[], Awaitable[AsyncIterator[Any]]], reader: EventReader) -> None:
         self.raw: list[Any] = []
         self._opened, self._reader = opened, reader
         self._events = self._flow()
@@ -145,7 +145,7 @@ class Sdk:
         client: Any,
         make: Callable[[], Any],
         begin: Callable[[Any, dict[str, Any]], Any],
-        reader: Callable[[], Reader],
+        reader: Callable[[], EventReader],
     ) -> None:
         self.dialect = dialect
         self._client, self._own = client, client is None
@@ -197,7 +197,7 @@ def in_body(create: Callable[..., Any], request: dict[str, Any]) -> dict[str, An
     return own | {"extra_body": other | (own.get("extra_body") or {})}
 
 
-class Growing:
+class GrowingCalls:
     """Calls whose arguments arrive in pieces, in the order in which they began."""
 
     def __init__(self) -> None:

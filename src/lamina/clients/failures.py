@@ -31,7 +31,7 @@ class CallFailed(LaminaError, RuntimeError):
         super().__init__(f"the model's API answered {status}: {said[:300]}" if status else said[:300])
 
 
-class Refused(CallFailed, ValueError):
+class RequestRefused(CallFailed, ValueError):
     """The request is at fault: sent again as it is, it fails again."""
 
 
@@ -54,7 +54,7 @@ def failure(status: int | None, said: str, *, wait: float | None = None) -> Call
     if status in (408, 409, 425, 429, 503, 529):
         return Busy(said, status=status, wait=wait)
     if status is not None and 400 <= status < 500:
-        return Refused(said, status=status)
+        return RequestRefused(said, status=status)
     return CallFailed(said, status=status, wait=wait)
 
 

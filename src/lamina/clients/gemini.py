@@ -8,13 +8,13 @@ from typing import Any
 
 from lamina.clients.events import (
     Called,
+    CallUsage,
     Event,
     Reason,
     Sdk,
     Spoke,
     Stopped,
     Thought,
-    Used,
     at,
     text_at,
     used,
@@ -51,7 +51,7 @@ class Parts:
     """Reads chunks: each has whole parts, and calls come whole."""
 
     def __init__(self) -> None:
-        self._used, self._stop, self._called = Used(), "", False
+        self._used, self._stop, self._called = CallUsage(), "", False
 
     def read(self, item: Any) -> Iterable[Event]:
         if usage := _either(item, "usage_metadata", "usageMetadata"):
@@ -72,7 +72,7 @@ class Parts:
             yield Called(id=text_at(call, "id"), name=text_at(call, "name"), arguments=arguments)
 
     def end(self) -> Iterable[Event]:
-        if self._used != Used():
+        if self._used != CallUsage():
             yield self._used
         reason = "tool" if self._called and self._stop == "STOP" else _STOPS.get(self._stop, "other")
         yield Stopped(reason=reason if self._stop else "error", said=self._stop)

@@ -12,13 +12,13 @@ from typing import Any
 
 from lamina.clients.events import (
     Called,
+    CallUsage,
     Event,
     Reason,
     Sdk,
     Spoke,
     Stopped,
     Thought,
-    Used,
     at,
     text_at,
     used,
@@ -43,18 +43,18 @@ def ollama_chat(client: Any = None, *, host: str | None = None, window: int | No
             known["options"] = room | dict(known.get("options") or {})
         return sdk.chat(**known, stream=True)
 
-    return Sdk("ollama", client=client, make=make, begin=begin, reader=Lines)
+    return Sdk("ollama", client=client, make=make, begin=begin, reader=OllamaLines)
 
 
 ARGUMENTS = frozenset("model messages tools think logprobs top_logprobs format options keep_alive".split())
 """What the SDK's `chat` takes; it has no way to send another field."""
 
 
-class Lines:
+class OllamaLines:
     """Reads the lines of a stream; a call comes whole."""
 
     def __init__(self) -> None:
-        self._used, self._stop, self._called = Used(), "", False
+        self._used, self._stop, self._called = CallUsage(), "", False
 
     def read(self, item: Any) -> Iterable[Event]:
         if error := text_at(item, "error"):
@@ -73,7 +73,7 @@ class Lines:
             self._used = used(item)
 
     def end(self) -> Iterable[Event]:
-        if self._used != Used():
+        if self._used != CallUsage():
             yield self._used
         reason = "tool" if self._called and self._stop == "stop" else _STOPS.get(self._stop, "other")
         yield Stopped(reason=reason if self._stop else "error", said=self._stop)

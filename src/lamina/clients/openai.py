@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lamina.clients.events import (
+    CallUsage,
     Event,
-    Growing,
+    GrowingCalls,
     Reason,
     Sdk,
     Spoke,
     Stopped,
     Thought,
-    Used,
     at,
     in_body,
     text_at,
@@ -76,7 +76,7 @@ class Chunks:
     """Reads chunks of Chat Completions. Reasoning has no official field: servers use one of two names."""
 
     def __init__(self) -> None:
-        self._calls, self._used, self._stop = Growing(), Used(), ""
+        self._calls, self._used, self._stop = GrowingCalls(), CallUsage(), ""
 
     def read(self, item: Any) -> Iterable[Event]:
         if at(item, "error"):  # some servers answer 200 and say it in the stream
@@ -102,7 +102,7 @@ class Chunks:
 
     def end(self) -> Iterable[Event]:
         yield from self._calls.events()
-        if self._used != Used():
+        if self._used != CallUsage():
             yield self._used
         reason = "tool" if self._calls and self._stop == "stop" else _STOPS.get(self._stop, "other")
         yield Stopped(reason=reason if self._stop else "error", said=self._stop)
@@ -118,7 +118,7 @@ class Items:
     """Reads events of Responses."""
 
     def __init__(self) -> None:
-        self._calls, self._used, self._status, self._why = Growing(), Used(), "", ""
+        self._calls, self._used, self._status, self._why = GrowingCalls(), CallUsage(), "", ""
 
     def read(self, item: Any) -> Iterable[Event]:
         sort = text_at(item, "type")
@@ -147,7 +147,7 @@ class Items:
 
     def end(self) -> Iterable[Event]:
         yield from self._calls.events()
-        if self._used != Used():
+        if self._used != CallUsage():
             yield self._used
         said = self._why or self._status
         known: dict[str, Reason] = {"completed": "tool" if self._calls else "end", "": "error"}

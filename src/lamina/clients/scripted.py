@@ -15,24 +15,27 @@ from typing import Any
 import msgspec
 
 from lamina.clients.anthropic import Events
-from lamina.clients.events import Called, Reader, Reply, Used
+from lamina.clients.events import Called, CallUsage, EventReader, Reply
 from lamina.clients.gemini import Parts
-from lamina.clients.ollama import Lines
+from lamina.clients.ollama import OllamaLines
 from lamina.clients.openai import Chunks, Items
 from lamina.errors import BadInput
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class ScriptedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """One answer. `text` arrives in as many pieces as it has words; `fails` is raised after them."""
 
     text: str = ""
     thinking: str = ""
     calls: tuple[Called, ...] = ()
-    used: Used = Used()
+    used: CallUsage = CallUsage()
     fails: Exception | None = None
 
 
-Script = Iterable["Line | str | Exception"] | Callable[[Mapping[str, Any]], "Line | str | Exception"]
+Script = (
+    Iterable["ScriptedAnswer | str | Exception"]
+    | Callable[[Mapping[str, Any]], "ScriptedAnswer | str | Exception"]
+)
 
 
 class Scripted:
@@ -55,7 +58,7 @@ class Scripted:
             line = self._script(request)
             if isinstance(line, Exception):
                 raise line
-            spoken = Line(text=line) if isinstance(line, str) else line
+            spoken = ScriptedAnswer(text=line) if isinstance(line, str) else line
             return self._flow(words(spoken, len(self.requests)), spoken.fails)
 
         return Reply(opened, reader())
@@ -72,8 +75,10 @@ class Scripted:
             self.closed += 1
 
 
-def _told(lines: Iterator[Line | str | Exception]) -> Callable[[Mapping[str, Any]], Line | str | Exception]:
-    def tell(_: Mapping[str, Any]) -> Line | str | Exception:
+def _told(
+    lines: Iterator[ScriptedAnswer | str | Exception],
+) -> Callable[[Mapping[str, Any]], ScriptedAnswer | str | Exception]:
+    def tell(_: Mapping[str, Any]) -> ScriptedAnswer | str | Exception:
         try:
             return next(lines)
         except StopIteration:
@@ -87,7 +92,7 @@ def _pieces(text: str) -> list[str]:
     return [word if i == 0 else f" {word}" for i, word in enumerate(words)] if text else []
 
 
-def _chat(line: Line, number: int) -> list[Any]:
+def _chat(line: ScriptedAnswer, number: int) -> list[Any]:
     def chunk(stop: str | None = None, **delta: Any) -> dict[str, Any]:
         return {"id": f"chat-{number}", "choices": [{"index": 0, "delta": delta, "finish_reason": stop}]}
 
@@ -113,7 +118,7 @@ def _chat(line: Line, number: int) -> list[Any]:
     return [*items, chunk("tool_calls" if calls else "stop") | {"usage": usage}]
 
 
-def _messages(line: Line, _: int) -> list[Any]:
+def _messages(line: ScriptedAnswer, _: int) -> list[Any]:
     used = line.used
     usage = {"input_tokens": used.input - used.cached - used.written, "cache_read_input_tokens": used.cached}
     usage |= {"cache_creation_input_tokens": used.written}
@@ -138,7 +143,7 @@ def _messages(line: Line, _: int) -> list[Any]:
     return [*items, {"type": "message_stop"}]
 
 
-def _responses(line: Line, number: int) -> list[Any]:
+def _responses(line: ScriptedAnswer, number: int) -> list[Any]:
     items: list[Any] = []
     output: list[Any] = []
     if line.thinking:
@@ -163,7 +168,7 @@ def _responses(line: Line, number: int) -> list[Any]:
     return [*items, {"type": "response.completed", "response": answer}]
 
 
-def _gemini(line: Line, _: int) -> list[Any]:
+def _gemini(line: ScriptedAnswer, _: int) -> list[Any]:
     parts: list[Any] = [{"text": piece, "thought": True} for piece in _pieces(line.thinking)]
     parts += [{"text": piece} for piece in _pieces(line.text)]
     for call in line.calls:
@@ -176,7 +181,7 @@ def _gemini(line: Line, _: int) -> list[Any]:
     return [*items, {"candidates": [{"finishReason": "STOP"}], "usageMetadata": usage}]
 
 
-def _ollama(line: Line, _: int) -> list[Any]:
+def _ollama(line: ScriptedAnswer, _: int) -> list[Any]:
     messages: list[Any] = [{"thinking": piece} for piece in _pieces(line.thinking)]
     messages += [{"content": piece} for piece in _pieces(line.text)]
     for call in line.calls:
@@ -188,10 +193,10 @@ def _ollama(line: Line, _: int) -> list[Any]:
     return [*items, last | counts]
 
 
-_WORDS: dict[str, tuple[Callable[[Line, int], list[Any]], Callable[[], Reader]]] = {
+_WORDS: dict[str, tuple[Callable[[ScriptedAnswer, int], list[Any]], Callable[[], EventReader]]] = {
     "openai_chat": (_chat, Chunks),
     "openai_responses": (_responses, Items),
     "anthropic": (_messages, Events),
     "gemini": (_gemini, Parts),
-    "ollama": (_ollama, Lines),
+    "ollama": (_ollama, OllamaLines),
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from lamina.context.port import Found, Source, named
+from lamina.context.port import GatheredSegments, Source, named
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.segments import clock as the_time
 
@@ -22,8 +22,8 @@ FORMAT = "%A, %Y-%m-%d %H:%M %Z"
 def clock(now: Callable[[], datetime] | None = None, *, form: str = FORMAT) -> Source:
     """A source of one segment that says the time, to the minute."""
 
-    async def find(_: str, __: int | None) -> Found:
+    async def find(_: str, __: int | None) -> GatheredSegments:
         moment = now() if now else datetime.now(UTC)
-        return Found((the_time(moment.strftime(form).strip(WHITE_SPACE)),))
+        return GatheredSegments((the_time(moment.strftime(form).strip(WHITE_SPACE)),))
 
     return named("clock", find)

@@ -15,14 +15,14 @@ from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import PurePosixPath
 
-from lamina.context.port import Found, Source, in_thread, named, within
+from lamina.context.port import GatheredSegments, Source, in_thread, named, within
 from lamina.core.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_ascii
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import file, note, pdf
 from lamina.workspace.documents import text_in
 from lamina.workspace.paths import joined, steps
-from lamina.workspace.workspace import Item, Workspace
+from lamina.workspace.workspace import FolderItem, Workspace
 
 NOTES = 50
 """Notes of one source: after these only their number is told."""
@@ -55,7 +55,7 @@ def files(
         space, tuple(globs), tuple(folders), frozenset(fold_case(tag.lstrip("#")) for tag in tags)
     )
 
-    async def find(_: str, room: int | None) -> Found:
+    async def find(_: str, room: int | None) -> GatheredSegments:
         found = await in_thread(_read_all, space, tuple(paths), wanted, limit)
         return within(found, room)
 
@@ -92,7 +92,7 @@ class _Wanted:
         self.space, self.folders, self.tags = space, folders, tags
         self.globs = [steps(glob) for glob in globs]
 
-    def items(self) -> Iterator[Item]:
+    def items(self) -> Iterator[FolderItem]:
         """The items that are wanted, each kind in turn; what was left out of a wanted folder comes along."""
         for folder in self.folders:
             yield from self.space.walk(folder)
@@ -104,7 +104,7 @@ class _Wanted:
         if self.tags:
             yield from (item for item in every if not item.why and self._tagged(item))
 
-    def _tagged(self, item: Item) -> bool:
+    def _tagged(self, item: FolderItem) -> bool:
         if lower_ascii(PurePosixPath(item.path).suffix) not in TAGGED:
             return False
         try:
@@ -114,7 +114,9 @@ class _Wanted:
         return any(tag == want or tag.startswith(f"{want}/") for tag in found for want in self.tags)
 
 
-def _read_all(space: Workspace, paths: tuple[str, ...], wanted: _Wanted, limit: int | None) -> Found:
+def _read_all(
+    space: Workspace, paths: tuple[str, ...], wanted: _Wanted, limit: int | None
+) -> GatheredSegments:
     segments: dict[str, Segment] = {}
     notes: dict[str, None] = {}
     deadline = time.monotonic() + SECONDS
@@ -130,13 +132,13 @@ def _read_all(space: Workspace, paths: tuple[str, ...], wanted: _Wanted, limit: 
             segments[item.path] = made(item.path, space.read(item.path, limit=limit), seconds=left)
         except BadInput as refused:
             notes[f"{item.path}: left out, {refused.problem}"] = None
-    return Found(tuple(segments.values()), _few(tuple(notes)))
+    return GatheredSegments(tuple(segments.values()), _few(tuple(notes)))
 
 
-def _named(paths: Iterable[str], wanted: _Wanted, notes: dict[str, None]) -> Iterator[Item]:
+def _named(paths: Iterable[str], wanted: _Wanted, notes: dict[str, None]) -> Iterator[FolderItem]:
     for path in paths:
         try:
-            yield Item(joined(steps(path)))
+            yield FolderItem(joined(steps(path)))
         except BadInput as refused:
             notes[f"{refused.place}: left out, {refused.problem}"] = None
     try:

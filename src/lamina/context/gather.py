@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import anyio
 
-from lamina.context.port import Found, Source
+from lamina.context.port import GatheredSegments, Source
 from lamina.core.values import Segment
 
 SECONDS = 10.0
@@ -24,9 +24,9 @@ LONGEST = 200
 
 async def gather(
     sources: Sequence[Source], prompt: str, room: int | None = None, *, seconds: float = SECONDS
-) -> Found:
+) -> GatheredSegments:
     """What all sources find for a prompt, in the order of the sources, with their notes."""
-    found: list[Found] = [Found()] * len(sources)
+    found: list[GatheredSegments] = [GatheredSegments()] * len(sources)
 
     async def ask(place: int, source: Source) -> None:
         found[place] = await _asked(source, prompt, room, seconds)
@@ -35,26 +35,26 @@ async def gather(
         for place, source in enumerate(sources):
             tasks.start_soon(ask, place, source)
     segments = tuple(segment for each in found for segment in each.segments)
-    return Found(segments, tuple(note for each in found for note in each.notes))
+    return GatheredSegments(segments, tuple(note for each in found for note in each.notes))
 
 
-async def _asked(source: Source, prompt: str, room: int | None, seconds: float) -> Found:
+async def _asked(source: Source, prompt: str, room: int | None, seconds: float) -> GatheredSegments:
     with anyio.move_on_after(seconds):
         try:
             return _checked(await source(prompt, room), _name(source))
         except Exception as error:  # noqa: BLE001 - whatever a source does wrong, the turn goes on
             told = str(error) or type(error).__name__
-            return Found(notes=(f"source {_name(source)} failed: {told[:LONGEST]}",))
-    return Found(notes=(f"source {_name(source)} was left out: no answer in {seconds:g} seconds",))
+            return GatheredSegments(notes=(f"source {_name(source)} failed: {told[:LONGEST]}",))
+    return GatheredSegments(notes=(f"source {_name(source)} was left out: no answer in {seconds:g} seconds",))
 
 
-def _checked(given: Iterable[object], name: str) -> Found:
+def _checked(given: Iterable[object], name: str) -> GatheredSegments:
     notes = tuple(str(note) for note in getattr(given, "notes", ()))
     things = tuple(given)
     mine = tuple(one for one in things if isinstance(one, Segment))
     strange = len(things) - len(mine)
     told = f"source {name}: {strange} of {len(things)} things that it gave are no segments"
-    return Found(mine, (*notes, told) if strange else notes)
+    return GatheredSegments(mine, (*notes, told) if strange else notes)
 
 
 def _name(source: Source) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from lamina.context.port import Found, Log, Source, named, within
+from lamina.context.port import GatheredSegments, Log, Source, named, within
 from lamina.core.values import Role, Segment
 from lamina.core.wording import text_of
 from lamina.segments import excerpt
@@ -24,13 +24,13 @@ MESSAGES = 6
 def last_n(log: Log, n: int | Callable[[], int] = MESSAGES, *, source: str = "") -> Source:
     """A source of the last `n` messages, in the order in which they were said."""
 
-    async def find(_: str, room: int | None) -> Found:
+    async def find(_: str, room: int | None) -> GatheredSegments:
         count = n() if callable(n) else n
         said = [one for one in log() if one.kind in {"user", "assistant"}]
         last = tuple(said[-count:]) if count > 0 else ()
         if not source or not last:
-            return Found(last)
-        return within(Found((excerpt("\n\n".join(map(_line, last)), source=source),)), room)
+            return GatheredSegments(last)
+        return within(GatheredSegments((excerpt("\n\n".join(map(_line, last)), source=source),)), room)
 
     return named("last_n", find)
 

@@ -16,7 +16,7 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from lamina.context.port import Found, Log, Source, named, unsaid, within
+from lamina.context.port import GatheredSegments, Log, Source, named, unsaid, within
 from lamina.core.text.characters import WHITE_SPACE, split_words
 from lamina.core.values import Role, Segment
 from lamina.core.wording import text_of
@@ -107,7 +107,7 @@ class Memory(Generic[W]):
     def source(self, *, log: Log | None = None) -> Source:
         """A source of all facts; given the log, only of what it does not say already."""
 
-        async def find(_: str, room: int | None) -> Found:
+        async def find(_: str, room: int | None) -> GatheredSegments:
             facts = await self.facts()
             wanted = (
                 section(_lines([fact for fact in facts if fact.by == "user"])),
@@ -115,7 +115,7 @@ class Memory(Generic[W]):
             )
             stands = {(old.kind, old.key) for old in (log() if log else ())}
             news = [one for one in wanted if text_of(one.parts) != NOTHING or (one.kind, one.key) in stands]
-            return within(Found(unsaid(news, log)), room)
+            return within(GatheredSegments(unsaid(news, log)), room)
 
         return named("memory", find)
 

@@ -6,7 +6,7 @@ change stands in its turn until the next cut takes it into the system text.
 
 from __future__ import annotations
 
-from lamina.context.port import Found, Log, Source, in_thread, named, unsaid
+from lamina.context.port import GatheredSegments, Log, Source, in_thread, named, unsaid
 from lamina.core.text.characters import is_blank
 from lamina.segments import persona as section
 from lamina.workspace.documents import text_in
@@ -23,9 +23,9 @@ def persona(
 ) -> Source:
     """A source of the persona: `text`, or what the file `path` of the workspace `root` says."""
 
-    async def find(_: str, __: int | None) -> Found:
+    async def find(_: str, __: int | None) -> GatheredSegments:
         words = text if root is None else await in_thread(_words, root, path)
-        return Found(unsaid([section(words, key=key)] if not is_blank(words) else [], log))
+        return GatheredSegments(unsaid([section(words, key=key)] if not is_blank(words) else [], log))
 
     return named("persona", find)
 

@@ -1,7 +1,7 @@
 """What a source is: an async function from a prompt, and the tokens that are left, to segments.
 
-A source that has something to tell beside its segments returns `Found`. It decides nothing about the request:
-what it finds is placed, fitted and explained by the core.
+A source that has something to tell beside its segments returns `GatheredSegments`. It decides nothing about
+the request: what it finds is placed, fitted and explained by the core.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Log = Callable[[], Sequence[Segment]]
 T = TypeVar("T")
 
 
-class Found(msgspec.Struct, frozen=True):
+class GatheredSegments(msgspec.Struct, frozen=True):
     """Segments in order, and a note for each thing that was left out or went wrong."""
 
     segments: tuple[Segment, ...] = ()
@@ -39,10 +39,10 @@ class Found(msgspec.Struct, frozen=True):
         return len(self.segments)
 
 
-def named(name: str, find: Callable[[str, int | None], Awaitable[Found]]) -> Source:
+def named(name: str, find: Callable[[str, int | None], Awaitable[GatheredSegments]]) -> Source:
     """A source under the name that notes give it."""
 
-    async def source(prompt: str, room: int | None) -> Found:
+    async def source(prompt: str, room: int | None) -> GatheredSegments:
         return await find(prompt, room)
 
     source.__name__ = source.__qualname__ = name
@@ -54,7 +54,7 @@ async def in_thread(work: Callable[..., T], *given: object, **named_: object) ->
     return await to_thread.run_sync(partial(work, *given, **named_), abandon_on_cancel=True)
 
 
-def within(found: Found, room: int | None) -> Found:
+def within(found: GatheredSegments, room: int | None) -> GatheredSegments:
     """What fits into the room by the estimate, in order; the rest is noted."""
     if room is None:
         return found
@@ -67,7 +67,7 @@ def within(found: Found, room: int | None) -> Found:
             continue
         room -= tokens
         kept.append(segment)
-    return Found(tuple(kept), tuple(notes))
+    return GatheredSegments(tuple(kept), tuple(notes))
 
 
 def unsaid(wanted: Iterable[Segment], log: Log | None) -> tuple[Segment, ...]:

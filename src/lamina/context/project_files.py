@@ -59,7 +59,7 @@ class CallerItem(msgspec.Struct, frozen=True, kw_only=True):
     rank: Rank = Rank.CALLER
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ProjectFileLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Characters of content: of one file, of all, and the fewest for which shortening a file is worth it."""
 
     each: int = 20_000
@@ -67,7 +67,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     least: int = 64
 
 
-DEFAULT = Limits()
+DEFAULT = ProjectFileLimits()
 
 
 class Gathered(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def project_files(
-    files: Iterable[ProjectFile], *, caller: Sequence[CallerItem] = (), limits: Limits = DEFAULT
+    files: Iterable[ProjectFile], *, caller: Sequence[CallerItem] = (), limits: ProjectFileLimits = DEFAULT
 ) -> Gathered:
     """Files and the caller's items within the limits; files of equal rank keep their order."""
     check_caller(caller)
@@ -131,7 +131,7 @@ def _kind(file: ProjectFile) -> str:
     return _TAGGED.get(lower_ascii(file.name), "context_file")
 
 
-def _fitted(file: ProjectFile, left: int, limits: Limits) -> tuple[str, str]:
+def _fitted(file: ProjectFile, left: int, limits: ProjectFileLimits) -> tuple[str, str]:
     """The content that there is room for, and what to tell about the rest."""
     if not file.name or is_blank(file.content):
         return "", f"{file.name or 'a file without a name'}: left out, nothing in it"

@@ -19,9 +19,9 @@ from typing import Any, Literal, NamedTuple, Protocol, overload
 import anyio
 import msgspec
 
-from lamina.context.shared_words import Match, by_words
+from lamina.context.shared_words import WordMatch, by_words
 from lamina.core.kinds import HIGH, KINDS, LOW, Kinds, row
-from lamina.core.orders import Batch, Move, Order, View, goes_last
+from lamina.core.orders import Batch, Move, Order, OrderView, goes_last
 from lamina.core.values import Entry, Form, Layer, Role, Segment
 from lamina.core.wording import text_of
 from lamina.workspace.superseding import ORDER
@@ -34,7 +34,7 @@ anyway, so between cuts every byte stays. "fresh": each prompt may make a cut of
 shares nothing with it; the cut says in its reason what that costs.
 """
 
-Scorer = Callable[[str, Sequence[Segment]], Sequence[Match]]
+Scorer = Callable[[str, Sequence[Segment]], Sequence[WordMatch]]
 """How well each attachment matches a prompt, from 0 to 1. Pure: it is called in the middle of a build."""
 
 Judge = Callable[[str, Sequence[Segment]], Awaitable[Mapping[str, float]]]
@@ -91,13 +91,13 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
     reach: int = 2
     then: Order = ORDER
 
-    def __call__(self, view: View) -> Iterator[Batch]:
+    def __call__(self, view: OrderView) -> Iterator[Batch]:
         judged = self.judged(view.entries, view.kinds)
         seen = msgspec.structs.replace(view, entries=_Adjusted(view.entries, judged))
         for batch in self.then(seen):
             yield tuple(_told(move, judged) for move in batch)
 
-    def outdated(self, view: View) -> Iterator[Batch]:
+    def outdated(self, view: OrderView) -> Iterator[Batch]:
         """An order of its own: only what stands in full, came with an earlier prompt and shares nothing."""
         free = frozenset(view.free())
         for at, one in self.judged(view.entries, view.kinds).items():
@@ -169,13 +169,13 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
                 return {}, (f"relevance by words only: {error!s:.200}",)
         return {}, (f"relevance by words only: no answer in {SECONDS:g} seconds",)
 
-    def _matches(self, prompt: Segment, attached: Sequence[Segment]) -> Sequence[Match]:
+    def _matches(self, prompt: Segment, attached: Sequence[Segment]) -> Sequence[WordMatch]:
         scores = prompt.meta.get(SCORES)
         if isinstance(scores, dict) and scores:
-            return [Match(_number(scores.get(one.key))) for one in attached]
+            return [WordMatch(_number(scores.get(one.key))) for one in attached]
         return self.score(_words(prompt), attached)
 
-    def _judged(self, segment: Segment, match: Match, kinds: Kinds) -> Judged:
+    def _judged(self, segment: Segment, match: WordMatch, kinds: Kinds) -> Judged:
         usual = row(kinds, segment).priority
         wanted = usual + round(self.reach * (1 - 2 * match.score))
         best = max(min(wanted, LOW), HIGH) if usual >= HIGH else usual
@@ -183,7 +183,7 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         return Judged(best, f"priority {usual}{changed}: {match.told}", match.score <= 0)
 
 
-_AGAIN = Match(1.0, said="attached again with the prompt")
+_AGAIN = WordMatch(1.0, said="attached again with the prompt")
 
 
 class Searched(Protocol):

@@ -35,7 +35,7 @@ _WORD = re.compile(f"[{ALPHANUMERIC}]+")
 _DOUBLED = re.compile(r"([b-df-hjkmnp-rtv-z])\1\Z")
 
 
-class Match(NamedTuple):
+class WordMatch(NamedTuple):
     """From 0 to 1, and the words of the prompt that stand in the text; `said` is a reason of another sort."""
 
     score: float
@@ -51,7 +51,7 @@ class Match(NamedTuple):
         return f"relevance {self.score:.2f}" if self.score > 0 else "shares nothing with the prompt"
 
 
-def by_words(prompt: str, segments: Sequence[Segment]) -> list[Match]:
+def by_words(prompt: str, segments: Sequence[Segment]) -> list[WordMatch]:
     """How well each segment matches; the best has 1, and who shares no word 0."""
     from lamina.context.search.words import STOP, folded, terms  # noqa: PLC0415 - behind it stands an index
 
@@ -66,7 +66,7 @@ def by_words(prompt: str, segments: Sequence[Segment]) -> list[Match]:
     ]
     best = max(scores, default=0.0)
     return [
-        Match(score / best if best else 0.0, _named(found, weight, asked))
+        WordMatch(score / best if best else 0.0, _named(found, weight, asked))
         for score, (found, _) in zip(scores, texts, strict=True)
     ]
 

@@ -27,7 +27,7 @@ from lamina.segments import result
 from lamina.workspace.documents import text_in
 from lamina.workspace.grep import grep
 from lamina.workspace.paths import joined, steps
-from lamina.workspace.workspace import Item, Workspace
+from lamina.workspace.workspace import FolderItem, Workspace
 
 LINES, CHARACTERS = 2_000, 200_000
 """What one reading shows: lines, and characters; the rest is read by its lines."""
@@ -142,7 +142,7 @@ def _ls(space: Workspace, path: str = ".") -> str:
     return "\n".join(lines + more) or "(empty)"
 
 
-def _line(item: Item) -> str:
+def _line(item: FolderItem) -> str:
     name = item.path.rpartition("/")[2]
     if item.why:
         return f"{name} ({item.why}: not available)"

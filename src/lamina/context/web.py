@@ -10,13 +10,13 @@ import re
 
 import anyio
 
-from lamina.context.port import Found, Source, in_thread, named, within
+from lamina.context.port import GatheredSegments, Source, in_thread, named, within
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import pdf, url, web_tab
 from lamina.workspace.documents import text_in
-from lamina.workspace.fetch import DEFAULT, Answer, Limits, fetch
+from lamina.workspace.fetch import DEFAULT, Answer, FetchLimits, fetch
 from lamina.workspace.html_text import page
 
 ENCODINGS = frozenset(
@@ -37,11 +37,11 @@ _TEXTUAL = re.compile(r"[^a-z](?:json|xml|yaml|javascript)$")
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 
 
-def web(*addresses: str, limits: Limits = DEFAULT) -> Source:
+def web(*addresses: str, limits: FetchLimits = DEFAULT) -> Source:
     """A source of these pages, in order; one that cannot be had is noted."""
 
-    async def find(_: str, room: int | None) -> Found:
-        found = [Found()] * len(addresses)
+    async def find(_: str, room: int | None) -> GatheredSegments:
+        found = [GatheredSegments()] * len(addresses)
 
         async def get(place: int, address: str) -> None:
             found[place] = await _got(address, limits)
@@ -50,19 +50,19 @@ def web(*addresses: str, limits: Limits = DEFAULT) -> Source:
             for place, address in enumerate(addresses):
                 tasks.start_soon(get, place, address)
         segments = tuple(segment for each in found for segment in each)
-        return within(Found(segments, tuple(note for each in found for note in each.notes)), room)
+        return within(GatheredSegments(segments, tuple(note for each in found for note in each.notes)), room)
 
     return named("web", find)
 
 
-async def _got(address: str, limits: Limits) -> Found:
+async def _got(address: str, limits: FetchLimits) -> GatheredSegments:
     try:
-        return Found((await in_thread(_fetched, address, limits),))
+        return GatheredSegments((await in_thread(_fetched, address, limits),))
     except BadInput as refused:
-        return Found(notes=(f"{refused.place or address}: left out, {refused.problem}",))
+        return GatheredSegments(notes=(f"{refused.place or address}: left out, {refused.problem}",))
 
 
-def _fetched(address: str, limits: Limits) -> Segment:
+def _fetched(address: str, limits: FetchLimits) -> Segment:
     return made(address, fetch(address, limits))
 
 

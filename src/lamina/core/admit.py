@@ -12,15 +12,15 @@ import msgspec
 
 from lamina.core.arrange import Cap
 from lamina.core.bound_thinking import rebound
-from lamina.core.cut_target import Limits
+from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Drafted
 from lamina.core.envelope import prefix_at
 from lamina.core.kinds import Kinds, priority, recoverable, row
 from lamina.core.ledger import line, lower
-from lamina.core.options import Bench
+from lamina.core.options import BuildContext
 from lamina.core.scale import settled
 from lamina.core.shortening import CHARACTERS, compacted
-from lamina.core.values import Digest, Entry, Form, Line, Mark, Ref, Segment, ToolResult
+from lamina.core.values import Digest, Entry, Form, LedgerLine, Ref, Segment, SentMark, ToolResult
 
 TOGETHER = 2
 """New results may together take one part in this many of the room; beyond it the largest are shortened."""
@@ -36,13 +36,13 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: list[Entry]
     tokens: int
-    lines: dict[Ref, Line]
+    lines: dict[Ref, LedgerLine]
     known: int = 0
     known_sent: int = 0
     notes: tuple[str, ...] = ()
 
 
-def first_new(drafted: Drafted, mark: Mark | None, root: Digest) -> int:
+def first_new(drafted: Drafted, mark: SentMark | None, root: Digest) -> int:
     """The position from which entries are new since the last request; 0 if this one does not continue it."""
     if mark is None:
         return 0
@@ -59,7 +59,7 @@ def first_new(drafted: Drafted, mark: Mark | None, root: Digest) -> int:
     return len(drafted.entries)
 
 
-def admit(drafted: Drafted, limits: Limits | None, bench: Bench) -> Admitted:
+def admit(drafted: Drafted, limits: CutLimits | None, bench: BuildContext) -> Admitted:
     """A draft in which each new entry has the largest form that its share of the room allows."""
     admitted = Admitted(
         entries=drafted.entries,
@@ -80,13 +80,13 @@ def admit(drafted: Drafted, limits: Limits | None, bench: Bench) -> Admitted:
     return admitted if admitted.entries is drafted.entries else _settled(admitted, bench)
 
 
-def _settled(admitted: Admitted, bench: Bench) -> Admitted:
+def _settled(admitted: Admitted, bench: BuildContext) -> Admitted:
     again = settled(admitted.entries, bench.scale, prefix=bench.root)
     tokens = sum(e.tokens for e in again)
     return msgspec.structs.replace(admitted, entries=again, tokens=tokens, known=0, known_sent=0)
 
 
-def _carried(admitted: Admitted, carries: Callable[[Segment], str], bench: Bench) -> Admitted:
+def _carried(admitted: Admitted, carries: Callable[[Segment], str], bench: BuildContext) -> Admitted:
     """What cannot be said there as a stub; not at all where it is thinking, or smaller than its stub."""
     entries, lines = list(admitted.entries), dict(admitted.lines)
     for i in range(admitted.known, len(entries)):
@@ -101,7 +101,7 @@ def _carried(admitted: Admitted, carries: Callable[[Segment], str], bench: Bench
     return msgspec.structs.replace(admitted, entries=entries, lines=lines) if changed else admitted
 
 
-def _bound(admitted: Admitted, bench: Bench) -> Admitted:
+def _bound(admitted: Admitted, bench: BuildContext) -> Admitted:
     """Without thinking whose past has changed since it was sent."""
     last, entries = bench.ledger.mark, admitted.entries
     continues = last is None or prefix_at(entries, last.sent, bench.root) == last.prefix
@@ -113,7 +113,7 @@ def _bound(admitted: Admitted, bench: Bench) -> Admitted:
     )
 
 
-def _results(admitted: Admitted, start: int, limits: Limits, bench: Bench) -> Admitted:
+def _results(admitted: Admitted, start: int, limits: CutLimits, bench: BuildContext) -> Admitted:
     """Each new result within its share, and those of the last step together within theirs."""
     entries = admitted.entries
     new = [i for i in range(start, len(entries)) if _shortens(entries[i], bench.kinds)]
@@ -151,7 +151,7 @@ def _shortens(entry: Entry, kinds: Kinds) -> bool:
     return sort and recoverable(kinds, entry.segment)
 
 
-def _capped(admitted: Admitted, start: int, cap: Cap, bench: Bench) -> Admitted:
+def _capped(admitted: Admitted, start: int, cap: Cap, bench: BuildContext) -> Admitted:
     """Attachments within their cap: of the new ones the least important first, of equals the first added."""
     kinds, scale, entries, lines = bench.kinds, bench.scale, list(admitted.entries), dict(admitted.lines)
     mine = [

@@ -67,7 +67,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         return self.prior_limits.get(kind, self.prior_limit)
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class TurnPosition(msgspec.Struct, frozen=True, kw_only=True):
     """How far the counting of turns and steps has come."""
 
     turn: int = -1
@@ -76,7 +76,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     talking: bool = False
 
 
-START = Place()
+START = TurnPosition()
 
 
 def ordered(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
@@ -281,7 +281,9 @@ def _continues(entry: Entry) -> bool:
     return entry.segment.joins and not entry.opens
 
 
-def placed(entries: Iterable[Entry], kinds: Kinds, *, place: Place = START) -> tuple[list[Entry], Place]:
+def placed(
+    entries: Iterable[Entry], kinds: Kinds, *, place: TurnPosition = START
+) -> tuple[list[Entry], TurnPosition]:
     """Entries with turn, step and their layer inside that turn, and where the counting stands after them."""
     turn, step, opening, talking = place.turn, place.step, place.opening, place.talking
     result: list[Entry] = []
@@ -301,7 +303,7 @@ def placed(entries: Iterable[Entry], kinds: Kinds, *, place: Place = START) -> t
             opening, talking = False, False
         layer = _layer(entry, kinds, opening=opening)
         result.append(msgspec.structs.replace(entry, turn=max(turn, 0), step=max(step, 0), layer=layer))
-    return result, Place(turn=turn, step=step, opening=opening, talking=talking)
+    return result, TurnPosition(turn=turn, step=step, opening=opening, talking=talking)
 
 
 def _layer(entry: Entry, kinds: Kinds, *, opening: bool) -> Layer:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from lamina.core.repair import omitted
-from lamina.core.values import Digest, Entry, Form, Layer, Ledger, Line, Ref, Thinking
+from lamina.core.values import Digest, Entry, Form, Layer, Ledger, LedgerLine, Ref, Thinking
 
 Binding = Literal["none", "strict", "drop"]
 """What a changed past does to thinking: nothing; makes the request invalid; or lets the provider drop it."""
@@ -33,7 +33,7 @@ def held(entries: Sequence[Entry], binding: Binding) -> bool:
 
 def unbound(
     entries: list[Entry], was: Sequence[Entry], *, binding: Binding, cut: int
-) -> tuple[list[Entry], dict[Ref, Line]]:
+) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
     """After a cut, entries without the thinking that was bound to what the cut changed."""
     sent = {e.ref: e.sent for e in was if e.form is not Form.OMITTED}
     changed = next((i for i, e in enumerate(entries) if sent.get(e.ref, "") != e.sent), len(entries))
@@ -46,7 +46,7 @@ def unbound(
 
 def rebound(
     entries: list[Entry], ledger: Ledger, *, root: Digest, continues: bool, start: int = 0
-) -> tuple[list[Entry], dict[Ref, Line]]:
+) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
     """Entries without the thinking whose past is not what it was bound to; from the first such block on."""
     previous = entries[start - 1].prefix if start else root
     broken = False
@@ -64,9 +64,10 @@ def rebound(
 
 def _without(
     entries: list[Entry], loose: list[int], why: str, cut: int
-) -> tuple[list[Entry], dict[Ref, Line]]:
+) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
     gone = frozenset(loose)
     lines = {
-        entries[i].ref: Line(form=Form.OMITTED, why=why, wording=0, sent=Digest(""), cut=cut) for i in loose
+        entries[i].ref: LedgerLine(form=Form.OMITTED, why=why, wording=0, sent=Digest(""), cut=cut)
+        for i in loose
     }
     return [omitted(e, why) if i in gone else e for i, e in enumerate(entries)] if gone else entries, lines

@@ -18,12 +18,12 @@ from lamina.core.admit import admit
 from lamina.core.arrange import leaving_tail
 from lamina.core.cut import CutPlan, fit, fit_history, fit_rest, preview, unfitted
 from lamina.core.cut_target import limits
-from lamina.core.envelope import Envelope, Facts, seal
+from lamina.core.envelope import BuildFacts, Envelope, seal
 from lamina.core.epochs import HISTORY_CHANGED, SUMMARISED, moved_by, only_summarised
 from lamina.core.hashing import root
 from lamina.core.ledger_upgrade import upgraded
 from lamina.core.memo import Memo
-from lamina.core.options import DEFAULT, Bench, Options
+from lamina.core.options import DEFAULT, BuildContext, Options
 from lamina.core.scale import begins_with_assistant, scale_for
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import Budget, Cut, Head, Ledger, Segment
@@ -80,7 +80,7 @@ def build(
         notes=admitted.notes,
         tail=leaving_tail(fitted.entries, options.kinds, options.layout),
     )
-    facts = Facts(
+    facts = BuildFacts(
         lines=fitted.lines,
         folds=fitted.folds,
         repairs=drafted.repairs,
@@ -130,7 +130,9 @@ def _bench(
     counter: Counter,
     options: Options,
     memo: Memo,
-) -> Bench:
+) -> BuildContext:
     opening = options.opening if begins_with_assistant(log) else ""
     scale = scale_for(counter, head, ledger.calibration, memo.counts(counter), opening=opening)
-    return Bench(options=options, scale=scale, ledger=upgraded(ledger, log), root=root(head, options.salt))
+    return BuildContext(
+        options=options, scale=scale, ledger=upgraded(ledger, log), root=root(head, options.salt)
+    )

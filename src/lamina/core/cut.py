@@ -16,19 +16,19 @@ import msgspec
 from lamina.core.admit import Admitted
 from lamina.core.arrange import system_first
 from lamina.core.bound_thinking import held, thinks, unbound
-from lamina.core.cut_target import Limits
+from lamina.core.cut_target import CutLimits
 from lamina.core.folds import FOLD_VERSION, cost, extra, fold, keeps, neighbours, runs
 from lamina.core.folds import SHARE as DIGEST_SHARE
 from lamina.core.history_window import folding, standing_before
 from lamina.core.kinds import is_section
 from lamina.core.ledger import SAME_TEXT_LATER, current_turn, is_digest, lay_folds, line
 from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
-from lamina.core.options import Bench
+from lamina.core.options import BuildContext
 from lamina.core.orders import (
     Batch,
     Move,
     Order,
-    View,
+    OrderView,
     goes_last,
     last_resort,
     last_results,
@@ -36,7 +36,7 @@ from lamina.core.orders import (
 )
 from lamina.core.scale import settled
 from lamina.core.shortening import shortened
-from lamina.core.values import Cut, Entry, Fold, Form, Layer, Line, Ref, Role
+from lamina.core.values import Cut, Entry, Fold, Form, Layer, LedgerLine, Ref, Role
 from lamina.errors import BudgetExceeded
 
 OPEN_LOOP = (
@@ -47,18 +47,20 @@ OVER_THE_TRIGGER = "over the trigger"
 CACHE_IS_COLD = "the cache is cold anyway"
 
 
-class Fitted(msgspec.Struct, frozen=True, kw_only=True):
+class CutResult(msgspec.Struct, frozen=True, kw_only=True):
     """Entries that fit, and what the ledger must remember of how."""
 
     entries: list[Entry]
     tokens: int
-    lines: dict[Ref, Line]
+    lines: dict[Ref, LedgerLine]
     folds: tuple[Fold, ...]
     promoted: tuple[Ref, ...] = ()
     cut: Cut | None = None
 
 
-def fit(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int, cold: bool = False) -> Fitted:
+def fit(
+    admitted: Admitted, limits: CutLimits, bench: BuildContext, *, keep_last: int, cold: bool = False
+) -> CutResult:
     """Entries within the room. A cut is made when it is due, and waits while it would free too little."""
     entries = admitted.entries
     before = bench.scale.total(admitted.tokens)
@@ -78,11 +80,11 @@ def fit(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int, col
     return _cut(plan, admitted, OVER_THE_TRIGGER if before > limits.trigger else CACHE_IS_COLD)
 
 
-NO_LIMITS = Limits(room=0, trigger=0, target=0, least=0, largest=0)
+NO_LIMITS = CutLimits(room=0, trigger=0, target=0, least=0, largest=0)
 """For a cut that no budget asks for."""
 
 
-def fit_history(admitted: Admitted, bench: Bench) -> Fitted | None:
+def fit_history(admitted: Admitted, bench: BuildContext) -> CutResult | None:
     """The cut that takes out what is beyond the window of history; None if there is none to make.
 
     It waits while it would not make the request smaller, and in an open tool loop with bound thinking.
@@ -103,17 +105,19 @@ def fit_history(admitted: Admitted, bench: Bench) -> Fitted | None:
     return _cut(plan, admitted, window.reason)
 
 
-def _plan_without(outside: frozenset[int], digest_limit: int, entries: list[Entry], bench: Bench) -> Plan:
+def _plan_without(
+    outside: frozenset[int], digest_limit: int, entries: list[Entry], bench: BuildContext
+) -> CutInProgress:
     """The plan of a cut that takes out these steps, with so many characters for what stands for them."""
-    plan = Plan(entries, NO_LIMITS, bench, mergeable=standing_before(entries, outside))
+    plan = CutInProgress(entries, NO_LIMITS, bench, mergeable=standing_before(entries, outside))
     plan.take(folding(outside), keep=0, goal=0, digest_limit=digest_limit)
     plan.exhausted = False
     return plan
 
 
 def fit_rest(
-    slid: Fitted, admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int, cold: bool
-) -> Fitted:
+    slid: CutResult, admitted: Admitted, limits: CutLimits, bench: BuildContext, *, keep_last: int, cold: bool
+) -> CutResult:
     """What is left after a cut of history, within the room: both are one cut."""
     ledger = msgspec.structs.replace(
         bench.ledger, folds=slid.folds, promoted=bench.ledger.promoted + slid.promoted
@@ -160,7 +164,7 @@ class CutPlan(msgspec.Struct, frozen=True, kw_only=True):
     digests: tuple[str, ...]
 
 
-def preview(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int) -> CutPlan:
+def preview(admitted: Admitted, limits: CutLimits, bench: BuildContext, *, keep_last: int) -> CutPlan:
     """The plan of a cut, told and not taken."""
     before = bench.scale.total(admitted.tokens)
     plan = planned(admitted.entries, limits, bench, keep_last=keep_last, forced=before > limits.room)
@@ -185,13 +189,13 @@ def preview(admitted: Admitted, limits: Limits, bench: Bench, *, keep_last: int)
     )
 
 
-def unfitted(admitted: Admitted, bench: Bench) -> Fitted:
+def unfitted(admitted: Admitted, bench: BuildContext) -> CutResult:
     """What was admitted, as it is."""
     folds = bench.ledger.folds
-    return Fitted(entries=admitted.entries, tokens=admitted.tokens, lines=admitted.lines, folds=folds)
+    return CutResult(entries=admitted.entries, tokens=admitted.tokens, lines=admitted.lines, folds=folds)
 
 
-def _cut(plan: Plan, admitted: Admitted, reason: str) -> Fitted:
+def _cut(plan: CutInProgress, admitted: Admitted, reason: str) -> CutResult:
     bench = plan.bench
     entries = plan.result
     lines = admitted.lines | plan.lines
@@ -213,11 +217,11 @@ def _cut(plan: Plan, admitted: Admitted, reason: str) -> Fitted:
         floor=plan.exhausted,
     )
     return _promoted(
-        Fitted(entries=entries, tokens=tokens, lines=lines, folds=plan.folds, cut=cut), cut, bench
+        CutResult(entries=entries, tokens=tokens, lines=lines, folds=plan.folds, cut=cut), cut, bench
     )
 
 
-def _promoted(fitted: Fitted, cut: Cut, bench: Bench) -> Fitted:
+def _promoted(fitted: CutResult, cut: Cut, bench: BuildContext) -> CutResult:
     """At a cut, sections that came later take their place in the system text."""
     later = tuple(
         entry.ref
@@ -235,9 +239,11 @@ def _promoted(fitted: Fitted, cut: Cut, bench: Bench) -> Fitted:
     return msgspec.structs.replace(fitted, entries=entries, tokens=tokens, promoted=later, cut=cut)
 
 
-def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: int, forced: bool) -> Plan:
+def planned(
+    entries: list[Entry], limits: CutLimits, bench: BuildContext, *, keep_last: int, forced: bool
+) -> CutInProgress:
     """What a cut would do, without doing it. `forced`: the room is exceeded, so wishes yield."""
-    plan = Plan(entries, limits, bench)
+    plan = CutInProgress(entries, limits, bench)
     if held(entries, bench.options.binding):
         if forced:
             plan.take(_results_behind_thinking, keep=0, goal=limits.room)
@@ -262,7 +268,7 @@ def planned(entries: list[Entry], limits: Limits, bench: Bench, *, keep_last: in
     return plan
 
 
-def _lower_to_the_floor(plan: Plan) -> None:
+def _lower_to_the_floor(plan: CutInProgress) -> None:
     """What is left when all history is one line each: results of the last step, and fewer digests."""
     room = plan.limits.room
     plan.take(last_results, keep=0, goal=room, digest_limit=0)
@@ -276,7 +282,7 @@ def _lower_to_the_floor(plan: Plan) -> None:
         plan.join_folds()
 
 
-def _results_behind_thinking(view: View) -> Iterator[Batch]:
+def _results_behind_thinking(view: OrderView) -> Iterator[Batch]:
     """Results of the last step that no thinking follows: to shorten them changes no thinking's past."""
     last_thought = max((i for i, entry in enumerate(view.entries) if thinks(entry)), default=-1)
     for batch in last_results(view):
@@ -284,7 +290,7 @@ def _results_behind_thinking(view: View) -> Iterator[Batch]:
             yield batch
 
 
-class Plan:
+class CutInProgress:
     """A cut in the making: each stage takes moves from an order until its goal, then the digests are written.
 
     `now` are the entries with the moves taken so far, `chosen` the positions that go under digests,
@@ -294,8 +300,8 @@ class Plan:
     def __init__(
         self,
         entries: list[Entry],
-        limits: Limits,
-        bench: Bench,
+        limits: CutLimits,
+        bench: BuildContext,
         *,
         mergeable: frozenset[Ref] | None = None,
     ) -> None:
@@ -309,7 +315,7 @@ class Plan:
         self.current = current_turn(entries)
         self.now = list(entries)
         self.chosen: set[int] = set()
-        self.lines: dict[Ref, Line] = {}
+        self.lines: dict[Ref, LedgerLine] = {}
         self.folds = bench.ledger.folds
         self.result = entries
         self.total = self.before
@@ -357,8 +363,8 @@ class Plan:
                 return True
         return False
 
-    def view(self, keep: int) -> View:
-        return View(
+    def view(self, keep: int) -> OrderView:
+        return OrderView(
             entries=self.now,
             kinds=self.bench.kinds,
             untouchable=untouchable(self.now) | self.chosen,
@@ -558,7 +564,7 @@ def spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
 
 
 def exceeded(
-    entries: Sequence[Entry], floor: int, room: int, bench: Bench, *, reason: str = ""
+    entries: Sequence[Entry], floor: int, room: int, bench: BuildContext, *, reason: str = ""
 ) -> BudgetExceeded:
     """The error that names the floor and the largest of what it is made of."""
     rows = [(e.segment.key or e.ref, e.tokens) for e in entries if e.form is not Form.OMITTED]

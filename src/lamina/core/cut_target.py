@@ -43,7 +43,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     ttl: int = 300
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
     """A budget in tokens, for one request."""
 
     room: int
@@ -56,7 +56,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT = Rates()
 
 
-def limits(budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = DEFAULT) -> Limits:
+def limits(budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = DEFAULT) -> CutLimits:
     room = budget.window - reserve(budget, head)
     if budget.input is not None:
         room = min(room, budget.input)
@@ -67,7 +67,7 @@ def limits(budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = 
         target = min(best(room, trigger, growth(entries), rates, fixed=fixed), trigger - least)
     else:
         target = _share(room, budget.target)
-    return Limits(
+    return CutLimits(
         room=room, trigger=trigger, target=target, least=least, largest=_share(room, budget.largest)
     )
 

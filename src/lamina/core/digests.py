@@ -18,7 +18,7 @@ from lamina.core.text.gist import (
     LEAST,
     NAME,
     UNIQUE,
-    Piece,
+    GistPiece,
     asked,
     called,
     decisions,
@@ -66,7 +66,7 @@ def digest(
     return DigestText(words, told(NOTES_TITLE, notes, notes_limit))
 
 
-def _is_users(piece: Piece) -> bool:
+def _is_users(piece: GistPiece) -> bool:
     return piece.label in (ASKED, QUOTED)
 
 
@@ -76,7 +76,7 @@ def smallest(segments: Sequence[Segment]) -> str:
     return f"Earlier conversation, {count:,} {'message' if count == 1 else 'messages'} folded."
 
 
-def _pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[Piece]:
+def _pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiece]:
     """Everything worth keeping, in chronological order; a path only where it first appears."""
     segments = [segment for segment in segments if segment.role is not Role.SYSTEM]
     results = iter(_results(part for segment in segments for part in segment.parts))
@@ -120,7 +120,7 @@ def _results(parts: Iterable[Part]) -> list[ToolResult | None]:
 
 def _of_segment(
     segment: Segment, turn: int, results: Iterator[ToolResult | None], kinds: Kinds
-) -> Iterator[Piece]:
+) -> Iterator[GistPiece]:
     if _speaks(segment):
         yield from _of_user(segment, turn, kinds)
         return
@@ -139,19 +139,19 @@ def _of_segment(
             case Text(text=text):
                 yield from failures(text, turn, failed=False)
             case Image() | Document():
-                yield Piece("call", turn, "sent", _text((part,)))
+                yield GistPiece("call", turn, "sent", _text((part,)))
             case _:
                 pass
 
 
-def _of_user(segment: Segment, turn: int, kinds: Kinds) -> Iterator[Piece]:
+def _of_user(segment: Segment, turn: int, kinds: Kinds) -> Iterator[GistPiece]:
     text = _text(segment.parts)
     if segment.kind not in kinds or not _can_be_attached_again(segment, kinds):
         yield from asked(text, turn, label=_label(segment, kinds))
         return
     name = next((segment.attrs[key] for key in _NAMES if segment.attrs.get(key)), "")
-    yield Piece("call", turn, "attached", one_line(f"{segment.kind} {name}", NAME), size=size(text))
-    yield from (Piece("path", turn, "", path) for path in paths(name))
+    yield GistPiece("call", turn, "attached", one_line(f"{segment.kind} {name}", NAME), size=size(text))
+    yield from (GistPiece("path", turn, "", path) for path in paths(name))
 
 
 def _label(segment: Segment, kinds: Kinds) -> str:

@@ -15,7 +15,7 @@ import msgspec
 from lamina.core.arrange import (
     OWN_TURN_ONLY,
     START,
-    Place,
+    TurnPosition,
     aged,
     covered,
     ends_turn,
@@ -29,11 +29,11 @@ from lamina.core.hashing import handle
 from lamina.core.kinds import is_section, row
 from lamina.core.ledger import SAME_TEXT_LATER, apply_ledger
 from lamina.core.library import hoisted, referred, worded
-from lamina.core.options import Bench
+from lamina.core.options import BuildContext
 from lamina.core.recall import identified
-from lamina.core.repair import Seen, empty, omitted, repair
+from lamina.core.repair import ScanMemory, empty, omitted, repair
 from lamina.core.scale import settled
-from lamina.core.values import Digest, Entry, Form, Ledger, Line, Ref, Role, Segment, ToolCall
+from lamina.core.values import Digest, Entry, Form, Ledger, LedgerLine, Ref, Role, Segment, ToolCall
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,8 +45,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: list[Entry]
     prefix: Digest
-    seen: Seen
-    place: Place = START
+    seen: ScanMemory
+    place: TurnPosition = START
     shown: dict[Digest, Ref] = {}
     tokens: int = 0
     sent: int = 0
@@ -63,7 +63,7 @@ class Drafted(msgspec.Struct, frozen=True, kw_only=True):
     entries: list[Entry]
     tokens: int
     ledger: Ledger
-    lines: dict[Ref, Line]
+    lines: dict[Ref, LedgerLine]
     repairs: dict[Ref, str]
     last_step: int
     reworded: bool = False
@@ -75,10 +75,10 @@ class Drafted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begin(root: Digest) -> Draft:
-    return Draft(entries=[], prefix=root, seen=Seen())
+    return Draft(entries=[], prefix=root, seen=ScanMemory())
 
 
-def draft_log(log: Sequence[Segment], bench: Bench, *, front: Draft | None, start: int = 0) -> Drafted:
+def draft_log(log: Sequence[Segment], bench: BuildContext, *, front: Draft | None, start: int = 0) -> Drafted:
     """A log as entries. `front` is the draft of `log[:start]`, if an earlier build left one."""
     bench = _promoting(log, bench)
     if reaches_back(log[start:], bench):
@@ -147,10 +147,10 @@ class _Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 class _Extended(msgspec.Struct, frozen=True, kw_only=True):
     draft: Draft
-    lines: dict[Ref, Line]
+    lines: dict[Ref, LedgerLine]
 
 
-def _prepare(log: Sequence[Segment], bench: Bench, *, after: Draft, leads: bool, ends: bool) -> _Piece:
+def _prepare(log: Sequence[Segment], bench: BuildContext, *, after: Draft, leads: bool, ends: bool) -> _Piece:
     """Entries with their identity, place and words; the ledger is not applied yet.
 
     The draft that is returned has counted on, but does not have these entries. `leads`: the log begins here,
@@ -184,7 +184,7 @@ class _Left(msgspec.Struct, frozen=True, kw_only=True):
     known_sent: int
 
 
-def _leave(begun: Draft, first: list[Entry], second: list[Entry], bench: Bench) -> _Left | None:
+def _leave(begun: Draft, first: list[Entry], second: list[Entry], bench: BuildContext) -> _Left | None:
     """Leaves out what stood in its own turn only, if that turn is over now.
 
     The turn that was open at the end of `begun` may be over now, so this reaches back to where it began.
@@ -212,13 +212,13 @@ def _leave(begun: Draft, first: list[Entry], second: list[Entry], bench: Bench) 
     )
 
 
-def _has_left(entry: Entry, bench: Bench) -> bool:
+def _has_left(entry: Entry, bench: BuildContext) -> bool:
     """Whether an entry left with its turn. What a cut left out has a line, and stays out."""
     here = entry.form is Form.OMITTED and entry.why == OWN_TURN_ONLY
     return here and entry.ref not in bench.ledger.lines
 
 
-def _without(entries: list[Entry], gone: frozenset[int], bench: Bench) -> list[Entry]:
+def _without(entries: list[Entry], gone: frozenset[int], bench: BuildContext) -> list[Entry]:
     """The entries, in which these are omitted; what the ledger omits has its reason there."""
     lines = bench.ledger.lines
     result = list(entries)
@@ -231,7 +231,7 @@ def _without(entries: list[Entry], gone: frozenset[int], bench: Bench) -> list[E
     return result
 
 
-def _changed_from(draft: Draft, start: int, entries: list[Entry], bench: Bench) -> tuple[Draft, int]:
+def _changed_from(draft: Draft, start: int, entries: list[Entry], bench: BuildContext) -> tuple[Draft, int]:
     """The draft with these entries from `start` on, and how many of its entries are as they were."""
     changed = (at for at, entry in enumerate(entries) if entry is not draft.entries[start + at])
     first_changed = next(changed, None)
@@ -258,7 +258,7 @@ def _after(counted: Draft, before: Draft) -> Draft:
     return msgspec.structs.replace(before, seen=counted.seen, place=counted.place)
 
 
-def _extend(piece: _Piece, entries: list[Entry], bench: Bench) -> _Extended:
+def _extend(piece: _Piece, entries: list[Entry], bench: BuildContext) -> _Extended:
     """The draft with these entries, in which attachments that stand above are referred to."""
     draft = piece.draft
     shown = dict(draft.shown)
@@ -278,7 +278,7 @@ def _extend(piece: _Piece, entries: list[Entry], bench: Bench) -> _Extended:
     return _Extended(draft=extended, lines=lines)
 
 
-def _draft_whole(log: Sequence[Segment], bench: Bench) -> Drafted:
+def _draft_whole(log: Sequence[Segment], bench: BuildContext) -> Drafted:
     """A log in which something reaches back: a hoisted library, a cover, a promoted section."""
     layout = bench.options.layout
     start = begin(bench.root)
@@ -316,7 +316,7 @@ def _draft_whole(log: Sequence[Segment], bench: Bench) -> Drafted:
     )
 
 
-def _promoting(log: Sequence[Segment], bench: Bench) -> Bench:
+def _promoting(log: Sequence[Segment], bench: BuildContext) -> BuildContext:
     """While nothing was sent, sections of the system text stand in it, wherever they came.
 
     Later that would move bytes already sent, so a section that comes later waits for the next cut.
@@ -331,7 +331,7 @@ def _promoting(log: Sequence[Segment], bench: Bench) -> Bench:
     return msgspec.structs.replace(bench, ledger=msgspec.structs.replace(bench.ledger, promoted=promoted))
 
 
-def reaches_back(log: Sequence[Segment], bench: Bench) -> bool:
+def reaches_back(log: Sequence[Segment], bench: BuildContext) -> bool:
     """Whether something in this log, or in how it is laid out, changes what stands before it."""
     if bench.options.layout.library == "hoisted" or bench.ledger.promoted:
         return True
@@ -359,7 +359,9 @@ def may_part(segment: Segment, before: Segment) -> bool:
     return not (continues_unseen and isinstance(segment.parts[0], ToolCall))
 
 
-def resumable(drafted: Drafted, entries: Sequence[Entry], ledger: Ledger, bench: Bench) -> Draft | None:
+def resumable(
+    drafted: Drafted, entries: Sequence[Entry], ledger: Ledger, bench: BuildContext
+) -> Draft | None:
     """The draft of the log before `drafted.at` as a build sealed it, None if it cannot be resumed from."""
     front = drafted.front
     if front is None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 import msgspec
 
 from lamina.core.hashing import digest, handle, unmarked
-from lamina.core.scale import Account
+from lamina.core.scale import TokenAccount
 from lamina.core.values import (
     Cut,
     Digest,
@@ -22,10 +22,10 @@ from lamina.core.values import (
     Head,
     Layer,
     Ledger,
-    Line,
-    Mark,
+    LedgerLine,
     Ref,
     Role,
+    SentMark,
     Thinking,
     ToolCall,
     ToolResult,
@@ -44,7 +44,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     entries: tuple[Entry, ...]
     head: Head
     ledger: Ledger
-    account: Account
+    account: TokenAccount
     root: Digest
     room: int | None = None
     cut: Cut | None = None
@@ -85,10 +85,10 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         raise KeyError(key)
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class BuildFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a build found out, for the ledger. `moved` is why bytes already sent have changed, if they did."""
 
-    lines: dict[Ref, Line] = {}
+    lines: dict[Ref, LedgerLine] = {}
     folds: tuple[Fold, ...] = ()
     repairs: dict[Ref, str] = {}
     promoted: tuple[Ref, ...] = ()
@@ -97,7 +97,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     binds: bool = False
 
 
-def seal(envelope: Envelope, facts: Facts, *, known: tuple[int, int] = (0, 0)) -> Envelope:
+def seal(envelope: Envelope, facts: BuildFacts, *, known: tuple[int, int] = (0, 0)) -> Envelope:
     """The envelope with its ledger. `known` counts its first entries that are as before, and those sent."""
     start, sent = known
     _check(envelope, start)
@@ -118,11 +118,11 @@ def seal(envelope: Envelope, facts: Facts, *, known: tuple[int, int] = (0, 0)) -
     return msgspec.structs.replace(envelope, ledger=ledger, cut=cut)
 
 
-def mark(envelope: Envelope, *, start: int = 0, sent: int = 0) -> Mark:
+def mark(envelope: Envelope, *, start: int = 0, sent: int = 0) -> SentMark:
     """The request as hashes, for the next build to compare with; its tail is no part of them."""
     account = envelope.account
     all_sent = sent + sum(entry.form is not Form.OMITTED for entry in envelope.entries[start:])
-    return Mark(
+    return SentMark(
         sent=all_sent - envelope.tail,
         prefix=_lasting_prefix(envelope),
         tools=digest(unmarked(envelope.head.tools)),

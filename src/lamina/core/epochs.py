@@ -13,8 +13,8 @@ from lamina.core.arrange import OWN_TURN_ONLY
 from lamina.core.draft import draft_log
 from lamina.core.envelope import layers_end, prefix_at
 from lamina.core.hashing import digest, unmarked
-from lamina.core.options import Bench
-from lamina.core.values import Entry, Head, Layer, Mark, Segment
+from lamina.core.options import BuildContext
+from lamina.core.values import Entry, Head, Layer, Segment, SentMark
 
 TOOLS_CHANGED = "tools changed"
 SYSTEM_CHANGED = "system text changed"
@@ -28,7 +28,7 @@ NEW_SUMMARIES = 4
 """How many of the newest summaries may have been written since the last request."""
 
 
-def moved_by(admitted: Admitted, head: Head, bench: Bench, *, reworded: bool) -> str:
+def moved_by(admitted: Admitted, head: Head, bench: BuildContext, *, reworded: bool) -> str:
     """Why bytes that were sent have changed before anything is lowered; nothing if they have not.
 
     `reworded`: lamina itself says something differently than it was sent.
@@ -45,13 +45,13 @@ def moved_by(admitted: Admitted, head: Head, bench: Bench, *, reworded: bool) ->
     return _moved_by_layout(admitted.entries, bench, last)
 
 
-def _continues(admitted: Admitted, last: Mark, bench: Bench) -> bool:
+def _continues(admitted: Admitted, last: SentMark, bench: BuildContext) -> bool:
     """Whether the last request is a prefix of this one."""
     start, sent = admitted.known, admitted.known_sent
     return prefix_at(admitted.entries, last.sent, bench.root, start=start, before=sent) == last.prefix
 
 
-def _moved_by_layout(entries: Sequence[Entry], bench: Bench, last: Mark) -> str:
+def _moved_by_layout(entries: Sequence[Entry], bench: BuildContext, last: SentMark) -> str:
     """What the hoisted layout changed when a turn was over, or else that the history is another."""
     if bench.options.layout.library != "hoisted":
         return HISTORY_CHANGED
@@ -62,7 +62,7 @@ def _moved_by_layout(entries: Sequence[Entry], bench: Bench, last: Mark) -> str:
     return TURN_SCOPED if left_now else HISTORY_CHANGED
 
 
-def only_summarised(log: Sequence[Segment], bench: Bench) -> bool:
+def only_summarised(log: Sequence[Segment], bench: BuildContext) -> bool:
     """Whether the last request would be continued, were it not for summaries that were written since."""
     last = bench.ledger.mark
     summaries = [i for i, segment in enumerate(log) if segment.covers]

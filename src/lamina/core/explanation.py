@@ -16,7 +16,7 @@ from lamina.core.values import Cut, Form, Layer
 from lamina.core.wording import described
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestRow(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the manifest."""
 
     key: str
@@ -32,7 +32,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was decided about one request. `rows` and the other amounts sum to `tokens`."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ManifestRow, ...]
     tokens: int
     exact: bool
     basis: Basis
@@ -72,9 +72,9 @@ def explain(envelope: Envelope) -> Manifest:
     )
 
 
-def _row(envelope: Envelope, index: int) -> Row:
+def _row(envelope: Envelope, index: int) -> ManifestRow:
     entry = envelope.entries[index]
-    return Row(
+    return ManifestRow(
         key=entry.segment.key or handle(entry.content),
         ref=entry.ref,
         what=described(entry.segment),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from lamina.core.orders import Batch, Order, View, steps
+from lamina.core.orders import Batch, Order, OrderView, steps
 from lamina.core.values import Entry, Form, Layer, Ref, Role
 from lamina.errors import BadInput
 
@@ -60,7 +60,7 @@ class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
 def folding(outside: frozenset[int]) -> Order:
     """An order that puts these steps under digests, oldest first; system text stays."""
 
-    def order(view: View) -> Iterator[Batch]:
+    def order(view: OrderView) -> Iterator[Batch]:
         for batch in steps(view, verbatim=None):
             moves = tuple(move for move in batch if _folds(view.entries[move.at], outside))
             if moves:

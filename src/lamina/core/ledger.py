@@ -25,7 +25,7 @@ from lamina.core.values import (
     Form,
     Layer,
     Ledger,
-    Line,
+    LedgerLine,
     Part,
     Raw,
     Ref,
@@ -51,8 +51,8 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: list[Entry]
     ledger: Ledger
-    reworded: dict[Ref, Line] = {}
-    followed: dict[Ref, Line] = {}
+    reworded: dict[Ref, LedgerLine] = {}
+    followed: dict[Ref, LedgerLine] = {}
 
 
 def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
@@ -82,24 +82,26 @@ def apply_ledger(
     Without folds, `entries` are the end of a log in whose beginning all folds are in force already.
     """
     lines = _standing_lines(entries, ledger.lines)
-    reworded: dict[Ref, Line] = {}
+    reworded: dict[Ref, LedgerLine] = {}
     if lines:
         entries = [_lowered_again(entry, lines.get(entry.ref), wording, reworded) for entry in entries]
     folds = _standing_folds(entries, ledger.folds) if with_folds else ledger.folds
     if len(lines) < len(ledger.lines) or len(folds) < len(ledger.folds):
         ledger = msgspec.structs.replace(ledger, lines=lines, folds=folds)
-    followed: dict[Ref, Line] = {}
+    followed: dict[Ref, LedgerLine] = {}
     if folds and with_folds:
         entries, followed = _without_thoughts_of(folds, entries)
         entries = lay_folds(entries, folds, wording=wording)
     return Applied(entries=entries, ledger=ledger, reworded=reworded, followed=followed)
 
 
-def _without_thoughts_of(folds: Sequence[Fold], entries: list[Entry]) -> tuple[list[Entry], dict[Ref, Line]]:
+def _without_thoughts_of(
+    folds: Sequence[Fold], entries: list[Entry]
+) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
     """Without thinking that led to what is folded now, and the lines for that."""
     folded_at = {ref: fold.cut for fold in folds for ref in fold.covers}
     left = list(entries)
-    lines: dict[Ref, Line] = {}
+    lines: dict[Ref, LedgerLine] = {}
     for i, entry in enumerate(entries):
         if entry.form is not Form.FULL or not _is_thinking(entry) or entry.ref in folded_at:
             continue
@@ -107,7 +109,7 @@ def _without_thoughts_of(folds: Sequence[Fold], entries: list[Entry]) -> tuple[l
         if led_to is None or led_to.ref not in folded_at:
             continue
         left[i] = omitted(entry, STEP_IS_FOLDED)
-        lines[entry.ref] = Line(
+        lines[entry.ref] = LedgerLine(
             form=Form.OMITTED, why=STEP_IS_FOLDED, wording=0, sent=Digest(""), cut=folded_at[led_to.ref]
         )
     return left, lines
@@ -165,7 +167,7 @@ def said_beside_results(entry: Entry) -> bool:
     return segment.origin != "lamina" and not segment.covers and not empty(segment.parts)
 
 
-def _standing_lines(entries: Sequence[Entry], lines: Mapping[Ref, Line]) -> dict[Ref, Line]:
+def _standing_lines(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]) -> dict[Ref, LedgerLine]:
     """The lines that hold. A line of a cut never concerns the prompt or the last step.
 
     Only going back in the history makes an old entry one of these again. What entered lowered, since it did
@@ -189,7 +191,9 @@ def _standing_lines(entries: Sequence[Entry], lines: Mapping[Ref, Line]) -> dict
     return {ref: line for ref, line in lines.items() if ref not in undone}
 
 
-def _lowered_again(entry: Entry, line: Line | None, wording: Wording, reworded: dict[Ref, Line]) -> Entry:
+def _lowered_again(
+    entry: Entry, line: LedgerLine | None, wording: Wording, reworded: dict[Ref, LedgerLine]
+) -> Entry:
     """The entry as its line says; a line that says it differently than it was sent is noted."""
     if line is None or entry.form <= line.form:
         return entry
@@ -301,9 +305,9 @@ def _described(entry: Entry) -> Segment:
     return msgspec.structs.replace(segment, attrs=segment.attrs | about)
 
 
-def line(lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0) -> Line:
+def line(lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0) -> LedgerLine:
     """What the ledger keeps of a lowered entry."""
-    return Line(
+    return LedgerLine(
         form=lowered.form, why=lowered.why, wording=wording.version, sent=lowered.sent, limit=limit, cut=cut
     )
 

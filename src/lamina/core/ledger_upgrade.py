@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from lamina.core.hashing import short_handle
-from lamina.core.recall import Named, identified
+from lamina.core.recall import NamedSegment, identified
 from lamina.core.values import LEDGER_VERSION, Ledger, Ref, Segment
 
 SUFFIXES = ("!", ":id")
@@ -49,7 +49,7 @@ def upgraded(ledger: Ledger, log: Iterable[Segment]) -> Ledger:
     )
 
 
-def named_by_count(segments: Iterable[Named]) -> Iterable[tuple[Ref, Named]]:
+def named_by_count(segments: Iterable[NamedSegment]) -> Iterable[tuple[Ref, NamedSegment]]:
     """Each segment with the name that version 1 gave it."""
     occurrences = Counter[str]()
     for each in segments:

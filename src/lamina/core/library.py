@@ -18,7 +18,7 @@ from lamina.core.kinds import Kinds, is_turn_scoped, recoverable, row
 from lamina.core.repair import omitted, own
 from lamina.core.scale import Scale
 from lamina.core.text.tags import escape
-from lamina.core.values import Digest, Entry, Form, Layer, Ledger, Line, Ref, Role, Segment, Text
+from lamina.core.values import Digest, Entry, Form, Layer, Ledger, LedgerLine, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, text_of
 from lamina.core.wording import named as shown_name
 
@@ -39,13 +39,13 @@ def referred(
     kinds: Kinds,
     wording: Wording,
     scale: Scale,
-) -> tuple[list[Entry], dict[Ref, Line]]:
+) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
     """Later appearances of content that stands in full, as references, and the ledger lines that keep them.
 
     What is pinned stands in full, since what it would refer to may be lowered. `shown` maps content to where
     it stands in full; it is brought up to date.
     """
-    lines: dict[Ref, Line] = {}
+    lines: dict[Ref, LedgerLine] = {}
     result: list[Entry] = []
     for entry in entries:
         above = shown.get(entry.content)
@@ -71,8 +71,8 @@ def _reference(entry: Entry, above: Ref, wording: Wording, scale: Scale) -> Entr
     return reference if scale.body(reference) < scale.body(entry) else omitted(entry, why)
 
 
-def _reference_line(reference: Entry, wording: Wording) -> Line:
-    return Line(
+def _reference_line(reference: Entry, wording: Wording) -> LedgerLine:
+    return LedgerLine(
         form=reference.form,
         why=reference.why,
         wording=wording.version,

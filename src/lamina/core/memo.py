@@ -11,12 +11,12 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.core.draft import Draft, Drafted, draft_log, may_part, resumable
-from lamina.core.options import Bench, Options
+from lamina.core.options import BuildContext, Options
 from lamina.core.tokens import Counter
 from lamina.core.values import Digest, Entry, Ledger, Segment
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+class DraftCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The draft of `log` as the build that returned `ledger` left it, and what it depends on."""
 
     log: tuple[Segment, ...]
@@ -32,14 +32,14 @@ class Memo:
     """Pass the same one to each build of a conversation."""
 
     def __init__(self) -> None:
-        self.checkpoint: Checkpoint | None = None
+        self.checkpoint: DraftCheckpoint | None = None
         self._counts: dict[Counter, dict[Digest, int]] = {}
 
     def counts(self, counter: Counter) -> dict[Digest, int]:
         """Tokens by the digest of what is sent, for one counter."""
         return self._counts.setdefault(counter, {})
 
-    def drafted(self, log: tuple[Segment, ...], bench: Bench) -> Drafted:
+    def drafted(self, log: tuple[Segment, ...], bench: BuildContext) -> Drafted:
         """The log as entries, resuming from the checkpoint where the log continues it."""
         last = self._continued(log, bench)
         if last is None:
@@ -57,14 +57,14 @@ class Memo:
         log: tuple[Segment, ...],
         entries: Sequence[Entry],
         ledger: Ledger,
-        bench: Bench,
+        bench: BuildContext,
     ) -> None:
         """Remembers a build that sealed these entries and returned this ledger."""
         draft = resumable(drafted, entries, ledger, bench)
         if draft is None:
             self.checkpoint = None
             return
-        self.checkpoint = Checkpoint(
+        self.checkpoint = DraftCheckpoint(
             log=log[: drafted.at],
             ledger=ledger,
             turn=entries[-1].turn if entries else 0,
@@ -74,7 +74,7 @@ class Memo:
             draft=draft,
         )
 
-    def _continued(self, log: tuple[Segment, ...], bench: Bench) -> Checkpoint | None:
+    def _continued(self, log: tuple[Segment, ...], bench: BuildContext) -> DraftCheckpoint | None:
         """The checkpoint, if this log and this bench continue it."""
         last = self.checkpoint
         if last is None or (last.ledger is not bench.ledger and last.ledger != bench.ledger):

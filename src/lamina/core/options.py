@@ -51,7 +51,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 DEFAULT = Options()
 
 
-class Bench(msgspec.Struct, frozen=True, kw_only=True):
+class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
     """The tools of one build, laid out once."""
 
     options: Options

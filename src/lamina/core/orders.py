@@ -43,7 +43,7 @@ Batch = tuple[Move, ...]
 """Moves that are taken together or not at all."""
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     """What an order may look at. `untouchable` and `spared` are positions: law, and wish.
 
     `current` are the positions of the prompt and the last step. What stands there may be lowered only where
@@ -62,10 +62,10 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return [i for i, e in enumerate(self.entries) if e.form is not Form.OMITTED and i not in blocked]
 
 
-Order = Callable[[View], Iterator[Batch]]
+Order = Callable[[OrderView], Iterator[Batch]]
 
 
-def ladder(view: View) -> Iterator[Batch]:
+def ladder(view: OrderView) -> Iterator[Batch]:
     """The order that is lamina's own."""
     free = [i for i in view.free() if view.entries[i].segment.origin != "lamina"]
     plain = [i for i in free if not goes_last(view.entries[i], view.kinds)]
@@ -75,14 +75,14 @@ def ladder(view: View) -> Iterator[Batch]:
     yield from (batch for _, batch in sorted(rated, key=lambda rated: -rated[0]))
 
 
-def last_resort(view: View) -> Iterator[Batch]:
+def last_resort(view: OrderView) -> Iterator[Batch]:
     """When nothing else is left: what cannot be recovered, oldest first, then everything under digests."""
     free = [i for i in view.free() if view.entries[i].segment.origin != "lamina"]
     yield from ((Move(i, Form.STUB, "nothing else is left to lower"),) for i in free)
     yield from steps(view, verbatim=None)
 
 
-def last_results(view: View) -> Iterator[Batch]:
+def last_results(view: OrderView) -> Iterator[Batch]:
     """Results of the last step, when all else is lowered and the request is still too large; largest first.
 
     They have not been answered to yet, so they are shortened as little as the room allows.
@@ -99,14 +99,14 @@ def _answers(entry: Entry) -> bool:
     return bool(parts) and isinstance(parts[0], ToolResult)
 
 
-def _may_shorten(view: View, at: int) -> bool:
+def _may_shorten(view: OrderView, at: int) -> bool:
     entry = view.entries[at]
     if entry.form is Form.OMITTED or entry.segment.pinned or entry.segment.origin == "lamina":
         return False
     return recoverable(view.kinds, entry.segment)
 
 
-def repeated_system_text(view: View) -> list[int]:
+def repeated_system_text(view: OrderView) -> list[int]:
     """Positions of system text in the conversation that stands again, byte for byte, further on.
 
     Sections are not meant: a cut puts the newest one among the system text, in place of the older ones.
@@ -129,7 +129,7 @@ def repeated_system_text(view: View) -> list[int]:
     ]
 
 
-def steps(view: View, *, verbatim: int | None) -> Iterator[Batch]:
+def steps(view: OrderView, *, verbatim: int | None) -> Iterator[Batch]:
     """Whole steps, oldest first, for a digest.
 
     A step with calls is folded as a whole or not at all: a digest may not stand between a call and its
@@ -177,7 +177,7 @@ def goes_last(entry: Entry, kinds: Kinds) -> bool:
     return row(kinds, entry.segment).retention is Retention.CRITICAL or not recoverable(kinds, entry.segment)
 
 
-def _disposable(view: View, free: list[int]) -> Iterator[Batch]:
+def _disposable(view: OrderView, free: list[int]) -> Iterator[Batch]:
     """What stands in its own turn only, and thinking; of one message all of it or none."""
     for i in free:
         entry = view.entries[i]
@@ -191,7 +191,7 @@ def _disposable(view: View, free: list[int]) -> Iterator[Batch]:
         yield tuple(Move(i, Form.OMITTED, "disposable") for i in step)
 
 
-def _stale(view: View, free: list[int]) -> Iterator[Batch]:
+def _stale(view: OrderView, free: list[int]) -> Iterator[Batch]:
     """Results that a later one, standing in full, makes redundant."""
     allowed = frozenset(free)
     found = [(c, r) for c, r in pairs(view.entries) if view.entries[r].form is Form.FULL]
@@ -236,11 +236,11 @@ def ripeness(age: int, tokens: int, tells: int) -> int:
     return (age + 1) ** 3 * max(tokens, 1) * 1_000_000 // tells**2
 
 
-def _age(view: View, entry: Entry) -> int:
+def _age(view: OrderView, entry: Entry) -> int:
     return view.entries[-1].step - entry.step if view.entries else 0
 
 
-def _messages(view: View, plain: list[int]) -> Iterator[Rated]:
+def _messages(view: OrderView, plain: list[int]) -> Iterator[Rated]:
     """Old results, shortened and then by handle; old replies; large arguments of old calls."""
     for i in plain:
         entry = view.entries[i]
@@ -265,7 +265,7 @@ def _shortened(at: int, entry: Entry, age: int, why: str) -> Iterator[Rated]:
         yield ripeness(age, entry.tokens, tells), (Move(at, Form.STUB, why),)
 
 
-def _attachments(view: View, free: list[int]) -> Iterator[Rated]:
+def _attachments(view: OrderView, free: list[int]) -> Iterator[Rated]:
     """Lowest importance first; among equals the one that was added first."""
     found = [i for i in free if row(view.kinds, view.entries[i].segment).attachment]
     found.sort(key=lambda i: (priority(view.kinds, view.entries[i].segment), -i))  # the last is first to go
@@ -279,7 +279,7 @@ def _attachments(view: View, free: list[int]) -> Iterator[Rated]:
     return iter(rated[::-1])
 
 
-def _media(view: View, free: list[int]) -> Iterator[Rated]:
+def _media(view: OrderView, free: list[int]) -> Iterator[Rated]:
     for i in free:
         entry = view.entries[i]
         if _is(entry, Image | Document):
@@ -287,12 +287,12 @@ def _media(view: View, free: list[int]) -> Iterator[Rated]:
             yield ripe, (Move(i, Form.STUB, "image or document"),)
 
 
-def _stands_for(view: View, entry: Entry) -> bool:
+def _stands_for(view: OrderView, entry: Entry) -> bool:
     """Whether a handle can stand for all of it."""
     return _is(entry, ToolResult | Image | Document) or row(view.kinds, entry.segment).attachment
 
 
-def _old_steps(view: View) -> Iterator[Rated]:
+def _old_steps(view: OrderView) -> Iterator[Rated]:
     """Whole old steps, as they would be once everything in them is lowered."""
     for batch in steps(view, verbatim=VERBATIM_LIMIT):
         entries = [view.entries[move.at] for move in batch]

@@ -16,7 +16,7 @@ from lamina.core.values import Digest, Ledger, Ref, Role, Segment
 from lamina.errors import NotFound
 
 
-class Named(NamedTuple):
+class NamedSegment(NamedTuple):
     """A segment with its ref and the digest of its content."""
 
     ref: Ref
@@ -37,7 +37,7 @@ def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) ->
     return (segment,)
 
 
-def names(segments: Iterable[Named]) -> dict[str, Segment]:
+def names(segments: Iterable[NamedSegment]) -> dict[str, Segment]:
     """Segments by everything that they answer to: ref, handle and key; the newest of those that share one.
 
     A key is chosen by whoever named a file. It never stands in for what is named after its content. Of
@@ -55,14 +55,14 @@ def names(segments: Iterable[Named]) -> dict[str, Segment]:
     return by_key | by_short_handle | by_content
 
 
-def identified(log: Iterable[Segment]) -> Iterator[Named]:
+def identified(log: Iterable[Segment]) -> Iterator[NamedSegment]:
     """Each segment of a log with the ref under which the ledger knows it."""
     names_seen = Counter[Ref]()
     before = Digest("")
     for segment in log:
         content = content_digest(segment, parts_digest(segment.role, segment.parts))
         first = make_ref(segment, content, before, 0)
-        yield Named(make_ref(segment, content, before, names_seen[first]), content, segment)
+        yield NamedSegment(make_ref(segment, content, before, names_seen[first]), content, segment)
         names_seen[first] += 1
         if segment.role is not Role.SYSTEM:
             before = content

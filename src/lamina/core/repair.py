@@ -63,7 +63,7 @@ class Repairs(msgspec.Struct, frozen=True, kw_only=True):
 AS_IS = Repairs()
 
 
-class Seen(msgspec.Struct):
+class ScanMemory(msgspec.Struct):
     """What a scan must remember of the log before it.
 
     How often each ref and each call id has occurred, the content of the last segment that is not system
@@ -75,8 +75,8 @@ class Seen(msgspec.Struct):
     content: Digest = Digest("")
     side: str = ""
 
-    def copy(self) -> Seen:
-        return Seen(refs=dict(self.refs), ids=dict(self.ids), content=self.content, side=self.side)
+    def copy(self) -> ScanMemory:
+        return ScanMemory(refs=dict(self.refs), ids=dict(self.ids), content=self.content, side=self.side)
 
 
 def repair(
@@ -85,14 +85,14 @@ def repair(
     *,
     wording: Wording,
     repairs: Repairs = AS_IS,
-    seen: Seen | None = None,
+    seen: ScanMemory | None = None,
     ends: bool = True,
 ) -> tuple[list[Entry], dict[Ref, str]]:
     """Entries for a log, all in full or omitted with a reason, and the repairs that are new to the ledger.
 
     `ends`: the request ends with this log; else more of it follows.
     """
-    scan = _Scan(ledger, wording, repairs, seen if seen is not None else Seen())
+    scan = _Scan(ledger, wording, repairs, seen if seen is not None else ScanMemory())
     for segment in log:
         scan.take(segment)
     if ends:
@@ -115,7 +115,7 @@ class _Scan:
     `after_aside`: system text or a blank message did.
     """
 
-    def __init__(self, ledger: Ledger, wording: Wording, repairs: Repairs, seen: Seen) -> None:
+    def __init__(self, ledger: Ledger, wording: Wording, repairs: Repairs, seen: ScanMemory) -> None:
         self.ledger = ledger
         self.wording = wording
         self.repairs = repairs

@@ -38,7 +38,7 @@ from lamina.core.values import (
 )
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
+class TokenAccount(msgspec.Struct, frozen=True, kw_only=True):
     """Where the tokens of a request are, and which counter says so.
 
     `answer` is the format that the answer must have, `parameters` what else the model reads of them, and
@@ -118,13 +118,13 @@ class Scale(msgspec.Struct, kw_only=True):
         rows = (("tools", self.tools), ("answer format", self.answer), ("parameters", self.parameters))
         return [row for row in rows if row[1]]
 
-    def account(self, entries: int) -> Account:
+    def account(self, entries: int) -> TokenAccount:
         framing = self.counter.framing
         request = framing.request + self.opening
         raw = entries + request
         margin = scaled(raw, self.counter, self.calibration) - raw
         basis = self.counter.basis if self.calibration is None else "estimated"
-        return Account(
+        return TokenAccount(
             entries=entries,
             tools=self.tools,
             request=request,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.text.subjects import SUBJECTS, Reader, replaced, subject
+from lamina.core.text.subjects import SUBJECTS, SubjectReader, replaced, subject
 from lamina.core.values import ToolCall, ToolResult
 
 
@@ -21,6 +21,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     result: ToolResult
 
 
-def superseded(exchanges: Sequence[Exchange], *, table: tuple[Reader, ...] = SUBJECTS) -> dict[int, int]:
+def superseded(
+    exchanges: Sequence[Exchange], *, table: tuple[SubjectReader, ...] = SUBJECTS
+) -> dict[int, int]:
     """The index of each result that says nothing new, with the index of the latest that says it better."""
     return replaced((subject(e.call, table=table), e.result.error) for e in exchanges)

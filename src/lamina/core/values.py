@@ -251,7 +251,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
         return self.mended or self.segment
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LedgerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One segment that is sent lowered and must be again: form, wording and digest of the parts as sent.
 
     `limit` bounds a COMPACT text in characters, 0 is the wording's own; `cut` is the number of the
@@ -301,7 +301,7 @@ class Cut(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     floor: bool = False
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SentMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last request, as hashes: enough to see whether the next one continues it.
 
     `tools`, `system` and `library` are the hashes at the ends of these parts. `tokens` are as `counter`
@@ -341,14 +341,14 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     version: int = LEDGER_VERSION
-    lines: dict[Ref, Line] = {}
+    lines: dict[Ref, LedgerLine] = {}
     folds: tuple[Fold, ...] = ()
     cuts: tuple[Cut, ...] = ()
     repairs: dict[Ref, str] = {}
     promoted: tuple[Ref, ...] = ()
     bound: dict[Ref, Digest] = {}
     calibration: Calibration | None = None
-    mark: Mark | None = None
+    mark: SentMark | None = None
 
     def dump(self) -> dict[str, Any]:
         """Plain JSON values."""

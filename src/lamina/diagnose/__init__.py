@@ -1,6 +1,6 @@
 """Why a prefix cache missed. Start reading in `differences`."""
 
-from lamina.diagnose.differences import part
-from lamina.diagnose.values import CAUSES, Parting
+from lamina.diagnose.differences import diff
+from lamina.diagnose.values import CAUSES, Difference
 
-__all__ = ["CAUSES", "Parting", "part"]
+__all__ = ["CAUSES", "Difference", "diff"]

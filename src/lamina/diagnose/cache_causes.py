@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from lamina.caches import Rules, simulator
+from lamina.caches import CacheRules, simulator
 from lamina.caches.breakpoints import entries_of, marks_of, positions_of
 from lamina.caches.prefix import asked_lifetime
 from lamina.caches.prefix_path import Path, path_of
 from lamina.caches.stream import Stream, same_but_key_order
 from lamina.caches.tail import EXPLICIT, boundaries, written
 from lamina.diagnose.losses import lost_blocks, price_of_loss
-from lamina.diagnose.values import SETTING_CAUSES, Found
+from lamina.diagnose.values import SETTING_CAUSES, Cause
 
 MARKED = ("breakpoints", "tail")
 """Algorithms that cache only where a marker, or a turn, ends."""
@@ -32,14 +32,14 @@ class Cached(NamedTuple):
     reads, `lost` what it sends again and pays anew. `price` is what that costs above a read.
     """
 
-    found: Found
+    found: Cause
     held: int
     kept: int
     lost: int
     price: float | None
 
 
-class Sent(NamedTuple):
+class CachedRequest(NamedTuple):
     """A request as a cache sees it: its path, and the number in the stream of each block of the path."""
 
     stream: Stream
@@ -59,7 +59,7 @@ class Sent(NamedTuple):
         return self.path.blocks[index].name
 
 
-def judged(before: Stream, after: Stream, found: Found, rules: Rules, *, gap: float) -> Cached:
+def judged(before: Stream, after: Stream, found: Cause, rules: CacheRules, *, gap: float) -> Cached:
     """The earliest cause that costs anything under these rules, and what it costs."""
     cache = simulator(rules)
     cache.send(before, at=0.0)
@@ -68,7 +68,7 @@ def judged(before: Stream, after: Stream, found: Found, rules: Rules, *, gap: fl
     old, new = _sent(before, rules), _sent(after, rules)
     chosen = _earliest([found, *_causes(old, new, found, rules, gap)])
     if chosen.cause == "none" and rules.match in MARKED and kept < held:
-        chosen = Found("unknown", old.number_of(tally.hit), tally.why)
+        chosen = Cause("unknown", old.number_of(tally.hit), tally.why)
     if found.cause == "dialect changed":
         kept = 0  # another API: whatever looks alike stands in another cache
     if chosen.cause == "none":
@@ -78,31 +78,33 @@ def judged(before: Stream, after: Stream, found: Found, rules: Rules, *, gap: fl
     return Cached(chosen, held, kept, sum(lost.tokens for lost in blocks), price)
 
 
-def _held(before: Stream, rules: Rules) -> int:
+def _held(before: Stream, rules: CacheRules) -> int:
     """What the cache has of a request once it was sent: what the same request would read at once."""
     cache = simulator(rules)
     cache.send(before, at=0.0)
     return cache.send(before, at=0.0).read
 
 
-def _sent(stream: Stream, rules: Rules) -> Sent:
+def _sent(stream: Stream, rules: CacheRules) -> CachedRequest:
     path = path_of(stream, rules)
     seen = {id(block) for block in path.blocks}
-    return Sent(stream, path, [at for at, block in enumerate(stream.blocks) if id(block) in seen])
+    return CachedRequest(stream, path, [at for at, block in enumerate(stream.blocks) if id(block) in seen])
 
 
-def _earliest(causes: list[Found]) -> Found:
+def _earliest(causes: list[Cause]) -> Cause:
     """What costs first; of two at one block what was sent. Where nothing is cached, nothing else matters."""
     return min(causes, key=lambda it: (not _nothing(it), it.cause == "none", it.block))
 
 
-def _nothing(found: Found) -> bool:
+def _nothing(found: Cause) -> bool:
     """Whether the cache had nothing at all of the earlier request."""
     all_expired = found.cause == "expired" and not found.block
     return all_expired or found.cause in ("no breakpoint", "below the minimum")
 
 
-def _causes(old: Sent, new: Sent, found: Found, rules: Rules, gap: float) -> Iterator[Found]:
+def _causes(
+    old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules, gap: float
+) -> Iterator[Cause]:
     yield from _settings(old.stream, new.stream, rules)
     yield from _stripped(old, new, found, rules)
     yield from _lifetime(old, rules, gap)
@@ -114,7 +116,7 @@ def _causes(old: Sent, new: Sent, found: Found, rules: Rules, gap: float) -> Ite
         yield from _too_short(old, rules)
 
 
-def _settings(before: Stream, after: Stream, rules: Rules) -> Iterator[Found]:
+def _settings(before: Stream, after: Stream, rules: CacheRules) -> Iterator[Cause]:
     for name in SETTING_CAUSES:
         was, now = before.settings.get(name, b""), after.settings.get(name, b"")
         level = rules.levels.get(name, "none")
@@ -122,9 +124,9 @@ def _settings(before: Stream, after: Stream, rules: Rules) -> Iterator[Found]:
             continue
         start = _start(before, level)
         if same_but_key_order(was, now):
-            yield Found("keys reordered", start, f"in the {name} of the request", name)
+            yield Cause("keys reordered", start, f"in the {name} of the request", name)
         else:
-            yield Found(SETTING_CAUSES[name], start, f"{_shown(was)} is now {_shown(now)}", name)
+            yield Cause(SETTING_CAUSES[name], start, f"{_shown(was)} is now {_shown(now)}", name)
 
 
 def _shown(value: bytes) -> str:
@@ -139,7 +141,7 @@ def _start(stream: Stream, level: str) -> int:
     return next((i for i, b in enumerate(stream.blocks) if b.sort not in early), len(stream.blocks))
 
 
-def _stripped(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Found]:
+def _stripped(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> Iterator[Cause]:
     """Thinking that the model saw in the earlier request and no longer sees in the later one."""
     if not rules.strips(new.stream.model):
         return
@@ -148,11 +150,11 @@ def _stripped(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Foun
             return
         block = old.stream.blocks[number]
         if block.sort == "thinking" and new.index_of(number) is None:
-            yield Found("thinking stripped", number, name=block.name)
+            yield Cause("thinking stripped", number, name=block.name)
             return
 
 
-def _lifetime(old: Sent, rules: Rules, gap: float) -> Iterator[Found]:
+def _lifetime(old: CachedRequest, rules: CacheRules, gap: float) -> Iterator[Cause]:
     if not rules.lifetimes or not gap or not old.path.blocks:
         return
     entries = _entries(old, rules)
@@ -161,10 +163,10 @@ def _lifetime(old: Sent, rules: Rules, gap: float) -> Iterator[Found]:
     if entries and start <= max(entries):
         word = next(word for at, word in sorted(entries.items()) if at >= start)
         detail = f"{gap:,.0f} s between them, it lives {rules.seconds(word):,.0f} s"
-        yield Found("expired", old.number_of(start), detail)
+        yield Cause("expired", old.number_of(start), detail)
 
 
-def _entries(sent: Sent, rules: Rules) -> dict[int, str]:
+def _entries(sent: CachedRequest, rules: CacheRules) -> dict[int, str]:
     """Where a request leaves something in the cache, and the word of its lifetime."""
     stream, path = sent.stream, sent.path
     if rules.match == "breakpoints":
@@ -174,52 +176,52 @@ def _entries(sent: Sent, rules: Rules) -> dict[int, str]:
     return {len(path.blocks) - 1: rules.word(stream.model, asked_lifetime(stream, rules))}
 
 
-def _too_short(old: Sent, rules: Rules) -> Iterator[Found]:
+def _too_short(old: CachedRequest, rules: CacheRules) -> Iterator[Cause]:
     model = old.stream.model
     least = max(rules.least(model), rules.step(model))
     if least > 1 and old.path.tokens < least:
-        yield Found("below the minimum", 0, f"{old.path.tokens:,} of {least:,} tokens")
+        yield Cause("below the minimum", 0, f"{old.path.tokens:,} of {least:,} tokens")
 
 
-def _markers(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Found]:
+def _markers(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> Iterator[Cause]:
     """What became of markers, on a cache that knows only what a marker ended."""
     yield from _refused(new, rules)
     marks, later = marks_of(old.stream, old.path, rules), marks_of(new.stream, new.path, rules)
     entries = entries_of(old.stream, old.path, rules)
     if not marks:
-        yield Found("no breakpoint", 0)
+        yield Cause("no breakpoint", 0)
     elif not entries:
         yield _below(old, max(marks), rules)
     elif not later:
-        yield Found("breakpoint removed", old.number_of(max(entries)), name=old.name_of(max(entries)))
+        yield Cause("breakpoint removed", old.number_of(max(entries)), name=old.name_of(max(entries)))
     else:
         yield from _not_found(old, new, found, rules)
 
 
-def _refused(new: Sent, rules: Rules) -> Iterator[Found]:
+def _refused(new: CachedRequest, rules: CacheRules) -> Iterator[Cause]:
     """Markers that the API does not take."""
     marks = marks_of(new.stream, new.path, rules)
     order = sorted(marks)
     if len(order) > rules.markers:
         extra = order[rules.markers]
-        yield Found(
+        yield Cause(
             "too many breakpoints", new.number_of(extra), f"{len(order)}, and {rules.markers} are allowed"
         )
     for one, other in pairwise(order):
         if rules.seconds(marks[other]) > rules.seconds(marks[one]):
             detail = f"{marks[other]} at {new.path.blocks[other].place}, after {marks[one]}"
-            yield Found("lifetimes rise", new.number_of(other), detail, new.name_of(other))
+            yield Cause("lifetimes rise", new.number_of(other), detail, new.name_of(other))
             return
 
 
-def _below(old: Sent, last: int, rules: Rules) -> Found:
+def _below(old: CachedRequest, last: int, rules: CacheRules) -> Cause:
     sums, least = old.path.sums, rules.least(old.stream.model)
-    return Found(
+    return Cause(
         "below the minimum", old.number_of(last), f"{sums[last]:,} of {least:,} tokens", old.name_of(last)
     )
 
 
-def _not_found(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Found]:
+def _not_found(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> Iterator[Cause]:
     """An entry that is there, and stands in the later request, but is not found from any of its markers."""
     entry = _last_entry(old, new, found, rules)
     if entry is None:
@@ -232,45 +234,45 @@ def _not_found(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Fou
         return
     if behind:
         distance = positions[min(behind)] - positions[at]
-        yield Found("out of look-back", entry, f"{distance} blocks, {rules.look_back} are searched")
+        yield Cause("out of look-back", entry, f"{distance} blocks, {rules.look_back} are searched")
         return
     yield _gone(old, new, entry)
 
 
-def _last_entry(old: Sent, new: Sent, found: Found, rules: Rules) -> int | None:
+def _last_entry(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> int | None:
     """The number of the last block with an entry that stands unchanged in the later request."""
     numbers = (old.number_of(at) for at in _entries(old, rules))
     same = [number for number in numbers if number < found.block and new.index_of(number) is not None]
     return max(same, default=None)
 
 
-def _gone(old: Sent, new: Sent, entry: int) -> Found:
+def _gone(old: CachedRequest, new: CachedRequest, entry: int) -> Cause:
     """A marker that is no longer where it was: taken off, or put somewhere before it."""
     counts = [sum(bool(block.marker) for block in sent.path.blocks) for sent in (old, new)]
     name = old.stream.blocks[entry].name
     if counts[1] < counts[0]:
-        return Found("breakpoint removed", entry, name=name)
+        return Cause("breakpoint removed", entry, name=name)
     places = [block.place for block in new.path.blocks if block.marker]
     detail = f"the last one stands at {places[-1]}" if places else ""
-    return Found("breakpoint moved", entry, detail, name)
+    return Cause("breakpoint moved", entry, detail, name)
 
 
-def _boundaries(old: Sent, new: Sent, found: Found, rules: Rules) -> Iterator[Found]:
+def _boundaries(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> Iterator[Cause]:
     """What became of boundaries, on a cache that knows where turns and markers end."""
     entries = _entries(old, rules)
     later = boundaries(new.stream, new.path, rules)
     if not entries:
         silent = EXPLICIT in old.stream.automatic and not any(block.marker for block in old.path.blocks)
-        yield Found("no breakpoint", 0) if silent else _below(old, len(old.path.blocks) - 1, rules)
+        yield Cause("no breakpoint", 0) if silent else _below(old, len(old.path.blocks) - 1, rules)
         return
     entry = _last_entry(old, new, found, rules)
     if entry is None:
         return
     at = new.index_of(entry)
     if not later:
-        yield Found("breakpoint removed", entry, name=old.stream.blocks[entry].name)
+        yield Cause("breakpoint removed", entry, name=old.stream.blocks[entry].name)
     elif at not in later:
         yield _gone(old, new, entry)
     elif at not in sorted(later)[-rules.look_back :]:
         behind = sum(new.number_of(bound) > entry for bound in later)
-        yield Found("out of look-back", entry, f"{behind} boundaries, {rules.look_back} are searched")
+        yield Cause("out of look-back", entry, f"{behind} boundaries, {rules.look_back} are searched")

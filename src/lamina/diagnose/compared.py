@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.caches.stream import Block, Sort, Stream, bare, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, bare, data_of
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import canonical
 from lamina.core.tokens import ESTIMATE, Counter, Framing, scaled
@@ -108,7 +108,7 @@ def _weighed(stream: Stream, counter: Counter | None, rate: int) -> Side:
     return Side(stream, counts, head, scaled(raw, counter, None) if counter else raw, rate=rate)
 
 
-def _cost(block: Block, counter: Counter) -> int:
+def _cost(block: StreamBlock, counter: Counter) -> int:
     framing = counter.framing
     around = framing.message if block.opens and block.sort != "tool" else 0
     if block.sort == "tool":
@@ -118,7 +118,7 @@ def _cost(block: Block, counter: Counter) -> int:
     return around + counter.count(_said(block))
 
 
-def _said(block: Block) -> str:
+def _said(block: StreamBlock) -> str:
     """The text of a block: what it says, without the JSON around it where it is one text."""
     value = msgspec.json.decode(block.data)
     if isinstance(value, dict) and isinstance(value.get("text"), str):
@@ -152,7 +152,7 @@ def _by_bytes(stream: Stream, framing: Framing, rate: int) -> list[int]:
 def _of_envelope(envelope: Envelope, entries: Sequence[Entry]) -> Side:
     """A block for each tool and each of these entries, the first that are sent; `place` is its ref."""
     tools = [
-        Block(
+        StreamBlock(
             sort="tool",
             role="tool",
             data=data_of(bare(tool, _MARKERS)),
@@ -171,9 +171,9 @@ def _of_envelope(envelope: Envelope, entries: Sequence[Entry]) -> Side:
     return Side(stream, counts, account.head, envelope.tokens - left_out, envelope)
 
 
-def _of_entry(entry: Entry) -> Block:
+def _of_entry(entry: Entry) -> StreamBlock:
     sort: Sort = _SORTS.get(type(entry.parts[0]), "raw")
-    return Block(
+    return StreamBlock(
         sort="system" if entry.layer is Layer.SYSTEM else sort,
         role=entry.role,
         data=canonical(entry.parts),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.caches import Rules
+from lamina.caches import CacheRules
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
 from lamina.diagnose.cache_causes import judged
@@ -23,22 +23,22 @@ from lamina.diagnose.compared import Side, side
 from lamina.diagnose.envelope_causes import own_cause, tenant_changed
 from lamina.diagnose.stream_causes import structural
 from lamina.diagnose.text_changes import first_difference
-from lamina.diagnose.values import CAUSES, Found, Parting, sentence
+from lamina.diagnose.values import CAUSES, Cause, Difference, sentence
 from lamina.dialects.port import Dialect
 
-__all__ = ["CAUSES", "Parting", "part"]
+__all__ = ["CAUSES", "Difference", "diff"]
 
 
-def part(
+def diff(
     before: Any,
     after: Any,
     *,
-    rules: Rules | None = None,
+    rules: CacheRules | None = None,
     counter: Counter | None = None,
     gap: float | None = None,
     tokens: int | None = None,
     dialect: str | Dialect | None = None,
-) -> Parting:
+) -> Difference:
     """Where `after` stops being a continuation of `before`, why, what that loses, and what to do.
 
     Both are requests of a provider, fitted requests, envelopes or streams. With `rules` the answer is about
@@ -66,7 +66,7 @@ def _as_sent(given: Any) -> Any:
     return request if isinstance(request, Mapping) else given
 
 
-def _found(before: Side, after: Side, *, keyed: bool) -> Found:
+def _found(before: Side, after: Side, *, keyed: bool) -> Cause:
     """What differs in what was sent."""
     old, new = before.stream, after.stream
     for cause, was, now in (
@@ -75,19 +75,19 @@ def _found(before: Side, after: Side, *, keyed: bool) -> Found:
         ("cached content changed", old.cached, new.cached),
     ):
         if was != now:
-            return Found(cause, 0, f"{was!r} is now {now!r}")
+            return Cause(cause, 0, f"{was!r} is now {now!r}")
     if keyed and old.key != new.key:
-        return Found(*_key(old.key, new.key))
+        return Cause(*_key(old.key, new.key))
     found = structural(old, new)
     if before.envelope and after.envelope and found.block >= before.tools:
         return _own(before.envelope, after.envelope, found, before.tools)
     return found
 
 
-def _own(before: Envelope, after: Envelope, found: Found, tools: int) -> Found:
+def _own(before: Envelope, after: Envelope, found: Cause, tools: int) -> Cause:
     """The same with what lamina itself knows about it."""
     if tenant_changed(before, after):
-        return Found("tenant changed", 0)
+        return Cause("tenant changed", 0)
     cause = own_cause(before, after, found.block - tools)
     return found._replace(cause=cause, detail="") if cause else found
 
@@ -101,7 +101,7 @@ def _key(old: str, new: str) -> tuple[str, int, str]:
 
 
 class Amount(NamedTuple):
-    """Tokens of the earlier request, and what those that were lost cost; see `Parting`."""
+    """Tokens of the earlier request, and what those that were lost cost; see `Difference`."""
 
     kept: int
     lost: int
@@ -120,13 +120,13 @@ class Amount(NamedTuple):
         )
 
 
-def _amount(before: Side, found: Found) -> Amount:
+def _amount(before: Side, found: Cause) -> Amount:
     """Without the rules of a cache: what stands before the parting, and the rest."""
     kept = _kept(before, found)
     return Amount(kept, 0 if found.cause == "none" else max(before.total - kept, 0))
 
 
-def _parting(before: Side, after: Side, found: Found, amount: Amount, tokens: int | None) -> Parting:
+def _parting(before: Side, after: Side, found: Cause, amount: Amount, tokens: int | None) -> Difference:
     old, new, index = before.stream.blocks, after.stream.blocks, found.block
     was, now = (blocks[index] if index < len(blocks) else None for blocks in (old, new))
     byte = first_difference(was.data, now.data) if was and now else 0
@@ -134,7 +134,7 @@ def _parting(before: Side, after: Side, found: Found, amount: Amount, tokens: in
         amount = amount.scaled(before.total, tokens)
     names = {*before.stream.settings, *after.stream.settings}
     differing = (n for n in names if before.stream.settings.get(n) != after.stream.settings.get(n))
-    return Parting(
+    return Difference(
         cause=found.cause,
         at=max(index - before.tools, 0),
         byte=byte,
@@ -152,7 +152,7 @@ def _parting(before: Side, after: Side, found: Found, amount: Amount, tokens: in
     )
 
 
-def _kept(before: Side, found: Found) -> int:
+def _kept(before: Side, found: Cause) -> int:
     if found.cause == "none":
         return before.total
     if found.block < before.tools or found.cause in _WHOLE:

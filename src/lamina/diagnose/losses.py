@@ -15,28 +15,28 @@ from collections import defaultdict, deque
 from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
-from lamina.caches import Rules, Tally
+from lamina.caches import CacheRules, Tally
 from lamina.caches.prefix_path import Path, overlap
 from lamina.caches.prices import filled
-from lamina.caches.stream import Block, Stream
+from lamina.caches.stream import Stream, StreamBlock
 from lamina.diagnose.text_changes import joined_text
 from lamina.errors import BadInput
 from lamina.models.facts import Prices, known, price_of
 
 
-class Lost(NamedTuple):
+class LostTokens(NamedTuple):
     """Lost tokens, and the tokens of the later request up to the end of the block in which they stand."""
 
     tokens: int
     end: int
 
 
-Blocks = Sequence[Block]
+Blocks = Sequence[StreamBlock]
 Pair = tuple[range, range]
 """Blocks of the earlier request and those of the later one that are, or stand for, the same."""
 
 
-def lost_blocks(before: Path, after: Path, *, held: int, read: int) -> list[Lost]:
+def lost_blocks(before: Path, after: Path, *, held: int, read: int) -> list[LostTokens]:
     """The blocks of `after` that the cache `held` for `before` and that were not `read` from it."""
     found = []
     for old, new in _pairs(before, after):
@@ -44,11 +44,13 @@ def lost_blocks(before: Path, after: Path, *, held: int, read: int) -> list[Lost
         unread = sum(_tokens_between(after, at, read, after.tokens) for at in new)
         tokens = min(cached, unread)
         if tokens > 0:
-            found.append(Lost(tokens, after.sums[new[-1]]))
+            found.append(LostTokens(tokens, after.sums[new[-1]]))
     return found
 
 
-def price_of_loss(blocks: Sequence[Lost], tally: Tally, after: Stream, rules: Rules) -> float | None:
+def price_of_loss(
+    blocks: Sequence[LostTokens], tally: Tally, after: Stream, rules: CacheRules
+) -> float | None:
     """What lost tokens cost above a read in USD, each at the price of its place; None if nobody knows it."""
     facts = known(after.model)
     if facts is None:

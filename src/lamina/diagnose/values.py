@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 
-class Parting(msgspec.Struct, frozen=True, kw_only=True):
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """Where and why `after` stops being a continuation of `before`; `cause` is "none" where it does not.
 
     `at` counts blocks after the tool definitions, `byte` is the offset inside the block and `offset` the one
@@ -50,7 +50,7 @@ class Parting(msgspec.Struct, frozen=True, kw_only=True):
         return self.was or self.entry
 
 
-class Found(NamedTuple):
+class Cause(NamedTuple):
     """A cause, the block where it begins, and what the sentence adds to it."""
 
     cause: str
@@ -59,7 +59,7 @@ class Found(NamedTuple):
     name: str = ""
 
 
-class Words(NamedTuple):
+class CauseWords(NamedTuple):
     sentence: str
     advice: str
 
@@ -68,143 +68,153 @@ _FREEZE = "Keep it as it was first sent; put what is new after it, in the latest
 _APPEND = "Only append: what was sent stays, as it was sent."
 _SETTING = "Decide it once for each conversation, or take the loss at a moment when the cache is cold anyway."
 
-CAUSES: MappingProxyType[str, Words] = MappingProxyType(
+CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
     {
-        "none": Words("nothing that was sent has changed", ""),
-        "dialect changed": Words(
+        "none": CauseWords("nothing that was sent has changed", ""),
+        "dialect changed": CauseWords(
             "the two requests are of different dialects", "Compare requests of one API."
         ),
-        "model changed": Words("another model is asked", "Caches are kept for each model: stay with one."),
-        "tenant changed": Words(
+        "model changed": CauseWords(
+            "another model is asked", "Caches are kept for each model: stay with one."
+        ),
+        "tenant changed": CauseWords(
             "the salt that keeps tenants apart differs", "Give all requests of a tenant one salt."
         ),
-        "key changed": Words(
+        "key changed": CauseWords(
             "the cache key differs", "Derive the key from the conversation, not from the call or the time."
         ),
-        "cached content changed": Words(
+        "cached content changed": CauseWords(
             "another explicit cache is named",
             "Use the cache that was created for this prefix while it lives.",
         ),
-        "tools changed": Words("a tool definition changed", "Freeze the definitions for the conversation."),
-        "tools reordered": Words(
+        "tools changed": CauseWords(
+            "a tool definition changed", "Freeze the definitions for the conversation."
+        ),
+        "tools reordered": CauseWords(
             "the tools stand in another order", "Sort the definitions, by name for one."
         ),
-        "tool added": Words(
+        "tool added": CauseWords(
             "a tool was added", "Define all tools from the first request on; restrict them by tool choice."
         ),
-        "tool removed": Words(
+        "tool removed": CauseWords(
             "a tool was removed", "Keep its definition; restrict the choice of tools instead."
         ),
-        "system changed": Words("the system text changed", _FREEZE),
-        "volatile text": Words(
+        "system changed": CauseWords("the system text changed", _FREEZE),
+        "volatile text": CauseWords(
             "text that differs at every call stands in the prefix",
             "Take it out of the prefix, or put it into the latest message.",
         ),
-        "attachment changed": Words(
+        "attachment changed": CauseWords(
             "an attachment changed", "Leave the old one where it is; attach it anew."
         ),
-        "image changed": Words(
+        "image changed": CauseWords(
             "an image changed", "Send the same bytes again: encode it once, and keep them."
         ),
-        "result changed": Words("the result of a tool changed", "Record results; never shorten them later."),
-        "call changed": Words("a tool call changed", "Send calls back exactly as the model wrote them."),
-        "ids changed": Words(
+        "result changed": CauseWords(
+            "the result of a tool changed", "Record results; never shorten them later."
+        ),
+        "call changed": CauseWords("a tool call changed", "Send calls back exactly as the model wrote them."),
+        "ids changed": CauseWords(
             "only ids changed",
             "Keep the ids that came with the answer; do not make new ones for each request.",
         ),
-        "thinking dropped": Words(
+        "thinking dropped": CauseWords(
             "thinking that was sent is left out", "Send it back unchanged, or never send it at all."
         ),
-        "thinking changed": Words("thinking changed", "Send it back unchanged, signatures included."),
-        "thinking stripped": Words(
+        "thinking changed": CauseWords("thinking changed", "Send it back unchanged, signatures included."),
+        "thinking stripped": CauseWords(
             "this model leaves earlier thinking out once the user speaks",
             "It is the model's rule: expect it.",
         ),
-        "cut": Words(
+        "cut": CauseWords(
             "lamina made a cut here", "A cut is meant: it is followed by requests that continue it."
         ),
-        "lowered": Words(
+        "lowered": CauseWords(
             "it is sent in a lower form since an earlier cut", "Pass the last request's ledger to each build."
         ),
-        "library changed": Words(
+        "library changed": CauseWords(
             "an attachment moved into the library", "The in-place layout does not move what was sent."
         ),
-        "edited": Words("a message changed", _APPEND),
-        "truncated": Words(
+        "edited": CauseWords("a message changed", _APPEND),
+        "truncated": CauseWords(
             "the oldest messages are gone: a window slides over the history",
             "Cut rarely and far instead of a little at each turn.",
         ),
-        "summarised": Words(
+        "summarised": CauseWords(
             "messages were replaced by a shorter text",
             "Do it rarely, in one pass, and keep the text afterwards.",
         ),
-        "inserted": Words("something was inserted into the history", _APPEND),
-        "removed": Words("something was removed from the history", _APPEND),
-        "rewound": Words("it ends earlier, or goes another way", "What stands before it can still be read."),
-        "reordered": Words(
+        "inserted": CauseWords("something was inserted into the history", _APPEND),
+        "removed": CauseWords("something was removed from the history", _APPEND),
+        "rewound": CauseWords(
+            "it ends earlier, or goes another way", "What stands before it can still be read."
+        ),
+        "reordered": CauseWords(
             "the same messages stand in another order", "Send them in the order they came in."
         ),
-        "regrouped": Words(
+        "regrouped": CauseWords(
             "the same blocks are split into messages differently", "Keep messages as they were first sent."
         ),
-        "role changed": Words("the same text is sent in another role", "Keep the role it was first sent in."),
-        "text split": Words(
+        "role changed": CauseWords(
+            "the same text is sent in another role", "Keep the role it was first sent in."
+        ),
+        "text split": CauseWords(
             "the same text is split into other blocks", "Send text in the blocks in which it was first sent."
         ),
-        "keys reordered": Words(
+        "keys reordered": CauseWords(
             "the keys of a JSON object stand in another order",
             "Write JSON with its keys in one order: sort them, or keep the text that was first sent.",
         ),
-        "re-encoded": Words(
+        "re-encoded": CauseWords(
             "only spaces, line ends, Unicode forms or the spelling of JSON differ",
             "Store what was sent, and send that; do not parse and write it again.",
         ),
-        "tool choice changed": Words("the tool choice changed", _SETTING),
-        "parallel calls changed": Words("parallel calls were switched", _SETTING),
-        "thinking setting changed": Words("the thinking parameters changed", _SETTING),
-        "effort changed": Words("the effort changed", _SETTING),
-        "format changed": Words("the format of the answer changed", _SETTING),
-        "verbosity changed": Words("the verbosity changed", _SETTING),
-        "speed changed": Words("the speed changed", _SETTING),
-        "tier changed": Words("the service tier changed", _SETTING),
-        "web search changed": Words("web search was switched or changed", _SETTING),
-        "citations changed": Words("citations were switched", _SETTING),
-        "images setting changed": Words(
+        "tool choice changed": CauseWords("the tool choice changed", _SETTING),
+        "parallel calls changed": CauseWords("parallel calls were switched", _SETTING),
+        "thinking setting changed": CauseWords("the thinking parameters changed", _SETTING),
+        "effort changed": CauseWords("the effort changed", _SETTING),
+        "format changed": CauseWords("the format of the answer changed", _SETTING),
+        "verbosity changed": CauseWords("the verbosity changed", _SETTING),
+        "speed changed": CauseWords("the speed changed", _SETTING),
+        "tier changed": CauseWords("the service tier changed", _SETTING),
+        "web search changed": CauseWords("web search was switched or changed", _SETTING),
+        "citations changed": CauseWords("citations were switched", _SETTING),
+        "images setting changed": CauseWords(
             "the first image came, or the last one went", "This provider reads all messages anew then."
         ),
-        "task budget changed": Words("the task budget changed", _SETTING),
-        "region changed": Words("the region of inference changed", _SETTING),
-        "another setting changed": Words("a parameter that lamina does not know changed", _SETTING),
-        "expired": Words(
+        "task budget changed": CauseWords("the task budget changed", _SETTING),
+        "region changed": CauseWords("the region of inference changed", _SETTING),
+        "another setting changed": CauseWords("a parameter that lamina does not know changed", _SETTING),
+        "expired": CauseWords(
             "the time between the requests is longer than the cache lives",
             "Ask for a longer lifetime, or read the prefix again before it ends.",
         ),
-        "no breakpoint": Words(
+        "no breakpoint": CauseWords(
             "nothing was marked for the cache", "Put a cache marker at the end of what stays the same."
         ),
-        "breakpoint removed": Words(
+        "breakpoint removed": CauseWords(
             "a cache marker is gone, and no other one finds what it cached",
             "Keep a marker at the end of the last request, or behind it, in every request.",
         ),
-        "breakpoint moved": Words(
+        "breakpoint moved": CauseWords(
             "every cache marker stands before what was cached, and a cache is searched backwards only",
             "Leave a marker where the last request had one, or put it behind that place.",
         ),
-        "lifetimes rise": Words(
+        "lifetimes rise": CauseWords(
             "a marker with a longer lifetime stands after one with a shorter, which the API refuses",
             "Give the longer lifetime to what stands first: tools and system text, then the messages.",
         ),
-        "out of look-back": Words(
+        "out of look-back": CauseWords(
             "the last entry stands too far before every marker", "Put one more marker between the two."
         ),
-        "too many breakpoints": Words(
+        "too many breakpoints": CauseWords(
             "there are more cache markers than the provider takes", "Take off the earliest of them."
         ),
-        "below the minimum": Words(
+        "below the minimum": CauseWords(
             "what could be cached is shorter than the provider caches",
             "Let more of what stays the same stand first; nothing shorter is ever cached.",
         ),
-        "unknown": Words(
+        "unknown": CauseWords(
             "the cache gives back less, and no rule says why", "Please report the two requests."
         ),
     }
@@ -232,6 +242,6 @@ SETTING_CAUSES = MappingProxyType(
 """The cause for each name of `stream.SETTINGS`."""
 
 
-def sentence(found: Found) -> str:
+def sentence(found: Cause) -> str:
     words = CAUSES[found.cause].sentence
     return f"{words}: {found.detail}" if found.detail else words

@@ -19,7 +19,7 @@ def id_at(place: int, name: str) -> str:
     return f"call_{place}_{name}"
 
 
-class Step:
+class CallStep:
     """The calls of one assistant message, and which of them have their result."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ def reading_order(calls: Sequence[ToolCall], results: Sequence[Result]) -> list[
 
     As they stand, if they are read rightly so; else as the calls stand.
     """
-    meant, read = Step(), Step()
+    meant, read = CallStep(), CallStep()
     for call in calls:
         meant.add(call)
         read.add(call)

@@ -27,7 +27,7 @@ __all__ = [
     "Marking",
     "OwnHead",
     "ParseMemo",
-    "Parsed",
+    "ParsedRequest",
     "PlainHead",
     "Request",
     "Tool",
@@ -50,7 +50,7 @@ ON_THE_WIRE = ":wire"
 """Ends the key of a line in `ledger.repairs` that a dialect wrote; before it stands the ref of the entry."""
 
 
-class Parsed(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request as a log and a head."""
 
     log: tuple[Segment, ...]
@@ -184,7 +184,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     recognises: Callable[[Request], bool]
-    parse: Callable[..., Parsed]
+    parse: Callable[..., ParsedRequest]
     render: Callable[[Envelope], dict[str, Any]]
     check: Callable[..., list[Violation]]
     absorb: Callable[[Any], Absorbed]

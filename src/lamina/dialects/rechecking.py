@@ -3,7 +3,7 @@
 What stood before the seam of the last clean check stands as it was, so no rule can find a fault there: a seam
 is where the model begins to speak, all earlier calls have their results, and what follows cannot change that.
 A few rules look at the whole conversation (ids that must be unique, markers that must be few); for them a
-dialect keeps what it needs in a `Past`.
+dialect keeps what it needs in a `CheckedPast`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ TAIL = 32
 View = TypeVar("View")
 
 
-class Past(Protocol):
+class CheckedPast(Protocol):
     """What rules need to know of the items before those that they look at."""
 
     def add(self, view: Any, /) -> None: ...
 
 
-AnyPast = TypeVar("AnyPast", bound=Past)
+AnyPast = TypeVar("AnyPast", bound=CheckedPast)
 
 
 class NoPast:

@@ -18,7 +18,7 @@ import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo
-from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Mark, Ref, Role
+from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Ref, Role, SentMark
 from lamina.dialects.port import ON_THE_WIRE, CheckMemo, Dialect, Request, Violation
 from lamina.errors import InvalidRequest
 
@@ -34,7 +34,7 @@ _WORDS = 40
 _INDEXED = re.compile(r"([a-zA-Z_]{1,40})(?:\[([0-9]{1,9})\])?")
 
 
-def settled(envelope: Envelope, dialect: Dialect, *, before: Mark | None, memo: Memo) -> Envelope:
+def settled(envelope: Envelope, dialect: Dialect, *, before: SentMark | None, memo: Memo) -> Envelope:
     """The envelope with the mends of its wire in the ledger, for the next request to make them again.
 
     `before` is the mark of the last request: if the wire cannot continue that one, a cut is recorded.
@@ -105,18 +105,18 @@ def mended(violations: Sequence[Violation]) -> tuple[str, ...]:
 
 
 def _changes_what_was_sent(
-    envelope: Envelope, dialect: Dialect, new: Mapping[Ref, str], before: Mark
+    envelope: Envelope, dialect: Dialect, new: Mapping[Ref, str], before: SentMark
 ) -> bool:
     return _rewrites(envelope, new, before) or _moves(envelope, dialect, before)
 
 
-def _rewrites(envelope: Envelope, new: Mapping[Ref, str], before: Mark) -> bool:
+def _rewrites(envelope: Envelope, new: Mapping[Ref, str], before: SentMark) -> bool:
     """Whether entries that were sent are written in another way from now on."""
     sent_before = envelope.sent[: before.sent]
     return bool(new) and any(f"{entry.ref}{ON_THE_WIRE}" in new for entry in sent_before)
 
 
-def _moves(envelope: Envelope, dialect: Dialect, before: Mark) -> bool:
+def _moves(envelope: Envelope, dialect: Dialect, before: SentMark) -> bool:
     """Whether entries that were sent stand in another order now that others came after them."""
     if dialect.order is None or envelope.ledger.mark is None:
         return False

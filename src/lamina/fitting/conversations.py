@@ -1,7 +1,7 @@
 """Requests on their way, and the conversations that they belong to: what keeps a ledger from call to call.
 
-Whoever sends a request makes a `Call` of it, sends `call.request`, and says what came of it: `done` when
-it was answered, `deepened` when it was refused as too long, which gives a smaller one to send instead.
+Whoever sends a request makes a `PendingCall` of it, sends `call.request`, and says what came of it: `done`
+when it was answered, `deepened` when it was refused as too long, which gives a smaller one to send instead.
 Nothing is sent here, and a call that failed leaves no trace. Safe to use from several threads.
 """
 
@@ -37,7 +37,7 @@ DEEPER = 0.75
 """Of a request that was refused without a word about the limit, what the next one may have."""
 
 
-class Call:
+class PendingCall:
     """One request: as it is sent first, as it is sent again, and what is kept of it."""
 
     def __init__(self, conversations: Conversations, dialect: Dialect, request: Mapping[str, Any]) -> None:
@@ -141,9 +141,9 @@ class Answers:
     """Which call each answer belongs to, as long as somebody holds the answer."""
 
     def __init__(self) -> None:
-        self._calls: dict[int, tuple[ReferenceType[Any], Call]] = {}
+        self._calls: dict[int, tuple[ReferenceType[Any], PendingCall]] = {}
 
-    def remember(self, answer: Any, call: Call) -> None:
+    def remember(self, answer: Any, call: PendingCall) -> None:
         """Notes the call of an answer; an object that nothing can point at weakly is not remembered."""
         key = id(answer)
         try:
@@ -152,12 +152,12 @@ class Answers:
             return
         self._calls[key] = (pointer, call)
 
-    def call_of(self, answer: Any) -> Call | None:
+    def call_of(self, answer: Any) -> PendingCall | None:
         pointer, call = self._calls.get(id(answer), (None, None))
         return call if pointer is not None and pointer() is answer else None
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class RequestDigests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What a request says, as digests: enough to tell whether another one goes on from it.
 
     `system` is the system text that stands before anybody speaks. `rest` are the segments after it, `told`
@@ -172,10 +172,10 @@ class Said(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     spoken: int = 0
 
 
-NOTHING = Said()
+NOTHING = RequestDigests()
 
 
-def _said(log: tuple[Segment, ...], before: Said) -> Said:
+def _said(log: tuple[Segment, ...], before: RequestDigests) -> RequestDigests:
     """What a log says. Segments that `before` begins with, the same objects, are not hashed again."""
     lead = next((i for i, segment in enumerate(log) if segment.role is not Role.SYSTEM), len(log))
     rest = log[lead:]
@@ -185,7 +185,7 @@ def _said(log: tuple[Segment, ...], before: Said) -> Said:
     for digest in new:
         last = chain[-1] if chain else b""
         chain.append(blake2b(last + digest.encode(), digest_size=16).digest())
-    return Said(
+    return RequestDigests(
         system=tuple(map(_digest, log[:lead])),
         rest=rest,
         told=(*before.told[:same], *new),
@@ -219,7 +219,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     memo: Any = msgspec.field(default_factory=RequestMemo)
     dialect: str = ""
     turns: tuple[Any, ...] = ()
-    said: Said = NOTHING
+    said: RequestDigests = NOTHING
     usage: Usage | int = 0
     windows: dict[str, int] = {}
     fitted: Any = None

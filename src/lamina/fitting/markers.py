@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from lamina.caches import Rules
-from lamina.caches.marker_plan import Plan, plan
+from lamina.caches import CacheRules
+from lamina.caches.marker_plan import MarkerPlan, plan
 from lamina.caches.stream import Stream
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
-from lamina.core.values import Entry, Form, Mark
+from lamina.core.values import Entry, Form, SentMark
 from lamina.dialects.port import Dialect, Marking
 from lamina.errors import BadInput
 
@@ -39,7 +39,7 @@ class Marked(msgspec.Struct, frozen=True, kw_only=True):
     """A request with its markers, and why each stands where it does, if they were planned."""
 
     request: dict[str, Any]
-    plan: Plan | None = None
+    plan: MarkerPlan | None = None
 
 
 def marked(
@@ -49,8 +49,8 @@ def marked(
     *,
     breakpoints: Breakpoints,
     counter: Counter,
-    rules: Rules,
-    before: Mark | None,
+    rules: CacheRules,
+    before: SentMark | None,
 ) -> Marked:
     """The request with the markers that were asked for; as it is where its cache takes none."""
     if breakpoints == "keep":
@@ -113,7 +113,7 @@ def _without_tail(stream: Stream, envelope: Envelope) -> Stream:
     return msgspec.structs.replace(stream, blocks=stream.blocks[: len(stream.blocks) - blocks])
 
 
-def _last(envelope: Envelope, before: Mark | None) -> int | None:
+def _last(envelope: Envelope, before: SentMark | None) -> int | None:
     """The number of the last block of the request before this one, if this one continues it."""
     if before is None or envelope.cut is not None:
         return None

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches import Rules, rates, rules_for
-from lamina.caches.marker_plan import Plan
+from lamina.caches import CacheRules, rates, rules_for
+from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
@@ -27,7 +27,16 @@ from lamina.core.values import Budget, Entry, Form, Head, Ledger, Segment
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.anthropic.server import asks_to_clear
-from lamina.dialects.port import CheckMemo, Dialect, OwnHead, Parsed, ParseMemo, Request, Usage, Violation
+from lamina.dialects.port import (
+    CheckMemo,
+    Dialect,
+    OwnHead,
+    ParsedRequest,
+    ParseMemo,
+    Request,
+    Usage,
+    Violation,
+)
 from lamina.dialects.sending import broken_rules, mended, refused, settled, written_anew
 from lamina.dialects.snapshots import intact
 from lamina.dialects.translate import options_for, translated
@@ -65,7 +74,7 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     envelope: Envelope
     log: tuple[Segment, ...]
     headers: Mapping[str, str] = {}
-    plan: Plan | None = None
+    plan: MarkerPlan | None = None
     left: tuple[str, ...] = ()
 
     def recall(self, key: str) -> str:
@@ -86,7 +95,7 @@ def fit_request(
     idle: float | None = None,
     memo: RequestMemo | None = None,
     breakpoints: Breakpoints = "keep",
-    rules: Rules | None = None,
+    rules: CacheRules | None = None,
     server: ServerHelp | None = None,
 ) -> Fitted:
     """The request, valid and within the window of its model, continuing the last one byte for byte.
@@ -150,7 +159,7 @@ class _Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     """A request that is valid, with the plan of its markers and what was mended of it."""
 
     request: dict[str, Any]
-    plan: Plan | None = None
+    plan: MarkerPlan | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -181,7 +190,7 @@ def _outgoing(
     return _Outgoing(request=done.request, plan=done.plan, notes=mended(broken))
 
 
-def _parsed(asked: Request, speaks: Dialect, memo: RequestMemo) -> Parsed:
+def _parsed(asked: Request, speaks: Dialect, memo: RequestMemo) -> ParsedRequest:
     """The request as a log. If the caller changed a message in place, what is known to be clean is not."""
     before = memo.parse.known
     parsed = speaks.parse(asked, memo=memo.parse)

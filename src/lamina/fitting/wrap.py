@@ -29,7 +29,7 @@ from lamina.dialects.overflow import overflow
 from lamina.dialects.port import Dialect
 from lamina.dialects.usage import Usage, usage_in
 from lamina.errors import BadInput
-from lamina.fitting.conversations import Call, Conversations
+from lamina.fitting.conversations import Conversations, PendingCall
 from lamina.fitting.request import Breakpoints, Fitted, ServerHelp
 
 
@@ -73,7 +73,7 @@ class Wrapped:
 
     def fitted_of(self, answer: Any) -> Fitted:
         """The request that this answer, or this stream, is the answer to, as `fit_request` gave it."""
-        call: Call | None = self._conversations.answers.call_of(answer)
+        call: PendingCall | None = self._conversations.answers.call_of(answer)
         if call is None:
             raise BadInput(
                 f"{type(answer).__name__} is no answer of this client",
@@ -122,7 +122,7 @@ def _sending(send: Callable[..., Any], conversations: Conversations, path: str) 
     """`send` with its request fitted before, and one deeper cut after an overflow."""
 
     def made(given: tuple[Any, ...], request: dict[str, Any]) -> _Sent:
-        return _Sent(send, Call(conversations, _ENDPOINTS[path], _by_name(send, given, request)), path)
+        return _Sent(send, PendingCall(conversations, _ENDPOINTS[path], _by_name(send, given, request)), path)
 
     @wraps(send)
     def now(*given: Any, **request: Any) -> Any:
@@ -145,7 +145,7 @@ class _Sent(NamedTuple):
     """A call, and how it is sent."""
 
     send: Callable[..., Any]
-    call: Call
+    call: PendingCall
     path: str
 
     def once(self) -> Any:
@@ -288,7 +288,7 @@ def _final(stream: Any) -> Any:
     return None
 
 
-def _deepened(call: Call, error: Exception) -> bool:
+def _deepened(call: PendingCall, error: Exception) -> bool:
     said = " ".join(str(part) for part in (error, getattr(error, "code", ""), getattr(error, "type", "")))
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
     found = overflow(status if isinstance(status, int) else None, said)

@@ -22,10 +22,22 @@ from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
 from lamina.core.ledger import line, lower
 from lamina.core.options import Options
-from lamina.core.orders import Batch, Move, View
+from lamina.core.orders import Batch, Move, OrderView
 from lamina.core.repair import Repairs
 from lamina.core.tokens import RFC, Counter, part_cost
-from lamina.core.values import Cut, Digest, Entry, Form, Image, Ledger, Line, Ref, Role, Segment, ToolCall
+from lamina.core.values import (
+    Cut,
+    Digest,
+    Entry,
+    Form,
+    Image,
+    Ledger,
+    LedgerLine,
+    Ref,
+    Role,
+    Segment,
+    ToolCall,
+)
 from lamina.core.wording import Wording
 from lamina.errors import BadInput
 from lamina.formats.messages import read_messages, write_messages
@@ -36,7 +48,7 @@ MIGRATED = {"migrated_from": "legacy_messages_array"}
 REASON = "trimmed before it was imported"
 
 
-def oldest_first(view: View) -> Iterator[Batch]:
+def oldest_first(view: OrderView) -> Iterator[Batch]:
     """The trimming RFC's order: replies and results, all before the spared ones at once, then one by one."""
     blocked = view.untouchable
     mine = [i for i, e in enumerate(view.entries) if i not in blocked and _trimmable(e)]
@@ -67,7 +79,7 @@ MIRROR = Options(
 """How that system builds a request. Its users' messages are pinned: `read(pin_users=True)`."""
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+class AgentCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation as it was saved. `metadata` is None where none was; `notes` say what was not kept."""
 
     log: tuple[Segment, ...] = ()
@@ -77,7 +89,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def read(payload: bytes | str, *, pin_users: bool = False, options: Options = MIRROR) -> Checkpoint:
+def read(payload: bytes | str, *, pin_users: bool = False, options: Options = MIRROR) -> AgentCheckpoint:
     """The checkpoint in these bytes: its first version, or a form from before there were versions."""
     try:
         plain = msgspec.json.decode(payload)
@@ -86,7 +98,7 @@ def read(payload: bytes | str, *, pin_users: bool = False, options: Options = MI
     return _opened(_enveloped(plain), pin_users=pin_users, options=options)
 
 
-def read_state(plain: Any, *, pin_users: bool = False, options: Options = MIRROR) -> Checkpoint:
+def read_state(plain: Any, *, pin_users: bool = False, options: Options = MIRROR) -> AgentCheckpoint:
     """A checkpoint's state alone, `{"messages": [...], "metadata": {...}}`, both of which may be missing."""
     if not isinstance(plain, dict):
         raise _bad(f"a state that is a {type(plain).__name__}")
@@ -109,7 +121,7 @@ def write(log: Iterable[Segment], *, metadata: Mapping[str, Any] | None = None, 
         raise _bad(f"it cannot be written: {error}") from None
 
 
-def signature(checkpoint: Checkpoint) -> Digest:
+def signature(checkpoint: AgentCheckpoint) -> Digest:
     """Equal for checkpoints with the same messages and metadata, so that one need not be saved twice."""
     return digest((write_messages(checkpoint.log), checkpoint.metadata))
 
@@ -144,7 +156,7 @@ def trimmed_ledger(
     found = _messages(whole.sent)
     if not 0 <= index <= len(found):
         return None
-    lines: dict[Ref, Line] = {}
+    lines: dict[Ref, LedgerLine] = {}
     for entry in (entry for message in found[:index] for entry in message if _trims(entry)):
         low = lower(entry, Form.STUB, "old", wording=options.wording)
         if _cost(low, counter) < _cost(entry, counter):
@@ -167,7 +179,7 @@ def _enveloped(plain: Any) -> dict[str, Any]:
     return plain
 
 
-def _opened(plain: Mapping[str, Any], *, pin_users: bool, options: Options) -> Checkpoint:
+def _opened(plain: Mapping[str, Any], *, pin_users: bool, options: Options) -> AgentCheckpoint:
     messages, metadata = plain.get("messages"), plain.get("metadata")
     if not isinstance(messages, list):
         raise _bad("messages are missing")
@@ -182,7 +194,7 @@ def _opened(plain: Mapping[str, Any], *, pin_users: bool, options: Options) -> C
     known = metadata if isinstance(metadata, dict) else None
     ledger, more = _ledger(log, (known or {}).get(INDEX), options)
     run = plain.get("run_id")
-    return Checkpoint(
+    return AgentCheckpoint(
         log=log, metadata=known, run=run if isinstance(run, str) else "", ledger=ledger, notes=notes + more
     )
 

@@ -30,7 +30,7 @@ from lamina.core.text.characters import is_blank, lower_ascii, upper_ascii
 from lamina.core.values import Role, Segment, Text
 from lamina.errors import BadInput, WrongKey
 from lamina.formats.codec import encode
-from lamina.stores.port import Head, Once, Store, Where
+from lamina.stores.port import Once, Store, StoredHead, Where
 
 LARGEST = 64 * 1024 * 1024
 """Bytes of a file that can still be one message."""
@@ -57,7 +57,7 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class ElaraMessages(msgspec.Struct, frozen=True, kw_only=True):
     """Messages in their order, the names of their files, and the files passed over on the way."""
 
     segments: tuple[Segment, ...] = ()
@@ -68,12 +68,14 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
     """What came into the store, and the files that did not."""
 
-    head: Head
+    head: StoredHead
     count: int
     unreadable: tuple[Unreadable, ...] = ()
 
 
-async def read_folder(folder: str | os.PathLike[str], *, key: str = "", last: int | None = None) -> Found:
+async def read_folder(
+    folder: str | os.PathLike[str], *, key: str = "", last: int | None = None
+) -> ElaraMessages:
     """The messages of a folder, or the `last` so many that can be read.
 
     Unreadable files do not count: older ones are read in their place. If nothing at all can be read because
@@ -97,9 +99,9 @@ async def import_folder(
     return Imported(head=head, count=len(records), unreadable=found.unreadable)
 
 
-def _read(folder: Path, key: str, last: int | None) -> Found:
+def _read(folder: Path, key: str, last: int | None) -> ElaraMessages:
     if last is not None and last <= 0:
-        return Found()
+        return ElaraMessages()
     decrypt = _decrypting(key)
     read: list[tuple[str, Segment]] = []
     unreadable: list[Unreadable] = []
@@ -113,7 +115,7 @@ def _read(folder: Path, key: str, last: int | None) -> Found:
     _check_key(read, unreadable)
     read.reverse()
     unreadable.reverse()
-    return Found(
+    return ElaraMessages(
         segments=tuple(segment for _, segment in read),
         names=tuple(name for name, _ in read),
         unreadable=tuple(unreadable),

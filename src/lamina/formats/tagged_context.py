@@ -18,7 +18,7 @@ import msgspec
 
 from lamina.core.hashing import digest
 from lamina.core.text.characters import WHITE_SPACE
-from lamina.core.text.tagged import Block, Opening, blocks, pairs_of_tags
+from lamina.core.text.tagged import Opening, TaggedBlock, blocks, pairs_of_tags
 from lamina.core.values import Role, Segment, Text
 
 
@@ -62,7 +62,7 @@ FAILURES = "failures"
 """Where the meta of unparsed text names the tags that failed in it."""
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class TagFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A tag that could not be parsed: why, in which line, and a hash of the text that it stands in."""
 
     tag: str
@@ -71,12 +71,12 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     sample: str
 
 
-class Parsed(msgspec.Struct, frozen=True, kw_only=True):
+class ParsedContext(msgspec.Struct, frozen=True, kw_only=True):
     """The blocks as segments, the text in no block as segments, and the tags that failed, in order."""
 
     segments: tuple[Segment, ...] = ()
     unparsed: tuple[Segment, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[TagFailure, ...] = ()
 
     @property
     def unclosed(self) -> int:
@@ -84,14 +84,14 @@ class Parsed(msgspec.Struct, frozen=True, kw_only=True):
         return sum(failure.why == UNCLOSED for failure in self.failures)
 
 
-def read_context(text: str, *, tags: Mapping[str, Tag] = TAGS) -> Parsed:
+def read_context(text: str, *, tags: Mapping[str, Tag] = TAGS) -> ParsedContext:
     """What a foreign prompt holds besides the question."""
     found = blocks(text, tuple(tags))
     seen: dict[str, int] = {}
     made = tuple(_segment(block, tags[block.tag], seen) for block in found.blocks)
     line_of = _Lines(text)
     rest: list[Segment] = []
-    failures: list[Failure] = []
+    failures: list[TagFailure] = []
     unclosed = deque(found.unclosed)
     for place, piece in zip(found.places, found.between, strict=True):
         here: list[Opening] = []
@@ -100,7 +100,7 @@ def read_context(text: str, *, tags: Mapping[str, Tag] = TAGS) -> Parsed:
         failed = _failures(piece, place, here, tags, line_of)
         rest.append(_unparsed(piece, failed))
         failures += failed
-    return Parsed(segments=made, unparsed=tuple(rest), failures=tuple(failures))
+    return ParsedContext(segments=made, unparsed=tuple(rest), failures=tuple(failures))
 
 
 class _Lines:
@@ -117,7 +117,7 @@ class _Lines:
 
 def _failures(
     piece: str, place: int, unclosed: Sequence[Opening], tags: Mapping[str, Tag], lines: _Lines
-) -> list[Failure]:
+) -> list[TagFailure]:
     """What failed in one piece of text that is in no block; `unclosed` are the openings in it.
 
     Behind a block that never closes stand its elements, which are no failures of their own.
@@ -131,12 +131,12 @@ def _failures(
     ]
     text_hash = digest(piece)
     return [
-        Failure(tag=tag, why=why, line=lines.of(at), sample=digest((tag, text_hash))[:16])
+        TagFailure(tag=tag, why=why, line=lines.of(at), sample=digest((tag, text_hash))[:16])
         for at, tag, why in sorted(failed)
     ]
 
 
-def _segment(block: Block, tag: Tag, seen: dict[str, int]) -> Segment:
+def _segment(block: TaggedBlock, tag: Tag, seen: dict[str, int]) -> Segment:
     name = block.attrs.get(tag.named_by, "")
     kind, attrs = tag.kind, block.attrs
     if not kind:
@@ -158,7 +158,7 @@ def _numbered(tag: str, seen: dict[str, int]) -> str:
     return tag if seen[tag] == 1 else f"{tag}:{seen[tag]}"
 
 
-def _unparsed(text: str, failed: Sequence[Failure]) -> Segment:
+def _unparsed(text: str, failed: Sequence[TagFailure]) -> Segment:
     key = f"unparsed:{digest(text)[:16]}"
     meta: dict[str, Any] = {"tag": ""}
     if failed:

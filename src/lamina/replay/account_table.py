@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.replay.values import Account, Outcome, Reported
+from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported
 
 SHOWN = 8
 """Reasons, and damaged lines, that the terminal shows; the JSON file has all."""
@@ -113,15 +113,15 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-def totals(outcomes: Iterable[Outcome]) -> tuple[Total, ...]:
+def totals(outcomes: Iterable[ReplayOutcome]) -> tuple[Total, ...]:
     """Sums by cache, window and policy, in the order in which they were first seen."""
-    groups: dict[tuple[str, int, str], list[Outcome]] = {}
+    groups: dict[tuple[str, int, str], list[ReplayOutcome]] = {}
     for each in outcomes:
         groups.setdefault((each.rules, each.window, each.policy), []).append(each)
     return tuple(_total(group) for group in groups.values())
 
 
-def _total(group: Sequence[Outcome]) -> Total:
+def _total(group: Sequence[ReplayOutcome]) -> Total:
     first = group[0]
     priced = [each.dollars for each in group if each.dollars is not None]
     added = {name: sum(getattr(each, name) for each in group) for name in _ADDED}
@@ -202,7 +202,7 @@ def reasons(found: Iterable[Loss]) -> list[tuple[str, int, int]]:
     return sorted(((why, times[why], tokens[why]) for why in times), key=lambda row: (-row[2], row[0]))
 
 
-def facts(account: Account) -> dict[str, Any]:
+def facts(account: ReplayAccount) -> dict[str, Any]:
     """Everything as plain JSON: the sums that are shown, and what they are sums of."""
     lost = losses(account.reported)
     return {
@@ -279,13 +279,13 @@ PAID_COLUMNS = (
 )
 
 
-def text(account: Account, *, recorded: bool = True) -> str:
+def text(account: ReplayAccount, *, recorded: bool = True) -> str:
     """The account for a terminal; without what was `recorded`, only what each policy would cost."""
     found = [*(_paid_text(account) if recorded else ()), *_policies_text(account), *_damaged_text(account)]
     return "\n".join(found).rstrip("\n")
 
 
-def _paid_text(account: Account) -> list[str]:
+def _paid_text(account: ReplayAccount) -> list[str]:
     rows = paid(account.reported)
     if not rows:
         return ["the records hold no usage: what these sessions took is not known", ""]
@@ -300,7 +300,7 @@ def _paid_text(account: Account) -> list[str]:
     return lines
 
 
-def _policies_text(account: Account) -> list[str]:
+def _policies_text(account: ReplayAccount) -> list[str]:
     lines: list[str] = []
     for (rules, window), rows in settings(totals(account.outcomes)).items():
         count = f"{rows[0].sessions:,} {'session' if rows[0].sessions == 1 else 'sessions'}"
@@ -323,7 +323,7 @@ def shown(rows: Sequence[Total]) -> list[Column]:
     ]
 
 
-def _damaged_text(account: Account) -> list[str]:
+def _damaged_text(account: ReplayAccount) -> list[str]:
     if not account.damaged:
         return []
     lines = [f"{len(account.damaged):,} damaged, and skipped"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches.stream import Block, Stream
+from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.hashing import canonical
 from lamina.core.tokens import Counter
 from lamina.dialects import DIALECTS
@@ -27,7 +27,7 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One message: its tokens, its blocks, and its words with the arguments of its calls."""
 
     tokens: int
-    blocks: tuple[Block, ...]
+    blocks: tuple[StreamBlock, ...]
     words: str
 
 
@@ -84,7 +84,7 @@ class Scales:
     def _count(self, words: str) -> int:
         return self.counter.count(words) if words else 0
 
-    def _tools(self, tools: list[dict[str, Any]]) -> tuple[Block, ...]:
+    def _tools(self, tools: list[dict[str, Any]]) -> tuple[StreamBlock, ...]:
         blocks = DIALECTS[CHAT].stream({"messages": [], "tools": tools}).blocks if tools else ()
         counts = (self._count(canonical(tool).decode()) for tool in tools)
         return tuple(msgspec.structs.replace(b, tokens=n) for b, n in zip(blocks, counts, strict=True))
@@ -102,7 +102,7 @@ def _groups(messages: list[Message]) -> Iterator[list[Message]]:
         yield group
 
 
-def _shared(blocks: tuple[Block, ...], tokens: int) -> tuple[Block, ...]:
+def _shared(blocks: tuple[StreamBlock, ...], tokens: int) -> tuple[StreamBlock, ...]:
     """The blocks with the message's tokens shared out by their length."""
     length, left, result = sum(len(b.data) for b in blocks), tokens, []
     for block in blocks[:-1]:

@@ -16,12 +16,12 @@ from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.dialects import DIALECTS
 from lamina.dialects.translate import options_for, translated
-from lamina.replay.values import Trace, Used
+from lamina.replay.values import RecordedUsage, Trace
 
 CHAT = "openai_chat"
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     """One model call: the messages before `end` were sent, `answer` is what the model then wrote.
 
     `at` is the time in seconds where the records have one, `output` the answer's tokens as reported.
@@ -33,22 +33,22 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     output: int = 0
 
 
-class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """A trace in OpenAI chat, with its calls in order."""
 
     trace: Trace
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]]
-    calls: tuple[Asked, ...]
+    calls: tuple[ModelCall, ...]
 
-    def request(self, call: Asked) -> dict[str, Any]:
+    def request(self, call: ModelCall) -> dict[str, Any]:
         """The request of a call, with everything that was said before it."""
         named: dict[str, Any] = {"model": self.trace.model} if self.trace.model else {}
         named |= {"tools": self.tools} if self.tools else {}
         return {**named, "messages": self.messages[: call.end]}
 
 
-def conversation(trace: Trace) -> Conversation:
+def conversation(trace: Trace) -> RecordedConversation:
     """The model calls of a trace; none where it holds no answer."""
     messages, tools = (
         (trace.items, trace.head.get("tools") or []) if trace.dialect == CHAT else _converted(trace)
@@ -57,16 +57,16 @@ def conversation(trace: Trace) -> Conversation:
     ends = list(_answers(messages))
     used = reported if len(reported) == len(ends) else [None] * len(ends)
     calls = tuple(_asked(messages, end, found) for end, found in zip(ends, used, strict=True))
-    return Conversation(trace=trace, messages=messages, tools=list(tools), calls=calls)
+    return RecordedConversation(trace=trace, messages=messages, tools=list(tools), calls=calls)
 
 
-def _asked(messages: list[dict[str, Any]], end: int, used: Used | None) -> Asked:
+def _asked(messages: list[dict[str, Any]], end: int, used: RecordedUsage | None) -> ModelCall:
     answer = []
     for message in messages[end:]:
         if message.get("role") != "assistant":
             break
         answer.append(said(message))
-    return Asked(
+    return ModelCall(
         end=end, answer="\n".join(answer), at=used.at if used else None, output=used.output if used else 0
     )
 

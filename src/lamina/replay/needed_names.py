@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 
 from lamina.replay.message_sizes import Scales
-from lamina.replay.model_calls import Asked, Conversation
+from lamina.replay.model_calls import ModelCall, RecordedConversation
 
 _RUN = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_./\\~-]*[A-Za-z0-9_])?")
 _QUOTED = re.compile(r"\"([^\"\n\\]{5,80})\"|'([^'\n\\]{5,80})'|`([^`\n\\]{4,80})`")
@@ -38,7 +38,7 @@ class Needs:
     No term goes over the end of a line, so that all messages can be searched as one text, once for each term.
     """
 
-    def __init__(self, talk: Conversation, scales: Scales) -> None:
+    def __init__(self, talk: RecordedConversation, scales: Scales) -> None:
         weighed = [scales.message(message) for message in talk.messages]
         self.tokens = [message.tokens for message in weighed]
         self._all = "\n".join(message.words for message in weighed)
@@ -50,7 +50,7 @@ class Needs:
         """The last message before `end` that has a term, which one of them does."""
         return bisect_right(self._starts, self._all.rfind(term, 0, self._starts[end])) - 1
 
-    def _needed(self, call: Asked) -> Iterator[str]:
+    def _needed(self, call: ModelCall) -> Iterator[str]:
         for term in terms(call.answer):
             first = self._first.get(term)
             if first is None:

@@ -10,22 +10,22 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.caches import Rules, Tally, cost, simulator
+from lamina.caches import CacheRules, Tally, cost, simulator
 from lamina.caches.marker_plan import plan
-from lamina.caches.stream import Block, Stream
+from lamina.caches.stream import Stream, StreamBlock
 from lamina.errors import LaminaError
 from lamina.models.facts import model as facts_of
 from lamina.replay.policies.port import Policy, Setting
-from lamina.replay.values import Outcome, Point, Trace
-from lamina.replay.walk import Step
+from lamina.replay.values import Point, ReplayOutcome, Trace
+from lamina.replay.walk import WalkStep
 
 PACE = 20.0
 """Seconds between two calls that have no times."""
 
 
 def outcome(
-    trace: Trace, policy: Policy, setting: Setting, steps: Sequence[Step], *, points: bool = False
-) -> Outcome:
+    trace: Trace, policy: Policy, setting: Setting, steps: Sequence[WalkStep], *, points: bool = False
+) -> ReplayOutcome:
     """What a walk took and what it showed, under the rules of its setting."""
     rules = setting.rules
     tallies = simulated(steps, setting, rules)
@@ -35,7 +35,7 @@ def outcome(
     recalls, recall_cost = recalled(steps, rules, share) if policy.recalls else (0, 0.0)
     visible = sum(step.visible for step in sent)
     in_reach = sum(step.needed for step in sent) if policy.recalls else visible
-    return Outcome(
+    return ReplayOutcome(
         trace=trace.id,
         source=trace.source,
         policy=policy.name,
@@ -67,7 +67,7 @@ def outcome(
     )
 
 
-def simulated(steps: Sequence[Step], setting: Setting, rules: Rules) -> list[Tally]:
+def simulated(steps: Sequence[WalkStep], setting: Setting, rules: CacheRules) -> list[Tally]:
     """What a cache under these rules would have read and written, call by call."""
     cache, now, tallies = simulator(rules, model=setting.model), 0.0, []
     last: int | None = None
@@ -91,8 +91,8 @@ class _Numbered:
     """
 
     def __init__(self) -> None:
-        self.last: tuple[Block, ...] = ()
-        self.done: tuple[Block, ...] = ()
+        self.last: tuple[StreamBlock, ...] = ()
+        self.done: tuple[StreamBlock, ...] = ()
 
     def __call__(self, stream: Stream) -> Stream:
         pairs = enumerate(zip(self.last, stream.blocks, strict=False))
@@ -106,7 +106,7 @@ class _Numbered:
         return msgspec.structs.replace(stream, blocks=self.done)
 
 
-def _marked(stream: Stream, rules: Rules, last: int | None) -> Stream:
+def _marked(stream: Stream, rules: CacheRules, last: int | None) -> Stream:
     blocks = list(stream.blocks)
     for place, lifetime in plan(stream, rules, last=last).places.items():
         at = int(place)
@@ -114,7 +114,7 @@ def _marked(stream: Stream, rules: Rules, last: int | None) -> Stream:
     return msgspec.structs.replace(stream, blocks=tuple(blocks))
 
 
-def equivalents(tally: Tally, rules: Rules, share: float) -> float:
+def equivalents(tally: Tally, rules: CacheRules, share: float) -> float:
     """A tally in input tokens at full price, of which one that is read costs a `share`."""
     return (
         tally.read * share
@@ -124,7 +124,7 @@ def equivalents(tally: Tally, rules: Rules, share: float) -> float:
     )
 
 
-def _broken(steps: Sequence[Step]) -> list[bool]:
+def _broken(steps: Sequence[WalkStep]) -> list[bool]:
     """Whether each request fails to continue the one before it."""
     result, before = [], 0
     for step in steps:
@@ -136,7 +136,7 @@ def _broken(steps: Sequence[Step]) -> list[bool]:
     return result
 
 
-def recalled(steps: Sequence[Step], rules: Rules, share: float) -> tuple[int, float]:
+def recalled(steps: Sequence[WalkStep], rules: CacheRules, share: float) -> tuple[int, float]:
     """How many messages would have to come back, and what that costs in input tokens at full price.
 
     A call that misses something reads its request once more, and writes what comes back. That stands in every
@@ -156,7 +156,9 @@ def recalled(steps: Sequence[Step], rules: Rules, share: float) -> tuple[int, fl
     return count, spent
 
 
-def _dollars(tallies: Sequence[Tally], steps: Sequence[Step], model: str, rules: Rules) -> float | None:
+def _dollars(
+    tallies: Sequence[Tally], steps: Sequence[WalkStep], model: str, rules: CacheRules
+) -> float | None:
     try:
         known = facts_of(model)
         sent = [step for step in steps if step.sent is not None]
@@ -168,7 +170,7 @@ def _dollars(tallies: Sequence[Tally], steps: Sequence[Step], model: str, rules:
         return None
 
 
-def _points(steps: Sequence[Step], tallies: Sequence[Tally], spent: Sequence[float]) -> tuple[Point, ...]:
+def _points(steps: Sequence[WalkStep], tallies: Sequence[Tally], spent: Sequence[float]) -> tuple[Point, ...]:
     points, total = [], 0.0
     sent = [(s, broken) for s, broken in zip(steps, _broken(steps), strict=True) if s.sent is not None]
     for (step, broken), tally, each in zip(sent, tallies, spent, strict=True):

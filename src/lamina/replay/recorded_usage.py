@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import NamedTuple
 
-from lamina.caches import Rules, Tally, cost, rules_for
+from lamina.caches import CacheRules, Tally, cost, rules_for
 from lamina.errors import BadInput
 from lamina.models.facts import Model, model
-from lamina.replay.values import Reported, Trace, Used
+from lamina.replay.values import RecordedUsage, Reported, Trace
 
 HALF = 0.5
 """A call that reads less than this share of what it could have read lost the cache."""
@@ -29,9 +29,9 @@ class _Call(NamedTuple):
 
     number: int
     place: int
-    used: Used
+    used: RecordedUsage
     model: str
-    rules: Rules
+    rules: CacheRules
 
 
 def reported(trace: Trace) -> Reported:
@@ -110,7 +110,7 @@ def _lives(calls: Sequence[_Call], call: _Call) -> float:
     return max(map(call.rules.seconds, words))
 
 
-def _between(last: Used, call: Used) -> float:
+def _between(last: RecordedUsage, call: RecordedUsage) -> float:
     return 0.0 if last.at is None or call.at is None else call.at - last.at
 
 

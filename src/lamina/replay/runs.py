@@ -20,14 +20,14 @@ from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
 from lamina.models.facts import AS_OF
 from lamina.replay.message_sizes import Scales
-from lamina.replay.model_calls import Conversation, conversation
+from lamina.replay.model_calls import RecordedConversation, conversation
 from lamina.replay.needed_names import Needs
 from lamina.replay.outcomes import outcome
 from lamina.replay.policies import TRIGGER, policy
 from lamina.replay.policies.port import Policy, Setting
 from lamina.replay.recorded_usage import reported
-from lamina.replay.values import Account, Damaged, Outcome, Reported, Trace
-from lamina.replay.walk import Step, walk
+from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, Trace, UnreadableLine
+from lamina.replay.walk import WalkStep, walk
 
 RESERVE, TARGET = 8, 0.5
 """One part in so many of the window is kept for the answer; of the room, what a cut leaves."""
@@ -63,13 +63,13 @@ class Asks(msgspec.Struct, frozen=True, kw_only=True):
 class Played(msgspec.Struct, frozen=True, kw_only=True):
     """What one trace gave."""
 
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[ReplayOutcome, ...] = ()
     reported: Reported | None = None
-    damaged: Damaged | None = None
+    damaged: UnreadableLine | None = None
 
 
 def replay(
-    traces: Iterable[Trace | Damaged],
+    traces: Iterable[Trace | UnreadableLine],
     *,
     policies: Sequence[str],
     windows: Sequence[int],
@@ -80,7 +80,7 @@ def replay(
     points: bool = False,
     pressed: bool = False,
     progress: Callable[[Played], None] | None = None,
-) -> Account:
+) -> ReplayAccount:
     """The account of these traces. Order and figures do not depend on `jobs`."""
     asks = Asks(
         policies=tuple(policies),
@@ -91,16 +91,16 @@ def replay(
         points=points,
         pressed=pressed,
     )
-    outcomes: list[Outcome] = []
+    outcomes: list[ReplayOutcome] = []
     told: list[Reported] = []
-    damaged: list[Damaged] = []
+    damaged: list[UnreadableLine] = []
     for found in _mapped(traces, asks, jobs):
         outcomes += found.outcomes
         told += [found.reported] if found.reported else []
         damaged += [found.damaged] if found.damaged else []
         if progress is not None:
             progress(found)
-    return Account(outcomes=tuple(outcomes), reported=tuple(told), damaged=tuple(damaged), as_of=AS_OF)
+    return ReplayAccount(outcomes=tuple(outcomes), reported=tuple(told), damaged=tuple(damaged), as_of=AS_OF)
 
 
 def played(trace: Trace, asks: Asks) -> Played:
@@ -109,10 +109,10 @@ def played(trace: Trace, asks: Asks) -> Played:
         talk = conversation(trace)
         return Played(outcomes=tuple(_outcomes(talk, asks)), reported=reported(trace))
     except (LaminaError, RecursionError) as error:
-        return Played(damaged=Damaged(place=trace.place or trace.id, reason=str(error)))
+        return Played(damaged=UnreadableLine(place=trace.place or trace.id, reason=str(error)))
 
 
-def _outcomes(talk: Conversation, asks: Asks) -> Iterator[Outcome]:
+def _outcomes(talk: RecordedConversation, asks: Asks) -> Iterator[ReplayOutcome]:
     if not talk.calls:
         return
     named = asks.count_as or asks.model or talk.trace.model
@@ -130,9 +130,9 @@ def _outcomes(talk: Conversation, asks: Asks) -> Iterator[Outcome]:
 
 
 def _under(
-    talk: Conversation, found: Policy, settings: Sequence[Setting], needs: Needs, *, points: bool
-) -> Iterator[Outcome]:
-    steps: list[Step] | None = None
+    talk: RecordedConversation, found: Policy, settings: Sequence[Setting], needs: Needs, *, points: bool
+) -> Iterator[ReplayOutcome]:
+    steps: list[WalkStep] | None = None
     for setting in settings:
         if steps is None or found.by_rules:
             steps = walk(talk, found, setting, needs)
@@ -147,16 +147,18 @@ def _setting(trace: Trace, name: str, model: str, scales: Scales, sizes: dict[st
     return Setting(scales=scales, rules=all_rules()[name], model=MODELS.get(name, ""), **sizes)
 
 
-def _mapped(traces: Iterable[Trace | Damaged], asks: Asks, jobs: int) -> Iterator[Played]:
+def _mapped(traces: Iterable[Trace | UnreadableLine], asks: Asks, jobs: int) -> Iterator[Played]:
     if jobs <= 1:
         for trace in traces:
-            yield Played(damaged=trace) if isinstance(trace, Damaged) else played(trace, asks)
+            yield Played(damaged=trace) if isinstance(trace, UnreadableLine) else played(trace, asks)
         return
     waiting: deque[Future[Played] | Played] = deque()
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         for trace in traces:
             waiting.append(
-                Played(damaged=trace) if isinstance(trace, Damaged) else pool.submit(played, trace, asks)
+                Played(damaged=trace)
+                if isinstance(trace, UnreadableLine)
+                else pool.submit(played, trace, asks)
             )
             while len(waiting) > 3 * jobs:
                 yield _done(waiting.popleft())

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 
-class Used(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
     """What the provider reported of one model call, in tokens; `at` in seconds, where a time was recorded.
 
     `written_long` is what was written for the longer of two lifetimes, and not part of `written`; `model` is
@@ -47,11 +47,11 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     head: dict[str, Any] = {}
     source: str = ""
     model: str = ""
-    used: dict[int, Used] = {}
+    used: dict[int, RecordedUsage] = {}
     compacted: tuple[int, ...] = ()
 
 
-class Damaged(msgspec.Struct, frozen=True, kw_only=True):
+class UnreadableLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line or file that could not be read, and was skipped."""
 
     place: str
@@ -73,7 +73,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     broken: str = ""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """One trace under one policy, window and cache.
 
     `equivalents` is the cost in input tokens at full price, `dollars` the same in money with the output
@@ -131,10 +131,10 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     """Calls that read less than half of what they can share with the call before: number, tokens, why."""
 
 
-class Account(msgspec.Struct, frozen=True, kw_only=True):
+class ReplayAccount(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one replay found."""
 
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[ReplayOutcome, ...] = ()
     reported: tuple[Reported, ...] = ()
-    damaged: tuple[Damaged, ...] = ()
+    damaged: tuple[UnreadableLine, ...] = ()
     as_of: str = ""

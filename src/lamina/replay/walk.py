@@ -13,22 +13,22 @@ from typing import Any
 import msgspec
 
 from lamina.replay.message_sizes import Scales
-from lamina.replay.model_calls import Asked, Conversation
+from lamina.replay.model_calls import ModelCall, RecordedConversation
 from lamina.replay.needed_names import Needs
-from lamina.replay.policies.port import Message, Policy, Run, Sent, Setting
+from lamina.replay.policies.port import Message, Policy, PolicyRequest, Run, Setting
 
-__all__ = ["Needs", "Step", "walk"]
+__all__ = ["Needs", "WalkStep", "walk"]
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class WalkStep(msgspec.Struct, frozen=True, kw_only=True):
     """One call as it was sent, or `failed`.
 
     `same` are the messages that lead the request as they led the one before it; `hidden` has the messages of
     the conversation that would have to come back for what the answer needed, with their tokens.
     """
 
-    call: Asked
-    sent: Sent | None
+    call: ModelCall
+    sent: PolicyRequest | None
     tokens: int = 0
     same: int = 0
     needed: int = 0
@@ -39,7 +39,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     failed: str = ""
 
 
-def walk(talk: Conversation, policy: Policy, setting: Setting, needs: Needs) -> list[Step]:
+def walk(talk: RecordedConversation, policy: Policy, setting: Setting, needs: Needs) -> list[WalkStep]:
     """Every call of a conversation, as the policy sends it."""
     run, steps = _started(policy, setting), []
     before: list[Message] = []
@@ -61,27 +61,33 @@ def _started(policy: Policy, setting: Setting) -> Run:
     except Exception as error:  # noqa: BLE001 - as below
         failed = error
 
-        def run(request: dict[str, Any], idle: float) -> Sent:
+        def run(request: dict[str, Any], idle: float) -> PolicyRequest:
             del request, idle
             raise failed
 
         return run
 
 
-def _sent(talk: Conversation, call: Asked, run: Run, idle: float) -> Step:
+def _sent(talk: RecordedConversation, call: ModelCall, run: Run, idle: float) -> WalkStep:
     request = talk.request(call)
     started = time.process_time()
     try:
         sent = run(request, idle)
     except Exception as error:  # noqa: BLE001 - anyone's code: what it raises is a call that it gave up
-        return Step(call=call, sent=None, failed=repr(error), seconds=time.process_time() - started)
+        return WalkStep(call=call, sent=None, failed=repr(error), seconds=time.process_time() - started)
     spent = time.process_time() - started if sent.seconds is None else sent.seconds
-    return Step(call=call, sent=sent, seconds=spent)
+    return WalkStep(call=call, sent=sent, seconds=spent)
 
 
 def _seen(
-    step: Step, sent: Sent, terms: frozenset[str], *, scales: Scales, needs: Needs, before: list[Message]
-) -> Step:
+    step: WalkStep,
+    sent: PolicyRequest,
+    terms: frozenset[str],
+    *,
+    scales: Scales,
+    needs: Needs,
+    before: list[Message],
+) -> WalkStep:
     weighed = [scales.message(message) for message in sent.messages]
     text = "\n".join(message.words for message in weighed)
     hidden = [term for term in terms if term not in text]

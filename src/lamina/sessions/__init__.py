@@ -5,27 +5,27 @@ from __future__ import annotations
 from lamina.core.history_window import LastN
 from lamina.sessions.answers import Recorded
 from lamina.sessions.mentioned_attachments import Mentioned, files_mentioned
-from lamina.sessions.recalled import Match, Recalled
+from lamina.sessions.recalled import Recalled, TextMatch
 from lamina.sessions.reports import Metrics, TurnReport
 from lamina.sessions.session import Session
 from lamina.sessions.setup import RECALL, Setup
 from lamina.sessions.system_sections import Persona, Stored, UsualPersona
-from lamina.sessions.turns import Said
+from lamina.sessions.turns import Utterance
 
 __all__ = [
     "RECALL",
     "LastN",
-    "Match",
     "Mentioned",
     "Metrics",
     "Persona",
     "Recalled",
     "Recorded",
-    "Said",
     "Session",
     "Setup",
     "Stored",
+    "TextMatch",
     "TurnReport",
     "UsualPersona",
+    "Utterance",
     "files_mentioned",
 ]

@@ -14,9 +14,9 @@ from anyio import to_thread
 
 from lamina.core.values import Budget, Role
 from lamina.errors import BadInput
-from lamina.sessions.request_builder import Desk, Ways
+from lamina.sessions.request_builder import RequestBuilder, Ways
 from lamina.sessions.setup import Setup
-from lamina.sessions.stored_conversation import Kept
+from lamina.sessions.stored_conversation import StoredConversation
 from lamina.settings import Settings, load_settings
 from lamina.stores.address import key_for, open_default_store, open_store
 from lamina.stores.port import Store, Where
@@ -57,14 +57,16 @@ async def opened(
         yield found
 
 
-async def loaded(store: Store, where: Where) -> Kept:
+async def loaded(store: Store, where: Where) -> StoredConversation:
     """The conversation as it was left."""
-    kept = Kept(store, where)
+    kept = StoredConversation(store, where)
     await kept.load()
     return kept
 
 
-def prepared(kept: Kept, settings: Settings, ways: Ways, given: dict[str, Any]) -> Desk:
+def prepared(
+    kept: StoredConversation, settings: Settings, ways: Ways, given: dict[str, Any]
+) -> RequestBuilder:
     """A desk for a conversation: set up as it was left, with what is given in its place."""
     usual = Setup(
         model=settings.model,
@@ -72,13 +74,13 @@ def prepared(kept: Kept, settings: Settings, ways: Ways, given: dict[str, Any]) 
         budget=Budget(window=settings.window) if settings.window else None,
     )
     setup = _frozen_recall(kept, (kept.told.setup or usual).over(given))
-    desk = Desk(setup, ways, kept.where.workspace)
+    desk = RequestBuilder(setup, ways, kept.where.workspace)
     if desk.left:
         kept.notes.append(f"{desk.dialect.name} cannot say: {', '.join(desk.left)}")
     return desk
 
 
-def _frozen_recall(kept: Kept, setup: Setup) -> Setup:
+def _frozen_recall(kept: StoredConversation, setup: Setup) -> Setup:
     before = kept.told.setup
     begun = any(segment.role is Role.ASSISTANT for segment in kept.told.log) or kept.state.ledger.mark
     if before is None or before.recall == setup.recall or not begun:

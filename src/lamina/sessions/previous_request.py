@@ -16,7 +16,7 @@ from lamina.core.envelope import Envelope, prefix_at
 from lamina.core.epochs import NEW_SUMMARIES
 from lamina.core.values import Ledger, Segment
 from lamina.errors import LaminaError
-from lamina.sessions.request_builder import Desk
+from lamina.sessions.request_builder import RequestBuilder
 from lamina.sessions.setup import Setup
 
 
@@ -35,13 +35,13 @@ class StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
 
 
-def rebuilt(stored: StoredRequest, desk: Desk) -> Request | None:
+def rebuilt(stored: StoredRequest, desk: RequestBuilder) -> Request | None:
     """The request that was sent; None where it cannot be built any more, after a rewind for one."""
     mark = stored.ledger.mark
     if mark is None:
         return None
     try:
-        past = Desk(stored.setup, desk.ways, desk.workspace)
+        past = RequestBuilder(stored.setup, desk.ways, desk.workspace)
     except LaminaError:
         return None
     options = msgspec.structs.replace(past.options, window=None)  # what the window took out has lines

@@ -26,7 +26,7 @@ AROUND, MATCHES = 200, 20
 """Characters on either side of a place that was found, and how many places are shown."""
 
 
-class Match(msgspec.Struct, frozen=True, kw_only=True):
+class TextMatch(msgspec.Struct, frozen=True, kw_only=True):
     """A place where the text occurs: its first character, and what stands around it."""
 
     at: int
@@ -40,7 +40,7 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     start: int = 0
     total: int = 0
-    matches: tuple[Match, ...] = ()
+    matches: tuple[TextMatch, ...] = ()
     more: int = 0
 
     @property
@@ -111,7 +111,7 @@ def _found(key: str, whole: str, find: str) -> Recalled:
         places.append(at)
         at = text.find(wanted, at + len(wanted))
     matches = tuple(
-        Match(at=at, text=whole[max(at - AROUND, 0) : at + len(find) + AROUND]) for at in places[:MATCHES]
+        TextMatch(at=at, text=whole[max(at - AROUND, 0) : at + len(find) + AROUND]) for at in places[:MATCHES]
     )
     more = max(len(places) - MATCHES, 0)
     return Recalled(key=key, text="", total=len(whole), matches=matches, more=more)

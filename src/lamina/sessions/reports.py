@@ -17,7 +17,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
 from lamina.core.values import Cut, Digest, Form, Layer
 from lamina.diagnose.compared import side
-from lamina.diagnose.differences import Parting, part
+from lamina.diagnose.differences import Difference, diff
 from lamina.formats.tagged_context import failed_tags
 from lamina.sessions.previous_request import Request
 
@@ -52,7 +52,7 @@ class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
     layers: dict[Layer, Digest]
     prefix: Digest
     changed: tuple[Layer, ...] = ()
-    parting: Parting | None = None
+    parting: Difference | None = None
     cut: Cut | None = None
     metrics: Metrics = Metrics(seconds={}, segments={})
 
@@ -101,11 +101,11 @@ def report(
     )
 
 
-def _parting(before: Request, after: Request) -> Parting:
+def _parting(before: Request, after: Request) -> Difference:
     """Where and why two requests part. An envelope has no dialect, so another one is said with the stream."""
     if before.dialect == after.dialect:
-        return part(before.envelope, after.envelope)
-    return part(_stream(before), _stream(after))
+        return diff(before.envelope, after.envelope)
+    return diff(_stream(before), _stream(after))
 
 
 def _stream(request: Request) -> Stream:

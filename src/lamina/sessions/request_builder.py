@@ -16,7 +16,7 @@ import msgspec
 
 from lamina.caches import rules_for
 from lamina.context.gather import gather
-from lamina.context.port import Found, Source
+from lamina.context.port import GatheredSegments, Source
 from lamina.context.relevance import Ranked, Relevance
 from lamina.core.build import build
 from lamina.core.cut_target import limits
@@ -26,7 +26,7 @@ from lamina.core.kinds import row
 from lamina.core.memo import Memo
 from lamina.core.options import Options
 from lamina.core.tokens import Counter
-from lamina.core.values import Form, Mark, Segment
+from lamina.core.values import Form, Segment, SentMark
 from lamina.core.wording import text_of
 from lamina.dialects.port import CheckMemo
 from lamina.dialects.sending import broken_rules, refused, settled
@@ -38,7 +38,7 @@ from lamina.sessions.attachments import LEFT_OUT, foreign
 from lamina.sessions.mentioned_attachments import Mentioned
 from lamina.sessions.redaction import Redact, redacted
 from lamina.sessions.setup import Setup, budget_for, head_for, options_in, speaks
-from lamina.sessions.state import State
+from lamina.sessions.state import SessionState
 from lamina.sessions.turns import ASKED, TYPED
 
 Template = str | Callable[[str], str]
@@ -74,7 +74,7 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True):
     options: Options | None = None
 
 
-class Desk:
+class RequestBuilder:
     """One conversation's tools, laid out."""
 
     def __init__(self, setup: Setup, ways: Ways, workspace: str) -> None:
@@ -105,7 +105,7 @@ class Desk:
         self.options = msgspec.structs.replace(self.options, window=self.setup.history)
 
     def build(
-        self, log: Sequence[Segment], state: State, *, idle: float = 0, asked: bool = False
+        self, log: Sequence[Segment], state: SessionState, *, idle: float = 0, asked: bool = False
     ) -> Envelope:
         """The request for a log; if none is possible, the error says in which layer the most of it stands.
 
@@ -134,7 +134,7 @@ class Desk:
         ranks = self.relevance
         return Ranked(list(turn)) if ranks is None else await ranks.ranked(turn, log, self.options.kinds)
 
-    def render(self, envelope: Envelope, before: Mark | None) -> dict[str, Any]:
+    def render(self, envelope: Envelope, before: SentMark | None) -> dict[str, Any]:
         """The envelope in the words of the dialect, with its cache markers.
 
         Raises InvalidRequest where the API would refuse it, and mending would mean to invent what is said.
@@ -165,7 +165,7 @@ class Desk:
         tight = limits(self.budget, self.head, entries, self.options.rates)
         return max(tight.trigger - (envelope.tokens if envelope else 0), 0)
 
-    async def gathered(self, prompt: str, envelope: Envelope | None) -> Found:
+    async def gathered(self, prompt: str, envelope: Envelope | None) -> GatheredSegments:
         """What the sources find for a prompt, in the order of the sources; one that fails leaves a note."""
         return await gather(self.ways.sources, prompt, self.room(envelope))
 
@@ -196,7 +196,7 @@ class Desk:
         clean = redacted(segments, self.ways.redact)
         return [one if one.at else msgspec.structs.replace(one, at=now) for one in clean]
 
-    def _fresh(self, built: Envelope, log: Sequence[Segment], state: State) -> Envelope:
+    def _fresh(self, built: Envelope, log: Sequence[Segment], state: SessionState) -> Envelope:
         """The request without the full text of what is not about the prompt, by a cut that tells its cost."""
         if self.relevance is None or self.budget is None:
             return built
@@ -213,7 +213,7 @@ class Desk:
         ledger = msgspec.structs.replace(made.ledger, cuts=(*made.ledger.cuts[:-1], cut))
         return msgspec.structs.replace(made, cut=cut, ledger=ledger)
 
-    def _placed(self, full: BudgetExceeded, log: Sequence[Segment], state: State) -> BudgetExceeded:
+    def _placed(self, full: BudgetExceeded, log: Sequence[Segment], state: SessionState) -> BudgetExceeded:
         whole = build(log, head=self.head, ledger=state.ledger, counter=self.counter, options=self.options)
         amounts = Tally[str]()
         named = {key for key, _ in full.segments}
@@ -225,7 +225,7 @@ class Desk:
         return BudgetExceeded(floor=full.floor, room=full.room, segments=full.segments, reason=reason)
 
 
-def _lost(built: Envelope, made: Envelope, last: Mark | None) -> int:
+def _lost(built: Envelope, made: Envelope, last: SentMark | None) -> int:
     """Tokens of the last request that stand behind the first difference."""
     kept = {entry.prefix for entry in made.entries}
     sent = [entry for entry in built.entries if entry.form is not Form.OMITTED]

@@ -24,21 +24,21 @@ import anyio
 import msgspec
 from anyio.to_thread import run_sync
 
-from lamina.context.search.chunk_tables import Plan, digest_of
+from lamina.context.search.chunk_tables import ChunkChanges, digest_of
 from lamina.context.search.chunks import Chunk
 from lamina.context.search.index import TRIES, Embedder, Hit, Index, too_busy
 from lamina.context.search.sqlite import SqliteShelf
 from lamina.errors import BadInput, Conflict, StoreError
 from lamina.stores.address import open_store
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import SEARCH, Page, Store, Where, search_place
+from lamina.stores.port import SEARCH, RecordPage, Store, Where, search_place
 
 VERSION = 1
 SLACK = 64
 """Records that may be out of date besides as many as there are chunks, before a source is written anew."""
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class IndexRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One record: the chunk that stands at place `nth` of a source from here on, and its vector."""
 
     v: int = VERSION
@@ -55,7 +55,7 @@ class Length(msgspec.Struct, frozen=True, kw_only=True):
     length: int
 
 
-class Entry(NamedTuple):
+class IndexEntry(NamedTuple):
     chunk: Chunk
     vector: bytes | None
 
@@ -63,7 +63,7 @@ class Entry(NamedTuple):
 class Known(msgspec.Struct, frozen=True, kw_only=True):
     """A source as this process knows it: its chunks, and the head of its records."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[IndexEntry, ...] = ()
     count: int = 0
     state: bytes = b""
 
@@ -177,7 +177,7 @@ class StoredIndex(Index):
                 return len(plan.new)
         raise too_busy(source)
 
-    async def _write(self, source: str, known: Known, entries: tuple[Entry, ...]) -> Known:
+    async def _write(self, source: str, known: Known, entries: tuple[IndexEntry, ...]) -> Known:
         """Keeps what has changed, or everything where most of what is kept is out of date."""
         if not entries:
             await self._store.delete(self._where(source))
@@ -191,7 +191,9 @@ class StoredIndex(Index):
         before = msgspec.json.decode(known.state, type=Length) if known.state else None
         length = Length(id=before.id if before else os.urandom(8).hex(), length=len(entries))
         state = msgspec.json.encode(length)
-        pieces = [Piece(nth=nth, chunk=entries[nth].chunk, vector=entries[nth].vector) for nth in changed]
+        pieces = [
+            IndexRecord(nth=nth, chunk=entries[nth].chunk, vector=entries[nth].vector) for nth in changed
+        ]
         head = await self._store.append(
             self._where(source),
             list(map(msgspec.json.encode, pieces)),
@@ -230,13 +232,13 @@ class StoredIndex(Index):
         return Where(self._workspace, source)
 
 
-def _at(entries: Sequence[Entry], nth: int) -> Entry | None:
+def _at(entries: Sequence[IndexEntry], nth: int) -> IndexEntry | None:
     return entries[nth] if nth < len(entries) else None
 
 
 def _entries(
-    known: Known, wanted: Sequence[Chunk], plan: Plan, vectors: Sequence[bytes | None]
-) -> tuple[Entry, ...]:
+    known: Known, wanted: Sequence[Chunk], plan: ChunkChanges, vectors: Sequence[bytes | None]
+) -> tuple[IndexEntry, ...]:
     """The chunks with their vectors: those that are new, and those that a chunk like this had before."""
     before: dict[bytes, list[bytes | None]] = {}
     for entry in reversed(known.entries):
@@ -245,18 +247,18 @@ def _entries(
     found = []
     for nth, chunk in enumerate(wanted):
         vector = new[nth] if nth in new else before[digest_of(chunk)].pop()
-        found.append(Entry(chunk, vector))
+        found.append(IndexEntry(chunk, vector))
     return tuple(found)
 
 
-def _read(page: Page, source: str) -> tuple[Entry, ...]:
+def _read(page: RecordPage, source: str) -> tuple[IndexEntry, ...]:
     """The chunks of a source, from its records in their order."""
     try:
         length = msgspec.json.decode(page.head.state, type=Length)
-        pieces = [msgspec.json.decode(record.body, type=Piece) for record in page.records]
+        pieces = [msgspec.json.decode(record.body, type=IndexRecord) for record in page.records]
         if length.v != VERSION or any(piece.v != VERSION for piece in pieces):
             raise msgspec.ValidationError("a newer release wrote it")
-        places = {piece.nth: Entry(piece.chunk, piece.vector) for piece in pieces}
+        places = {piece.nth: IndexEntry(piece.chunk, piece.vector) for piece in pieces}
         return tuple(places[nth] for nth in range(length.length))
     except (msgspec.MsgspecError, KeyError, RecursionError) as error:
         hint = "an index can be made again: remove the source, and index it anew"

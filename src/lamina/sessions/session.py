@@ -45,9 +45,9 @@ from lamina.sessions.recalled import Recalled, recalled
 from lamina.sessions.records import Control, Fork, pin_of
 from lamina.sessions.redaction import Redact, redacted
 from lamina.sessions.reports import Timer, TurnReport, report
-from lamina.sessions.request_builder import Clock, Desk, Template, Ways, prompt_of, utc_now
+from lamina.sessions.request_builder import Clock, RequestBuilder, Template, Ways, prompt_of, utc_now
 from lamina.sessions.setup import Setup
-from lamina.sessions.stored_conversation import Kept, once
+from lamina.sessions.stored_conversation import StoredConversation, once
 from lamina.sessions.system_sections import (
     Persona,
     UsualPersona,
@@ -57,7 +57,7 @@ from lamina.sessions.system_sections import (
     sections,
 )
 from lamina.sessions.turn_writer import Work
-from lamina.sessions.turns import Said, after_prompt, dialogue, index_of, pending, starts, waiting
+from lamina.sessions.turns import Utterance, after_prompt, dialogue, index_of, pending, starts, waiting
 from lamina.settings import Settings
 from lamina.stores.port import Store, Where
 from lamina.summaries import Condense, Terms, condensed, with_summary
@@ -66,7 +66,9 @@ from lamina.summaries import Condense, Terms, condensed, with_summary
 class Session:
     """One conversation, open. Made by `open`."""
 
-    def __init__(self, kept: Kept, desk: Desk, *, timer: Timer = time.perf_counter) -> None:
+    def __init__(
+        self, kept: StoredConversation, desk: RequestBuilder, *, timer: Timer = time.perf_counter
+    ) -> None:
         self._kept, self._desk = kept, desk
         self._work, self._lock = Work(kept, desk, timer), anyio.Lock()
 
@@ -334,7 +336,7 @@ class Session:
             request, work.before(), cut=work.cut(), seconds=work.watch.seconds, left_out=work.left_out
         )
 
-    def dialogue(self) -> tuple[Said, ...]:
+    def dialogue(self) -> tuple[Utterance, ...]:
         """What user and model said, without context and tags, as it was typed."""
         return dialogue(self.log)
 
@@ -390,12 +392,14 @@ class Session:
             index = len(self.log) if at is None else index_of(self.log, at, self._desk.options.kinds)
             place = self._work.place(index)
             where = Where(self.workspace, name or f"{self.conversation}@{place}")
-            kept = Kept(self._kept.store, where)
+            kept = StoredConversation(self._kept.store, where)
             controls: list[Control] = [Fork(conversation=self.conversation, at=place), self.setup]
             state = self._kept.state.rewound(self.log[:index], place)
             moved = state.moved(self._kept.told.places, ahead=len(controls))
             await kept.append(kept.group(controls, self.log[:index]), moved)
-        return Session(kept, Desk(self.setup, self._desk.ways, self.workspace), timer=self._work.timer)
+        return Session(
+            kept, RequestBuilder(self.setup, self._desk.ways, self.workspace), timer=self._work.timer
+        )
 
     async def reload(self) -> None:
         """Reads the conversation again, with what others added to it."""

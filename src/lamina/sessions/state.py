@@ -15,7 +15,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.ledger import rewind
 from lamina.core.ledger_upgrade import upgraded
 from lamina.core.recall import refs
-from lamina.core.values import Cut, Ledger, Mark, Segment
+from lamina.core.values import Cut, Ledger, Segment, SentMark
 from lamina.errors import BadInput
 
 
@@ -27,7 +27,7 @@ class CutPlace(msgspec.Struct, frozen=True, kw_only=True):
     promoted: int = 0
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     """The ledger; whether it is that of a request for the whole log (`fresh`); the request before that one.
 
     `before` is what cache markers are planned with; a request that made a cut has none.
@@ -35,10 +35,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     ledger: Ledger = Ledger()
     fresh: bool = False
-    before: Mark | None = None
+    before: SentMark | None = None
     cuts: tuple[CutPlace, ...] = ()
 
-    def built(self, envelope: Envelope, count: int) -> State:
+    def built(self, envelope: Envelope, count: int) -> SessionState:
         """The state after a build for a log of so many records."""
         known = {place.number for place in self.cuts}
         promoted = len(self.ledger.promoted)
@@ -48,13 +48,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
             if cut.number not in known
         )
         before = self.before if self.fresh else None if envelope.cut else self.ledger.mark
-        return State(ledger=envelope.ledger, fresh=True, before=before, cuts=self.cuts + new)
+        return SessionState(ledger=envelope.ledger, fresh=True, before=before, cuts=self.cuts + new)
 
-    def grown(self, ledger: Ledger | None = None) -> State:
+    def grown(self, ledger: Ledger | None = None) -> SessionState:
         """The state once the log has grown: the next build is of another request."""
         return msgspec.structs.replace(self, fresh=False, before=None, ledger=ledger or self.ledger)
 
-    def rewound(self, log: tuple[Segment, ...], to: int) -> State:
+    def rewound(self, log: tuple[Segment, ...], to: int) -> SessionState:
         """The state for what is left of a log: no line of a taken back segment, and none of a later cut."""
         ledger = rewind(upgraded(self.ledger, log), (ref for ref, _ in refs(log)))
         later = {place.number for place in self.cuts if place.count > to}
@@ -65,9 +65,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
             folds=tuple(fold for fold in ledger.folds if fold.cut not in later),
             promoted=tuple(ref for ref in self.ledger.promoted[:promoted] if ref in ledger.promoted),
         )
-        return State(ledger=ledger, cuts=self.cuts)
+        return SessionState(ledger=ledger, cuts=self.cuts)
 
-    def moved(self, places: Sequence[int], *, ahead: int) -> State:
+    def moved(self, places: Sequence[int], *, ahead: int) -> SessionState:
         """The state for a copy of the live records, which stand there behind `ahead` others."""
         cuts = tuple(
             msgspec.structs.replace(cut, count=ahead + sum(place < cut.count for place in places))
@@ -82,10 +82,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(plain, order="deterministic")
 
 
-def load(body: bytes, *, count: int) -> tuple[State, str]:
+def load(body: bytes, *, count: int) -> tuple[SessionState, str]:
     """The state that was kept, and a note where it had to be made anew."""
     if not body:
-        return (_anew("no ledger was kept"), _ANEW.format("is missing")) if count else (State(), "")
+        return (_anew("no ledger was kept"), _ANEW.format("is missing")) if count else (SessionState(), "")
     try:
         plain = msgspec.json.decode(body)
         return _read(plain), ""
@@ -98,15 +98,15 @@ def load(body: bytes, *, count: int) -> tuple[State, str]:
 _ANEW = "the ledger of this conversation {}; it was rebuilt from the log, as a new epoch"
 
 
-def _anew(reason: str) -> State:
-    return State(ledger=Ledger(cuts=(Cut(number=1, reason=reason),)))
+def _anew(reason: str) -> SessionState:
+    return SessionState(ledger=Ledger(cuts=(Cut(number=1, reason=reason),)))
 
 
-def _read(plain: Any) -> State:
+def _read(plain: Any) -> SessionState:
     ledger = Ledger.load(plain)
     cuts = msgspec.convert(plain.get("places", ()), tuple[CutPlace, ...])
-    before = msgspec.convert(plain.get("before"), Mark | None)
-    return State(ledger=ledger, fresh="before" in plain, before=before, cuts=cuts)
+    before = msgspec.convert(plain.get("before"), SentMark | None)
+    return SessionState(ledger=ledger, fresh="before" in plain, before=before, cuts=cuts)
 
 
 def _newer(body: bytes) -> bool:

@@ -14,23 +14,23 @@ import msgspec
 from lamina.core.values import Segment
 from lamina.formats.codec import encode
 from lamina.sessions.records import Control, Told, told, written
-from lamina.sessions.state import State, load
+from lamina.sessions.state import SessionState, load
 from lamina.stores.port import Once, Store, Where
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True):
+class RecordGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Records to add, and the conversation as it is with them."""
 
     bodies: tuple[bytes, ...]
     told: Told
 
 
-class Kept:
+class StoredConversation:
     """A conversation, as far as it is known here."""
 
     def __init__(self, store: Store, where: Where) -> None:
         self.store, self.where = store, where
-        self.told, self.state = Told(), State()
+        self.told, self.state = Told(), SessionState()
         self.notes: list[str] = []
         self.stale = False  # nobody knows whether the last group was added
 
@@ -43,12 +43,12 @@ class Kept:
             self.notes.append(note)
         self.stale = False
 
-    def group(self, controls: Iterable[Control], segments: Iterable[Segment]) -> Group:
+    def group(self, controls: Iterable[Control], segments: Iterable[Segment]) -> RecordGroup:
         """The records of a group, not added yet."""
         bodies = tuple(written(controls, segments))
-        return Group(bodies=bodies, told=told(bodies, after=self.told))
+        return RecordGroup(bodies=bodies, told=told(bodies, after=self.told))
 
-    async def append(self, group: Group, state: State, *, once: Once | None = None) -> bool:
+    async def append(self, group: RecordGroup, state: SessionState, *, once: Once | None = None) -> bool:
         """Adds a group; False if its idempotency key shows that it was added before."""
         self.stale = True
         head = await self.store.append(

@@ -15,9 +15,9 @@ from lamina.sessions.mentioned_attachments import Rebuilt, first_mention, rebuil
 from lamina.sessions.previous_request import Request, StoredRequest, rebuilt
 from lamina.sessions.records import Control, Rewind
 from lamina.sessions.reports import Stopwatch, Timer
-from lamina.sessions.request_builder import Desk
-from lamina.sessions.state import State
-from lamina.sessions.stored_conversation import Group, Kept
+from lamina.sessions.request_builder import RequestBuilder
+from lamina.sessions.state import SessionState
+from lamina.sessions.stored_conversation import RecordGroup, StoredConversation
 from lamina.sessions.system_sections import news
 from lamina.stores.port import Once
 
@@ -28,7 +28,7 @@ TRIES = 100
 class Work:
     """One conversation under way: what is kept, what it is built with, and the last requests."""
 
-    def __init__(self, kept: Kept, desk: Desk, timer: Timer) -> None:
+    def __init__(self, kept: StoredConversation, desk: RequestBuilder, timer: Timer) -> None:
         self.kept, self.desk, self.timer = kept, desk, timer
         self.envelope: Envelope | None = None
         self._before: Request | StoredRequest | None = None
@@ -72,7 +72,7 @@ class Work:
         self,
         segments: Sequence[Segment],
         *,
-        state: State | None = None,
+        state: SessionState | None = None,
         once: Once | None = None,
         opens: bool = False,
         rebase: bool = True,
@@ -185,7 +185,9 @@ class Work:
         self.left_out += len(notes)
         self.kept.notes += notes
 
-    async def _added(self, group: Group, state: State, once: Once | None, *, last: bool) -> bool | None:
+    async def _added(
+        self, group: RecordGroup, state: SessionState, once: Once | None, *, last: bool
+    ) -> bool | None:
         """Whether a group was added now, or had been before; None if another writer was first.
 
         Then what is new was read; on the last attempt the conflict is raised, after that.
@@ -199,7 +201,7 @@ class Work:
                 raise
             return None
 
-    async def _group(self, segments: Sequence[Segment], *, opens: bool) -> Group:
+    async def _group(self, segments: Sequence[Segment], *, opens: bool) -> RecordGroup:
         """A group with what is due before it: a changed setup; changed sections, where a turn begins."""
         if self.kept.stale:
             await self.load()

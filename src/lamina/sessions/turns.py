@@ -20,7 +20,7 @@ ASKED, TYPED = "asked", "typed"
 """Notes in a prompt's `meta`: that it is one, and what was typed where something else was sent."""
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class Utterance(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was said, without context and tags. `sent` is what the model saw, if not the same."""
 
     role: Role
@@ -29,9 +29,9 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     sent: str = ""
 
 
-def dialogue(log: Sequence[Segment]) -> tuple[Said, ...]:
+def dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
     """What user and model said to each other."""
-    said: list[Said] = []
+    said: list[Utterance] = []
     speaking = False  # the message has said something already
     for segment in log:
         speaking = speaking and segment.joins
@@ -46,11 +46,11 @@ def dialogue(log: Sequence[Segment]) -> tuple[Said, ...]:
     return tuple(said)
 
 
-def _said(segment: Segment, text: str) -> Said:
+def _said(segment: Segment, text: str) -> Utterance:
     typed = segment.meta.get(TYPED)
     if isinstance(typed, str):
-        return Said(role=segment.role, text=typed, at=segment.at, sent=text)
-    return Said(role=segment.role, text=text, at=segment.at)
+        return Utterance(role=segment.role, text=typed, at=segment.at, sent=text)
+    return Utterance(role=segment.role, text=text, at=segment.at)
 
 
 def _plain(segment: Segment) -> str:

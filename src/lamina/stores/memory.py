@@ -15,11 +15,11 @@ from lamina.stores.port import (
     HEADER,
     NAME_BYTES,
     RESERVED,
-    Head,
     Listed,
     Once,
-    Page,
     Record,
+    RecordPage,
+    StoredHead,
     Where,
     Within,
     search_place,
@@ -41,7 +41,7 @@ class MemoryStore:
         was: bytes | None = None,
         once: Once | None = None,
         state: bytes | None = None,
-    ) -> Head:
+    ) -> StoredHead:
         check_group(where, records, expect=expect, was=was, once=once, state=state)
         await checkpoint()
         self._check_key(where.workspace)
@@ -67,14 +67,16 @@ class MemoryStore:
         last: int | None = None,
         at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Page:
+    ) -> RecordPage:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
         await checkpoint()
         self._check_key(where.workspace)
         kept = self._kept.get(where, _Conversation())
         meant = places(len(kept.bodies), after=after, last=last, at=at, limit=limit)
-        return Page(records=tuple(Record(seq=seq, body=kept.bodies[seq]) for seq in meant), head=kept.head())
+        return RecordPage(
+            records=tuple(Record(seq=seq, body=kept.bodies[seq]) for seq in meant), head=kept.head()
+        )
 
     async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
         check_workspace(workspace)
@@ -103,14 +105,14 @@ class MemoryStore:
         expect: int,
         was: bytes | None = None,
         state: bytes | None = None,
-    ) -> Head:
+    ) -> StoredHead:
         check_bodies(where, bodies, expect=expect, was=was, state=state)
         await checkpoint()
         self._check_key(where.workspace)
         kept = self._kept.get(where)
         check_there(where, None if kept is None else kept.head(), expect=expect, was=was)
         if kept is None:
-            return Head()
+            return StoredHead()
         for seq, body in bodies.items():
             kept.bodies[seq] = body
         kept.state = kept.state if state is None else state
@@ -131,13 +133,13 @@ class _Conversation:
         self.state = b""
         self.once: dict[str, tuple[bytes, int]] = {}
 
-    def head(self) -> Head:
-        return Head(count=len(self.bodies), state=self.state)
+    def head(self) -> StoredHead:
+        return StoredHead(count=len(self.bodies), state=self.state)
 
-    def repeated(self, where: Where, once: Once) -> Head:
+    def repeated(self, where: Where, once: Once) -> StoredHead:
         digest, count = self.once[once.key]
         check_digest(where, once, digest)
-        return Head(count=count, state=self.state)
+        return StoredHead(count=count, state=self.state)
 
 
 def places(
@@ -251,7 +253,7 @@ def _check_bytes(records: Sequence[bytes], **named: bytes | None) -> None:
             raise BadInput(f"a {type(given).__name__}", place=name, hint="give bytes")
 
 
-def check_head(where: Where, found: Head, *, expect: int | None, was: bytes | None) -> None:
+def check_head(where: Where, found: StoredHead, *, expect: int | None, was: bytes | None) -> None:
     """Raises Conflict if another writer was first."""
     if expect is not None and expect != found.count:
         raise Conflict(conversation=where.conversation, expected=expect, found=found.count)
@@ -260,9 +262,9 @@ def check_head(where: Where, found: Head, *, expect: int | None, was: bytes | No
         raise Conflict(conversation=where.conversation, expected=count, found=count, problem=problem)
 
 
-def check_there(where: Where, found: Head | None, *, expect: int, was: bytes | None) -> None:
+def check_there(where: Where, found: StoredHead | None, *, expect: int, was: bytes | None) -> None:
     """As `check_head`, where the conversation has to exist."""
-    check_head(where, found or Head(), expect=expect, was=was)
+    check_head(where, found or StoredHead(), expect=expect, was=was)
     if found is None:
         raise StoreError("there is none of this name", conversation=where.conversation)
 

@@ -80,18 +80,18 @@ class Once(msgspec.Struct, frozen=True, kw_only=True):
     digest: bytes
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class StoredHead(msgspec.Struct, frozen=True, kw_only=True):
     """How far a conversation has come, and the state that was kept with its last group."""
 
     count: int = 0
     state: bytes = b""
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class RecordPage(msgspec.Struct, frozen=True, kw_only=True):
     """Records in order, and the head of the moment they were read at: both from one snapshot."""
 
     records: tuple[Record, ...] = ()
-    head: Head = Head()
+    head: StoredHead = StoredHead()
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ class Store(Protocol):
         was: bytes | None = None,
         once: Once | None = None,
         state: bytes | None = None,
-    ) -> Head: ...
+    ) -> StoredHead: ...
 
     async def read(
         self,
@@ -139,7 +139,7 @@ class Store(Protocol):
         last: int | None = None,
         at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Page: ...
+    ) -> RecordPage: ...
 
     async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]: ...
 
@@ -161,7 +161,7 @@ class Rekeyable(Protocol):
         expect: int,
         was: bytes | None = None,
         state: bytes | None = None,
-    ) -> Head: ...
+    ) -> StoredHead: ...
 
 
 @runtime_checkable

@@ -5,29 +5,29 @@
     await session.ask(prompt, attach=files, condense=Condense(write=write))    # when a turn brings too much
 
 Read `writing` first. Where no text is good enough the deterministic digest takes its place, and a note says
-why. Nothing here knows a provider: a summarizer is any async function from `Asked` to text.
+why. Nothing here knows a provider: a summarizer is any async function from `Question` to text.
 """
 
 from __future__ import annotations
 
 from lamina.summaries.choice import Chosen, choose
-from lamina.summaries.compaction import Conversation, compact, cover_if_due
-from lamina.summaries.judge import Facts, facts, problems
+from lamina.summaries.compaction import SummarizedSession, compact, cover_if_due
+from lamina.summaries.judge import RequiredFacts, facts, problems
 from lamina.summaries.priorities import Prioritised, suggest_priorities
 from lamina.summaries.summary import digested, summarized
 from lamina.summaries.turn_attachments import Condense, condensed, with_summary
-from lamina.summaries.values import Asked, Bounds, Outcome, Summarizer, Terms
+from lamina.summaries.values import Bounds, Question, Summarizer, SummaryOutcome, Terms
 
 __all__ = [
-    "Asked",
     "Bounds",
     "Chosen",
     "Condense",
-    "Conversation",
-    "Facts",
-    "Outcome",
     "Prioritised",
+    "Question",
+    "RequiredFacts",
+    "SummarizedSession",
     "Summarizer",
+    "SummaryOutcome",
     "Terms",
     "choose",
     "compact",

@@ -13,10 +13,10 @@ import msgspec
 
 from lamina.core.values import Ledger, Segment
 from lamina.summaries.summary import USUAL, digested, summarized
-from lamina.summaries.values import Bounds, Outcome, Summarizer, Terms
+from lamina.summaries.values import Bounds, Summarizer, SummaryOutcome, Terms
 
 
-class Conversation(Protocol):
+class SummarizedSession(Protocol):
     """What a summary needs of a session. `terms` are what it builds with; `add` records a segment."""
 
     @property
@@ -29,14 +29,18 @@ class Conversation(Protocol):
 
 
 async def compact(
-    session: Conversation, write: Summarizer | None = None, *, instructions: str = "", bounds: Bounds = USUAL
-) -> Outcome:
+    session: SummarizedSession,
+    write: Summarizer | None = None,
+    *,
+    instructions: str = "",
+    bounds: Bounds = USUAL,
+) -> SummaryOutcome:
     """Summarises all that is old, now, and records it: what a user means by /compact.
 
     `instructions` are the user's, for the model. Without a model, or where its words cannot be used, the
     deterministic digest stands in, and `notes` say why. The steps that a cut spares are spared here too.
     """
-    outcome = Outcome(notes=("there is no model to ask",))
+    outcome = SummaryOutcome(notes=("there is no model to ask",))
     if write is not None:
         outcome = await summarized(
             session.log,
@@ -55,8 +59,8 @@ async def compact(
 
 
 async def cover_if_due(
-    session: Conversation, write: Summarizer, *, coming: Sequence[Segment] = (), bounds: Bounds = USUAL
-) -> Outcome:
+    session: SummarizedSession, write: Summarizer, *, coming: Sequence[Segment] = (), bounds: Bounds = USUAL
+) -> SummaryOutcome:
     """Before `coming` is added: if a cut would then fold, a model's summary is recorded instead.
 
     Where it cannot be used nothing is recorded: the cut folds under its digest, and `notes` say why.
@@ -67,7 +71,7 @@ async def cover_if_due(
     return await _recorded(session, outcome)
 
 
-async def _recorded(session: Conversation, outcome: Outcome) -> Outcome:
+async def _recorded(session: SummarizedSession, outcome: SummaryOutcome) -> SummaryOutcome:
     if outcome.segment is None:
         return outcome
     notes = {"notes": list(outcome.notes)} if outcome.notes else {}

@@ -43,7 +43,7 @@ _FAILURE = re.compile(
 )
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class RequiredFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a summary must not lose: things by name, and what was decided and what failed by its words."""
 
     names: tuple[str, ...] = ()
@@ -57,18 +57,18 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         yield from (f"- error: {line}" for line in self.failed)
 
 
-def facts(segments: Sequence[Segment]) -> Facts:
+def facts(segments: Sequence[Segment]) -> RequiredFacts:
     """Names of attachments and of files that calls and replies speak of; decisions; errors."""
     told = [p.text for s in segments if s.role is Role.ASSISTANT for p in s.parts if isinstance(p, Text)]
     results = [text_of(s.parts) for s in segments if s.parts and isinstance(s.parts[0], ToolResult)]
-    return Facts(
+    return RequiredFacts(
         names=_bounded((name for segment in segments for name in _names(segment)), MOST_NAMES),
         decided=_bounded((line for text in told for line in decisions(text)), MOST_OF_EACH),
         failed=_bounded((one_line(e, LINE) for text in results for e in error_lines(text)), MOST_OF_EACH),
     )
 
 
-def problems(text: str, wanted: Facts, *, source: str) -> list[str]:
+def problems(text: str, wanted: RequiredFacts, *, source: str) -> list[str]:
     """Why a text may not stand for what it covers; nothing if it may. `source` is all that it covers."""
     if not _WORD.search(text):
         return ["it is empty"]
@@ -89,7 +89,7 @@ def _before_words(text: str) -> int:
     return before.end() if before else 0
 
 
-def _lost(text: str, words: set[str], wanted: Facts) -> Iterator[str]:
+def _lost(text: str, words: set[str], wanted: RequiredFacts) -> Iterator[str]:
     folded = fold_case(text)
     yield from (f"it does not name {in_quotes(name)}" for name in wanted.names if not _stands(name, folded))
     yield from (

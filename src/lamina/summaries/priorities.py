@@ -19,7 +19,7 @@ from lamina.core.text.gist import one_line
 from lamina.core.values import Segment
 from lamina.core.wording import described, text_of
 from lamina.segments import excerpt, user
-from lamina.summaries.questions import Reader, Unanswered
+from lamina.summaries.questions import QuestionRun, Unanswered
 from lamina.summaries.values import Bounds, Summarizer, Terms
 
 MOST = 200
@@ -58,7 +58,7 @@ async def suggest_priorities(
     open_ = [i for i, one in enumerate(given) if _undecided(one, terms)][:MOST]
     if len(open_) < 2:
         return Prioritised(segments=given)
-    reader = Reader(write, (), terms=terms, ledger=EMPTY, bounds=bounds)
+    reader = QuestionRun(write, (), terms=terms, ledger=EMPTY, bounds=bounds)
     question = build(_question([given[i] for i in open_], prompt), head=terms.head, counter=terms.counter)
     problem = ""
     for _ in range(bounds.tries):

@@ -20,8 +20,8 @@ from lamina.core.values import Entry, Ledger, Role, Segment
 from lamina.core.wording import described, text_of
 from lamina.segments import excerpt, user
 from lamina.summaries.choice import name_of
-from lamina.summaries.judge import Facts, problems
-from lamina.summaries.values import Asked, Bounds, Purpose, Summarizer, Terms
+from lamina.summaries.judge import RequiredFacts, problems
+from lamina.summaries.values import Bounds, Purpose, Question, Summarizer, Terms
 
 SMALLEST = 200
 """Tokens of one part below which reading in parts makes no sense."""
@@ -36,7 +36,7 @@ class Unanswered(Exception):
     """No usable answer came; says why. It stays inside this package."""
 
 
-class Reader:
+class QuestionRun:
     """One conversation, to be put into words by one summarizer. `asked` counts the questions so far."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Reader:
     async def ask(self, envelope: Envelope, purpose: Purpose, *, most: int, aligned: bool = False) -> str:
         """The answer to one question, or `Unanswered`."""
         self.asked += 1
-        asked = Asked(envelope=envelope, purpose=purpose, most=most, aligned=aligned)
+        asked = Question(envelope=envelope, purpose=purpose, most=most, aligned=aligned)
         try:
             with anyio.fail_after(self.bounds.seconds):
                 answer = await self.write(asked)
@@ -151,7 +151,7 @@ class Reader:
     async def _part(self, piece: str, place: str, most: int) -> str:
         envelope = self._alone(piece, place, self.part.format(words=most * 2 // 3))
         answer = await self.ask(envelope, "part", most=most)
-        if found := problems(answer, Facts(), source=piece):
+        if found := problems(answer, RequiredFacts(), source=piece):
             raise Unanswered(f"what was written about {place} cannot be used: {found[0]}")
         if self._count(answer) * 2 > self._count(piece):
             raise Unanswered(f"what was written about {place} is not much shorter than it")

@@ -30,8 +30,8 @@ from lamina.core.wording import ARGUMENT_LIMIT, described, guard, text_of
 from lamina.segments import summary
 from lamina.summaries.choice import Chosen, choose, name_of
 from lamina.summaries.judge import facts, problems
-from lamina.summaries.questions import Reader, Unanswered
-from lamina.summaries.values import Bounds, Outcome, Summarizer, Terms
+from lamina.summaries.questions import QuestionRun, Unanswered
+from lamina.summaries.values import Bounds, Summarizer, SummaryOutcome, Terms
 
 SHORTEST, LONGEST = 100, 2_000
 """Tokens of a summary's own words: less says nothing, more is not read."""
@@ -74,7 +74,7 @@ async def summarized(
     instructions: str = "",
     everything: bool = False,
     bounds: Bounds = USUAL,
-) -> Outcome:
+) -> SummaryOutcome:
     """A segment that stands for what a cut would fold, in a model's words; or none, and a note why.
 
     `coming` is what is added to the log after the summary. `everything`: all that is old, due or not.
@@ -82,11 +82,13 @@ async def summarized(
     """
     chosen = choose(log, terms=terms, ledger=ledger, coming=coming, everything=everything)
     if not chosen.entries:
-        return Outcome(notes=(f"nothing was summarised: {chosen.why}",))
-    draft = Draft(chosen, log, terms=terms, ledger=ledger, coming=coming, window=bounds.window)
+        return SummaryOutcome(notes=(f"nothing was summarised: {chosen.why}",))
+    draft = SummaryDraft(chosen, log, terms=terms, ledger=ledger, coming=coming, window=bounds.window)
     if draft.most < SHORTEST:
-        return Outcome(before=chosen.tokens, notes=("no model was asked: a summary would not be smaller",))
-    reader = Reader(write, log, terms=terms, ledger=ledger, bounds=bounds)
+        return SummaryOutcome(
+            before=chosen.tokens, notes=("no model was asked: a summary would not be smaller",)
+        )
+    reader = QuestionRun(write, log, terms=terms, ledger=ledger, bounds=bounds)
     found: list[str] = []
     for _ in range(bounds.tries):
         try:
@@ -100,7 +102,7 @@ async def summarized(
             return msgspec.structs.replace(outcome, asked=reader.asked)
         found = list(outcome.notes)
     notes = tuple(f"the model's summary was not used: {problem}" for problem in found)
-    return Outcome(before=chosen.tokens, asked=reader.asked, notes=notes)
+    return SummaryOutcome(before=chosen.tokens, asked=reader.asked, notes=notes)
 
 
 def without_thoughts(text: str) -> str:
@@ -118,12 +120,12 @@ def without_thoughts(text: str) -> str:
     return "".join([*kept, text[at:]])
 
 
-def digested(log: Sequence[Segment], *, terms: Terms, ledger: Ledger = EMPTY) -> Outcome:
+def digested(log: Sequence[Segment], *, terms: Terms, ledger: Ledger = EMPTY) -> SummaryOutcome:
     """The same for all that is old, in the words of the deterministic digest."""
     chosen = choose(log, terms=terms, ledger=ledger, everything=True)
     if not chosen.entries:
-        return Outcome(notes=(f"nothing was summarised: {chosen.why}",))
-    draft = Draft(chosen, log, terms=terms, ledger=ledger)
+        return SummaryOutcome(notes=(f"nothing was summarised: {chosen.why}",))
+    draft = SummaryDraft(chosen, log, terms=terms, ledger=ledger)
     segments = [entry.segment for entry in chosen.entries]
     room = terms.budget.window if terms.budget else chosen.tokens
     texts = (_digest_text(segments, limit, terms) for limit in (extra(room), SMALL_DIGEST, 0))
@@ -138,7 +140,7 @@ def _digest_text(segments: Sequence[Segment], limit: int, terms: Terms) -> str:
     return "\n".join(filter(None, text))
 
 
-class Draft:
+class SummaryDraft:
     """A summary in the making: what it stands for and must name, and how its words become a segment."""
 
     def __init__(
@@ -180,17 +182,19 @@ class Draft:
         lines = "\n".join(self.wanted.lines()) or "- (nothing in particular)"
         return tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds))
 
-    def judged(self, text: str, instructions: str) -> Outcome:
+    def judged(self, text: str, instructions: str) -> SummaryOutcome:
         """The outcome of a model's text, with every reason against it as a note."""
         source = "\n".join(text_of(entry.segment.parts) for entry in self.chosen.entries)
         if found := problems(text, self.wanted, source=f"{source}\n{instructions}"):
             more = [f"and {len(found) - NOTES} more like these"] if len(found) > NOTES else []
-            return Outcome(before=self.chosen.tokens, notes=(*found[:NOTES], *more))
+            return SummaryOutcome(before=self.chosen.tokens, notes=(*found[:NOTES], *more))
         if (size := self.terms.counter.count(text)) > SLACK * self.most:
-            return Outcome(before=self.chosen.tokens, notes=(f"it has {size:,} tokens, not {self.most:,}",))
+            return SummaryOutcome(
+                before=self.chosen.tokens, notes=(f"it has {size:,} tokens, not {self.most:,}",)
+            )
         return self.tried(text, by="model")
 
-    def tried(self, text: str, *, by: Literal["model", "digest", "earlier"]) -> Outcome:
+    def tried(self, text: str, *, by: Literal["model", "digest", "earlier"]) -> SummaryOutcome:
         """The segment in its place: it must cover exactly what was chosen, and free enough."""
         made, terms, before = self._composed(text, by), self.terms, self.chosen.tokens
         envelope = build(
@@ -202,12 +206,12 @@ class Draft:
         )
         covered = {entry.ref for entry in envelope.entries if entry.why == f"covered by {made.key}"}
         if covered != {entry.ref for entry in self.chosen.entries}:
-            return Outcome(before=before, notes=("it would not stand for what it says",))
+            return SummaryOutcome(before=before, notes=("it would not stand for what it says",))
         after = envelope.entry(made.key).tokens
         if after * GAIN > before * (GAIN - 1):
             note = f"it has {after:,} tokens, what it stands for {before:,}"
-            return Outcome(before=before, after=after, notes=(note,))
-        return Outcome(segment=made, by=by, before=before, after=after)
+            return SummaryOutcome(before=before, after=after, notes=(note,))
+        return SummaryOutcome(segment=made, by=by, before=before, after=after)
 
     def _composed(self, text: str, by: str) -> Segment:
         """The segment: words and index, behind a fence that neither can close."""

@@ -24,9 +24,9 @@ from lamina.core.values import Entry, Form, Ledger, Segment, Text
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.summaries.choice import Chosen
-from lamina.summaries.questions import Reader, Unanswered
-from lamina.summaries.summary import SHORTEST, USUAL, Draft, without_thoughts
-from lamina.summaries.values import Bounds, Outcome, Summarizer, Terms
+from lamina.summaries.questions import QuestionRun, Unanswered
+from lamina.summaries.summary import SHORTEST, USUAL, SummaryDraft, without_thoughts
+from lamina.summaries.values import Bounds, Summarizer, SummaryOutcome, Terms
 
 LEAST = 200
 """Tokens below which an attachment is not worth a question."""
@@ -77,7 +77,7 @@ async def condensed(
     *,
     terms: Terms,
     ledger: Ledger = EMPTY,
-) -> Outcome:
+) -> SummaryOutcome:
     """A segment that stands for attachments of this turn, in a model's words; or none, and a note why.
 
     `turn` is what will be added to `log`: context, then the prompt. Record the segment as `with_summary`
@@ -92,10 +92,10 @@ async def condensed(
     if limit is None:
         limit = _share_of_the_room(whole, attached, terms)
     if limit is None:
-        return Outcome(notes=("nothing was summarised: there is no budget, and no limit was given",))
+        return SummaryOutcome(notes=("nothing was summarised: there is no budget, and no limit was given",))
     chosen = choose_attachments(attached, options.kinds, limit=limit)
     if not chosen.entries:
-        return Outcome(notes=(f"nothing was summarised: {chosen.why}",))
+        return SummaryOutcome(notes=(f"nothing was summarised: {chosen.why}",))
     draft = _Draft(
         chosen,
         [*log, *context],
@@ -110,7 +110,9 @@ async def condensed(
         return draft.tried(AGAIN.format(names=", ".join(names)), by="earlier")
     draft.most = min(draft.most, max(limit, SHORTEST))
     if draft.most < SHORTEST:
-        return Outcome(before=chosen.tokens, notes=("no model was asked: a summary would not be smaller",))
+        return SummaryOutcome(
+            before=chosen.tokens, notes=("no model was asked: a summary would not be smaller",)
+        )
     return await _written(draft, condense, terms)
 
 
@@ -194,8 +196,8 @@ def _summarised_before(whole: Envelope, chosen: Chosen) -> list[str]:
     return [one_line(entry.segment.key or entry.segment.kind, 200) for entry in chosen.entries]
 
 
-async def _written(draft: _Draft, condense: Condense, terms: Terms) -> Outcome:
-    reader = Reader(
+async def _written(draft: _Draft, condense: Condense, terms: Terms) -> SummaryOutcome:
+    reader = QuestionRun(
         condense.write,
         (),
         terms=terms,
@@ -217,10 +219,10 @@ async def _written(draft: _Draft, condense: Condense, terms: Terms) -> Outcome:
             return msgspec.structs.replace(outcome, asked=reader.asked)
         problems = list(outcome.notes)
     notes = tuple(f"the model's summary was not used: {problem}" for problem in problems)
-    return Outcome(before=draft.chosen.tokens, asked=reader.asked, notes=notes)
+    return SummaryOutcome(before=draft.chosen.tokens, asked=reader.asked, notes=notes)
 
 
-class _Draft(Draft):
+class _Draft(SummaryDraft):
     """A summary of attachments, written for a prompt."""
 
     def __init__(

@@ -18,7 +18,7 @@ Purpose = Literal["summary", "part", "priorities"]
 """A whole summary; a part of what is too long to be read at once; priorities of attachments."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Question(msgspec.Struct, frozen=True, kw_only=True):
     """One question to a model. `envelope` is the request, for a dialect to render; its last message asks.
 
     `aligned`: it continues the conversation's own last request, so a provider has its beginning cached.
@@ -36,7 +36,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         return "\n\n".join(f"{entry.role.value}: {text_of(entry.parts)}" for entry in self.envelope.sent)
 
 
-Summarizer = Callable[[Asked], Awaitable[str]]
+Summarizer = Callable[[Question], Awaitable[str]]
 """Asks a model, and gives back the words of its answer."""
 
 
@@ -69,7 +69,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
                 raise BadInput(f"{name} is {getattr(self, name)!r}", place="Bounds", hint=hint)
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class SummaryOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it: the segment to record, or None, and then `notes` say why.
 
     `by` says who wrote it; "earlier": a summary of the same content stands above. `before` and `after` are

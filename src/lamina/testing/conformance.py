@@ -66,11 +66,11 @@ def dialect(
     subject: Dialect, *, model: str = "", requests: Sequence[Request] = (), seeds: Sequence[int] = (1, 2)
 ) -> list[Conformance]:
     """The suite for one dialect. `requests` are samples of the caller's own, valid and in this dialect."""
-    trial = Trial(subject, model or MODELS.get(subject.name, ""), requests, seeds)
+    trial = DialectTrial(subject, model or MODELS.get(subject.name, ""), requests, seeds)
     return [Conformance(f"{subject.name}: {_told(promise)}", partial(promise, trial)) for promise in PROMISES]
 
 
-class Trial:
+class DialectTrial:
     """A dialect on trial, with its requests."""
 
     def __init__(self, subject: Dialect, model: str, given: Sequence[Request], seeds: Sequence[int]) -> None:
@@ -107,7 +107,7 @@ class Trial:
         return "; ".join(f"{v.rule} at {v.place}: {v.message}" for v in self.subject.check(request))
 
 
-def _told(promise: Callable[[Trial], None]) -> str:
+def _told(promise: Callable[[DialectTrial], None]) -> str:
     return promise.__name__.replace("_", " ")
 
 
@@ -121,7 +121,7 @@ def plain_head(model: str) -> PlainHead:
     return PlainHead(model=model, tools=tools, output=1_000, choice="auto", stream=False)
 
 
-def own_requests_are_recognised(trial: Trial) -> None:
+def own_requests_are_recognised(trial: DialectTrial) -> None:
     """Its requests are recognised and valid."""
     for request in trial.samples:
         assert trial.subject.recognises(request)
@@ -130,7 +130,7 @@ def own_requests_are_recognised(trial: Trial) -> None:
         assert trial.fault(request) == ""
 
 
-def untouched_means_untouched(trial: Trial) -> None:
+def untouched_means_untouched(trial: DialectTrial) -> None:
     """A request that fits comes back as it was, the same objects."""
     for request in trial.samples:
         rendered = trial.subject.render(trial.built(request))
@@ -140,7 +140,7 @@ def untouched_means_untouched(trial: Trial) -> None:
                 assert all(one is other for one, other in zip(rendered[name], value, strict=True)), name
 
 
-def every_request_of_a_session_fits(trial: Trial) -> None:
+def every_request_of_a_session_fits(trial: DialectTrial) -> None:
     """A session in a small window gives valid requests, each continuing the last unless it cut."""
     for window in WINDOWS:
         for requests in trial.sessions:
@@ -148,7 +148,7 @@ def every_request_of_a_session_fits(trial: Trial) -> None:
             assert cuts or window > WINDOWS[0], "the window was meant to be too small"
 
 
-def _replayed(trial: Trial, requests: Sequence[Request], window: int) -> int:
+def _replayed(trial: DialectTrial, requests: Sequence[Request], window: int) -> int:
     ledger, cuts = Ledger(), 0
     before: list[tuple[str, bytes]] = []
     for request in requests:
@@ -165,7 +165,7 @@ def _replayed(trial: Trial, requests: Sequence[Request], window: int) -> int:
     return cuts
 
 
-def what_is_lowered_is_valid_json(trial: Trial) -> None:
+def what_is_lowered_is_valid_json(trial: DialectTrial) -> None:
     """A request is plain JSON, and is read back as it was written."""
     for request in trial.samples:
         with_ledger = trial.built(request, budget=Budget(window=6_000, reserve=0, keep_last=0))
@@ -176,7 +176,7 @@ def what_is_lowered_is_valid_json(trial: Trial) -> None:
         assert trial.subject.parse(again).log
 
 
-def a_memo_changes_nothing(trial: Trial) -> None:
+def a_memo_changes_nothing(trial: DialectTrial) -> None:
     """Parsing with a memo gives what parsing without one gives."""
     for requests in trial.sessions:
         memo = ParseMemo()
@@ -184,7 +184,7 @@ def a_memo_changes_nothing(trial: Trial) -> None:
             assert trial.subject.parse(request, memo=memo) == trial.subject.parse(request)
 
 
-def damage_is_mended(trial: Trial) -> None:
+def damage_is_mended(trial: DialectTrial) -> None:
     """A request with items dropped, doubled or swapped becomes valid."""
     for seed, request in enumerate(trial.samples):
         for name, items in request.items():
@@ -204,10 +204,10 @@ def _damaged(items: Sequence[Any], dice: Random) -> list[Any]:
     return [items[0], *result, items[-1]]
 
 
-def others_can_be_said(trial: Trial) -> None:
+def others_can_be_said(trial: DialectTrial) -> None:
     """What another dialect says becomes a valid request, and what is left out has a reason."""
     for other in DIALECTS.values():
-        away = Trial(other, MODELS[other.name], (), trial.seeds[:1])
+        away = DialectTrial(other, MODELS[other.name], (), trial.seeds[:1])
         for request in away.samples:
             parsed = other.parse(request)
             own = translated(parsed.head, other, trial.subject, model=trial.model)
@@ -219,14 +219,14 @@ def others_can_be_said(trial: Trial) -> None:
             assert all(e.why for e in mine if e.form is not Form.FULL)
 
 
-def its_own_is_carried(trial: Trial) -> None:
+def its_own_is_carried(trial: DialectTrial) -> None:
     """Nothing that it parsed itself is refused when it is sent again."""
     for request in trial.samples:
         log = trial.subject.parse(request).log
         assert [why for segment in log if (why := trial.subject.carries(segment))] == []
 
 
-def a_head_keeps_its_meaning(trial: Trial) -> None:
+def a_head_keeps_its_meaning(trial: DialectTrial) -> None:
     """Tools and parameters mean the same after a translation there and back."""
     plain = plain_head(trial.model)
     own = trial.subject.own_head(plain)
@@ -240,7 +240,7 @@ _DEFAULTS = ("stream", "choice")
 """What the suite asks for as every API does by itself, so that one without a word for it says it too."""
 
 
-def markers_are_no_part_of_the_stream(trial: Trial) -> None:
+def markers_are_no_part_of_the_stream(trial: DialectTrial) -> None:
     """Markers are placed where they were asked for, nowhere else, and change nothing that is read."""
     for request in trial.samples:
         before = deepcopy(request)
@@ -257,7 +257,7 @@ def markers_are_no_part_of_the_stream(trial: Trial) -> None:
         assert not [block.place for block in bare.blocks if block.marker]
 
 
-def the_stream_reads_everything(trial: Trial) -> None:
+def the_stream_reads_everything(trial: DialectTrial) -> None:
     """Every block of the stream has a place, bytes and a voice, and growing adds at the end."""
     for requests in trial.sessions:
         before: list[Any] = []
@@ -270,7 +270,7 @@ def the_stream_reads_everything(trial: Trial) -> None:
             before = after
 
 
-def nonsense_is_refused(trial: Trial) -> None:
+def nonsense_is_refused(trial: DialectTrial) -> None:
     """What is no request raises BadInput, and nothing else."""
     for request in trial.samples[:3]:
         for harmed in _nonsense(request, Random(7)):  # noqa: S311
@@ -316,11 +316,11 @@ def _nonsense(request: Request, dice: Random, *, rounds: int = 150) -> Iterator[
         yield harmed
 
 
-def _seen(trial: Trial, request: Request) -> list[tuple[str, bytes]]:
+def _seen(trial: DialectTrial, request: Request) -> list[tuple[str, bytes]]:
     return [(block.role, block.data) for block in trial.subject.stream(request).blocks]
 
 
-PROMISES: tuple[Callable[[Trial], None], ...] = (
+PROMISES: tuple[Callable[[DialectTrial], None], ...] = (
     own_requests_are_recognised,
     untouched_means_untouched,
     every_request_of_a_session_fits,

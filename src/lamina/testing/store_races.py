@@ -1,7 +1,7 @@
 """What a store promises to many writers at once, and a long walk beside the store in memory.
 
-A case has a `Trial`: the folder, and names that no other case uses. Writers are tasks here; whether processes
-agree is for the tests of each store to ask, with `retried` and `check_linear`.
+A case has a `StoreTrial`: the folder, and names that no other case uses. Writers are tasks here; whether
+processes agree is for the tests of each store to ask, with `retried` and `check_linear`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anyio.lowlevel import checkpoint
 
 from lamina.errors import Conflict, LaminaError
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Head, Once, Page, Rekeyable, Store, Where
+from lamina.stores.port import Once, RecordPage, Rekeyable, Store, StoredHead, Where
 
 OpenStore = Callable[[str], AbstractAsyncContextManager[Store]]
 E = TypeVar("E", bound=BaseException)
@@ -29,7 +29,7 @@ WRITERS, TURNS = 8, 12
 WALK = 400
 
 
-class Trial:
+class StoreTrial:
     """A store on trial."""
 
     def __init__(self, open_store: OpenStore, folder: str, *, many: int) -> None:
@@ -55,7 +55,7 @@ async def refused(call: Awaitable[object], kind: type[E]) -> E:
     raise AssertionError(f"{kind.__name__} was due, not {answer!r}")
 
 
-async def retried(kept: Store, where: Where, group: Sequence[bytes], key: str) -> tuple[Head, int]:
+async def retried(kept: Store, where: Where, group: Sequence[bytes], key: str) -> tuple[StoredHead, int]:
     """Appends a group to whatever is there, however often another is first; and how often it was."""
     once = Once(key=key, digest=hashlib.sha256(b"\0".join(group)).digest())
     lost, dice = 0, Random(key)  # noqa: S311
@@ -80,7 +80,7 @@ def turn(writer: int, number: int) -> list[bytes]:
     return [f"{writer}/{number}/{part}".encode() for part in range(1 + (writer + number) % 3)]
 
 
-def check_linear(page: Page, *, writers: int, turns: int) -> None:
+def check_linear(page: RecordPage, *, writers: int, turns: int) -> None:
     """Every group there, once, unbroken, and each writer's in its order."""
     words = [record.body.decode().split("/") for record in page.records]
     groups = [
@@ -95,7 +95,7 @@ def check_linear(page: Page, *, writers: int, turns: int) -> None:
     assert [record.seq for record in page.records] == list(range(page.head.count))
 
 
-async def an_append_expects_what_was_read(trial: Trial) -> None:
+async def an_append_expects_what_was_read(trial: StoreTrial) -> None:
     """With another number of records there: Conflict, which says both, and nothing is written."""
     async with trial.open() as kept:
         await kept.append(trial.where, [b"a", b"b"], expect=0, state=b"s")
@@ -112,7 +112,7 @@ async def an_append_expects_what_was_read(trial: Trial) -> None:
         assert len(await kept.list(trial.workspace)) == 1
 
 
-async def an_append_expects_the_state_that_was_read(trial: Trial) -> None:
+async def an_append_expects_the_state_that_was_read(trial: StoreTrial) -> None:
     """With another state there: Conflict, and nothing is written; the number of records may be the same."""
     async with trial.open() as kept:
         assert (await kept.append(trial.where, [b"a"], was=b"", state=b"one")).count == 1
@@ -128,12 +128,12 @@ async def an_append_expects_the_state_that_was_read(trial: Trial) -> None:
                 assert await kept.read(trial.where) == before
         conflict = await refused(kept.append(trial.where, [], expect=7, was=b"two"), Conflict)
         assert (conflict.expected, conflict.found) == (7, 1)
-        assert await kept.append(trial.where, [b"b"], was=b"two") == Head(count=2, state=b"two")
+        assert await kept.append(trial.where, [b"b"], was=b"two") == StoredHead(count=2, state=b"two")
         await refused(kept.append(Where(trial.workspace, "none"), [b"x"], was=b"s"), Conflict)
         assert len(await kept.list(trial.workspace)) == 1
 
 
-async def of_two_writers_one_wins(trial: Trial) -> None:
+async def of_two_writers_one_wins(trial: StoreTrial) -> None:
     """The other gets Conflict, and nothing of it is there."""
     async with trial.open() as kept:
         for number in range(20):
@@ -158,7 +158,7 @@ async def of_two_writers_one_wins(trial: Trial) -> None:
             assert page.head.state == turn(winner, number)[0]
 
 
-async def of_two_states_one_wins(trial: Trial) -> None:
+async def of_two_states_one_wins(trial: StoreTrial) -> None:
     """Where only the state changes, `was` tells who was first."""
     async with trial.open() as kept:
         await kept.append(trial.where, [b"a"], state=b"0")
@@ -178,10 +178,10 @@ async def of_two_states_one_wins(trial: Trial) -> None:
                 for writer in (0, 1):
                     tasks.start_soon(write, writer)
             assert len(won) == 1
-            assert (await kept.read(trial.where, last=0)).head == Head(count=1, state=won[0])
+            assert (await kept.read(trial.where, last=0)).head == StoredHead(count=1, state=won[0])
 
 
-async def many_writers_make_one_history(trial: Trial) -> None:
+async def many_writers_make_one_history(trial: StoreTrial) -> None:
     """Groups of eight writers stand one after another, each whole and once."""
     async with trial.open() as kept:
 
@@ -197,7 +197,7 @@ async def many_writers_make_one_history(trial: Trial) -> None:
         assert page.head.state == str(page.head.count).encode()
 
 
-async def groups_stand_together(trial: Trial) -> None:
+async def groups_stand_together(trial: StoreTrial) -> None:
     """Also those of writers who expect nothing."""
     async with trial.open() as kept:
 
@@ -213,10 +213,10 @@ async def groups_stand_together(trial: Trial) -> None:
         check_linear(await kept.read(trial.where), writers=WRITERS, turns=TURNS)
 
 
-async def repeats_at_once_are_kept_once(trial: Trial) -> None:
+async def repeats_at_once_are_kept_once(trial: StoreTrial) -> None:
     """A turn that is sent five times at the same moment stands there once."""
     async with trial.open() as kept:
-        heads: list[Head] = []
+        heads: list[StoredHead] = []
 
         async def send(number: int) -> None:
             once = Once(key=str(number), digest=b"d")
@@ -231,7 +231,7 @@ async def repeats_at_once_are_kept_once(trial: Trial) -> None:
         assert bodies_there == [body for number in range(10) for body in turn(0, number)]
 
 
-async def a_read_sees_one_moment(trial: Trial) -> None:
+async def a_read_sees_one_moment(trial: StoreTrial) -> None:
     """Records, count and state belong together, while others write."""
     async with trial.open() as kept:
         done = anyio.Event()
@@ -258,7 +258,7 @@ async def a_read_sees_one_moment(trial: Trial) -> None:
             done.set()
 
 
-async def a_read_sees_one_moment_of_what_changes(trial: Trial) -> None:
+async def a_read_sees_one_moment_of_what_changes(trial: StoreTrial) -> None:
     """Bodies and state of one replacement, or of one conversation of several that had the name in turn."""
     async with trial.open() as kept:
         done = anyio.Event()
@@ -286,7 +286,7 @@ async def a_read_sees_one_moment_of_what_changes(trial: Trial) -> None:
                 tasks.start_soon(look, number)
 
 
-async def a_cancelled_append_happened_or_did_not(trial: Trial) -> None:
+async def a_cancelled_append_happened_or_did_not(trial: StoreTrial) -> None:
     """Never a part of it; and the store goes on."""
     async with trial.open() as kept:
         for number in range(30):
@@ -300,7 +300,7 @@ async def a_cancelled_append_happened_or_did_not(trial: Trial) -> None:
             after = await kept.read(trial.where)
             if after.head.count != before.head.count:
                 assert [record.body for record in after.records[before.head.count :]] == group
-                assert after.head == Head(count=before.head.count + 50, state=b"%d" % number)
+                assert after.head == StoredHead(count=before.head.count + 50, state=b"%d" % number)
             else:
                 assert after == before
         count = (await kept.read(trial.where, last=0)).head.count
@@ -315,7 +315,7 @@ async def _a_moment(length: int) -> None:
         await anyio.sleep((length - 10) * 0.0002)
 
 
-async def it_does_what_the_store_in_memory_does(trial: Trial) -> None:
+async def it_does_what_the_store_in_memory_does(trial: StoreTrial) -> None:
     """Some hundred calls of every sort, made up: the same answers and the same errors."""
     async with trial.open() as kept:
         model, dice = MemoryStore(), Random(5)  # noqa: S311
@@ -361,7 +361,7 @@ async def _answer(kept: Any, name: str, given: tuple[tuple[Any, ...], dict[str, 
     return tuple(answer) if name == "list" else answer
 
 
-RACES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
+RACES: tuple[Callable[[StoreTrial], Awaitable[None]], ...] = (
     an_append_expects_what_was_read,
     an_append_expects_the_state_that_was_read,
     of_two_writers_one_wins,

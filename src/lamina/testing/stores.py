@@ -20,9 +20,20 @@ import anyio
 
 from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError, WrongKey
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import HEADER, Head, Listed, Once, Page, Record, Rekeyable, Store, Where, Within
+from lamina.stores.port import (
+    HEADER,
+    Listed,
+    Once,
+    Record,
+    RecordPage,
+    Rekeyable,
+    Store,
+    StoredHead,
+    Where,
+    Within,
+)
 from lamina.testing.conformance import Conformance
-from lamina.testing.store_races import RACES, OpenStore, Trial, bodies, refused
+from lamina.testing.store_races import RACES, OpenStore, StoreTrial, bodies, refused
 
 SECONDS = 300
 """A case that takes longer has met a deadlock."""
@@ -71,37 +82,37 @@ def store(
     return [Conformance(words, partial(_try, promise, open_store, many)) for words, promise in told]
 
 
-def _try(promise: Callable[[Trial], Awaitable[None]], open_store: OpenStore, many: int) -> None:
+def _try(promise: Callable[[StoreTrial], Awaitable[None]], open_store: OpenStore, many: int) -> None:
     async def tried() -> None:
         with anyio.fail_after(SECONDS):
-            await promise(Trial(open_store, folder, many=many))
+            await promise(StoreTrial(open_store, folder, many=many))
 
     with TemporaryDirectory(prefix="store-", ignore_cleanup_errors=True) as folder:
         anyio.run(tried)
 
 
-async def nothing_is_there_at_first(trial: Trial) -> None:
+async def nothing_is_there_at_first(trial: StoreTrial) -> None:
     """A conversation that nobody began reads as empty, and is not listed."""
     async with trial.open() as kept:
-        assert await kept.read(trial.where) == Page()
+        assert await kept.read(trial.where) == RecordPage()
         assert list(await kept.list(trial.workspace)) == []
         assert await kept.delete(trial.where) is False
 
 
-async def order_is_kept(trial: Trial) -> None:
+async def order_is_kept(trial: StoreTrial) -> None:
     """Records come back as they were given, in order, counted from 0."""
     async with trial.open() as kept:
-        assert await kept.append(trial.where, [b"a", b"b"]) == Head(count=2)
-        assert await kept.append(trial.where, [b"c"]) == Head(count=3)
+        assert await kept.append(trial.where, [b"a", b"b"]) == StoredHead(count=2)
+        assert await kept.append(trial.where, [b"c"]) == StoredHead(count=3)
         page = await kept.read(trial.where)
-    assert page == Page(records=_numbered(b"a", b"b", b"c"), head=Head(count=3))
+    assert page == RecordPage(records=_numbered(b"a", b"b", b"c"), head=StoredHead(count=3))
 
 
 def _numbered(*bodies: bytes) -> tuple[Record, ...]:
     return tuple(Record(seq=seq, body=body) for seq, body in enumerate(bodies))
 
 
-async def a_read_finds_what_it_names(trial: Trial) -> None:
+async def a_read_finds_what_it_names(trial: StoreTrial) -> None:
     """`after`, `last`, `at` and `limit`, with none, some and more than there are."""
     asked: list[tuple[dict[str, int | list[int]], list[int]]] = [
         ({"after": 0}, [0, 1, 2, 3, 4]),
@@ -128,10 +139,10 @@ async def a_read_finds_what_it_names(trial: Trial) -> None:
             page = await kept.read(trial.where, **named)  # type: ignore[arg-type]
             assert [record.seq for record in page.records] == found, named
             assert [record.body for record in page.records] == [bodies(5)[seq] for seq in found], named
-            assert page.head == Head(count=5, state=b"s"), named
+            assert page.head == StoredHead(count=5, state=b"s"), named
 
 
-async def negative_numbers_are_refused(trial: Trial) -> None:
+async def negative_numbers_are_refused(trial: StoreTrial) -> None:
     """A negative number is BadInput, in a read, a list and an append."""
     async with trial.open() as kept:
         await kept.append(trial.where, bodies(3))
@@ -144,7 +155,7 @@ async def negative_numbers_are_refused(trial: Trial) -> None:
         assert (await kept.read(trial.where)).head.count == 3
 
 
-async def a_read_names_its_records_in_one_way(trial: Trial) -> None:
+async def a_read_names_its_records_in_one_way(trial: StoreTrial) -> None:
     """`after`, `last` and `at` exclude each other: two of them are BadInput."""
     async with trial.open() as kept:
         await kept.append(trial.where, bodies(3))
@@ -154,31 +165,33 @@ async def a_read_names_its_records_in_one_way(trial: Trial) -> None:
         await refused(kept.read(trial.where, after=1, last=1, at=[]), BadInput)
 
 
-async def the_state_is_kept_with_the_group(trial: Trial) -> None:
+async def the_state_is_kept_with_the_group(trial: StoreTrial) -> None:
     """A state replaces the last; without one it stays; an empty one is one, too."""
     async with trial.open() as kept:
-        assert await kept.append(trial.where, [b"a"], state=b"one") == Head(count=1, state=b"one")
-        assert await kept.append(trial.where, [b"b"]) == Head(count=2, state=b"one")
-        assert await kept.append(trial.where, [], state=b"two") == Head(count=2, state=b"two")
-        assert (await kept.read(trial.where, last=0)).head == Head(count=2, state=b"two")
-        assert await kept.append(trial.where, [b"c"], state=b"") == Head(count=3, state=b"")
-        assert (await kept.read(trial.where)).head == Head(count=3)
+        assert await kept.append(trial.where, [b"a"], state=b"one") == StoredHead(count=1, state=b"one")
+        assert await kept.append(trial.where, [b"b"]) == StoredHead(count=2, state=b"one")
+        assert await kept.append(trial.where, [], state=b"two") == StoredHead(count=2, state=b"two")
+        assert (await kept.read(trial.where, last=0)).head == StoredHead(count=2, state=b"two")
+        assert await kept.append(trial.where, [b"c"], state=b"") == StoredHead(count=3, state=b"")
+        assert (await kept.read(trial.where)).head == StoredHead(count=3)
 
 
-async def workspaces_are_apart(trial: Trial) -> None:
+async def workspaces_are_apart(trial: StoreTrial) -> None:
     """The same name in two workspaces is two conversations."""
     here, there = trial.where, Where(f"{trial.workspace}-other", trial.where.conversation)
     once = Once(key="k", digest=b"d")
     async with trial.open() as kept:
         await kept.append(here, [b"here"], once=once, state=b"mine")
-        assert await kept.read(there) == Page()
+        assert await kept.read(there) == RecordPage()
         assert list(await kept.list(there.workspace)) == []
-        assert await kept.append(there, [b"1", b"2"], expect=0, once=once) == Head(count=2)
+        assert await kept.append(there, [b"1", b"2"], expect=0, once=once) == StoredHead(count=2)
         assert await kept.delete(there)
-        assert await kept.read(here) == Page(records=_numbered(b"here"), head=Head(count=1, state=b"mine"))
+        assert await kept.read(here) == RecordPage(
+            records=_numbered(b"here"), head=StoredHead(count=1, state=b"mine")
+        )
 
 
-async def a_list_goes_page_by_page(trial: Trial) -> None:
+async def a_list_goes_page_by_page(trial: StoreTrial) -> None:
     """Names in the order of their characters, each once, with their counts."""
     names = ["b", "a", "é", "Z", "a/b", "aa", "漢", "🦉", "_", "10", "9"]
     async with trial.open() as kept:
@@ -195,7 +208,7 @@ async def a_list_goes_page_by_page(trial: Trial) -> None:
         ]
 
 
-async def odd_names_stay_apart(trial: Trial) -> None:
+async def odd_names_stay_apart(trial: StoreTrial) -> None:
     """Any text names a conversation, a workspace or a key; what cannot be kept as it is, is refused."""
     async with trial.open() as kept:
         places = [Where(trial.workspace, name) for name in ODD_NAMES]
@@ -214,7 +227,7 @@ async def odd_names_stay_apart(trial: Trial) -> None:
         assert list(await kept.list(trial.workspace)) == []
 
 
-async def names_that_cannot_be_kept_are_refused(trial: Trial) -> None:
+async def names_that_cannot_be_kept_are_refused(trial: StoreTrial) -> None:
     """NUL, lone surrogates and nothing at all are BadInput; a name may be too long, never be cut."""
     async with trial.open() as kept:
         for name in NO_NAMES:
@@ -231,7 +244,7 @@ async def names_that_cannot_be_kept_are_refused(trial: Trial) -> None:
             assert [record.body for record in page.records] == [end.encode()]
 
 
-async def a_group_is_kept_whole_or_not_at_all(trial: Trial) -> None:
+async def a_group_is_kept_whole_or_not_at_all(trial: StoreTrial) -> None:
     """A group with something that is no record leaves nothing of itself, its state or its key."""
     once = Once(key="k", digest=b"d")
     async with trial.open() as kept:
@@ -239,8 +252,8 @@ async def a_group_is_kept_whole_or_not_at_all(trial: Trial) -> None:
         for wrong in (object(), None, "text", 7):
             group: Sequence[bytes] = [b"b", wrong, b"c"]  # type: ignore[list-item]
             await refused(kept.append(trial.where, group, once=once, state=b"t"), BadInput)
-            assert await kept.read(trial.where) == Page(
-                records=_numbered(b"a"), head=Head(count=1, state=b"s")
+            assert await kept.read(trial.where) == RecordPage(
+                records=_numbered(b"a"), head=StoredHead(count=1, state=b"s")
             )
         await refused(kept.append(trial.where, [b"b"], state="text"), BadInput)  # type: ignore[arg-type]
         await refused(kept.append(trial.where, [b"b"], was="s"), BadInput)  # type: ignore[arg-type]
@@ -250,7 +263,7 @@ async def a_group_is_kept_whole_or_not_at_all(trial: Trial) -> None:
         assert (await kept.append(trial.where, [b"b"], once=once)).count == 2
 
 
-async def a_repeated_append_is_kept_once(trial: Trial) -> None:
+async def a_repeated_append_is_kept_once(trial: StoreTrial) -> None:
     """The same key and digest: the count of the first time, whatever came after, whatever is expected."""
     once = Once(key="turn-1", digest=b"\x00\xff")
     async with trial.open() as kept:
@@ -258,52 +271,54 @@ async def a_repeated_append_is_kept_once(trial: Trial) -> None:
         assert await kept.append(trial.where, [b"a"], expect=0, once=once, state=b"one") == first
         await kept.append(trial.where, [b"b"], expect=1, state=b"two")
         again = await kept.append(trial.where, [b"a"], expect=0, was=b"", once=once, state=b"one")
-        assert again == Head(count=1, state=b"two"), "the count of the first time, with the state of now"
+        assert again == StoredHead(count=1, state=b"two"), (
+            "the count of the first time, with the state of now"
+        )
         await kept.append(trial.where, [], state=b"three")
-        assert await kept.append(trial.where, [b"a"], once=once) == Head(count=1, state=b"three")
+        assert await kept.append(trial.where, [b"a"], once=once) == StoredHead(count=1, state=b"three")
         page = await kept.read(trial.where)
-    assert page == Page(records=_numbered(b"a", b"b"), head=Head(count=2, state=b"three"))
+    assert page == RecordPage(records=_numbered(b"a", b"b"), head=StoredHead(count=2, state=b"three"))
 
 
-async def a_key_is_for_one_body(trial: Trial) -> None:
+async def a_key_is_for_one_body(trial: StoreTrial) -> None:
     """With another digest it is Reused, and nothing is written; each conversation has keys of its own."""
     async with trial.open() as kept:
         await kept.append(trial.where, [b"a"], once=Once(key="k", digest=b"1"))
         await refused(kept.append(trial.where, [b"b"], once=Once(key="k", digest=b"2"), state=b"t"), Reused)
         await refused(kept.append(trial.where, [b"b"], expect=1, once=Once(key="k", digest=b"")), Reused)
-        assert await kept.read(trial.where) == Page(records=_numbered(b"a"), head=Head(count=1))
+        assert await kept.read(trial.where) == RecordPage(records=_numbered(b"a"), head=StoredHead(count=1))
         other = Where(trial.workspace, "other")
         assert (await kept.append(other, [b"b"], once=Once(key="k", digest=b"2"))).count == 1
 
 
-async def what_is_deleted_is_gone(trial: Trial) -> None:
+async def what_is_deleted_is_gone(trial: StoreTrial) -> None:
     """Records, state and keys; the next of this name begins at 0."""
     once = Once(key="k", digest=b"1")
     async with trial.open() as kept:
         await kept.append(trial.where, bodies(3), once=once, state=b"s")
         await kept.append(Where(trial.workspace, "stays"), [b"a"])
         assert await kept.delete(trial.where) is True
-        assert await kept.read(trial.where) == Page()
-        assert await kept.read(trial.where, at=[0, 1]) == Page()
+        assert await kept.read(trial.where) == RecordPage()
+        assert await kept.read(trial.where, at=[0, 1]) == RecordPage()
         assert [one.conversation for one in await kept.list(trial.workspace)] == ["stays"]
         assert await kept.delete(trial.where) is False
         anew = Once(key="k", digest=b"2")
-        assert await kept.append(trial.where, [b"x"], expect=0, once=anew) == Head(count=1)
-        assert await kept.read(trial.where) == Page(records=_numbered(b"x"), head=Head(count=1))
+        assert await kept.append(trial.where, [b"x"], expect=0, once=anew) == StoredHead(count=1)
+        assert await kept.read(trial.where) == RecordPage(records=_numbered(b"x"), head=StoredHead(count=1))
 
 
-async def bodies_of_any_size(trial: Trial) -> None:
+async def bodies_of_any_size(trial: StoreTrial) -> None:
     """Nothing, every byte, and megabytes, as records and as state."""
     large = bytes(range(256)) * (LARGE // 256)
     async with trial.open() as kept:
         group = [b"", bytes(range(256)), large, b""]
         head = await kept.append(trial.where, group, state=large)
-        assert head == Head(count=4, state=large)
+        assert head == StoredHead(count=4, state=large)
         page = await kept.read(trial.where)
-        assert page == Page(records=_numbered(*group), head=head)
+        assert page == RecordPage(records=_numbered(*group), head=head)
 
 
-async def many_records(trial: Trial) -> None:
+async def many_records(trial: StoreTrial) -> None:
     """Thousands of records, in groups, are all there and in order."""
     async with trial.open() as kept:
         everything = bodies(trial.many)
@@ -317,23 +332,23 @@ async def many_records(trial: Trial) -> None:
         assert [r.seq for r in (await kept.read(trial.where, after=5, limit=2)).records] == [5, 6]
 
 
-async def replacing_changes_bodies_only(trial: Trial) -> None:
+async def replacing_changes_bodies_only(trial: StoreTrial) -> None:
     """Where a store can: the named bodies and the state, if count and state are what is expected."""
     async with trial.open() as kept:
         if isinstance(kept, Rekeyable):
             await _replaced(trial, kept)
 
 
-async def _replaced(trial: Trial, kept: Store) -> None:
+async def _replaced(trial: StoreTrial, kept: Store) -> None:
     assert isinstance(kept, Rekeyable)
     once = Once(key="k", digest=b"d")
     await kept.append(trial.where, [b"a", b"b"], once=once, state=b"old")
     await kept.append(trial.where, [b"c"], state=b"older")
-    assert await kept.replace(trial.where, {1: b"B"}, expect=3) == Head(count=3, state=b"older")
-    assert await kept.replace(trial.where, {0: b"A", 2: b"C" * 9}, expect=3, state=b"new") == Head(
+    assert await kept.replace(trial.where, {1: b"B"}, expect=3) == StoredHead(count=3, state=b"older")
+    assert await kept.replace(trial.where, {0: b"A", 2: b"C" * 9}, expect=3, state=b"new") == StoredHead(
         count=3, state=b"new"
     )
-    whole = Page(records=_numbered(b"A", b"B", b"C" * 9), head=Head(count=3, state=b"new"))
+    whole = RecordPage(records=_numbered(b"A", b"B", b"C" * 9), head=StoredHead(count=3, state=b"new"))
     await refused(kept.replace(trial.where, {0: b"x"}, expect=2, state=b"x"), Conflict)
     for was in (b"", b"older"):
         conflict = await refused(kept.replace(trial.where, {0: b"x"}, expect=3, was=was), Conflict)
@@ -342,12 +357,12 @@ async def _replaced(trial: Trial, kept: Store) -> None:
     await refused(kept.replace(trial.where, {0: b"x", 1: None}, expect=3), BadInput)  # type: ignore[dict-item]
     await refused(kept.replace(Where(trial.workspace, "none"), {}, expect=0, state=b"x"), StoreError)
     assert await kept.read(trial.where) == whole
-    assert await kept.append(trial.where, [b"a", b"b"], once=once) == Head(count=2, state=b"new")
+    assert await kept.append(trial.where, [b"a", b"b"], once=once) == StoredHead(count=2, state=b"new")
     head = await kept.replace(trial.where, {}, expect=3, was=b"new", state=b"newest")
-    assert head == Head(count=3, state=b"newest")
+    assert head == StoredHead(count=3, state=b"newest")
 
 
-async def closing_twice_does_no_harm(trial: Trial) -> None:
+async def closing_twice_does_no_harm(trial: StoreTrial) -> None:
     async with trial.open() as kept:
         await kept.append(trial.where, [b"a"])
         close = getattr(kept, "close", None)
@@ -356,7 +371,7 @@ async def closing_twice_does_no_harm(trial: Trial) -> None:
             await close()
 
 
-async def opened_again_everything_is_there(trial: Trial) -> None:
+async def opened_again_everything_is_there(trial: StoreTrial) -> None:
     """Records, state, keys and lists, after the store was closed; also while another has it open."""
     once = Once(key="k", digest=b"1")
     async with trial.open() as kept:
@@ -366,7 +381,7 @@ async def opened_again_everything_is_there(trial: Trial) -> None:
     async with trial.open() as kept:
         assert await kept.read(trial.where) == before
         again = await kept.append(trial.where, bodies(20), once=once, state=b"s")
-        assert again == Head(count=20, state=b"t")
+        assert again == StoredHead(count=20, state=b"t")
         await refused(kept.append(trial.where, [b"x"], once=Once(key="k", digest=b"2")), Reused)
         async with trial.open() as second:
             assert (await second.append(trial.where, [b"y"], expect=21)).count == 22
@@ -376,10 +391,10 @@ async def opened_again_everything_is_there(trial: Trial) -> None:
         ]
         assert await kept.delete(trial.where)
     async with trial.open() as kept:
-        assert await kept.read(trial.where) == Page()
+        assert await kept.read(trial.where) == RecordPage()
 
 
-async def a_sealed_store_gives_nothing_without_its_key(trial: Trial) -> None:
+async def a_sealed_store_gives_nothing_without_its_key(trial: StoreTrial) -> None:
     """With the header of a seal in it, only names that encryption makes are read, written and listed."""
     inner = Where(Within(trial.workspace), "sealed")
     async with trial.open() as kept:
@@ -397,23 +412,23 @@ async def a_sealed_store_gives_nothing_without_its_key(trial: Trial) -> None:
         assert (await kept.read(inner)).records == _numbered(b"\x01sealed")
         assert list(await kept.list(inner.workspace)) == [Listed(conversation="sealed", count=1)]
         assert (await kept.append(inner, [b"\x01more"], expect=1)).count == 2
-        assert (await kept.read(HEADER)).head == Head(count=1, state=b"header")
+        assert (await kept.read(HEADER)).head == StoredHead(count=1, state=b"header")
         assert await kept.delete(inner)
 
 
-async def a_plain_store_takes_no_seal(trial: Trial) -> None:
+async def a_plain_store_takes_no_seal(trial: StoreTrial) -> None:
     """Not while there is a plain conversation; and the header can be changed where there is one."""
     async with trial.open() as kept:
         await kept.append(trial.where, [b"plain"])
         await refused(kept.append(HEADER, [b""], expect=0, state=b"header"), WrongKey)
-        assert await kept.read(HEADER) == Page()
+        assert await kept.read(HEADER) == RecordPage()
         assert (await kept.read(trial.where)).head.count == 1
         assert await kept.delete(trial.where)
         assert (await kept.append(HEADER, [b""], expect=0, state=b"header")).count == 1
         assert (await kept.append(HEADER, [b""], expect=1, was=b"header", state=b"changed")).count == 2
 
 
-async def plain_and_sealed_do_not_meet(trial: Trial) -> None:
+async def plain_and_sealed_do_not_meet(trial: StoreTrial) -> None:
     """Many begin plain conversations while one seals the store: the store is one of both in the end."""
     async with trial.open() as kept:
         begun: list[str] = []
@@ -443,7 +458,7 @@ async def plain_and_sealed_do_not_meet(trial: Trial) -> None:
             assert [each.conversation for each in await kept.list(trial.workspace)] == sorted(begun)
 
 
-PROMISES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
+PROMISES: tuple[Callable[[StoreTrial], Awaitable[None]], ...] = (
     nothing_is_there_at_first,
     order_is_kept,
     a_read_finds_what_it_names,
@@ -464,9 +479,9 @@ PROMISES: tuple[Callable[[Trial], Awaitable[None]], ...] = (
     closing_twice_does_no_harm,
 )
 
-LASTING: tuple[Callable[[Trial], Awaitable[None]], ...] = (opened_again_everything_is_there,)
+LASTING: tuple[Callable[[StoreTrial], Awaitable[None]], ...] = (opened_again_everything_is_there,)
 
-SEALABLE: tuple[Callable[[Trial], Awaitable[None]], ...] = (
+SEALABLE: tuple[Callable[[StoreTrial], Awaitable[None]], ...] = (
     a_sealed_store_gives_nothing_without_its_key,
     a_plain_store_takes_no_seal,
     plain_and_sealed_do_not_meet,

@@ -64,7 +64,7 @@ def resolve_host(host: str, port: int, seconds: float) -> Sequence[str]:
     return list(dict.fromkeys(answer["addresses"]))
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How far a fetch goes. `seconds` are for all of it: names, redirects, handshakes and the answer.
 
     `allowed` says which addresses may be asked, `resolve` finds those of a name.
@@ -87,10 +87,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
-DEFAULT = Limits()
+DEFAULT = FetchLimits()
 
 
-def fetch(url: str, limits: Limits = DEFAULT) -> Answer:
+def fetch(url: str, limits: FetchLimits = DEFAULT) -> Answer:
     """The page at an address, or BadInput that says why there is none."""
     deadline = time.monotonic() + limits.seconds
     place = url
@@ -102,7 +102,7 @@ def fetch(url: str, limits: Limits = DEFAULT) -> Answer:
     raise BadInput(f"more than {limits.redirects} redirects", place=url, hint="give the final address")
 
 
-def _asked(url: str, limits: Limits, deadline: float) -> Answer | str:
+def _asked(url: str, limits: FetchLimits, deadline: float) -> Answer | str:
     """The page, or where it moved to."""
     target = _parsed(url, limits)
     port = target.port or (443 if target.scheme == "https" else 80)
@@ -120,7 +120,7 @@ def _asked(url: str, limits: Limits, deadline: float) -> Answer | str:
         raise BadInput(problem, place=url, hint="check the address, or try again later") from None
 
 
-def _parsed(url: str, limits: Limits) -> SplitResult:
+def _parsed(url: str, limits: FetchLimits) -> SplitResult:
     """An address that everyone reads the same way."""
     hint = "give an address as in 'https://example.org/page'"
     if any(char <= " " or char in '\\"<>`{}|^\x7f' for char in url):
@@ -141,7 +141,7 @@ def _parsed(url: str, limits: Limits) -> SplitResult:
     return target
 
 
-def _checked(host: str, port: int, limits: Limits, url: str, deadline: float) -> str:
+def _checked(host: str, port: int, limits: FetchLimits, url: str, deadline: float) -> str:
     """The address to connect to, if every address of the name may be asked."""
     names = limits.resolve(host, port, _left(deadline))
     found = [ipaddress.ip_address(name.partition("%")[0]) for name in names]
@@ -195,7 +195,7 @@ class _Line:
 
 
 def _answered(
-    connection: http.client.HTTPConnection, target: SplitResult, limits: Limits, url: str
+    connection: http.client.HTTPConnection, target: SplitResult, limits: FetchLimits, url: str
 ) -> Answer | str:
     path = quote((target.path or "/") + (f"?{target.query}" if target.query else ""), safe=_AS_IS)
     asked = {

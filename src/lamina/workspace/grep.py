@@ -19,7 +19,7 @@ from typing import NamedTuple
 from lamina.core.text.characters import WHITE_SPACE, split_lines
 from lamina.errors import BadInput
 from lamina.workspace.documents import text_in
-from lamina.workspace.workspace import Item, Workspace
+from lamina.workspace.workspace import FolderItem, Workspace
 
 SECONDS = 10.0
 """Time on the clock for one search, reading the files included."""
@@ -41,7 +41,7 @@ for number, line in enumerate(sys.stdin.buffer, 1):
 """
 
 
-class Match(NamedTuple):
+class GrepMatch(NamedTuple):
     path: str
     line: int
     text: str
@@ -50,7 +50,7 @@ class Match(NamedTuple):
 class Matches(NamedTuple):
     """Matches in order of path and line; `notes` say what was not searched, `more` that there are others."""
 
-    found: list[Match]
+    found: list[GrepMatch]
     notes: list[str]
     more: bool
 
@@ -92,7 +92,7 @@ def _texts(space: Workspace, path: str, deadline: float) -> tuple[list[tuple[str
     return texts, notes
 
 
-def _why_not(item: Item, room: int, deadline: float) -> str:
+def _why_not(item: FolderItem, room: int, deadline: float) -> str:
     if item.size > room:
         return "the search is full"
     return "" if deadline > time.monotonic() else "the time of the search is over"
@@ -103,9 +103,9 @@ def _left(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.1)
 
 
-def _match(line: int, starts: list[int], texts: Sequence[tuple[str, str]], lines: list[str]) -> Match:
+def _match(line: int, starts: list[int], texts: Sequence[tuple[str, str]], lines: list[str]) -> GrepMatch:
     place = bisect_right(starts, line) - 1
-    return Match(texts[place][0], line - starts[place] + 1, lines[line])
+    return GrepMatch(texts[place][0], line - starts[place] + 1, lines[line])
 
 
 def _hits(lines: list[str], pattern: str, *, ignore_case: bool, most: int, deadline: float) -> list[int]:

@@ -29,7 +29,7 @@ _END_TAGS = {name: re.compile(rf"</{name}(?=[\t\n\f\r />])", re.IGNORECASE | re.
 _LONG_NUMBER = re.compile(r"&#(?:([0-9]{8,})|[xX]([0-9a-fA-F]{8,}));?")
 
 
-class Words(NamedTuple):
+class MarkupText(NamedTuple):
     """Text between tags, with its character references resolved."""
 
     text: str
@@ -47,7 +47,7 @@ class End(NamedTuple):
     name: str
 
 
-Token = Words | Start | End
+Token = MarkupText | Start | End
 
 
 def read_markup(html: str) -> Iterator[Token]:
@@ -65,12 +65,12 @@ class _Scanner:
         while at < len(html):
             opening = self._find("<", at)
             if opening < 0:
-                yield Words(_resolve(html[at:]))
+                yield MarkupText(_resolve(html[at:]))
                 return
             if opening > at:
-                yield Words(_resolve(html[at:opening]))
+                yield MarkupText(_resolve(html[at:opening]))
             if self._find(">", opening) < 0:  # nothing is a tag from here on
-                yield Words(_resolve(html[opening:]))
+                yield MarkupText(_resolve(html[opening:]))
                 return
             token, at = self._markup(opening)
             if token is not None:
@@ -80,7 +80,7 @@ class _Scanner:
                 if end < 0 and token.name in _DECODED:
                     continue  # a title without an end is only forgotten
                 raw = html[at:] if end < 0 else html[at:end]
-                yield Words(_resolve(raw) if token.name in _DECODED else raw)
+                yield MarkupText(_resolve(raw) if token.name in _DECODED else raw)
                 at += len(raw)
 
     def _markup(self, at: int) -> tuple[Token | None, int]:
@@ -96,7 +96,7 @@ class _Scanner:
             return (End(lower_ascii(name[0])) if name else None), end
         name = _NAME.match(html, at + 1)
         if name is None:
-            return Words("<"), at + 1
+            return MarkupText("<"), at + 1
         return self._start_tag(lower_ascii(name[0]), name.end())
 
     def _comment_end(self, at: int) -> int:

@@ -31,12 +31,12 @@ _WHITE_IN_A_LINE = re.compile("[ \t\r\f\v\u00a0]+")
 _MANY_LINES = re.compile("\n{3,}")
 
 
-class Page(NamedTuple):
+class HtmlText(NamedTuple):
     title: str
     text: str
 
 
-def page(html: str) -> Page:
+def page(html: str) -> HtmlText:
     """The title and the text of a page."""
     reader = _Reader()
     for token in read_markup(html):
@@ -48,7 +48,7 @@ def page(html: str) -> Page:
             reader.say(token.text)
     lines = [_WHITE_IN_A_LINE.sub(" ", line).strip(WHITE_SPACE) for line in "".join(reader.out).split("\n")]
     text = _MANY_LINES.sub("\n\n", "\n".join(lines)).strip(WHITE_SPACE)
-    return Page(_ANY_WHITE.sub(" ", "".join(reader.title)).strip(WHITE_SPACE), text)
+    return HtmlText(_ANY_WHITE.sub(" ", "".join(reader.title)).strip(WHITE_SPACE), text)
 
 
 class _Reader:

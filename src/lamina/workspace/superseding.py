@@ -14,15 +14,15 @@ from typing import Any
 import msgspec
 
 from lamina.core.arrange import pairs
-from lamina.core.orders import Batch, Move, Order, View, goes_last, ladder
+from lamina.core.orders import Batch, Move, Order, OrderView, goes_last, ladder
 from lamina.core.superseded_results import Exchange, superseded
-from lamina.core.text.subjects import SUBJECTS, Call, Reader, Subject
+from lamina.core.text.subjects import SUBJECTS, ReadableCall, Subject, SubjectReader
 from lamina.core.values import Entry, Form, ToolCall, ToolResult
 from lamina.errors import BadInput
 from lamina.workspace.paths import joined, steps
 
 
-def moved(call: Call) -> Subject | None:
+def moved(call: ReadableCall) -> Subject | None:
     """A move as a write of both paths, for a table of subjects: what was read at either place is old."""
     if call.name != "mv":
         return None
@@ -34,14 +34,14 @@ def moved(call: Call) -> Subject | None:
     return Subject(verb="write", resource="\n".join(dict.fromkeys(paths)))
 
 
-TABLE: tuple[Reader, ...] = (moved, *SUBJECTS)
+TABLE: tuple[SubjectReader, ...] = (moved, *SUBJECTS)
 """The subjects of calls, with those of the workspace tools."""
 
 
-def superseding(table: tuple[Reader, ...], *, then: Order = ladder) -> Order:
+def superseding(table: tuple[SubjectReader, ...], *, then: Order = ladder) -> Order:
     """An order that begins with what this table knows to be outdated and the core's own does not."""
 
-    def order(view: View) -> Iterator[Batch]:
+    def order(view: OrderView) -> Iterator[Batch]:
         yield from _outdated(view, table)
         yield from then(view)
 
@@ -52,7 +52,7 @@ ORDER = superseding(TABLE)
 """The ladder, with the workspace tools known: what a session cuts by."""
 
 
-def _outdated(view: View, table: tuple[Reader, ...]) -> Iterator[Batch]:
+def _outdated(view: OrderView, table: tuple[SubjectReader, ...]) -> Iterator[Batch]:
     found = [(c, r) for c, r in pairs(view.entries) if view.entries[r].form is Form.FULL]
     had = [_exchange(view.entries[c], view.entries[r]) for c, r in found]
     known, allowed = superseded(had), frozenset(view.free())

@@ -46,7 +46,7 @@ _FILES = {
 _CHUNK = 1 << 18
 
 
-class Item(NamedTuple):
+class FolderItem(NamedTuple):
     """Something in a folder. `why` says why it cannot be had, else nothing; `size` is in bytes."""
 
     path: str
@@ -91,14 +91,14 @@ class Workspace:
             finally:
                 os.close(file)
 
-    def items(self, path: str = ".") -> list[Item]:
+    def items(self, path: str = ".") -> list[FolderItem]:
         """What stands in a folder, by name; what cannot be had is named with the reason.
 
         Of more than `MOST` the rest is one item that says so.
         """
         return self._listed(self._way(path), MOST)
 
-    def walk(self, path: str = ".") -> Iterator[Item]:
+    def walk(self, path: str = ".") -> Iterator[FolderItem]:
         """Every file below a folder, in order, and what was left out with the reason.
 
         At most `MOST` things are looked at, in all folders together.
@@ -261,31 +261,31 @@ class Workspace:
             raise BadInput("it may only be read", place=shown(path), hint="write another file")
         return found.st_mode
 
-    def _item(self, way: tuple[str, ...], folder: int) -> Item:
+    def _item(self, way: tuple[str, ...], folder: int) -> FolderItem:
         path, name = joined(way), way[-1]
         if not plain(name):
-            return Item(joined((*way[:-1], shown(name))), why="a name that cannot be shown")
+            return FolderItem(joined((*way[:-1], shown(name))), why="a name that cannot be shown")
         if excluded((name,), self.exclude):
-            return Item(path, why="excluded")
+            return FolderItem(path, why="excluded")
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         except OSError as error:
-            return Item(path, why=_told(error))
+            return FolderItem(path, why=_told(error))
         is_folder, why = stat.S_ISDIR(found.st_mode), self._why(found)
-        return Item(path, folder=is_folder, size=0 if is_folder or why else found.st_size, why=why)
+        return FolderItem(path, folder=is_folder, size=0 if is_folder or why else found.st_size, why=why)
 
-    def _listed(self, way: tuple[str, ...], most: int) -> list[Item]:
+    def _listed(self, way: tuple[str, ...], most: int) -> list[FolderItem]:
         """The first `most` things in a folder, by name, and one item more if there are others."""
         with self._folder(way) as folder, _refusing(joined(way)):
             names = sorted(os.listdir(folder))  # noqa: PTH208 - of an open folder
             items = [self._item((*way, name), folder) for name in names[:most]]
         if len(names) > most:
-            items.append(Item(joined(way), folder=True, why=f"more than {MOST:,} files"))
+            items.append(FolderItem(joined(way), folder=True, why=f"more than {MOST:,} files"))
         return items
 
-    def _below(self, way: tuple[str, ...], left: list[int], depth: int) -> Iterator[Item]:
+    def _below(self, way: tuple[str, ...], left: list[int], depth: int) -> Iterator[FolderItem]:
         if not depth:
-            yield Item(joined(way), folder=True, why="too deep")
+            yield FolderItem(joined(way), folder=True, why="too deep")
             return
         items = self._listed(way, left[0])
         left[0] = max(left[0] - len(items), 0)
@@ -295,7 +295,7 @@ class Workspace:
             else:
                 yield item
 
-    def _inner(self, item: Item, left: list[int], depth: int) -> Iterator[Item]:
+    def _inner(self, item: FolderItem, left: list[int], depth: int) -> Iterator[FolderItem]:
         way = steps(item.path)
         if excluded(way[-1:], self.skip):
             yield item._replace(why="skipped")

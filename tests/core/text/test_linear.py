@@ -27,7 +27,7 @@ from lamina.core.text.tagged import blocks, unescape
 from lamina.core.text.tags import inert, strip_tags
 from lamina.core.wording import guard, unguard
 from lamina.dialects.ollama.fields import is_base64
-from lamina.dialects.text.layout import Turn, split, written
+from lamina.dialects.text.layout import TextTurn, split, written
 
 SIZE = 6_000
 GROWTH = 9  # between 4, which is linear, and 16, which is quadratic
@@ -49,7 +49,7 @@ def patch(text: str) -> None:
 
 
 def lay_out(text: str) -> None:
-    prompt = written([Turn("user", text)])
+    prompt = written([TextTurn("user", text)])
     split(prompt)
 
 

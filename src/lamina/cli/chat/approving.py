@@ -14,7 +14,7 @@ from typing import Any
 from anyio.lowlevel import checkpoint
 
 from lamina.agent import Action
-from lamina.cli.chat.lines import Lines
+from lamina.cli.chat.lines import LineSource
 from lamina.cli.chat.screen import Screen, called
 from lamina.core.values import ToolCall
 
@@ -27,7 +27,7 @@ SHOWN = 40
 class Approval:
     """Asks once for each call; remembers the tools that may always run. `stop` ends the turn."""
 
-    def __init__(self, lines: Lines, screen: Screen, stop: Callable[[], None]) -> None:
+    def __init__(self, lines: LineSource, screen: Screen, stop: Callable[[], None]) -> None:
         self._lines, self._screen, self._stop = lines, screen, stop
         self._always: set[str] = set()
 

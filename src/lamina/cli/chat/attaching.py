@@ -15,7 +15,7 @@ from typing import NamedTuple
 from anyio import to_thread
 
 from lamina.context.files import files, made
-from lamina.context.port import Found
+from lamina.context.port import GatheredSegments
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import image
@@ -40,7 +40,7 @@ class Choice(NamedTuple):
     shown: str
 
 
-async def mentioned(text: str, space: Workspace) -> Found:
+async def mentioned(text: str, space: Workspace) -> GatheredSegments:
     """The files and folders that a message names with @, each once, and a note for each that is not here."""
     segments: list[Segment] = []
     notes: list[str] = []
@@ -52,17 +52,17 @@ async def mentioned(text: str, space: Workspace) -> Found:
         found = await attached(path, space)
         segments += found.segments
         notes += found.notes
-    return Found(tuple({one.key: one for one in segments}.values()), tuple(notes))
+    return GatheredSegments(tuple({one.key: one for one in segments}.values()), tuple(notes))
 
 
-async def attached(path: str, space: Workspace) -> Found:
+async def attached(path: str, space: Workspace) -> GatheredSegments:
     """One file, or the files below a folder."""
     if await to_thread.run_sync(space.kind, path) == "folder":
-        found: Found = await files(space, folders=[path])("", None)  # type: ignore[assignment]
+        found: GatheredSegments = await files(space, folders=[path])("", None)  # type: ignore[assignment]
         if not found.segments:
             raise BadInput("no file in it can be sent", place=path, hint="; ".join(found.notes[:3]))
         return found
-    return Found((await to_thread.run_sync(_read, path, space),))
+    return GatheredSegments((await to_thread.run_sync(_read, path, space),))
 
 
 def _meant(named: str, space: Workspace) -> str | None:

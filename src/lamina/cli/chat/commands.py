@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import NamedTuple
 
-from lamina.cli.chat.conversation import Chat
+from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.maps import NOTHING, account, reason, reasons, window_map
 from lamina.cli.explain import price
 from lamina.core.hashing import handle
@@ -19,7 +19,7 @@ from lamina.core.wording import text_of
 from lamina.errors import BadInput, BudgetExceeded, NotFound
 from lamina.summaries import compact
 
-Act = Callable[[Chat, str], Awaitable[None]]
+Act = Callable[[TerminalChat, str], Awaitable[None]]
 
 
 class Command(NamedTuple):
@@ -30,7 +30,7 @@ class Command(NamedTuple):
     act: Act
 
 
-async def _help(chat: Chat, _: str) -> None:
+async def _help(chat: TerminalChat, _: str) -> None:
     wide = max(len(f"/{name} {one.takes}") for name, one in COMMANDS.items())
     lines = [f"{f'/{name} {one.takes}':<{wide}}  {one.does}" for name, one in COMMANDS.items()]
     more = (
@@ -40,7 +40,7 @@ async def _help(chat: Chat, _: str) -> None:
     chat.screen.show("\n".join([*lines, "", more]))
 
 
-async def _context(chat: Chat, _: str) -> None:
+async def _context(chat: TerminalChat, _: str) -> None:
     session = chat.session
     envelope = session.envelope or (await session.build() if session.log else None)
     if envelope is None:
@@ -49,7 +49,7 @@ async def _context(chat: Chat, _: str) -> None:
     chat.screen.show(window_map(envelope, session.explain(), session.budget))
 
 
-async def _why(chat: Chat, key: str) -> None:
+async def _why(chat: TerminalChat, key: str) -> None:
     rows = chat.session.explain().rows if chat.session.log else ()
     if not rows:
         chat.screen.show(NOTHING)
@@ -61,7 +61,7 @@ async def _why(chat: Chat, key: str) -> None:
         chat.screen.show("\n\n".join(reason(row, text_of(found.parts)) for row in known) or NOTHING)
 
 
-async def _compact(chat: Chat, instructions: str) -> None:
+async def _compact(chat: TerminalChat, instructions: str) -> None:
     chat.screen.wait()
     made = await compact(chat.session, chat.write, instructions=instructions)
     chat.screen.end()
@@ -74,7 +74,7 @@ async def _compact(chat: Chat, instructions: str) -> None:
     chat.screen.show(f"summarised by the {made.by}: {made.before:,} tokens are {made.after:,} now")
 
 
-async def _pin(chat: Chat, key: str) -> None:
+async def _pin(chat: TerminalChat, key: str) -> None:
     if not key:
         held = [name(one) for one in chat.session.log if one.pinned]
         chat.screen.show("\n".join(held) or "nothing is pinned; /pin KEY does it, /why lists the keys")
@@ -95,7 +95,7 @@ async def _pin(chat: Chat, key: str) -> None:
         )
 
 
-async def _unpin(chat: Chat, key: str) -> None:
+async def _unpin(chat: TerminalChat, key: str) -> None:
     if not key:
         raise BadInput("it takes a key", place="/unpin", hint="/pin lists what is pinned")
     found = _meant(chat, key)
@@ -103,14 +103,14 @@ async def _unpin(chat: Chat, key: str) -> None:
     chat.screen.show(f"{name(found)} may be lowered by the next cut")
 
 
-async def _recall(chat: Chat, given: str) -> None:
+async def _recall(chat: TerminalChat, given: str) -> None:
     if not given:
         raise BadInput("it takes a key", place="/recall", hint="/why lists them")
     found = _meant(chat, given)
     chat.screen.show(text_of(found.parts))
 
 
-async def _cost(chat: Chat, _: str) -> None:
+async def _cost(chat: TerminalChat, _: str) -> None:
     envelope = chat.session.envelope
     ahead = ""
     if envelope is not None and (cost := price(chat.session.setup.model, envelope.tokens)):
@@ -121,35 +121,35 @@ async def _cost(chat: Chat, _: str) -> None:
     chat.screen.show(account(chat.last, chat.spent, ahead))
 
 
-async def _attach(chat: Chat, path: str) -> None:
+async def _attach(chat: TerminalChat, path: str) -> None:
     if path:
         await chat.attach(path.removeprefix("@").strip('"'))
     held = ", ".join(one.key for one in chat.queue) or "nothing"
     chat.screen.show(f"with your next message: {held}")
 
 
-async def _retry(chat: Chat, _: str) -> None:
+async def _retry(chat: TerminalChat, _: str) -> None:
     await chat.retry()
 
 
-async def _sessions(chat: Chat, _: str) -> None:
+async def _sessions(chat: TerminalChat, _: str) -> None:
     listed = [one.conversation for one in await chat.store.list(chat.session.workspace, limit=10_000)]
     own = chat.session.conversation
     chat.screen.show("\n".join(f"{'*' if one == own else ' '} {one}" for one in listed) or "none is kept yet")
 
 
-async def _new(chat: Chat, named: str) -> None:
+async def _new(chat: TerminalChat, named: str) -> None:
     chat.leave(named or fresh_name())
 
 
-async def _open(chat: Chat, named: str) -> None:
+async def _open(chat: TerminalChat, named: str) -> None:
     listed = [one.conversation for one in await chat.store.list(chat.session.workspace, limit=10_000)]
     if named not in listed:
         raise BadInput(f"there is no session {named!r}", place="/open", hint="/sessions lists them")
     chat.leave(named)
 
 
-async def _quit(chat: Chat, _: str) -> None:
+async def _quit(chat: TerminalChat, _: str) -> None:
     chat.leave()
 
 
@@ -184,7 +184,7 @@ def keys(log: tuple[Segment, ...]) -> list[str]:
     return list(dict.fromkeys(name(one) for one in reversed(log)))
 
 
-def _meant(chat: Chat, key: str) -> Segment:
+def _meant(chat: TerminalChat, key: str) -> Segment:
     """The segment with this key, handle or ref; or the only one whose name begins like that."""
     known = names(identified(chat.session.log))
     start = key.rstrip("…")
@@ -200,7 +200,7 @@ def _meant(chat: Chat, key: str) -> Segment:
     raise NotFound(key)
 
 
-def _ref(chat: Chat, found: Segment) -> str:
+def _ref(chat: TerminalChat, found: Segment) -> str:
     return next(each.ref for each in identified(chat.session.log) if each.segment is found)
 
 

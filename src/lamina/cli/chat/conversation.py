@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
-from lamina.agent import Agent, Outcome, Spent
+from lamina.agent import Agent, Spent, TurnOutcome
 from lamina.agent.outcome import Hear
 from lamina.cli.chat.attaching import attached, mentioned
 from lamina.cli.chat.screen import Screen
-from lamina.clients.events import Spoke, Used
+from lamina.clients.events import CallUsage, Spoke
 from lamina.core.values import Role, Segment
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Usage
@@ -20,11 +20,11 @@ from lamina.dialects.sending import rendered
 from lamina.sessions import Session
 from lamina.sessions.turns import ASKED
 from lamina.stores.port import Store
-from lamina.summaries import Asked
+from lamina.summaries import Question
 from lamina.workspace.workspace import Workspace
 
 
-class Chat:
+class TerminalChat:
     """A session and what it is talked through with. `queue` goes out with the next message.
 
     `failed`: a message had no answer. `left`: the session is over; `after` is the one to open next, if any.
@@ -81,7 +81,7 @@ class Chat:
         self.queue += found.segments
         self.remarks(found.notes)
 
-    async def write(self, asked: Asked) -> str:
+    async def write(self, asked: Question) -> str:
         """Asks the model for a summary: its words, and nothing of it in the log."""
         client, said = self.agent.client, list[str]()
         request = rendered(asked.envelope, DIALECTS[client.dialect])
@@ -89,7 +89,7 @@ class Chat:
             async for event in reply:
                 if isinstance(event, Spoke):
                     said.append(event.text)
-                elif isinstance(event, Used):
+                elif isinstance(event, CallUsage):
                     self.spent = self.spent.after(_usage(event), self.session.setup.model)
         return "".join(said)
 
@@ -110,7 +110,7 @@ class Chat:
         for note in notes:
             self.screen.remark(note)
 
-    async def _turn(self, work: Callable[..., Awaitable[Outcome]]) -> None:
+    async def _turn(self, work: Callable[..., Awaitable[TurnOutcome]]) -> None:
         hear: Hear = self.screen.hear
         self.screen.wait()
         outcome = await work(self.session, hear=hear)
@@ -146,5 +146,5 @@ def unanswered(log: tuple[Segment, ...]) -> bool:
     return asked >= 0 and not any(one.kind == "assistant" for one in log[asked + 1 :])
 
 
-def _usage(used: Used) -> Usage:
+def _usage(used: CallUsage) -> Usage:
     return Usage(input=used.input, cached=used.cached, written=used.written, output=used.output)

@@ -24,7 +24,7 @@ Choices = Callable[[str], Iterable[Choice]]
 """What Tab offers after the characters before the cursor."""
 
 
-class Lines(Protocol):
+class LineSource(Protocol):
     """A source of lines. `asks`: somebody is there who can answer a question."""
 
     @property
@@ -33,7 +33,7 @@ class Lines(Protocol):
     async def ask(self, question: str) -> str | None: ...
 
 
-def lines_for(history: Path | None, choices: Choices) -> Lines:
+def lines_for(history: Path | None, choices: Choices) -> LineSource:
     """An editor on a terminal, where prompt_toolkit is installed; else plain lines."""
     if not (_is_terminal(sys.stdin) and _is_terminal(sys.stdout)):
         return Plain(sys.stdin, asks=False)

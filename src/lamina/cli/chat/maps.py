@@ -9,7 +9,7 @@ from lamina.agent import Spent
 from lamina.cli.bar import amounts
 from lamina.core.cut_target import limits
 from lamina.core.envelope import Envelope
-from lamina.core.explanation import Manifest, Row, told
+from lamina.core.explanation import Manifest, ManifestRow, told
 from lamina.core.values import Budget, Form
 
 BAR, KEY, WHAT = 30, 28, 16
@@ -49,12 +49,12 @@ def _bar(tokens: int, total: int) -> str:
     return "█" * filled + "·" * (BAR - filled)
 
 
-def _forms(rows: Iterable[Row]) -> str:
+def _forms(rows: Iterable[ManifestRow]) -> str:
     counts = Tally(row.form for row in rows)
     return ", ".join(f"{counts[form]} {form.value}" for form in reversed(Form) if counts[form]) or "none"
 
 
-def reasons(rows: Sequence[Row], *, width: int) -> str:
+def reasons(rows: Sequence[ManifestRow], *, width: int) -> str:
     """One line for each segment: its key, where it stands, in which form, and why."""
     heads = ("key", "what", "layer", "form", "tokens", "why")
     shown = [heads, *(_cells(row) for row in rows)]
@@ -63,12 +63,12 @@ def reasons(rows: Sequence[Row], *, width: int) -> str:
     return "\n".join(_cut(line.rstrip(), max(width, 60)) for line in lines)
 
 
-def _cells(row: Row) -> tuple[str, str, str, str, str, str]:
+def _cells(row: ManifestRow) -> tuple[str, str, str, str, str, str]:
     what = _cut(row.what, WHAT) if row.what != row.key else ""
     return _cut(row.key, KEY), what, row.layer.value, row.form.value, f"{row.tokens:,}", row.why
 
 
-def reason(row: Row, text: str) -> str:
+def reason(row: ManifestRow, text: str) -> str:
     """One segment: everything that is known about its place, and how it begins."""
     back = f"\nin full with /recall {row.recall}" if row.recall else ""
     begins = _cut(" ".join(text.split()), 200)

@@ -16,7 +16,7 @@ from typing import Any
 from lamina.agent.outcome import Heard, Ran
 from lamina.cli.chat.markdown import DIM, PLAIN, Markdown, inert
 from lamina.cli.output import progress, tell
-from lamina.clients.events import Spoke, Stopped, Thought, Used
+from lamina.clients.events import CallUsage, Spoke, Stopped, Thought
 from lamina.core.values import ToolCall, ToolResult
 from lamina.core.wording import text_of
 
@@ -71,7 +71,7 @@ class Screen:
             self._waiting.enter_context(progress("waiting for the model; Ctrl-C interrupts"))
 
     async def hear(self, event: Heard) -> None:
-        if isinstance(event, Stopped | Used):
+        if isinstance(event, Stopped | CallUsage):
             return
         self._waiting.close()
         if isinstance(event, Spoke):

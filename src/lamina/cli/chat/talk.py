@@ -24,9 +24,9 @@ from lamina.agent import Agent, offered, open_for
 from lamina.cli.chat.approving import Approval
 from lamina.cli.chat.attaching import Choice, choices
 from lamina.cli.chat.commands import COMMANDS, fresh_name, keys
-from lamina.cli.chat.conversation import Chat
+from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.finding import Reached, reached
-from lamina.cli.chat.lines import Lines, lines_for
+from lamina.cli.chat.lines import LineSource, lines_for
 from lamina.cli.chat.screen import Screen
 from lamina.cli.stored import key_of
 from lamina.context.tools import workspace_tools
@@ -118,7 +118,7 @@ class Room:
             space,
         )
         path = data_folder(os.environ) / HISTORY if history else None
-        self.lines: Lines = lines_for(path, self._choices)
+        self.lines: LineSource = lines_for(path, self._choices)
         self.screen = Screen(live=self.lines.asks)
         self.interrupts = Interrupts(lambda: print(f"\n{PROMPT}", end="", flush=True))
         self.open: Session | None = None
@@ -144,7 +144,9 @@ class Room:
             )
             async with opening as session:
                 self.open, last = session, after
-                chat = Chat(session, self.agent, store=self.store, space=self.space, screen=self.screen)
+                chat = TerminalChat(
+                    session, self.agent, store=self.store, space=self.space, screen=self.screen
+                )
                 chat.greet(found.model, found.where)
                 await self._lines_of(chat)
                 after, failed = chat.after, failed or chat.failed
@@ -152,7 +154,7 @@ class Room:
             self.screen.remark(f"kept; go on with: lamina chat --session {last}")
         return 1 if failed and not self.lines.asks else 0
 
-    async def _lines_of(self, chat: Chat) -> None:
+    async def _lines_of(self, chat: TerminalChat) -> None:
         while not chat.left:
             line = await self.lines.read(PROMPT)
             if line is None:
@@ -160,7 +162,7 @@ class Room:
             if line.strip():
                 await self._guarded(chat, line)
 
-    async def _guarded(self, chat: Chat, line: str) -> None:
+    async def _guarded(self, chat: TerminalChat, line: str) -> None:
         """One line, which Ctrl-C interrupts, and for which no error ends the chat."""
         try:
             if not await self.interrupts.run(_acted(chat, line)):
@@ -194,7 +196,7 @@ class Room:
             yield from choices(before, self.space)
 
 
-async def _acted(chat: Chat, line: str) -> None:
+async def _acted(chat: TerminalChat, line: str) -> None:
     """A line that begins with a slash and a word is a command; every other one is a message."""
     word, _, rest = line.partition(" ")
     if not (word.startswith("/") and word[1:].isalpha()):

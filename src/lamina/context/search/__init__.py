@@ -7,14 +7,14 @@ used), `ranking` scores them, `source` makes excerpts.
 from lamina.context.search.chunks import Chunk, chunks_of, fact, turns_of
 from lamina.context.search.embedders import local_embedder, server_embedder
 from lamina.context.search.index import Embedder, Hit, Index, open_index
-from lamina.context.search.source import Limits, answered, excerpts, search, search_tool
+from lamina.context.search.source import SearchLimits, answered, excerpts, search, search_tool
 
 __all__ = [
     "Chunk",
     "Embedder",
     "Hit",
     "Index",
-    "Limits",
+    "SearchLimits",
     "answered",
     "chunks_of",
     "excerpts",

@@ -17,7 +17,7 @@ from lamina.context.search.chunks import Chunk
 from lamina.context.search.words import folded
 
 
-class Row(msgspec.Struct, frozen=True):
+class ChunkRow(msgspec.Struct, frozen=True):
     """A chunk with its number in the index, its source and its place among the source's chunks."""
 
     id: int
@@ -44,7 +44,7 @@ class Beside(msgspec.Struct, frozen=True, array_like=True):
     one: Candidate
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ChunkChanges(msgspec.Struct, frozen=True):
     """What a source's chunks change in the index; `seen` are the numbers that it had when this was made."""
 
     gone: list[int]
@@ -53,7 +53,7 @@ class Plan(msgspec.Struct, frozen=True):
     seen: list[int] | None = None
 
 
-class Shelf(Protocol):
+class ChunkTables(Protocol):
     """Chunks by their source, their words and their vectors. `sources` limits what is found to some."""
 
     @property
@@ -63,9 +63,9 @@ class Shelf(Protocol):
         """Around every use: what the database raises becomes an error of lamina."""
         ...
 
-    def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> Plan: ...
+    def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> ChunkChanges: ...
 
-    def write(self, source: str, plan: Plan, vectors: Sequence[bytes | None]) -> bool:
+    def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
         """Carries out a plan in one transaction; False if somebody else has changed the source since."""
         ...
 
@@ -75,9 +75,9 @@ class Shelf(Protocol):
 
     def speakers(self) -> list[str]: ...
 
-    def rows(self, numbers: Sequence[int]) -> dict[int, Row]: ...
+    def rows(self, numbers: Sequence[int]) -> dict[int, ChunkRow]: ...
 
-    def beside(self, row: Row, reach: int) -> list[Row]: ...
+    def beside(self, row: ChunkRow, reach: int) -> list[ChunkRow]: ...
 
     def candidates(self, numbers: Collection[int]) -> list[Candidate]: ...
 
@@ -104,7 +104,7 @@ class Shelf(Protocol):
     def close(self) -> None: ...
 
 
-def plan_of(there: Iterable[tuple[bytes, int, int, str]], chunks: Sequence[Chunk]) -> Plan:
+def plan_of(there: Iterable[tuple[bytes, int, int, str]], chunks: Sequence[Chunk]) -> ChunkChanges:
     """What to change so that a source has these chunks; one that is already there keeps its number.
 
     `there` are the digest, number, `nth` and place of what it has, in order.
@@ -126,12 +126,12 @@ def plan_of(there: Iterable[tuple[bytes, int, int, str]], chunks: Sequence[Chunk
         number, was, place = same.pop()
         if (was, place) != (nth, chunk.place):
             moved.append((number, nth, chunk.place))
-    return Plan([number for rest in by_digest.values() for number, _, _ in rest], moved, new, seen)
+    return ChunkChanges([number for rest in by_digest.values() for number, _, _ in rest], moved, new, seen)
 
 
-def plan_after(last: int | None, chunks: Sequence[Chunk]) -> Plan:
+def plan_after(last: int | None, chunks: Sequence[Chunk]) -> ChunkChanges:
     """Chunks behind the last one that a source has."""
-    return Plan([], [], list(enumerate(chunks, start=0 if last is None else last + 1)))
+    return ChunkChanges([], [], list(enumerate(chunks, start=0 if last is None else last + 1)))
 
 
 def digest_of(chunk: Chunk) -> bytes:
@@ -153,5 +153,5 @@ def values_of(chunk: Chunk) -> tuple[str, ...]:
     return chunk.text, chunk.place, chunk.head, chunk.section, chunk.speaker, chunk.at, chunk.sort
 
 
-def row_of(number: int, source: str, nth: int, values: Sequence[str]) -> Row:
-    return Row(number, source, nth, msgspec.convert(dict(zip(FIELDS, values, strict=True)), Chunk))
+def row_of(number: int, source: str, nth: int, values: Sequence[str]) -> ChunkRow:
+    return ChunkRow(number, source, nth, msgspec.convert(dict(zip(FIELDS, values, strict=True)), Chunk))

@@ -37,11 +37,11 @@ Post = Callable[[Request, float], bytes]
 
 
 class _Answer(msgspec.Struct):
-    class Item(msgspec.Struct):
+    class EmbeddingItem(msgspec.Struct):
         embedding: list[float]
         index: int = -1
 
-    data: list[Item]
+    data: list[EmbeddingItem]
 
 
 def local_embedder(*, threads: int = 0) -> Embedder:

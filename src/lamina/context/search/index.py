@@ -22,7 +22,7 @@ import msgspec
 from anyio.to_thread import run_sync
 
 from lamina.context.search import mentions, ranking
-from lamina.context.search.chunk_tables import Plan, Row, Shelf
+from lamina.context.search.chunk_tables import ChunkChanges, ChunkRow, ChunkTables
 from lamina.context.search.chunks import Chunk
 from lamina.context.search.sqlite import SqliteShelf
 from lamina.context.search.vectors import packed
@@ -53,7 +53,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 class Index:
     """Chunks by their source. Made by `open_index` or `open_postgres_index`."""
 
-    def __init__(self, shelf: Shelf, embedder: Embedder | None) -> None:
+    def __init__(self, shelf: ChunkTables, embedder: Embedder | None) -> None:
         self._shelf, self._embedder = shelf, embedder
         self._lock = anyio.Lock()
 
@@ -87,7 +87,7 @@ class Index:
 
     async def beside(self, hit: Hit, reach: int = 1) -> tuple[Hit, ...]:
         """A hit with its neighbours, at most so far from it, in their order."""
-        row = Row(hit.id, hit.source, hit.nth, hit.chunk)
+        row = ChunkRow(hit.id, hit.source, hit.nth, hit.chunk)
         async with self._lock:
             rows = await self._threaded(lambda: self._shelf.beside(row, reach))
         return tuple(_hit(one, ranking.Scored(id=one.id, score=hit.score)) for one in rows)
@@ -107,7 +107,7 @@ class Index:
                     return len(plan.new)
         raise too_busy(source)
 
-    async def _blobs(self, plan: Plan, made: dict[str, bytes]) -> Sequence[bytes | None]:
+    async def _blobs(self, plan: ChunkChanges, made: dict[str, bytes]) -> Sequence[bytes | None]:
         """The vectors of what is new; `made` keeps them, should the plan have to be made again."""
         if self._embedder is None:
             return [None] * len(plan.new)
@@ -145,7 +145,7 @@ async def open_index(
 
 
 @asynccontextmanager
-async def opened(make: Callable[[], Shelf], embedder: Embedder | None) -> AsyncIterator[Index]:
+async def opened(make: Callable[[], ChunkTables], embedder: Embedder | None) -> AsyncIterator[Index]:
     """An index over the shelf that `make` gives, which is closed at the end."""
     shelf = await run_sync(make)
     try:
@@ -175,7 +175,7 @@ async def _embedded(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequen
     return made
 
 
-def _hit(row: Row, scored: ranking.Scored) -> Hit:
+def _hit(row: ChunkRow, scored: ranking.Scored) -> Hit:
     return Hit(
         id=row.id,
         source=row.source,

@@ -25,8 +25,8 @@ from lamina.context.search import postgres_tables as tables
 from lamina.context.search.chunk_tables import (
     Beside,
     Candidate,
-    Plan,
-    Row,
+    ChunkChanges,
+    ChunkRow,
     digest_of,
     plan_after,
     plan_of,
@@ -127,13 +127,13 @@ class PostgresShelf:
         except psycopg.Error as error:
             raise StoreError(f"the search index: {_words(error)}") from error
 
-    def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> Plan:
+    def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> ChunkChanges:
         if after:  # where they stand is decided when they are written
             return plan_after(None, chunks)
         query = "SELECT digest, id, nth, place FROM chunk WHERE space = %s AND source = %s ORDER BY nth"
         return plan_of(self._asked(query, self._space, _clean(source)), chunks)
 
-    def write(self, source: str, plan: Plan, vectors: Sequence[bytes | None]) -> bool:
+    def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
         """One writer of a workspace at a time: its row is locked first."""
         link, source = self._linked(), _clean(source)
         with link.transaction():
@@ -156,7 +156,7 @@ class PostgresShelf:
     def remove(self, source: str) -> int:
         for _ in range(TRIES):
             gone = self._numbers(_clean(source))
-            if self.write(source, Plan(gone, [], [], gone), []):
+            if self.write(source, ChunkChanges(gone, [], [], gone), []):
                 return len(gone)
         raise too_busy(source)
 
@@ -168,11 +168,11 @@ class PostgresShelf:
         found = self._linked().execute(_SPEAKERS, {"space": self._space})
         return [str(name) for (name,) in found]
 
-    def rows(self, numbers: Sequence[int]) -> dict[int, Row]:
+    def rows(self, numbers: Sequence[int]) -> dict[int, ChunkRow]:
         found = self._asked(f"{_ROW} AND id = ANY(%s)", self._space, list(numbers))
         return {row[0]: _row(row) for row in found}
 
-    def beside(self, row: Row, reach: int) -> list[Row]:
+    def beside(self, row: ChunkRow, reach: int) -> list[ChunkRow]:
         where = "AND source = %s AND nth BETWEEN %s AND %s AND section = %s ORDER BY nth"
         asked = (self._space, row.source, row.nth - reach, row.nth + reach, row.chunk.section)
         return [_row(one) for one in self._asked(f"{_ROW} {where}", *asked)]
@@ -240,7 +240,7 @@ class PostgresShelf:
         query = "SELECT id FROM chunk WHERE space = %s AND source = %s ORDER BY nth"
         return [number for (number,) in self._asked(query, self._space, source)]
 
-    def _placed(self, source: str, plan: Plan) -> list[tuple[int, Chunk]]:
+    def _placed(self, source: str, plan: ChunkChanges) -> list[tuple[int, Chunk]]:
         """What is new, in its places: behind the last one of the source where it is only added."""
         if plan.seen is not None:
             return plan.new
@@ -328,7 +328,7 @@ class PostgresShelf:
         return vectors
 
 
-def _row(values: Sequence[Any]) -> Row:
+def _row(values: Sequence[Any]) -> ChunkRow:
     number, source, nth, *rest = values
     return row_of(number, source, nth, rest)
 

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from lamina.context.search import mentions
-from lamina.context.search.chunk_tables import Candidate, Shelf
+from lamina.context.search.chunk_tables import Candidate, ChunkTables
 from lamina.context.search.words import is_code, terms
 
 DEPTH = 200
@@ -53,7 +53,7 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def by_words(
-    shelf: Shelf, query: str, *, without: Collection[str] = (), sources: Collection[str] | None = None
+    shelf: ChunkTables, query: str, *, without: Collection[str] = (), sources: Collection[str] | None = None
 ) -> dict[int, float]:
     """The chunks that have words of the query, from 0 to 1."""
     wanted = terms(query, without=without)
@@ -64,7 +64,7 @@ def by_words(
     return {number: score / best if best else 1.0 for number, score in found}
 
 
-def _rarest(shelf: Shelf, wanted: Sequence[str]) -> dict[str, int]:
+def _rarest(shelf: ChunkTables, wanted: Sequence[str]) -> dict[str, int]:
     """The words, rarest first, as long as all their matches together are few enough; the rarest always."""
     counted = shelf.counts(wanted, POSTINGS + 1)
     kept: dict[str, int] = {}
@@ -78,7 +78,7 @@ def _rarest(shelf: Shelf, wanted: Sequence[str]) -> dict[str, int]:
 
 
 def ranked(
-    shelf: Shelf,
+    shelf: ChunkTables,
     query: str,
     words: Mapping[int, float],
     vectors: Mapping[int, float] | None,
@@ -116,7 +116,7 @@ def _fused(
     return fused
 
 
-def _lent(shelf: Shelf, fused: Mapping[int, float], known: dict[int, Candidate]) -> dict[int, float]:
+def _lent(shelf: ChunkTables, fused: Mapping[int, float], known: dict[int, Candidate]) -> dict[int, float]:
     """What each turn has from its neighbours, which are known from now on."""
     turns = [number for number, one in known.items() if one.sort == "turn"]
     lenders = heapq.nsmallest(LENDERS, turns, key=lambda one: (-fused[one], one))

@@ -35,7 +35,7 @@ Source = Callable[[str, int | None], Awaitable[Sequence[Segment]]]
 Count = Callable[[str], int]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much may be found: a share of the room, tokens, excerpts, and the part of the best score."""
 
     share: float = SHARE
@@ -52,14 +52,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         return self.tokens if left is None else min(self.tokens, int(left * self.share))
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class SearchArguments(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of the tool."""
 
     query: str
     most: int = 10
 
 
-DEFAULT = Limits()
+DEFAULT = SearchLimits()
 
 
 def search(
@@ -67,7 +67,7 @@ def search(
     *,
     sources: Collection[str] | None = None,
     standing: Standing | None = None,
-    limits: Limits = DEFAULT,
+    limits: SearchLimits = DEFAULT,
     count: Count = estimate,
 ) -> Source:
     """A source that finds excerpts for each prompt.
@@ -112,15 +112,15 @@ async def answered(
     *,
     sources: Collection[str] | None = None,
     room: int | None = None,
-    limits: Limits = DEFAULT,
+    limits: SearchLimits = DEFAULT,
     count: Count = estimate,
 ) -> tuple[Segment, ...]:
     """What a call of the tool finds; arguments that cannot be used are refused with their reason."""
     try:
         asked = (
-            msgspec.json.decode(arguments, type=Asked)
+            msgspec.json.decode(arguments, type=SearchArguments)
             if isinstance(arguments, str)
-            else msgspec.convert(arguments, Asked)
+            else msgspec.convert(arguments, SearchArguments)
         )
     except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
         raise BadInput(str(error), place="arguments", hint='give {"query": "words to look for"}') from None
@@ -136,7 +136,7 @@ def without_standing(hits: Iterable[Hit], standing: Iterable[Segment | Entry]) -
 
 
 def excerpts(
-    hits: Sequence[Hit], *, room: int, limits: Limits = DEFAULT, count: Count = estimate
+    hits: Sequence[Hit], *, room: int, limits: SearchLimits = DEFAULT, count: Count = estimate
 ) -> tuple[Segment, ...]:
     """Hits, best first, as excerpts in at most `room` tokens, the most relevant last."""
     taken: list[Hit] = []

@@ -22,8 +22,8 @@ from lamina.context.search import postings
 from lamina.context.search.chunk_tables import (
     Beside,
     Candidate,
-    Plan,
-    Row,
+    ChunkChanges,
+    ChunkRow,
     digest_of,
     plan_after,
     plan_of,
@@ -115,7 +115,7 @@ class SqliteShelf:
             problem = f"what stands in it makes no sense ({type(error).__name__}: {error})"
             raise BadInput(problem, place="index", hint=_MAKE_AGAIN) from error
 
-    def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> Plan:
+    def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> ChunkChanges:
         if after:
             last = self._link.execute("SELECT max(nth) FROM chunks WHERE source = ?", (source,)).fetchone()[0]
             return plan_after(last, chunks)
@@ -123,7 +123,7 @@ class SqliteShelf:
         there = self._link.execute(query, (source,))
         return plan_of(((bytes(digest)[:_DIGEST], *rest) for digest, *rest in there), chunks)
 
-    def write(self, source: str, plan: Plan, vectors: Sequence[bytes | None]) -> bool:
+    def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
         """Always True: one process has the file, and one call at a time."""
         given = [one for one in vectors if one is not None]
         compared = self._loaded() if given or self._vectors is not None else None
@@ -140,7 +140,7 @@ class SqliteShelf:
         """Forgets a source, and leaves no byte of it in the file."""
         found = self._link.execute("SELECT id FROM chunks WHERE source = ?", (source,))
         gone = [number for (number,) in found]
-        self.write(source, Plan(gone, [], []), [])
+        self.write(source, ChunkChanges(gone, [], []), [])
         if gone and self._in_file:
             self._postings.merge()
             self._link.execute("VACUUM")
@@ -154,11 +154,11 @@ class SqliteShelf:
     def speakers(self) -> list[str]:
         return [name for (name,) in self._link.execute(_SPEAKERS)]
 
-    def rows(self, numbers: Sequence[int]) -> dict[int, Row]:
+    def rows(self, numbers: Sequence[int]) -> dict[int, ChunkRow]:
         found = self._link.execute(_BY_NUMBER, (_listed(numbers),))
         return {row[0]: _row(row) for row in found}
 
-    def beside(self, row: Row, reach: int) -> list[Row]:
+    def beside(self, row: ChunkRow, reach: int) -> list[ChunkRow]:
         asked = (row.source, row.nth - reach, row.nth + reach, row.chunk.section)
         return [_row(one) for one in self._link.execute(_BY_PLACE, asked)]
 
@@ -200,7 +200,7 @@ class SqliteShelf:
             self._vectors = vectors
         return self._vectors
 
-    def _written(self, source: str, plan: Plan, vectors: Sequence[bytes | None]) -> list[int]:
+    def _written(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> list[int]:
         self._link.execute("BEGIN IMMEDIATE")
         try:
             self._drop(plan.gone)
@@ -297,7 +297,7 @@ def _bring_up(link: sqlite3.Connection) -> None:
     )
 
 
-def _row(values: Sequence[Any]) -> Row:
+def _row(values: Sequence[Any]) -> ChunkRow:
     """A chunk as it was put in; BadInput if it is not, since its text goes to a model."""
     number, source, nth, digest, *rest = values
     row = row_of(number, source, nth, rest)

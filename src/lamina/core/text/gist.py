@@ -62,7 +62,7 @@ _KEYS = (*_PATH_KEYS, "command", "cmd", "url", "uri", "query", "pattern", "q", "
 _ARGUMENTS = 200_000  # characters of arguments that are parsed
 
 
-class Piece(NamedTuple):
+class GistPiece(NamedTuple):
     """One thing worth keeping: what claim it has on the room, in which turn it stands, and what it says."""
 
     claim: str
@@ -74,7 +74,7 @@ class Piece(NamedTuple):
     times: int = 1
 
 
-def told(header: str, pieces: Sequence[Piece], limit: int) -> str:
+def told(header: str, pieces: Sequence[GistPiece], limit: int) -> str:
     """The pieces that fit into `limit` characters under a header, in order; what does not is counted."""
     room = limit - len(header) - len(_remainder(pieces)) - 1
     if limit < LEAST or room < 0:
@@ -85,9 +85,9 @@ def told(header: str, pieces: Sequence[Piece], limit: int) -> str:
     return "\n".join([header, *lines, left] if left else [header, *lines])
 
 
-def merged(pieces: Iterable[Piece]) -> list[Piece]:
+def merged(pieces: Iterable[GistPiece]) -> list[GistPiece]:
     """Equal calls in a row become one, with their number and the size of all their results."""
-    merged, last = list[Piece](), -1
+    merged, last = list[GistPiece](), -1
     for piece in pieces:
         before = merged[last] if last >= 0 else None
         if piece.claim == "call" and before and _alike(piece, before):
@@ -99,11 +99,11 @@ def merged(pieces: Iterable[Piece]) -> list[Piece]:
     return merged
 
 
-def _alike(one: Piece, other: Piece) -> bool:
+def _alike(one: GistPiece, other: GistPiece) -> bool:
     return one._replace(size=None, times=1) == other._replace(size=None, times=1)
 
 
-def _chosen(pieces: Sequence[Piece], room: int) -> dict[int, str]:
+def _chosen(pieces: Sequence[GistPiece], room: int) -> dict[int, str]:
     """The pieces that fit, by index, as printed: by claim, in each the first one, then from the newest on."""
     kept: dict[int, str] = {}
     opened: set[tuple[int, bool]] = set()
@@ -124,7 +124,7 @@ def _chosen(pieces: Sequence[Piece], room: int) -> dict[int, str]:
     return kept
 
 
-def _width(asked: Sequence[Piece], room: int) -> int:
+def _width(asked: Sequence[GistPiece], room: int) -> int:
     """How much of each user message can stay, so that all of them do and a quarter is left for the rest."""
     width, used = SAID, sum(len(_printed(piece, SAID)) + 12 for piece in asked)
     share = room if used <= room else room * 3 // 4
@@ -134,7 +134,7 @@ def _width(asked: Sequence[Piece], room: int) -> int:
     return width
 
 
-def _printed(piece: Piece, width: int) -> str:
+def _printed(piece: GistPiece, width: int) -> str:
     if piece.claim == "path":
         return piece.text
     if piece.claim == "asked":
@@ -150,7 +150,7 @@ def _indented(text: str) -> str:
     return "\n".join(line if is_blank(line) else f"    {line}" for line in text.split("\n"))
 
 
-def _squeezed(piece: Piece, room: int) -> str:
+def _squeezed(piece: GistPiece, room: int) -> str:
     """The start of a user message, on one line, where there is no room for both its ends."""
     return f"  {piece.label}: {one_line(piece.text, room - len(piece.label) - 4)}"
 
@@ -159,7 +159,7 @@ def _opening(turn: int, paths: bool) -> str:  # noqa: FBT001 - a place of `_chos
     return "\n  paths: " if paths else f"\nTurn {turn}"
 
 
-def _lines(kept: Sequence[tuple[Piece, str]]) -> Iterator[str]:
+def _lines(kept: Sequence[tuple[GistPiece, str]]) -> Iterator[str]:
     for turn, group in groupby(kept, key=lambda item: item[0].turn):
         rows = list(group)
         yield f"Turn {turn}"
@@ -169,7 +169,7 @@ def _lines(kept: Sequence[tuple[Piece, str]]) -> Iterator[str]:
             yield f"  paths: {paths}"
 
 
-def _remainder(pieces: Sequence[Piece]) -> str:
+def _remainder(pieces: Sequence[GistPiece]) -> str:
     counts = [(sum(piece.times for piece in pieces if piece.claim == claim), claim) for claim in _CLAIMS]
     said = ", ".join(
         f"{count:,} more {_UNITS[claim]}{'s' * (count != 1)}" for count, claim in counts if count
@@ -177,25 +177,25 @@ def _remainder(pieces: Sequence[Piece]) -> str:
     return f"(and {said})" if said else ""
 
 
-def asked(text: str, turn: int, *, label: str = "asked") -> Iterator[Piece]:
+def asked(text: str, turn: int, *, label: str = "asked") -> Iterator[GistPiece]:
     if words := clean(text):
-        yield Piece("asked", turn, label, words)
-        yield from (Piece("path", turn, "", path) for path in paths(text))
+        yield GistPiece("asked", turn, label, words)
+        yield from (GistPiece("path", turn, "", path) for path in paths(text))
 
 
-def noted(text: str, turn: int) -> Iterator[Piece]:
+def noted(text: str, turn: int) -> Iterator[GistPiece]:
     """The decisions and paths in a reply."""
-    yield from (Piece("noted", turn, "noted", line) for line in decisions(text))
-    yield from (Piece("path", turn, "", path) for path in paths(text))
+    yield from (GistPiece("noted", turn, "noted", line) for line in decisions(text))
+    yield from (GistPiece("path", turn, "", path) for path in paths(text))
 
 
-def replied(text: str, turn: int) -> Iterator[Piece]:
+def replied(text: str, turn: int) -> Iterator[GistPiece]:
     """How a turn ended, where its last words hold no decision."""
     if text:
-        yield Piece("noted", turn, "replied", one_line(text, LINE))
+        yield GistPiece("noted", turn, "replied", one_line(text, LINE))
 
 
-def called(name: str, arguments: str, answer: str | None, turn: int, *, failed: bool) -> Iterator[Piece]:
+def called(name: str, arguments: str, answer: str | None, turn: int, *, failed: bool) -> Iterator[GistPiece]:
     """A call with its most telling argument and the size of its answer, and the paths that it names."""
     given = parsed(arguments) if len(arguments) <= _ARGUMENTS else None
     known = given if isinstance(given, dict) else {}
@@ -203,20 +203,20 @@ def called(name: str, arguments: str, answer: str | None, turn: int, *, failed: 
     key = next((texts[key] for key in _KEYS if key in texts), next(iter(texts.values()), ""))
     said = one_line(f"{name} {one_line(key, NAME)}", 2 * NAME)
     if answer is None:
-        yield Piece("call", turn, "call", said, after=" -> no result")
+        yield GistPiece("call", turn, "call", said, after=" -> no result")
     else:
-        yield Piece("call", turn, "call", said, size=size(answer), after=" (error)" if failed else "")
+        yield GistPiece("call", turn, "call", said, size=size(answer), after=" (error)" if failed else "")
     for field, value in texts.items():
         whole = field in _PATH_KEYS and len(value) <= NAME - 4
         found = [one_line(value, NAME)] if whole else paths(value)
-        yield from (Piece("path", turn, "", path) for path in found)
+        yield from (GistPiece("path", turn, "", path) for path in found)
 
 
-def failures(text: str, turn: int, *, failed: bool) -> Iterator[Piece]:
+def failures(text: str, turn: int, *, failed: bool) -> Iterator[GistPiece]:
     lines = error_lines(text)
     if failed and not lines:
         lines = [text.strip(WHITE_SPACE)[: 2 * LINE] or "the call failed and said nothing"]
-    yield from (Piece("error", turn, "error", one_line(line, LINE)) for line in lines)
+    yield from (GistPiece("error", turn, "error", one_line(line, LINE)) for line in lines)
 
 
 def error_lines(text: str) -> list[str]:

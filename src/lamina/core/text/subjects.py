@@ -35,7 +35,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     end: int | None = None
 
 
-class Call(Protocol):
+class ReadableCall(Protocol):
     """What a reader sees of a call."""
 
     @property
@@ -44,7 +44,7 @@ class Call(Protocol):
     def arguments(self) -> str: ...
 
 
-Reader = Callable[[Call], Subject | None]
+SubjectReader = Callable[[ReadableCall], Subject | None]
 _Clause = tuple[str, list[str]]
 
 
@@ -112,7 +112,7 @@ _SHOWN = re.compile(
 )
 
 
-def _file(call: Call) -> Subject | None:
+def _file(call: ReadableCall) -> Subject | None:
     """Tools whose name says that they read or change files; an editor's `command` stands for its name."""
     words, given = _words(call.name), _given(call)
     if not _EDITORS.isdisjoint(words) and isinstance(given.get("command"), str):
@@ -137,7 +137,7 @@ def _writes(paths: Iterable[str | None]) -> Subject | None:
     return Subject(verb="write", resource="\n".join(known)) if known else None
 
 
-def _patch(call: Call) -> Subject | None:
+def _patch(call: ReadableCall) -> Subject | None:
     """Patches that name their files in their own text."""
     words = _words(call.name)
     if _verb(words) != "write" or {"patch", "diff"}.isdisjoint(words):
@@ -150,7 +150,7 @@ def _patched(text: str, folder: str = "") -> Subject | None:
     return _writes(_normal(path.strip(WHITE_SPACE), folder) for path in _PATCHED.findall(text))
 
 
-def _query(call: Call) -> Subject | None:
+def _query(call: ReadableCall) -> Subject | None:
     """Other tools that look like questions, by their equal arguments."""
     verb = _verb(_words(call.name))
     if verb is None or verb == "write" or _command(call):
@@ -180,13 +180,13 @@ def _decoded(text: str) -> Any:
         return None
 
 
-def _canonical(call: Call) -> str:
+def _canonical(call: ReadableCall) -> str:
     known = _decoded(call.arguments)
     text = call.arguments if known is None else json.dumps(known, sort_keys=True, separators=(",", ":"))
     return f"{call.name} {text}"
 
 
-def _given(call: Call) -> dict[str, Any]:
+def _given(call: ReadableCall) -> dict[str, Any]:
     """The arguments that say something, by plain name; empty if they are no JSON object."""
     known = _decoded(call.arguments)
     pairs = known.items() if isinstance(known, dict) else ()
@@ -232,7 +232,7 @@ def _number(value: Any) -> int | None:
     return None if value is None else int(float(value))
 
 
-def _shell(call: Call) -> Subject | None:
+def _shell(call: ReadableCall) -> Subject | None:
     """Command lines: what they write, what they show, else what they observe; None for a receipt."""
     found = _command(call)
     if found is None:
@@ -250,7 +250,7 @@ def _shell(call: Call) -> Subject | None:
     return _shown(clauses, folder) or _observed(clauses, folder, text)
 
 
-def _command(call: Call) -> tuple[str, str] | None:
+def _command(call: ReadableCall) -> tuple[str, str] | None:
     """The folder and the command line of a call of a shell."""
     given = {} if _SHELLS.isdisjoint(_words(call.name)) else _given(call)
     command = _pick(given, "command", "cmd", "script")
@@ -333,11 +333,11 @@ def _observed(clauses: list[_Clause], folder: str, text: str) -> Subject:
     return Subject(verb=verb if verb in {"list", "search"} else "call", resource=f"{folder}$ {line}")
 
 
-SUBJECTS: tuple[Reader, ...] = (_shell, _patch, _file, _query)
+SUBJECTS: tuple[SubjectReader, ...] = (_shell, _patch, _file, _query)
 """The readers, tried in order. Put your own in front: the first that knows a call decides."""
 
 
-def subject(call: Call, *, table: tuple[Reader, ...] = SUBJECTS) -> Subject | None:
+def subject(call: ReadableCall, *, table: tuple[SubjectReader, ...] = SUBJECTS) -> Subject | None:
     """What a call was about; None if its result neither replaces another nor can be replaced."""
     return next((about for about in (reader(call) for reader in table) if about is not None), None)
 

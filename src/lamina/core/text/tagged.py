@@ -29,7 +29,7 @@ _ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7}));")
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 
 
-class Block(NamedTuple):
+class TaggedBlock(NamedTuple):
     """One block: its tag, what it says of itself, its content, and the text that it is."""
 
     tag: str
@@ -45,21 +45,21 @@ class Opening(NamedTuple):
     at: int
 
 
-class Found(NamedTuple):
+class TaggedBlocks(NamedTuple):
     """The blocks of a text in order, and what stands between them with the place of each.
 
     `unclosed` are the openings of these tags that never close.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[TaggedBlock, ...]
     between: tuple[str, ...]
     places: tuple[int, ...]
     unclosed: tuple[Opening, ...]
 
 
-def blocks(text: str, tags: Sequence[str]) -> Found:
+def blocks(text: str, tags: Sequence[str]) -> TaggedBlocks:
     """The blocks of these tags, none inside another. An opening tag that never closes is plain text."""
-    found: list[Block] = []
+    found: list[TaggedBlock] = []
     between: list[tuple[int, str]] = []
     unclosed: list[Opening] = []
     after = 0
@@ -76,7 +76,7 @@ def blocks(text: str, tags: Sequence[str]) -> Found:
         after = opening.start() + len(block.text)
     between.append((after, text[after:]))
     said = [(place, piece) for place, piece in between if not is_blank(piece)]
-    return Found(
+    return TaggedBlocks(
         blocks=tuple(found),
         between=tuple(piece for _, piece in said),
         places=tuple(place for place, _ in said),
@@ -135,7 +135,7 @@ class _Closings:
         return match
 
 
-def _block(text: str, opening: re.Match[str], closings: _Closings) -> Block | None:
+def _block(text: str, opening: re.Match[str], closings: _Closings) -> TaggedBlock | None:
     tag = opening[1]
     attrs = {m[1]: unescape(m[2] if m[2] is not None else m[3]) for m in _ATTRIBUTE.finditer(opening[2])}
     at = opening.end()
@@ -150,4 +150,6 @@ def _block(text: str, opening: re.Match[str], closings: _Closings) -> Block | No
     if end is None:
         return None
     body = text[at : end.start()]
-    return Block(tag, attrs, body if content else body.removeprefix("\n"), text[opening.start() : end.end()])
+    return TaggedBlock(
+        tag, attrs, body if content else body.removeprefix("\n"), text[opening.start() : end.end()]
+    )

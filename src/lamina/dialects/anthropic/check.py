@@ -40,7 +40,7 @@ from lamina.dialects.rechecking import recheck
 from lamina.errors import BadInput
 
 
-class Turn:
+class MessageReading:
     """A message, read once for all rules: its blocks, and apart from them its calls, results and thoughts.
 
     These come with their position in the message; `block_place` says where that is in the request.
@@ -80,28 +80,28 @@ class Turn:
         return self.role == "system" and not self.blocks and is_directive(self.message)
 
 
-class Past:
+class EarlierMessages:
     """What the rules need to know of earlier messages: the ids of their calls, and their markers."""
 
     def __init__(self) -> None:
         self.ids: set[str] = set()
         self.marks: list[Placed] = []
 
-    def add(self, turn: Turn) -> None:
+    def add(self, turn: MessageReading) -> None:
         self.ids |= _ids(turn.calls, "id")
         self.marks += turn.marks
 
 
-class Reading(NamedTuple):
+class MessagesReading(NamedTuple):
     """A request, read once for all rules: the turns to look at, all markers, and what is known of the past.
 
     `resumes`: there are turns before those to look at.
     """
 
     request: Request
-    turns: Sequence[Turn]
+    turns: Sequence[MessageReading]
     marks: Sequence[Placed]
-    past: Past
+    past: EarlierMessages
     resumes: bool
     ledger: Ledger | None = None
 
@@ -126,10 +126,10 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
 
 
 def _checked(request: Request, memo: CheckMemo | None, ledger: Ledger | None) -> list[Violation]:
-    def apply_rules(past: Past, count: int, turns: list[Turn]) -> list[Violation]:
+    def apply_rules(past: EarlierMessages, count: int, turns: list[MessageReading]) -> list[Violation]:
         new = [mark for turn in turns for mark in turn.marks]
         marks = [*marks_before(request), *past.marks, *new, *marks_after(request)]
-        reading = Reading(request, turns, marks, past, count > 0, ledger)
+        reading = MessagesReading(request, turns, marks, past, count > 0, ledger)
         return [
             Violation(rule=name, place=place, message=message)
             for name, rule in RULES.items()
@@ -140,25 +140,25 @@ def _checked(request: Request, memo: CheckMemo | None, ledger: Ledger | None) ->
         request["messages"],
         memo,
         basis=model_of(request),
-        past=Past,
-        view=Turn,
+        past=EarlierMessages,
+        view=MessageReading,
         seam=_answers_user,
         rules=apply_rules,
     )
 
 
-def _answers_user(before: Turn, turn: Turn) -> bool:
+def _answers_user(before: MessageReading, turn: MessageReading) -> bool:
     return turn.role == "assistant" and before.role == "user"
 
 
-def has_limit(reading: Reading) -> Breaches:
+def has_limit(reading: MessagesReading) -> Breaches:
     """A request says how long the answer may be."""
     limit = reading.request.get("max_tokens")
     if not isinstance(limit, int) or limit < 0:
         yield "max_tokens", "max_tokens: field required, as a number"
 
 
-def begins_with_user(reading: Reading) -> Breaches:
+def begins_with_user(reading: MessagesReading) -> Breaches:
     """A1: the first message is the user's, or a compaction."""
     if reading.resumes:
         return
@@ -168,14 +168,14 @@ def begins_with_user(reading: Reading) -> Breaches:
         yield "messages[0].role", "the first message must use the user role"
 
 
-def ends_with_user(reading: Reading) -> Breaches:
+def ends_with_user(reading: MessagesReading) -> Breaches:
     """A2: models from 4.6 on take no assistant prefill."""
     last = reading.turns[-1] if reading.turns else None
     if last is not None and last.role == "assistant" and rejects_prefill(model_of(reading.request)):
         yield last.place, "this model does not support assistant message prefill; end with a user message"
 
 
-def calls_are_answered(reading: Reading) -> Breaches:
+def calls_are_answered(reading: MessagesReading) -> Breaches:
     """A3: every tool_use has its tool_result in the next message."""
     for i, turn in enumerate(reading.turns):
         if not turn.calls:
@@ -188,9 +188,9 @@ def calls_are_answered(reading: Reading) -> Breaches:
                 yield turn.block_place(at), told
 
 
-def results_have_their_call(reading: Reading) -> Breaches:
+def results_have_their_call(reading: MessagesReading) -> Breaches:
     """A4: every tool_result answers a tool_use of the message before it."""
-    before: Turn | None = None
+    before: MessageReading | None = None
     for turn in reading.turns:
         if turn.results:
             asked = _ids(before.calls, "id") if before is not None else _NONE
@@ -201,14 +201,14 @@ def results_have_their_call(reading: Reading) -> Breaches:
         before = turn
 
 
-def results_come_once(reading: Reading) -> Breaches:
+def results_come_once(reading: MessagesReading) -> Breaches:
     """A4: a call has one result."""
     for turn in reading.turns:
         if len(turn.results) > 1:
             yield from _repeated(turn, turn.results, "tool_use_id", set(), "a second result for")
 
 
-def call_ids_are_unique(reading: Reading) -> Breaches:
+def call_ids_are_unique(reading: MessagesReading) -> Breaches:
     """A5: no two tool_use blocks share an id."""
     seen: set[str] = set()
     for turn in reading.turns:
@@ -227,7 +227,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 def _repeated(
-    turn: Turn,
+    turn: MessageReading,
     blocks: Sequence[tuple[int, Block]],
     name: str,
     seen: set[str],
@@ -243,7 +243,7 @@ def _repeated(
             seen.add(id_)
 
 
-def results_come_first(reading: Reading) -> Breaches:
+def results_come_first(reading: MessagesReading) -> Breaches:
     """A6: in a user message, results stand before everything else."""
     for turn in reading.turns:
         for position, (at, _) in enumerate(turn.results):
@@ -251,7 +251,7 @@ def results_come_first(reading: Reading) -> Breaches:
                 yield turn.block_place(at), "`tool_result` blocks must come before other content"
 
 
-def nothing_is_empty(reading: Reading) -> Breaches:
+def nothing_is_empty(reading: MessagesReading) -> Breaches:
     """A8: no blank text, and no message without content."""
     for turn in reading.turns:
         if not turn.blocks and not turn.directive:
@@ -282,7 +282,7 @@ def _blank(block: Block) -> Iterator[str]:
                 yield f".content[{at}]"
 
 
-def thinking_is_whole(reading: Reading) -> Breaches:
+def thinking_is_whole(reading: MessagesReading) -> Breaches:
     """A9, by shape: thinking has its signature, redacted thinking its data."""
     for turn in reading.turns:
         for at, block in turn.thoughts:
@@ -292,7 +292,7 @@ def thinking_is_whole(reading: Reading) -> Breaches:
                 yield turn.block_place(at), f"`{sort}` blocks cannot be modified: {needed} is missing"
 
 
-def thinking_is_bound(reading: Reading) -> Breaches:
+def thinking_is_bound(reading: MessagesReading) -> Breaches:
     """A10: what stands before bound thinking is what stood there when it was first sent.
 
     The stream is hashed again and compared with the ledger. Rendering may have put a user message first.
@@ -331,15 +331,15 @@ def _unbound(log: Sequence[Segment], head: Head, ledger: Ledger) -> set[int]:
     return unbound
 
 
-def system_messages_stand_right(reading: Reading) -> Breaches:
+def system_messages_stand_right(reading: MessagesReading) -> Breaches:
     """A11: after the user, or a server tool's result; last, or before the assistant.
 
     One without words may stand before the user too, so it is passed over when its neighbours are looked at.
     """
     if all(turn.role != "system" for turn in reading.turns):
         return
-    before: Turn | None = None
-    open_ended: Turn | None = None
+    before: MessageReading | None = None
+    open_ended: MessageReading | None = None
     for turn in reading.turns:
         if open_ended is not None and not turn.directive:
             if turn.role != "assistant":
@@ -355,7 +355,7 @@ def system_messages_stand_right(reading: Reading) -> Breaches:
             open_ended = turn if turn.role == "system" else None
 
 
-def system_messages_are_taken(reading: Reading) -> Breaches:
+def system_messages_are_taken(reading: MessagesReading) -> Breaches:
     """A11: models before 4.8 have no system messages, only `system`."""
     if not refuses_system_messages(model_of(reading.request)):
         return
@@ -364,24 +364,24 @@ def system_messages_are_taken(reading: Reading) -> Breaches:
             yield turn.place, 'this model takes no messages with the role "system"'
 
 
-def _may_follow(before: Turn | None, turn: Turn) -> bool:
+def _may_follow(before: MessageReading | None, turn: MessageReading) -> bool:
     if before is None:
         return False
     return before.role == "user" or _served(before) or (turn.directive and before.role == "system")
 
 
-def _served(turn: Turn) -> bool:
+def _served(turn: MessageReading) -> bool:
     return turn.role == "assistant" and ends_in_server_result(turn.message)
 
 
-def marks_are_few(reading: Reading) -> Breaches:
+def marks_are_few(reading: MessagesReading) -> Breaches:
     """A12: at most four cache markers, the one for the whole request included."""
     found = len(reading.marks)
     if found > MOST:
         yield reading.marks[MOST].place, f"at most {MOST} blocks may have cache_control; found {found}"
 
 
-def long_marks_come_first(reading: Reading) -> Breaches:
+def long_marks_come_first(reading: MessagesReading) -> Breaches:
     """A12: markers with ttl 1h stand before those with 5m."""
     short = False
     for placed in reading.marks:
@@ -390,14 +390,14 @@ def long_marks_come_first(reading: Reading) -> Breaches:
         short = short or placed.lifetime != LONG
 
 
-def marks_are_allowed(reading: Reading) -> Breaches:
+def marks_are_allowed(reading: MessagesReading) -> Breaches:
     """A12: no marker on thinking."""
     for placed in reading.marks:
         if placed.refused:
             yield placed.place, "cache_control cannot be set for thinking blocks"
 
 
-def names_are_allowed(reading: Reading) -> Breaches:
+def names_are_allowed(reading: MessagesReading) -> Breaches:
     """A16: names of tools and ids of calls have letters, digits, `_` and `-`, at most 128."""
     for i, tool in enumerate(reading.request.get("tools") or ()):
         if "name" in tool and not _allowed(tool["name"]):
@@ -414,7 +414,7 @@ def _allowed(name: Any) -> bool:
     return isinstance(name, str) and is_safe_name(name)
 
 
-Rule = Callable[[Reading], Breaches]
+Rule = Callable[[MessagesReading], Breaches]
 
 RULES: dict[str, Rule] = {
     rule.__name__: rule

@@ -34,7 +34,7 @@ from lamina.dialects.anthropic.blocks import (
 )
 from lamina.dialects.anthropic.model import NAME, model_of, refuses_system_messages
 from lamina.dialects.beside import anthropic_block, anthropic_fields
-from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
+from lamina.dialects.port import ParsedRequest, ParseMemo, Request, came_from
 from lamina.errors import BadInput
 
 ROLES = {"user": Role.USER, "assistant": Role.ASSISTANT, "system": Role.SYSTEM}
@@ -54,7 +54,7 @@ _LINKS = frozenset(("tool_call", "tool_result"))
 _BLANK = Segment(role=Role.USER, kind="user", parts=())
 
 
-def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
+def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """The log and the head of a request. Raises BadInput, with a path into the request, for what is none."""
     if not isinstance(request, Mapping):
         refuse(f"a request is a value of type {type(request).__name__}", "request", "give an object")
@@ -71,7 +71,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
         memo.basis = demotes
         memo.known = reused + [(snapshot(m), s) for m, s in zip(messages[len(past) :], new, strict=True)]
     log = tuple(chain(system, chain.from_iterable(past), chain.from_iterable(new)))
-    return Parsed(log=log, head=_head(request, without=("system",) if system else ()))
+    return ParsedRequest(log=log, head=_head(request, without=("system",) if system else ()))
 
 
 def _parsed(

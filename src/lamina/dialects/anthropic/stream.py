@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lamina.caches.stream import Block, Sort, Stream, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
 from lamina.core.text.characters import is_blank
 from lamina.dialects.anthropic.blocks import LISTS, plain, refuse, shown
 from lamina.dialects.anthropic.model import NAME, model_of
@@ -69,13 +69,13 @@ def _listed(value: Any, place: str) -> Sequence[Any]:
     return value
 
 
-def _tool(tool: Any, at: int) -> Block:
+def _tool(tool: Any, at: int) -> StreamBlock:
     place = f"tools[{at}]"
     wire = _object(tool, place)
     default = {"type": "custom", "defer_loading": False}
     data = {n: value for n, value in _bare(wire).items() if n not in default or value != default[n]}
     name = wire.get("name")
-    return Block(
+    return StreamBlock(
         sort="tool",
         role="tool",
         data=_data(data, place),
@@ -87,14 +87,14 @@ def _tool(tool: Any, at: int) -> Block:
     )
 
 
-def _system(system: Any) -> Iterator[Block]:
+def _system(system: Any) -> Iterator[StreamBlock]:
     if system is None:
         return
     for i, piece in enumerate(_pieces(system, "system")):
         yield _block(piece, f"system[{i}]", "system", opens=i == 0, names={})
 
 
-def _messages(messages: Any) -> Iterator[Block]:
+def _messages(messages: Any) -> Iterator[StreamBlock]:
     """The blocks of all messages; `names` are those of the calls so far, by id."""
     role, names = "", dict[str, str]()
     for i, message in enumerate(_listed(messages, "messages")):
@@ -114,7 +114,7 @@ def _pieces(content: Any, place: str) -> Sequence[Any]:
 
 def _block(
     piece: Any, place: str, role: str, *, opens: bool, names: dict[str, str], scoped: bool = False
-) -> Block:
+) -> StreamBlock:
     wire = piece if isinstance(piece, dict) else _object(piece, place)
     kind = _word(wire.get("type"))
     marker, data, markable = _lifetime(wire), _bare(wire), not scoped
@@ -127,7 +127,7 @@ def _block(
         marker = marker or inner
     elif data.get("citations") == {"enabled": False}:
         data = {name: value for name, value in data.items() if name != "citations"}
-    return Block(
+    return StreamBlock(
         sort="system" if role == "system" else _SORTS.get(kind, "raw"),
         role=role,
         data=_data(data, place),
@@ -204,7 +204,7 @@ def _data(value: Any, place: str) -> bytes:
         raise BadInput(error.problem, place=place, hint=error.hint) from None
 
 
-def _settings(request: Request, blocks: Sequence[Block]) -> dict[str, bytes]:
+def _settings(request: Request, blocks: Sequence[StreamBlock]) -> dict[str, bytes]:
     config = request.get("output_config")
     config = config if isinstance(config, Mapping) else {}
     choice, parallel = _choice(request.get("tool_choice"))
@@ -247,15 +247,15 @@ def _unless(value: Any, default: str) -> Any:
     return None if value == default else value
 
 
-def _searches(block: Block) -> bool:
+def _searches(block: StreamBlock) -> bool:
     return block.sort == "tool" and b'"type":"' + _WEB_SEARCH.encode() in block.data
 
 
-def _cites(block: Block) -> bool:
+def _cites(block: StreamBlock) -> bool:
     return block.sort == "document" and b'"citations":{"enabled":true' in block.data
 
 
-def _shows(block: Block) -> bool:
+def _shows(block: StreamBlock) -> bool:
     return block.sort == "result" and b'"type":"image"' in block.data
 
 

@@ -15,7 +15,7 @@ from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.dialects.gemini.parts import NO_ID
 
 
-class Calls:
+class GeminiCalls:
     """The calls so far: those that wait for results, and all by id."""
 
     def __init__(self, past: Iterable[Segment] = ()) -> None:

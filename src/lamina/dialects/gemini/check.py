@@ -36,7 +36,7 @@ Found = Iterator[tuple[str, str]]
 """Where a rule is broken, and how."""
 
 
-class View:
+class ContentView:
     """A content as the rules look at it: empty where it is not of the shape that it should be.
 
     Parts come with their position in the content, calls and results with that of their part and their field.
@@ -70,17 +70,17 @@ class View:
         return self.role == "user" and len(self.parts) > len(self.results)
 
 
-class Reading(NamedTuple):
+class GeminiReading(NamedTuple):
     """A request as the rules look at it. `before` is whose content stands before those to look at."""
 
-    contents: Sequence[View]
+    contents: Sequence[ContentView]
     fields: Json
     model: str
     prefix: str
     before: str = ""
 
 
-Rule = Callable[[Reading], Found]
+Rule = Callable[[GeminiReading], Found]
 
 
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
@@ -99,8 +99,8 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
     prefix = "config." if request.get("config") is not None else ""
     model = model_of(request)
 
-    def apply_rules(_: NoPast, count: int, views: list[View]) -> list[Violation]:
-        reading = Reading(views, fields, model, prefix, before="user" if count else "")
+    def apply_rules(_: NoPast, count: int, views: list[ContentView]) -> list[Violation]:
+        reading = GeminiReading(views, fields, model, prefix, before="user" if count else "")
         return [
             Violation(rule=name, place=place, message=message)
             for name, rule in RULES.items()
@@ -112,17 +112,17 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
         memo,
         basis=model,
         past=NoPast,
-        view=View,
+        view=ContentView,
         seam=_answers_user,
         rules=apply_rules,
     )
 
 
-def _answers_user(before: View, view: View) -> bool:
+def _answers_user(before: ContentView, view: ContentView) -> bool:
     return view.role == "model" and before.role == "user"
 
 
-def contents_are_given(reading: Reading) -> Found:
+def contents_are_given(reading: GeminiReading) -> Found:
     """A request has at least one content, and each has parts (G5)."""
     if not reading.contents and not reading.before:
         yield "contents", "neither text nor a list with at least one content"
@@ -131,14 +131,14 @@ def contents_are_given(reading: Reading) -> Found:
             yield f"{view.place}.parts", "not a list with at least one part"
 
 
-def roles_are_known(reading: Reading) -> Found:
+def roles_are_known(reading: GeminiReading) -> Found:
     """G7: a content is the user's or the model's; system text stands in the head only."""
     for view in reading.contents:
         if not view.role:
             yield f"{view.place}.role", 'neither "user" nor "model"'
 
 
-def parts_say_one_thing(reading: Reading) -> Found:
+def parts_say_one_thing(reading: GeminiReading) -> Found:
     """G5: a part has exactly one field with data, and text is not empty unless a signature stands with it."""
     for view in reading.contents:
         for at, part in enumerate(view.parts):
@@ -153,7 +153,7 @@ def parts_say_one_thing(reading: Reading) -> Found:
                     yield f"{view.unit.place_of(at)}.text", "empty or not a string"
 
 
-def parts_stand_on_their_side(reading: Reading) -> Found:
+def parts_stand_on_their_side(reading: GeminiReading) -> Found:
     """The model makes calls, the user's side answers them."""
     for view in reading.contents:
         if view.role == "user":
@@ -165,7 +165,7 @@ def parts_stand_on_their_side(reading: Reading) -> Found:
             yield from ((view.inside(at, key), told) for at, key, _ in view.results)
 
 
-def calls_follow_the_user(reading: Reading) -> Found:
+def calls_follow_the_user(reading: GeminiReading) -> Found:
     """G1: a content with calls comes right after a content of the user, of which results are one."""
     before = reading.before
     for view in reading.contents:
@@ -174,7 +174,7 @@ def calls_follow_the_user(reading: Reading) -> Found:
         before = view.role
 
 
-def calls_are_answered(reading: Reading) -> Found:
+def calls_are_answered(reading: GeminiReading) -> Found:
     """G2: the content after calls has as many results as there are calls."""
     for view, after in zip_longest(reading.contents, reading.contents[1:]):
         if view.role == "model" and view.calls:
@@ -183,7 +183,7 @@ def calls_are_answered(reading: Reading) -> Found:
                 yield view.place, f"{len(view.calls)} calls, and {given} results in the content after them"
 
 
-def results_have_calls(reading: Reading) -> Found:
+def results_have_calls(reading: GeminiReading) -> Found:
     """G2: results stand in the content right after their calls."""
     called = False
     for view in reading.contents:
@@ -192,7 +192,7 @@ def results_have_calls(reading: Reading) -> Found:
         called = view.role == "model" and bool(view.calls)
 
 
-def results_match_their_calls(reading: Reading) -> Found:
+def results_match_their_calls(reading: GeminiReading) -> Found:
     """G3: each result has the id of its call, where that has one, and its name."""
     for view, after in zip(reading.contents, reading.contents[1:], strict=False):
         if view.role != "model" or not view.calls or len(view.calls) != len(after.results):
@@ -207,7 +207,7 @@ def results_match_their_calls(reading: Reading) -> Found:
             asked[id_and_name] -= 1
 
 
-def ids_are_unique(reading: Reading) -> Found:
+def ids_are_unique(reading: GeminiReading) -> Found:
     """G3: no two calls of one content share an id."""
     for view in reading.contents:
         if len(view.calls) < 2:
@@ -218,7 +218,7 @@ def ids_are_unique(reading: Reading) -> Found:
                 yield f"{view.inside(at, key)}.id", "another call of this content has it too"
 
 
-def calls_are_signed(reading: Reading) -> Found:
+def calls_are_signed(reading: GeminiReading) -> Found:
     """G4: since Gemini 3 the first call of each step of the current turn carries its signature."""
     if not wants_signatures(reading.model):
         return
@@ -230,13 +230,13 @@ def calls_are_signed(reading: Reading) -> Found:
                 yield view.unit.place_of(at), "the call is missing a thought_signature"
 
 
-def ends_with_the_user(reading: Reading) -> Found:
+def ends_with_the_user(reading: GeminiReading) -> Found:
     """G5: the last content is the user's, or results."""
     if reading.contents and reading.contents[-1].role == "model":
         yield reading.contents[-1].place, "the request does not end with a content of the user"
 
 
-def values_are_objects(reading: Reading) -> Found:
+def values_are_objects(reading: GeminiReading) -> Found:
     """Arguments of calls, and responses, are objects; a response is there."""
     for view in reading.contents:
         for at, key, call in view.calls:
@@ -247,7 +247,7 @@ def values_are_objects(reading: Reading) -> Found:
                 yield f"{view.inside(at, key)}.response", "not an object"
 
 
-def media_are_whole(reading: Reading) -> Found:
+def media_are_whole(reading: GeminiReading) -> Found:
     """Data has its type beside it, a file its address."""
     for view in reading.contents:
         for at, part in enumerate(view.parts):
@@ -260,7 +260,7 @@ def media_are_whole(reading: Reading) -> Found:
                 yield view.unit.place_of(at), "file data without its address"
 
 
-def names_fit_the_pattern(reading: Reading) -> Found:
+def names_fit_the_pattern(reading: GeminiReading) -> Found:
     """G6: names begin with a letter or _, and have at most 128 of letters, digits and _ . : -."""
     for view in reading.contents:
         for at, key, function in (*view.calls, *view.results):
@@ -276,7 +276,7 @@ def _has_safe_name(function: Json) -> bool:
     return isinstance(name, str) and SAFE_NAME.fullmatch(name) is not None
 
 
-def functions_are_declared_once(reading: Reading) -> Found:
+def functions_are_declared_once(reading: GeminiReading) -> Found:
     """No two functions share a name, and none has its parameters twice."""
     seen: set[str] = set()
     for place, function in _functions(reading):
@@ -288,7 +288,7 @@ def functions_are_declared_once(reading: Reading) -> Found:
             yield place, "has parameters in two forms"
 
 
-def system_text_is_text(reading: Reading) -> Found:
+def system_text_is_text(reading: GeminiReading) -> Found:
     """G7: the system instruction is text."""
     system = reading.fields.get("systemInstruction")
     place = f"{reading.prefix}system_instruction"
@@ -302,7 +302,7 @@ def system_text_is_text(reading: Reading) -> Found:
             yield place, "has a part without text"
 
 
-def cached_content_stands_alone(reading: Reading) -> Found:
+def cached_content_stands_alone(reading: GeminiReading) -> Found:
     """G8: what reads a cached content has its system text, tools and tool config there, not here."""
     if not reading.fields.get("cachedContent"):
         return
@@ -343,7 +343,7 @@ def _id_and_name(named: Json) -> tuple[str, str]:
     return text_at(named, "id"), text_at(named, "name")
 
 
-def _functions(reading: Reading) -> list[tuple[str, Json]]:
+def _functions(reading: GeminiReading) -> list[tuple[str, Json]]:
     tools = reading.fields.get("tools")
     found = declarations(tools) if isinstance(tools, LISTS) else ()
     return [

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.beside import gemini_content, gemini_part
-from lamina.dialects.gemini.calls import Calls, orphan_id
+from lamina.dialects.gemini.calls import GeminiCalls, orphan_id
 from lamina.dialects.gemini.contents import Unit, content_of, holds_parts, units
 from lamina.dialects.gemini.head import head_of
 from lamina.dialects.gemini.parts import NO_ID, part_of, signature_of
 from lamina.dialects.gemini.wire import LISTS, NAME, SAFE_NAME, field, plain, shown, within
 from lamina.dialects.named_files import path_of
-from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
+from lamina.dialects.port import ParsedRequest, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot
 from lamina.errors import BadInput
 
@@ -35,7 +35,7 @@ _NEVER = 0
 _BLANK = Segment(role=Role.USER, kind="user", parts=())
 
 
-def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
+def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """The log and the head of a request. Raises BadInput, with a path into the request, for what is none."""
     if not isinstance(request, Mapping):
         raise BadInput(f"the request is {shown(request)}", hint="give an object with contents")
@@ -44,7 +44,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
         hint = "give text, or a list with at least one content"
         raise BadInput(f"contents is {shown(request.get('contents'))}", place="contents", hint=hint)
     head, system, place = head_of(request)
-    return Parsed(log=(*_system(system, place), *_log(found, memo)), head=head)
+    return ParsedRequest(log=(*_system(system, place), *_log(found, memo)), head=head)
 
 
 def read_content(content: Any) -> tuple[Segment, ...]:
@@ -129,7 +129,7 @@ class _Scan:
         while at > 0 and (past[at][0].role is not Role.ASSISTANT or past[at][0].joins):
             at -= 1
         at = max(at, 0)
-        self.calls = Calls(chain.from_iterable(past[:at]))
+        self.calls = GeminiCalls(chain.from_iterable(past[:at]))
         self.role, self.linked = Role.SYSTEM, False
         for segments in past[at:]:
             self._begin(segments)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lamina.caches.stream import Block, Sort, Stream, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
 from lamina.dialects.gemini.contents import holds_parts, units
 from lamina.dialects.gemini.head import declarations, settings, system_field
 from lamina.dialects.gemini.parts import DATA, sorts_of
@@ -58,11 +58,11 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
     return request if isinstance(request, dict) else dict(request)
 
 
-def _tools(fields: Json, prefix: str) -> Iterator[Block]:
+def _tools(fields: Json, prefix: str) -> Iterator[StreamBlock]:
     tools = fields.get("tools")
     for place, sort, tool in declarations(tools) if isinstance(tools, LISTS) else ():
         name = text_at(tool, "name") if sort == "function" else sort
-        yield Block(
+        yield StreamBlock(
             sort="tool",
             role="tools",
             data=data_of(tool),
@@ -72,7 +72,7 @@ def _tools(fields: Json, prefix: str) -> Iterator[Block]:
         )
 
 
-def _system(fields: Json, place: str) -> Iterator[Block]:
+def _system(fields: Json, place: str) -> Iterator[StreamBlock]:
     system = fields.get("systemInstruction")
     if system is None:
         return
@@ -80,7 +80,7 @@ def _system(fields: Json, place: str) -> Iterator[Block]:
     for i, part in enumerate(given if isinstance(given, LISTS) else [given]):
         whole = part is system
         data = data_of(("system", _bare(part)[1]))
-        yield Block(
+        yield StreamBlock(
             sort="system",
             role="system",
             data=data,
@@ -89,12 +89,12 @@ def _system(fields: Json, place: str) -> Iterator[Block]:
         )
 
 
-def _contents(contents: Any) -> Iterator[Block]:
+def _contents(contents: Any) -> Iterator[StreamBlock]:
     for unit in units(contents):
         role = unit.role if isinstance(unit.role, str) else ""
         for i, part in enumerate(unit.parts if isinstance(unit.parts, LISTS) else ()):
             sort, bare, name = _bare(part)
-            yield Block(
+            yield StreamBlock(
                 sort=sort,
                 role=role,
                 data=data_of((role, bare)),

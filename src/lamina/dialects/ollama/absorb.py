@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lamina.dialects.ollama.fields import plain
-from lamina.dialects.ollama.parse import Calls, read
+from lamina.dialects.ollama.parse import OllamaCalls, read
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import read_usage
 from lamina.errors import BadInput
@@ -55,7 +55,7 @@ def _add(whole: dict[str, Any], texts: dict[str, list[str]], name: str, value: A
 
 def _absorbed(message: dict[str, Any], answer: Mapping[str, Any]) -> Absorbed:
     says = any(message.get(name) for name in ("content", "thinking", "tool_calls", "images"))
-    segments = read({"role": "assistant", **message}, Calls()) if says else ()
+    segments = read({"role": "assistant", **message}, OllamaCalls()) if says else ()
     stop = answer.get("done_reason")
     stop = "error" if answer.get("error") else stop
     return Absorbed(segments=segments, usage=read_usage(answer), stop=stop if isinstance(stop, str) else "")

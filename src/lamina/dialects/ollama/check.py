@@ -15,7 +15,7 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger, ToolCall
 from lamina.dialects.ollama.fields import ROLES, is_base64, is_file, plain
 from lamina.dialects.ollama.parse import TEXTS
-from lamina.dialects.pairing import Step, id_at
+from lamina.dialects.pairing import CallStep, id_at
 from lamina.dialects.port import CheckMemo, Request, Violation
 from lamina.dialects.rechecking import NoPast, recheck
 from lamina.errors import BadInput
@@ -26,7 +26,7 @@ Found = Iterator[tuple[str, str]]
 Json = Mapping[str, Any]
 
 
-class View:
+class OllamaMessageView:
     """A message as the rules look at it: empty where it is not of the shape that it should be."""
 
     __slots__ = ("at", "calls", "message", "role", "wire")
@@ -50,7 +50,7 @@ class View:
         return _text(self.wire.get("tool_name"))
 
 
-Rule = Callable[[Request, Sequence[View]], Found]
+Rule = Callable[[Request, Sequence[OllamaMessageView]], Found]
 
 
 def check(request: Request, *, ledger: Ledger | None = None, strict: bool = False) -> list[Violation]:
@@ -65,7 +65,7 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
 
 
 def _checked(request: Request, memo: CheckMemo | None, rules: Mapping[str, Rule]) -> list[Violation]:
-    def apply_rules(_: NoPast, __: int, views: list[View]) -> list[Violation]:
+    def apply_rules(_: NoPast, __: int, views: list[OllamaMessageView]) -> list[Violation]:
         return [
             Violation(rule=name, place=place, message=message)
             for name, rule in rules.items()
@@ -77,17 +77,17 @@ def _checked(request: Request, memo: CheckMemo | None, rules: Mapping[str, Rule]
         memo,
         basis=None,
         past=NoPast,
-        view=View,
+        view=OllamaMessageView,
         seam=_begins_to_speak,
         rules=apply_rules,
     )
 
 
-def _begins_to_speak(before: View, view: View) -> bool:
+def _begins_to_speak(before: OllamaMessageView, view: OllamaMessageView) -> bool:
     return view.role == "assistant" and before.role != "assistant"
 
 
-def messages_are_objects(request: Request, messages: Sequence[View]) -> Found:
+def messages_are_objects(request: Request, messages: Sequence[OllamaMessageView]) -> Found:
     """A request has a list of messages, each an object, and at least one."""
     if not _list(request.get("messages")):
         yield "messages", "not a list of at least one message"
@@ -96,13 +96,13 @@ def messages_are_objects(request: Request, messages: Sequence[View]) -> Found:
             yield view.place, "not an object"
 
 
-def roles_are_known(_: Request, messages: Sequence[View]) -> Found:
+def roles_are_known(_: Request, messages: Sequence[OllamaMessageView]) -> Found:
     for view in messages:
         if not view.role and view.wire:
             yield f"{view.place}.role", "not a role of this API"
 
 
-def content_is_text(_: Request, messages: Sequence[View]) -> Found:
+def content_is_text(_: Request, messages: Sequence[OllamaMessageView]) -> Found:
     """Content, reasoning and the name of a tool are strings: this API has no parts."""
     for view in messages:
         for name in TEXTS:
@@ -110,7 +110,7 @@ def content_is_text(_: Request, messages: Sequence[View]) -> Found:
                 yield f"{view.place}.{name}", "not a string"
 
 
-def images_are_base64(_: Request, messages: Sequence[View]) -> Found:
+def images_are_base64(_: Request, messages: Sequence[OllamaMessageView]) -> Found:
     """Pictures are base64 without "data:", or what Ollama's client makes that of: bytes and files."""
     for view in messages:
         images = view.wire.get("images")
@@ -123,7 +123,7 @@ def images_are_base64(_: Request, messages: Sequence[View]) -> Found:
                 yield f"{view.place}.images[{at}]", "neither base64 nor a picture's file"
 
 
-def calls_are_whole(_: Request, messages: Sequence[View]) -> Found:
+def calls_are_whole(_: Request, messages: Sequence[OllamaMessageView]) -> Found:
     """Calls are a list that an assistant makes; each has a function with a name."""
     for view in messages:
         calls = view.wire.get("tool_calls")
@@ -134,7 +134,7 @@ def calls_are_whole(_: Request, messages: Sequence[View]) -> Found:
                 yield f"{view.place}.tool_calls[{at}].function.name", "missing, empty or not a string"
 
 
-def arguments_are_objects(_: Request, messages: Sequence[View]) -> Found:
+def arguments_are_objects(_: Request, messages: Sequence[OllamaMessageView]) -> Found:
     """Arguments are an object, not the JSON text that other APIs have."""
     for view in messages:
         for at, call in enumerate(view.calls):
@@ -143,7 +143,7 @@ def arguments_are_objects(_: Request, messages: Sequence[View]) -> Found:
                 yield f"{view.place}.tool_calls[{at}].function.arguments", "not an object"
 
 
-def calls_are_answered(_: Request, messages: Sequence[View]) -> Found:
+def calls_are_answered(_: Request, messages: Sequence[OllamaMessageView]) -> Found:
     """As many tool messages as calls follow an assistant message, before anything else."""
     for i, view in enumerate(messages):
         if view.calls:
@@ -152,7 +152,7 @@ def calls_are_answered(_: Request, messages: Sequence[View]) -> Found:
                 yield f"{view.place}.tool_calls", f"{missing} of {len(view.calls)} calls have no result"
 
 
-def results_have_calls(_: Request, messages: Sequence[View]) -> Found:
+def results_have_calls(_: Request, messages: Sequence[OllamaMessageView]) -> Found:
     """A tool message follows its call, and there are no more of them than calls."""
     waiting = 0
     for view in messages:
@@ -164,7 +164,7 @@ def results_have_calls(_: Request, messages: Sequence[View]) -> Found:
             waiting = len(view.calls)
 
 
-def results_name_their_call(_: Request, messages: Sequence[View]) -> Found:
+def results_name_their_call(_: Request, messages: Sequence[OllamaMessageView]) -> Found:
     """A result that names a tool names one that was called and has no result yet."""
     for i, view in enumerate(messages):
         step = _step(view)
@@ -177,7 +177,7 @@ def results_name_their_call(_: Request, messages: Sequence[View]) -> Found:
                 yield f"{answer.place}.tool_name", f"no call of {answer.name!r} waits for a result"
 
 
-def assistants_say_something(_: Request, messages: Sequence[View]) -> Found:
+def assistants_say_something(_: Request, messages: Sequence[OllamaMessageView]) -> Found:
     """An assistant message has text, reasoning, a picture or a call; no model goes on from nothing."""
     for view in messages:
         if view.role != "assistant" or view.calls or view.wire.get("images"):
@@ -187,7 +187,7 @@ def assistants_say_something(_: Request, messages: Sequence[View]) -> Found:
             yield view.place, "says nothing"
 
 
-def tools_are_definitions(request: Request, _: Sequence[View]) -> Found:
+def tools_are_definitions(request: Request, _: Sequence[OllamaMessageView]) -> Found:
     """Tools are a list of objects, each with a function that has a name."""
     tools = request.get("tools")
     if not isinstance(tools, list | tuple | None):
@@ -197,7 +197,7 @@ def tools_are_definitions(request: Request, _: Sequence[View]) -> Found:
             yield f"tools[{i}].function.name", "missing, empty or not a string"
 
 
-def parameters_are_of_their_type(request: Request, _: Sequence[View]) -> Found:
+def parameters_are_of_their_type(request: Request, _: Sequence[OllamaMessageView]) -> Found:
     """A model is named, options are an object, a format is "json" or a schema, think a switch or a level."""
     for name, fits in _TYPES.items():
         value = request.get(name)
@@ -205,7 +205,7 @@ def parameters_are_of_their_type(request: Request, _: Sequence[View]) -> Found:
             yield name, "not of a type that this API takes"
 
 
-def numbers_are_possible(request: Request, _: Sequence[View]) -> Found:
+def numbers_are_possible(request: Request, _: Sequence[OllamaMessageView]) -> Found:
     """A window is a positive number, a limit of the answer too, or -1 (none) or -2 (the window)."""
     options = _object(request.get("options"))
     for name, least in (("num_ctx", 1), ("num_predict", -2)):
@@ -214,14 +214,14 @@ def numbers_are_possible(request: Request, _: Sequence[View]) -> Found:
             yield f"options.{name}", f"not a whole number from {least} on"
 
 
-def window_is_said(request: Request, _: Sequence[View]) -> Found:
+def window_is_said(request: Request, _: Sequence[OllamaMessageView]) -> Found:
     """O1: options.num_ctx says how long a request may be."""
     options = request.get("options")
     if (options is None or _TYPES["options"](options)) and _object(options).get("num_ctx") is None:
         yield "options.num_ctx", "missing: the server chooses a window by its memory"
 
 
-def truncation_is_refused(request: Request, _: Sequence[View]) -> Found:
+def truncation_is_refused(request: Request, _: Sequence[OllamaMessageView]) -> Found:
     """O1: with truncate false, a request that is too long is an error and not cut."""
     if request.get("truncate") is not False:
         yield "truncate", "not false: messages are dropped from the front where the window is too small"
@@ -257,7 +257,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _answers(messages: Sequence[View], at: int) -> Iterator[View]:
+def _answers(messages: Sequence[OllamaMessageView], at: int) -> Iterator[OllamaMessageView]:
     """The tool messages directly after `at`."""
     for i in range(at + 1, len(messages)):
         if messages[i].role != "tool":
@@ -265,8 +265,8 @@ def _answers(messages: Sequence[View], at: int) -> Iterator[View]:
         yield messages[i]
 
 
-def _step(view: View) -> Step:
-    step = Step()
+def _step(view: OllamaMessageView) -> CallStep:
+    step = CallStep()
     for at, call in enumerate(view.calls):
         name = _text(_function(call).get("name"))
         step.add(ToolCall(id=_text(call.get("id")) or id_at(at, name), name=name))

@@ -124,14 +124,14 @@ def is_file(text: str) -> bool:
     return lower_ascii(text).endswith(_FILES) and "://" not in text and not text.startswith("data:")
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class ParsedOllamaCall(msgspec.Struct, frozen=True, gc=False):
     """A call, and whether its block may be sent as it came."""
 
     part: ToolCall
     whole: bool
 
 
-def asked(value: Any, at: int) -> Asked:
+def asked(value: Any, at: int) -> ParsedOllamaCall:
     """The call at this place of a message."""
     block = plain(value)
     function = plain(block.get("function"), "function")
@@ -141,7 +141,7 @@ def asked(value: Any, at: int) -> Asked:
     given, id_ = function.get("arguments"), block.get("id")
     named = isinstance(id_, str) and bool(id_)
     part = ToolCall(id=str(id_) if named else id_at(at, name), name=name, arguments=_written(given))
-    return Asked(part, isinstance(given, Mapping) and bool(name))
+    return ParsedOllamaCall(part, isinstance(given, Mapping) and bool(name))
 
 
 def _written(arguments: Any) -> str:

@@ -18,13 +18,13 @@ from lamina.core.values import Head, Image, Part, Raw, Role, Segment, Text, Thin
 from lamina.dialects.beside import with_beside
 from lamina.dialects.named_files import path_of
 from lamina.dialects.ollama.fields import NAME, ROLES, asked, listed, picture, plain, shown, text_in, within
-from lamina.dialects.pairing import Step
-from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
+from lamina.dialects.pairing import CallStep
+from lamina.dialects.port import ParsedRequest, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
 
 
-def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
+def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """The request's messages as a log, everything else as a head."""
     if not isinstance(request, Mapping):
         raise BadInput(f"the request is {shown(request)}", hint="give an object with messages")
@@ -32,19 +32,19 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
     if not isinstance(messages, list | tuple) or not messages:
         hint = "give a list with at least one message"
         raise BadInput(f"messages is {shown(messages)}", place="messages", hint=hint)
-    return Parsed(log=_log(messages, memo), head=_head(request))
+    return ParsedRequest(log=_log(messages, memo), head=_head(request))
 
 
-class Calls:
+class OllamaCalls:
     """The calls of the last assistant message, and the newest of each name before it."""
 
     def __init__(self, before: Sequence[Segment] = ()) -> None:
-        self.step = Step()
+        self.step = CallStep()
         self._older = {s.parts[0].name: s.parts[0] for s in before if isinstance(s.parts[0], ToolCall)}
 
     def begin(self) -> None:
         self._older |= {call.name: call for call in self.step.calls}
-        self.step = Step()
+        self.step = CallStep()
 
     def answered(self, message: Mapping[str, Any]) -> ToolCall | None:
         """The call that a tool message answers; of one too many or too late, the call that it means."""
@@ -60,7 +60,7 @@ class Calls:
         return self._older.get(name)
 
 
-def read(message: Any, calls: Calls) -> tuple[Segment, ...]:
+def read(message: Any, calls: OllamaCalls) -> tuple[Segment, ...]:
     """One message as segments, of which the first has the message; `calls` are those that stand before it."""
     wire = plain(message)
     role = wire.get("role")
@@ -122,12 +122,12 @@ def _log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]
     return (*chain.from_iterable(segments for _, segments in known), *chain.from_iterable(fresh))
 
 
-def _calls_after(past: Sequence[tuple[Segment, ...]]) -> Calls:
+def _calls_after(past: Sequence[tuple[Segment, ...]]) -> OllamaCalls:
     """The calls of messages that were read before, as they stood after the last of them."""
     at = len(past) - 1
     while at > 0 and past[at][0].role is not Role.ASSISTANT:
         at -= 1
-    calls = Calls(list(chain.from_iterable(past[: max(at, 0)])))
+    calls = OllamaCalls(list(chain.from_iterable(past[: max(at, 0)])))
     for segments in past[max(at, 0) :]:
         if segments[0].role is Role.ASSISTANT:
             calls.begin()
@@ -157,12 +157,12 @@ def definition(tool: Any, place: str) -> dict[str, Any]:
     return found
 
 
-def _system(message: Mapping[str, Any], _: Calls) -> _Read:
+def _system(message: Mapping[str, Any], _: OllamaCalls) -> _Read:
     pieces, whole = _said(message, "system")
     return Role.SYSTEM, pieces, whole
 
 
-def _user(message: Mapping[str, Any], _: Calls) -> _Read:
+def _user(message: Mapping[str, Any], _: OllamaCalls) -> _Read:
     pieces, whole = _said(message, "user")
     return Role.USER, pieces, whole
 
@@ -179,7 +179,7 @@ def _calls_nothing(message: Mapping[str, Any]) -> bool:
     return message.get("tool_calls") in (None, [], ())
 
 
-def _assistant(message: Mapping[str, Any], calls: Calls) -> _Read:
+def _assistant(message: Mapping[str, Any], calls: OllamaCalls) -> _Read:
     thought = text_in(message, "thinking")
     pieces = [_Piece("thinking", Thinking(text=thought))] if not is_blank(thought) else []
     said, whole = _content(message, "assistant")
@@ -196,7 +196,7 @@ def _assistant(message: Mapping[str, Any], calls: Calls) -> _Read:
     return Role.ASSISTANT, pieces or [_Piece("assistant", Text(""))], whole
 
 
-def _tool(message: Mapping[str, Any], calls: Calls) -> _Read:
+def _tool(message: Mapping[str, Any], calls: OllamaCalls) -> _Read:
     call, name = calls.answered(message), text_in(message, "tool_name")
     parts, whole = _content(message, "tool_result")
     content = tuple(piece.part for piece in parts if isinstance(piece.part, Text | Image))
@@ -218,7 +218,7 @@ def _content(message: Mapping[str, Any], kind: str) -> tuple[list[_Piece], bool]
     return pieces, whole
 
 
-_READERS: dict[str, Callable[[Mapping[str, Any], Calls], _Read]] = {
+_READERS: dict[str, Callable[[Mapping[str, Any], OllamaCalls], _Read]] = {
     "system": _system,
     "user": _user,
     "assistant": _assistant,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lamina.caches.stream import Block, Sort, Stream, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
 from lamina.dialects.ollama.fields import NAME, asked, listed, picture, plain, shown, text_in, within
 from lamina.dialects.ollama.parse import definition
 from lamina.dialects.port import Marking, Request
@@ -41,7 +41,7 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
     return request if isinstance(request, dict) else dict(request)
 
 
-def _tools(request: Request) -> Iterator[Block]:
+def _tools(request: Request) -> Iterator[StreamBlock]:
     for i, tool in enumerate(listed(request, "tools")):
         place = f"tools[{i}]"
         wire = {name: value for name, value in definition(tool, place).items() if value is not None}
@@ -49,10 +49,10 @@ def _tools(request: Request) -> Iterator[Block]:
         name = function.get("name") if isinstance(function, Mapping) else ""
         data = _data({"type": "function", **wire}, place)
         named = name if isinstance(name, str) else ""
-        yield Block(sort="tool", role="tool", data=data, place=place, opens=True, name=named)
+        yield StreamBlock(sort="tool", role="tool", data=data, place=place, opens=True, name=named)
 
 
-def _messages(request: Request) -> Iterator[Block]:
+def _messages(request: Request) -> Iterator[StreamBlock]:
     for i, message in enumerate(listed(request, "messages")):
         place = f"messages[{i}]"
         try:
@@ -61,7 +61,7 @@ def _messages(request: Request) -> Iterator[Block]:
             raise within(place, error) from None
         role = said[0][2].get("role", "")
         for at, (sort, where, data, name) in enumerate(said):
-            yield Block(
+            yield StreamBlock(
                 sort=sort,
                 role=role,
                 data=_data(data, place),

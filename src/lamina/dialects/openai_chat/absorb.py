@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lamina.dialects.openai_chat.calls import Calls
+from lamina.dialects.openai_chat.calls import ChatCalls
 from lamina.dialects.openai_chat.parse import read
 from lamina.dialects.openai_chat.parts import plain, shown
 from lamina.dialects.port import Absorbed
@@ -26,7 +26,7 @@ def absorb(response: Any) -> Absorbed:
     choice = _first(answer.get("choices"))
     message = choice.get("message")
     return Absorbed(
-        segments=() if message is None else read(message, 0, Calls()),
+        segments=() if message is None else read(message, 0, ChatCalls()),
         usage=read_usage(answer.get("usage")),
         stop=_text(choice.get("finish_reason")),
     )
@@ -44,7 +44,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
         _add(message, _mapping(choice.get("delta")), 0)
         stop = _text(choice.get("finish_reason")) or stop
     said = _finished(message)
-    segments = read({"role": "assistant", "content": None, **said}, 0, Calls()) if said else ()
+    segments = read({"role": "assistant", "content": None, **said}, 0, ChatCalls()) if said else ()
     return Absorbed(segments=segments, usage=read_usage(usage), stop=stop)
 
 

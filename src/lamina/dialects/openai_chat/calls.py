@@ -27,7 +27,7 @@ LEGACY = "function_call:"
 """How the ids of calls begin that have none on the wire."""
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class ParsedChatCall(msgspec.Struct, frozen=True, gc=False):
     """A call, its block, and whether that may be sent as it came."""
 
     part: ToolCall
@@ -35,7 +35,7 @@ class Asked(msgspec.Struct, frozen=True, gc=False):
     whole: bool
 
 
-def calls_in(message: Mapping[str, Any], index: int) -> list[Asked]:
+def calls_in(message: Mapping[str, Any], index: int) -> list[ParsedChatCall]:
     """The calls that the message at `index` makes, in order."""
     place, found = "", []
     try:
@@ -50,7 +50,7 @@ def calls_in(message: Mapping[str, Any], index: int) -> list[Asked]:
     return found
 
 
-class Calls:
+class ChatCalls:
     """The calls so far, so that each result is named after the one that it answers."""
 
     def __init__(self, before: Iterable[ToolCall] = ()) -> None:
@@ -97,15 +97,15 @@ class Calls:
                 self.answered(part.id)
 
 
-def _function_call(value: Any, index: int) -> Asked:
+def _function_call(value: Any, index: int) -> ParsedChatCall:
     """A call from before tools: it has no id on the wire, so its place names it."""
     block = plain(value)
     name, given = _name(block), block.get("arguments")
     part = ToolCall(id=f"{LEGACY}{index}", name=name, arguments=_arguments(given))
-    return Asked(part, block, isinstance(given, str) and _safe(name))
+    return ParsedChatCall(part, block, isinstance(given, str) and _safe(name))
 
 
-def _call(value: Any) -> Asked:
+def _call(value: Any) -> ParsedChatCall:
     block = plain(value)
     sort = "custom" if block.get("custom") else "function"
     asked = plain(block.get(sort), sort)
@@ -118,7 +118,7 @@ def _call(value: Any) -> Asked:
         text = _arguments(given)
     id_ = text_or_none(block, "id")
     whole = bool(id_) and isinstance(given, str) and _safe(name)
-    return Asked(ToolCall(id=id_ or "", name=name, arguments=text), block, whole)
+    return ParsedChatCall(ToolCall(id=id_ or "", name=name, arguments=text), block, whole)
 
 
 def _arguments(value: Any) -> str:

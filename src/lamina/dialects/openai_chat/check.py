@@ -25,7 +25,7 @@ Found = Iterator[tuple[str, str]]
 Json = Mapping[str, Any]
 
 
-class View:
+class ChatMessageView:
     """A message as the rules look at it: empty where it is not of the shape that it should be.
 
     `asked` is what each call asks for, with its place in the message; `function`: one is from before tools.
@@ -60,7 +60,7 @@ class View:
             yield "function_call", _object(self.wire["function_call"])
 
 
-Rule = Callable[[Request, Sequence[View]], Found]
+Rule = Callable[[Request, Sequence[ChatMessageView]], Found]
 
 
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
@@ -72,7 +72,7 @@ def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
 def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
     """The same, at the end only of a request that grows."""
 
-    def apply_rules(_: NoPast, __: int, views: list[View]) -> list[Violation]:
+    def apply_rules(_: NoPast, __: int, views: list[ChatMessageView]) -> list[Violation]:
         return [
             Violation(rule=name, place=place, message=message)
             for name, rule in RULES.items()
@@ -84,17 +84,17 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
         memo,
         basis=None,
         past=NoPast,
-        view=View,
+        view=ChatMessageView,
         seam=_begins_to_speak,
         rules=apply_rules,
     )
 
 
-def _begins_to_speak(before: View, view: View) -> bool:
+def _begins_to_speak(before: ChatMessageView, view: ChatMessageView) -> bool:
     return view.role == "assistant" and before.role != "assistant"
 
 
-def messages_are_objects(request: Request, messages: Sequence[View]) -> Found:
+def messages_are_objects(request: Request, messages: Sequence[ChatMessageView]) -> Found:
     """A request has a list of messages, each an object, and at least one."""
     if not _list(request.get("messages")):
         yield "messages", "not a list of at least one message"
@@ -103,13 +103,13 @@ def messages_are_objects(request: Request, messages: Sequence[View]) -> Found:
             yield view.place, "not an object"
 
 
-def roles_are_known(_: Request, messages: Sequence[View]) -> Found:
+def roles_are_known(_: Request, messages: Sequence[ChatMessageView]) -> Found:
     for view in messages:
         if not view.role and view.wire:
             yield f"{view.place}.role", "not a role of this API"
 
 
-def calls_are_answered(_: Request, messages: Sequence[View]) -> Found:
+def calls_are_answered(_: Request, messages: Sequence[ChatMessageView]) -> Found:
     """C1: tool messages for each id follow tool_calls directly; a function message follows function_call."""
     for i, view in enumerate(messages):
         if not view.calls and not view.function:
@@ -123,7 +123,7 @@ def calls_are_answered(_: Request, messages: Sequence[View]) -> Found:
             yield f"{view.place}.function_call", "no function message follows"
 
 
-def results_have_calls(_: Request, messages: Sequence[View]) -> Found:
+def results_have_calls(_: Request, messages: Sequence[ChatMessageView]) -> Found:
     """C2: a tool message answers one call of the assistant message before it, once."""
     waiting: set[str] = set()
     function = False
@@ -142,7 +142,7 @@ def results_have_calls(_: Request, messages: Sequence[View]) -> Found:
             function = view.function
 
 
-def results_name_their_call(_: Request, messages: Sequence[View]) -> Found:
+def results_name_their_call(_: Request, messages: Sequence[ChatMessageView]) -> Found:
     """C2: a tool message has the id of its call, a function message the name of its function."""
     for view in messages:
         needed = _NEEDED.get(view.role)
@@ -150,7 +150,7 @@ def results_name_their_call(_: Request, messages: Sequence[View]) -> Found:
             yield f"{view.place}.{needed}", "missing, empty or not a string"
 
 
-def calls_are_whole(_: Request, messages: Sequence[View]) -> Found:
+def calls_are_whole(_: Request, messages: Sequence[ChatMessageView]) -> Found:
     """A list of calls has some; a call has an id, and its name and arguments are strings."""
     for view in messages:
         if "tool_calls" in view.wire and not view.calls:
@@ -164,7 +164,7 @@ def calls_are_whole(_: Request, messages: Sequence[View]) -> Found:
                     yield f"{view.place}.{place}.{name}", "not a string"
 
 
-def ids_are_unique(_: Request, messages: Sequence[View]) -> Found:
+def ids_are_unique(_: Request, messages: Sequence[ChatMessageView]) -> Found:
     """No two calls of one assistant message share an id."""
     for view in messages:
         if len(view.calls) < 2:
@@ -178,7 +178,7 @@ def ids_are_unique(_: Request, messages: Sequence[View]) -> Found:
                 seen.add(id_)
 
 
-def content_is_there(_: Request, messages: Sequence[View]) -> Found:
+def content_is_there(_: Request, messages: Sequence[ChatMessageView]) -> Found:
     """C3: content is text or parts; only an assistant that says something else may have null."""
     for view in messages:
         content = view.wire.get("content")
@@ -187,7 +187,7 @@ def content_is_there(_: Request, messages: Sequence[View]) -> Found:
             yield f"{view.place}.content", "neither text nor parts"
 
 
-def assistants_say_something(_: Request, messages: Sequence[View]) -> Found:
+def assistants_say_something(_: Request, messages: Sequence[ChatMessageView]) -> Found:
     """An assistant message has text, a call or another field that counts; no model goes on from nothing."""
     for view in messages:
         speaks = view.role == "assistant" and not view.calls and not view.function
@@ -195,7 +195,7 @@ def assistants_say_something(_: Request, messages: Sequence[View]) -> Found:
             yield view.place, "says nothing"
 
 
-def parts_are_objects(_: Request, messages: Sequence[View]) -> Found:
+def parts_are_objects(_: Request, messages: Sequence[ChatMessageView]) -> Found:
     """Each part of a content is an object that says its type, and holds text where it says text."""
     for view in messages:
         for at, part in enumerate(view.parts):
@@ -206,7 +206,7 @@ def parts_are_objects(_: Request, messages: Sequence[View]) -> Found:
                 yield f"{view.place}.content[{at}].{sort}", "not a string"
 
 
-def names_fit_the_pattern(request: Request, messages: Sequence[View]) -> Found:
+def names_fit_the_pattern(request: Request, messages: Sequence[ChatMessageView]) -> Found:
     """C4: names of functions match [a-zA-Z0-9_-]{1,64}."""
     for i, tool in enumerate(_objects(request.get("tools"))):
         if not _fits(_object(tool.get("function"))):
@@ -217,7 +217,7 @@ def names_fit_the_pattern(request: Request, messages: Sequence[View]) -> Found:
                 yield f"{view.place}.{place}.name", _PATTERN
 
 
-def markers_stand_on_parts(request: Request, messages: Sequence[View]) -> Found:
+def markers_stand_on_parts(request: Request, messages: Sequence[ChatMessageView]) -> Found:
     """C6: a prompt_cache_breakpoint stands on a part that may have one, nowhere else."""
     for i, tool in enumerate(_objects(request.get("tools"))):
         if MARKER in tool or MARKER in _object(tool.get("function")):
@@ -252,7 +252,7 @@ _PATTERN = "does not match [a-zA-Z0-9_-]{1,64}"
 _NEEDED = {"tool": "tool_call_id", "function": "name"}
 
 
-def _results_after(messages: Sequence[View], at: int) -> Iterator[View]:
+def _results_after(messages: Sequence[ChatMessageView], at: int) -> Iterator[ChatMessageView]:
     """The messages directly after `at` that answer calls."""
     for i in range(at + 1, len(messages)):
         if messages[i].role not in _NEEDED:
@@ -260,7 +260,7 @@ def _results_after(messages: Sequence[View], at: int) -> Iterator[View]:
         yield messages[i]
 
 
-def _blank(view: View) -> bool:
+def _blank(view: ChatMessageView) -> bool:
     """Whether the content of a message is text, or parts of text, without a word."""
     content = view.wire.get("content")
     if isinstance(content, str):

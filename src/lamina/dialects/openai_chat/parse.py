@@ -17,7 +17,7 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolResult
 from lamina.dialects.beside import with_beside
 from lamina.dialects.named_files import path_of
-from lamina.dialects.openai_chat.calls import LEGACY, Calls, calls_in
+from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, calls_in
 from lamina.dialects.openai_chat.parts import (
     MARKER,
     NAME,
@@ -29,7 +29,7 @@ from lamina.dialects.openai_chat.parts import (
     text_or_none,
     within,
 )
-from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
+from lamina.dialects.port import ParsedRequest, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
 
@@ -44,7 +44,7 @@ INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 
-def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
+def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """The request's messages as a log, everything else as a head."""
     if not isinstance(request, Mapping):
         raise BadInput(f"the request is {shown(request)}", hint="give an object with messages")
@@ -52,10 +52,10 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
     if not isinstance(messages, list | tuple) or not messages:
         hint = "give a list with at least one message"
         raise BadInput(f"messages is {shown(messages)}", place="messages", hint=hint)
-    return Parsed(log=_log(messages, memo), head=_head(request))
+    return ParsedRequest(log=_log(messages, memo), head=_head(request))
 
 
-def read(message: Any, index: int, calls: Calls) -> tuple[Segment, ...]:
+def read(message: Any, index: int, calls: ChatCalls) -> tuple[Segment, ...]:
     """One message as segments, of which the first has the message; `calls` are those that stand before it."""
     try:
         wire = plain(message)
@@ -96,7 +96,7 @@ class _Piece(msgspec.Struct, frozen=True, gc=False):
 _Read = tuple[Role, list[_Piece], bool]
 """Whose message, its pieces, and whether it may be sent as it came."""
 
-_Reader = Callable[[Mapping[str, Any], int, Calls], _Read]
+_Reader = Callable[[Mapping[str, Any], int, ChatCalls], _Read]
 
 _NEVER = 0
 """The count of a message that must be written anew: no group of entries is empty."""
@@ -135,13 +135,13 @@ def _log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]
     return (*log, *(segment for segments in fresh for segment in segments))
 
 
-def _calls_of(log: Sequence[Segment]) -> Calls:
+def _calls_of(log: Sequence[Segment]) -> ChatCalls:
     """The calls of messages that were read before, as they stood after the last of them."""
     at = len(log)
     while at and not (log[at - 1].role is Role.ASSISTANT and not log[at - 1].joins):
         at -= 1
     first = max(at - 1, 0)
-    calls = Calls(s.parts[0] for s in log[:first] if s.kind == "tool_call")  # type: ignore[misc]
+    calls = ChatCalls(s.parts[0] for s in log[:first] if s.kind == "tool_call")  # type: ignore[misc]
     calls.replay(log[first:])
     return calls
 
@@ -160,11 +160,11 @@ def _head(request: Request) -> Head:
     return Head(tools=tuple(tools), parameters=rest)
 
 
-def _system(message: Mapping[str, Any], _: int, __: Calls) -> _Read:
+def _system(message: Mapping[str, Any], _: int, __: ChatCalls) -> _Read:
     return Role.SYSTEM, _said(message, "system"), True
 
 
-def _user(message: Mapping[str, Any], _: int, __: Calls) -> _Read:
+def _user(message: Mapping[str, Any], _: int, __: ChatCalls) -> _Read:
     pieces, name = _said(message, "user"), message.get("name")
     if isinstance(name, str) and name:
         pieces = [msgspec.structs.replace(piece, attrs={"name": name}) for piece in pieces]
@@ -180,7 +180,7 @@ def _said(message: Mapping[str, Any], kind: str) -> list[_Piece]:
     return [_Piece(kind, Raw(dialect=NAME, data="") if sayable(content) else Text(""))]
 
 
-def _assistant(message: Mapping[str, Any], index: int, calls: Calls) -> _Read:
+def _assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) -> _Read:
     pieces = [_Piece(_sort(found), Raw(dialect=NAME, data=found)) for found in fields(message)]
     pieces += _content(message, "assistant")
     calls.begin()
@@ -198,15 +198,15 @@ def _sort(found: Mapping[str, Any]) -> str:
     return "assistant" if found.keys().isdisjoint(REASONING) else "thinking"
 
 
-def _tool(message: Mapping[str, Any], _: int, calls: Calls) -> _Read:
+def _tool(message: Mapping[str, Any], _: int, calls: ChatCalls) -> _Read:
     return _result(message, calls, text_or_none(message, "tool_call_id"), legacy=False)
 
 
-def _function(message: Mapping[str, Any], _: int, calls: Calls) -> _Read:
+def _function(message: Mapping[str, Any], _: int, calls: ChatCalls) -> _Read:
     return _result(message, calls, None, legacy=True)
 
 
-def _result(message: Mapping[str, Any], calls: Calls, id_: str | None, *, legacy: bool) -> _Read:
+def _result(message: Mapping[str, Any], calls: ChatCalls, id_: str | None, *, legacy: bool) -> _Read:
     call = calls.answered(id_)
     name = call.name if call else text_or_none(message, "name") or ""
     part = ToolResult(id=id_ or (call.id if call else ""), content=_answer(message), name=name)

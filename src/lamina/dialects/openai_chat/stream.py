@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lamina.caches.stream import Block, Sort, Stream, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
 from lamina.dialects.openai_chat.parse import REASONING
 from lamina.dialects.openai_chat.parts import MARKER, NAME, listed, plain, shown, within
 from lamina.dialects.port import Request
@@ -84,14 +84,14 @@ def _automatic(request: Request, options: Mapping[str, Any]) -> str:
     return " ".join(word for word in words if word not in ("", "implicit", LIFETIME))
 
 
-def _tools(request: Request) -> Iterator[Block]:
+def _tools(request: Request) -> Iterator[StreamBlock]:
     for field in ("tools", "functions"):
         for i, tool in enumerate(listed(request, field)):
             place = f"{field}[{i}]"
             wire = plain(tool, place)
             inner = wire.get("function") or wire.get("custom") or wire
             name = inner.get("name") if isinstance(inner, Mapping) else ""
-            yield Block(
+            yield StreamBlock(
                 sort="tool",
                 role="tool",
                 data=_data(_bare_tool(wire), place),
@@ -126,7 +126,7 @@ class _Known(NamedTuple):
     names: dict[str, str]
 
 
-def _messages(request: Request, lifetime: str) -> Iterator[Block]:
+def _messages(request: Request, lifetime: str) -> Iterator[StreamBlock]:
     known = _Known(lifetime, {})
     for i, message in enumerate(listed(request, "messages")):
         try:
@@ -135,7 +135,7 @@ def _messages(request: Request, lifetime: str) -> Iterator[Block]:
             raise within(f"messages[{i}]", error) from None
 
 
-def _message(wire: Mapping[str, Any], at: str, known: _Known) -> list[Block]:
+def _message(wire: Mapping[str, Any], at: str, known: _Known) -> list[StreamBlock]:
     role, rest, content = _word(wire.get("role")), _rest(wire), wire.get("content")
     blocks = [] if _REASONING.isdisjoint(wire) else _reasoning(wire, at, role)
     if isinstance(content, str) and (content or role != "assistant"):
@@ -146,7 +146,7 @@ def _message(wire: Mapping[str, Any], at: str, known: _Known) -> list[Block]:
         blocks += _parts(listed(wire, "content"), at, (role, not blocks), rest, known)
     elif rest:
         sort: Sort = "result" if role == "tool" else "raw"
-        blocks.append(Block(sort=sort, role=role, data=_data(rest, ""), place=at, opens=not blocks))
+        blocks.append(StreamBlock(sort=sort, role=role, data=_data(rest, ""), place=at, opens=not blocks))
     if not _CALLS.isdisjoint(wire):
         blocks += _calls(wire, at, role, known.names, opens=not blocks)
     return blocks
@@ -154,7 +154,7 @@ def _message(wire: Mapping[str, Any], at: str, known: _Known) -> list[Block]:
 
 def _parts(
     pieces: Sequence[Any], at: str, whose: tuple[str, bool], rest: dict[str, Any], known: _Known
-) -> Iterator[Block]:
+) -> Iterator[StreamBlock]:
     role, opens = whose
     for j, piece in enumerate(pieces):
         wire = piece if isinstance(piece, dict) else plain(piece, f"content[{j}]")
@@ -163,12 +163,14 @@ def _parts(
             rest = {name: rest[name] for name in ("tool_call_id",) if name in rest}
 
 
-def _reasoning(wire: Mapping[str, Any], at: str, role: str) -> list[Block]:
-    blocks: list[Block] = []
+def _reasoning(wire: Mapping[str, Any], at: str, role: str) -> list[StreamBlock]:
+    blocks: list[StreamBlock] = []
     for name in REASONING:
         if wire.get(name):
             data, opens = _data({name: wire[name]}, name), not blocks
-            blocks.append(Block(sort="thinking", role=role, data=data, place=f"{at}.{name}", opens=opens))
+            blocks.append(
+                StreamBlock(sort="thinking", role=role, data=data, place=f"{at}.{name}", opens=opens)
+            )
     return blocks
 
 
@@ -181,7 +183,7 @@ def _rest(wire: Mapping[str, Any]) -> dict[str, Any]:
 
 def _part(
     wire: Mapping[str, Any], where: tuple[str, str, bool], rest: dict[str, Any], known: _Known
-) -> Block:
+) -> StreamBlock:
     """One part of a content: its place, whose it is, and whether it opens the message."""
     (place, role, opens), kind = where, _word(wire.get("type"))
     data, name = _bare(wire), ""
@@ -189,7 +191,7 @@ def _part(
         name = _name(wire, rest, known.names)
         data = {**data, "image_url": _plain_image(data.get("image_url"))} if kind == "image_url" else data
         data = {"message": rest, **data} if rest else data
-    return Block(
+    return StreamBlock(
         sort=_BY_ROLE.get(role) or _SORTS.get(kind, "raw"),
         role=role,
         data=_data(data, ""),
@@ -230,11 +232,13 @@ def _marker(wire: Mapping[str, Any], lifetime: str) -> str:
     return ttl if isinstance(ttl, str) and ttl else lifetime
 
 
-def _calls(wire: Mapping[str, Any], at: str, role: str, names: dict[str, str], *, opens: bool) -> list[Block]:
+def _calls(
+    wire: Mapping[str, Any], at: str, role: str, names: dict[str, str], *, opens: bool
+) -> list[StreamBlock]:
     calls = [(f"tool_calls[{i}]", call) for i, call in enumerate(listed(wire, "tool_calls"))]
     if wire.get("function_call"):
         calls.append(("function_call", wire["function_call"]))
-    blocks: list[Block] = []
+    blocks: list[StreamBlock] = []
     for place, value in calls:
         call = plain(value, place)
         data = {name: field for name, field in call.items() if field is not None and name != "index"}
@@ -243,7 +247,7 @@ def _calls(wire: Mapping[str, Any], at: str, role: str, names: dict[str, str], *
         if isinstance(id_, str):
             names[id_] = name
         blocks.append(
-            Block(
+            StreamBlock(
                 sort="call",
                 role=role,
                 data=_data(data, place),

@@ -38,7 +38,7 @@ Found = Iterator[tuple[str, str]]
 Json = Mapping[str, Any]
 
 
-class View:
+class ItemView:
     """An item as the rules look at it: empty where it is not of the shape that it should be.
 
     `id` is that by which a call and its output are paired; parts come with their place in the item.
@@ -64,7 +64,7 @@ class View:
         return f"input[{self.at}]"
 
 
-class Past:
+class EarlierItems:
     """What the rules need to know of earlier items: ids that are taken, and what only the server has."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Past:
         self.items: set[str] = set()
         self.refers = False
 
-    def add(self, view: View) -> None:
+    def add(self, view: ItemView) -> None:
         if view.sort in OUTPUT_OF:
             self.calls.add(view.id)
         elif view.sort in OUTPUTS:
@@ -82,15 +82,15 @@ class Past:
         self.refers = self.refers or may_be_a_call(view.wire)
 
 
-class Reading(NamedTuple):
+class ResponsesReading(NamedTuple):
     """A request, read once for all rules: the items to look at, and what is known of those before them."""
 
     request: Request
-    items: Sequence[View]
-    past: Past
+    items: Sequence[ItemView]
+    past: EarlierItems
 
 
-Rule = Callable[[Reading], Found]
+Rule = Callable[[ResponsesReading], Found]
 
 
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
@@ -104,8 +104,8 @@ def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
 def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
     """The same, at the end only of a request that grows."""
 
-    def apply_rules(past: Past, _: int, views: list[View]) -> list[Violation]:
-        reading = Reading(request, views, past)
+    def apply_rules(past: EarlierItems, _: int, views: list[ItemView]) -> list[Violation]:
+        reading = ResponsesReading(request, views, past)
         return [
             Violation(rule=name, place=place, message=message)
             for name, rule in RULES.items()
@@ -116,18 +116,18 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
         _given(request),
         memo,
         basis=(request.get("store"), continues(request)),
-        past=Past,
-        view=View,
+        past=EarlierItems,
+        view=ItemView,
         seam=_begins_to_speak,
         rules=apply_rules,
     )
 
 
-def _begins_to_speak(before: View, view: View) -> bool:
+def _begins_to_speak(before: ItemView, view: ItemView) -> bool:
     return view.role is Role.ASSISTANT and before.role is not Role.ASSISTANT
 
 
-def something_is_asked(reading: Reading) -> Found:
+def something_is_asked(reading: ResponsesReading) -> Found:
     """The input is text or a list of items, and not empty where nothing else is asked."""
     given = reading.request.get("input")
     if given is not None and not isinstance(given, str | list | tuple):
@@ -138,7 +138,7 @@ def something_is_asked(reading: Reading) -> Found:
         yield "instructions", "not text"
 
 
-def items_say_what_they_are(reading: Reading) -> Found:
+def items_say_what_they_are(reading: ResponsesReading) -> Found:
     """Each item is an object with a type, or a message; a reference says what it refers to."""
     for view in reading.items:
         if not view.sort:
@@ -147,13 +147,13 @@ def items_say_what_they_are(reading: Reading) -> Found:
             yield f"{view.place}.id", "missing, empty or not text"
 
 
-def roles_are_known(reading: Reading) -> Found:
+def roles_are_known(reading: ResponsesReading) -> Found:
     for view in reading.items:
         if view.sort == "message" and view.role is None:
             yield f"{view.place}.role", "not a role of this API"
 
 
-def outputs_have_calls(reading: Reading) -> Found:
+def outputs_have_calls(reading: ResponsesReading) -> Found:
     """R1: an output answers one call that stands before it, or that only the server knows, once."""
     waiting: set[str] = set()
     answered: set[str] = set()
@@ -171,7 +171,7 @@ def outputs_have_calls(reading: Reading) -> Found:
             answered.add(view.id)
 
 
-def calls_are_answered(reading: Reading) -> Found:
+def calls_are_answered(reading: ResponsesReading) -> Found:
     """R2: each call has an output before the model speaks again, or the request ends."""
     waiting: dict[str, str] = {}
     speaking = False
@@ -188,7 +188,7 @@ def calls_are_answered(reading: Reading) -> Found:
     yield from _unanswered(waiting)
 
 
-def reasoning_is_followed(reading: Reading) -> Found:
+def reasoning_is_followed(reading: ResponsesReading) -> Found:
     """R3: reasoning stands before the item that it led to."""
     follows = False
     for view in reversed(reading.items):
@@ -198,7 +198,7 @@ def reasoning_is_followed(reading: Reading) -> Found:
             yield view.place, "no item of the model follows this reasoning"
 
 
-def reasoning_can_be_read_again(reading: Reading) -> Found:
+def reasoning_can_be_read_again(reading: ResponsesReading) -> Found:
     """R4: where nothing is stored, reasoning needs its encrypted content, and nothing can be referred to."""
     if reading.request.get("store") is not False:
         return
@@ -207,7 +207,7 @@ def reasoning_can_be_read_again(reading: Reading) -> Found:
             yield view.place, "no encrypted_content, and nothing is stored"
 
 
-def phases_are_known(reading: Reading) -> Found:
+def phases_are_known(reading: ResponsesReading) -> Found:
     """R5: the phase of a message is one that the API gave, and the assistant's."""
     for view in reading.items:
         phase = view.wire.get("phase") if view.sort == "message" else None
@@ -215,33 +215,33 @@ def phases_are_known(reading: Reading) -> Found:
             yield f"{view.place}.phase", "not a phase of an assistant message"
 
 
-def a_trigger_stands_last(reading: Reading) -> Found:
+def a_trigger_stands_last(reading: ResponsesReading) -> Found:
     """R6: what triggers a compaction is the last item."""
     for view in reading.items[:-1]:
         if view.sort == "compaction_trigger":
             yield view.place, "items stand after it"
 
 
-def one_past_is_continued(reading: Reading) -> Found:
+def one_past_is_continued(reading: ResponsesReading) -> Found:
     """R7: a request continues a response or a conversation, not both."""
     if reading.request.get("previous_response_id") and reading.request.get("conversation"):
         yield "conversation", "the request has a previous_response_id too"
 
 
-def truncation_is_known(reading: Reading) -> Found:
+def truncation_is_known(reading: ResponsesReading) -> Found:
     """R8: what is too long is refused, or truncated from its start."""
     if reading.request.get("truncation") not in (None, "auto", "disabled"):
         yield "truncation", "neither auto nor disabled"
 
 
-def compactions_are_whole(reading: Reading) -> Found:
+def compactions_are_whole(reading: ResponsesReading) -> Found:
     """R9: a compaction goes back as it came."""
     for view in reading.items:
         if view.sort == "compaction" and not _text(view.wire.get("encrypted_content")):
             yield view.place, "no encrypted_content"
 
 
-def call_ids_fit(reading: Reading) -> Found:
+def call_ids_fit(reading: ResponsesReading) -> Found:
     """The id that pairs a call with its output is text of 1 to 64 characters."""
     for view in reading.items:
         if view.sort in OUTPUT_OF or view.sort in OUTPUTS:
@@ -250,7 +250,7 @@ def call_ids_fit(reading: Reading) -> Found:
                 yield f"{view.place}.{id_field(view.wire)}", f"not text of 1 to {LONGEST_ID} characters"
 
 
-def call_ids_are_unique(reading: Reading) -> Found:
+def call_ids_are_unique(reading: ResponsesReading) -> Found:
     """No two calls share the id by which they are answered."""
     seen: set[str] = set()
     for view in reading.items:
@@ -260,7 +260,7 @@ def call_ids_are_unique(reading: Reading) -> Found:
             seen.add(view.id)
 
 
-def item_ids_are_unique(reading: Reading) -> Found:
+def item_ids_are_unique(reading: ResponsesReading) -> Found:
     """No item is given twice: "Duplicate item found with id"."""
     seen: set[str] = set()
     for view in reading.items:
@@ -270,14 +270,14 @@ def item_ids_are_unique(reading: Reading) -> Found:
         seen.add(id_)
 
 
-def item_ids_fit_their_type(reading: Reading) -> Found:
+def item_ids_fit_their_type(reading: ResponsesReading) -> Found:
     """The id of a message begins with msg, of a function call with fc, of reasoning with rs."""
     for view in reading.items:
         if not id_fits(view.wire):
             yield f"{view.place}.id", "not an id of an item of this type"
 
 
-def calls_are_whole(reading: Reading) -> Found:
+def calls_are_whole(reading: ResponsesReading) -> Found:
     """A call has a name and arguments, or an input, of text; an output has text or parts."""
     for view in reading.items:
         needed = _NEEDED.get(view.sort, ())
@@ -289,7 +289,7 @@ def calls_are_whole(reading: Reading) -> Found:
             yield f"{view.place}.output", "neither text nor parts"
 
 
-def names_fit_the_pattern(reading: Reading) -> Found:
+def names_fit_the_pattern(reading: ResponsesReading) -> Found:
     """Names of functions match [a-zA-Z0-9_-]{1,64}."""
     named = [(f"tools[{i}]", tool) for i, tool in enumerate(_objects(reading.request.get("tools")))]
     named = [(place, tool) for place, tool in named if tool.get("type") in ("function", "custom")]
@@ -300,7 +300,7 @@ def names_fit_the_pattern(reading: Reading) -> Found:
             yield f"{place}.name", "does not match [a-zA-Z0-9_-]{1,64}"
 
 
-def tools_are_whole(reading: Reading) -> Found:
+def tools_are_whole(reading: ResponsesReading) -> Found:
     """A definition says its type, and that of a function its name, without a holder around it."""
     for i, tool in enumerate(_objects(reading.request.get("tools"))):
         sort = tool.get("type")
@@ -310,7 +310,7 @@ def tools_are_whole(reading: Reading) -> Found:
             yield f"tools[{i}].name", "missing or not text"
 
 
-def content_is_there(reading: Reading) -> Found:
+def content_is_there(reading: ResponsesReading) -> Found:
     """The content of a message is text, or at least one part."""
     for view in reading.items:
         content = view.wire.get("content")
@@ -319,7 +319,7 @@ def content_is_there(reading: Reading) -> Found:
             yield f"{view.place}.content", "neither text nor parts"
 
 
-def parts_say_what_they_are(reading: Reading) -> Found:
+def parts_say_what_they_are(reading: ResponsesReading) -> Found:
     """Each part is an object that says its type, and holds text where it says text."""
     for view in reading.items:
         for inside, part in view.parts:
@@ -330,7 +330,7 @@ def parts_say_what_they_are(reading: Reading) -> Found:
                 yield f"{view.place}.{inside}.{WORDS[sort]}", "not text"
 
 
-def parts_fit_their_role(reading: Reading) -> Found:
+def parts_fit_their_role(reading: ResponsesReading) -> Found:
     """The assistant says output_text and refusal; everyone else input_text, input_image and input_file."""
     for view in reading.items:
         role = str(view.wire.get("role")) if view.sort == "message" else "user"
@@ -339,7 +339,7 @@ def parts_fit_their_role(reading: Reading) -> Found:
                 yield f"{view.place}.{inside}", f"a part of type {part['type']!r} cannot stand here"
 
 
-def markers_stand_on_parts(reading: Reading) -> Found:
+def markers_stand_on_parts(reading: ResponsesReading) -> Found:
     """A prompt_cache_breakpoint stands on a part that may have one, nowhere else."""
     for i, tool in enumerate(_objects(reading.request.get("tools"))):
         if MARKER in tool:
@@ -352,7 +352,7 @@ def markers_stand_on_parts(reading: Reading) -> Found:
                 yield f"{view.place}.{inside}", f"a part of this type has no {MARKER}"
 
 
-def cache_options_are_known(reading: Reading) -> Found:
+def cache_options_are_known(reading: ResponsesReading) -> Found:
     """Modes and lifetimes of the cache are those that there are."""
     options = _object(reading.request.get("prompt_cache_options"))
     for name, known in (("mode", ("implicit", "explicit")), ("ttl", ("30m", "12h"))):

@@ -217,7 +217,7 @@ def safe_name(name: str) -> str:
     return name if SAFE_NAME.fullmatch(name) else re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
 
 
-class Calls:
+class ResponsesCalls:
     """The calls so far, so that each output is named after the one that it answers."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ from lamina.dialects.openai_responses.items import (
     OUTPUT_OF,
     OUTPUTS,
     ROLES,
-    Calls,
+    ResponsesCalls,
     answer_is_whole,
     answer_of,
     call_id,
@@ -39,7 +39,7 @@ from lamina.dialects.openai_responses.items import (
     sort_of,
 )
 from lamina.dialects.openai_responses.parts import NAME, Json, fits, listed, part_of, plain, shown, within
-from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
+from lamina.dialects.port import ParsedRequest, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
 
@@ -52,7 +52,7 @@ CHAINS = ("previous_response_id", "conversation", "prompt")
 """Fields by which a request continues what only the server has."""
 
 
-def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
+def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """The request's instructions and items as a log, everything else as a head."""
     if not isinstance(request, Mapping):
         raise BadInput(f"the request is {shown(request)}", hint="give an object with an input")
@@ -72,7 +72,9 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
     if memo is not None:
         new = list(zip(map(snapshot, items[len(known) :]), fresh, strict=True))
         memo.basis, memo.known = (basis, system), _settled([*known, *new])
-    return Parsed(log=(*system, *log, *(segment for segments in fresh for segment in segments)), head=head)
+    return ParsedRequest(
+        log=(*system, *log, *(segment for segments in fresh for segment in segments)), head=head
+    )
 
 
 def continues(request: Request) -> bool:
@@ -120,7 +122,7 @@ class Scan:
 
     def __init__(self, *, stored: bool = True, chained: bool = False) -> None:
         self.stored, self.chained = stored, chained
-        self.calls = Calls()
+        self.calls = ResponsesCalls()
         self.orphans: set[str] = set()
         self.ids: set[str] = set()
         self.speaking = False

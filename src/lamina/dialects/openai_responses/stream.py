@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from lamina.caches.stream import Block, Sort, Stream, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
 from lamina.dialects.openai_responses.items import OUTPUT_OF, OUTPUTS, id_field, role_of, sort_of
 from lamina.dialects.openai_responses.parts import (
     MARKED,
@@ -74,12 +74,12 @@ def _automatic(request: Request, options: Mapping[str, Any]) -> str:
     return " ".join(word for word in words if isinstance(word, str) and word not in ("", LIFETIME))
 
 
-def _tools(request: Request) -> Iterator[Block]:
+def _tools(request: Request) -> Iterator[StreamBlock]:
     for i, tool in enumerate(listed(request, "tools")):
         wire = plain(tool, f"tools[{i}]")
         name = wire.get("name") or wire.get("server_label") or wire.get("type")
         data = {field: value for field, value in wire.items() if value is not None and field != MARKER}
-        yield Block(
+        yield StreamBlock(
             sort="tool",
             role="tools",
             data=_data(data, f"tools[{i}]"),
@@ -89,23 +89,23 @@ def _tools(request: Request) -> Iterator[Block]:
         )
 
 
-def _instructions(request: Request) -> Iterator[Block]:
+def _instructions(request: Request) -> Iterator[StreamBlock]:
     """The system text, and the template that may stand for it."""
     given, prompt = request.get("instructions"), request.get("prompt")
     if isinstance(given, str) and given:
         data = _data({"role": "instructions", "text": given}, "instructions")
-        yield Block(sort="system", role="system", data=data, place="instructions", opens=True)
+        yield StreamBlock(sort="system", role="system", data=data, place="instructions", opens=True)
     if prompt:
         data = _data({"prompt": prompt}, "prompt")
-        yield Block(sort="raw", role="system", data=data, place="prompt", opens=True)
+        yield StreamBlock(sort="raw", role="system", data=data, place="prompt", opens=True)
 
 
-def _items(request: Request, lifetime: str) -> list[Block]:
+def _items(request: Request, lifetime: str) -> list[StreamBlock]:
     """The blocks of all items; `names` are those of the calls so far, by id."""
     given = request.get("input")
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
-    blocks: list[Block] = []
+    blocks: list[StreamBlock] = []
     names: dict[str, str] = {}
     for i, item in enumerate(listed({"input": given}, "input")):
         try:
@@ -115,7 +115,7 @@ def _items(request: Request, lifetime: str) -> list[Block]:
     return blocks
 
 
-def _item(wire: Json, at: str, lifetime: str, names: dict[str, str]) -> list[Block]:
+def _item(wire: Json, at: str, lifetime: str, names: dict[str, str]) -> list[StreamBlock]:
     sort = sort_of(wire)
     if sort == "compaction_trigger":  # for the server: the model does not read it
         return []
@@ -132,7 +132,7 @@ def _item(wire: Json, at: str, lifetime: str, names: dict[str, str]) -> list[Blo
 
 def _parts(
     content: Any, place: str, role: str, lifetime: str, *, extra: Json = _NOTHING, name: str = ""
-) -> list[Block]:
+) -> list[StreamBlock]:
     """The parts of a message or of an output; a string is one."""
     if isinstance(content, str):
         content = ({"type": "input_text", "text": content},)
@@ -152,7 +152,7 @@ def _parts(
 
 def _part(
     part: Json, place: str, role: str, extra: Json, lifetime: str, *, opens: bool, name: str = ""
-) -> Block:
+) -> StreamBlock:
     given = part.get("type")
     kind = given if isinstance(given, str) else ""
     words, filename = WORDS.get(kind), part.get("filename")
@@ -165,7 +165,7 @@ def _part(
         data = {"role": role, words: part.get(words), **extra}
     else:
         data = {"role": role, **extra, **_bare(part)}
-    return Block(
+    return StreamBlock(
         sort=sort,
         role=role,
         data=_data(data, ""),
@@ -194,7 +194,7 @@ def _marker(part: Json, lifetime: str) -> str:
     return ttl if isinstance(ttl, str) and ttl else lifetime
 
 
-def _whole(wire: Json, sort: str, at: str, names: dict[str, str]) -> Block:
+def _whole(wire: Json, sort: str, at: str, names: dict[str, str]) -> StreamBlock:
     """An item that is one block: what of it the model is shown."""
     seen = _SEEN.get(sort, _shown)(wire)
     role, name = role_of(wire), wire.get("name")
@@ -207,7 +207,9 @@ def _whole(wire: Json, sort: str, at: str, names: dict[str, str]) -> Block:
     elif sort == "reasoning":
         kind, named = "thinking", ""
     data = _data({"item": sort, **seen}, "")
-    return Block(sort=kind, role=role.value if role else "user", data=data, place=at, opens=True, name=named)
+    return StreamBlock(
+        sort=kind, role=role.value if role else "user", data=data, place=at, opens=True, name=named
+    )
 
 
 def _shown(wire: Json) -> Json:

@@ -71,7 +71,7 @@ _AFTER_ANY_END = re.compile(rf"([{LINE_ENDS}]{_forged_labels()}")
 _UNNAMEABLE = re.compile(rf"[^{ALPHANUMERIC}_.-]")
 
 
-class Turn(msgspec.Struct, frozen=True, gc=False):
+class TextTurn(msgspec.Struct, frozen=True, gc=False):
     """What one voice says; `name` is the tool of a call or of a result."""
 
     voice: Voice
@@ -79,12 +79,12 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
 
 
-def written(turns: Sequence[Turn], *, cue: bool = True) -> str:
+def written(turns: Sequence[TextTurn], *, cue: bool = True) -> str:
     """The prompt. With `cue` the model is asked to go on, unless an assistant's words already stand last."""
     return _joined(turns, lines(turns), cue=cue)
 
 
-def lines(turns: Sequence[Turn]) -> Iterator[str]:
+def lines(turns: Sequence[TextTurn]) -> Iterator[str]:
     """Each turn as it stands in a prompt, with what parts it from the one before; the first begins a line."""
     first, question = _places(turns)
     for at, turn in enumerate(turns):
@@ -93,7 +93,7 @@ def lines(turns: Sequence[Turn]) -> Iterator[str]:
         yield f"{seam}{header}\n{_LABELS[turn.voice].format(turn.name)}{_escaped(turn.text)}"
 
 
-def split(prompt: str) -> list[tuple[Turn, str]] | None:
+def split(prompt: str) -> list[tuple[TextTurn, str]] | None:
     """The turns of a prompt of exactly this layout, each as `lines` has it; None for any other prompt."""
     body = "\n" + prompt.removesuffix(CUE)
     labels = list(_LABEL.finditer(body))
@@ -112,33 +112,33 @@ def nameable(name: str) -> str:
     return _UNNAMEABLE.sub("_", name)[:128] or "unnamed"
 
 
-def _joined(turns: Sequence[Turn], texts: Iterable[str], *, cue: bool = True) -> str:
+def _joined(turns: Sequence[TextTurn], texts: Iterable[str], *, cue: bool = True) -> str:
     asks = cue and not (turns and turns[-1].voice == "assistant")
     return ("".join(texts) + (CUE if asks else "")).removeprefix("\n")
 
 
-def _places(turns: Sequence[Turn]) -> tuple[int, int]:
+def _places(turns: Sequence[TextTurn]) -> tuple[int, int]:
     """Where the turns after the system text begin, and where the last question stands."""
     first = next((i for i, turn in enumerate(turns) if turn.voice != "system"), len(turns))
     asked = (i for i in range(len(turns) - 1, first - 1, -1) if turns[i].voice == "user")
     return first, next(asked, first)
 
 
-def _turn(label: re.Match[str], text: str) -> Turn:
+def _turn(label: re.Match[str], text: str) -> TextTurn:
     speaker, called, answers, how = label.groups()
     if speaker:
-        return Turn(_SPEAKERS[speaker], _unescaped(text))
+        return TextTurn(_SPEAKERS[speaker], _unescaped(text))
     if called:
-        return Turn("call", _unescaped(text), called)
-    return Turn("answer" if how == "answers" else "failure", _unescaped(text), answers)
+        return TextTurn("call", _unescaped(text), called)
+    return TextTurn("answer" if how == "answers" else "failure", _unescaped(text), answers)
 
 
-def _without_seams(turns: list[Turn]) -> list[Turn]:
+def _without_seams(turns: list[TextTurn]) -> list[TextTurn]:
     """The turns without the empty lines that part system text, context and question."""
     for at in set(_places(turns)):
         if 0 < at < len(turns):
             before = turns[at - 1]
-            turns[at - 1] = Turn(before.voice, before.text.removesuffix("\n"), before.name)
+            turns[at - 1] = TextTurn(before.voice, before.text.removesuffix("\n"), before.name)
     return turns
 
 

@@ -13,15 +13,15 @@ from typing import Any
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.named_files import path_of
-from lamina.dialects.pairing import Step, id_at
-from lamina.dialects.port import Parsed, ParseMemo, Request, came_from
-from lamina.dialects.text.layout import Turn, split
+from lamina.dialects.pairing import CallStep, id_at
+from lamina.dialects.port import ParsedRequest, ParseMemo, Request, came_from
+from lamina.dialects.text.layout import TextTurn, split
 from lamina.errors import BadInput
 
 NAME = "text"
 
 
-def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
+def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """The prompt as a log, everything else as a head."""
     if not isinstance(request, Mapping):
         raise BadInput(f"a request of type {type(request).__name__}", hint="give an object with a prompt")
@@ -30,7 +30,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> Parsed:
     if memo is not None:
         pieces = _as_before(pieces, memo)
     parameters = {name: value for name, value in request.items() if name != "prompt"}
-    return Parsed(log=tuple(segment for _, segment in pieces), head=Head(parameters=parameters))
+    return ParsedRequest(log=tuple(segment for _, segment in pieces), head=Head(parameters=parameters))
 
 
 def prompt_in(request: Request) -> str:
@@ -46,7 +46,7 @@ def spoken(text: str) -> Segment:
     return _segment(Role.ASSISTANT, "assistant", Text(text), text)
 
 
-_Piece = tuple[Turn | str, Segment]
+_Piece = tuple[TextTurn | str, Segment]
 """A segment, and what it was made from."""
 
 _BLANK = Segment(role=Role.USER, kind="user", parts=())
@@ -73,7 +73,7 @@ def _whole(prompt: str) -> Segment:
     return segment
 
 
-def _segments(turns: Sequence[Turn]) -> list[_Piece]:
+def _segments(turns: Sequence[TextTurn]) -> list[_Piece]:
     """The turns as segments; none if they are not a conversation that can be sent as it is."""
     reader = _Reader()
     pieces: list[_Piece] = []
@@ -89,10 +89,10 @@ class _Reader:
     """Reads turns in order. `before` is the voice of the last one."""
 
     def __init__(self) -> None:
-        self.step = Step()
+        self.step = CallStep()
         self.before = "system"
 
-    def read(self, turn: Turn) -> Segment | None:
+    def read(self, turn: TextTurn) -> Segment | None:
         """The segment of a turn, None where it may not stand."""
         before, self.before = self.before, turn.voice
         if turn.voice in ("answer", "failure"):
@@ -103,18 +103,18 @@ class _Reader:
             return self._call(turn, before)
         if self.step.waiting or is_blank(turn.text) or (turn.voice == "system" and before != "system"):
             return None
-        self.step = Step()
+        self.step = CallStep()
         return _segment(Role(turn.voice), turn.voice, Text(turn.text), turn.text)
 
-    def _call(self, turn: Turn, before: str) -> Segment:
+    def _call(self, turn: TextTurn, before: str) -> Segment:
         if before != "call":
-            self.step = Step()
+            self.step = CallStep()
         call = ToolCall(id=id_at(len(self.step.calls), turn.name), name=turn.name, arguments=turn.text)
         self.step.add(call)
         joins = before in ("assistant", "call")
         return _segment(Role.ASSISTANT, "tool_call", call, turn.text, joins=joins)
 
-    def _result(self, turn: Turn) -> Segment | None:
+    def _result(self, turn: TextTurn) -> Segment | None:
         at = self.step.take(turn.name)
         if at is None:
             return None

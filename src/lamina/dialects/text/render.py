@@ -23,7 +23,7 @@ from lamina.core.values import (
 )
 from lamina.dialects.pairing import Result, reading_order
 from lamina.dialects.port import groups
-from lamina.dialects.text.layout import Turn, Voice, nameable, written
+from lamina.dialects.text.layout import TextTurn, Voice, nameable, written
 from lamina.dialects.text.parse import NAME
 from lamina.dialects.words import said
 from lamina.errors import BadInput
@@ -68,7 +68,7 @@ def _unsaid(part: Part, segment: Segment) -> str:
     return ""
 
 
-def _turns(envelope: Envelope) -> list[Turn]:
+def _turns(envelope: Envelope) -> list[TextTurn]:
     """The turns. What leaves with its turn, such as the time, is said with the question, not after it."""
     tail = envelope.sent[len(envelope.lasting) :]
     writer = _Writer()
@@ -87,11 +87,11 @@ class _Writer:
     """Turns so far. `said` are the texts of the turn in the making; `results` wait for the last of a step."""
 
     def __init__(self) -> None:
-        self.turns: list[Turn] = []
+        self.turns: list[TextTurn] = []
         self.said: list[str] = []
         self.voice: Voice = "user"
         self.calls: list[ToolCall] = []
-        self.results: list[tuple[Turn, Result]] = []
+        self.results: list[tuple[TextTurn, Result]] = []
 
     def take(self, entry: Entry) -> None:
         part = entry.parts[0]
@@ -109,7 +109,7 @@ class _Writer:
     def pause(self) -> None:
         """What was said so far is a turn."""
         if self.said:
-            self.turns.append(Turn(self.voice, "\n".join(self.said)))
+            self.turns.append(TextTurn(self.voice, "\n".join(self.said)))
             self.said = []
 
     def answer(self) -> None:
@@ -122,12 +122,12 @@ class _Writer:
         self.pause()
         name = nameable(call.name)
         self.calls.append(ToolCall(id=call.id, name=name, arguments=""))
-        self.turns.append(Turn("call", call.arguments, name))
+        self.turns.append(TextTurn("call", call.arguments, name))
 
     def _result(self, entry: Entry, result: ToolResult) -> None:
         self.pause()
         name = nameable(entry.asked.name if entry.asked else result.name)
-        turn = Turn("failure" if result.error else "answer", said(result.content), name)
+        turn = TextTurn("failure" if result.error else "answer", said(result.content), name)
         self.results.append((turn, Result(asked=result.id, name=name)))
 
 

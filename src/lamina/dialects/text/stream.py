@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.caches.stream import Block, Sort, Stream, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.text.layout import Turn, Voice, split
+from lamina.dialects.text.layout import TextTurn, Voice, split
 from lamina.dialects.text.parse import NAME, prompt_in
 from lamina.errors import BadInput
 
@@ -31,7 +31,7 @@ def stream(request: Request) -> Stream:
     if not isinstance(request, Mapping):
         raise BadInput(f"a request of type {type(request).__name__}", hint="give an object with a prompt")
     prompt, model, salt = prompt_in(request), request.get("model"), request.get("cache_salt")
-    turns = split(prompt) or [(Turn("user", prompt), prompt)]
+    turns = split(prompt) or [(TextTurn("user", prompt), prompt)]
     return Stream(
         dialect=NAME,
         model=model if isinstance(model, str) else "",
@@ -46,8 +46,8 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
     return request if isinstance(request, dict) else dict(request)
 
 
-def _block(at: int, turn: Turn, text: str) -> Block:
+def _block(at: int, turn: TextTurn, text: str) -> StreamBlock:
     """One turn; its place counts turns, since a prompt is one string."""
     sort, role = _SORTS[turn.voice]
     place, data = f"prompt[{at}]", data_of(text)
-    return Block(sort=sort, role=role, data=data, place=place, opens=True, name=turn.name)
+    return StreamBlock(sort=sort, role=role, data=data, place=place, opens=True, name=turn.name)

@@ -9,6 +9,17 @@ from __future__ import annotations
 from lamina.formats.markdown.folder import find, load, save
 from lamina.formats.markdown.mentions import Mention, note_path, rebuild
 from lamina.formats.markdown.names import file_name
-from lamina.formats.markdown.page import Chat, read, write
+from lamina.formats.markdown.page import MarkdownChat, read, write
 
-__all__ = ["Chat", "Mention", "file_name", "find", "load", "note_path", "read", "rebuild", "save", "write"]
+__all__ = [
+    "MarkdownChat",
+    "Mention",
+    "file_name",
+    "find",
+    "load",
+    "note_path",
+    "read",
+    "rebuild",
+    "save",
+    "write",
+]

@@ -24,14 +24,14 @@ from anyio import to_thread
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.formats.markdown.lines import parted
 from lamina.formats.markdown.names import file_name, plain_name
-from lamina.formats.markdown.page import Chat, read, shown, write
+from lamina.formats.markdown.page import MarkdownChat, read, shown, write
 
 _HEAD = 64 * 1024  # bytes in which front matter ends
 _TIME = "%Y/%m/%d %H:%M:%S"
 
 
 async def save(
-    chat: Chat,
+    chat: MarkdownChat,
     folder: str | os.PathLike[str],
     *,
     hidden: bool = True,
@@ -48,7 +48,7 @@ async def save(
     )
 
 
-async def load(path: str | os.PathLike[str], *, hidden: bool = True) -> Chat:
+async def load(path: str | os.PathLike[str], *, hidden: bool = True) -> MarkdownChat:
     """The chat of a page."""
     data = await to_thread.run_sync(Path(path).read_bytes)
     return read(data.decode("utf-8"), hidden=hidden)
@@ -59,7 +59,7 @@ async def find(folder: str | os.PathLike[str], epoch: int) -> Path | None:
     return await to_thread.run_sync(_find, Path(folder), epoch)
 
 
-def _save(chat: Chat, folder: Path, *, hidden: bool, zone: tzinfo, sure: bool) -> Path:
+def _save(chat: MarkdownChat, folder: Path, *, hidden: bool, zone: tzinfo, sure: bool) -> Path:
     """`sure`: the caller knows when the chat began, so a page of that time is this chat's."""
     folder.mkdir(parents=True, exist_ok=True)
     there = _find(folder, chat.epoch or 0, first="" if sure else shown(chat.log)[0].text)
@@ -117,7 +117,7 @@ def _placed(page: Path, names: Iterator[str]) -> Path:
     raise AssertionError(page)
 
 
-def _names(chat: Chat, zone: tzinfo) -> Iterator[str]:
+def _names(chat: MarkdownChat, zone: tzinfo) -> Iterator[str]:
     """Names to try: the words of the chat and the plain one, then both with numbers."""
     first = next((message.text for message in shown(chat.log) if message.sender == "user"), "")
     epoch = chat.epoch or 0
@@ -143,11 +143,11 @@ def _begins(path: Path, first: str) -> bool:
     return bool(said) and said[0].text.strip(WHITE_SPACE) == first.strip(WHITE_SPACE)
 
 
-def _read(path: Path) -> Chat:
+def _read(path: Path) -> MarkdownChat:
     return read(path.read_bytes().decode("utf-8", "replace"), hidden=False)
 
 
-def _began(chat: Chat, zone: tzinfo) -> int | None:
+def _began(chat: MarkdownChat, zone: tzinfo) -> int | None:
     """When the first message was said, as far as it tells."""
     moment = next(_moments(shown(chat.log)[0].at), None)
     if moment is None:

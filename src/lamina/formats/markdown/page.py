@@ -47,7 +47,7 @@ _SORTS: Mapping[str, str] = {
 _EDITED = "the page was changed by hand: what it shows counts, {} segments that it does not show are left out"
 
 
-class Chat(msgspec.Struct, frozen=True, kw_only=True):
+class MarkdownChat(msgspec.Struct, frozen=True, kw_only=True):
     """A chat and what its page says of it. `epoch` and `accessed` are milliseconds; `state` is the ledger's.
 
     `notes` say what could not be read as it stands.
@@ -64,13 +64,13 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def write(chat: Chat, *, hidden: bool = True) -> str:
+def write(chat: MarkdownChat, *, hidden: bool = True) -> str:
     """The page of a chat; without `hidden`, only what it shows."""
     comment = f"{_comment(chat)}\n" if hidden else ""
     return f"{front(_fields(chat))}{comment}\n{body(shown(chat.log))}\n"
 
 
-def read(page: str, *, hidden: bool = True) -> Chat:
+def read(page: str, *, hidden: bool = True) -> MarkdownChat:
     """The chat of a page, whoever wrote it. Without `hidden`, only what the page shows."""
     page = page.removeprefix("\ufeff")
     if page.startswith("---\r\n"):
@@ -156,7 +156,7 @@ def _bare(text: str) -> list[str]:
     return [line.rstrip(WHITE_SPACE) for line in text.split("\n") if not is_blank(line)]
 
 
-def _comment(chat: Chat) -> str:
+def _comment(chat: MarkdownChat) -> str:
     head = canonical({"lamina": VERSION, "state": chat.state}).decode()
     records = [head, *(encode(segment).decode() for segment in chat.log)]
     return _OPENS + "\n".join(_inert(record) for record in records) + _CLOSES
@@ -182,7 +182,7 @@ def _kept(above: str) -> tuple[tuple[Segment, ...], dict[str, Any]] | None:
     return tuple(decode(record.encode() for record in records)), state
 
 
-def _fields(chat: Chat) -> dict[str, str | int | tuple[str, ...]]:
+def _fields(chat: MarkdownChat) -> dict[str, str | int | tuple[str, ...]]:
     words = {"modelKey": chat.model, "topic": chat.topic, "projectId": chat.project}
     numbers = {"epoch": chat.epoch, "lastAccessedAt": chat.accessed, "lamina": VERSION}
     fields: dict[str, str | int | tuple[str, ...]] = {n: v for n, v in numbers.items() if v is not None}
@@ -196,10 +196,10 @@ def _version(fields: Mapping[str, str | list[str]]) -> bool:
     return True
 
 
-def _described(fields: Mapping[str, str | list[str]]) -> Chat:
+def _described(fields: Mapping[str, str | list[str]]) -> MarkdownChat:
     words = {name: value for name, value in fields.items() if isinstance(value, str)}
     tags = fields.get("tags", ())
-    return Chat(
+    return MarkdownChat(
         epoch=_number(words.get("epoch", "")),
         accessed=_number(words.get("lastAccessedAt", "")),
         model=words.get("modelKey", ""),

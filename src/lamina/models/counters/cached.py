@@ -15,7 +15,7 @@ MOST = 65_536
 """Counts that are kept, the least recently used forgotten first."""
 
 
-class Kept:
+class CachedCounter:
     """`count`, asked once for each text."""
 
     def __init__(self, count: Callable[[str], int], *, most: int = MOST) -> None:

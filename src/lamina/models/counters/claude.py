@@ -15,7 +15,7 @@ from importlib import import_module
 from lamina.core.text.estimate import estimate
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
-from lamina.models.counters.cached import Kept
+from lamina.models.counters.cached import CachedCounter
 from lamina.models.counters.combining_marks import between_long_runs
 from lamina.models.counters.guarded import guarded
 from lamina.models.facts import own_name
@@ -58,13 +58,13 @@ def _counter(number: str, measured: bool) -> Counter:  # noqa: FBT001 - a column
 
 
 @cache
-def _count_of(number: str) -> Kept:
+def _count_of(number: str) -> CachedCounter:
     """One memo for each generation, whatever is claimed for it."""
     token_count: TokenCount = import_module("ctok").token_count  # an extra, and without types
     family = _FAMILIES[number]
     frame = _proven_frame(token_count, number)
     count = guarded(partial(_text_tokens, token_count, number, frame), family)
-    return Kept(partial(_sampled, count, family))
+    return CachedCounter(partial(_sampled, count, family))
 
 
 def _proven_frame(token_count: TokenCount, number: str) -> int:

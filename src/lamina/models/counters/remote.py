@@ -24,7 +24,7 @@ from lamina.core.hashing import canonical
 from lamina.core.text.characters import is_blank
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput, CountFailed
-from lamina.models.counters.cached import Kept
+from lamina.models.counters.cached import CachedCounter
 from lamina.models.counters.guarded import without_surrogates
 from lamina.models.framing import framing_for
 
@@ -55,8 +55,8 @@ class Remote:
         self.name = name
         self.failures = 0
         self.last_failure = ""
-        self._text, self._otherwise = Kept(text), otherwise
-        self._requests = Kept(lambda body: whole(msgspec.json.decode(body)), most=MOST)
+        self._text, self._otherwise = CachedCounter(text), otherwise
+        self._requests = CachedCounter(lambda body: whole(msgspec.json.decode(body)), most=MOST)
         self.counter = Counter(
             name=name if otherwise is None else f"{name}, else {otherwise.name}",
             count=self._count,

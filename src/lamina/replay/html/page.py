@@ -17,10 +17,10 @@ from lamina.replay.html.markup import Safe, join, tag
 from lamina.replay.html.policies import policies
 from lamina.replay.html.recorded import damaged, recorded
 from lamina.replay.html.sessions import courses, sessions
-from lamina.replay.values import Account
+from lamina.replay.values import ReplayAccount
 
 
-def page(account: Account, *, title: str = "What these sessions cost") -> str:
+def page(account: ReplayAccount, *, title: str = "What these sessions cost") -> str:
     """A whole document."""
     style, script = _file("report.css"), _file("report.js")
     head = tag(
@@ -36,7 +36,7 @@ def page(account: Account, *, title: str = "What these sessions cost") -> str:
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
-def _sections(account: Account) -> list[Safe]:
+def _sections(account: ReplayAccount) -> list[Safe]:
     sums = totals(account.outcomes)
     made = [
         recorded(account),
@@ -48,7 +48,7 @@ def _sections(account: Account) -> list[Safe]:
     return [section for section in made if section]
 
 
-def _top(account: Account, title: str) -> Safe:
+def _top(account: ReplayAccount, title: str) -> Safe:
     outcomes = account.outcomes
     traces = {each.trace for each in outcomes} | {each.trace for each in account.reported}
     policies_seen = dict.fromkeys(each.policy for each in outcomes)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from lamina.replay.html.markup import Safe, join, tag
-from lamina.replay.html.scale import Scale, apart, round_step, round_up, short
+from lamina.replay.html.scale import PlotScale, apart, round_step, round_up, short
 
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 132, 14, 40
@@ -29,7 +29,7 @@ class Series(NamedTuple):
     figures: Sequence[float]
 
 
-class Mark(NamedTuple):
+class PlotPoint(NamedTuple):
     """One point of cost against recall; one that is not `able` has requests that a provider refuses.
 
     `reach` is where it would stand if everything that it needs and can have back were recalled, and paid for.
@@ -77,13 +77,13 @@ def stack(title: str, series: Sequence[Series], *, limit: float = 0) -> Safe:
 
 
 def scatter(
-    title: str, marks: Sequence[Mark], frontier: Sequence[tuple[float, float]], *, label: str
+    title: str, marks: Sequence[PlotPoint], frontier: Sequence[tuple[float, float]], *, label: str
 ) -> Safe:
     """Each policy as a point, the best of them joined; refused ones are hollow."""
     costs = [cost for mark in marks for cost in (mark.across, mark.reach[0] if mark.reach else mark.across)]
-    across = Scale(*_around(costs), LEFT, WIDTH - RIGHT)
+    across = PlotScale(*_around(costs), LEFT, WIDTH - RIGHT)
     lowest = min((mark.up for mark in marks), default=0)
-    up = Scale(max(0.0, int((lowest - 0.02) * 20) / 20), 1.0, HEIGHT - BOTTOM, TOP)
+    up = PlotScale(max(0.0, int((lowest - 0.02) * 20) / 20), 1.0, HEIGHT - BOTTOM, TOP)
     best = " ".join(f"{'L' if at else 'M'}{across(x)} {up(y)}" for at, (x, y) in enumerate(frontier))
     joined = [tag("path", d=best, class_="frontier")] if len(frontier) > 1 else []
     places = _label_places(marks, across, up)
@@ -100,7 +100,7 @@ def _around(costs: Sequence[float]) -> tuple[float, float]:
     return max(step * (least // step - 1), 0), step * (most // step + 2)
 
 
-def _label_places(marks: Sequence[Mark], across: Scale, up: Scale) -> list[float]:
+def _label_places(marks: Sequence[PlotPoint], across: PlotScale, up: PlotScale) -> list[float]:
     """Heights of labels: moved apart among points that stand close to each other."""
     found = [0.0] * len(marks)
     order = sorted(range(len(marks)), key=lambda at: across(marks[at].across))
@@ -117,7 +117,7 @@ def _label_places(marks: Sequence[Mark], across: Scale, up: Scale) -> list[float
     return found
 
 
-def _mark(mark: Mark, across: Scale, up: Scale, place: float) -> Safe:
+def _mark(mark: PlotPoint, across: PlotScale, up: PlotScale, place: float) -> Safe:
     x, y = across(mark.across), up(mark.up)
     said = f"{mark.name}: cost {mark.across:,.0f}, recall {100 * mark.up:.1f} %"
     hollow = "" if mark.able else " hollow"
@@ -133,7 +133,7 @@ def _mark(mark: Mark, across: Scale, up: Scale, place: float) -> Safe:
     )
 
 
-def _reach(mark: Mark, across: Scale, up: Scale) -> list[Safe]:
+def _reach(mark: PlotPoint, across: PlotScale, up: PlotScale) -> list[Safe]:
     """A thin line to where recalls would take it, with a small ring at its end."""
     if mark.reach is None:
         return []
@@ -145,25 +145,25 @@ def _reach(mark: Mark, across: Scale, up: Scale) -> list[Safe]:
     ]
 
 
-def _across_calls(calls: int) -> Scale:
-    return Scale(1, max(calls, 2), LEFT, WIDTH - RIGHT)
+def _across_calls(calls: int) -> PlotScale:
+    return PlotScale(1, max(calls, 2), LEFT, WIDTH - RIGHT)
 
 
-def _up(highest: float) -> Scale:
-    return Scale(0, round_up(highest), HEIGHT - BOTTOM, TOP)
+def _up(highest: float) -> PlotScale:
+    return PlotScale(0, round_up(highest), HEIGHT - BOTTOM, TOP)
 
 
-def _path(figures: Sequence[float], across: Scale, up: Scale) -> str:
+def _path(figures: Sequence[float], across: PlotScale, up: PlotScale) -> str:
     pairs = enumerate(figures, 1)
     return "M" + " L".join(f"{across(call)} {up(figure)}" for call, figure in pairs)
 
 
-def _band(below: Sequence[float], above: Sequence[float], across: Scale, up: Scale) -> str:
+def _band(below: Sequence[float], above: Sequence[float], across: PlotScale, up: PlotScale) -> str:
     back = [f"{across(call)} {up(figure)}" for call, figure in enumerate(below, 1)]
     return f"{_path(above, across, up)} L{' L'.join(reversed(back))} Z"
 
 
-def _limit(place: float, across: Scale) -> Safe:
+def _limit(place: float, across: PlotScale) -> Safe:
     return join(
         [
             tag("line", x1=across.start, x2=across.end, y1=place, y2=place, class_="limit"),
@@ -172,7 +172,7 @@ def _limit(place: float, across: Scale) -> Safe:
     )
 
 
-def _axes(across: Scale, up: Scale, label: str, *, share: bool = False) -> Safe:
+def _axes(across: PlotScale, up: PlotScale, label: str, *, share: bool = False) -> Safe:
     base = up.start
     rows = [
         join(

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from lamina.replay.account_table import Total, frontier, settings, shown, whole
 from lamina.replay.html.markup import Safe, tag
-from lamina.replay.html.plots import Mark, classes, scatter
+from lamina.replay.html.plots import PlotPoint, classes, scatter
 from lamina.replay.html.tables import cell, folded, framed, head, table
-from lamina.replay.values import Account
+from lamina.replay.values import ReplayAccount
 
 OWN = "lamina"
 """The policy that the page shows in the strongest colour."""
@@ -19,13 +19,13 @@ def colours(names: Sequence[str]) -> dict[str, str]:
     return classes(list(dict.fromkeys(names)), {OWN: "own"})
 
 
-def policies(account: Account, sums: Sequence[Total]) -> list[Safe]:
+def policies(account: ReplayAccount, sums: Sequence[Total]) -> list[Safe]:
     """One section for each cache and window."""
     styles = colours([each.policy for each in sums])
     return [_setting(account, rows, styles) for rows in settings(sums).values()]
 
 
-def _setting(account: Account, rows: Sequence[Total], styles: dict[str, str]) -> Safe:
+def _setting(account: ReplayAccount, rows: Sequence[Total], styles: dict[str, str]) -> Safe:
     window, rules = rows[0].window, rows[0].rules
     columns = shown(rows)
     said = tag(
@@ -50,7 +50,9 @@ def _setting(account: Account, rows: Sequence[Total], styles: dict[str, str]) ->
 
 def _against(rows: Sequence[Total], styles: dict[str, str]) -> list[Safe]:
     marks = [
-        Mark(each.policy, styles[each.policy], each.equivalents, each.recall, not each.refused, _reach(each))
+        PlotPoint(
+            each.policy, styles[each.policy], each.equivalents, each.recall, not each.refused, _reach(each)
+        )
         for each in rows
         if each.recall is not None
     ]
@@ -75,7 +77,7 @@ def _reach(total: Total) -> tuple[float, float] | None:
     return (total.equivalents + total.recall_equivalents, total.within_reach or 0.0) if further else None
 
 
-def _broken(account: Account, rules: str, window: int) -> list[Safe]:
+def _broken(account: ReplayAccount, rules: str, window: int) -> list[Safe]:
     """Why requests did not continue the ones before them, where the calls were kept."""
     found: Counter[tuple[str, str]] = Counter()
     for each in account.outcomes:

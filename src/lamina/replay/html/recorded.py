@@ -5,13 +5,13 @@ from __future__ import annotations
 from lamina.replay.account_table import PAID_COLUMNS, losses, paid, reasons, whole
 from lamina.replay.html.markup import Safe, tag
 from lamina.replay.html.tables import cell, folded, framed, head, table, words
-from lamina.replay.values import Account
+from lamina.replay.values import ReplayAccount
 
 LISTED = 200
 """Lost caches, and damaged lines, that the page names; the JSON file has all."""
 
 
-def recorded(account: Account) -> Safe:
+def recorded(account: ReplayAccount) -> Safe:
     rows = paid(account.reported)
     if not rows:
         note = "The records hold no usage, so what these sessions took when they ran is not known."
@@ -25,7 +25,7 @@ def recorded(account: Account) -> Safe:
     )
 
 
-def _lost(account: Account) -> list[Safe]:
+def _lost(account: ReplayAccount) -> list[Safe]:
     found = losses(account.reported)
     if not found:
         return [tag("p", "No call read less than half of what the call before it had sent.")]
@@ -59,7 +59,7 @@ def _lost(account: Account) -> list[Safe]:
     ]
 
 
-def damaged(account: Account) -> Safe:
+def damaged(account: ReplayAccount) -> Safe:
     """What could not be read; nothing where all could."""
     found = account.damaged
     if not found:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 STEPS = (1, 2, 2.5, 5, 10)
 
 
-class Scale(NamedTuple):
+class PlotScale(NamedTuple):
     """A straight line from figures `low … high` to places `start … end`."""
 
     low: float

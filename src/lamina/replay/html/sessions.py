@@ -9,7 +9,7 @@ from lamina.replay.html.markup import Safe, join, tag
 from lamina.replay.html.plots import Series, classes, lines, stack
 from lamina.replay.html.policies import OWN, colours
 from lamina.replay.html.tables import cell, folded, framed, head
-from lamina.replay.values import Account, Outcome
+from lamina.replay.values import ReplayAccount, ReplayOutcome
 
 DRAWN = 3
 """Sessions that are drawn: the dearest."""
@@ -21,7 +21,7 @@ ORDER = "tools system library history turn prompt steps framing".split()
 """Layers from the bottom of a stack, most stable first."""
 
 
-def courses(account: Account) -> Safe:
+def courses(account: ReplayAccount) -> Safe:
     """The dearest sessions call by call, in the smallest window, where policies differ most."""
     drawn = [each for each in account.outcomes if each.points]
     if not drawn:
@@ -42,14 +42,14 @@ def courses(account: Account) -> Safe:
     )
 
 
-def _by_session(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    found: dict[str, list[Outcome]] = {}
+def _by_session(outcomes: Sequence[ReplayOutcome]) -> dict[str, list[ReplayOutcome]]:
+    found: dict[str, list[ReplayOutcome]] = {}
     for each in outcomes:
         found.setdefault(each.trace, []).append(each)
     return found
 
 
-def _course(trace: str, outcomes: Sequence[Outcome]) -> Safe:
+def _course(trace: str, outcomes: Sequence[ReplayOutcome]) -> Safe:
     styles = colours([each.policy for each in outcomes])
     series = [
         Series(each.policy, styles[each.policy], [point.spent for point in each.points]) for each in outcomes
@@ -73,11 +73,11 @@ def _course(trace: str, outcomes: Sequence[Outcome]) -> Safe:
     )
 
 
-def _own_first(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def _own_first(outcomes: Sequence[ReplayOutcome]) -> list[ReplayOutcome]:
     return sorted(outcomes, key=lambda each: each.policy != OWN)
 
 
-def _layers(outcome: Outcome) -> list[Safe]:
+def _layers(outcome: ReplayOutcome) -> list[Safe]:
     """Tokens by layer of one policy's requests."""
     seen = {name for point in outcome.points for name in point.layers}
     names = [name for name in ORDER if name in seen] + sorted(seen - set(ORDER))
@@ -113,9 +113,9 @@ def _calls_table(series: Sequence[Series], about: str) -> Safe:
     return framed([head("call"), *(head(each.name) for each in series)], rows, about=about)
 
 
-def sessions(account: Account) -> Safe:
+def sessions(account: ReplayAccount) -> Safe:
     """Every session under every policy, one table for each cache and window."""
-    found: dict[tuple[str, int], list[Outcome]] = {}
+    found: dict[tuple[str, int], list[ReplayOutcome]] = {}
     for each in account.outcomes:
         found.setdefault((each.rules, each.window), []).append(each)
     if not found:
@@ -123,7 +123,7 @@ def sessions(account: Account) -> Safe:
     return tag("section", tag("h2", "Session by session"), *(_sessions(rows) for rows in found.values()))
 
 
-def _sessions(outcomes: Sequence[Outcome]) -> Safe:
+def _sessions(outcomes: Sequence[ReplayOutcome]) -> Safe:
     window, rules = outcomes[0].window, outcomes[0].rules
     names = list(dict.fromkeys(each.policy for each in outcomes))
     grouped = _by_session(outcomes)
@@ -139,7 +139,7 @@ def _sessions(outcomes: Sequence[Outcome]) -> Safe:
     )
 
 
-def _session(trace: str, names: Sequence[str], outcomes: Sequence[Outcome]) -> Safe:
+def _session(trace: str, names: Sequence[str], outcomes: Sequence[ReplayOutcome]) -> Safe:
     by_policy = {each.policy: each for each in outcomes}
     every = [(name, by_policy.get(name)) for name in names]
     return tag(
@@ -152,9 +152,9 @@ def _session(trace: str, names: Sequence[str], outcomes: Sequence[Outcome]) -> S
     )
 
 
-def _cost(outcome: Outcome | None) -> float | None:
+def _cost(outcome: ReplayOutcome | None) -> float | None:
     return outcome.equivalents if outcome else None
 
 
-def _recall(outcome: Outcome | None) -> float | None:
+def _recall(outcome: ReplayOutcome | None) -> float | None:
     return outcome.visible / outcome.needed if outcome and outcome.needed else None

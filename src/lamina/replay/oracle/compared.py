@@ -14,7 +14,7 @@ import msgspec
 from lamina.caches import all_rules
 from lamina.models.counters import counter_for
 from lamina.replay.message_sizes import Scales
-from lamina.replay.model_calls import Conversation, conversation
+from lamina.replay.model_calls import RecordedConversation, conversation
 from lamina.replay.needed_names import Needs
 from lamina.replay.oracle.frontier import Shown, cost_at
 from lamina.replay.oracle.ground import GRID, Ground, Left
@@ -26,7 +26,7 @@ from lamina.replay.policies import TRIGGER, policy
 from lamina.replay.policies.port import Policy, Setting
 from lamina.replay.runs import MODELS, RESERVE, TARGET
 from lamina.replay.values import Trace
-from lamina.replay.walk import Step, walk
+from lamina.replay.walk import WalkStep, walk
 
 DEPTHS = (3, 6, 9, 12, 15)
 """Parts of the room that are tried first."""
@@ -104,12 +104,12 @@ def _setting(name: str, scales: Scales, window: int, room: int) -> Setting:
 class Comparison:
     """The work on one conversation: what is shared by all rules is done once."""
 
-    def __init__(self, talk: Conversation, settings: Sequence[Setting], own: Policy) -> None:
+    def __init__(self, talk: RecordedConversation, settings: Sequence[Setting], own: Policy) -> None:
         self.talk, self.settings, self.own = talk, settings, own
         self.needs = Needs(talk, settings[0].scales)
         self.ground = Ground(talk, settings[0], self.needs)
         self.tariffs = [Tariff.of(s.rules, s.model) for s in settings]
-        self.walks: dict[Way, list[Step]] = {}
+        self.walks: dict[Way, list[WalkStep]] = {}
         self.shown: dict[tuple[str, Way], Shown | None] = {}
 
     def all(self) -> list[Compared]:
@@ -154,7 +154,7 @@ class Comparison:
     def _own(self) -> list[Shown]:
         """What lamina does under each of the rules."""
         shown: list[Shown] = []
-        steps: list[Step] | None = None
+        steps: list[WalkStep] | None = None
         for setting in self.settings:
             if steps is None or self.own.by_rules:
                 steps = walk(self.talk, self.own, setting, self.needs)

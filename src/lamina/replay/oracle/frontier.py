@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.replay.values import Outcome
+from lamina.replay.values import ReplayOutcome
 
 SLACK = 1e-9
 
@@ -20,7 +20,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     mean: int = 0
 
     @staticmethod
-    def of(found: Outcome) -> Shown:
+    def of(found: ReplayOutcome) -> Shown:
         recall = found.visible / found.needed if found.needed else 1.0
         mean = found.sent // max(found.calls - found.failed, 1)
         return Shown(cost=found.equivalents, recall=recall, cuts=found.cuts, mean=mean)

@@ -14,7 +14,7 @@ from lamina.core.values import Budget
 from lamina.errors import LaminaError
 from lamina.fitting.request import RequestMemo, fit_request
 from lamina.replay.message_sizes import Weighed
-from lamina.replay.model_calls import CHAT, Conversation
+from lamina.replay.model_calls import CHAT, RecordedConversation
 from lamina.replay.needed_names import Needs
 from lamina.replay.outcomes import PACE
 from lamina.replay.policies.port import Setting
@@ -63,7 +63,7 @@ class Left:
 class Ground:
     """One conversation in one window."""
 
-    def __init__(self, talk: Conversation, setting: Setting, needs: Needs) -> None:
+    def __init__(self, talk: RecordedConversation, setting: Setting, needs: Needs) -> None:
         self.talk, self.setting = talk, setting
         self.scales, self.room = setting.scales, setting.room
         self.tool_tokens, self.calls = self.scales.tool_tokens, len(talk.calls)
@@ -164,7 +164,7 @@ def _same(before: list[Weighed], after: list[Weighed]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
 
 
-def _gaps(talk: Conversation) -> Iterator[float]:
+def _gaps(talk: RecordedConversation) -> Iterator[float]:
     """Seconds before each call."""
     before, now = 0.0, 0.0
     for number, call in enumerate(talk.calls):

@@ -12,7 +12,7 @@ from lamina.fitting.request import RequestMemo, fit_request
 from lamina.replay.model_calls import CHAT
 from lamina.replay.oracle.ground import GRID, share_of
 from lamina.replay.oracle.paths import Schedule
-from lamina.replay.policies.port import Policy, Run, Sent, Setting
+from lamina.replay.policies.port import Policy, PolicyRequest, Run, Setting
 
 
 class Scheduled:
@@ -23,7 +23,7 @@ class Scheduled:
         self.otherwise = schedule.otherwise
         self.ledger, self.memo = Ledger(), RequestMemo()
 
-    def __call__(self, request: dict[str, Any], _idle: float) -> Sent:
+    def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
         self.call += 1
         planned = self.depths.get(self.call)
         share = (planned or self.otherwise) / GRID
@@ -39,7 +39,9 @@ class Scheduled:
         )
         self.ledger = fitted.ledger
         cut = fitted.envelope.cut
-        return Sent(messages=fitted.request["messages"], cut=cut.reason if cut and cut.lowered else "")
+        return PolicyRequest(
+            messages=fitted.request["messages"], cut=cut.reason if cut and cut.lowered else ""
+        )
 
 
 def scheduled(schedule: Schedule) -> Policy:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from lamina.caches import Rules
+from lamina.caches import CacheRules
 
 
 class Tariff(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class Tariff(msgspec.Struct, frozen=True, kw_only=True):
     by_head: bool = False
 
     @staticmethod
-    def of(rules: Rules, model: str) -> Tariff:
+    def of(rules: CacheRules, model: str) -> Tariff:
         return Tariff(
             read=rules.read_share(model),
             write=rules.write,

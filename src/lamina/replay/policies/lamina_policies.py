@@ -10,7 +10,7 @@ from lamina.core.build import build
 from lamina.core.hashing import handle
 from lamina.core.memo import Memo
 from lamina.core.options import Options
-from lamina.core.orders import VERBATIM_LIMIT, Batch, Order, View, steps
+from lamina.core.orders import VERBATIM_LIMIT, Batch, Order, OrderView, steps
 from lamina.core.recall import identified, names
 from lamina.core.values import Budget, Entry, Form, Layer, Ledger
 from lamina.dialects import DIALECTS
@@ -19,7 +19,7 @@ from lamina.dialects.translate import options_for
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.formats.checkpoint import oldest_first
 from lamina.replay.model_calls import CHAT
-from lamina.replay.policies.port import Policy, Run, Sent, Setting
+from lamina.replay.policies.port import Policy, PolicyRequest, Run, Setting
 
 HEADROOM = 0.75
 """Of the trigger: where the source RFC stops trimming, if it leaves head-room."""
@@ -34,7 +34,7 @@ class Lamina:
         self.budget = Budget(window=setting.window, reserve=reserve, target=target)
         self.ledger, self.memo = Ledger(), RequestMemo()
 
-    def __call__(self, request: dict[str, Any], idle: float) -> Sent:
+    def __call__(self, request: dict[str, Any], idle: float) -> PolicyRequest:
         fitted = fit_request(
             request,
             dialect=CHAT,
@@ -48,9 +48,9 @@ class Lamina:
         self.ledger = fitted.ledger
         cut, messages = fitted.envelope.cut, fitted.request["messages"]
         if cut is None or not cut.lowered:
-            return Sent(messages=messages, layers=_layers(fitted.envelope.entries))
+            return PolicyRequest(messages=messages, layers=_layers(fitted.envelope.entries))
         lowered, lost = recalled(fitted)
-        return Sent(
+        return PolicyRequest(
             messages=messages,
             cut=cut.reason,
             layers=_layers(fitted.envelope.entries),
@@ -68,7 +68,7 @@ class Ordered:
         self.order, self.counter = order, setting.scales.counter
         self.ledger, self.memo, self.parsing = Ledger(), Memo(), ParseMemo()
 
-    def __call__(self, request: dict[str, Any], _idle: float) -> Sent:
+    def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
         chat = DIALECTS[CHAT]
         parsed = chat.parse(request, memo=self.parsing)
         plain = options_for(chat, parsed.head, layout=Layout(context="logged"))
@@ -84,7 +84,9 @@ class Ordered:
         )
         self.ledger = envelope.ledger
         cut = envelope.cut.reason if envelope.cut and envelope.cut.lowered else ""
-        return Sent(messages=chat.render(envelope)["messages"], cut=cut, layers=_layers(envelope.entries))
+        return PolicyRequest(
+            messages=chat.render(envelope)["messages"], cut=cut, layers=_layers(envelope.entries)
+        )
 
 
 def ours(target: float | None = None) -> Policy:
@@ -106,7 +108,7 @@ def source_order(name: str, title: str) -> Policy:
     return Policy(name=name, title=title, start=start, recalls=name == "folding")
 
 
-def folding(view: View) -> Iterator[Batch]:
+def folding(view: OrderView) -> Iterator[Batch]:
     """Whole old steps, oldest first, and nothing before that."""
     yield from steps(view, verbatim=VERBATIM_LIMIT)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lamina.replay.peers.catalogue import PEERS
 from lamina.replay.peers.policy import peer_policy
-from lamina.replay.policies.port import Policy, Run, Sent, Setting
+from lamina.replay.policies.port import Policy, PolicyRequest, Run, Setting
 
 
 def peer(name: str) -> Policy:
@@ -18,9 +18,9 @@ def peer(name: str) -> Policy:
     def start(setting: Setting) -> Run:
         ask = process.start(setting)
 
-        def run(request: dict[str, Any], _idle: float) -> Sent:
+        def run(request: dict[str, Any], _idle: float) -> PolicyRequest:
             answer = ask(request)
-            return Sent(messages=answer["messages"], seconds=float(answer.get("seconds") or 0.0))
+            return PolicyRequest(messages=answer["messages"], seconds=float(answer.get("seconds") or 0.0))
 
         return run
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.replay.policies.port import Message, Policy, Run, Sent, Setting, groups
+from lamina.replay.policies.port import Message, Policy, PolicyRequest, Run, Setting, groups
 
 KEEP = 5
 """Results at the end that clearing and masking spare."""
@@ -16,7 +16,7 @@ KEEP = 5
 
 def nothing(setting: Setting) -> Run:
     del setting
-    return lambda request, _idle: Sent(messages=request["messages"])
+    return lambda request, _idle: PolicyRequest(messages=request["messages"])
 
 
 class DropOldest:
@@ -25,11 +25,11 @@ class DropOldest:
     def __init__(self, setting: Setting) -> None:
         self.setting, self.first = setting, 0
 
-    def __call__(self, request: dict[str, Any], _idle: float) -> Sent:
+    def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
         messages, before = request["messages"], self.first
         self.first = _first_kept(messages, self.setting, 0, self.setting.trigger)
         sent = _from(messages, self.first, pinned(messages))
-        return Sent(messages=sent, cut="over the trigger" if self.first > before else "")
+        return PolicyRequest(messages=sent, cut="over the trigger" if self.first > before else "")
 
 
 class Sliding:
@@ -39,14 +39,14 @@ class Sliding:
         self.setting, self.first = setting, 0
         self.pinned: frozenset[int] = frozenset()
 
-    def __call__(self, request: dict[str, Any], _idle: float) -> Sent:
+    def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
         messages, cut = request["messages"], ""
         sent = _from(messages, self.first, self.pinned)
         if self.setting.scales.tokens(sent) > self.setting.trigger:
             self.pinned = pinned(messages)
             self.first = _first_kept(messages, self.setting, self.first, self.setting.target)
             sent, cut = _from(messages, self.first, self.pinned), "over the trigger"
-        return Sent(messages=sent, cut=cut)
+        return PolicyRequest(messages=sent, cut=cut)
 
 
 class Clearing:
@@ -55,7 +55,7 @@ class Clearing:
     def __init__(self, setting: Setting, *, at_once: bool = False, word: str = "[cleared]") -> None:
         self.setting, self.at_once, self.word, self.until = setting, at_once, word, 0
 
-    def __call__(self, request: dict[str, Any], _idle: float) -> Sent:
+    def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
         messages, cut = request["messages"], ""
         sent = self._cleared(messages)
         if self.at_once or self.setting.scales.tokens(sent) > self.setting.trigger:
@@ -64,7 +64,7 @@ class Clearing:
             if until > self.until:
                 self.until, cut = until, "old results"
                 sent = self._cleared(messages)
-        return Sent(messages=sent, cut=cut)
+        return PolicyRequest(messages=sent, cut=cut)
 
     def _cleared(self, messages: list[Message]) -> list[Message]:
         return [

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.caches import Rules
+from lamina.caches import CacheRules
 from lamina.replay.message_sizes import Scales
 
 Message = dict[str, Any]
@@ -25,11 +25,11 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     trigger: int
     target: int
     scales: Scales
-    rules: Rules
+    rules: CacheRules
     model: str = ""
 
 
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The messages that a policy sends. `cut` says why anything was lowered now, "" where nothing was.
 
     `layers` are tokens by layer, `lowered` the segments that stand in less than full form and `lost` those
@@ -45,7 +45,7 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-Run = Callable[[dict[str, Any], float], Sent]
+Run = Callable[[dict[str, Any], float], PolicyRequest]
 """The request as it stands, and the seconds since the last one; returns what to send."""
 
 

@@ -19,12 +19,12 @@ from lamina.errors import BadInput
 from lamina.replay.traces.claude_code import ClaudeCode, is_claude_code
 from lamina.replay.traces.codex import Codex, is_codex
 from lamina.replay.traces.files import Paths, files, size
-from lamina.replay.traces.growing_requests import Growing
+from lamina.replay.traces.growing_requests import GrowingConversations
 from lamina.replay.traces.lamina_exports import Exported, is_export, page
-from lamina.replay.traces.lines import Row, rows, text_of
+from lamina.replay.traces.lines import TraceRow, rows, text_of
 from lamina.replay.traces.packed import Tell
 from lamina.replay.traces.requests import call_of, is_record, is_session, session_of
-from lamina.replay.values import Damaged, Trace
+from lamina.replay.values import Trace, UnreadableLine
 
 __all__ = ["Progress", "files", "read"]
 
@@ -35,7 +35,7 @@ SHOWN = 20
 """Damaged records of one file that are reported one by one; of the rest, only their number."""
 
 
-def read(paths: Paths, *, progress: Progress | None = None) -> Iterator[Trace | Damaged]:
+def read(paths: Paths, *, progress: Progress | None = None) -> Iterator[Trace | UnreadableLine]:
     """Every trace in these files, folders and globs, in an order that is always the same.
 
     A path that is not there is a `BadInput` at once; whatever a file holds is never an error.
@@ -43,7 +43,7 @@ def read(paths: Paths, *, progress: Progress | None = None) -> Iterator[Trace | 
     return _read(files(paths), progress)
 
 
-def _read(found: list[Path], progress: Progress | None) -> Iterator[Trace | Damaged]:
+def _read(found: list[Path], progress: Progress | None) -> Iterator[Trace | UnreadableLine]:
     sizes = [size(path) for path in found]
     total, done = sum(sizes), 0
     for path, its_size in zip(found, sizes, strict=True):
@@ -61,50 +61,50 @@ def _teller(progress: Progress | None, done: int, its_size: int, total: int) -> 
     return tell
 
 
-def _few(found: Iterator[Trace | Damaged], path: str) -> Iterator[Trace | Damaged]:
+def _few(found: Iterator[Trace | UnreadableLine], path: str) -> Iterator[Trace | UnreadableLine]:
     """What was found, and of much damage only how much there is."""
     damaged = 0
     for each in found:
-        damaged += isinstance(each, Damaged)
+        damaged += isinstance(each, UnreadableLine)
         if isinstance(each, Trace) or damaged <= SHOWN:
             yield each
     if damaged > SHOWN:
-        yield Damaged(place=path, reason=f"{damaged - SHOWN:,} more records of it cannot be read")
+        yield UnreadableLine(place=path, reason=f"{damaged - SHOWN:,} more records of it cannot be read")
 
 
-def _file(path: Path, tell: Tell) -> Iterator[Trace | Damaged]:
+def _file(path: Path, tell: Tell) -> Iterator[Trace | UnreadableLine]:
     if ".md" in path.suffixes[-2:]:
         yield from _page(path, tell)
         return
     shapes = _Shapes()
     for row in rows(path, tell):
-        if isinstance(row, Damaged):
+        if isinstance(row, UnreadableLine):
             yield row
             continue
         try:
             yield from shapes.take(row)
         except BadInput as error:
-            yield Damaged(place=row.place, reason=error.problem)
+            yield UnreadableLine(place=row.place, reason=error.problem)
         except RecursionError:
-            yield Damaged(place=row.place, reason="it is nested too deeply")
+            yield UnreadableLine(place=row.place, reason="it is nested too deeply")
     yield from shapes.end()
 
 
-def _page(path: Path, tell: Tell) -> Iterator[Trace | Damaged]:
+def _page(path: Path, tell: Tell) -> Iterator[Trace | UnreadableLine]:
     try:
         yield from page(text_of(path, tell), str(path))
     except BadInput as error:
-        yield Damaged(place=str(path), reason=error.problem)
+        yield UnreadableLine(place=str(path), reason=error.problem)
 
 
 class _Shapes:
     """State: what was begun in one file, for each shape of which a conversation takes several records."""
 
     def __init__(self) -> None:
-        self.growing, self.claude_code, self.codex = Growing(), ClaudeCode(), Codex()
+        self.growing, self.claude_code, self.codex = GrowingConversations(), ClaudeCode(), Codex()
         self.exported = Exported()
 
-    def take(self, row: Row) -> Iterator[Trace | Damaged]:
+    def take(self, row: TraceRow) -> Iterator[Trace | UnreadableLine]:
         if is_codex(row.value):
             yield from self.codex.take(row)
         elif is_export(row.value):
@@ -116,8 +116,10 @@ class _Shapes:
         elif is_claude_code(row.value):
             yield from self.claude_code.take(row)
         else:
-            yield Damaged(place=row.place, reason="it is no record of a conversation that is known here")
+            yield UnreadableLine(
+                place=row.place, reason="it is no record of a conversation that is known here"
+            )
 
-    def end(self) -> Iterator[Trace | Damaged]:
+    def end(self) -> Iterator[Trace | UnreadableLine]:
         for shape in (self.growing, self.claude_code, self.codex, self.exported):
             yield from shape.end()

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from lamina.replay.traces.json_fields import field, listed, mapping, seconds, text, used
-from lamina.replay.traces.lines import Row
-from lamina.replay.values import Trace, Used
+from lamina.replay.traces.lines import TraceRow
+from lamina.replay.values import RecordedUsage, Trace
 
 SESSIONS = 4
 """Sessions of one file that are held at a time."""
@@ -38,7 +38,7 @@ class ClaudeCode:
         self.sessions: dict[str, dict[str, _Chain]] = {}
         self.chains: dict[str, _Chain] = {}
 
-    def take(self, row: Row) -> Iterator[Trace]:
+    def take(self, row: TraceRow) -> Iterator[Trace]:
         value, uuid = row.value, text(row.value, "uuid")
         if uuid in self.chains or not (mapping(value, "message") or _is_boundary(value)):
             return  # a line that was copied, or one that no model saw
@@ -57,7 +57,7 @@ class ClaudeCode:
         self.sessions.clear()
         self.chains.clear()
 
-    def _chain(self, row: Row) -> _Chain:
+    def _chain(self, row: TraceRow) -> _Chain:
         """That of the line before it, else that of its agent or session; a side chain may begin anywhere."""
         value, session = row.value, text(row.value, "sessionId")
         side = value.get("isSidechain") is True
@@ -78,7 +78,7 @@ class _Chain:
         self.place, self.session, self.name, self.side = place, session, name, side
         self.items: list[dict[str, Any]] = []
         self.answers: dict[str, int] = {}
-        self.used: dict[int, Used] = {}
+        self.used: dict[int, RecordedUsage] = {}
         self.compacted: list[int] = []
         self.model = ""
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from lamina.replay.traces.growing_requests import is_answer
 from lamina.replay.traces.json_fields import listed, mapping, seconds, text, used
-from lamina.replay.traces.lines import Row
-from lamina.replay.values import Trace, Used
+from lamina.replay.traces.lines import TraceRow
+from lamina.replay.values import RecordedUsage, Trace
 
 _TYPES = frozenset("session_meta response_item event_msg turn_context compacted".split())
 _UNSENT = frozenset(("ghost_snapshot", "other"))
@@ -32,7 +32,7 @@ class Codex:
     def __init__(self) -> None:
         self.rollout: _Rollout | None = None
 
-    def take(self, row: Row) -> Iterator[Trace]:
+    def take(self, row: TraceRow) -> Iterator[Trace]:
         opens = row.value["type"] == "session_meta"
         if opens and self.rollout is not None and self.rollout.items:
             yield from self.end()
@@ -50,7 +50,7 @@ class _Rollout:
         self.place = place
         self.id = self.model = self.instructions = ""
         self.items: list[dict[str, Any]] = []
-        self.used: dict[int, Used] = {}
+        self.used: dict[int, RecordedUsage] = {}
         self.compacted: list[int] = []
         self.answer: int | None = None
         self.counted: Any = None

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from lamina.replay.traces.lines import LONGEST
-from lamina.replay.traces.requests import Call
-from lamina.replay.values import Trace, Used
+from lamina.replay.traces.requests import RecordedCall
+from lamina.replay.values import RecordedUsage, Trace
 
 OPEN = 8
 """Conversations that are held at a time."""
@@ -27,13 +27,13 @@ LONG = 8
 """Items at the beginning that two requests of one conversation share, if the later was rewritten."""
 
 
-class Growing:
+class GrowingConversations:
     """State: the conversations that may still go on, the one that went on last at the end."""
 
     def __init__(self) -> None:
         self.open: list[_Conversation] = []
 
-    def take(self, call: Call) -> Iterator[Trace]:
+    def take(self, call: RecordedCall) -> Iterator[Trace]:
         """Adds a call; gives the traces that are held no longer."""
         prints = [fingerprint(item) for item in call.trace.items]
         found = self._continued(call, prints)
@@ -50,7 +50,7 @@ class Growing:
         yield from (conversation.trace() for conversation in self.open)
         self.open.clear()
 
-    def _continued(self, call: Call, prints: list[bytes]) -> _Conversation | None:
+    def _continued(self, call: RecordedCall, prints: list[bytes]) -> _Conversation | None:
         alike = [c for c in reversed(self.open) if c.first.dialect == call.trace.dialect]
         if call.previous:
             return next((c for c in alike if c.response == call.previous), None)
@@ -63,10 +63,10 @@ class Growing:
 class _Conversation:
     """One conversation: all items so far, and of the last request what was sent and answered."""
 
-    def __init__(self, call: Call, prints: list[bytes]) -> None:
+    def __init__(self, call: RecordedCall, prints: list[bytes]) -> None:
         self.first = call.trace
         self.items = list(call.trace.items)
-        self.used: dict[int, Used] = {}
+        self.used: dict[int, RecordedUsage] = {}
         self.compacted: list[int] = []
         self._sent(call, prints)
 
@@ -84,7 +84,7 @@ class _Conversation:
         same = next((at for at, (old, new) in pairs if old != new), min(len(self.sent), len(prints)))
         return same >= LONG and same * 2 >= len(self.sent)
 
-    def add(self, call: Call, prints: list[bytes]) -> None:
+    def add(self, call: RecordedCall, prints: list[bytes]) -> None:
         items = call.trace.items
         if call.previous:
             self._append(items, answered=False)
@@ -107,7 +107,7 @@ class _Conversation:
         told = (items[at] for at in range(last) if prints[at] not in known)
         self.items += [item for item in told if _is_said(item)] + items[last + 1 :]
 
-    def _sent(self, call: Call, prints: list[bytes]) -> None:
+    def _sent(self, call: RecordedCall, prints: list[bytes]) -> None:
         self.sent, self.answer, self.response = prints, call.answer, call.response
         self.last, self.size = call.trace, call.size
         if call.used is not None:
@@ -162,10 +162,10 @@ def _is_said(item: dict[str, Any]) -> bool:
     )
 
 
-def _both(one: Used | None, other: Used) -> Used:
+def _both(one: RecordedUsage | None, other: RecordedUsage) -> RecordedUsage:
     """Two calls with the same request."""
     if one is None:
         return other
     amounts = ("uncached", "read", "written", "written_long", "output")
     sums = {name: getattr(one, name) + getattr(other, name) for name in amounts}
-    return Used(**sums, at=other.at if one.at is None else one.at, model=other.model or one.model)
+    return RecordedUsage(**sums, at=other.at if one.at is None else one.at, model=other.model or one.model)

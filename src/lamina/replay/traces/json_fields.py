@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from lamina.replay.values import Used
+from lamina.replay.values import RecordedUsage
 
 _MOST = 10**12  # tokens: more is no count
 _LATEST = 10**11  # seconds since 1970: more are milliseconds, microseconds or nanoseconds
@@ -54,7 +54,7 @@ def _written(moment: str) -> float | None:
     return since if 0 < since < _LATEST else None
 
 
-def used(usage: Any, *, at: float | None = None, model: str = "") -> Used | None:
+def used(usage: Any, *, at: float | None = None, model: str = "") -> RecordedUsage | None:
     """What a usage says, of whichever provider; None where it says nothing.
 
     OpenAI counts what was cached into the input, Anthropic beside it. Which one it is, its fields tell.
@@ -68,7 +68,7 @@ def used(usage: Any, *, at: float | None = None, model: str = "") -> Used | None
     long = count(lives, "ephemeral_1h_input_tokens")
     written = max(written, long + count(lives, "ephemeral_5m_input_tokens"))
     given = count(usage, "input_tokens", "prompt_tokens")
-    found = Used(
+    found = RecordedUsage(
         uncached=max(given - read - written, 0) if whole else given,
         read=min(read, given) if whole else read,
         written=written - long,

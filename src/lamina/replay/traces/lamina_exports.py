@@ -18,9 +18,9 @@ from lamina.dialects.translate import options_for
 from lamina.errors import BadInput, LaminaError
 from lamina.formats.codec import decode
 from lamina.formats.markdown import read
-from lamina.replay.traces.lines import Row
+from lamina.replay.traces.lines import TraceRow
 from lamina.replay.traces.requests import FIELDS
-from lamina.replay.values import Damaged, Trace
+from lamina.replay.values import Trace, UnreadableLine
 
 _PAGE = "---\n"
 
@@ -36,42 +36,42 @@ class Exported:
         self.records: list[bytes] = []
         self.place = ""
 
-    def take(self, row: Row) -> Iterator[Damaged]:
+    def take(self, row: TraceRow) -> Iterator[UnreadableLine]:
         try:
             decode([row.raw])
         except LaminaError as error:
-            yield Damaged(place=row.place, reason=_said(error))
+            yield UnreadableLine(place=row.place, reason=_said(error))
             return
         self.place = self.place or row.place
         self.records.append(row.raw)
 
-    def end(self) -> Iterator[Trace | Damaged]:
+    def end(self) -> Iterator[Trace | UnreadableLine]:
         if self.records:
             yield trace_of(decode(self.records), self.place)
         self.records = []
 
 
-def page(text: str, place: str) -> Iterator[Trace | Damaged]:
+def page(text: str, place: str) -> Iterator[Trace | UnreadableLine]:
     """The chat of a page that lamina wrote; nothing for any other page."""
     if not text.startswith(_PAGE) or "\n<!-- lamina:" not in text:
         return
     try:
         chat = read(text)
     except LaminaError as error:
-        yield Damaged(place=place, reason=_said(error))
+        yield UnreadableLine(place=place, reason=_said(error))
         return
     if chat.log:
         yield trace_of(chat.log, place, model=chat.model)
 
 
-def trace_of(log: Sequence[Segment], place: str, *, model: str = "") -> Trace | Damaged:
+def trace_of(log: Sequence[Segment], place: str, *, model: str = "") -> Trace | UnreadableLine:
     """A log as the conversation that a provider would be sent."""
     dialect = DIALECTS[_dialect(log)]
     try:
         options = options_for(dialect, Head(), layout=Layout(context="logged"))
         request = dialect.render(build(log, options=options))
     except LaminaError as error:
-        return Damaged(place=place, reason=_said(error))
+        return UnreadableLine(place=place, reason=_said(error))
     items = request.pop(FIELDS[dialect.name])
     return Trace(
         id=place, place=place, dialect=dialect.name, items=items, head=request, source="lamina", model=model

@@ -15,7 +15,7 @@ import msgspec
 
 from lamina.errors import BadInput
 from lamina.replay.traces.packed import Tell, pieces
-from lamina.replay.values import Damaged
+from lamina.replay.values import UnreadableLine
 
 LONGEST = 64 << 20
 """Bytes that one record may have; a longer one is passed over."""
@@ -25,7 +25,7 @@ _OPENINGS = (b"{", b"[", b"[{")
 _BOM = b"\xef\xbb\xbf"
 
 
-class Line(NamedTuple):
+class TraceLine(NamedTuple):
     """One line, without its end; nothing in `data` where it is too long."""
 
     number: int
@@ -33,7 +33,7 @@ class Line(NamedTuple):
     whole: bool = True
 
 
-class Row(NamedTuple):
+class TraceRow(NamedTuple):
     """One JSON object, and the bytes that it was read from (those of the whole list, for an element)."""
 
     place: str
@@ -41,7 +41,7 @@ class Row(NamedTuple):
     raw: bytes
 
 
-def rows(path: Path, tell: Tell) -> Iterator[Row | Damaged]:
+def rows(path: Path, tell: Tell) -> Iterator[TraceRow | UnreadableLine]:
     """Every record of a file."""
     found = lines(pieces(path, tell))
     number = 0
@@ -52,7 +52,7 @@ def rows(path: Path, tell: Tell) -> Iterator[Row | Damaged]:
                 number = line.number
                 yield from _rows(line, path)
     except BadInput as error:
-        yield Damaged(place=f"{path}:{number + 1}" if number else str(path), reason=error.problem)
+        yield UnreadableLine(place=f"{path}:{number + 1}" if number else str(path), reason=error.problem)
 
 
 def text_of(path: Path, tell: Tell) -> str:
@@ -68,7 +68,7 @@ def text_of(path: Path, tell: Tell) -> str:
         raise BadInput(f"it is not UTF-8: {error.reason} at byte {error.start:,}") from None
 
 
-def lines(given: Iterable[bytes]) -> Iterator[Line]:
+def lines(given: Iterable[bytes]) -> Iterator[TraceLine]:
     """Lines that are not blank. One that is too long is given without its bytes, which are not kept."""
     number, held = 1, _Held()
     for piece in given:
@@ -95,19 +95,19 @@ class _Held:
         else:
             self.parts.clear()
 
-    def taken(self, number: int) -> Iterator[Line]:
+    def taken(self, number: int) -> Iterator[TraceLine]:
         data, size = b"".join(self.parts), self.size
         self.parts.clear()
         self.size = 0
         if number == 1:
             data = data.removeprefix(_BOM)
         if size > LONGEST:
-            yield Line(number, b"", whole=False)
+            yield TraceLine(number, b"", whole=False)
         elif data.strip():
-            yield Line(number, data)
+            yield TraceLine(number, data)
 
 
-def _joined(first: Line, rest: Iterator[Line]) -> Iterator[Line]:
+def _joined(first: TraceLine, rest: Iterator[TraceLine]) -> Iterator[TraceLine]:
     """All lines as one value that is spread over them; the lines so far as they are, where that fails."""
     held, size = [first], len(first.data)
     for line in rest:
@@ -122,19 +122,19 @@ def _joined(first: Line, rest: Iterator[Line]) -> Iterator[Line]:
         except BadInput:
             pass
         else:
-            held = [Line(first.number, data)]
+            held = [TraceLine(first.number, data)]
     yield from held
 
 
-def _rows(line: Line, path: Path) -> Iterator[Row | Damaged]:
+def _rows(line: TraceLine, path: Path) -> Iterator[TraceRow | UnreadableLine]:
     place = f"{path}:{line.number}"
     try:
         value = decoded(line.data) if line.whole else None
     except BadInput as error:
-        yield Damaged(place=place, reason=error.problem)
+        yield UnreadableLine(place=place, reason=error.problem)
         return
     if not line.whole:
-        yield Damaged(place=place, reason=_TOO_LONG)
+        yield UnreadableLine(place=place, reason=_TOO_LONG)
     elif isinstance(value, list) and not _is_dialogue(value):
         yield from (_row(each, f"{place}[{at}]", line.data) for at, each in enumerate(value))
     else:
@@ -146,10 +146,10 @@ def _is_dialogue(value: list[Any]) -> bool:
     return bool(value) and all(isinstance(each, dict) and "role" in each for each in value)
 
 
-def _row(value: Any, place: str, raw: bytes) -> Row | Damaged:
+def _row(value: Any, place: str, raw: bytes) -> TraceRow | UnreadableLine:
     if isinstance(value, dict):
-        return Row(place, value, raw)
-    return Damaged(place=place, reason=f"it holds {sort(value)}, not an object")
+        return TraceRow(place, value, raw)
+    return UnreadableLine(place=place, reason=f"it holds {sort(value)}, not an object")
 
 
 def decoded(data: bytes) -> Any:

@@ -15,8 +15,8 @@ import msgspec
 from lamina.dialects import DIALECTS, recognise
 from lamina.errors import BadInput
 from lamina.replay.traces.json_fields import count, field, listed, mapping, seconds, text, used
-from lamina.replay.traces.lines import Row, decoded, sort
-from lamina.replay.values import Trace, Used
+from lamina.replay.traces.lines import TraceRow, decoded, sort
+from lamina.replay.values import RecordedUsage, Trace
 
 FIELDS = {"openai_chat": "messages", "anthropic": "messages", "openai_responses": "input"}
 """The dialects that are read, and the field that their items stand in."""
@@ -63,12 +63,12 @@ _IDS = ("id", "session_id", "conversation_id", "custom_id", "trace_id")
 _MOMENTS = ("timestamp", "ts", "time", "created_at", "startTime", "start_time")
 
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
     """One request and its answer. `previous` and `response` are ids by which a request continues another."""
 
     trace: Trace
     answer: list[dict[str, Any]] = []
-    used: Used | None = None
+    used: RecordedUsage | None = None
     previous: str = ""
     response: str = ""
     size: int = 0
@@ -85,7 +85,7 @@ def is_session(row: dict[str, Any]) -> bool:
     return whole and any(name in row for name in _ITEMS)
 
 
-def session_of(row: Row) -> Trace:
+def session_of(row: TraceRow) -> Trace:
     """A conversation in one record; `BadInput` says why it is none."""
     trace, meta = _trace(row, row.value), mapping(row.value, "meta")
     reported = {
@@ -102,14 +102,14 @@ def session_of(row: Row) -> Trace:
     )
 
 
-def call_of(row: Row) -> Call:
+def call_of(row: TraceRow) -> RecordedCall:
     """A request, and its answer where that was kept; `BadInput` says why it is none."""
     request, response = _parted(row.value)
     trace = _trace(row, request)
     moment = seconds(*(row.value.get(name) for name in _MOMENTS), *_answered(response))
     answer, usage = answered(trace.dialect, response)
     name = trace.model or text(response, "model")
-    return Call(
+    return RecordedCall(
         trace=msgspec.structs.replace(trace, model=name),
         answer=answer,
         used=used(usage or row.value.get("usage"), at=moment, model=name),
@@ -147,7 +147,7 @@ def _opened(value: Any) -> Any:
     return value
 
 
-def _trace(row: Row, request: dict[str, Any]) -> Trace:
+def _trace(row: TraceRow, request: dict[str, Any]) -> Trace:
     head = {name: request[name] for name in _HEAD if request.get(name) is not None}
     name = text(request, "model") or text(row.value, "model")
     items = _items(request)

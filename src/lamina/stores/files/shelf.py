@@ -27,7 +27,7 @@ from lamina.errors import Damaged, StoreError
 from lamina.stores.checksums import file_sum
 from lamina.stores.files.sheet import body_of, digest, is_sheet
 from lamina.stores.memory import check_digest
-from lamina.stores.port import Head, Once, Record, Where
+from lamina.stores.port import Once, Record, StoredHead, Where
 
 VERSION = 2
 FIRST_VERSION = 1
@@ -53,7 +53,7 @@ class Sheet(msgspec.Struct, frozen=True, array_like=True):
         _check_inside((self.name,))
 
 
-class Group(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class AppendedGroup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one append has added. `once` is its idempotency key."""
 
     first: int
@@ -61,7 +61,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     once: str | None = None
 
 
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
+class IdempotencyEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An idempotency key, and the count of the first time. It counts if that group was committed."""
 
     digest: bytes
@@ -69,7 +69,7 @@ class Answered(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HeadFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What `.head` says.
 
     `moves` and `drops` are files of a replacement that has happened and may not have been moved over yet.
@@ -88,8 +88,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         _check_inside(self.moves + self.drops)
 
     @property
-    def head(self) -> Head:
-        return Head(count=self.count, state=self.state)
+    def head(self) -> StoredHead:
+        return StoredHead(count=self.count, state=self.state)
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
         _check_inside(self.names)
 
 
-class Shelf:
+class ConversationFolder:
     """One conversation. `kept` is what its head said when this was made; None if there is none.
 
     `headless` leaves a head that may be damaged alone.
@@ -114,28 +114,28 @@ class Shelf:
         if not headless:
             self.hold(self._found())
 
-    def hold(self, kept: Kept | None) -> None:
+    def hold(self, kept: HeadFile | None) -> None:
         """Reads from now on what this head counts."""
         self.kept = kept
         self._moved = frozenset(kept.moves if kept else ())
-        self._groups: dict[int, Group] = {}
+        self._groups: dict[int, AppendedGroup] = {}
 
     @property
-    def head(self) -> Head:
-        return self.kept.head if self.kept else Head()
+    def head(self) -> StoredHead:
+        return self.kept.head if self.kept else StoredHead()
 
     def records(self, places: Sequence[int]) -> tuple[Record, ...]:
         return tuple(Record(seq=seq, body=self._body(seq)) for seq in places)
 
-    def answered(self, once: Once) -> Head | None:
+    def answered(self, once: Once) -> StoredHead | None:
         """What this key is answered with if it comes again."""
-        earlier = self.load(once_name(once.key), Answered)
+        earlier = self.load(once_name(once.key), IdempotencyEntry)
         if self.kept is None or earlier is None or earlier.group >= self.kept.groups:
             return None
         if self.group(earlier.group).once != once.key:
             return None
         check_digest(self.where, once, earlier.digest)
-        return Head(count=earlier.count, state=self.kept.state)
+        return StoredHead(count=earlier.count, state=self.kept.state)
 
     def number(self, seq: int) -> int:
         """The group that holds this record."""
@@ -145,9 +145,9 @@ class Shelf:
             raise self._damaged(f"no group names record {seq}")
         return number
 
-    def group(self, number: int) -> Group:
+    def group(self, number: int) -> AppendedGroup:
         if number not in self._groups:
-            group = self.load(group_name(number), Group)
+            group = self.load(group_name(number), AppendedGroup)
             if group is None:
                 raise self._damaged(f"group {number} is gone")
             self._groups[number] = group
@@ -174,13 +174,13 @@ class Shelf:
             number += 1
         return found
 
-    def _whole_records_of(self, group: Group) -> Iterator[Record]:
+    def _whole_records_of(self, group: AppendedGroup) -> Iterator[Record]:
         for seq, sheet in enumerate(group.sheets, group.first):
             content = _bytes_of(self.folder / sheet.name)
             if content is not None and digest(body_of(content)) == sheet.digest:
                 yield Record(seq=seq, body=body_of(content))
 
-    def _found(self) -> Kept | None:
+    def _found(self) -> HeadFile | None:
         data = self._content(HEAD)
         if data is None:
             self._check_nothing_lost()
@@ -191,7 +191,7 @@ class Shelf:
         if bytes(version) not in (b"%d" % FIRST_VERSION, b"%d" % VERSION):
             hint = f"this release reads version {VERSION}; a newer one wrote it"
             raise StoreError("its version is another", conversation=self.where.conversation, hint=hint)
-        kept = self._decoded(data, Kept, HEAD)
+        kept = self._decoded(data, HeadFile, HEAD)
         if Where(kept.workspace, kept.conversation) != self.where:
             raise self._damaged("its folder is that of another conversation")
         self._checked(data, HEAD)
@@ -200,7 +200,7 @@ class Shelf:
         self._check_newest(kept)
         return kept
 
-    def _check_newest(self, kept: Kept) -> None:
+    def _check_newest(self, kept: HeadFile) -> None:
         """A head of an earlier time has groups behind it. One alone is an append that was cut short."""
         second_behind = group_name(kept.groups + 1)
         if (self.folder / second_behind).exists():
@@ -225,7 +225,7 @@ class Shelf:
         there = {path.name for path in self.folder.iterdir() if is_sheet(path.name)}
         if not there:
             return
-        begun = self.load(group_name(0), Group)
+        begun = self.load(group_name(0), AppendedGroup)
         if there - {sheet.name for sheet in (begun.sheets if begun else ())}:
             raise self._damaged(f"there are records and no {HEAD!r}")
 

@@ -27,7 +27,7 @@ from anyio import CapacityLimiter, to_thread
 from lamina.errors import BadInput, Broken, Damaged, StoreError
 from lamina.stores.files.disk import check_locks, locked, make, put, settle
 from lamina.stores.files.names import folder_name, name_of
-from lamina.stores.files.shelf import HEAD, Kept, Shelf
+from lamina.stores.files.shelf import HEAD, ConversationFolder, HeadFile
 from lamina.stores.files.write import append, replace
 from lamina.stores.memory import (
     check_asked,
@@ -39,7 +39,17 @@ from lamina.stores.memory import (
     check_workspace,
     places,
 )
-from lamina.stores.port import HEADER, RESERVED, Head, Listed, Once, Page, Record, Where, search_place
+from lamina.stores.port import (
+    HEADER,
+    RESERVED,
+    Listed,
+    Once,
+    Record,
+    RecordPage,
+    StoredHead,
+    Where,
+    search_place,
+)
 
 Now = Callable[[], datetime]
 T = TypeVar("T")
@@ -94,13 +104,13 @@ class FilesStore:
         was: bytes | None = None,
         once: Once | None = None,
         state: bytes | None = None,
-    ) -> Head:
+    ) -> StoredHead:
         check_group(where, records, expect=expect, was=was, once=once, state=state)
         write = partial(
             append, bodies=tuple(records), expect=expect, was=was, once=once, state=state, at=self._now()
         )
 
-        def work() -> Head:
+        def work() -> StoredHead:
             with self._locked(where, alone=True):
                 shelf = self._shelf(where)
                 if shelf.kept is None:
@@ -119,16 +129,16 @@ class FilesStore:
         last: int | None = None,
         at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Page:
+    ) -> RecordPage:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
 
-        def work() -> Page:
+        def work() -> RecordPage:
             self._check_key(where.workspace)
             with self._locked(where, alone=False), self._explained(where):
                 shelf = self._shelf(where)
                 meant = places(shelf.head.count, after=after, last=last, at=at, limit=limit)
-                return Page(records=shelf.records(meant), head=shelf.head)
+                return RecordPage(records=shelf.records(meant), head=shelf.head)
 
         return await self._run(work)
 
@@ -159,11 +169,11 @@ class FilesStore:
         expect: int,
         was: bytes | None = None,
         state: bytes | None = None,
-    ) -> Head:
+    ) -> StoredHead:
         check_bodies(where, bodies, expect=expect, was=was, state=state)
         new = dict(bodies)
 
-        def work() -> Head:
+        def work() -> StoredHead:
             self._check_key(where.workspace)
             with self._locked(where, alone=True):
                 return replace(self._shelf(where), new, expect=expect, was=was, state=state)
@@ -177,7 +187,7 @@ class FilesStore:
         def work() -> Sequence[Record]:
             self._check_key(where.workspace)
             with self._locked(where, alone=False):
-                return Shelf(self._folder(where), where, headless=True).whole_records()
+                return ConversationFolder(self._folder(where), where, headless=True).whole_records()
 
         return await self._run(work)
 
@@ -272,8 +282,8 @@ class FilesStore:
             _remove(gone)
         return there or begun
 
-    def _shelf(self, where: Where) -> Shelf:
-        return Shelf(self._folder(where), where)
+    def _shelf(self, where: Where) -> ConversationFolder:
+        return ConversationFolder(self._folder(where), where)
 
     def _folder(self, where: Where) -> Path:
         return self._root / folder_name(where.workspace) / folder_name(where.conversation)
@@ -305,7 +315,7 @@ class FilesStore:
         try:
             yield
         except Damaged as damage:
-            found = Shelf(self._folder(where), where, headless=True).whole_records()
+            found = ConversationFolder(self._folder(where), where, headless=True).whole_records()
             whole = [record.seq for record in found]
             raise Damaged(
                 damage.problem, conversation=damage.conversation, hint=damage.hint, whole=whole
@@ -345,7 +355,7 @@ def _check_mark(data: bytes) -> None:
 def _named_inside(folder: Path) -> str | None:
     """The name of a conversation that is too long for a folder; None while it is being made."""
     try:
-        name = msgspec.json.decode((folder / HEAD).read_bytes(), type=Kept).conversation
+        name = msgspec.json.decode((folder / HEAD).read_bytes(), type=HeadFile).conversation
     except FileNotFoundError:
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -23,24 +23,24 @@ from lamina.stores.files.shelf import (
     ANEW,
     HEAD,
     VERSION,
-    Answered,
+    AppendedGroup,
     Begun,
-    Group,
-    Kept,
+    ConversationFolder,
+    HeadFile,
+    IdempotencyEntry,
     Sheet,
-    Shelf,
     group_name,
     once_name,
 )
 from lamina.stores.memory import check_head, check_there
-from lamina.stores.port import Head, Once, Where
+from lamina.stores.port import Once, StoredHead, Where
 
 BEGUN = ".begun"
 """Names the files that a replacement is about to write."""
 
 
 def append(
-    shelf: Shelf,
+    shelf: ConversationFolder,
     bodies: Sequence[bytes],
     *,
     expect: int | None,
@@ -48,7 +48,7 @@ def append(
     once: Once | None,
     state: bytes | None,
     at: datetime,
-) -> Head:
+) -> StoredHead:
     """Adds a group; `at` is the time in the names of its files."""
     _recover(shelf)
     _bring_up(shelf)
@@ -68,19 +68,24 @@ def append(
     return after.head
 
 
-def _new(where: Where) -> Kept:
-    return Kept(v=VERSION, workspace=str(where.workspace), conversation=where.conversation)
+def _new(where: Where) -> HeadFile:
+    return HeadFile(v=VERSION, workspace=str(where.workspace), conversation=where.conversation)
 
 
 def replace(
-    shelf: Shelf, bodies: Mapping[int, bytes], *, expect: int, was: bytes | None, state: bytes | None
-) -> Head:
+    shelf: ConversationFolder,
+    bodies: Mapping[int, bytes],
+    *,
+    expect: int,
+    was: bytes | None,
+    state: bytes | None,
+) -> StoredHead:
     """Puts other bodies in the place of some."""
     _recover(shelf)
     _bring_up(shelf)
     check_there(shelf.where, shelf.kept.head if shelf.kept else None, expect=expect, was=was)
     if shelf.kept is None:
-        return Head()
+        return StoredHead()
     files, drops = _anew(shelf, bodies)
     after = changed(shelf.kept, moves=tuple(files), drops=drops)
     if state is not None:
@@ -89,7 +94,7 @@ def replace(
     return after.head
 
 
-def _exchange(shelf: Shelf, files: Mapping[str, bytes], after: Kept) -> None:
+def _exchange(shelf: ConversationFolder, files: Mapping[str, bytes], after: HeadFile) -> None:
     """Puts these files in the place of others of the same names, all of them or none; `after` is the head."""
     _put(shelf, BEGUN, Begun(names=tuple(files)))
     settle(shelf.folder)
@@ -100,7 +105,7 @@ def _exchange(shelf: Shelf, files: Mapping[str, bytes], after: Kept) -> None:
     _move_over(shelf, after)
 
 
-def _bring_up(shelf: Shelf) -> None:
+def _bring_up(shelf: ConversationFolder) -> None:
     """Gives the hidden files of a conversation of an older release their checksums."""
     kept = shelf.kept
     if kept is None or kept.v == VERSION:
@@ -112,27 +117,29 @@ def _bring_up(shelf: Shelf) -> None:
         if group.once is None:
             continue
         name = once_name(group.once)
-        answered = shelf.load(name, Answered)
+        answered = shelf.load(name, IdempotencyEntry)
         if answered is not None:
             files[name] = shelf.summed(name, answered)
     _exchange(shelf, files, changed(kept, v=VERSION, moves=tuple(files)))
 
 
-def _write_group(shelf: Shelf, kept: Kept, sheets: Mapping[str, bytes], once: Once | None) -> None:
+def _write_group(
+    shelf: ConversationFolder, kept: HeadFile, sheets: Mapping[str, bytes], once: Once | None
+) -> None:
     """Everything of a group but its commit."""
     named = tuple(Sheet(name, digest(body)) for name, body in sheets.items())
     key = None if once is None else once.key
-    _put(shelf, group_name(kept.groups), Group(first=kept.count, sheets=named, once=key))
+    _put(shelf, group_name(kept.groups), AppendedGroup(first=kept.count, sheets=named, once=key))
     settle(shelf.folder)
     for name, body in sheets.items():
         put(shelf.folder, name, written(body))
     if once is not None:
-        answered = Answered(digest=once.digest, group=kept.groups, count=kept.count + len(sheets))
+        answered = IdempotencyEntry(digest=once.digest, group=kept.groups, count=kept.count + len(sheets))
         _put(shelf, once_name(once.key), answered)
     settle(shelf.folder)
 
 
-def _anew(shelf: Shelf, bodies: Mapping[int, bytes]) -> tuple[dict[str, bytes], tuple[str, ...]]:
+def _anew(shelf: ConversationFolder, bodies: Mapping[int, bytes]) -> tuple[dict[str, bytes], tuple[str, ...]]:
     """The files that a replacement changes, groups included, and the names that go."""
     files: dict[str, bytes] = {}
     drops: list[str] = []
@@ -151,13 +158,13 @@ def _anew(shelf: Shelf, bodies: Mapping[int, bytes]) -> tuple[dict[str, bytes], 
     return files, tuple(drops)
 
 
-def _commit(shelf: Shelf, kept: Kept) -> None:
+def _commit(shelf: ConversationFolder, kept: HeadFile) -> None:
     _put(shelf, HEAD, kept)
     settle(shelf.folder)
     shelf.hold(kept)
 
 
-def _recover(shelf: Shelf) -> None:
+def _recover(shelf: ConversationFolder) -> None:
     """Finishes a replacement that has happened, and sweeps away what has not."""
     kept = shelf.kept
     if kept is not None and kept.moves:
@@ -169,25 +176,25 @@ def _recover(shelf: Shelf) -> None:
         settle(shelf.folder)
     drop(shelf.folder, BEGUN)
     number = kept.groups if kept else 0
-    group = shelf.load(group_name(number), Group)
+    group = shelf.load(group_name(number), AppendedGroup)
     if group is not None:
         _sweep(shelf, number, group)
 
 
-def _sweep(shelf: Shelf, number: int, group: Group) -> None:
+def _sweep(shelf: ConversationFolder, number: int, group: AppendedGroup) -> None:
     """Removes what an append has left that was never committed; what names it goes last."""
     for sheet in group.sheets:
         drop(shelf.folder, sheet.name)
     if group.once is not None:
         name = once_name(group.once)
-        earlier = shelf.load(name, Answered)
+        earlier = shelf.load(name, IdempotencyEntry)
         if earlier is None or earlier.group >= number:
             drop(shelf.folder, name)
     settle(shelf.folder)
     drop(shelf.folder, group_name(number))
 
 
-def _move_over(shelf: Shelf, kept: Kept) -> None:
+def _move_over(shelf: ConversationFolder, kept: HeadFile) -> None:
     """Puts the files of a replacement where the old ones were. It may have been begun before."""
     for name in kept.moves:
         move(shelf.folder, f"{name}{ANEW}", name)
@@ -198,5 +205,5 @@ def _move_over(shelf: Shelf, kept: Kept) -> None:
     drop(shelf.folder, BEGUN)
 
 
-def _put(shelf: Shelf, name: str, value: msgspec.Struct) -> None:
+def _put(shelf: ConversationFolder, name: str, value: msgspec.Struct) -> None:
     put(shelf.folder, name, shelf.summed(name, value))

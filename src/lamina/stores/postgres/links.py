@@ -33,7 +33,7 @@ CONNECTING = 15.0
 """Seconds after which one attempt to connect has failed."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How many connections at most, and how many seconds at most.
 
     `statement`: for one statement. `lock`: for another writer of the same conversation. `reconnect`: for
@@ -46,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     reconnect: float = 15.0
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection is gone, and with it the answer. `committing`: the change may have been made."""
 
     def __init__(self, reason: str, *, committing: bool = False) -> None:
@@ -55,7 +55,7 @@ class Lost(Exception):
         super().__init__(reason)
 
 
-class Call:
+class ConnectionCall:
     """One call on a connection. `committing` from the moment on at which its change may have been made."""
 
     def __init__(self, link: Link) -> None:
@@ -66,7 +66,7 @@ class Call:
 class Links:
     """The connections of one store."""
 
-    def __init__(self, url: str, schema: str, limits: Limits) -> None:
+    def __init__(self, url: str, schema: str, limits: ConnectionLimits) -> None:
         self._url = url
         self._settings = _settings(schema, limits)
         self._limits = limits
@@ -74,12 +74,12 @@ class Links:
         self._slots = anyio.Semaphore(limits.connections)
 
     @asynccontextmanager
-    async def call(self, *, patient: bool = False) -> AsyncIterator[Call]:
+    async def call(self, *, patient: bool = False) -> AsyncIterator[ConnectionCall]:
         """A connection for one call. `patient`: it may take as long as it takes."""
         limit = None if patient else self._limits.statement + MARGIN
         async with self._slots:
             link = self._idle.pop() if self._idle else await self._again()
-            call, orderly = Call(link), False
+            call, orderly = ConnectionCall(link), False
             try:
                 with _explained(call), anyio.fail_after(limit):
                     yield call
@@ -106,7 +106,7 @@ class Links:
             if link is not None:
                 await link.close()  # which waits for nothing
             if isinstance(error, Error | TimeoutError):
-                raise Lost(_words(error)) from None
+                raise ConnectionLost(_words(error)) from None
             raise
         return link
 
@@ -116,7 +116,7 @@ class Links:
         while True:
             try:
                 return await self._connected()
-            except Lost:
+            except ConnectionLost:
                 if anyio.current_time() + pause > until:
                     raise
             await anyio.sleep(pause)
@@ -152,7 +152,7 @@ def checked_url(url: str) -> None:
         raise BadInput("not an address of a PostgreSQL server", place="url", hint=hint) from None
 
 
-def _settings(schema: str, limits: Limits) -> Mapping[str, str]:
+def _settings(schema: str, limits: ConnectionLimits) -> Mapping[str, str]:
     quoted = schema.replace('"', '""')
     return {
         "synchronous_commit": "on",
@@ -182,18 +182,18 @@ async def _set(link: Link, settings: Mapping[str, str]) -> None:
 
 
 @contextmanager
-def _explained(call: Call) -> Iterator[None]:
+def _explained(call: ConnectionCall) -> Iterator[None]:
     """What the driver raises, in words of lamina."""
     try:
         yield
     except TimeoutError:
-        raise Lost("the server does not answer", committing=call.committing) from None
+        raise ConnectionLost("the server does not answer", committing=call.committing) from None
     except (LockNotAvailable, QueryCanceled) as error:
         hint = "nothing was written; try again"
         raise StoreError(f"it took too long: {_words(error)}", hint=hint) from error
     except Error as error:
         if call.link.closed or error.diag.severity_nonlocalized in {"FATAL", "PANIC"}:
-            raise Lost(_words(error), committing=call.committing) from error
+            raise ConnectionLost(_words(error), committing=call.committing) from error
         if (error.sqlstate or "")[:2] in {"53", "58", "XX"}:  # no room, no memory, a failed disk, a fault
             raise Broken(f"nothing was written: {_words(error)}", hint="see to the server") from error
         raise StoreError(f"the server refused: {_words(error)}") from error

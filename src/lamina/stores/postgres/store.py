@@ -23,10 +23,10 @@ from typing import TypeVar
 
 from lamina.errors import BadInput, Broken, StoreError
 from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace
-from lamina.stores.port import Head, Listed, Once, Page, Record, Where
+from lamina.stores.port import Listed, Once, Record, RecordPage, StoredHead, Where
 from lamina.stores.postgres import schema as schemas
 from lamina.stores.postgres import tables
-from lamina.stores.postgres.links import Call, Limits, Links, Lost
+from lamina.stores.postgres.links import ConnectionCall, ConnectionLimits, ConnectionLost, Links
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ async def open_postgres(
     url: str, *, schema: str = "lamina", connections: int = 8
 ) -> AsyncIterator[PostgresStore]:
     """The store in this database, whose tables are made if they are not there, until the block ends."""
-    store = await PostgresStore.open(url, schema=schema, limits=Limits(connections=connections))
+    store = await PostgresStore.open(url, schema=schema, limits=ConnectionLimits(connections=connections))
     try:
         yield store
     finally:
@@ -54,15 +54,17 @@ class PostgresStore:
         self._closed = False
 
     @staticmethod
-    async def open(url: str, *, schema: str = "lamina", limits: Limits | None = None) -> PostgresStore:
+    async def open(
+        url: str, *, schema: str = "lamina", limits: ConnectionLimits | None = None
+    ) -> PostgresStore:
         """Refuses a server that cannot be reached now; later it is waited for."""
         _check_schema(schema)
-        links = Links(url, schema, limits or Limits())
+        links = Links(url, schema, limits or ConnectionLimits())
         try:
             await links.first()
             async with links.call() as call:
                 version = await schemas.begin(call.link, schema)
-        except Lost as lost:
+        except ConnectionLost as lost:
             raise Broken(
                 f"no connection: {lost.reason}", hint="is the server running, the address right?"
             ) from None
@@ -80,7 +82,7 @@ class PostgresStore:
         was: bytes | None = None,
         once: Once | None = None,
         state: bytes | None = None,
-    ) -> Head:
+    ) -> StoredHead:
         check_group(where, records, expect=expect, was=was, once=once, state=state)
         group = tuple(records)
         work = partial(
@@ -98,7 +100,7 @@ class PostgresStore:
         last: int | None = None,
         at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Page:
+    ) -> RecordPage:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
         work = partial(tables.read, where=where, after=after, last=last, at=at, limit=limit)
@@ -126,7 +128,7 @@ class PostgresStore:
         expect: int,
         was: bytes | None = None,
         state: bytes | None = None,
-    ) -> Head:
+    ) -> StoredHead:
         check_bodies(where, bodies, expect=expect, was=was, state=state)
         new = dict(bodies)
         work = partial(tables.replace, where=where, bodies=new, expect=expect, was=was, state=state)
@@ -151,13 +153,13 @@ class PostgresStore:
         if self._version == schemas.NEWEST:
             return
 
-        async def work(call: Call) -> None:
+        async def work(call: ConnectionCall) -> None:
             await schemas.bring_up(call.link, self._schema)
 
         await self._done(work, repeatable=True, patient=True)
         self._version = schemas.NEWEST
 
-    async def _as_they_are(self, work: Callable[..., Awaitable[T]], call: Call) -> T:
+    async def _as_they_are(self, work: Callable[..., Awaitable[T]], call: ConnectionCall) -> T:
         """Reads tables of any release; another process may have brought them up meanwhile."""
         if self._version != schemas.NEWEST:
             self._version = await schemas.begin(call.link, self._schema)
@@ -165,7 +167,7 @@ class PostgresStore:
 
     async def _done(
         self,
-        work: Callable[[Call], Awaitable[T]],
+        work: Callable[[ConnectionCall], Awaitable[T]],
         conversation: str = "",
         *,
         repeatable: bool = False,
@@ -179,7 +181,7 @@ class PostgresStore:
             try:
                 async with self._links.call(patient=patient) as call:
                     return await work(call)
-            except Lost as lost:
+            except ConnectionLost as lost:
                 perhaps = perhaps or lost.committing
                 await self._links.drop_idle()
                 if not again or (perhaps and not repeatable):
@@ -197,7 +199,7 @@ _SAME_KEY = "append it again with the same key when the server answers: it is ke
 _NO_KEY = "read the conversation to see; an append with a key (`once`) is safe to repeat"
 
 
-def _broken(lost: Lost, conversation: str, *, perhaps: bool, hint: str) -> Broken:
+def _broken(lost: ConnectionLost, conversation: str, *, perhaps: bool, hint: str) -> Broken:
     if perhaps:
         problem = f"the connection was lost during a commit, which was made or not ({lost.reason})"
         return Broken(problem, conversation=conversation, hint=hint)

@@ -35,14 +35,14 @@ from lamina.stores.port import (
     HEADER,
     RESERVED,
     RESERVED_END,
-    Head,
     Listed,
     Once,
-    Page,
+    RecordPage,
+    StoredHead,
     Where,
     search_place,
 )
-from lamina.stores.postgres.links import Call, Link
+from lamina.stores.postgres.links import ConnectionCall, Link
 
 Row = tuple[Any, ...]
 Values = dict[str, Any]
@@ -65,7 +65,7 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 async def append(
-    call: Call,
+    call: ConnectionCall,
     where: Where,
     records: Sequence[bytes],
     *,
@@ -73,7 +73,7 @@ async def append(
     was: bytes | None,
     once: Once | None,
     state: bytes | None,
-) -> Head:
+) -> StoredHead:
     names, sums = _names(where, once), Sums(where)
     row = await _taken(call.link, where, names)
     if row is None:
@@ -84,7 +84,7 @@ async def append(
         if earlier is not None:
             return earlier
     check_head(where, head, expect=expect, was=was)
-    new = Head(count=head.count + len(records), state=head.state if state is None else state)
+    new = StoredHead(count=head.count + len(records), state=head.state if state is None else state)
     state_sum = row.state_sum if state is None else sums.state(state)
     written = names | {
         "base": head.count,
@@ -200,12 +200,12 @@ async def _one(link: Link, query: LiteralString, values: Values) -> Row | None:
     return await (await link.cursor(binary=True).execute(query, values)).fetchone()
 
 
-async def _checked(link: Link, where: Where, row: Taken) -> Head:
+async def _checked(link: Link, where: Where, row: Taken) -> StoredHead:
     """The head that a row holds, if it is what was written."""
     problem = _problem_of(where, row)
     if problem:
         raise await _damaged(link, where, problem)
-    return Head(count=row.count, state=row.state)
+    return StoredHead(count=row.count, state=row.state)
 
 
 def _problem_of(where: Where, row: Taken) -> str:
@@ -240,14 +240,16 @@ _ALL = """
     WHERE workspace = %(workspace)s AND conversation = %(conversation)s ORDER BY seq"""
 
 
-async def whole_records(call: Call, where: Where) -> list[tuple[int, bytes]]:
+async def whole_records(call: ConnectionCall, where: Where) -> list[tuple[int, bytes]]:
     """What can still be read of a conversation whose head may be damaged: place and body of each record."""
     [sealed] = await _one(call.link, _SEALED, _names(where)) or [False]
     check_key(where.workspace, sealed=sealed)
     return await _whole_records(call.link, where)
 
 
-async def _answered(link: Link, where: Where, head: Head, once: Once, names: Values) -> Head | None:
+async def _answered(
+    link: Link, where: Where, head: StoredHead, once: Once, names: Values
+) -> StoredHead | None:
     """What an idempotency key is answered with that came before."""
     row = await _one(link, _KEY, names)
     if row is None:
@@ -257,10 +259,10 @@ async def _answered(link: Link, where: Where, head: Head, once: Once, names: Val
         problem = f"its idempotency key {once.key!r} is not what was written"
         raise Damaged(problem, conversation=where.conversation)
     check_digest(where, once, digest)
-    return Head(count=count, state=head.state)
+    return StoredHead(count=count, state=head.state)
 
 
-async def _commit(call: Call, *steps: tuple[LiteralString, Values]) -> None:
+async def _commit(call: ConnectionCall, *steps: tuple[LiteralString, Values]) -> None:
     for step, values in steps:
         await call.link.execute(step, values)
     call.committing = True
@@ -271,19 +273,19 @@ async def _commit(call: Call, *steps: tuple[LiteralString, Values]) -> None:
 
 
 async def replace(
-    call: Call,
+    call: ConnectionCall,
     where: Where,
     bodies: Mapping[int, bytes],
     *,
     expect: int,
     was: bytes | None,
     state: bytes | None,
-) -> Head:
+) -> StoredHead:
     names, sums = _names(where), Sums(where)
     row = await _taken(call.link, where, names)
     head = None if row is None else await _checked(call.link, where, row)
     check_there(where, head, expect=expect, was=was)
-    kept = head or Head()
+    kept = head or StoredHead()
     given = {
         "places": list(bodies),
         "bodies": list(bodies.values()),
@@ -295,7 +297,7 @@ async def replace(
         sum_ = sums.head(kept.count, state_sum)
         steps.append((_RESTATE, names | {"state": state, "state_sum": state_sum, "sum": sum_}))
     await _commit(call, *steps)
-    return Head(count=kept.count, state=kept.state if state is None else state)
+    return StoredHead(count=kept.count, state=kept.state if state is None else state)
 
 
 _REPLACE: LiteralString = """
@@ -307,7 +309,7 @@ _RESTATE: LiteralString = """
     WHERE workspace = %(workspace)s AND name = %(conversation)s"""
 
 
-async def delete(call: Call, where: Where) -> bool:
+async def delete(call: ConnectionCall, where: Where) -> bool:
     """Removes a conversation, with its search index; a damaged one, too."""
     names = _names(where)
     row = await _taken(call.link, where, names)
@@ -331,7 +333,7 @@ _DELETE: tuple[LiteralString, ...] = (
 
 
 async def read(
-    call: Call,
+    call: ConnectionCall,
     where: Where,
     *,
     after: int,
@@ -339,7 +341,7 @@ async def read(
     at: Sequence[int] | None,
     limit: int | None,
     with_sums: bool,
-) -> Page:
+) -> RecordPage:
     """One statement, so one snapshot: what kind of store this is, the head, and the records."""
     query, asked = (_AT, [seq for seq in at if seq < _MOST]) if at is not None else _run_of(after, last)
     most = _MOST if limit is None else min(limit, _MOST)
@@ -353,9 +355,9 @@ async def read(
     if not rows or rows[0][0] != -1:
         if orphans or rows:
             raise await _damaged(call.link, where, _HEADLESS)
-        return Page()
+        return RecordPage()
     (_, count, state, state_sum, sum_), *found = rows
-    head = Head(count=count, state=state)
+    head = StoredHead(count=count, state=state)
     if with_sums:
         await _checked(call.link, where, Taken(count, state, state_sum, sum_))
     meant = places(count, after=after, last=last, at=at, limit=limit)
@@ -372,7 +374,7 @@ async def read(
         raise await _damaged(call.link, where, damage.problem) from None
     if behind and at is None and with_sums:  # who asks for single places saves what is whole
         raise await _damaged(call.link, where, _MORE)
-    return Page(records=records, head=head)
+    return RecordPage(records=records, head=head)
 
 
 def _run_of(after: int, last: int | None) -> tuple[LiteralString, Any]:
@@ -405,7 +407,9 @@ _LAST = _FOUND + "seq >= (SELECT count FROM head) - %(asked)s::bigint" + _END  #
 _AT = _FOUND + "seq = ANY(%(asked)s::bigint[])" + _END
 
 
-async def listed(call: Call, workspace: str, *, after: str, limit: int, with_sums: bool) -> Sequence[Listed]:
+async def listed(
+    call: ConnectionCall, workspace: str, *, after: str, limit: int, with_sums: bool
+) -> Sequence[Listed]:
     beyond = after.partition("\0")[0]  # no name holds a NUL, so none stands between the two
     query = _LIST if with_sums else _LIST.replace("state_sum, sum", _NO_SUMS)
     names = {

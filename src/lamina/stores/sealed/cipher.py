@@ -27,7 +27,7 @@ LINK = 32
 Field = bytes | str | int
 
 
-class Refused(Exception):
+class NotSealedHere(Exception):
     """Bytes that this key did not seal, or not for this place."""
 
 
@@ -49,11 +49,11 @@ class Cipher:
 
     def open(self, sealed: bytes, bound: bytes) -> bytes:
         if len(sealed) < NONCE + TAG:
-            raise Refused
+            raise NotSealedHere
         try:
             return self._aead.decrypt(sealed[:NONCE], sealed[NONCE:], bound)
         except InvalidTag:
-            raise Refused from None
+            raise NotSealedHere from None
 
 
 def framed(*fields: Field) -> bytes:

@@ -15,10 +15,10 @@ from typing import TypeVar
 import msgspec
 
 from lamina.errors import Tampered
-from lamina.stores.sealed.cipher import KEY, Cipher, Refused, derived, framed, mac, same
+from lamina.stores.sealed.cipher import KEY, Cipher, NotSealedHere, derived, framed, mac, same
 from lamina.stores.sealed.keys import Key
 from lamina.stores.sealed.passphrase import Derivation
-from lamina.stores.sealed.records import Generation, Place
+from lamina.stores.sealed.records import Generation, SealedPlace
 
 FORMAT = 1
 DELETING = "deleting"
@@ -96,36 +96,36 @@ def root_of(line: KeyLine, key: Key, store: bytes) -> bytes | None:
         return Cipher(derived(key.secret, "lamina/wrap root/1", salt=store)).open(
             line.root, framed(store, key.id)
         )
-    except Refused:
+    except NotSealedHere:
         raise Tampered(f"the header's line of key {line.id!r} is not what was written") from None
 
 
-def new_card(place: Place, key: Key, name: bytes) -> Card:
+def new_card(place: SealedPlace, key: Key, name: bytes) -> Card:
     data = new_data_key(place, key, generation=1, since=0)
     return Card(change=1, id=os.urandom(16), key=key.id, name=name, data=(data,))
 
 
-def new_data_key(place: Place, key: Key, *, generation: int, since: int) -> DataKey:
+def new_data_key(place: SealedPlace, key: Key, *, generation: int, since: int) -> DataKey:
     return wrap(place, key, generation=generation, secret=os.urandom(KEY), since=since)
 
 
-def wrap(place: Place, key: Key, *, generation: int, secret: bytes, since: int) -> DataKey:
+def wrap(place: SealedPlace, key: Key, *, generation: int, secret: bytes, since: int) -> DataKey:
     bound = _wrapping(place, key.id, generation)
     wrapped = Cipher(derived(key.secret, "lamina/wrap data/1", salt=place.store)).seal(secret, bound)
     commits = Generation(place, generation, secret).commitment
     return DataKey(generation=generation, key=key.id, wrapped=wrapped, commitment=commits, since=since)
 
 
-def unwrap(place: Place, key: Key, data: DataKey) -> bytes:
+def unwrap(place: SealedPlace, key: Key, data: DataKey) -> bytes:
     """The data key itself; Refused if it was not wrapped by this key for this place."""
     cipher = Cipher(derived(key.secret, "lamina/wrap data/1", salt=place.store))
     secret = cipher.open(data.wrapped, _wrapping(place, key.id, data.generation))
     if not same(Generation(place, data.generation, secret).commitment, data.commitment):
-        raise Refused
+        raise NotSealedHere
     return secret
 
 
-def rewrapped(card: Card, place: Place, primary: Key, key_of: Callable[[str], Key]) -> Card | None:
+def rewrapped(card: Card, place: SealedPlace, primary: Key, key_of: Callable[[str], Key]) -> Card | None:
     """The card with its data keys wrapped by another key; None if they are already."""
     if card.key == primary.id and all(each.key == primary.id for each in card.data):
         return None
@@ -154,11 +154,11 @@ def header_holds(header: Header, root: bytes) -> bool:
     return same(header.mac, mac(key, msgspec.json.encode(plain)))
 
 
-def signed_card(card: Card, place: Place, key: Key) -> bytes:
+def signed_card(card: Card, place: SealedPlace, key: Key) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(card, mac=_card_mac(card, place, key)))
 
 
-def card_holds(card: Card, place: Place, key: Key) -> bool:
+def card_holds(card: Card, place: SealedPlace, key: Key) -> bool:
     return same(card.mac, _card_mac(card, place, key))
 
 
@@ -187,12 +187,12 @@ def as_kept(document: Header | Card) -> bytes:
     return msgspec.json.encode(document)
 
 
-def _card_mac(card: Card, place: Place, key: Key) -> bytes:
+def _card_mac(card: Card, place: SealedPlace, key: Key) -> bytes:
     plain = msgspec.json.encode(msgspec.structs.replace(card, mac=b""))
     secret = derived(key.secret, "lamina/card/1", salt=place.store)
     return mac(secret, place.store, place.workspace, place.conversation, plain)
 
 
-def _wrapping(place: Place, key: str, generation: int) -> bytes:
+def _wrapping(place: SealedPlace, key: str, generation: int) -> bytes:
     names = (place.store, place.workspace, place.conversation)
     return framed("lamina/wrap/1", *names, generation, key)

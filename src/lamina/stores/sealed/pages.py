@@ -13,14 +13,14 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.errors import StoreError, Tampered, WrongKey
-from lamina.stores.port import Page
-from lamina.stores.sealed.cipher import Refused, same
+from lamina.stores.port import RecordPage
+from lamina.stores.sealed.cipher import NotSealedHere, same
 from lamina.stores.sealed.documents import DELETING, SHREDDED
 from lamina.stores.sealed.records import (
     MOST_RECORDS,
     Generation,
     Opened,
-    State,
+    SealedState,
     follows,
     generation_of,
     open_record,
@@ -33,7 +33,7 @@ from lamina.stores.sealed.vault import Held
 NO_CARD = "records without the card of their key: not sealed, or the card is gone"
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenEnd(msgspec.Struct, frozen=True):
     """The end of a conversation as this process saw it last: it never lies before that again."""
 
     card: bytes
@@ -41,24 +41,26 @@ class Seen(msgspec.Struct, frozen=True):
     link: bytes
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class VerifiedPage(msgspec.Struct, frozen=True, kw_only=True):
     """A verified page. `held` is None where there is no such conversation.
 
     `kept` is the state as the store within has it: never the same bytes again, whenever it is sealed.
     """
 
     held: Held | None
-    state: State
+    state: SealedState
     kept: bytes = b""
     seqs: tuple[int, ...] = ()
     records: tuple[Opened, ...] = ()
     exists: bool = True
 
 
-def read_page(held: Held | None, page: Page, meant: Sequence[int], seen: Seen | None) -> Reading:
+def read_page(
+    held: Held | None, page: RecordPage, meant: Sequence[int], seen: SeenEnd | None
+) -> VerifiedPage:
     """Verifies a page that should hold the records at the places `meant`."""
     if held is not None and held.card.gone == DELETING:
-        return Reading(held=held, state=State(count=0, link=held.place.genesis), exists=False)
+        return VerifiedPage(held=held, state=SealedState(count=0, link=held.place.genesis), exists=False)
     if not page.head.count and not page.head.state:
         return _nothing(held, seen)
     if held is None:
@@ -71,27 +73,27 @@ def read_page(held: Held | None, page: Page, meant: Sequence[int], seen: Seen | 
         raise Tampered("records are missing, or others came than were asked for")
     records = tuple(read_record(held, record.seq, record.body) for record in page.records)
     check_chain(held, state, meant, records)
-    return Reading(held=held, state=state, kept=page.head.state, seqs=tuple(meant), records=records)
+    return VerifiedPage(held=held, state=state, kept=page.head.state, seqs=tuple(meant), records=records)
 
 
-def read_state(held: Held, kept: bytes) -> State:
+def read_state(held: Held, kept: bytes) -> SealedState:
     if held.card.gone == SHREDDED:
         hint = "what was written there is lost; delete it to use its name again"
         raise WrongKey("it was shredded: its key is destroyed", hint=hint)
     try:
         return open_state(_generation(held, generation_of(kept, state=True), "the state"), kept)
-    except Refused:
+    except NotSealedHere:
         raise Tampered("its state is not what was written") from None
 
 
 def read_record(held: Held, seq: int, kept: bytes) -> Opened:
     try:
         return open_record(_generation(held, generation_of(kept), f"record {seq}"), seq, kept)
-    except Refused:
+    except NotSealedHere:
         raise Tampered(f"record {seq} is not what was written, or was not written there") from None
 
 
-def check_chain(held: Held, state: State, seqs: Sequence[int], records: Sequence[Opened]) -> None:
+def check_chain(held: Held, state: SealedState, seqs: Sequence[int], records: Sequence[Opened]) -> None:
     """Neighbours continue each other; the first record continues nothing, the last one is the head's."""
     if not seqs:
         return
@@ -107,8 +109,8 @@ def check_chain(held: Held, state: State, seqs: Sequence[int], records: Sequence
 
 
 def seal_group(
-    held: Held, state: State, records: Sequence[bytes], body: bytes | None, *, bucket: int
-) -> tuple[list[bytes], bytes, State]:
+    held: Held, state: SealedState, records: Sequence[bytes], body: bytes | None, *, bucket: int
+) -> tuple[list[bytes], bytes, SealedState]:
     """The records as they are kept after `state`, the state as it is kept then, and that state."""
     newest = held.newest
     if state.count + len(records) - held.card.data[-1].since > MOST_RECORDS:
@@ -119,7 +121,7 @@ def seal_group(
     for seq, record in enumerate(records, state.count):
         kept, link = seal_record(newest, seq, link, record, bucket=bucket)
         sealed.append(kept)
-    new = State(
+    new = SealedState(
         count=state.count + len(records),
         link=link,
         body=state.body if body is None else body,
@@ -128,12 +130,12 @@ def seal_group(
     return sealed, seal_state(newest, new, bucket=bucket), new
 
 
-def _nothing(held: Held | None, seen: Seen | None) -> Reading:
+def _nothing(held: Held | None, seen: SeenEnd | None) -> VerifiedPage:
     if held is None:
-        return Reading(held=None, state=State(count=0, link=b""), exists=False)
+        return VerifiedPage(held=None, state=SealedState(count=0, link=b""), exists=False)
     if held.card.begun or (seen is not None and same(seen.card, held.card.id)):
         raise Tampered("all its records are gone, and nobody deleted it")
-    return Reading(held=held, state=State(count=0, link=held.place.genesis), exists=False)
+    return VerifiedPage(held=held, state=SealedState(count=0, link=held.place.genesis), exists=False)
 
 
 def _generation(held: Held, number: int, what: str) -> Generation:
@@ -142,7 +144,7 @@ def _generation(held: Held, number: int, what: str) -> Generation:
     return held.generations[number]
 
 
-def _check_seen(held: Held, state: State, seen: Seen | None) -> None:
+def _check_seen(held: Held, state: SealedState, seen: SeenEnd | None) -> None:
     if seen is None or not same(seen.card, held.card.id):
         return
     if state.count < seen.count or (state.count == seen.count and not same(state.link, seen.link)):

@@ -18,7 +18,18 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.stores.sealed.cipher import KEY, LINK, NONCE, TAG, Cipher, Refused, derived, digest, framed, same
+from lamina.stores.sealed.cipher import (
+    KEY,
+    LINK,
+    NONCE,
+    TAG,
+    Cipher,
+    NotSealedHere,
+    derived,
+    digest,
+    framed,
+    same,
+)
 
 VERSION = 1
 AES_256_GCM = 1
@@ -34,7 +45,7 @@ _STATE = struct.Struct(f">BBIxQ{LINK}s")
 _END = b"\x80"
 
 
-class Place(msgspec.Struct, frozen=True):
+class SealedPlace(msgspec.Struct, frozen=True):
     """What everything of one conversation is bound to: the names as its users know them."""
 
     store: bytes
@@ -52,7 +63,7 @@ class Generation:
 
     __slots__ = ("commitment", "number", "of_records", "of_state", "place", "records", "states")
 
-    def __init__(self, place: Place, number: int, key: bytes) -> None:
+    def __init__(self, place: SealedPlace, number: int, key: bytes) -> None:
         info = ("lamina/data/1", place.workspace, place.conversation, number)
         material = derived(key, *info, salt=place.store, size=3 * KEY)
         self.place, self.number = place, number
@@ -73,7 +84,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     link: bytes
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class SealedState(msgspec.Struct, frozen=True, kw_only=True):
     """A state that was verified: where the conversation ends, and the caller's own state."""
 
     count: int
@@ -105,24 +116,24 @@ def open_record(generation: Generation, seq: int, kept: bytes) -> Opened:
     )
 
 
-def seal_state(generation: Generation, state: State, *, bucket: int = 1) -> bytes:
+def seal_state(generation: Generation, state: SealedState, *, bucket: int = 1) -> bytes:
     head = _STATE.pack(VERSION, AES_256_GCM, generation.number, state.count, state.link)
     bound = _bound(generation.of_state, state.count, head)
     return head + generation.states.seal(_padded(state.body, bucket), bound)
 
 
-def open_state(generation: Generation, kept: bytes) -> State:
+def open_state(generation: Generation, kept: bytes) -> SealedState:
     head = kept[: _STATE.size]
     _, _, number, count, link = _STATE.unpack(head)
     plain = generation.states.open(kept[_STATE.size :], _bound(generation.of_state, count, head))
-    return State(count=count, link=link, body=_unpadded(plain), generation=number)
+    return SealedState(count=count, link=link, body=_unpadded(plain), generation=number)
 
 
 def generation_of(kept: bytes, *, state: bool = False) -> int:
     """Which generation sealed these bytes, by their own word; refuses what no release has written."""
     least = (_STATE.size if state else _RECORD.size) + NONCE + TAG + len(_END)
     if len(kept) < least or kept[0] != VERSION or kept[1] != AES_256_GCM:
-        raise Refused
+        raise NotSealedHere
     return int.from_bytes(kept[2:6])
 
 
@@ -159,5 +170,5 @@ def _padded(body: bytes, bucket: int) -> bytes:
 def _unpadded(plain: bytes) -> bytes:
     end = plain.rfind(_END)
     if end < 0:
-        raise Refused
+        raise NotSealedHere
     return plain[:end]

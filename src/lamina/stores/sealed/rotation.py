@@ -25,7 +25,7 @@ from lamina.stores.paging import attempts, check_page
 from lamina.stores.port import Rekeyable, Where
 from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrapped
 from lamina.stores.sealed.keys import Key, Passphrase
-from lamina.stores.sealed.pages import Reading
+from lamina.stores.sealed.pages import VerifiedPage
 from lamina.stores.sealed.records import SHREDDED as SHREDDED_STATE
 from lamina.stores.sealed.records import seal_record, seal_state
 from lamina.stores.sealed.store import INDEX, Sealed
@@ -200,7 +200,7 @@ async def _seal_anew(
 
 async def _seal_batch_anew(
     sealed: Sealed, store: Rekeyable, where: Where, at: int, batch: int
-) -> tuple[int, Reading]:
+) -> tuple[int, VerifiedPage]:
     """Seals the records from `at` on anew, at most `batch`; how many that changed, and the page."""
     for _ in attempts(where.conversation):
         async with sealed.lock(where):
@@ -235,7 +235,7 @@ async def _state_under_newest(sealed: Sealed, where: Where) -> bool:
     raise AssertionError  # the attempts end in an error
 
 
-def _anew(reading: Reading, *, bucket: int) -> dict[int, bytes]:
+def _anew(reading: VerifiedPage, *, bucket: int) -> dict[int, bytes]:
     """The records of a page that are not sealed under the newest key, sealed under it."""
     if reading.held is None or not reading.exists:
         return {}

@@ -19,13 +19,23 @@ from msgspec.structs import replace
 from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered, WrongKey
 from lamina.stores.memory import check_asked, check_group, check_head, check_where, check_workspace, places
 from lamina.stores.paging import attempts, every_conversation
-from lamina.stores.port import Closes, Head, Listed, Once, Page, Record, Store, Where, search_place
+from lamina.stores.port import (
+    Closes,
+    Listed,
+    Once,
+    Record,
+    RecordPage,
+    Store,
+    StoredHead,
+    Where,
+    search_place,
+)
 from lamina.stores.sealed.cipher import same
 from lamina.stores.sealed.documents import DELETING, Card
 from lamina.stores.sealed.keys import Key, Passphrase
-from lamina.stores.sealed.pages import NO_CARD, Reading, Seen, read_page, seal_group
+from lamina.stores.sealed.pages import NO_CARD, SeenEnd, VerifiedPage, read_page, seal_group
 from lamina.stores.sealed.passphrase import Cost
-from lamina.stores.sealed.records import State
+from lamina.stores.sealed.records import SealedState
 from lamina.stores.sealed.vault import HASHED, Held, Vault
 
 INDEX = Where("\0index", "workspaces")
@@ -69,7 +79,7 @@ class Sealed:
         self.store = store
         self.vault = Vault(store, ring, create=create, names=names, cost=cost or Cost())
         self.bucket = bucket
-        self._seen: dict[Where, Seen] = {}
+        self._seen: dict[Where, SeenEnd] = {}
         self._listed: set[str] = set()
         self._names: dict[tuple[str, str], str] = {}
         self._locks: WeakValueDictionary[Where, anyio.Lock] = WeakValueDictionary()
@@ -83,7 +93,7 @@ class Sealed:
         was: bytes | None = None,
         once: Once | None = None,
         state: bytes | None = None,
-    ) -> Head:
+    ) -> StoredHead:
         check_group(where, records, expect=expect, was=was, once=once, state=state)
         return await self._append(where, list(records), expect=expect, was=was, once=once, body=state)
 
@@ -95,13 +105,15 @@ class Sealed:
         last: int | None = None,
         at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Page:
+    ) -> RecordPage:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
         reading = await self.reading(where, after=after, last=last, at=at, limit=limit)
         opened = zip(reading.seqs, reading.records, strict=True)
         records = tuple(Record(seq=seq, body=record.body) for seq, record in opened)
-        return Page(records=records, head=Head(count=reading.state.count, state=reading.state.body))
+        return RecordPage(
+            records=records, head=StoredHead(count=reading.state.count, state=reading.state.body)
+        )
 
     async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
         """As the port says. The counts are those of the store within; `read` verifies them."""
@@ -162,7 +174,7 @@ class Sealed:
         last: int | None = None,
         at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Reading:
+    ) -> VerifiedPage:
         """A verified page. What the card in the cache does not open is tried again with a fresh one."""
         seen, tried = self._seen.get(where), False
         held = await self.vault.card(where)
@@ -181,7 +193,7 @@ class Sealed:
             return reading
         raise AssertionError  # the attempts end in an error
 
-    async def _read_within(self, where: Where, **asked: Any) -> Page:
+    async def _read_within(self, where: Where, **asked: Any) -> RecordPage:
         """What the store within gives; what it finds damaged is told with the name that the caller knows."""
         try:
             return await self.store.read(self.vault.inner(where), **asked)
@@ -204,7 +216,7 @@ class Sealed:
         was: bytes | None = None,
         once: Once | None = None,
         body: bytes | None = None,
-    ) -> Head:
+    ) -> StoredHead:
         """The store within compares its own bytes; if they changed, it is all looked at again."""
         before = b""
         async with self.lock(where):
@@ -225,7 +237,7 @@ class Sealed:
                     raise _named(error, where) from None
         raise AssertionError  # the attempts end in an error
 
-    async def _ready(self, where: Where) -> Reading:
+    async def _ready(self, where: Where) -> VerifiedPage:
         """Where the conversation ends; its card is made first if it has none.
 
         The last record comes along since it tells, before the state does, that there is a newer data key.
@@ -248,12 +260,12 @@ class Sealed:
     async def _group(
         self,
         where: Where,
-        reading: Reading,
+        reading: VerifiedPage,
         records: Sequence[bytes],
         *,
         once: Once | None,
         body: bytes | None,
-    ) -> Head:
+    ) -> StoredHead:
         held = _there(reading, where)
         size = sum(map(len, records)) + len(reading.state.body if body is None else body)
         seal = partial(seal_group, held, reading.state, records, body, bucket=self.bucket)
@@ -265,16 +277,16 @@ class Sealed:
         self._saw(where, held, new)
         if not held.card.begun:
             await self.vault.change_card(where, _begun)
-        return Head(count=new.count, state=new.body)
+        return StoredHead(count=new.count, state=new.body)
 
-    async def _earlier(self, where: Where, once: Once | None, conflict: Conflict) -> Head:
+    async def _earlier(self, where: Where, once: Once | None, conflict: Conflict) -> StoredHead:
         """What the store within answers to a key that it knows; without one, nothing but the conflict."""
         if once is None:
             raise conflict
         head = await self.store.append(self.vault.inner(where), [], expect=NEVER, once=once)
         return await self._repeated(where, head)
 
-    async def _repeated(self, where: Where, head: Head) -> Head:
+    async def _repeated(self, where: Where, head: StoredHead) -> StoredHead:
         """The count of the first time, with the state of now."""
         reading = await self.reading(where, last=0)
         if not reading.exists:
@@ -282,7 +294,7 @@ class Sealed:
         if head.count > reading.state.count:
             problem = "an idempotency key answers with records that are not there"
             raise Tampered(problem, conversation=where.conversation)
-        return Head(count=head.count, state=reading.state.body)
+        return StoredHead(count=head.count, state=reading.state.body)
 
     def _hidden(self, where: Where, once: Once | None) -> Once | None:
         """An idempotency key that says nothing: neither key nor digest of anything plain goes within."""
@@ -300,7 +312,9 @@ class Sealed:
 
     # Reading.
 
-    async def _open(self, held: Held | None, page: Page, meant: Sequence[int], seen: Seen | None) -> Reading:
+    async def _open(
+        self, held: Held | None, page: RecordPage, meant: Sequence[int], seen: SeenEnd | None
+    ) -> VerifiedPage:
         size = sum(len(record.body) for record in page.records) + len(page.head.state)
         return await _work(size, partial(read_page, held, page, meant, seen))
 
@@ -330,16 +344,16 @@ class Sealed:
             if name:
                 await self.reading(Where(workspace, name), last=0)
 
-    def _remember(self, where: Where, reading: Reading) -> None:
+    def _remember(self, where: Where, reading: VerifiedPage) -> None:
         if reading.held is not None and reading.exists:
             self._saw(where, reading.held, reading.state)
         elif reading.held is None:
             self._seen.pop(where, None)
 
-    def _saw(self, where: Where, held: Held, state: State) -> None:
+    def _saw(self, where: Where, held: Held, state: SealedState) -> None:
         seen = self._seen.pop(where, None)
         if seen is None or not same(seen.card, held.card.id) or seen.count <= state.count:
-            seen = Seen(held.card.id, state.count, state.link)
+            seen = SeenEnd(held.card.id, state.count, state.link)
         self._seen[where] = seen
         if len(self._seen) > MOST_SEEN:
             del self._seen[next(iter(self._seen))]
@@ -349,7 +363,7 @@ def _begun(held: Held) -> Card | None:
     return None if held.card.begun else replace(held.card, begun=True)
 
 
-def _there(reading: Reading, where: Where) -> Held:
+def _there(reading: VerifiedPage, where: Where) -> Held:
     if reading.held is None:
         raise _deleted(where)
     return reading.held
@@ -359,9 +373,9 @@ def _deleted(where: Where) -> StoreError:
     return StoreError("it was deleted meanwhile", conversation=where.conversation, hint="try again")
 
 
-def _conflict(where: Where, found: State, *, expect: int | None, was: bytes | None) -> Conflict | None:
+def _conflict(where: Where, found: SealedState, *, expect: int | None, was: bytes | None) -> Conflict | None:
     try:
-        check_head(where, Head(count=found.count, state=found.body), expect=expect, was=was)
+        check_head(where, StoredHead(count=found.count, state=found.body), expect=expect, was=was)
     except Conflict as conflict:
         return conflict
     return None

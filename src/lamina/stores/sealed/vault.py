@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from lamina.errors import BadInput, Conflict, StoreError, Tampered, WrongKey
 from lamina.stores.paging import attempts
 from lamina.stores.port import HEADER, RESERVED, Store, Where, Within
-from lamina.stores.sealed.cipher import Cipher, Refused, derived, framed, mac
+from lamina.stores.sealed.cipher import Cipher, NotSealedHere, derived, framed, mac
 from lamina.stores.sealed.documents import (
     DELETING,
     Card,
@@ -37,7 +37,7 @@ from lamina.stores.sealed.documents import (
 )
 from lamina.stores.sealed.keys import Key, Passphrase
 from lamina.stores.sealed.passphrase import Cost, Derivation, derivation, derive
-from lamina.stores.sealed.records import Generation, Place
+from lamina.stores.sealed.records import Generation, SealedPlace
 
 HASHED = "hashed"
 PLAIN = "plain"
@@ -47,7 +47,7 @@ MOST_CARDS = 4096
 class Held:
     """A verified card with its data keys unwrapped."""
 
-    def __init__(self, card: Card, place: Place, generations: dict[int, Generation]) -> None:
+    def __init__(self, card: Card, place: SealedPlace, generations: dict[int, Generation]) -> None:
         self.card, self.place, self.generations = card, place, generations
 
     @property
@@ -188,8 +188,8 @@ class Vault:
 
     # Names. `unlock` came first in every path that leads here.
 
-    def place(self, where: Where) -> Place:
-        return Place(self._known().store, where.workspace, where.conversation)
+    def place(self, where: Where) -> SealedPlace:
+        return SealedPlace(self._known().store, where.workspace, where.conversation)
 
     def inner(self, where: Where) -> Where:
         """Where the records of a conversation are kept."""
@@ -287,7 +287,7 @@ class Vault:
         card = parsed(page.head.state, Card, page.head.count)
         try:
             name = Cipher(self._names).open(card.name, framed(self._known().store, workspace)).decode()
-        except Refused:
+        except NotSealedHere:
             raise Tampered("the name on its card is not what was written", conversation=kept) from None
         where = Where(workspace, name)
         if self.inner(where).conversation != kept:
@@ -315,7 +315,7 @@ class Vault:
         for data in card.data:
             try:
                 secret = unwrap(place, self.key(data.key, where.conversation), data)
-            except Refused:
+            except NotSealedHere:
                 problem = f"its data key {data.generation} is not what was written"
                 raise Tampered(problem, conversation=where.conversation) from None
             generations[data.generation] = Generation(place, data.generation, secret)

@@ -1,7 +1,7 @@
 """A connection to an SQLite file, set up so that what is committed is on the disk.
 
 Two libraries can be behind it: `sqlite3` of Python, or `apsw`, which brings a newer SQLite along. Both speak
-through `Link`, and fail with `Failure`. It knows neither tables nor conversations.
+through `Link`, and fail with `SqliteFailure`. It knows neither tables nor conversations.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class WalResetRisk(UserWarning):
     """SQLite is of a version that can damage a file which several connections write and checkpoint."""
 
 
-class Failure(Exception):
+class SqliteFailure(Exception):
     """What SQLite refused: the primary result code, and its words."""
 
     def __init__(self, code: int, words: str) -> None:
@@ -73,9 +73,9 @@ def connect(path: str, *, driver: Driver, writes: bool, frozen: bool = False) ->
     try:
         _set_up(link, writes=writes, frozen=frozen)
     except BaseException as error:
-        with suppress(Failure):
+        with suppress(SqliteFailure):
             link.close()
-        if isinstance(error, Failure):
+        if isinstance(error, SqliteFailure):
             raise _refusal(path, error) from error
         raise
     return link
@@ -86,11 +86,11 @@ def _opened(path: str, driver: Driver, *, frozen: bool) -> Link:
         raise BadInput(f"{driver!r}", place="driver", hint=f"it is one of {', '.join(_LINKS)}")
     try:
         return _LINKS[driver](path, frozen=frozen)
-    except Failure as error:
+    except SqliteFailure as error:
         raise StoreError(f"{path!r}: {error.words}", hint="check the folder and its permissions") from error
 
 
-def _refusal(path: str, error: Failure) -> StoreError:
+def _refusal(path: str, error: SqliteFailure) -> StoreError:
     problem = f"{path!r}: {error.words}"
     if error.code in (BUSY, LOCKED):
         return StoreError(problem, hint="another process holds the file; try again")
@@ -138,7 +138,7 @@ def _turn_to_wal(link: Link) -> None:
     while True:
         try:
             link.run("PRAGMA journal_mode=WAL")
-        except Failure as error:
+        except SqliteFailure as error:
             if error.code not in (BUSY, LOCKED) or time.monotonic() > until:
                 raise
             time.sleep(0.005)
@@ -236,11 +236,11 @@ class _Sqlite3:
             raise _failure(error) from error
 
 
-def _failure(error: Exception) -> Failure:
+def _failure(error: Exception) -> SqliteFailure:
     if isinstance(error, UnicodeDecodeError):  # names in a damaged file, even inside its own messages
-        return Failure(CORRUPT, "the file is damaged")
+        return SqliteFailure(CORRUPT, "the file is damaged")
     code = TOOBIG if isinstance(error, OverflowError) else getattr(error, "sqlite_errorcode", 1) & 0xFF
-    return Failure(code, str(error))
+    return SqliteFailure(code, str(error))
 
 
 class _Apsw:
@@ -292,10 +292,10 @@ class _Apsw:
             raise self._failure(error) from error
 
     @staticmethod
-    def _failure(error: Any) -> Failure:
+    def _failure(error: Any) -> SqliteFailure:
         if isinstance(error, OverflowError | UnicodeDecodeError):
             return _failure(error)
-        return Failure(getattr(error, "result", 1), str(error))
+        return SqliteFailure(getattr(error, "result", 1), str(error))
 
 
 def _apsw() -> Any:

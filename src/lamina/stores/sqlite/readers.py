@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from lamina.errors import BadInput, Damaged, StoreError
-from lamina.stores.sqlite.links import BUSY, CORRUPT, LOCKED, NOTADB, Driver, Failure, Link, connect
+from lamina.stores.sqlite.links import BUSY, CORRUPT, LOCKED, NOTADB, Driver, Link, SqliteFailure, connect
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Readers:
             self._closed = True
             self._change.wait_for(lambda: not self._used)
             while self._idle:
-                with suppress(Failure):
+                with suppress(SqliteFailure):
                     self._idle.pop().close()
             if self._copied is not None:
                 self._copied.cleanup()
@@ -92,10 +92,10 @@ class Readers:
         try:
             yield link
         except BaseException as error:
-            with suppress(Failure):
+            with suppress(SqliteFailure):
                 link.close()
             self._returned(None)
-            if isinstance(error, Failure):
+            if isinstance(error, SqliteFailure):
                 raise _told(error) from error
             raise
         self._returned(link)
@@ -137,7 +137,7 @@ class Readers:
             if link is not None and not self._frozen:
                 self._idle.append(link)
             elif link is not None:
-                with suppress(Failure):
+                with suppress(SqliteFailure):
                     link.close()
             self._change.notify_all()
 
@@ -148,7 +148,7 @@ def _has_log(path: str) -> bool:
     return log.exists() and log.stat().st_size > 0
 
 
-def _told(error: Failure) -> StoreError:
+def _told(error: SqliteFailure) -> StoreError:
     if error.code in (BUSY, LOCKED):
         return StoreError("another process holds the file", hint="try again")
     if error.code in (CORRUPT, NOTADB):

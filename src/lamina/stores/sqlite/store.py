@@ -22,7 +22,7 @@ from anyio import CancelScope, CapacityLimiter, to_thread
 
 from lamina.errors import BadInput, Damaged, StoreError
 from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace
-from lamina.stores.port import Head, Listed, Once, Page, Record, Where
+from lamina.stores.port import Listed, Once, Record, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import tables
 from lamina.stores.sqlite.links import Driver, usual_driver
 from lamina.stores.sqlite.readers import Readers, can_write
@@ -81,7 +81,7 @@ class SqliteStore:
         was: bytes | None = None,
         once: Once | None = None,
         state: bytes | None = None,
-    ) -> Head:
+    ) -> StoredHead:
         check_group(where, records, expect=expect, was=was, once=once, state=state)
         group = tuple(records)
         work = partial(
@@ -97,7 +97,7 @@ class SqliteStore:
         last: int | None = None,
         at: Sequence[int] | None = None,
         limit: int | None = None,
-    ) -> Page:
+    ) -> RecordPage:
         check_where(where)
         check_asked(after=after, last=last, at=at, limit=limit)
         work = partial(tables.read, where=where, after=after, last=last, at=at, limit=limit)
@@ -125,7 +125,7 @@ class SqliteStore:
         expect: int,
         was: bytes | None = None,
         state: bytes | None = None,
-    ) -> Head:
+    ) -> StoredHead:
         check_bodies(where, bodies, expect=expect, was=was, state=state)
         new = dict(bodies)
         work = partial(tables.replace, where=where, bodies=new, expect=expect, was=was, state=state)

@@ -29,14 +29,14 @@ from lamina.stores.port import (
     HEADER,
     RESERVED,
     RESERVED_END,
-    Head,
     Listed,
     Once,
-    Page,
+    RecordPage,
+    StoredHead,
     Where,
     search_place,
 )
-from lamina.stores.sqlite.links import CONSTRAINT, Failure, Link
+from lamina.stores.sqlite.links import CONSTRAINT, Link, SqliteFailure
 from lamina.stores.sqlite.schema import NEWEST, WITH_SUMS, next_fields, version_of
 
 _CHUNK = 500
@@ -60,7 +60,7 @@ _FIND = (
 _MORE = "there are more records than its head says"
 
 
-class Row(msgspec.Struct, frozen=True):
+class ConversationRow(msgspec.Struct, frozen=True):
     """The row of a conversation, as it was read: a damaged one can hold anything."""
 
     id: Any
@@ -94,11 +94,11 @@ class Row(msgspec.Struct, frozen=True):
         return bool(Sums(self.where).head(self.count, self.state_sum, *more) == self.sum)
 
 
-class Kept(msgspec.Struct, frozen=True):
+class ConversationState(msgspec.Struct, frozen=True):
     """A conversation: its row, its head, and whether there are records behind what the head counts."""
 
-    row: Row
-    head: Head
+    row: ConversationRow
+    head: StoredHead
     behind: bool
 
 
@@ -111,7 +111,7 @@ def append(
     was: bytes | None,
     once: Once | None,
     state: bytes | None,
-) -> Head:
+) -> StoredHead:
     kept = _found(link, where)
     if kept is None and where == HEADER:
         check_unmixed(plain=_has_plain(link))
@@ -122,9 +122,9 @@ def append(
         earlier = _answered(link, where, kept, once, sums)
         if earlier is not None:
             return earlier
-    head = Head() if kept is None else kept.head
+    head = StoredHead() if kept is None else kept.head
     check_head(where, head, expect=expect, was=was)
-    new = Head(count=head.count + len(records), state=head.state if state is None else state)
+    new = StoredHead(count=head.count + len(records), state=head.state if state is None else state)
     if kept is None:
         number = _insert(link, where, new, sums)
     else:
@@ -142,7 +142,7 @@ def append(
 def _insert_records(link: Link, where: Where, rows: Sequence[tuple[int, int, bytes, int]]) -> None:
     try:
         link.many("INSERT INTO record (conversation, seq, body, sum) VALUES (?, ?, ?, ?)", rows)
-    except Failure as error:
+    except SqliteFailure as error:
         if error.code != CONSTRAINT:
             raise
         raise Damaged(_MORE, conversation=where.conversation) from error
@@ -156,18 +156,18 @@ def replace(
     expect: int,
     was: bytes | None,
     state: bytes | None,
-) -> Head:
+) -> StoredHead:
     kept = _found(link, where)
     check_there(where, None if kept is None else kept.head, expect=expect, was=was)
     if kept is None:
-        return Head()
+        return StoredHead()
     _check_newest(link, where, kept)
     sums = Sums(where)
     rows = ((body, sums.record(seq, body), kept.row.id, seq) for seq, body in bodies.items())
     link.many("UPDATE record SET body = ?, sum = ? WHERE conversation = ? AND seq = ?", rows)
     if state is None:
         return kept.head
-    new = Head(count=kept.head.count, state=state)
+    new = StoredHead(count=kept.head.count, state=state)
     _update(link, kept.row, new, sums, same_state=False)
     return new
 
@@ -197,12 +197,12 @@ def _delete_one(link: Link, where: Where) -> bool:
 
 def read(
     link: Link, where: Where, *, after: int, last: int | None, at: Sequence[int] | None, limit: int | None
-) -> Page:
+) -> RecordPage:
     if not _has_sums(link):
         return _read_older(link, where, after=after, last=last, at=at, limit=limit)
     kept = _found(link, where)
     if kept is None:
-        return Page()
+        return RecordPage()
     meant = places(kept.head.count, after=after, last=last, at=at, limit=limit)
     found = _records(link, kept.row.id, meant, "seq, body, sum", to_the_end=_ends(meant, kept.head))
     try:
@@ -211,7 +211,7 @@ def read(
         raise _explained(link, where, kept.row, damage.problem) from None
     if at is None:  # who asks for single places saves what is whole
         _check_newest(link, where, kept)
-    return Page(records=records, head=kept.head)
+    return RecordPage(records=records, head=kept.head)
 
 
 def listed(link: Link, workspace: str, *, after: str, limit: int) -> Sequence[Listed]:
@@ -224,7 +224,7 @@ def listed(link: Link, workspace: str, *, after: str, limit: int) -> Sequence[Li
         "WHERE workspace = ? AND name > ? ORDER BY name LIMIT ?"
     )
     found = link.run(sql, (workspace, after, limit))
-    rows = [Row(*values) for *values, _ in found]
+    rows = [ConversationRow(*values) for *values, _ in found]
     if limit:
         _check_run(link, Where(workspace, after), rows, ends=len(rows) < limit)
     for row, (*_, behind) in zip(rows, found, strict=True):
@@ -277,34 +277,34 @@ def _has_plain(link: Link) -> bool:
 # Heads.
 
 
-def _row(link: Link, where: Where) -> Row | None:
+def _row(link: Link, where: Where) -> ConversationRow | None:
     sql = f"SELECT {_COLUMNS} FROM conversation WHERE workspace = ? AND name = ?"  # noqa: S608
     for values in link.run(sql, (where.workspace, where.conversation)):
-        return Row(*values)
+        return ConversationRow(*values)
     return None
 
 
-def _found(link: Link, where: Where) -> Kept | None:
+def _found(link: Link, where: Where) -> ConversationState | None:
     """A conversation, checked; None if the chain says that there is none. KeyNeeded before all else."""
     for *values, state, behind, sealed in link.run(_FIND, (where.workspace, where.conversation)):
         check_key(where.workspace, sealed=bool(sealed))
-        row = Row(*values)
+        row = ConversationRow(*values)
         if not row.is_whole() or row.where != where:
             raise _explained(link, where, row, "its number of records is not what was written")
         if not isinstance(state, bytes) or Sums(where).state(state) != row.state_sum:
             raise _explained(link, where, row, "its state is not what was written")
-        return Kept(row, Head(count=row.count, state=state), bool(behind))
+        return ConversationState(row, StoredHead(count=row.count, state=state), bool(behind))
     _check_key(link, where.workspace)
     _check_absent(link, where)
     return None
 
 
-def _check_newest(link: Link, where: Where, kept: Kept) -> None:
+def _check_newest(link: Link, where: Where, kept: ConversationState) -> None:
     if kept.behind:
         raise _explained(link, where, kept.row, _MORE)
 
 
-def _answered(link: Link, where: Where, kept: Kept, once: Once, sums: Sums) -> Head | None:
+def _answered(link: Link, where: Where, kept: ConversationState, once: Once, sums: Sums) -> StoredHead | None:
     """What an idempotency key is answered with that came before."""
     sql = "SELECT digest, count, sum FROM once WHERE conversation = ? AND key = ?"
     for digest, count, sum_ in link.run(sql, (kept.row.id, once.key)):
@@ -313,11 +313,11 @@ def _answered(link: Link, where: Where, kept: Kept, once: Once, sums: Sums) -> H
             problem = f"its idempotency key {once.key!r} is not what was written"
             raise Damaged(problem, conversation=where.conversation)
         check_digest(where, once, digest)
-        return Head(count=count, state=kept.head.state)
+        return StoredHead(count=count, state=kept.head.state)
     return None
 
 
-def _insert(link: Link, where: Where, head: Head, sums: Sums) -> int:
+def _insert(link: Link, where: Where, head: StoredHead, sums: Sums) -> int:
     """A new conversation, behind the one that comes before it in order; its number."""
     before = _whole(_last_before(link, where))
     following = before.following
@@ -334,7 +334,7 @@ def _insert(link: Link, where: Where, head: Head, sums: Sums) -> int:
     return int(number)
 
 
-def _update(link: Link, row: Row, head: Head, sums: Sums, *, same_state: bool) -> None:
+def _update(link: Link, row: ConversationRow, head: StoredHead, sums: Sums, *, same_state: bool) -> None:
     more = next_fields(row.following)
     if same_state:
         sum_ = sums.head(head.count, row.state_sum, *more)
@@ -357,13 +357,13 @@ def _check_absent(link: Link, where: Where) -> None:
         raise Damaged(problem, conversation=following.conversation)
 
 
-def _last_before(link: Link, where: Where) -> Row | None:
+def _last_before(link: Link, where: Where) -> ConversationRow | None:
     sql = (
         f"SELECT {_COLUMNS} FROM conversation WHERE (workspace, name) < (?, ?) "  # noqa: S608
         "ORDER BY workspace DESC, name DESC LIMIT 1"
     )
     for values in link.run(sql, (where.workspace, where.conversation)):
-        return Row(*values)
+        return ConversationRow(*values)
     return None
 
 
@@ -378,7 +378,7 @@ def _next_in_table(link: Link, where: Where) -> Where | None:
     return None
 
 
-def _whole(row: Row | None) -> Row:
+def _whole(row: ConversationRow | None) -> ConversationRow:
     """A link of the chain, if it is what was written."""
     if row is None:
         raise Damaged("the index of the file is damaged: its first entry is gone")
@@ -388,7 +388,7 @@ def _whole(row: Row | None) -> Row:
     return row
 
 
-def _link_to(link: Link, row: Row, following: Where | None) -> None:
+def _link_to(link: Link, row: ConversationRow, following: Where | None) -> None:
     """Makes another conversation the next one of a row that is whole."""
     sum_ = Sums(row.where).head(row.count, row.state_sum, *next_fields(following))
     sql = "UPDATE conversation SET next_workspace = ?, next_name = ?, sum = ? WHERE id = ?"
@@ -399,7 +399,7 @@ def _names_of(where: Where | None) -> tuple[str | None, str | None]:
     return (None, None) if where is None else (where.workspace, where.conversation)
 
 
-def _check_run(link: Link, after: Where, rows: Iterable[Row], *, ends: bool) -> None:
+def _check_run(link: Link, after: Where, rows: Iterable[ConversationRow], *, ends: bool) -> None:
     """Whether these are the conversations that follow a name, without a gap; `ends`: up to the last one."""
     start = _row(link, after)  # the name itself need not be one
     before = _whole(start if start is not None else _last_before(link, after))
@@ -412,7 +412,7 @@ def _check_run(link: Link, after: Where, rows: Iterable[Row], *, ends: bool) -> 
         raise _gap(before)
 
 
-def _gap(before: Row) -> Damaged:
+def _gap(before: ConversationRow) -> Damaged:
     following = before.following
     name = "" if following is None else following.conversation
     return Damaged("the index of the file is damaged: it is not found where it should be", conversation=name)
@@ -421,7 +421,7 @@ def _gap(before: Row) -> Damaged:
 # Records.
 
 
-def _ends(meant: Sequence[int], head: Head) -> bool:
+def _ends(meant: Sequence[int], head: StoredHead) -> bool:
     """Whether the last record is among these."""
     return bool(meant) and meant[-1] + 1 == head.count
 
@@ -451,7 +451,7 @@ def _run_of(link: Link, number: int, meant: range, columns: str, *, to_the_end: 
     return link.run(sql, (number, meant[0], meant[-1]))
 
 
-def _explained(link: Link, where: Where, row: Row, problem: str) -> Damaged:
+def _explained(link: Link, where: Where, row: ConversationRow, problem: str) -> Damaged:
     """The error, with the records that are whole."""
     found = link.run("SELECT seq, body, sum FROM record WHERE conversation = ? ORDER BY seq", (row.id,))
     sums = Sums(where)
@@ -471,7 +471,7 @@ def _has_sums(link: Link) -> bool:
 
 def _read_older(
     link: Link, where: Where, *, after: int, last: int | None, at: Sequence[int] | None, limit: int | None
-) -> Page:
+) -> RecordPage:
     _check_key(link, where.workspace)
     sql = "SELECT id, count, state FROM conversation WHERE workspace = ? AND name = ?"
     for number, count, state in link.run(sql, (where.workspace, where.conversation)):
@@ -479,8 +479,10 @@ def _read_older(
             raise Damaged("its head is not what was written", conversation=where.conversation)
         meant = places(count, after=after, last=last, at=at, limit=limit)
         found: list[Found] = _records(link, number, meant, "seq, body, NULL")
-        return Page(records=records_of(where, meant, found, None), head=Head(count=count, state=state))
-    return Page()
+        return RecordPage(
+            records=records_of(where, meant, found, None), head=StoredHead(count=count, state=state)
+        )
+    return RecordPage()
 
 
 def _list_older(link: Link, workspace: str, *, after: str, limit: int) -> Sequence[Listed]:

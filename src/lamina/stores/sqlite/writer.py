@@ -24,8 +24,8 @@ from lamina.stores.sqlite.links import (
     LOCKED,
     TOOBIG,
     Driver,
-    Failure,
     Link,
+    SqliteFailure,
     connect,
     usual_driver,
     warn_if_faulty,
@@ -116,7 +116,7 @@ class _Job(Generic[T]):
         link.run("SAVEPOINT job")
         try:
             self._answer = self.work(link)
-        except Failure as error:
+        except SqliteFailure as error:
             if error.code != TOOBIG:
                 raise
             self._error = BadInput(error.words, place="records", hint="SQLite takes about 1 GB in one record")
@@ -161,9 +161,9 @@ class Writer:
         try:
             self._older = self._begun()
         except BaseException as error:
-            with suppress(Failure):
+            with suppress(SqliteFailure):
                 self._link.close()
-            if isinstance(error, Failure):
+            if isinstance(error, SqliteFailure):
                 raise StoreError(f"{path!r}: {error.words}", hint="is another process at it?") from error
             raise
 
@@ -193,7 +193,7 @@ class Writer:
             self._check()
             try:
                 done = self._transaction(work)
-            except Failure as error:
+            except SqliteFailure as error:
                 raise self._told(error) from error
             if done or self._scrub_due:
                 self._scrub()
@@ -229,7 +229,7 @@ class Writer:
         try:
             self._check()
             self._transaction(partial(_each, jobs))
-        except Failure as error:
+        except SqliteFailure as error:
             for job in jobs:
                 job.end(self._told(error), error)
         except Broken:
@@ -241,7 +241,7 @@ class Writer:
         for job in jobs:
             job.end()
         if self._log_due and not self.broken:
-            with suppress(Failure):  # these writes are on the disk, whatever comes of the older one
+            with suppress(SqliteFailure):  # these writes are on the disk, whatever comes of the older one
                 self._empty_log(patience=0)
 
     def _transaction(self, work: Callable[[Link], T]) -> T:
@@ -262,10 +262,10 @@ class Writer:
         try:
             if self._link.inside():
                 self._link.run("ROLLBACK")
-        except Failure as error:
+        except SqliteFailure as error:
             self._break(error)
 
-    def _told(self, error: Failure) -> Exception:
+    def _told(self, error: SqliteFailure) -> Exception:
         """The error a caller sees. Whatever is not about waiting is about the disk."""
         if error.code in (BUSY, LOCKED) and not self.broken:
             return StoreError("another process holds the file", hint="try again")
@@ -273,13 +273,13 @@ class Writer:
         hint = "open the store again; the same idempotency key tells whether this was kept"
         return Broken(f"the write failed: {error.words}", hint=hint)
 
-    def _break(self, error: Failure) -> None:
+    def _break(self, error: SqliteFailure) -> None:
         if not self.broken:
             self.broken = error.words
             self._close()
 
     def _close(self) -> None:
-        with suppress(Failure):
+        with suppress(SqliteFailure):
             self._link.close()
 
     def _scrub(self) -> None:
@@ -289,7 +289,7 @@ class Writer:
             self._vacuum()
             self._scrub_due = False
             self._empty_log(patience=BUSY_MS)
-        except Failure as error:
+        except SqliteFailure as error:
             self._undo()
             if error.code not in (BUSY, LOCKED, FULL):
                 raise self._told(error) from error
@@ -311,7 +311,7 @@ class Writer:
         self._link.run(f"PRAGMA busy_timeout={patience}")
         try:
             [(busy, *_)] = self._link.run("PRAGMA wal_checkpoint(TRUNCATE)")
-        except Failure as error:
+        except SqliteFailure as error:
             if error.code not in (BUSY, LOCKED):
                 raise
         else:

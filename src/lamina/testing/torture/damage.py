@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from lamina.errors import LaminaError
-from lamina.stores.port import Head, Listed, Once, Page, Record, Store, Where
+from lamina.stores.port import Listed, Once, Record, RecordPage, Store, StoredHead, Where
 from lamina.testing.torture.outcome import Outcome, Tally
 from lamina.testing.torture.telling import OpenStore
 
@@ -36,7 +36,7 @@ class Kept:
     def __init__(self, dice: Random) -> None:
         own = token_hex(6)
         names = [("a", "first"), ("a", "second"), ("a", "ünï/cødé"), ("b", "first"), ("b", "only state")]
-        self.pages: dict[Where, Page] = {}
+        self.pages: dict[Where, RecordPage] = {}
         self.groups: dict[Where, list[tuple[list[bytes], bytes, Once, int]]] = {}
         for space, name in names:
             groups = 1 if name == "only state" else GROUPS
@@ -53,7 +53,7 @@ class Kept:
             state = _text(dice, dice.choice((30, 500, 6_000)))
             self.groups[where].append((group, state, once, len(bodies)))
         records = tuple(Record(seq=seq, body=body) for seq, body in enumerate(bodies))
-        self.pages[where] = Page(records=records, head=Head(count=len(bodies), state=state))
+        self.pages[where] = RecordPage(records=records, head=StoredHead(count=len(bodies), state=state))
 
     @property
     def lists(self) -> Mapping[str, Sequence[Listed]]:
@@ -150,7 +150,7 @@ async def _repeat(store: Store, kept: Kept) -> bool:
             except LaminaError:
                 detected = True
                 continue
-            right = Head(count=count, state=kept.pages[where].head.state)
+            right = StoredHead(count=count, state=kept.pages[where].head.state)
             assert head == right, f"{where.conversation}: a repeated group is answered with {head.count}"
     return detected
 
@@ -166,12 +166,14 @@ async def _append(store: Store, kept: Kept) -> bool:
             detected = True
             continue
         later = Record(seq=page.head.count, body=b"later")
-        right = Page(records=(*page.records, later), head=Head(count=later.seq + 1, state=page.head.state))
+        right = RecordPage(
+            records=(*page.records, later), head=StoredHead(count=later.seq + 1, state=page.head.state)
+        )
         assert found == right, f"{where.conversation}: after an append, {_difference(found, right)}"
     return detected
 
 
-def _difference(found: Page, right: Page) -> str:
+def _difference(found: RecordPage, right: RecordPage) -> str:
     if found.head != right.head:
         return f"{found.head.count} records instead of {right.head.count}, or another state"
     if len(found.records) != len(right.records):

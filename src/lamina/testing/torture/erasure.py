@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from lamina.errors import StoreError
-from lamina.stores.port import Once, Page, Store, Where
+from lamina.stores.port import Once, RecordPage, Store, Where
 from lamina.stores.sealed import Sealed, generate, shred
 from lamina.testing.torture.children import Say, failure, forked
 from lamina.testing.torture.outcome import Outcome, Tally
@@ -64,7 +64,7 @@ def _erased(open_store: OpenStore, folder: str, killed: float | None, tally: Tal
         whole = (0, len(marks[gone]) * 2) if not lines else (0,)
         assert page.head.count in whole, f"{page.head.count} records are left of a deleted conversation"
     anyio.run(_delete, open_store, folder, gone)
-    assert anyio.run(_read, open_store, folder, gone) == Page(), "a deleted conversation can be read"
+    assert anyio.run(_read, open_store, folder, gone) == RecordPage(), "a deleted conversation can be read"
     left = [each for each in _shapes(marks[gone]) if any(each in content for content in _contents(folder))]
     assert not left, f"{len(left)} of {found} pieces of what was deleted are still in the files"
     kept = anyio.run(_read, open_store, folder, stays)
@@ -84,7 +84,7 @@ async def _delete(open_store: OpenStore, folder: str, where: Where) -> None:
         await store.delete(where)
 
 
-async def _read(open_store: OpenStore, folder: str, where: Where) -> Page:
+async def _read(open_store: OpenStore, folder: str, where: Where) -> RecordPage:
     async with open_store(folder) as store:
         return await store.read(where)
 
@@ -129,7 +129,7 @@ async def _shredded(opened: OpenStore, folder: str) -> None:
         await _refused(store, gone)
         assert (await store.read(stays)).head.count == 2, "another conversation was harmed"
         await store.delete(gone)
-        assert await store.read(gone) == Page(), "a deleted conversation can be read"
+        assert await store.read(gone) == RecordPage(), "a deleted conversation can be read"
 
 
 async def _refused(store: Store, where: Where) -> None:

@@ -23,7 +23,7 @@ from lamina.core.values import Budget, Head, Ledger, Segment
 from lamina.dialects import DIALECTS
 from lamina.formats.codec import decode, encode
 from lamina.segments import assistant, call, file, result, system, user
-from lamina.stores.port import Once, Page
+from lamina.stores.port import Once, RecordPage
 
 LENGTH = 48
 """Chapters of one conversation: enough for several cuts, few enough to build in a moment."""
@@ -60,7 +60,7 @@ class Story:
     def __len__(self) -> int:
         return len(self.chapters)
 
-    def told(self, page: Page) -> int:
+    def told(self, page: RecordPage) -> int:
         """How many chapters a page holds, which has to hold whole ones, in order, with their own state."""
         told = self.ends.get(page.head.count, 0)
         assert page.head.count in self.ends or not page.head.count, f"{page.head.count} records: half a group"
@@ -78,7 +78,7 @@ class Story:
         return told
 
 
-def after(page: Page) -> str:
+def after(page: RecordPage) -> str:
     """The digest of the request that is built from what a store gave back."""
     ledger = Ledger.load(msgspec.json.decode(page.head.state))
     return _request(decode(record.body for record in page.records), ledger)

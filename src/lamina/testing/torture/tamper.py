@@ -22,14 +22,14 @@ import anyio
 from msgspec.structs import replace
 
 from lamina.errors import LaminaError, WrongKey
-from lamina.stores.port import Head, Page, Record, Store, Where
+from lamina.stores.port import Record, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import Key, generate
 from lamina.testing.torture.outcome import Outcome, Tally
 from lamina.testing.torture.sealing import Between, sealing
 from lamina.testing.torture.telling import OpenStore
 
 GROUPS = 4
-Lie = Callable[[Page], Page]
+Lie = Callable[[RecordPage], RecordPage]
 
 
 class Liar:
@@ -37,12 +37,12 @@ class Liar:
 
     def __init__(self, store: Store, about: Where | None = None, lie: Lie | None = None) -> None:
         self._store, self._about, self._lie = store, about, lie
-        self.pages: dict[Where, Page] = {}
+        self.pages: dict[Where, RecordPage] = {}
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> Head:
+    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         return await self._store.append(where, records, **given)
 
-    async def read(self, where: Where, **asked: Any) -> Page:
+    async def read(self, where: Where, **asked: Any) -> RecordPage:
         page = await self._store.read(where, **asked)
         self.pages[where] = page
         return self._lie(page) if self._lie and where == self._about else page
@@ -69,7 +69,7 @@ class _Case(NamedTuple):
     folder: str
     key: Key
     own: Where
-    truth: Page
+    truth: RecordPage
     tally: Tally
 
     async def judge(self, store: Store) -> None:
@@ -113,7 +113,7 @@ async def _tamper(open_store: OpenStore, folder: str, count: int, dice: Random, 
         tally.violations.append(f"another key read {page.head.count} records")
 
 
-async def _filled(open_store: OpenStore, folder: str, key: Key, where: Where) -> Page:
+async def _filled(open_store: OpenStore, folder: str, key: Key, where: Where) -> RecordPage:
     async with sealing(open_store, [key])(folder) as store:
         for number in range(GROUPS):
             group = [f"{where.conversation} {number} {part}".encode() * 3 for part in range(2)]
@@ -121,7 +121,7 @@ async def _filled(open_store: OpenStore, folder: str, key: Key, where: Where) ->
         return await store.read(where)
 
 
-async def _within(case: _Case, where: Where) -> Mapping[Where, Page]:
+async def _within(case: _Case, where: Where) -> Mapping[Where, RecordPage]:
     """What the store within was asked for when this conversation was read, and its answers."""
     liars: list[Liar] = []
 
@@ -131,17 +131,17 @@ async def _within(case: _Case, where: Where) -> Mapping[Where, Page]:
 
     async with sealing(case.open, [case.key], between=between)(case.folder) as store:
         await store.read(where)
-    return {asked: page for asked, page in liars[0].pages.items() if page != Page()}
+    return {asked: page for asked, page in liars[0].pages.items() if page != RecordPage()}
 
 
-def _lie(page: Page, foreign: Sequence[Page], dice: Random) -> tuple[str, Lie]:
+def _lie(page: RecordPage, foreign: Sequence[RecordPage], dice: Random) -> tuple[str, Lie]:
     """A lie about this page. One that changes nothing is not chosen."""
     lies: dict[str, Lie] = {
         "a byte of the state": lambda page: _headed(page, state=_flipped(page.head.state, dice)),
         "no state": lambda page: _headed(page, state=b""),
         "a state of another": lambda page: _headed(page, state=dice.choice(foreign).head.state),
         "another count": lambda page: _headed(page, count=page.head.count + dice.choice((-1, 1, 7))),
-        "nothing there": lambda _: Page(),
+        "nothing there": lambda _: RecordPage(),
     }
     if page.records:
         at = dice.randrange(len(page.records))
@@ -157,27 +157,27 @@ def _lie(page: Page, foreign: Sequence[Page], dice: Random) -> tuple[str, Lie]:
             "a record twice": lambda page: _renumbered(page, [*page.records, page.records[at]]),
             "another order": lambda page: _renumbered(page, dice.sample(page.records, len(page.records))),
             "the end cut off": lambda page: _renumbered(page, page.records[:at]),
-            "the end cut off, count kept": lambda page: Page(records=page.records[:at], head=page.head),
+            "the end cut off, count kept": lambda page: RecordPage(records=page.records[:at], head=page.head),
         }
     name = dice.choice([name for name, lie in lies.items() if lie(page) != page])
     return name, lies[name]
 
 
-def _headed(page: Page, **change: Any) -> Page:
+def _headed(page: RecordPage, **change: Any) -> RecordPage:
     return replace(page, head=replace(page.head, **change))
 
 
-def _with(page: Page, *, at: int, change: Callable[[bytes], bytes]) -> Page:
+def _with(page: RecordPage, *, at: int, change: Callable[[bytes], bytes]) -> RecordPage:
     records = [replace(r, body=change(r.body)) if n == at else r for n, r in enumerate(page.records)]
     return replace(page, records=tuple(records))
 
 
-def _renumbered(page: Page, records: Sequence[Record]) -> Page:
+def _renumbered(page: RecordPage, records: Sequence[Record]) -> RecordPage:
     numbered = tuple(replace(record, seq=seq) for seq, record in enumerate(records))
-    return Page(records=numbered, head=replace(page.head, count=len(numbered)))
+    return RecordPage(records=numbered, head=replace(page.head, count=len(numbered)))
 
 
-def _any_body(foreign: Sequence[Page], dice: Random) -> bytes:
+def _any_body(foreign: Sequence[RecordPage], dice: Random) -> bytes:
     return dice.choice([record.body for page in foreign for record in page.records])
 
 

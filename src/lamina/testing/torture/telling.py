@@ -14,7 +14,7 @@ from typing import Protocol
 import anyio
 
 from lamina.errors import Reused
-from lamina.stores.port import Head, Once, Store, Where
+from lamina.stores.port import Once, Store, StoredHead, Where
 from lamina.testing.torture.story import Chapter, Story
 
 OpenStore = Callable[[str], AbstractAsyncContextManager[Store]]
@@ -54,7 +54,7 @@ class Telling:
     def chapter(self, number: int) -> Chapter:
         return self.story.chapters[number % len(self.story)]
 
-    async def tell(self, store: Store, number: int) -> Head:
+    async def tell(self, store: Store, number: int) -> StoredHead:
         chapter = self.chapter(number)
         was = self.chapter(number - 1).state if chapter.start else b""
         return await store.append(

@@ -20,7 +20,7 @@ import anyio
 import msgspec
 
 from lamina.errors import Conflict
-from lamina.stores.port import Head, Once, Page, Store, Where
+from lamina.stores.port import Once, RecordPage, Store, StoredHead, Where
 from lamina.testing.store_races import check_linear, turn
 from lamina.testing.torture.children import Say, failure, forked
 from lamina.testing.torture.outcome import Outcome, Tally
@@ -102,7 +102,7 @@ async def _turn(store: Store, where: Where, writer: int, number: int, dice: Rand
     while True:
         page = await store.read(where, last=3)
         began, count = time.monotonic(), page.head.count
-        head = Head(count=count + len(group), state=str(count + len(group)).encode())
+        head = StoredHead(count=count + len(group), state=str(count + len(group)).encode())
         send = partial(store.append, where, group, expect=count, once=once, state=head.state)
         try:
             assert await send() == head, "a group was put behind another than the one that was expected"
@@ -128,7 +128,7 @@ async def _check(place: _Place, acts: Sequence[Act], count: int, turns: int, own
             assert [record.body for record in alone.records] == expected, f"writer {writer} lost something"
 
 
-def check_history(page: Page, acts: Sequence[Act]) -> None:
+def check_history(page: RecordPage, acts: Sequence[Act]) -> None:
     """One order explains everything that anybody saw."""
     order = [record.body.decode() for record in page.records]
     at = {word.rsplit("/", 1)[0]: place for place, word in reversed(list(enumerate(order)))}
