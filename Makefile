@@ -16,8 +16,8 @@ HYPOTHESIS_PROFILE ?= ci
 export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
-.PHONY: help deps demo test check formatted linted typed layered documented
-.PHONY: seeds interpreters matrix bench peers docs format lock clean
+.PHONY: help deps demo test check formatted linted typed layered housed documented
+.PHONY: seeds coverage house interpreters matrix bench peers docs format lock wheel clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -42,13 +42,19 @@ seeds: $(STAMP)  ## every property and every planted bug with ten seeds (SEEDS=.
 	    --hypothesis-seed=$$seed $(ARGS) || exit 1; \
 	done
 
+coverage: $(STAMP)  ## run the tests and print which lines they do not reach
+	@$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered $(ARGS)
+
+house: $(STAMP)  ## how dense the code is and how clearly it is named, beside projects that we admire
+	@$(PYTHON_IN_VENV) -m tools.house
+
 interpreters: $(STAMP)  ## a small environment for each Python found; `make test` compares their bytes, too
 	@$(PYTHON_IN_VENV) -m tools.interpreters
 
 matrix: $(STAMP)  ## the tests of determinism, golden bytes and laws on every Python found, and their bytes compared
 	@HYPOTHESIS_PROFILE=dev $(PYTHON_IN_VENV) -m tools.matrix $(ARGS)
 
-check: formatted linted typed layered documented  ## format, lint, types, import contracts, documentation (-k: all of them)
+check: formatted linted typed layered housed documented  ## format, lint, types, import contracts, figures of the house, docs
 
 formatted: $(STAMP)
 	@$(VENV)/bin/ruff format --check --quiet $(CHECKED)
@@ -61,6 +67,9 @@ typed: $(STAMP)
 
 layered: $(STAMP)
 	@$(VENV)/bin/lint-imports --no-logo
+
+housed: $(STAMP)
+	@$(PYTHON_IN_VENV) -m tools.house --check
 
 documented: $(STAMP)
 	@$(PYTHON_IN_VENV) -m tools.docs
@@ -87,6 +96,10 @@ format: $(STAMP)  ## format the code and apply what the linter can fix
 
 lock: $(STAMP)  ## pin the newest versions of all requirements, with hashes
 	@sh tools/lock.sh $(VENV)
+
+wheel: $(STAMP)  ## build the wheel into dist/ and print what it holds
+	@$(PYTHON_IN_VENV) -m hatchling build -t wheel
+	@$(PYTHON_IN_VENV) -m zipfile --list dist/lamina-*.whl
 
 clean:  ## remove everything that was made here
 	rm -rf .venv .venv-* .matrix .peers .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache build dist
