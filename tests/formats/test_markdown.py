@@ -11,7 +11,7 @@ from lamina.core.build import build
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.errors import BadInput
 from lamina.formats.markdown import MarkdownChat, Mention, file_name, find, load, read, rebuild, save, write
-from lamina.formats.markdown.lines import GROUPS, Message, body, front, messages, parted
+from lamina.formats.markdown.lines import GROUPS, Message, body, front, parse_messages, parted
 from lamina.formats.markdown.page import shown
 from lamina.segments import assistant, file, image, note, result, system, url, user
 from lamina.testing.strategies import logs
@@ -27,7 +27,7 @@ MESSAGES = st.builds(
     Message,
     sender=st.sampled_from(("user", "ai")),
     text=TEXTS,
-    refers=st.lists(st.tuples(st.sampled_from(tuple(GROUPS)), NAMES), max_size=3).map(
+    references=st.lists(st.tuples(st.sampled_from(tuple(GROUPS)), NAMES), max_size=3).map(
         lambda pairs: tuple(sorted(pairs, key=lambda pair: tuple(GROUPS).index(pair[0])))
     ),
     at=TEXTS,
@@ -40,7 +40,7 @@ def exact(log: tuple[Segment, ...]) -> Any:
 
 @given(st.lists(MESSAGES, max_size=3))
 def test_any_dialogue_comes_back_from_the_readable_part_alone(said: list[Message]) -> None:
-    above, read_ = messages(f"above\n{body(said)}\n", exact=True)
+    above, read_ = parse_messages(f"above\n{body(said)}\n", exact=True)
     assert read_ == said
     assert above == ("above\n" if said else "above\n\n")
 
@@ -56,8 +56,8 @@ def test_any_log_comes_back_from_its_page(log: tuple[Segment, ...], words: str, 
 @given(logs())
 def test_a_page_without_the_comment_shows_the_same(log: tuple[Segment, ...]) -> None:
     plain = read(write(MarkdownChat(log=log), hidden=False))
-    listed = [msgspec.structs.replace(m, refers=tuple(sorted(m.refers))) for m in shown(plain.log)]
-    assert listed == [msgspec.structs.replace(m, refers=tuple(sorted(m.refers))) for m in shown(log)]
+    listed = [msgspec.structs.replace(m, references=tuple(sorted(m.references))) for m in shown(plain.log)]
+    assert listed == [msgspec.structs.replace(m, references=tuple(sorted(m.references))) for m in shown(log)]
 
 
 @example({}, "---\n")
@@ -102,7 +102,7 @@ def test_the_next_request_is_the_same_after_export_and_import() -> None:
 
 def test_that_system_reads_a_page_and_sees_nothing_of_the_comment() -> None:
     log = (system("**user**: hidden"), note("a.md", "x"), user("One?\n\nTwo.", at="t"), assistant("Three."))
-    above, said = messages(parted(write(MarkdownChat(log=log)))[1].strip(), exact=False)
+    above, said = parse_messages(parted(write(MarkdownChat(log=log)))[1].strip(), exact=False)
     assert said == shown(log)
     assert above.startswith("<!-- lamina:1\n")
 
@@ -161,12 +161,12 @@ def test_a_broken_comment_is_an_error_and_never_half_a_log() -> None:
 
 def test_context_after_the_question_belongs_to_it() -> None:
     (message,) = shown([user("Read it"), file("a.py", "x"), url("https://b", "y")])
-    assert message.refers == (("note", "a.py"), ("url", "https://b"))
+    assert message.references == (("note", "a.py"), ("url", "https://b"))
 
 
 def test_context_without_a_question_is_listed_nowhere_and_still_kept() -> None:
     log = (user("a"), assistant("b"), file("a.py", "x"), assistant("c"))
-    assert [m.refers for m in shown(log)] == [(), (), ()]
+    assert [m.references for m in shown(log)] == [(), (), ()]
     assert read(write(MarkdownChat(log=log))).log == log
 
 
@@ -205,7 +205,7 @@ async def test_a_chat_of_that_system_is_rebuilt_and_links_only_if_asked(links: b
     log = await rebuild(read(FOREIGN).log, look, links=links)
     assert [s.key for s in log] == ["a.md", "b/c.md", "", ""]
     assert ("url" in {m.sort for m in asked}) is links
-    assert shown(log)[0].refers[2:] == (("url", "https://x.org"), ("tag", "#t"))
+    assert shown(log)[0].references[2:] == (("url", "https://x.org"), ("tag", "#t"))
     assert read(write(MarkdownChat(log=log))).log == log
 
 
