@@ -17,7 +17,7 @@ import pytest
 
 from lamina.errors import Broken
 from lamina.stores.files import FilesStore, open_files
-from lamina.stores.files.sheet import is_sheet
+from lamina.stores.files.record_file import is_record_file
 from lamina.stores.port import Once, RecordPage, StoredHead, Where
 from lamina.testing.store_races import check_linear
 from tests.stores.files_disk import Cache, Died, at_call, in_memory
@@ -67,7 +67,7 @@ def stray(folder: Path, page: RecordPage) -> list[str]:
 
     anyio.run(swept)
     there = [path.name for path in (folder / "w" / "c").iterdir()]
-    sheets = [name for name in there if is_sheet(name)]
+    sheets = [name for name in there if is_record_file(name)]
     assert len(sheets) == page.head.count + 1
     return [name for name in there if name.endswith((".tmp", ".new")) or name == ".begun"]
 

@@ -19,9 +19,9 @@ from lamina.formats.codec import encode
 from lamina.segments import assistant, result, system, user
 from lamina.stores.checksums import file_sum
 from lamina.stores.files import open_files
+from lamina.stores.files.hidden_files import once_name
 from lamina.stores.files.names import LONGEST, folder_name, name_of
-from lamina.stores.files.sheet import body_of, is_sheet, sheet_name, written
-from lamina.stores.files.shelf import once_name
+from lamina.stores.files.record_file import decode_body, encode_body, is_record_file, record_file_name
 from lamina.stores.port import Listed, Once, RecordPage, StoredHead, Where
 
 WHERE = Where("team", "chat")
@@ -49,7 +49,7 @@ def forged(conversation: Path, name: str, plain: str) -> None:
 
 
 def sheets(conversation: Path) -> list[str]:
-    return sorted(path.name for path in conversation.iterdir() if is_sheet(path.name))
+    return sorted(path.name for path in conversation.iterdir() if is_record_file(path.name))
 
 
 def test_a_file_for_each_record_named_by_time_place_and_role(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
 
 def test_the_time_in_a_name_is_utc_and_the_place_grows_past_four_digits() -> None:
     there = datetime(2025, 1, 1, 1, 0, tzinfo=timezone(timedelta(hours=2)))
-    assert sheet_name(12_345, b"x", there) == "20241231T230000000Z_12345_record.json"
+    assert record_file_name(12_345, b"x", there) == "20241231T230000000Z_12345_record.json"
 
 
 @given(st.binary() | st.sampled_from([b'{"base64":"AA=="}', b"{}", b'{"base64":', b"[1]", b'{"a":1} ']))
 def test_any_bytes_are_a_json_file_and_come_back(body: bytes) -> None:
-    assert isinstance(json.loads(written(body)), dict)
-    assert body_of(written(body)) == body
+    assert isinstance(json.loads(encode_body(body)), dict)
+    assert decode_body(encode_body(body)) == body
 
 
 @given(st.lists(st.text(max_size=80).filter(lambda name: "\0" not in name and _utf8(name)), unique=True))
@@ -334,7 +334,7 @@ def test_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_files_is_not_taken_for_a_store(tmp_path: Path) -> None:
     (tmp_path / "20250824T163625123Z_0001_user.json").write_text("{}")
-    with pytest.raises(BadInput, match=r"lamina\.stores\.elara"):
+    with pytest.raises(BadInput, match=r"lamina\.formats\.elara"):
         anyio.run(read, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["20250824T163625123Z_0001_user.json"]
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from lamina.errors import Damaged, KeyNeeded
-from lamina.stores.checksums import Sums
+from lamina.stores.checksums import Checksums
 from lamina.stores.port import HEADER, Listed, Once, RecordPage, StoredHead, Where
 from lamina.stores.postgres import PostgresStore, open_postgres
 from lamina.stores.postgres.schema import MIGRATIONS, NEWEST
@@ -105,7 +105,7 @@ def test_a_record_behind_the_last_is_no_record(schema: str) -> None:
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_head_that_is_older_than_its_records_is_noticed(schema: str, count: int) -> None:
     filled(schema)
-    sums = Sums(HERE)
+    sums = Checksums(HERE)
     state_sum = sums.state(b"before")
     statement = (
         "UPDATE conversation SET count = %s, state = 'before', state_sum = %s, sum = %s WHERE name = 'here'"
@@ -228,7 +228,7 @@ def test_rows_of_an_older_release_get_their_sums(schema: str) -> None:
         )
         link.execute("INSERT INTO record VALUES (%s, %s, 0, %s)", [odd.workspace, odd.conversation, b"\\x00"])
     with_store(schema, lambda store: store.append(OTHER, [b"x"]))
-    sums = Sums(odd)
+    sums = Checksums(odd)
     with psycopg.connect(shared().url, autocommit=True) as link:
         link.execute(f'SET search_path TO "{schema}"')
         names = [odd.workspace, odd.conversation]

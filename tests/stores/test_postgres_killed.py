@@ -18,7 +18,7 @@ from anyio import to_thread
 from lamina.errors import Broken
 from lamina.stores.port import Once, RecordPage, Where
 from lamina.stores.postgres import PostgresStore
-from lamina.stores.postgres.links import ConnectionLimits
+from lamina.stores.postgres.connections import ConnectionLimits
 from lamina.testing.postgres import Server, postgres
 
 WRITERS = 4

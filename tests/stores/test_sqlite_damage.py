@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.errors import Damaged, LaminaError, StoreError
-from lamina.stores.checksums import Sums
+from lamina.stores.checksums import Checksums
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Listed, Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, open_sqlite, tables
@@ -160,7 +160,7 @@ def test_a_head_that_is_older_than_its_records_is_noticed(path: Path, count: int
         [(after, name)] = raw.execute(
             "SELECT next_workspace, next_name FROM conversation WHERE name = 'here'"
         )
-        sum_ = Sums(HERE).head(count, row[1], after.encode(), name.encode())
+        sum_ = Checksums(HERE).head(count, row[1], after.encode(), name.encode())
         values = (row[0], row[1], sum_, row[3])
         raw.execute(f"UPDATE conversation SET ({columns}) = (?, ?, ?, ?) WHERE name = 'here'", values)  # noqa: S608
     with_store(path, work)
@@ -275,17 +275,17 @@ def _check_chain(link: Any, steps: list[tuple[bool, str, str]]) -> None:
     for makes, workspace, name in steps:
         where = Where(workspace, name)
         if makes:
-            head = tables.append(link, where, [b"x"], expect=None, was=None, once=None, state=None)
+            head = tables.append_group(link, where, [b"x"], expect=None, was=None, once=None, state=None)
             there.add(where)
             assert head.count > 0
         else:
-            assert tables.delete(link, where) == (where in there)
+            assert tables.delete_conversation(link, where) == (where in there)
             there.discard(where)
     for workspace in ("", "a", "b", "ab", "é", "\U0001f989", "z"):
         own = sorted(where.conversation for where in there if where.workspace == workspace)
         for limit in (1, 2, 9):
             for after in ("", *own, "b"):
-                listed = tables.listed(link, workspace, after=after, limit=limit)
+                listed = tables.list_conversations(link, workspace, after=after, limit=limit)
                 assert [each.conversation for each in listed] == [name for name in own if name > after][
                     :limit
                 ]

@@ -21,7 +21,7 @@ import pytest
 from lamina.errors import Broken, StoreError
 from lamina.stores.port import Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, links, open_sqlite, tables, writer
-from lamina.stores.sqlite.links import Link, SqliteFailure, connect
+from lamina.stores.sqlite.links import SqliteConnection, SqliteFailure, connect
 from lamina.testing.store_races import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
@@ -298,14 +298,14 @@ def test_those_who_wait_share_a_commit_and_not_an_error(path: Path, monkeypatch:
     own = writer.writer_of(str(path), "sqlite3")
     busy, go_on = threading.Event(), threading.Event()
 
-    def first(link: Link) -> None:
+    def first(link: SqliteConnection) -> None:
         busy.set()
         assert go_on.wait(60)
         add(link, 0)
 
-    def add(link: Link, number: int) -> None:
+    def add(link: SqliteConnection, number: int) -> None:
         where = Where("", f"{number}")
-        tables.append(link, where, [], expect=0, was=None, once=None, state=b"")
+        tables.append_group(link, where, [], expect=0, was=None, once=None, state=b"")
         if number == 3:
             raise KeyError(number)
 
@@ -319,7 +319,7 @@ def test_those_who_wait_share_a_commit_and_not_an_error(path: Path, monkeypatch:
         go_on.set()
     assert [type(job.exception()) for job in jobs] == [type(None)] * 3 + [KeyError] + [type(None)] * 2
     assert disk.statements.count("COMMIT") - before == 2
-    assert own.write(lambda link: len(tables.listed(link, "", after="", limit=9))) == 5
+    assert own.write(lambda link: len(tables.list_conversations(link, "", after="", limit=9))) == 5
     own.release()
 
 
@@ -369,11 +369,13 @@ def test_closing_waits_for_writes_under_way(path: Path) -> None:
 def test_a_deletion_that_fails_leaves_no_transaction(path: Path) -> None:
     own = writer.writer_of(str(path), "sqlite3")
 
-    def fail(link: Link) -> bool:
+    def fail(link: SqliteConnection) -> bool:
         link.run("DELETE FROM conversation")
         raise KeyError
 
-    own.write(partial(tables.append, where=HERE, records=[b"a"], expect=0, was=None, once=None, state=None))
+    own.write(
+        partial(tables.append_group, where=HERE, records=[b"a"], expect=0, was=None, once=None, state=None)
+    )
     with pytest.raises(KeyError):
         own.erase(fail)
     assert own.write(lambda link: link.run("SELECT count FROM conversation WHERE name = 'c'")) == [(1,)]

@@ -16,7 +16,7 @@ import pytest
 from lamina.errors import BadInput, StoreError
 from lamina.stores.port import Once, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, WalResetRisk, links, open_sqlite, schema, tables, writer
-from lamina.stores.sqlite.links import Driver, Link, SqliteFailure, connect, warn_if_faulty
+from lamina.stores.sqlite.links import Driver, SqliteConnection, SqliteFailure, connect, warn_if_faulty
 from lamina.stores.sqlite.schema import APPLICATION, MIGRATIONS, bring_up
 from lamina.testing.store_races import bodies, refused
 
@@ -292,11 +292,17 @@ def test_a_store_is_not_carried_into_another_process(path: Path, monkeypatch: py
 def test_nothing_blocks_the_event_loop(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, threads = threading.get_ident(), set[int]()
 
-    def spied(original: Callable[..., Any], link: Link, **given: Any) -> Any:
+    def spied(original: Callable[..., Any], link: SqliteConnection, **given: Any) -> Any:
         threads.add(threading.get_ident())
         return original(link, **given)
 
-    for name in ("append", "read", "delete", "listed", "replace"):
+    for name in (
+        "append_group",
+        "read_page",
+        "delete_conversation",
+        "list_conversations",
+        "replace_records",
+    ):
         monkeypatch.setattr(tables, name, partial(spied, getattr(tables, name)))
 
     async def work(store: SqliteStore) -> None:

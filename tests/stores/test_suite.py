@@ -10,7 +10,8 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from lamina.errors import BadInput, LaminaError
-from lamina.stores.memory import MemoryStore, _Conversation, check_unmixed, is_sealed_name
+from lamina.stores.checks import check_no_plain, is_sealed_name
+from lamina.stores.memory import MemoryStore, _Conversation
 from lamina.stores.port import HEADER, Listed, Once, RecordPage, Store, StoredHead, Where
 from lamina.testing.stores import store
 
@@ -230,7 +231,7 @@ class SealsTooLate(MemoryStore):
     async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
         if where != HEADER:
             return await super().append(where, records, **given)
-        check_unmixed(plain=any(not is_sealed_name(other.workspace) for other in self._kept))
+        check_no_plain(plain=any(not is_sealed_name(other.workspace) for other in self._kept))
         for _ in range(20):
             await checkpoint()
         self._kept[HEADER] = made = _Conversation()

@@ -183,8 +183,8 @@ def test_a_cut_shows_files_that_are_not_synced(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_cut_shows_folders_that_are_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("lamina.stores.files.write", "lamina.stores.files.store", "lamina.stores.files.disk"):
-        monkeypatch.setattr(f"{module}.settle", lambda _: None)
+    for module in ("lamina.stores.files.commits", "lamina.stores.files.store", "lamina.stores.files.disk"):
+        monkeypatch.setattr(f"{module}.sync_folder", lambda _: None)
     _finds(cuts(lambda: Telling(files), TRIES, shim.recorded), "")
 
 

@@ -56,7 +56,7 @@ class Cipher:
             raise NotSealedHere from None
 
 
-def framed(*fields: Field) -> bytes:
+def frame_fields(*fields: Field) -> bytes:
     """Fields as bytes that only these fields give: each with its length, a number as eight bytes."""
     parts: list[bytes] = []
     for field in fields:
@@ -73,15 +73,17 @@ def framed(*fields: Field) -> bytes:
 
 def derived(secret: bytes, *info: Field, salt: bytes = b"", size: int = KEY) -> bytes:
     """A key for one purpose, from a secret that is already uniform."""
-    return HKDF(algorithm=hashes.SHA256(), length=size, salt=salt or None, info=framed(*info)).derive(secret)
+    return HKDF(algorithm=hashes.SHA256(), length=size, salt=salt or None, info=frame_fields(*info)).derive(
+        secret
+    )
 
 
 def mac(key: bytes, *fields: Field) -> bytes:
-    return hmac.digest(key, framed(*fields), "sha256")
+    return hmac.digest(key, frame_fields(*fields), "sha256")
 
 
 def digest(*fields: Field) -> bytes:
-    return hashlib.sha256(framed(*fields)).digest()
+    return hashlib.sha256(frame_fields(*fields)).digest()
 
 
 def same(one: bytes, other: bytes) -> bool:

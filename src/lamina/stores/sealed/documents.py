@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from lamina.errors import Tampered
-from lamina.stores.sealed.cipher import KEY, Cipher, NotSealedHere, derived, framed, mac, same
+from lamina.stores.sealed.cipher import KEY, Cipher, NotSealedHere, derived, frame_fields, mac, same
 from lamina.stores.sealed.keys import Key
 from lamina.stores.sealed.passphrase import Derivation
 from lamina.stores.sealed.records import Generation, SealedPlace
@@ -79,7 +79,9 @@ def new_header(key: Key, *, names: str, how: Derivation | None) -> tuple[Header,
 
 
 def key_line(key: Key, store: bytes, root: bytes, how: Derivation | None) -> KeyLine:
-    sealed = Cipher(derived(key.secret, "lamina/wrap root/1", salt=store)).seal(root, framed(store, key.id))
+    sealed = Cipher(derived(key.secret, "lamina/wrap root/1", salt=store)).seal(
+        root, frame_fields(store, key.id)
+    )
     return KeyLine(id=key.id, root=sealed, commitment=commitment(key, store), derivation=how)
 
 
@@ -94,7 +96,7 @@ def root_of(line: KeyLine, key: Key, store: bytes) -> bytes | None:
         return None
     try:
         return Cipher(derived(key.secret, "lamina/wrap root/1", salt=store)).open(
-            line.root, framed(store, key.id)
+            line.root, frame_fields(store, key.id)
         )
     except NotSealedHere:
         raise Tampered(f"the header's line of key {line.id!r} is not what was written") from None
@@ -195,4 +197,4 @@ def _card_mac(card: Card, place: SealedPlace, key: Key) -> bytes:
 
 def _wrapping(place: SealedPlace, key: str, generation: int) -> bytes:
     names = (place.store, place.workspace, place.conversation)
-    return framed("lamina/wrap/1", *names, generation, key)
+    return frame_fields("lamina/wrap/1", *names, generation, key)

@@ -27,7 +27,7 @@ from lamina.stores.sealed.cipher import (
     NotSealedHere,
     derived,
     digest,
-    framed,
+    frame_fields,
     same,
 )
 
@@ -70,8 +70,8 @@ class Generation:
         self.records, self.states = Cipher(material[:KEY]), Cipher(material[KEY : 2 * KEY])
         self.commitment = material[2 * KEY :]
         names = (place.store, place.workspace, place.conversation)
-        self.of_records = framed(f"lamina/record/{VERSION}", *names)
-        self.of_state = framed(f"lamina/state/{VERSION}", *names)
+        self.of_records = frame_fields(f"lamina/record/{VERSION}", *names)
+        self.of_state = frame_fields(f"lamina/state/{VERSION}", *names)
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,14 @@ from anyio import to_thread
 from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered, WrongKey
-from lamina.stores.memory import check_asked, check_group, check_head, check_where, check_workspace, places
+from lamina.stores.checks import (
+    check_append_arguments,
+    check_head,
+    check_read_arguments,
+    check_where,
+    check_workspace,
+    select_places,
+)
 from lamina.stores.paging import attempts, every_conversation
 from lamina.stores.port import (
     Closes,
@@ -94,7 +101,7 @@ class Sealed:
         once: Once | None = None,
         state: bytes | None = None,
     ) -> StoredHead:
-        check_group(where, records, expect=expect, was=was, once=once, state=state)
+        check_append_arguments(where, records, expect=expect, was=was, once=once, state=state)
         return await self._append(where, list(records), expect=expect, was=was, once=once, body=state)
 
     async def read(
@@ -107,7 +114,7 @@ class Sealed:
         limit: int | None = None,
     ) -> RecordPage:
         check_where(where)
-        check_asked(after=after, last=last, at=at, limit=limit)
+        check_read_arguments(after=after, last=last, at=at, limit=limit)
         reading = await self.reading(where, after=after, last=last, at=at, limit=limit)
         opened = zip(reading.seqs, reading.records, strict=True)
         records = tuple(Record(seq=seq, body=record.body) for seq, record in opened)
@@ -118,7 +125,7 @@ class Sealed:
     async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
         """As the port says. The counts are those of the store within; `read` verifies them."""
         check_workspace(workspace)
-        check_asked(limit=limit)
+        check_read_arguments(limit=limit)
         await self.vault.unlock()
         counts = await self.every(self.vault.inner_workspace(workspace))
         found = [
@@ -180,7 +187,7 @@ class Sealed:
         held = await self.vault.card(where)
         for _ in attempts(where.conversation):
             page = await self._read_within(where, after=after, last=last, at=at, limit=limit)
-            meant = places(page.head.count, after=after, last=last, at=at, limit=limit)
+            meant = select_places(page.head.count, after=after, last=last, at=at, limit=limit)
             try:
                 reading = await self._open(held, page, meant, seen)
             except (Tampered, WrongKey) as error:

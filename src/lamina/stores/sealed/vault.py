@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from lamina.errors import BadInput, Conflict, StoreError, Tampered, WrongKey
 from lamina.stores.paging import attempts
 from lamina.stores.port import HEADER, RESERVED, Store, Where, Within
-from lamina.stores.sealed.cipher import Cipher, NotSealedHere, derived, framed, mac
+from lamina.stores.sealed.cipher import Cipher, NotSealedHere, derived, frame_fields, mac
 from lamina.stores.sealed.documents import (
     DELETING,
     Card,
@@ -238,7 +238,9 @@ class Vault:
         """A card with a new data key, or the one that another writer has just made."""
         key = await self.primary()
         place = self.place(where)
-        name = Cipher(self._names).seal(where.conversation.encode(), framed(place.store, where.workspace))
+        name = Cipher(self._names).seal(
+            where.conversation.encode(), frame_fields(place.store, where.workspace)
+        )
         card = new_card(place, key, name)
         try:
             await self._write(where, card, None)
@@ -286,7 +288,7 @@ class Vault:
             return None
         card = parsed(page.head.state, Card, page.head.count)
         try:
-            name = Cipher(self._names).open(card.name, framed(self._known().store, workspace)).decode()
+            name = Cipher(self._names).open(card.name, frame_fields(self._known().store, workspace)).decode()
         except NotSealedHere:
             raise Tampered("the name on its card is not what was written", conversation=kept) from None
         where = Where(workspace, name)
