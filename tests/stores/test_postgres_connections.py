@@ -96,10 +96,10 @@ async def cut(tables: str, *cuts: Cut) -> AsyncIterator[PostgresStore]:
             tasks.cancel_scope.cancel()
 
 
-def run(work: Callable[..., Awaitable[object]], *given: Any) -> None:
+def run(work: Callable[..., Awaitable[object]], *arguments: Any) -> None:
     async def limited() -> None:
         with anyio.fail_after(60):
-            await work(*given)
+            await work(*arguments)
 
     anyio.run(limited)
 
@@ -262,7 +262,7 @@ def test_a_session_that_does_not_commit_to_disk_is_refused(
 ) -> None:
     settings = connections._settings  # noqa: SLF001
     monkeypatch.setattr(
-        connections, "_settings", lambda *given: {**settings(*given), "synchronous_commit": "local"}
+        connections, "_settings", lambda *arguments: {**settings(*arguments), "synchronous_commit": "local"}
     )
     with pytest.raises(StoreError, match="synchronous_commit at 'local'"):
         run(partial(PostgresStore.open, shared().url, schema=tables))

@@ -86,8 +86,8 @@ def test_a_damaged_record_is_named_and_the_others_can_be_read(schema: str, damag
     changed(schema, damage)
 
     async def work(store: PostgresStore) -> None:
-        for asked in ({}, {"last": 4}, {"at": [0, 2]}, {"limit": 1}):
-            error = await refused(store.read(HERE, **asked), Damaged)
+        for selection in ({}, {"last": 4}, {"at": [0, 2]}, {"limit": 1}):
+            error = await refused(store.read(HERE, **selection), Damaged)
             assert error.conversation == "here"
             assert error.whole == (1, 2, 3)
         assert len((await store.read(HERE, at=[1, 2, 3])).records) == 3
@@ -149,19 +149,19 @@ def test_a_damaged_head_is_named_and_never_built_upon(schema: str, damage: Liter
     with_store(schema, work)
 
 
-@pytest.mark.parametrize("asked", [{}, {"last": 2}, {"last": 0}, {"at": [1]}, {"after": 3}])
-def test_records_without_their_head_are_missed(schema: str, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("selection", [{}, {"last": 2}, {"last": 0}, {"at": [1]}, {"after": 3}])
+def test_records_without_their_head_are_missed(schema: str, selection: dict[str, Any]) -> None:
     filled(schema)
     changed(schema, "DELETE FROM conversation WHERE name = 'here'")
 
     async def work(store: PostgresStore) -> None:
-        error = await refused(store.read(HERE, **asked), Damaged)
+        error = await refused(store.read(HERE, **selection), Damaged)
         assert error.whole == (0, 1, 2, 3)
         for after in ("", "a"):
             assert (await refused(store.list("w", after=after, limit=1), Damaged)).conversation == "here"
         assert list(await store.list("w", after="here")) == [Listed(conversation="other", count=2)]
         await refused(store.append(HERE, [b"anew"], expect=0), Damaged)
-        assert (await refused(store.read(HERE, **asked), Damaged)).whole == (0, 1, 2, 3)
+        assert (await refused(store.read(HERE, **selection), Damaged)).whole == (0, 1, 2, 3)
         assert await store.delete(HERE)
         assert await store.read(HERE) == RecordPage()
         assert list(await store.list("w")) == [Listed(conversation="other", count=2)]

@@ -105,14 +105,14 @@ def test_a_damaged_record_is_named_and_the_others_can_be_read(path: Path, damage
     changed(path, damage)
 
     async def work(store: SqliteStore) -> None:
-        for asked in ({}, {"last": 4}, {"at": [0, 2]}, {"limit": 1}):
-            error = await refused(store.read(HERE, **asked), Damaged)
+        for selection in ({}, {"last": 4}, {"at": [0, 2]}, {"limit": 1}):
+            error = await refused(store.read(HERE, **selection), Damaged)
             assert error.conversation == "here"
             assert error.whole == (1, 2, 3)
             assert "record 0" in str(error)
             assert "records 1 to 3 can be read" in str(error)
-        found = (await store.read(HERE, at=[1, 2, 3])).records
-        assert [record.body for record in found] == [b"one", b"two", b"three"]
+        records = (await store.read(HERE, at=[1, 2, 3])).records
+        assert [record.body for record in records] == [b"one", b"two", b"three"]
         assert (await store.read(OTHER)).head == StoredHead(count=2, state=b"of another")
         assert (await store.append(OTHER, [b"c"])).count == 3
 
@@ -325,7 +325,7 @@ def test_a_damaged_file_is_told_in_our_own_words(tmp_path: Path) -> None:
             for _ in range(20):
                 await store.append(HERE, [b"x" * 300])
         whole = await anyio.Path(tmp_path / "whole.db").read_bytes()
-        found: Counter[str] = Counter()
+        outcomes: Counter[str] = Counter()
         for at in range(100, PAGE, 61):
             path = tmp_path / f"{at}.db"
             await anyio.Path(path).write_bytes(whole[:at] + bytes([whole[at] ^ 0xA5]) + whole[at + 1 :])
@@ -334,10 +334,10 @@ def test_a_damaged_file_is_told_in_our_own_words(tmp_path: Path) -> None:
                     page = await store.read(HERE)
                     await store.append(HERE, [b"y"])
             except LaminaError:
-                found["typed"] += 1
+                outcomes["typed"] += 1
             else:
                 assert len(page.records) == 20
-        return found
+        return outcomes
 
     assert anyio.run(trial)["typed"] > 5
 
