@@ -325,7 +325,7 @@ def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     conversation = anyio.run(write_groups, tmp_path, [b"a"])
     head = json.loads((conversation / ".head").read_bytes())
     (conversation / ".head").write_text(json.dumps(head | {"v": 3}))
-    with pytest.raises(StoreError, match="its version is another"):
+    with pytest.raises(StoreError, match="it has another version"):
         anyio.run(read, tmp_path)
     (tmp_path / ".lamina").write_text('{"v":2}')
     with pytest.raises(StoreError, match="says version 2"):

@@ -191,7 +191,7 @@ def test_a_store_without_a_header_is_not_taken_for_a_new_one() -> None:
 
 
 def test_no_key_is_refused() -> None:
-    with pytest.raises(BadInput, match="never kept plain"):
+    with pytest.raises(BadInput, match="never stored plain"):
         Sealed(MemoryStore(), [])
 
 

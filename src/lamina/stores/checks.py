@@ -84,8 +84,8 @@ def check_no_plain(*, plain: bool) -> None:
         raise WrongKey(
             "this store holds conversations that are not sealed",
             hint=(
-                "leave the key away to go on as before; to encrypt what is there, copy it into a new store: "
-                "lamina sessions copy"
+                "open it without a key to go on as before; to encrypt what is there, "
+                "copy it into a new store: lamina sessions copy"
             ),
         )
 
@@ -145,7 +145,7 @@ def check_head(where: Where, head: StoredHead, *, expect: int | None, was: bytes
 def raise_missing(where: Where, *, expect: int, was: bytes | None) -> NoReturn:
     """Raise for a conversation that has to exist and does not: Conflict if the writer has read one."""
     check_head(where, StoredHead(), expect=expect, was=was)
-    raise StoreError("there is none of this name", conversation=where.conversation)
+    raise StoreError("there is no conversation of this name", conversation=where.conversation)
 
 
 def check_digest(where: Where, once: Once, digest: bytes) -> None:

@@ -158,7 +158,7 @@ class ConversationFolder:
             raise self._damaged(f"{HEAD!r} cannot be read")
         if bytes(version) not in (b"%d" % FIRST_VERSION, b"%d" % VERSION):
             hint = f"this release reads version {VERSION}; a newer one wrote it"
-            raise StoreError("its version is another", conversation=self.where.conversation, hint=hint)
+            raise StoreError("it has another version", conversation=self.where.conversation, hint=hint)
 
     def _check_newest(self, head_file: HeadFile) -> None:
         """Raise if this head is an old copy: then there are groups that it does not count.

@@ -73,7 +73,9 @@ def check_locks() -> None:
         import fcntl  # noqa: F401, PLC0415 - not on every system
     except ImportError:
         hint = "use the SQLite store"
-        raise StoreError("files need locks between processes (fcntl), not here", hint=hint) from None
+        raise StoreError(
+            "files need locks between processes (fcntl), which this system does not have", hint=hint
+        ) from None
 
 
 @contextmanager

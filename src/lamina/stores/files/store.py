@@ -223,7 +223,9 @@ class FilesStore:
             reason = f"{error.strerror or error} ({type(error).__name__})"
             if writes:
                 self._broken = reason
-            raise Broken(f"the disk failed: {reason}", hint="see to it, then open the store again") from error
+            raise Broken(
+                f"the disk failed: {reason}", hint="repair the disk, then open the store again"
+            ) from error
 
     def _prepare(self) -> None:
         """Make the folder a store, or check that it is one, and finish deletions that were interrupted."""

@@ -184,7 +184,7 @@ async def _apply_settings(connection: PostgresConnection, settings: Mapping[str,
     commits, encoding = await cursor.fetchone() or ("", "")
     if commits != "on":
         problem = f"the server keeps synchronous_commit at {commits!r}"
-        raise StoreError(problem, hint="let this user set it: without it, what was kept can be lost")
+        raise StoreError(problem, hint="let this user set it: without it, acknowledged records can be lost")
     if encoding != "UTF8":
         hint = "create the database with ENCODING 'UTF8'"
         raise StoreError(f"the database is encoded in {encoding}", hint=hint)
@@ -204,7 +204,7 @@ def _translate_errors(call: ConnectionCall) -> Iterator[None]:
         if call.connection.closed or error.diag.severity_nonlocalized in {"FATAL", "PANIC"}:
             raise ConnectionLost(_words_of(error), committing=call.committing) from error
         if (error.sqlstate or "")[:2] in {"53", "58", "XX"}:  # no room, no memory, a failed disk, a fault
-            raise Broken(f"nothing was written: {_words_of(error)}", hint="see to the server") from error
+            raise Broken(f"nothing was written: {_words_of(error)}", hint="check the server") from error
         raise StoreError(f"the server refused: {_words_of(error)}") from error
 
 

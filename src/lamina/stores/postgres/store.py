@@ -214,7 +214,7 @@ class PostgresStore:
             raise StoreError("the store was opened before this process was forked", hint="open it here")
 
 
-_WITH_KEY = "append it again with the same key when the server answers: it is kept once"
+_WITH_KEY = "append it again with the same key when the server answers: it is stored only once"
 _WITHOUT_KEY = "read the conversation to see; an append with a key (`once`) is safe to repeat"
 
 

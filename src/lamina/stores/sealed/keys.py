@@ -206,7 +206,7 @@ def _follows_pattern(text: str) -> bool:
 
 def _check_mode(status: os.stat_result, place: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise BadInput("it is not a regular file", place=place, hint="keep the key in a file of its own")
+        raise BadInput("it is not a regular file", place=place, hint="put the key in a file of its own")
     if os.name == "posix" and status.st_mode & 0o077:
         hint = "take these rights away: chmod 600; and change the key if others used the machine"
         raise BadInput(f"others may use it (mode {status.st_mode & 0o777:o})", place=place, hint=hint)
@@ -229,7 +229,7 @@ def _import_keyring() -> _Keyring:
     try:
         import keyring  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - few machines have it
     except ImportError:
-        hint = "install the package keyring, or keep the key in a file"
+        hint = "install the package keyring, or put the key in a file"
         raise BadInput("the package keyring is not installed", place="keyring", hint=hint) from None
     return cast("_Keyring", keyring)
 

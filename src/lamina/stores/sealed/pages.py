@@ -79,7 +79,7 @@ def read_page(
         raise Tampered(f"{page.head.count} records, {state.count} were sealed: some were cut off or put in")
     _check_not_older(open_card, state, seen)
     if [record.seq for record in page.records] != list(places):
-        raise Tampered("records are missing, or others came than were asked for")
+        raise Tampered("records are missing, or the store returned others")
     records = tuple(_read_record(open_card, record.seq, record.body) for record in page.records)
     _check_chain(open_card, state, places, records)
     return VerifiedPage(

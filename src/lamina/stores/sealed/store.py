@@ -300,7 +300,10 @@ class Sealed:
             for _ in attempts(where.conversation):
                 page = await self._read_end(where)
                 if previous_state and page.sealed_state == previous_state:
-                    raise Tampered("the store refuses what it gives", conversation=where.conversation)
+                    raise Tampered(
+                        "the store refuses the state that it has just returned",
+                        conversation=where.conversation,
+                    )
                 previous_state = page.sealed_state
                 hidden_once = self._hide_once(where, once)
                 conflict = _find_conflict(where, page.state, expect=expect, was=was)

@@ -75,7 +75,7 @@ class Vault:
         self, store: Store, keys: Sequence[Credential], *, create: bool, names: str, cost: Cost
     ) -> None:
         if not keys:
-            hint = "give a key; conversations are never kept plain"
+            hint = "give a key; conversations are never stored plain"
             raise BadInput("there is none", place="keys", hint=hint)
         if names not in {HASHED, PLAIN}:
             raise BadInput(f"{names!r}", place="names", hint=f"give {HASHED!r} or {PLAIN!r}")
@@ -124,7 +124,7 @@ class Vault:
     async def _make_header(self) -> None:
         if not self._create:
             hint = (
-                "leave the key away if it is a plain store, give create=True if it is a new one; "
+                "open it without a key if it is a plain store, give create=True if it is a new one; "
                 "if it was sealed, restore it from a backup"
             )
             raise WrongKey("this store is not sealed, or its header is gone", hint=hint)
@@ -206,7 +206,7 @@ class Vault:
 
     def key(self, key_id: str, conversation: str = "") -> Key:
         if key_id not in self._ring:
-            hint = "give it too, beside the others"
+            hint = "give it too, with the others"
             raise WrongKey(
                 f"key {key_id!r} is needed and was not given", conversation=conversation, hint=hint
             )

@@ -74,7 +74,7 @@ def check_absent(connection: SqliteConnection, where: Where) -> None:
     following = _row_before(connection, where).following
     if following is not None and following <= where:
         raise Damaged(
-            "the index of the file is damaged: a conversation that was kept there cannot be found",
+            "the index of the file is damaged: a conversation that was stored there cannot be found",
             conversation=following.conversation,
         )
 

@@ -41,6 +41,8 @@ SCRUB_IN_MEMORY = 256_000_000
 NEW_SUFFIX = "-new"
 """Ends the name of a file that exists next to a store while its tables are made for the first time."""
 
+_APPEND_AGAIN = "append again with the same idempotency key: a group is stored only once"
+
 _FileId = tuple[int, int, int]
 """This process, the device and the number of the file: one file has one writer, whatever its names."""
 
@@ -123,7 +125,9 @@ class _Job(Generic[T]):
         except SqliteFailure as error:
             if error.code != TOOBIG:
                 raise
-            self._error = BadInput(error.words, place="records", hint="SQLite takes about 1 GB in one record")
+            self._error = BadInput(
+                error.words, place="records", hint="SQLite stores at most about 1 GB in one record"
+            )
             connection.run("ROLLBACK TO job")
         except Exception as error:  # noqa: BLE001 - `outcome` raises it
             self._error = error
@@ -140,7 +144,10 @@ class _Job(Generic[T]):
         if self._error is not None:
             raise self._error
         if not self.done:
-            raise StoreError("the write was interrupted", hint="the same idempotency key tells what was kept")
+            raise StoreError(
+                "the write was interrupted",
+                hint=_APPEND_AGAIN,
+            )
         return cast("T", self._result)
 
 
@@ -169,7 +176,7 @@ class Writer:
             with suppress(SqliteFailure):
                 self._connection.close()
             if isinstance(error, SqliteFailure):
-                raise StoreError(f"{path!r}: {error.words}", hint="is another process at it?") from error
+                raise StoreError(f"{path!r}: {error.words}", hint="is another process using it?") from error
             raise
 
     def _prepare_tables(self) -> bool:
@@ -226,7 +233,7 @@ class Writer:
             raise self._broken_error()
 
     def _broken_error(self) -> Broken:
-        hint = "close the store and open it again; the same idempotency key tells what was kept"
+        hint = f"close the store and open it again, then {_APPEND_AGAIN}"
         return Broken(f"an earlier write failed ({self.broken})", hint=hint)
 
     def _commit(self, jobs: Sequence[_Job[Any]]) -> None:
@@ -275,7 +282,7 @@ class Writer:
         if error.code in (BUSY, LOCKED) and not self.broken:
             return StoreError("another process holds the file", hint="try again")
         self._break(error)
-        hint = "open the store again; the same idempotency key tells whether this was kept"
+        hint = f"open the store again, then {_APPEND_AGAIN}"
         return Broken(f"the write failed: {error.words}", hint=hint)
 
     def _break(self, error: SqliteFailure) -> None:
