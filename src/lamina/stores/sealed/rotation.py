@@ -101,7 +101,7 @@ async def rekey(
     under the new key.
     """
     primary = await sealed.vault.primary()
-    page = await sealed.read_verified(where, last=0)
+    page = await sealed.reader.read(where, last=0)
     count = page.state.count
     await sealed.vault.change_card(where, lambda open_card: _with_new_key(open_card, primary, count))
     return await _reseal_records(sealed, where, batch, progress)
@@ -224,7 +224,7 @@ async def _reseal_batch(
     """Seal at most `batch` records from `place` on again; how many that changed, and the page."""
     for _ in attempts(where.conversation):
         async with sealed.lock(where):
-            page = await sealed.read_verified(where, after=place, limit=batch)
+            page = await sealed.reader.read(where, after=place, limit=batch)
             bodies = _resealed_bodies(page, bucket=sealed.bucket)
             if not bodies:
                 return 0, page
@@ -241,7 +241,7 @@ async def _reseal_state(sealed: Sealed, where: Where) -> bool:
     """Seal the state under the newest key, if it is under an older one. False if there is no state."""
     for _ in attempts(where.conversation):
         async with sealed.lock(where):
-            page = await sealed.read_verified(where, last=0)
+            page = await sealed.reader.read(where, last=0)
             if page.open_card is None or not page.exists:
                 return False
             newest = page.open_card.newest

@@ -7,23 +7,20 @@ mistakes a wrong key for an empty history. It does not know what records hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
-from anyio import to_thread
 from msgspec.structs import replace
 
-from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered, WrongKey
+from lamina.errors import BadInput, Conflict, Reused, StoreError, Tampered
 from lamina.stores.checks import (
     check_append_arguments,
     check_head,
     check_read_arguments,
     check_where,
     check_workspace,
-    select_places,
 )
 from lamina.stores.paging import attempts, every_conversation
 from lamina.stores.port import (
@@ -37,12 +34,12 @@ from lamina.stores.port import (
     Where,
     search_place,
 )
-from lamina.stores.sealed.cipher import same
 from lamina.stores.sealed.documents import DELETING, Card
 from lamina.stores.sealed.keys import Key, Passphrase
 from lamina.stores.sealed.names import HASHED
-from lamina.stores.sealed.pages import NO_CARD, SealedGroup, SeenEnd, VerifiedPage, read_page, seal_group
+from lamina.stores.sealed.pages import NO_CARD, SealedGroup, VerifiedPage, seal_group
 from lamina.stores.sealed.passphrase import Cost
+from lamina.stores.sealed.reader import VerifiedReader, name_conversation, run_by_size
 from lamina.stores.sealed.records import SealedState
 from lamina.stores.sealed.vault import OpenCard, Vault
 
@@ -54,14 +51,6 @@ NEVER = 2**62
 
 PATIENCE = 100
 """How often a writer looks again, 20 ms apart, while another process deletes the conversation."""
-
-LARGE = 262_144
-"""Bytes above which sealing and opening go to a worker thread."""
-
-MOST_SEEN = 65_536
-"""Conversations whose end is remembered."""
-
-Result = TypeVar("Result")
 
 
 class Sealed:
@@ -89,8 +78,8 @@ class Sealed:
             keys = [keys]
         self.store = store
         self.vault = Vault(store, keys, create=create, names=names, cost=cost or Cost())
+        self.reader = VerifiedReader(store, self.vault)
         self.bucket = bucket
-        self._seen: dict[Where, SeenEnd] = {}
         self._noted_workspaces: set[str] = set()
         self._names: dict[tuple[str, str], str] = {}
         self._locks: WeakValueDictionary[Where, anyio.Lock] = WeakValueDictionary()
@@ -119,7 +108,7 @@ class Sealed:
     ) -> RecordPage:
         check_where(where)
         check_read_arguments(after=after, last=last, at=at, limit=limit)
-        page = await self.read_verified(where, after=after, last=last, at=at, limit=limit)
+        page = await self.reader.read(where, after=after, last=last, at=at, limit=limit)
         records = tuple(
             Record(seq=seq, body=record.body) for seq, record in zip(page.seqs, page.records, strict=True)
         )
@@ -166,7 +155,7 @@ class Sealed:
                 await self.vault.change_card(where, lambda now: replace(now.card, gone=DELETING))
             await self.store.delete(inner(where))
             await self.vault.drop_card(where)
-            self._seen.pop(where, None)
+            self.reader.forget_end(where)
             return True
 
     async def close(self) -> None:
@@ -183,7 +172,7 @@ class Sealed:
 
     async def workspaces(self) -> Sequence[str]:
         """Every workspace that ever had a conversation."""
-        page = await self.read_verified(INDEX)
+        page = await self.reader.read(INDEX)
         return [record.body.decode() for record in page.records]
 
     async def count_within(self, workspace: str) -> dict[str, int]:
@@ -192,52 +181,6 @@ class Sealed:
         return {listed.conversation: listed.count async for listed in conversations}
 
     # Reading.
-
-    async def read_verified(
-        self,
-        where: Where,
-        *,
-        after: int = 0,
-        last: int | None = None,
-        at: Sequence[int] | None = None,
-        limit: int | None = None,
-    ) -> VerifiedPage:
-        """A verified page.
-
-        The card in the cache may be old. If it does not open the page, a fresh one is tried, until two
-        attempts have failed with the same card.
-        """
-        seen = self._seen.get(where)
-        open_card = await self.vault.card(where)
-        was_refreshed = False
-        for _ in attempts(where.conversation):
-            page = await self._read_within(where, after=after, last=last, at=at, limit=limit)
-            places = select_places(page.head.count, after=after, last=last, at=at, limit=limit)
-            try:
-                verified = await self._verify_page(open_card, page, places, seen)
-            except (Tampered, WrongKey) as error:
-                fresh_card = await self.vault.card(where, fresh=True)
-                if was_refreshed and _is_same_card(open_card, fresh_card):
-                    raise _name_conversation(error, where) from None
-                open_card = fresh_card
-                was_refreshed = True
-                continue
-            self._remember_page(where, verified)
-            return verified
-        raise AssertionError  # the attempts end in an error
-
-    async def _read_within(self, where: Where, **arguments: Any) -> RecordPage:
-        """A page of the store within. Its errors about damage get the name that the caller knows."""
-        try:
-            return await self.store.read(self.vault.inner(where), **arguments)
-        except Damaged as error:
-            raise _name_conversation(error, where) from error
-
-    async def _verify_page(
-        self, open_card: OpenCard | None, page: RecordPage, places: Sequence[int], seen: SeenEnd | None
-    ) -> VerifiedPage:
-        size = sum(len(record.body) for record in page.records) + len(page.head.state)
-        return await _run_by_size(size, partial(read_page, open_card, page, places, seen))
 
     async def _name_of(self, workspace: str, inner_name: str) -> str:
         """The name of a conversation; "" if it was deleted meanwhile, or is being deleted."""
@@ -258,29 +201,13 @@ class Sealed:
         return name
 
     async def _check_none_missing(self, workspace: str, counts: dict[str, int]) -> None:
-        """Look at cards without records: `read_verified` raises if the records were there once."""
+        """Look at cards without records: the reader raises if the records were there once."""
         for inner_name in await self.count_within(self.vault.card_workspace(workspace)):
             if inner_name in counts:
                 continue
             name = await self.vault.name_of(workspace, inner_name)
             if name:
-                await self.read_verified(Where(workspace, name), last=0)
-
-    def _remember_page(self, where: Where, page: VerifiedPage) -> None:
-        if page.open_card is None:
-            self._seen.pop(where, None)
-        elif page.exists:
-            self._remember_end(where, page.open_card, page.state)
-
-    def _remember_end(self, where: Where, open_card: OpenCard, state: SealedState) -> None:
-        """Remember the furthest end that was seen of this conversation."""
-        seen = self._seen.pop(where, None)
-        if seen is None or not same(seen.card, open_card.card.id) or seen.count <= state.count:
-            seen = SeenEnd(open_card.card.id, state.count, state.link)
-        self._seen[where] = seen
-        if len(self._seen) > MOST_SEEN:
-            oldest = next(iter(self._seen))
-            del self._seen[oldest]
+                await self.reader.read(Where(workspace, name), last=0)
 
     # Writing.
 
@@ -315,7 +242,7 @@ class Sealed:
                     if conflict is not None:
                         raise conflict from None
                 except Reused as error:
-                    raise _name_conversation(error, where) from None
+                    raise name_conversation(error, where) from None
         raise AssertionError  # the attempts end in an error
 
     async def _read_end(self, where: Where) -> VerifiedPage:
@@ -323,19 +250,19 @@ class Sealed:
 
         The last record is read too: it may need a newer data key, before the state does.
         """
-        page = await self.read_verified(where, last=1)
+        page = await self.reader.read(where, last=1)
         for _ in range(PATIENCE):
             if page.open_card is None or page.open_card.card.gone != DELETING:
                 break
             await anyio.sleep(0.02)
-            page = await self.read_verified(where, last=1)
+            page = await self.reader.read(where, last=1)
         else:
             hint = "delete it again"
             raise StoreError("its deletion was not finished", conversation=where.conversation, hint=hint)
         if page.open_card is None:
             await self._note_workspace(where.workspace)
             await self.vault.make_card(where)
-            page = await self.read_verified(where, last=1)
+            page = await self.reader.read(where, last=1)
         return page
 
     async def _write_group(
@@ -361,7 +288,7 @@ class Sealed:
         )
         if head.state != group.sealed_state:  # the key was used before, and nothing was written
             return await self._repeated_head(where, head)
-        self._remember_end(where, open_card, group.state)
+        self.reader.remember_end(where, open_card, group.state)
         if not open_card.card.begun:
             await self.vault.change_card(where, _mark_begun)
         return StoredHead(count=group.state.count, state=group.state.body)
@@ -371,7 +298,7 @@ class Sealed:
     ) -> SealedGroup:
         size = sum(map(len, records)) + len(previous.body if body is None else body)
         seal = partial(seal_group, open_card, previous, records, body, bucket=self.bucket)
-        return await _run_by_size(size, seal)
+        return await run_by_size(size, seal)
 
     async def _find_repeated(self, where: Where, once: Once | None, conflict: Conflict) -> StoredHead:
         """The answer to an idempotency key that the store within knows; raises `conflict` without one."""
@@ -382,7 +309,7 @@ class Sealed:
 
     async def _repeated_head(self, where: Where, head: StoredHead) -> StoredHead:
         """The count of the first time, with the state of now."""
-        page = await self.read_verified(where, last=0)
+        page = await self.reader.read(where, last=0)
         if not page.exists:
             raise _deleted_error(where)
         if head.count > page.state.count:
@@ -407,12 +334,6 @@ class Sealed:
         self._noted_workspaces.add(workspace)
 
 
-def _is_same_card(one: OpenCard | None, other: OpenCard | None) -> bool:
-    if one is None:
-        return other is None
-    return one.same_as(other)
-
-
 def _mark_begun(open_card: OpenCard) -> Card | None:
     if open_card.card.begun:
         return None
@@ -431,18 +352,3 @@ def _find_conflict(
     except Conflict as conflict:
         return conflict
     return None
-
-
-def _name_conversation(error: StoreError, where: Where) -> StoreError:
-    """The same error with the name that the caller knows."""
-    new = type(error)(error.problem, conversation=where.conversation, hint=error.hint)
-    if isinstance(error, Damaged) and isinstance(new, Damaged):
-        new.whole = error.whole
-    return new
-
-
-async def _run_by_size(size: int, function: Callable[[], Result]) -> Result:
-    """Run a function here, or in a worker thread if it has many bytes to encrypt or decrypt."""
-    if size > LARGE:
-        return await to_thread.run_sync(function)
-    return function()
