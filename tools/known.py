@@ -40,7 +40,7 @@ from lamina.sessions.search import open_search
 from lamina.sessions.setup import Setup
 from lamina.sessions.state import SessionState
 from lamina.stores.files import open_files
-from lamina.stores.files.shelf import VERSION as FILES
+from lamina.stores.files.hidden_files import VERSION as FILES
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Store, Where
 from lamina.stores.postgres import open_postgres

@@ -52,9 +52,16 @@ def test_objects_of_an_sdk_are_written_as_what_they_hold() -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [b"", b"[]", b'{"v": 2, "segment": {}}', b'{"segment": {}}', b'{"v": 1, "segment": {"role": "god"}}',
-     b"\xff", b'{"v": 1, "segment": {"role": "user", "kind": "user", "parts": [{"type": "os.system"}]}}'],
-)  # fmt: skip
+    [
+        b"",
+        b"[]",
+        b'{"v": 2, "segment": {}}',
+        b'{"segment": {}}',
+        b'{"v": 1, "segment": {"role": "god"}}',
+        b"\xff",
+        b'{"v": 1, "segment": {"role": "user", "kind": "user", "parts": [{"type": "os.system"}]}}',
+    ],
+)
 def test_what_is_no_record_is_refused_with_its_place(record: bytes) -> None:
     with pytest.raises(BadInput, match="record 1"):
         decode([encode(user("hi")), record])

@@ -11,23 +11,47 @@ from lamina.core.build import build
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.errors import BadInput
 from lamina.formats.markdown import MarkdownChat, Mention, file_name, find, load, read, rebuild, save, write
-from lamina.formats.markdown.lines import GROUPS, Message, body, front, messages, parted
+from lamina.formats.markdown.lines import GROUPS, Message, body, front, parse_messages, parted
 from lamina.formats.markdown.page import shown
 from lamina.segments import assistant, file, image, note, result, system, url, user
 from lamina.testing.strategies import logs
 
 SPICE = (
-    "**user**: ", "**ai**: ", "**user**:", "\\**ai**: ", "[Context: Notes: a]", "[Timestamp: x]", "]", " | ",
-    ", ", "\n", "\n\n", "\\", "---", "-->", "<!-- lamina:1\n", "Unknown time", "\r\n", "\r", "\x00", "\u2028",
-    "\x85", "\u202e", "漢字", "🙂", " ", "\t", "a",
-)  # fmt: skip
+    "**user**: ",
+    "**ai**: ",
+    "**user**:",
+    "\\**ai**: ",
+    "[Context: Notes: a]",
+    "[Timestamp: x]",
+    "]",
+    " | ",
+    ", ",
+    "\n",
+    "\n\n",
+    "\\",
+    "---",
+    "-->",
+    "<!-- lamina:1\n",
+    "Unknown time",
+    "\r\n",
+    "\r",
+    "\x00",
+    "\u2028",
+    "\x85",
+    "\u202e",
+    "漢字",
+    "🙂",
+    " ",
+    "\t",
+    "a",
+)
 TEXTS = st.lists(st.sampled_from(SPICE) | st.text(max_size=4), max_size=6).map("".join)
 NAMES = TEXTS.filter(bool)
 MESSAGES = st.builds(
     Message,
     sender=st.sampled_from(("user", "ai")),
     text=TEXTS,
-    refers=st.lists(st.tuples(st.sampled_from(tuple(GROUPS)), NAMES), max_size=3).map(
+    references=st.lists(st.tuples(st.sampled_from(tuple(GROUPS)), NAMES), max_size=3).map(
         lambda pairs: tuple(sorted(pairs, key=lambda pair: tuple(GROUPS).index(pair[0])))
     ),
     at=TEXTS,
@@ -39,10 +63,10 @@ def exact(log: tuple[Segment, ...]) -> Any:
 
 
 @given(st.lists(MESSAGES, max_size=3))
-def test_any_dialogue_comes_back_from_the_readable_part_alone(said: list[Message]) -> None:
-    above, read_ = messages(f"above\n{body(said)}\n", exact=True)
-    assert read_ == said
-    assert above == ("above\n" if said else "above\n\n")
+def test_any_dialogue_comes_back_from_the_readable_part_alone(dialogue: list[Message]) -> None:
+    above, read_ = parse_messages(f"above\n{body(dialogue)}\n", exact=True)
+    assert read_ == dialogue
+    assert above == ("above\n" if dialogue else "above\n\n")
 
 
 @given(logs(thinks=True), TEXTS, st.integers(0, 2**53))
@@ -56,8 +80,8 @@ def test_any_log_comes_back_from_its_page(log: tuple[Segment, ...], words: str, 
 @given(logs())
 def test_a_page_without_the_comment_shows_the_same(log: tuple[Segment, ...]) -> None:
     plain = read(write(MarkdownChat(log=log), hidden=False))
-    listed = [msgspec.structs.replace(m, refers=tuple(sorted(m.refers))) for m in shown(plain.log)]
-    assert listed == [msgspec.structs.replace(m, refers=tuple(sorted(m.refers))) for m in shown(log)]
+    listed = [msgspec.structs.replace(m, references=tuple(sorted(m.references))) for m in shown(plain.log)]
+    assert listed == [msgspec.structs.replace(m, references=tuple(sorted(m.references))) for m in shown(log)]
 
 
 @example({}, "---\n")
@@ -79,7 +103,7 @@ def test_ordinary_chats_show_no_escape() -> None:
         "**user**: Is [this] | **that**, or --- so?\n\n- a\n- b\n"
         "[Context: Notes: docs/My Note\\, draft.md]\n[Timestamp: Unknown time]\n\n"
         "**ai**: Yes.\n[Timestamp: Unknown time]\n"
-    )  # fmt: skip
+    )
 
 
 def test_the_next_request_is_the_same_after_export_and_import() -> None:
@@ -102,8 +126,8 @@ def test_the_next_request_is_the_same_after_export_and_import() -> None:
 
 def test_that_system_reads_a_page_and_sees_nothing_of_the_comment() -> None:
     log = (system("**user**: hidden"), note("a.md", "x"), user("One?\n\nTwo.", at="t"), assistant("Three."))
-    above, said = messages(parted(write(MarkdownChat(log=log)))[1].strip(), exact=False)
-    assert said == shown(log)
+    above, dialogue = parse_messages(parted(write(MarkdownChat(log=log)))[1].strip(), exact=False)
+    assert dialogue == shown(log)
     assert above.startswith("<!-- lamina:1\n")
 
 
@@ -161,12 +185,12 @@ def test_a_broken_comment_is_an_error_and_never_half_a_log() -> None:
 
 def test_context_after_the_question_belongs_to_it() -> None:
     (message,) = shown([user("Read it"), file("a.py", "x"), url("https://b", "y")])
-    assert message.refers == (("note", "a.py"), ("url", "https://b"))
+    assert message.references == (("note", "a.py"), ("url", "https://b"))
 
 
 def test_context_without_a_question_is_listed_nowhere_and_still_kept() -> None:
     log = (user("a"), assistant("b"), file("a.py", "x"), assistant("c"))
-    assert [m.refers for m in shown(log)] == [(), (), ()]
+    assert [m.references for m in shown(log)] == [(), (), ()]
     assert read(write(MarkdownChat(log=log))).log == log
 
 
@@ -196,16 +220,16 @@ tags:
 @pytest.mark.anyio
 @pytest.mark.parametrize("links", [False, True])
 async def test_a_chat_of_that_system_is_rebuilt_and_links_only_if_asked(links: bool) -> None:  # noqa: FBT001
-    asked: list[Mention] = []
+    requested: list[Mention] = []
 
     async def look(mention: Mention) -> list[Segment]:
-        asked.append(mention)
+        requested.append(mention)
         return [note(mention.name, "text")] if mention.sort == "note" else []
 
     log = await rebuild(read(FOREIGN).log, look, links=links)
     assert [s.key for s in log] == ["a.md", "b/c.md", "", ""]
-    assert ("url" in {m.sort for m in asked}) is links
-    assert shown(log)[0].refers[2:] == (("url", "https://x.org"), ("tag", "#t"))
+    assert ("url" in {m.sort for m in requested}) is links
+    assert shown(log)[0].references[2:] == (("url", "https://x.org"), ("tag", "#t"))
     assert read(write(MarkdownChat(log=log))).log == log
 
 
@@ -230,10 +254,10 @@ async def test_two_chats_of_one_name_are_two_files(tmp_path: Any) -> None:
 
 @pytest.mark.anyio
 async def test_a_chat_begins_when_its_first_message_was_said_or_now(tmp_path: Any) -> None:
-    told = await save(MarkdownChat(log=(user("A", at="2024-10-25T16:31:20Z"),)), tmp_path)
+    first = await save(MarkdownChat(log=(user("A", at="2024-10-25T16:31:20Z"),)), tmp_path)
     there = await save(MarkdownChat(log=(user("B", at="2024/10/25 16:31:20"),)), tmp_path)
     unsaid = await save(MarkdownChat(log=(user("C", at="soon"),)), tmp_path, now=lambda: 86_400)
-    names = [path.name for path in (told, there, unsaid) if path]
+    names = [path.name for path in (first, there, unsaid) if path]
     assert names == ["A@20241025_163120.md", "B@20241025_163120.md", "C@19700102_000000.md"]
 
 

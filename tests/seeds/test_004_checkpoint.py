@@ -102,8 +102,8 @@ def test_s4_81_forms_without_a_version_are_read() -> None:
         ({"messages": "missing"}, "messages are missing"),
         ({"messages": [{"role": "nobody", "content": "x"}]}, "message 0 has no role"),
         ({"messages": [HELLO, None]}, "message 1 has no role"),
-        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "no text, image"),
-        ({"messages": [{"role": "user", "content": ["x"]}]}, "no text, image"),
+        ({"messages": [{"role": "user", "content": [{"type": "video"}]}]}, "not a text, image"),
+        ({"messages": [{"role": "user", "content": ["x"]}]}, "not a text, image"),
     ],
 )
 def test_s4_81_what_cannot_be_read_is_refused(wrong: dict[str, Any], message: str) -> None:

@@ -30,13 +30,13 @@ class Died(BaseException):
 @contextmanager
 def at_call(number: int, error: Callable[[], BaseException], *, once: bool = False) -> Iterator[list[str]]:
     """Raises at the call with this number and at all later ones, or only there. Gives the calls made."""
-    made: list[str] = []
+    calls: list[str] = []
     real = {name: getattr(os, name) for name in CALLS}
 
     def counted(name: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
-            made.append(name)
-            if len(made) == number or (len(made) > number and not once):
+            calls.append(name)
+            if len(calls) == number or (len(calls) > number and not once):
                 raise error()
             return real[name](*args, **kwargs)
 
@@ -45,7 +45,7 @@ def at_call(number: int, error: Callable[[], BaseException], *, once: bool = Fal
     try:
         for name in CALLS:
             setattr(os, name, counted(name))
-        yield made
+        yield calls
     finally:
         for name, function in real.items():
             setattr(os, name, function)

@@ -18,17 +18,17 @@ WHERE = Where("w", "c")
 
 async def append_for_ever(folder: str, start: int) -> None:
     """Groups of three; each is told when it was acknowledged."""
-    async with open_files(folder) as kept:
+    async with open_files(folder) as store:
         for number in itertools.count(start):
             group = [b"%d/%d" % (number, part) for part in range(3)]
-            await kept.append(WHERE, group, once=Once(key=str(number), digest=b"d"), state=b"%d" % number)
+            await store.append(WHERE, group, once=Once(key=str(number), digest=b"d"), state=b"%d" % number)
             os.write(1, b"%d\n" % number)
 
 
 async def write_turns(folder: str, writer: int, turns: int) -> None:
-    async with open_files(folder) as kept:
+    async with open_files(folder) as store:
         for number in range(turns):
-            await retried(kept, WHERE, turn(writer, number), f"{writer}/{number}")
+            await retried(store, WHERE, turn(writer, number), f"{writer}/{number}")
 
 
 def fork_all(folder: str, writers: int, turns: int) -> int:

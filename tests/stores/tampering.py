@@ -25,8 +25,15 @@ REGIONS = {
     "tag": -1,
 }
 STATE_REGIONS = {
-    "version": 0, "alg": 1, "generation": 5, "unused": 6, "count": 14, "link": 21, "nonce": 51, "tag": -1
-}  # fmt: skip
+    "version": 0,
+    "alg": 1,
+    "generation": 5,
+    "unused": 6,
+    "count": 14,
+    "link": 21,
+    "nonce": 51,
+    "tag": -1,
+}
 
 
 @dataclass(frozen=True)
@@ -133,8 +140,8 @@ def _cut(where: Where, start: int, end: int) -> Change:
 
 def _swap(where: Where, one: int, other: int) -> Change:
     def change(store: MemoryStore) -> None:
-        kept = bodies(store, where)
-        kept[one], kept[other] = kept[other], kept[one]
+        records = bodies(store, where)
+        records[one], records[other] = records[other], records[one]
 
     return change
 

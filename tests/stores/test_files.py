@@ -15,8 +15,8 @@ from tests.stores.files_disk import in_memory
 
 @asynccontextmanager
 async def opened(folder: str) -> AsyncIterator[Store]:
-    async with open_files(folder) as kept:
-        yield kept
+    async with open_files(folder) as opened_store:
+        yield opened_store
 
 
 @pytest.mark.parametrize("case", store(opened, many=2000), ids=str)

@@ -17,7 +17,7 @@ import pytest
 
 from lamina.errors import Broken
 from lamina.stores.files import FilesStore, open_files
-from lamina.stores.files.sheet import is_sheet
+from lamina.stores.files.record_file import is_record_file
 from lamina.stores.port import Once, RecordPage, StoredHead, Where
 from lamina.testing.store_races import check_linear
 from tests.stores.files_disk import Cache, Died, at_call, in_memory
@@ -27,9 +27,9 @@ ONCE = Once(key="turn", digest=b"d")
 
 Write = Callable[[FilesStore], Awaitable[object]]
 
-APPEND: Write = lambda kept: kept.append(WHERE, [b"b", b"{}"], expect=1, once=ONCE, state=b"2")  # noqa: E731
-REPLACE: Write = lambda kept: kept.replace(WHERE, {0: b"B"}, expect=1, state=b"3")  # noqa: E731
-DELETE: Write = lambda kept: kept.delete(WHERE)  # noqa: E731
+APPEND: Write = lambda store: store.append(WHERE, [b"b", b"{}"], expect=1, once=ONCE, state=b"2")  # noqa: E731
+REPLACE: Write = lambda store: store.replace(WHERE, {0: b"B"}, expect=1, state=b"3")  # noqa: E731
+DELETE: Write = lambda store: store.delete(WHERE)  # noqa: E731
 WRITES = pytest.mark.parametrize("write", [APPEND, REPLACE, DELETE], ids=["append", "replace", "delete"])
 
 
@@ -41,33 +41,33 @@ def tmp_path() -> Iterator[Path]:
 
 async def begun(folder: Path) -> RecordPage:
     """A conversation with one record, in the clear, so that replacing it gives its file another name."""
-    async with open_files(folder) as kept:
-        await kept.append(WHERE, [b'{"v":1,"segment":{"role":"user"}}'], state=b"1")
-        return await kept.read(WHERE)
+    async with open_files(folder) as store:
+        await store.append(WHERE, [b'{"v":1,"segment":{"role":"user"}}'], state=b"1")
+        return await store.read(WHERE)
 
 
 async def afterwards(folder: Path, write: Write) -> RecordPage:
     await begun(folder)
-    async with open_files(folder) as kept:
-        await write(kept)
-        return await kept.read(WHERE)
+    async with open_files(folder) as store:
+        await write(store)
+        return await store.read(WHERE)
 
 
 async def reread(folder: Path) -> RecordPage:
-    async with open_files(folder) as kept:
-        return await kept.read(WHERE)
+    async with open_files(folder) as store:
+        return await store.read(WHERE)
 
 
 def stray(folder: Path, page: RecordPage) -> list[str]:
     """Files that belong to nothing, after the next append has swept."""
 
     async def swept() -> None:
-        async with open_files(folder) as kept:
-            await kept.append(WHERE, [b"z"], expect=page.head.count)
+        async with open_files(folder) as store:
+            await store.append(WHERE, [b"z"], expect=page.head.count)
 
     anyio.run(swept)
     there = [path.name for path in (folder / "w" / "c").iterdir()]
-    sheets = [name for name in there if is_sheet(name)]
+    sheets = [name for name in there if is_record_file(name)]
     assert len(sheets) == page.head.count + 1
     return [name for name in there if name.endswith((".tmp", ".new")) or name == ".begun"]
 
@@ -81,17 +81,17 @@ def test_a_process_that_dies_at_any_call_leaves_before_or_after(tmp_path: Path, 
         before = anyio.run(begun, folder)
 
         async def dies(folder: Path = folder, number: int = number) -> list[str]:
-            async with open_files(folder) as kept:
-                with at_call(number, Died) as made, suppress(Died):
-                    await write(kept)
-                return made
+            async with open_files(folder) as store:
+                with at_call(number, Died) as calls, suppress(Died):
+                    await write(store)
+                return calls
 
-        made = anyio.run(dies)
+        calls = anyio.run(dies)
         page = anyio.run(reread, folder)
         assert page in (before, after), number
         seen.add(page == after)
         assert stray(folder, page) == [], number
-        if len(made) < number:
+        if len(calls) < number:
             break
     assert seen == {False, True}
     assert page == after
@@ -108,13 +108,13 @@ def test_a_failing_disk_is_an_error_and_nothing_more_is_taken(
         before = anyio.run(begun, folder)
 
         async def fails(folder: Path = folder, number: int = number) -> bool:
-            async with open_files(folder) as kept:
+            async with open_files(folder) as store:
                 full, once = (lambda: OSError(28, "No space left on device")), times == "once"
-                with at_call(number, full, once=once) as made, suppress(Broken):
-                    await write(kept)
-                if len(made) < number:
+                with at_call(number, full, once=once) as calls, suppress(Broken):
+                    await write(store)
+                if len(calls) < number:
                     return False
-                for call in (write(kept), kept.read(WHERE), kept.append(WHERE, [b"x"])):
+                for call in (write(store), store.read(WHERE), store.append(WHERE, [b"x"])):
                     with pytest.raises(Broken, match="No space left"):
                         await call
                 return True
@@ -132,16 +132,16 @@ def test_a_retried_turn_is_kept_once_wherever_the_first_try_died(tmp_path: Path)
         anyio.run(begun, folder)
 
         async def tries(folder: Path = folder, number: int = number) -> tuple[StoredHead, RecordPage, int]:
-            async with open_files(folder) as kept:
-                with at_call(number, Died) as made, suppress(Died):
-                    await APPEND(kept)
-            async with open_files(folder) as kept:
-                head = await kept.append(WHERE, [b"b", b"{}"], expect=1, once=ONCE, state=b"2")
-                return head, await kept.read(WHERE), len(made)
+            async with open_files(folder) as store:
+                with at_call(number, Died) as calls, suppress(Died):
+                    await APPEND(store)
+            async with open_files(folder) as store:
+                head = await store.append(WHERE, [b"b", b"{}"], expect=1, once=ONCE, state=b"2")
+                return head, await store.read(WHERE), len(calls)
 
-        head, page, made = anyio.run(tries)
+        head, page, calls = anyio.run(tries)
         assert head == page.head == StoredHead(count=3, state=b"2")
-        if made < number:
+        if calls < number:
             break
 
 
@@ -150,7 +150,7 @@ def test_a_power_cut_at_any_call_loses_nothing_that_was_acknowledged(tmp_path: P
         folder, acknowledged = tmp_path / str(number), [RecordPage()]
         folder.mkdir()
         cache = Cache(folder)
-        with cache.watching(), at_call(number, Died) as made, suppress(Died):
+        with cache.watching(), at_call(number, Died) as calls, suppress(Died):
             anyio.run(works, folder, acknowledged)
         for cut in range(CUTS):
             after = tmp_path / f"{number}-{cut}"
@@ -158,7 +158,7 @@ def test_a_power_cut_at_any_call_loses_nothing_that_was_acknowledged(tmp_path: P
             page = anyio.run(reread, after)
             assert page == acknowledged[-1] or is_next(page, acknowledged[-1]), (number, cut)
             assert stray(after, page) == [], (number, cut)
-        if len(made) < number:
+        if len(calls) < number:
             break
     assert number > 100
 
@@ -169,13 +169,13 @@ STEP, CUTS = 3, 3
 
 async def works(folder: Path, acknowledged: list[RecordPage]) -> None:
     """Appends and replacements, and what was there after each."""
-    async with open_files(folder) as kept:
+    async with open_files(folder) as store:
         for turns in range(3):
             once = Once(key=str(turns), digest=b"d")
-            await kept.append(WHERE, [b"{}", b"a%d" % turns], once=once, state=b"a%d" % turns)
-            acknowledged.append(await kept.read(WHERE))
-            await kept.replace(WHERE, {0: b"%d" % turns}, expect=2 * turns + 2, state=b"r%d" % turns)
-            acknowledged.append(await kept.read(WHERE))
+            await store.append(WHERE, [b"{}", b"a%d" % turns], once=once, state=b"a%d" % turns)
+            acknowledged.append(await store.read(WHERE))
+            await store.replace(WHERE, {0: b"%d" % turns}, expect=2 * turns + 2, state=b"r%d" % turns)
+            acknowledged.append(await store.read(WHERE))
 
 
 def is_next(page: RecordPage, least: RecordPage) -> bool:

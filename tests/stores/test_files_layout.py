@@ -19,16 +19,16 @@ from lamina.formats.codec import encode
 from lamina.segments import assistant, result, system, user
 from lamina.stores.checksums import file_sum
 from lamina.stores.files import open_files
+from lamina.stores.files.hidden_files import once_name
 from lamina.stores.files.names import LONGEST, folder_name, name_of
-from lamina.stores.files.sheet import body_of, is_sheet, sheet_name, written
-from lamina.stores.files.shelf import once_name
+from lamina.stores.files.record_file import decode_body, encode_body, is_record_file, record_file_name
 from lamina.stores.port import Listed, Once, RecordPage, StoredHead, Where
 
 WHERE = Where("team", "chat")
 AT = datetime(2025, 8, 24, 16, 36, 25, 123999, tzinfo=UTC)
 
 
-async def kept(folder: Path, *groups: list[bytes]) -> Path:
+async def write_groups(folder: Path, *groups: list[bytes]) -> Path:
     """The folder of a conversation with these groups."""
     async with open_files(folder, now=lambda: AT) as store:
         for number, group in enumerate(groups):
@@ -49,13 +49,13 @@ def forged(conversation: Path, name: str, plain: str) -> None:
 
 
 def sheets(conversation: Path) -> list[str]:
-    return sorted(path.name for path in conversation.iterdir() if is_sheet(path.name))
+    return sorted(path.name for path in conversation.iterdir() if is_record_file(path.name))
 
 
 def test_a_file_for_each_record_named_by_time_place_and_role(tmp_path: Path) -> None:
     segments = [system("s"), user("u"), assistant("a"), result("r", id="1")]
     conversation = anyio.run(
-        kept, tmp_path, [encode(segment) for segment in segments], [b"\x00sealed", b"{}"]
+        write_groups, tmp_path, [encode(segment) for segment in segments], [b"\x00sealed", b"{}"]
     )
     assert sheets(conversation) == [
         "20250824T163625123Z_0000_system.json",
@@ -72,20 +72,20 @@ def test_a_file_for_each_record_named_by_time_place_and_role(tmp_path: Path) -> 
 
 
 def test_files_are_for_their_owner_alone(tmp_path: Path) -> None:
-    conversation = anyio.run(kept, tmp_path / "new", [b"a"])
+    conversation = anyio.run(write_groups, tmp_path / "new", [b"a"])
     for path in (conversation.parent, conversation, *conversation.iterdir()):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
 def test_the_time_in_a_name_is_utc_and_the_place_grows_past_four_digits() -> None:
     there = datetime(2025, 1, 1, 1, 0, tzinfo=timezone(timedelta(hours=2)))
-    assert sheet_name(12_345, b"x", there) == "20241231T230000000Z_12345_record.json"
+    assert record_file_name(12_345, b"x", there) == "20241231T230000000Z_12345_record.json"
 
 
 @given(st.binary() | st.sampled_from([b'{"base64":"AA=="}', b"{}", b'{"base64":', b"[1]", b'{"a":1} ']))
 def test_any_bytes_are_a_json_file_and_come_back(body: bytes) -> None:
-    assert isinstance(json.loads(written(body)), dict)
-    assert body_of(written(body)) == body
+    assert isinstance(json.loads(encode_body(body)), dict)
+    assert decode_body(encode_body(body)) == body
 
 
 @given(st.lists(st.text(max_size=80).filter(lambda name: "\0" not in name and _utf8(name)), unique=True))
@@ -122,7 +122,7 @@ def test_a_name_too_long_for_a_folder_is_listed_as_it_is(tmp_path: Path) -> None
 
 
 def test_what_is_deleted_leaves_no_byte(tmp_path: Path) -> None:
-    anyio.run(kept, tmp_path, [b'{"secret":1}'], [b"secret"])
+    anyio.run(write_groups, tmp_path, [b'{"secret":1}'], [b"secret"])
 
     async def delete() -> bool:
         async with open_files(tmp_path) as store:
@@ -134,7 +134,7 @@ def test_what_is_deleted_leaves_no_byte(tmp_path: Path) -> None:
 
 
 def test_a_deletion_cut_short_is_finished_when_the_store_is_opened(tmp_path: Path) -> None:
-    conversation = anyio.run(kept, tmp_path, [b"a"])
+    conversation = anyio.run(write_groups, tmp_path, [b"a"])
     conversation.rename(conversation.with_name(".deleted.chat"))
     assert anyio.run(read, tmp_path) == RecordPage()
     assert list((tmp_path / "team").iterdir()) == []
@@ -157,7 +157,7 @@ def test_a_deletion_cut_short_is_finished_when_the_store_is_opened(tmp_path: Pat
 def test_a_damaged_folder_is_never_read_as_something_else(
     tmp_path: Path, name: str, content: str | None, problem: str
 ) -> None:
-    conversation = anyio.run(kept, tmp_path, [b'{"a":1}'], [b"b"])
+    conversation = anyio.run(write_groups, tmp_path, [b'{"a":1}'], [b"b"])
     for path in conversation.glob(name):
         path.unlink() if content is None else path.write_text(content)
     with pytest.raises(Tampered, match=problem):
@@ -176,7 +176,7 @@ def test_a_damaged_folder_is_never_read_as_something_else(
 def test_a_hidden_file_that_makes_no_sense_is_noticed_whatever_its_checksum(
     tmp_path: Path, name: str, plain: str, problem: str
 ) -> None:
-    conversation = anyio.run(kept, tmp_path, [b'{"a":1}'], [b"b"])
+    conversation = anyio.run(write_groups, tmp_path, [b'{"a":1}'], [b"b"])
     forged(conversation, name, plain)
     with pytest.raises(Damaged, match=problem):
         anyio.run(read, tmp_path)
@@ -184,7 +184,7 @@ def test_a_hidden_file_that_makes_no_sense_is_noticed_whatever_its_checksum(
 
 @pytest.mark.parametrize(("name", "key"), [(".head", "count"), (".g00000001", "first"), ("key", "count")])
 def test_a_number_that_is_another_is_noticed(tmp_path: Path, name: str, key: str) -> None:
-    conversation = anyio.run(kept, tmp_path, [b"a"], [b"b"])
+    conversation = anyio.run(write_groups, tmp_path, [b"a"], [b"b"])
     file = conversation / (once_name("1") if name == "key" else name)
     file.write_bytes(re.sub(rb'("%s":)\d' % key.encode(), rb"\g<1>7", file.read_bytes()))
 
@@ -197,7 +197,7 @@ def test_a_number_that_is_another_is_noticed(tmp_path: Path, name: str, key: str
 
 
 def test_damage_says_which_records_are_whole(tmp_path: Path) -> None:
-    conversation = anyio.run(kept, tmp_path, [b'{"a":1}', b"b"], [b"c"], [b"d", b"e"])
+    conversation = anyio.run(write_groups, tmp_path, [b'{"a":1}', b"b"], [b"c"], [b"d", b"e"])
     (conversation / sheets(conversation)[1]).write_bytes(b"other")
     with pytest.raises(Damaged) as raised:
         anyio.run(read, tmp_path)
@@ -232,11 +232,11 @@ def test_a_long_name_that_was_damaged_is_not_left_out_of_the_list(tmp_path: Path
 
 
 def test_records_without_a_head_are_not_swept_away_by_an_append(tmp_path: Path) -> None:
-    conversation = anyio.run(kept, tmp_path, [b"a"], [b"b"])
+    conversation = anyio.run(write_groups, tmp_path, [b"a"], [b"b"])
     for path in conversation.glob(".*"):
         path.unlink()
     with pytest.raises(Tampered):
-        anyio.run(kept, tmp_path, [b"c"])
+        anyio.run(write_groups, tmp_path, [b"c"])
     assert len(sheets(conversation)) == 2
 
 
@@ -246,8 +246,8 @@ def test_a_head_of_an_earlier_time_is_noticed_and_nothing_behind_it_is_swept_awa
 ) -> None:
     """As a write that was lost, or a synchronisation that had not come to the hidden file yet."""
     bodies = [[b"a"], [b"b"], [b"c"], [b"d"]]
-    earlier = anyio.run(kept, tmp_path / "earlier", *bodies[:groups]) / ".head"
-    conversation = anyio.run(kept, tmp_path / "now", *bodies)
+    earlier = anyio.run(write_groups, tmp_path / "earlier", *bodies[:groups]) / ".head"
+    conversation = anyio.run(write_groups, tmp_path / "now", *bodies)
     if groups:
         (conversation / ".head").write_bytes(earlier.read_bytes())
     else:
@@ -256,20 +256,20 @@ def test_a_head_of_an_earlier_time_is_noticed_and_nothing_behind_it_is_swept_awa
         anyio.run(read, tmp_path / "now")
     assert raised.value.whole == (0, 1, 2, 3)
     with pytest.raises(Damaged):
-        anyio.run(kept, tmp_path / "now", [b"e"])
+        anyio.run(write_groups, tmp_path / "now", [b"e"])
     assert len(sheets(conversation)) == 4
 
 
 def test_one_group_behind_the_head_is_an_append_that_was_cut_short(tmp_path: Path) -> None:
-    head = anyio.run(kept, tmp_path / "earlier", [b"a"]) / ".head"
-    conversation = anyio.run(kept, tmp_path / "now", [b"a"], [b"b"])
+    head = anyio.run(write_groups, tmp_path / "earlier", [b"a"]) / ".head"
+    conversation = anyio.run(write_groups, tmp_path / "now", [b"a"], [b"b"])
     (conversation / ".head").write_bytes(head.read_bytes())
     assert [record.body for record in anyio.run(read, tmp_path / "now").records] == [b"a"]
 
 
 @pytest.mark.parametrize("group", [0, 1])
 def test_a_key_that_outlived_its_append_does_not_count(tmp_path: Path, group: int) -> None:
-    conversation = anyio.run(kept, tmp_path, [b"a"])
+    conversation = anyio.run(write_groups, tmp_path, [b"a"])
     forged(conversation, once_name("lost"), json.dumps({"digest": "ZA==", "group": group, "count": 7}))
 
     async def again() -> StoredHead:
@@ -280,7 +280,7 @@ def test_a_key_that_outlived_its_append_does_not_count(tmp_path: Path, group: in
 
 
 def test_a_key_keeps_no_state(tmp_path: Path) -> None:
-    conversation = anyio.run(kept, tmp_path, [b"a"])
+    conversation = anyio.run(write_groups, tmp_path, [b"a"])
     assert set(json.loads((conversation / once_name("0")).read_bytes())) == {
         "digest",
         "group",
@@ -290,7 +290,7 @@ def test_a_key_keeps_no_state(tmp_path: Path) -> None:
 
 
 def test_a_key_of_an_older_release_is_answered_with_the_state_of_now(tmp_path: Path) -> None:
-    conversation = anyio.run(kept, tmp_path, [b"a"], [b"b"])
+    conversation = anyio.run(write_groups, tmp_path, [b"a"], [b"b"])
     older = {"digest": "ZA==", "group": 0, "count": 1, "state": "Zmlyc3Q="}
     forged(conversation, once_name("0"), json.dumps(older))
     head = json.loads((conversation / ".head").read_bytes())
@@ -305,27 +305,27 @@ def test_a_key_of_an_older_release_is_answered_with_the_state_of_now(tmp_path: P
 
 
 def test_a_folder_in_the_place_of_another_is_noticed(tmp_path: Path) -> None:
-    anyio.run(kept, tmp_path, [b"a"]).rename(tmp_path / "team" / "other")
+    anyio.run(write_groups, tmp_path, [b"a"]).rename(tmp_path / "team" / "other")
     with pytest.raises(Tampered, match="another conversation"):
         anyio.run(read, tmp_path, Where("team", "other"))
 
 
 @pytest.mark.parametrize("names", ['["../../victim"]', '["/etc/victim"]', '[".locks"]'])
 def test_no_file_of_the_store_can_name_one_outside(tmp_path: Path, names: str) -> None:
-    conversation = anyio.run(kept, tmp_path / "store", [b"a"])
+    conversation = anyio.run(write_groups, tmp_path / "store", [b"a"])
     victim = tmp_path / "store" / "victim"
     victim.write_text("stays")
     (conversation / ".begun").write_text(f'{{"names":{names}}}')
     with pytest.raises(Tampered):
-        anyio.run(kept, tmp_path / "store", [b"b"], [b"c"])
+        anyio.run(write_groups, tmp_path / "store", [b"b"], [b"c"])
     assert victim.read_text() == "stays"
 
 
 def test_a_newer_version_is_refused(tmp_path: Path) -> None:
-    conversation = anyio.run(kept, tmp_path, [b"a"])
+    conversation = anyio.run(write_groups, tmp_path, [b"a"])
     head = json.loads((conversation / ".head").read_bytes())
     (conversation / ".head").write_text(json.dumps(head | {"v": 3}))
-    with pytest.raises(StoreError, match="its version is another"):
+    with pytest.raises(StoreError, match="it has another version"):
         anyio.run(read, tmp_path)
     (tmp_path / ".lamina").write_text('{"v":2}')
     with pytest.raises(StoreError, match="says version 2"):
@@ -334,7 +334,7 @@ def test_a_newer_version_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_files_is_not_taken_for_a_store(tmp_path: Path) -> None:
     (tmp_path / "20250824T163625123Z_0001_user.json").write_text("{}")
-    with pytest.raises(BadInput, match=r"lamina\.stores\.elara"):
+    with pytest.raises(BadInput, match=r"lamina\.formats\.elara"):
         anyio.run(read, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["20250824T163625123Z_0001_user.json"]
 

@@ -57,15 +57,15 @@ class NeverOrdered(MemoryStore):
 class SameRecords(MemoryStore):
     """Reads from the start whatever was asked for."""
 
-    async def read(self, where: Where, *, after: int = 0, **asked: Any) -> RecordPage:
-        return await super().read(where, after=0 if after else after, **asked)
+    async def read(self, where: Where, *, after: int = 0, **arguments: Any) -> RecordPage:
+        return await super().read(where, after=0 if after else after, **arguments)
 
 
 class GivesNothing(MemoryStore):
     """Counts records that it does not give."""
 
-    async def read(self, where: Where, *, after: int = 0, **asked: Any) -> RecordPage:
-        page = await super().read(where, after=after, **asked)
+    async def read(self, where: Where, *, after: int = 0, **arguments: Any) -> RecordPage:
+        page = await super().read(where, after=after, **arguments)
         return RecordPage(head=page.head) if after else page
 
 
@@ -74,15 +74,15 @@ class Refuses(MemoryStore):
 
     full = False
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         if self.full:
             raise Conflict(conversation=where.conversation, expected=0, found=1)
-        return await super().append(where, records, **given)
+        return await super().append(where, records, **arguments)
 
-    async def replace(self, where: Where, bodies: Mapping[int, bytes], **given: Any) -> StoredHead:
+    async def replace(self, where: Where, bodies: Mapping[int, bytes], **arguments: Any) -> StoredHead:
         if self.full:
             raise Conflict(conversation=where.conversation, expected=0, found=1)
-        return await super().replace(where, bodies, **given)
+        return await super().replace(where, bodies, **arguments)
 
 
 async def filled(within: MemoryStore) -> Sealed:
@@ -100,8 +100,8 @@ async def in_time(work: Awaitable[Any]) -> StoreError:
     return raised.value
 
 
-async def collected(found: AsyncIterator[Any]) -> list[Any]:
-    return [each async for each in found]
+async def collect(items: AsyncIterator[Any]) -> list[Any]:
+    return [each async for each in items]
 
 
 @pytest.mark.parametrize("faulty", [SamePage, GoesBack, NeverOrdered])
@@ -110,14 +110,14 @@ def test_a_list_that_does_not_rise_is_damage(faulty: type[MemoryStore]) -> None:
         within = faulty()
         for name in ("a", "b", "c"):
             await within.append(Where("team", name), [b"x"])
-        assert isinstance(await in_time(collected(every_conversation(within, "team", page=2))), Damaged)
+        assert isinstance(await in_time(collect(every_conversation(within, "team", page=2))), Damaged)
 
     anyio.run(trial)
 
 
 LISTING: dict[str, Callable[[Sealed], Awaitable[Any]]] = {
     "list": lambda sealed: sealed.list("team"),
-    "conversations": lambda sealed: collected(conversations(sealed)),
+    "conversations": lambda sealed: collect(conversations(sealed)),
     "rewrap": rewrap,
     "retire": lambda sealed: retire(sealed, "0" * 16),
 }
@@ -140,7 +140,7 @@ def test_records_that_do_not_follow_are_damage(faulty: type[MemoryStore]) -> Non
     async def trial() -> None:
         within = faulty()
         await within.append(HERE, [b"a", b"b", b"c"])
-        error = await in_time(collected(every_record(within, HERE, page=2)))
+        error = await in_time(collect(every_record(within, HERE, page=2)))
         assert isinstance(error, Damaged)
         assert error.conversation == "alice"
 
@@ -150,7 +150,7 @@ def test_records_that_do_not_follow_are_damage(faulty: type[MemoryStore]) -> Non
 READING: dict[str, Callable[[Sealed], Awaitable[Any]]] = {
     "verify": lambda sealed: verify(sealed, HERE, batch=2),
     "rekey": lambda sealed: rekey(sealed, HERE, batch=2),
-    "records": lambda sealed: collected(every_record(sealed, HERE, page=2)),
+    "records": lambda sealed: collect(every_record(sealed, HERE, page=2)),
 }
 
 
@@ -224,8 +224,8 @@ class OldAndNew(MemoryStore):
         self.older: dict[Where, bytes] = {}
         self.turn = 0
 
-    async def read(self, where: Where, **asked: Any) -> RecordPage:
-        page = await super().read(where, **asked)
+    async def read(self, where: Where, **arguments: Any) -> RecordPage:
+        page = await super().read(where, **arguments)
         self.turn += where in self.older
         if where in self.older and self.turn % 2:
             return RecordPage(
@@ -233,10 +233,10 @@ class OldAndNew(MemoryStore):
             )
         return page
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         if where in self.older:
             raise Conflict(conversation=where.conversation, expected=0, found=0)
-        return await super().append(where, records, **given)
+        return await super().append(where, records, **arguments)
 
 
 def test_a_store_that_alternates_between_two_states_is_left_in_the_end() -> None:
@@ -260,7 +260,7 @@ def test_a_batch_of_nothing_is_refused(batch: int) -> None:
             with anyio.fail_after(30), pytest.raises(BadInput):
                 await work
         with pytest.raises(BadInput):
-            await collected(every_record(sealed, HERE, page=batch))
+            await collect(every_record(sealed, HERE, page=batch))
         assert (await anchor(sealed, HERE)).count == 3
 
     anyio.run(trial)
@@ -280,11 +280,11 @@ def test_whole_walks_are_whole() -> None:
         for name in names:
             await within.append(Where("team", name), [name.encode()] * 25)
         for page in (1, 24, 25, 26):
-            listed = await collected(every_conversation(within, "team", page=page))
+            listed = await collect(every_conversation(within, "team", page=page))
             assert [each.conversation for each in listed] == names
-            records = await collected(every_record(within, Where("team", "007"), page=page))
+            records = await collect(every_record(within, Where("team", "007"), page=page))
             assert records == [Record(seq=seq, body=b"007") for seq in range(25)]
-        assert await collected(every_record(within, Where("team", "none"))) == []
+        assert await collect(every_record(within, Where("team", "none"))) == []
 
     anyio.run(trial)
 

@@ -15,16 +15,16 @@ from lamina.testing.stores import store
 
 @asynccontextmanager
 async def opened(_folder: str) -> AsyncIterator[Store]:
-    async with open_postgres(shared().url) as kept:
-        yield kept
+    async with open_postgres(shared().url) as opened_store:
+        yield opened_store
 
 
 @asynccontextmanager
 async def opened_alone(folder: str) -> AsyncIterator[Store]:
     """A schema of its own for each case: one that is sealed is closed to all others."""
     schema = f"case_{hashlib.sha256(folder.encode()).hexdigest()[:32]}"
-    async with open_postgres(shared().url, schema=schema) as kept:
-        yield kept
+    async with open_postgres(shared().url, schema=schema) as opened_store:
+        yield opened_store
 
 
 SEALING = store(opened_alone)[-3:]

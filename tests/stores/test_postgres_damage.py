@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from lamina.errors import Damaged, KeyNeeded
-from lamina.stores.checksums import Sums
+from lamina.stores.checksums import Checksums
 from lamina.stores.port import HEADER, Listed, Once, RecordPage, StoredHead, Where
 from lamina.stores.postgres import PostgresStore, open_postgres
 from lamina.stores.postgres.schema import MIGRATIONS, NEWEST
@@ -86,8 +86,8 @@ def test_a_damaged_record_is_named_and_the_others_can_be_read(schema: str, damag
     changed(schema, damage)
 
     async def work(store: PostgresStore) -> None:
-        for asked in ({}, {"last": 4}, {"at": [0, 2]}, {"limit": 1}):
-            error = await refused(store.read(HERE, **asked), Damaged)
+        for selection in ({}, {"last": 4}, {"at": [0, 2]}, {"limit": 1}):
+            error = await refused(store.read(HERE, **selection), Damaged)
             assert error.conversation == "here"
             assert error.whole == (1, 2, 3)
         assert len((await store.read(HERE, at=[1, 2, 3])).records) == 3
@@ -105,7 +105,7 @@ def test_a_record_behind_the_last_is_no_record(schema: str) -> None:
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_head_that_is_older_than_its_records_is_noticed(schema: str, count: int) -> None:
     filled(schema)
-    sums = Sums(HERE)
+    sums = Checksums(HERE)
     state_sum = sums.state(b"before")
     statement = (
         "UPDATE conversation SET count = %s, state = 'before', state_sum = %s, sum = %s WHERE name = 'here'"
@@ -149,19 +149,19 @@ def test_a_damaged_head_is_named_and_never_built_upon(schema: str, damage: Liter
     with_store(schema, work)
 
 
-@pytest.mark.parametrize("asked", [{}, {"last": 2}, {"last": 0}, {"at": [1]}, {"after": 3}])
-def test_records_without_their_head_are_missed(schema: str, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("selection", [{}, {"last": 2}, {"last": 0}, {"at": [1]}, {"after": 3}])
+def test_records_without_their_head_are_missed(schema: str, selection: dict[str, Any]) -> None:
     filled(schema)
     changed(schema, "DELETE FROM conversation WHERE name = 'here'")
 
     async def work(store: PostgresStore) -> None:
-        error = await refused(store.read(HERE, **asked), Damaged)
+        error = await refused(store.read(HERE, **selection), Damaged)
         assert error.whole == (0, 1, 2, 3)
         for after in ("", "a"):
             assert (await refused(store.list("w", after=after, limit=1), Damaged)).conversation == "here"
         assert list(await store.list("w", after="here")) == [Listed(conversation="other", count=2)]
         await refused(store.append(HERE, [b"anew"], expect=0), Damaged)
-        assert (await refused(store.read(HERE, **asked), Damaged)).whole == (0, 1, 2, 3)
+        assert (await refused(store.read(HERE, **selection), Damaged)).whole == (0, 1, 2, 3)
         assert await store.delete(HERE)
         assert await store.read(HERE) == RecordPage()
         assert list(await store.list("w")) == [Listed(conversation="other", count=2)]
@@ -228,7 +228,7 @@ def test_rows_of_an_older_release_get_their_sums(schema: str) -> None:
         )
         link.execute("INSERT INTO record VALUES (%s, %s, 0, %s)", [odd.workspace, odd.conversation, b"\\x00"])
     with_store(schema, lambda store: store.append(OTHER, [b"x"]))
-    sums = Sums(odd)
+    sums = Checksums(odd)
     with psycopg.connect(shared().url, autocommit=True) as link:
         link.execute(f'SET search_path TO "{schema}"')
         names = [odd.workspace, odd.conversation]

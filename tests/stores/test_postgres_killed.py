@@ -18,7 +18,7 @@ from anyio import to_thread
 from lamina.errors import Broken
 from lamina.stores.port import Once, RecordPage, Where
 from lamina.stores.postgres import PostgresStore
-from lamina.stores.postgres.links import ConnectionLimits
+from lamina.stores.postgres.connections import ConnectionLimits
 from lamina.testing.postgres import Server, postgres
 
 WRITERS = 4
@@ -142,8 +142,8 @@ def main(times: int) -> None:
     with postgres() as server:
         load = anyio.run(killed, server, times, HASTY, 3)
         print(server.version)
-    kept = sum(load.kept.values())
-    print(f"{times} kills, {kept:,} groups acknowledged, 0 lost, 0 doubled")
+    acknowledged = sum(load.kept.values())
+    print(f"{times} kills, {acknowledged:,} groups acknowledged, 0 lost, 0 doubled")
     print(f"{load.settled} repeated by their key")
     print(f"{sum(load.open.values())} failed without one, of which {load.made} were there")
     print(f"{load.perhaps} calls could not say whether they had committed")

@@ -54,8 +54,8 @@ def folder() -> Iterator[Path]:
 
 def freeze(folder: Path, *, files: int = 0o444, folders: int = 0o555) -> dict[str, bytes]:
     """Takes the right to write away; and what is there."""
-    found = sorted(folder.rglob("*"), reverse=True)
-    for path in found:
+    paths = sorted(folder.rglob("*"), reverse=True)
+    for path in paths:
         path.chmod(folders if path.is_dir() else files)
     folder.chmod(folders)
     return content_of(folder)

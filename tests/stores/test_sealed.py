@@ -33,8 +33,8 @@ async def over_memory(_folder: str) -> AsyncIterator[Store]:
 
 @asynccontextmanager
 async def over_sqlite(folder: str) -> AsyncIterator[Store]:
-    async with open_sqlite(Path(folder) / "chats.db") as kept:
-        yield Sealed(kept, KEY, create=True)
+    async with open_sqlite(Path(folder) / "chats.db") as inner:
+        yield Sealed(inner, KEY, create=True)
 
 
 @asynccontextmanager
@@ -87,8 +87,8 @@ def test_what_is_within_holds_nothing_plain(tmp_path: Path) -> None:
     secrets = [b"the diagnosis is leukemia", b"ledger of patient zimmermann", b"clinic-zurich", b"case-4711"]
 
     async def trial() -> None:
-        async with open_sqlite(tmp_path / "chats.db") as kept:
-            sealed = Sealed(kept, KEY, create=True)
+        async with open_sqlite(tmp_path / "chats.db") as inner:
+            sealed = Sealed(inner, KEY, create=True)
             where = Where(secrets[2].decode(), secrets[3].decode())
             once = Once(key="request-of-alice", digest=b"digest-of-something-plain")
             await sealed.append(where, [secrets[0]] * 3, state=secrets[1], once=once)
@@ -109,9 +109,9 @@ def test_the_same_words_are_never_sealed_to_the_same_bytes() -> None:
         for _ in range(20):
             await sealed.append(WHERE, [b"same words"] * 5, state=b"same state")
             states.add((await inner.read(sealed.vault.inner(WHERE))).head.state[47:])
-        kept = [record.body for record in (await inner.read(sealed.vault.inner(WHERE))).records]
+        sealed_bodies = [record.body for record in (await inner.read(sealed.vault.inner(WHERE))).records]
         for start, end in ((6, 22), (54, 66), (66, None)):  # id, nonce, ciphertext
-            assert len({body[start:end] for body in kept}) == 100
+            assert len({body[start:end] for body in sealed_bodies}) == 100
         assert len({state[:12] for state in states}) == len(states) == 20
 
     anyio.run(trial)
@@ -191,7 +191,7 @@ def test_a_store_without_a_header_is_not_taken_for_a_new_one() -> None:
 
 
 def test_no_key_is_refused() -> None:
-    with pytest.raises(BadInput, match="never kept plain"):
+    with pytest.raises(BadInput, match="never stored plain"):
         Sealed(MemoryStore(), [])
 
 

@@ -46,11 +46,11 @@ def within(kind: str, folder: Path) -> Opening:
     if kind == "postgres":
         schema = f"doors_{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
         return partial(open_postgres, shared().url, schema=schema)
-    kept = MemoryStore()
+    store = MemoryStore()
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Store]:
-        yield kept
+        yield store
 
     return opened
 
@@ -58,30 +58,30 @@ def within(kind: str, folder: Path) -> Opening:
 @pytest.fixture(params=["sqlite", "files", "postgres", "memory"])
 def opening(request: pytest.FixtureRequest, tmp_path: Path) -> Opening:
     """A store in which a conversation is sealed."""
-    found = within(request.param, tmp_path)
+    opening = within(request.param, tmp_path)
 
     async def seal() -> None:
         async with (
-            found() as store,
-            Session.open(Sealed(store, KEY, create=True), "chat", **GIVEN) as session,
+            opening() as store,
+            Session.open(Sealed(store, KEY, create=True), "chat", **SESSION_OPTIONS) as session,
         ):
             await session.ask(f"What is a {SECRET}?")
             await session.record("An instrument.")
 
     anyio.run(seal)
-    return found
+    return opening
 
 
-GIVEN: dict[str, Any] = {"workspace": "team", "model": "gpt-5", "settings": Settings()}
+SESSION_OPTIONS: dict[str, Any] = {"workspace": "team", "model": "gpt-5", "settings": Settings()}
 
 
 async def _talk(store: Store) -> None:
-    async with Session.open(store, "chat", **GIVEN) as session:
+    async with Session.open(store, "chat", **SESSION_OPTIONS) as session:
         await session.ask(PLAIN)
 
 
 async def _talk_anew(store: Store) -> None:
-    async with Session.open(store, "another chat", **GIVEN) as session:
+    async with Session.open(store, "another chat", **SESSION_OPTIONS) as session:
         await session.ask(PLAIN)
 
 
@@ -118,8 +118,11 @@ def test_without_a_key_nothing_is_read_and_nothing_written(
         async with opening() as store:
             with pytest.raises(KeyNeeded):
                 await way(store)
-        async with opening() as store, Session.open(Sealed(store, KEY), "chat", **GIVEN) as session:
-            assert [said.text for said in session.dialogue()] == [f"What is a {SECRET}?", "An instrument."]
+        async with opening() as store, Session.open(Sealed(store, KEY), "chat", **SESSION_OPTIONS) as session:
+            assert [message.text for message in session.dialogue()] == [
+                f"What is a {SECRET}?",
+                "An instrument.",
+            ]
 
     anyio.run(trial)
 
@@ -151,12 +154,12 @@ ADDRESSES = ["{}/chats.db", "sqlite:{}/chats.db", "files:{}/chats"]
 def test_an_address_leads_to_no_sealed_store_without_its_key(address: str, tmp_path: Path) -> None:
     address = address.format(tmp_path)
 
-    async def opened(**given: Any) -> None:
-        async with open_store(address, **given):
+    async def opened(**arguments: Any) -> None:
+        async with open_store(address, **arguments):
             pass
 
     async def session() -> None:
-        async with Session.open(address, "chat", **GIVEN):
+        async with Session.open(address, "chat", **SESSION_OPTIONS):
             pass
 
     async def by_default() -> None:
@@ -167,7 +170,7 @@ def test_an_address_leads_to_no_sealed_store_without_its_key(address: str, tmp_p
     for way in (opened, session, by_default):
         with pytest.raises(KeyNeeded):
             anyio.run(way)
-    with pytest.raises(KeyNeeded), blocking.Session.open(address, "chat", **GIVEN):
+    with pytest.raises(KeyNeeded), blocking.Session.open(address, "chat", **SESSION_OPTIONS):
         pass
     for create in (True, False):
         with pytest.raises(WrongKey, match="none of the given keys"):
@@ -209,15 +212,15 @@ def test_no_byte_of_what_was_refused_is_on_the_disk(opening: Opening, tmp_path: 
         schema = within("postgres", tmp_path).keywords["schema"]  # type: ignore[attr-defined]
         if link.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema]).rowcount:
             link.execute(f'SET search_path TO "{schema}"')
-            found = link.execute("SELECT body FROM record UNION ALL SELECT state FROM conversation")
-            assert not [body for (body,) in found if PLAIN.encode() in body]
+            rows = link.execute("SELECT body FROM record UNION ALL SELECT state FROM conversation")
+            assert not [body for (body,) in rows if PLAIN.encode() in body]
 
 
 def test_a_wrapper_that_hands_names_on_lets_encryption_through() -> None:
     class Wrapper(MemoryStore):
-        async def append(self, where: Where, records: Any, **given: Any) -> Any:
+        async def append(self, where: Where, records: Any, **arguments: Any) -> Any:
             assert isinstance(where.workspace, Within) or where.workspace.startswith("lamina.sealed")
-            return await super().append(where, records, **given)
+            return await super().append(where, records, **arguments)
 
     async def trial() -> None:
         store = Sealed(Wrapper(), KEY, create=True)

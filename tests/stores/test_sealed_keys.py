@@ -109,10 +109,10 @@ def test_good_keys_are_never_refused() -> None:
 
 def test_secrets_do_not_show_in_what_is_printed() -> None:
     key = Key(GOOD)
-    for shown in (repr(key), str(key), f"{[key]}", repr(Passphrase("a quiet harbour of 7 lamps"))):
-        assert GOOD.hex() not in shown
-        assert repr(GOOD) not in shown
-        assert "harbour" not in shown
+    for text in (repr(key), str(key), f"{[key]}", repr(Passphrase("a quiet harbour of 7 lamps"))):
+        assert GOOD.hex() not in text
+        assert repr(GOOD) not in text
+        assert "harbour" not in text
     assert key.id in repr(key)
 
 
@@ -161,10 +161,10 @@ def test_a_key_file_that_holds_something_else_is_refused(tmp_path: Path) -> None
 
 
 def test_a_key_comes_from_the_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: dict[tuple[str, str], str] = {}
+    passwords: dict[tuple[str, str], str] = {}
     ring = types.SimpleNamespace(
-        get_password=lambda service, user: kept.get((service, user)),
-        set_password=lambda service, user, value: kept.__setitem__((service, user), value),
+        get_password=lambda service, user: passwords.get((service, user)),
+        set_password=lambda service, user, value: passwords.__setitem__((service, user), value),
     )
     monkeypatch.setitem(sys.modules, "keyring", ring)
     with pytest.raises(BadInput, match="not there"):

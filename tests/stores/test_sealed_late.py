@@ -30,7 +30,7 @@ CHEAP = Cost(memory=19_456, passes=2, lanes=1)
 WHERE = Where("team", "chat")
 
 
-def said(page: RecordPage) -> list[bytes]:
+def bodies_of(page: RecordPage) -> list[bytes]:
     return [record.body for record in page.records]
 
 
@@ -64,7 +64,7 @@ def test_a_writer_that_was_late_loses_nothing(records: list[bytes], *, grown: bo
         await late.append(WHERE, records, state=b"late ledger")
         for reader in (one, late, Sealed(inner, key)):
             page = await reader.read(WHERE)
-            assert said(page) == [b"first", *([b"meanwhile"] if grown else []), *records]
+            assert bodies_of(page) == [b"first", *([b"meanwhile"] if grown else []), *records]
             assert page.head.state == b"late ledger"
             await verify(reader, WHERE)
         await one.append(WHERE, [b"more"])
@@ -108,10 +108,10 @@ def test_a_writer_that_was_late_leaves_the_next_of_this_name_alone(records: list
         with pytest.raises(Conflict):
             await late.append(WHERE, records, expect=1, was=b"ledger")
         for reader in (one, late, Sealed(inner, key)):
-            assert said(await reader.read(WHERE)) == [b"second"]
+            assert bodies_of(await reader.read(WHERE)) == [b"second"]
         inner.meanwhile = meanwhile
         await late.append(WHERE, [b"third"])
-        assert said(await one.read(WHERE)) == [b"second", b"third"]
+        assert bodies_of(await one.read(WHERE)) == [b"second", b"third"]
 
     anyio.run(trial)
 
@@ -130,7 +130,7 @@ def test_a_card_is_not_put_over_that_of_the_next_of_this_name() -> None:
         await rekey(late, WHERE)
         assert await finish(late, WHERE)
         for reader in (one, late, Sealed(inner, key)):
-            assert said(await reader.read(WHERE)) == [b"second"]
+            assert bodies_of(await reader.read(WHERE)) == [b"second"]
 
     anyio.run(trial)
 
@@ -149,7 +149,7 @@ def test_the_key_of_the_next_of_this_name_is_not_forgotten() -> None:
         inner.meanwhile = meanwhile
         await finish(late, WHERE)
         for reader in (one, late, Sealed(inner, key)):
-            assert said(await reader.read(WHERE)) == [b"second"]
+            assert bodies_of(await reader.read(WHERE)) == [b"second"]
 
     anyio.run(trial)
 
@@ -168,7 +168,7 @@ def test_records_are_not_put_back_under_a_key_that_is_gone() -> None:
         inner.meanwhile = meanwhile
         await rekey(late, WHERE)
         for reader in (one, late, Sealed(inner, key)):
-            assert said(await reader.read(WHERE)) == [b"a", b"b"]
+            assert bodies_of(await reader.read(WHERE)) == [b"a", b"b"]
 
     anyio.run(trial)
 
@@ -194,7 +194,7 @@ def test_keys_of_what_was_never_begun_are_forgotten_only_alone() -> None:
         assert not await finish(sealed, WHERE)
         assert await finish(sealed, WHERE, alone=True)
         await sealed.append(WHERE, [b"first"])
-        assert said(await sealed.read(WHERE)) == [b"first"]
+        assert bodies_of(await sealed.read(WHERE)) == [b"first"]
 
     anyio.run(trial)
 
@@ -208,7 +208,7 @@ def test_a_writer_learns_of_a_new_key_by_writing() -> None:
         await rekey(one, WHERE)
         await other.append(WHERE, [b"c"])
         assert await finish(one, WHERE)
-        assert said(await one.read(WHERE)) == [b"a", b"b", b"c"]
+        assert bodies_of(await one.read(WHERE)) == [b"a", b"b", b"c"]
 
     anyio.run(trial)
 
@@ -248,11 +248,11 @@ def test_a_conversation_begun_while_the_key_changes_can_be_read_with_the_new_one
         inner.meanwhile = meanwhile
         if knows:
             await late.append(WHERE, [b"begun"])
-            assert said(await Sealed(inner, new).read(WHERE)) == [b"begun"]
+            assert bodies_of(await Sealed(inner, new).read(WHERE)) == [b"begun"]
         else:
             with pytest.raises(WrongKey):
                 await late.append(WHERE, [b"begun"])
             await Sealed(inner, new).append(WHERE, [b"after"])
-            assert said(await Sealed(inner, new).read(WHERE)) == [b"after"]
+            assert bodies_of(await Sealed(inner, new).read(WHERE)) == [b"after"]
 
     anyio.run(trial)

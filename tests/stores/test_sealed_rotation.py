@@ -31,7 +31,7 @@ CHEAP = Cost(memory=19_456, passes=2, lanes=1)
 WHERE = Where("team", "chat")
 
 
-def said(page: RecordPage) -> list[bytes]:
+def bodies_of(page: RecordPage) -> list[bytes]:
     return [record.body for record in page.records]
 
 
@@ -55,7 +55,7 @@ def test_a_key_is_added_made_primary_and_the_old_one_retired() -> None:
             await Sealed(inner, old).read(Where("team", "a"))
         only_new = Sealed(inner, new)
         for name in "abcd":
-            assert said(await only_new.read(Where("team", name))) == [name.encode()]
+            assert bodies_of(await only_new.read(Where("team", name))) == [name.encode()]
         assert [each.conversation for each in await only_new.list("team")] == [*"abcd"]
 
     anyio.run(trial)
@@ -67,15 +67,15 @@ def test_a_process_that_has_both_keys_goes_on_through_a_rotation() -> None:
         one = Sealed(inner, old, create=True)
         await one.append(WHERE, [b"1"])
         both = Sealed(inner, [old, new])
-        assert said(await both.read(WHERE)) == [b"1"]
+        assert bodies_of(await both.read(WHERE)) == [b"1"]
         await add_key(one, new)
         await make_primary(one, new.id)
         await rewrap(one)
         await retire(one, old.id)
         await both.append(WHERE, [b"2"])
         await both.append(Where("team", "later"), [b"3"])
-        assert said(await Sealed(inner, new).read(WHERE)) == [b"1", b"2"]
-        assert said(await Sealed(inner, new).read(Where("team", "later"))) == [b"3"]
+        assert bodies_of(await Sealed(inner, new).read(WHERE)) == [b"1", b"2"]
+        assert bodies_of(await Sealed(inner, new).read(Where("team", "later"))) == [b"3"]
 
     anyio.run(trial)
 
@@ -102,7 +102,7 @@ def test_records_are_sealed_anew_and_the_old_key_forgotten() -> None:
         assert before.isdisjoint(after)
         assert await finish(sealed, WHERE)
         page = await sealed.read(WHERE)
-        assert (said(page), page.head.state) == ([b"%d" % n for n in range(10)], b"ledger")
+        assert (bodies_of(page), page.head.state) == ([b"%d" % n for n in range(10)], b"ledger")
         held = await sealed.vault.card(WHERE, fresh=True)
         assert held is not None
         assert [data.generation for data in held.card.data] == [2]
@@ -133,7 +133,7 @@ def test_an_interrupted_rekeying_is_continued(survives: int) -> None:
             await rekey(sealed, WHERE, batch=3)
         done = 3 * survives
         fresh = Sealed(inner, key)
-        assert len(said(await fresh.read(WHERE))) == 8
+        assert len(bodies_of(await fresh.read(WHERE))) == 8
         inner.left = -1
         assert await rekey(fresh, WHERE, batch=3) == 8 - done
         await fresh.append(WHERE, [b"8"])
@@ -178,7 +178,7 @@ def test_keys_change_under_load_and_nothing_fails_or_is_lost(tmp_path: Path, *, 
                         await finish(first, WHERE)
                 group.cancel_scope.cancel()
             assert rekeyed
-            bodies = said(await first.read(WHERE))
+            bodies = bodies_of(await first.read(WHERE))
             assert (
                 sorted(bodies[::2])
                 == sorted(bodies[1::2])
@@ -210,7 +210,7 @@ def test_what_was_shredded_is_unreadable_and_known_as_shredded(tmp_path: Path) -
             other = Sealed(inner, key)
             await sealed.append(WHERE, [b"a", b"b"])
             await sealed.append(Where("team", "kept"), [b"c"])
-            assert said(await other.read(WHERE)) == [b"a", b"b"]
+            assert bodies_of(await other.read(WHERE)) == [b"a", b"b"]
             held = await sealed.vault.card(WHERE)
             assert held is not None
             wrapped = base64.b64encode(held.card.data[0].wrapped)
@@ -222,12 +222,12 @@ def test_what_was_shredded_is_unreadable_and_known_as_shredded(tmp_path: Path) -
                 assert error.value.conversation == "chat"
                 with pytest.raises(WrongKey, match="shredded"):
                     await reader.append(WHERE, [b"c"])
-                assert said(await reader.read(Where("team", "kept"))) == [b"c"]
+                assert bodies_of(await reader.read(Where("team", "kept"))) == [b"c"]
             assert wrapped not in everything(tmp_path)
             assert [each.conversation for each in await sealed.list("team")] == ["chat", "kept"]
             assert await sealed.delete(WHERE)
             await sealed.append(WHERE, [b"new"], expect=0)
-            assert said(await other.read(WHERE)) == [b"new"]
+            assert bodies_of(await other.read(WHERE)) == [b"new"]
             assert not await shred(sealed, Where("team", "nobody"))
         return wrapped
 
@@ -256,7 +256,7 @@ def test_a_passphrase_opens_the_store_again_and_another_one_does_not() -> None:
     async def trial() -> None:
         inner, words = MemoryStore(), Passphrase("a quiet harbour of 7 lamps")
         await Sealed(inner, words, create=True, cost=CHEAP).append(WHERE, [b"x"])
-        assert said(await Sealed(inner, Passphrase("a quiet harbour of 7 lamps")).read(WHERE)) == [b"x"]
+        assert bodies_of(await Sealed(inner, Passphrase("a quiet harbour of 7 lamps")).read(WHERE)) == [b"x"]
         with pytest.raises(WrongKey):
             await Sealed(inner, Passphrase("a quiet harbour of 8 lamps")).read(WHERE)
         with pytest.raises(WrongKey):
@@ -265,6 +265,6 @@ def test_a_passphrase_opens_the_store_again_and_another_one_does_not() -> None:
         new = await add_key(sealed, key := generate())
         await make_primary(sealed, new)
         await rewrap(sealed)
-        assert said(await Sealed(inner, key).read(WHERE)) == [b"x"]
+        assert bodies_of(await Sealed(inner, key).read(WHERE)) == [b"x"]
 
     anyio.run(trial)

@@ -164,8 +164,8 @@ class Withholds(MemoryStore):
 
     trick: Callable[[tuple[Record, ...]], tuple[Record, ...]] | None = None
 
-    async def read(self, where: Where, **asked: object) -> RecordPage:
-        page = await super().read(where, **asked)  # type: ignore[arg-type]
+    async def read(self, where: Where, **selection: object) -> RecordPage:
+        page = await super().read(where, **selection)  # type: ignore[arg-type]
         return page if self.trick is None else RecordPage(records=self.trick(page.records), head=page.head)
 
 
@@ -186,13 +186,13 @@ def test_records_that_the_store_keeps_back_are_missed(
     async def trial() -> None:
         inner = Withholds()
         await Sealed(inner, KEY, create=True).append(OWN, [b"%d" % number for number in range(6)])
-        for asked in ({}, {"last": 3}, {"after": 2}, {"after": 1, "limit": 3}, {"at": [0, 2, 4]}):
+        for selection in ({}, {"last": 3}, {"after": 2}, {"after": 1, "limit": 3}, {"at": [0, 2, 4]}):
             sealed = Sealed(inner, KEY)
             inner.trick = None
-            assert (await sealed.read(OWN, **asked)).records
+            assert (await sealed.read(OWN, **selection)).records
             inner.trick = trick
             with pytest.raises(Tampered, match="missing"):
-                await sealed.read(OWN, **asked)
+                await sealed.read(OWN, **selection)
 
     anyio.run(trial)
 
@@ -295,9 +295,9 @@ class Refuses(MemoryStore):
 
     refuses = False
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
-        was = b"another" if self.refuses else given.pop("was", None)
-        return await super().append(where, records, **{**given, "was": was})
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        was = b"another" if self.refuses else arguments.pop("was", None)
+        return await super().append(where, records, **{**arguments, "was": was})
 
 
 def test_a_store_that_refuses_what_it_gives_is_not_tried_for_ever() -> None:
@@ -317,8 +317,8 @@ def test_an_idempotency_key_that_names_records_to_come_is_noticed() -> None:
         inner, once = MemoryStore(), Once(key="retry", digest=b"d")
         sealed = Sealed(inner, KEY, create=True)
         await sealed.append(OWN, [b"x"], once=once)
-        kept = inner._kept[sealed.vault.inner(OWN)]  # noqa: SLF001 - the attacker sees everything
-        kept.once = {key: (digest, 2) for key, (digest, _) in kept.once.items()}
+        conversation = inner._kept[sealed.vault.inner(OWN)]  # noqa: SLF001 - the attacker sees everything
+        conversation.once = {key: (digest, 2) for key, (digest, _) in conversation.once.items()}
         with pytest.raises(Tampered, match="not there"):
             await sealed.append(OWN, [b"x"], once=once)
 

@@ -21,8 +21,8 @@ DRIVERS: tuple[Driver, ...] = ("sqlite3", "apsw") if importlib.util.find_spec("a
 
 @asynccontextmanager
 async def opened(folder: str, *, driver: Driver) -> AsyncIterator[Store]:
-    async with open_sqlite(Path(folder) / "chats.db", driver=driver) as kept:
-        yield kept
+    async with open_sqlite(Path(folder) / "chats.db", driver=driver) as opened_store:
+        yield opened_store
 
 
 @pytest.mark.parametrize(

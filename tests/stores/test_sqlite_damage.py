@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.errors import Damaged, LaminaError, StoreError
-from lamina.stores.checksums import Sums
+from lamina.stores.checksums import Checksums
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import Listed, Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, open_sqlite, tables
@@ -105,14 +105,14 @@ def test_a_damaged_record_is_named_and_the_others_can_be_read(path: Path, damage
     changed(path, damage)
 
     async def work(store: SqliteStore) -> None:
-        for asked in ({}, {"last": 4}, {"at": [0, 2]}, {"limit": 1}):
-            error = await refused(store.read(HERE, **asked), Damaged)
+        for selection in ({}, {"last": 4}, {"at": [0, 2]}, {"limit": 1}):
+            error = await refused(store.read(HERE, **selection), Damaged)
             assert error.conversation == "here"
             assert error.whole == (1, 2, 3)
             assert "record 0" in str(error)
             assert "records 1 to 3 can be read" in str(error)
-        found = (await store.read(HERE, at=[1, 2, 3])).records
-        assert [record.body for record in found] == [b"one", b"two", b"three"]
+        records = (await store.read(HERE, at=[1, 2, 3])).records
+        assert [record.body for record in records] == [b"one", b"two", b"three"]
         assert (await store.read(OTHER)).head == StoredHead(count=2, state=b"of another")
         assert (await store.append(OTHER, [b"c"])).count == 3
 
@@ -160,7 +160,7 @@ def test_a_head_that_is_older_than_its_records_is_noticed(path: Path, count: int
         [(after, name)] = raw.execute(
             "SELECT next_workspace, next_name FROM conversation WHERE name = 'here'"
         )
-        sum_ = Sums(HERE).head(count, row[1], after.encode(), name.encode())
+        sum_ = Checksums(HERE).head(count, row[1], after.encode(), name.encode())
         values = (row[0], row[1], sum_, row[3])
         raw.execute(f"UPDATE conversation SET ({columns}) = (?, ?, ?, ?) WHERE name = 'here'", values)  # noqa: S608
     with_store(path, work)
@@ -275,17 +275,17 @@ def _check_chain(link: Any, steps: list[tuple[bool, str, str]]) -> None:
     for makes, workspace, name in steps:
         where = Where(workspace, name)
         if makes:
-            head = tables.append(link, where, [b"x"], expect=None, was=None, once=None, state=None)
+            head = tables.append_group(link, where, [b"x"], expect=None, was=None, once=None, state=None)
             there.add(where)
             assert head.count > 0
         else:
-            assert tables.delete(link, where) == (where in there)
+            assert tables.delete_conversation(link, where) == (where in there)
             there.discard(where)
     for workspace in ("", "a", "b", "ab", "é", "\U0001f989", "z"):
         own = sorted(where.conversation for where in there if where.workspace == workspace)
         for limit in (1, 2, 9):
             for after in ("", *own, "b"):
-                listed = tables.listed(link, workspace, after=after, limit=limit)
+                listed = tables.list_conversations(link, workspace, after=after, limit=limit)
                 assert [each.conversation for each in listed] == [name for name in own if name > after][
                     :limit
                 ]
@@ -325,7 +325,7 @@ def test_a_damaged_file_is_told_in_our_own_words(tmp_path: Path) -> None:
             for _ in range(20):
                 await store.append(HERE, [b"x" * 300])
         whole = await anyio.Path(tmp_path / "whole.db").read_bytes()
-        found: Counter[str] = Counter()
+        outcomes: Counter[str] = Counter()
         for at in range(100, PAGE, 61):
             path = tmp_path / f"{at}.db"
             await anyio.Path(path).write_bytes(whole[:at] + bytes([whole[at] ^ 0xA5]) + whole[at + 1 :])
@@ -334,10 +334,10 @@ def test_a_damaged_file_is_told_in_our_own_words(tmp_path: Path) -> None:
                     page = await store.read(HERE)
                     await store.append(HERE, [b"y"])
             except LaminaError:
-                found["typed"] += 1
+                outcomes["typed"] += 1
             else:
                 assert len(page.records) == 20
-        return found
+        return outcomes
 
     assert anyio.run(trial)["typed"] > 5
 

@@ -21,7 +21,7 @@ import pytest
 from lamina.errors import Broken, StoreError
 from lamina.stores.port import Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, links, open_sqlite, tables, writer
-from lamina.stores.sqlite.links import Link, SqliteFailure, connect
+from lamina.stores.sqlite.links import SqliteConnection, SqliteFailure, connect
 from lamina.testing.store_races import refused
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
@@ -96,21 +96,21 @@ def test_after_a_failed_commit_nothing_is_taken_until_it_is_opened_again(
     bad = Disk()
     with monkeypatch.context() as patch:
         patch.setattr(writer, "connect", bad.connect)
-        kept = anyio.run(SqliteStore.open, path)
+        store = anyio.run(SqliteStore.open, path)
 
     async def work() -> None:
         async with open_sqlite(path) as other:
-            await kept.append(HERE, [b"a"])
+            await store.append(HERE, [b"a"])
             bad.fails = "COMMIT"
-            await refused(kept.append(HERE, [b"b"]), Broken)
+            await refused(store.append(HERE, [b"b"]), Broken)
             bad.fails = ""
-            await refused(kept.append(HERE, [b"c"]), Broken)
+            await refused(store.append(HERE, [b"c"]), Broken)
             await refused(other.append(HERE, [b"c"]), Broken)
-            await refused(kept.delete(HERE), Broken)
-            assert (await kept.read(HERE)).head.count == 1
+            await refused(store.delete(HERE), Broken)
+            assert (await store.read(HERE)).head.count == 1
             async with open_sqlite(path) as again:
                 assert (await again.append(HERE, [b"d"], expect=1)).count == 2
-        await kept.close()
+        await store.close()
         async with open_sqlite(path) as again:
             assert [record.body for record in (await again.read(HERE)).records] == [b"a", b"d"]
 
@@ -121,14 +121,14 @@ def test_an_error_before_the_commit_breaks_it_too(path: Path, monkeypatch: pytes
     bad = Disk()
     with monkeypatch.context() as patch:
         patch.setattr(writer, "connect", bad.connect)
-        kept = anyio.run(SqliteStore.open, path)
+        store = anyio.run(SqliteStore.open, path)
 
     async def work() -> None:
         bad.fails = "BEGIN IMMEDIATE"
-        await refused(kept.append(HERE, [b"a"]), Broken)
+        await refused(store.append(HERE, [b"a"]), Broken)
         bad.fails = ""
-        await refused(kept.append(HERE, [b"a"]), Broken)
-        await kept.close()
+        await refused(store.append(HERE, [b"a"]), Broken)
+        await store.close()
 
     anyio.run(work)
 
@@ -138,15 +138,15 @@ def test_a_lock_is_waited_for_and_no_failure(path: Path, monkeypatch: pytest.Mon
     bad = Disk()
     with monkeypatch.context() as patch:
         patch.setattr(writer, "connect", bad.connect)
-        kept = anyio.run(SqliteStore.open, path)
+        store = anyio.run(SqliteStore.open, path)
 
     async def work() -> None:
         bad.codes = {"COMMIT": code}
-        refusal = await refused(kept.append(HERE, [b"a"]), StoreError)
+        refusal = await refused(store.append(HERE, [b"a"]), StoreError)
         assert not isinstance(refusal, Broken)
         bad.codes = {}
-        assert await kept.append(HERE, [b"a"], expect=0) == StoredHead(count=1)
-        await kept.close()
+        assert await store.append(HERE, [b"a"], expect=0) == StoredHead(count=1)
+        await store.close()
 
     anyio.run(work)
 
@@ -159,14 +159,14 @@ def test_a_lock_that_leaves_a_transaction_open_breaks_the_store(
     bad = Disk()
     with monkeypatch.context() as patch:
         patch.setattr(writer, "connect", bad.connect)
-        kept = anyio.run(SqliteStore.open, path)
+        store = anyio.run(SqliteStore.open, path)
 
     async def work() -> None:
         bad.codes = {"COMMIT": code, "ROLLBACK": 10}
-        await refused(kept.append(HERE, [b"a"]), Broken)
+        await refused(store.append(HERE, [b"a"]), Broken)
         bad.codes = {}
-        await refused(kept.append(HERE, [b"b"]), Broken)
-        await kept.close()
+        await refused(store.append(HERE, [b"b"]), Broken)
+        await store.close()
         async with open_sqlite(path) as again:
             assert await again.read(HERE) == RecordPage()
 
@@ -185,8 +185,8 @@ class Disk:
         self.statements: list[str] = []
         self.codes: dict[str, int] = {}
 
-    def connect(self, path: str, **given: Any) -> Any:
-        own, disk = connect(path, **given), self
+    def connect(self, path: str, **arguments: Any) -> Any:
+        own, disk = connect(path, **arguments), self
 
         class Failing:
             def run(self, sql: str, values: Any = ()) -> list[Any]:
@@ -232,11 +232,11 @@ anyio.run(main, sys.argv[1])
 @pytest.mark.skipif(os.name == "nt", reason="it needs a limit on the size of files")
 def test_on_a_full_disk_what_was_acknowledged_stays(path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", FULL_DISK, str(path)]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    kept, refused_, count, state = map(int, told.split())
-    assert kept > 3
-    assert refused_ == 60 - kept
-    assert (count, state) in {(3 * kept, kept - 1), (3 * kept + 3, kept)}
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    acknowledged, refused_, count, state = map(int, output.split())
+    assert acknowledged > 3
+    assert refused_ == 60 - acknowledged
+    assert (count, state) in {(3 * acknowledged, acknowledged - 1), (3 * acknowledged + 3, acknowledged)}
 
 
 def test_a_writer_that_waits_too_long_says_so_and_goes_on(
@@ -298,14 +298,14 @@ def test_those_who_wait_share_a_commit_and_not_an_error(path: Path, monkeypatch:
     own = writer.writer_of(str(path), "sqlite3")
     busy, go_on = threading.Event(), threading.Event()
 
-    def first(link: Link) -> None:
+    def first(link: SqliteConnection) -> None:
         busy.set()
         assert go_on.wait(60)
         add(link, 0)
 
-    def add(link: Link, number: int) -> None:
+    def add(link: SqliteConnection, number: int) -> None:
         where = Where("", f"{number}")
-        tables.append(link, where, [], expect=0, was=None, once=None, state=b"")
+        tables.append_group(link, where, [], expect=0, was=None, once=None, state=b"")
         if number == 3:
             raise KeyError(number)
 
@@ -319,7 +319,7 @@ def test_those_who_wait_share_a_commit_and_not_an_error(path: Path, monkeypatch:
         go_on.set()
     assert [type(job.exception()) for job in jobs] == [type(None)] * 3 + [KeyError] + [type(None)] * 2
     assert disk.statements.count("COMMIT") - before == 2
-    assert own.write(lambda link: len(tables.listed(link, "", after="", limit=9))) == 5
+    assert own.write(lambda link: len(tables.list_conversations(link, "", after="", limit=9))) == 5
     own.release()
 
 
@@ -328,18 +328,18 @@ def test_a_failed_commit_fails_all_who_shared_it(path: Path, monkeypatch: pytest
     monkeypatch.setattr(writer, "connect", disk.connect)
 
     async def work() -> None:
-        kept = await SqliteStore.open(path)
-        await kept.append(HERE, [b"a"])
+        store = await SqliteStore.open(path)
+        await store.append(HERE, [b"a"])
         disk.fails = "COMMIT"
 
         async def append(number: int) -> None:
-            await refused(kept.append(Where("w", f"{number}"), [b"b"]), Broken)
+            await refused(store.append(Where("w", f"{number}"), [b"b"]), Broken)
 
         async with anyio.create_task_group() as tasks:
             for number in range(20):
                 tasks.start_soon(append, number)
         disk.fails = ""
-        await kept.close()
+        await store.close()
         async with open_sqlite(path) as again:
             assert [one.conversation for one in await again.list("w")] == ["c"]
 
@@ -348,18 +348,18 @@ def test_a_failed_commit_fails_all_who_shared_it(path: Path, monkeypatch: pytest
 
 def test_closing_waits_for_writes_under_way(path: Path) -> None:
     async def work() -> None:
-        kept = await SqliteStore.open(path)
+        store = await SqliteStore.open(path)
         heads: list[int] = []
 
         async def append() -> None:
-            heads.append((await kept.append(HERE, [b"a"])).count)
+            heads.append((await store.append(HERE, [b"a"])).count)
 
         async with anyio.create_task_group() as tasks:
             for _ in range(40):
                 tasks.start_soon(append)
             await anyio.lowlevel.checkpoint()
             await anyio.lowlevel.checkpoint()
-            tasks.start_soon(kept.close)
+            tasks.start_soon(store.close)
         async with open_sqlite(path) as again:
             assert (await again.read(HERE)).head.count == len(heads) == 40
 
@@ -369,11 +369,13 @@ def test_closing_waits_for_writes_under_way(path: Path) -> None:
 def test_a_deletion_that_fails_leaves_no_transaction(path: Path) -> None:
     own = writer.writer_of(str(path), "sqlite3")
 
-    def fail(link: Link) -> bool:
+    def fail(link: SqliteConnection) -> bool:
         link.run("DELETE FROM conversation")
         raise KeyError
 
-    own.write(partial(tables.append, where=HERE, records=[b"a"], expect=0, was=None, once=None, state=None))
+    own.write(
+        partial(tables.append_group, where=HERE, records=[b"a"], expect=0, was=None, once=None, state=None)
+    )
     with pytest.raises(KeyError):
         own.erase(fail)
     assert own.write(lambda link: link.run("SELECT count FROM conversation WHERE name = 'c'")) == [(1,)]

@@ -16,7 +16,7 @@ import pytest
 from lamina.errors import BadInput, StoreError
 from lamina.stores.port import Once, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, WalResetRisk, links, open_sqlite, schema, tables, writer
-from lamina.stores.sqlite.links import Driver, Link, SqliteFailure, connect, warn_if_faulty
+from lamina.stores.sqlite.links import Driver, SqliteConnection, SqliteFailure, connect, warn_if_faulty
 from lamina.stores.sqlite.schema import APPLICATION, MIGRATIONS, bring_up
 from lamina.testing.store_races import bodies, refused
 
@@ -48,10 +48,10 @@ def test_every_connection_waits_for_the_disk(path: Path, *, writes: bool) -> Non
     settings = (
         "journal_mode synchronous mmap_size secure_delete foreign_keys wal_autocheckpoint query_only".split()
     )
-    found = [link.run(f"PRAGMA {name}") for name in settings]
+    values = [link.run(f"PRAGMA {name}") for name in settings]
     link.close()
     checkpoints = 1000 if writes else 0
-    assert found == [[("wal",)], [(2,)], [(0,)], [(1,)], [(1,)], [(checkpoints,)], [(int(not writes),)]]
+    assert values == [[("wal",)], [(2,)], [(0,)], [(1,)], [(1,)], [(checkpoints,)], [(int(not writes),)]]
 
 
 def test_a_setting_that_does_not_hold_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,9 +120,9 @@ def test_an_older_file_is_brought_up_and_keeps_what_it_had(path: Path) -> None:
     bring_up(link, newer)
     bring_up(link, newer)
     rows = link.run("SELECT name, count, title FROM conversation WHERE name != ''")
-    found = rows, link.run("PRAGMA user_version")
+    rows_and_version = rows, link.run("PRAGMA user_version")
     link.close()
-    assert found == ([("c", 3, None)], [(len(newer),)])
+    assert rows_and_version == ([("c", 3, None)], [(len(newer),)])
 
 
 def test_a_file_whose_keys_kept_states_opens_and_forgets_them(path: Path) -> None:
@@ -139,8 +139,12 @@ def test_a_file_whose_keys_kept_states_opens_and_forgets_them(path: Path) -> Non
     assert with_store(path, lambda store: store.delete(HERE)) is True
     with closing(sqlite3.connect(path)) as raw:
         assert [row[1] for row in raw.execute("PRAGMA table_info(once)")] == [
-            "conversation", "key", "digest", "count", "sum"
-        ]  # fmt: skip
+            "conversation",
+            "key",
+            "digest",
+            "count",
+            "sum",
+        ]
         assert raw.execute("SELECT count(*) FROM once").fetchall() == [(0,)], "keys go with a conversation"
 
 
@@ -292,11 +296,17 @@ def test_a_store_is_not_carried_into_another_process(path: Path, monkeypatch: py
 def test_nothing_blocks_the_event_loop(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here, threads = threading.get_ident(), set[int]()
 
-    def spied(original: Callable[..., Any], link: Link, **given: Any) -> Any:
+    def spied(original: Callable[..., Any], link: SqliteConnection, **arguments: Any) -> Any:
         threads.add(threading.get_ident())
-        return original(link, **given)
+        return original(link, **arguments)
 
-    for name in ("append", "read", "delete", "listed", "replace"):
+    for name in (
+        "append_group",
+        "read_page",
+        "delete_conversation",
+        "list_conversations",
+        "replace_records",
+    ):
         monkeypatch.setattr(tables, name, partial(spied, getattr(tables, name)))
 
     async def work(store: SqliteStore) -> None:

@@ -10,28 +10,29 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from lamina.errors import BadInput, LaminaError
-from lamina.stores.memory import MemoryStore, _Conversation, check_unmixed, is_sealed_name
+from lamina.stores.checks import check_no_plain, is_sealed_name
+from lamina.stores.memory import MemoryStore, _Conversation
 from lamina.stores.port import HEADER, Listed, Once, RecordPage, Store, StoredHead, Where
 from lamina.testing.stores import store
 
 
 class NoCompareAndSwap(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
-        return await super().append(where, records, **{**given, "expect": None})
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        return await super().append(where, records, **{**arguments, "expect": None})
 
 
 class ComparesTooEarly(MemoryStore):
     async def append(
-        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, **given: Any
+        self, where: Where, records: Sequence[bytes], *, expect: int | None = None, **arguments: Any
     ) -> StoredHead:
         if expect is not None and expect == (await self.read(where)).head.count:
             expect = None
-        return await super().append(where, records, expect=expect, **given)
+        return await super().append(where, records, expect=expect, **arguments)
 
 
 class SplitsGroups(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
-        head = await super().append(where, records[:1], **given)
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        head = await super().append(where, records[:1], **arguments)
         for record in records[1:]:
             head = await super().append(where, [record])
         return head
@@ -39,22 +40,22 @@ class SplitsGroups(MemoryStore):
 
 class StateComesLater(MemoryStore):
     async def append(
-        self, where: Where, records: Sequence[bytes], *, state: bytes | None = None, **given: Any
+        self, where: Where, records: Sequence[bytes], *, state: bytes | None = None, **arguments: Any
     ) -> StoredHead:
-        head = await super().append(where, records, **given)
+        head = await super().append(where, records, **arguments)
         return head if state is None else await super().append(where, [], state=state)
 
 
 class IgnoresKeys(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
-        return await super().append(where, records, **{**given, "once": None})
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        return await super().append(where, records, **{**arguments, "once": None})
 
 
 class IgnoresDigests(MemoryStore):
     async def append(
-        self, where: Where, records: Sequence[bytes], *, once: Once | None = None, **given: Any
+        self, where: Where, records: Sequence[bytes], *, once: Once | None = None, **arguments: Any
     ) -> StoredHead:
-        return await super().append(where, records, once=once and Once(key=once.key, digest=b""), **given)
+        return await super().append(where, records, once=once and Once(key=once.key, digest=b""), **arguments)
 
 
 class KeysOfAll(MemoryStore):
@@ -65,113 +66,113 @@ class KeysOfAll(MemoryStore):
         self.heads: dict[str, StoredHead] = {}
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, once: Once | None = None, **given: Any
+        self, where: Where, records: Sequence[bytes], *, once: Once | None = None, **arguments: Any
     ) -> StoredHead:
         if once is not None and once.key in self.heads:
             return self.heads[once.key]
-        head = await super().append(where, records, once=once, **given)
+        head = await super().append(where, records, once=once, **arguments)
         if once is not None:
             self.heads[once.key] = head
         return head
 
 
 class IgnoresWorkspaces(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
-        return await super().append(Where("", where.conversation), records, **given)
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        return await super().append(Where("", where.conversation), records, **arguments)
 
-    async def read(self, where: Where, **given: Any) -> RecordPage:
-        return await super().read(Where("", where.conversation), **given)
+    async def read(self, where: Where, **arguments: Any) -> RecordPage:
+        return await super().read(Where("", where.conversation), **arguments)
 
-    async def list(self, workspace: str, **given: Any) -> Sequence[Listed]:
-        return await super().list(workspace and "", **given)
+    async def list(self, workspace: str, **arguments: Any) -> Sequence[Listed]:
+        return await super().list(workspace and "", **arguments)
 
     async def delete(self, where: Where) -> bool:
         return await super().delete(Where("", where.conversation))
 
 
 class TailReversed(MemoryStore):
-    async def read(self, where: Where, *, last: int | None = None, **given: Any) -> RecordPage:
-        page = await super().read(where, last=last, **given)
+    async def read(self, where: Where, *, last: int | None = None, **arguments: Any) -> RecordPage:
+        page = await super().read(where, last=last, **arguments)
         return page if last is None else RecordPage(records=page.records[::-1], head=page.head)
 
 
 class CleansNames(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
-        return await super().append(Where(where.workspace, where.conversation.strip()), records, **given)
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        return await super().append(Where(where.workspace, where.conversation.strip()), records, **arguments)
 
-    async def read(self, where: Where, **given: Any) -> RecordPage:
-        return await super().read(Where(where.workspace, where.conversation.strip()), **given)
+    async def read(self, where: Where, **arguments: Any) -> RecordPage:
+        return await super().read(Where(where.workspace, where.conversation.strip()), **arguments)
 
 
 class DeletesRecordsOnly(MemoryStore):
     async def delete(self, where: Where) -> bool:
-        kept = self._kept.get(where)
-        if kept is None or not kept.bodies:
+        conversation = self._kept.get(where)
+        if conversation is None or not conversation.bodies:
             return False
-        kept.bodies, kept.state = [], b""
+        conversation.bodies, conversation.state = [], b""
         return True
 
 
 class HalfOfAFailedGroup(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         try:
-            return await super().append(where, records, **given)
+            return await super().append(where, records, **arguments)
         except BadInput:
             await super().append(where, records[:1])
             raise
 
 
 class HalfOfACancelledGroup(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
-        head = await super().append(where, records[:25], **given)
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        head = await super().append(where, records[:25], **arguments)
         if len(records) <= 25:
             return head
         await checkpoint()
-        return await super().append(where, records[25:], state=given.get("state"))
+        return await super().append(where, records[25:], state=arguments.get("state"))
 
 
 class HeadOfAnotherMoment(MemoryStore):
-    async def read(self, where: Where, **given: Any) -> RecordPage:
-        page = await super().read(where, **given)
+    async def read(self, where: Where, **arguments: Any) -> RecordPage:
+        page = await super().read(where, **arguments)
         await checkpoint()
         return RecordPage(records=page.records, head=(await super().read(where)).head)
 
 
 class ReplacesBlindly(MemoryStore):
     async def replace(
-        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, **given: Any
+        self, where: Where, bodies: Mapping[int, bytes], *, expect: int, **arguments: Any
     ) -> StoredHead:
-        found = (await self.read(where)).head.count
-        return await super().replace(where, bodies, expect=max(expect, found), **given)
+        count = (await self.read(where)).head.count
+        return await super().replace(where, bodies, expect=max(expect, count), **arguments)
 
 
 class ReplacesAnyState(MemoryStore):
-    async def replace(self, where: Where, bodies: Mapping[int, bytes], **given: Any) -> StoredHead:
-        return await super().replace(where, bodies, **{**given, "was": None})
+    async def replace(self, where: Where, bodies: Mapping[int, bytes], **arguments: Any) -> StoredHead:
+        return await super().replace(where, bodies, **{**arguments, "was": None})
 
 
 class IgnoresStates(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
-        return await super().append(where, records, **{**given, "was": None})
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        return await super().append(where, records, **{**arguments, "was": None})
 
 
 class ComparesStatesTooEarly(MemoryStore):
     async def append(
-        self, where: Where, records: Sequence[bytes], *, was: bytes | None = None, **given: Any
+        self, where: Where, records: Sequence[bytes], *, was: bytes | None = None, **arguments: Any
     ) -> StoredHead:
         if was is not None and was == (await self.read(where)).head.state:
             was = None
-        return await super().append(where, records, was=was, **given)
+        return await super().append(where, records, was=was, **arguments)
 
 
 class StateBeforeKey(MemoryStore):
     """Looks at the state before it looks at the key."""
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, was: bytes | None = None, **given: Any
+        self, where: Where, records: Sequence[bytes], *, was: bytes | None = None, **arguments: Any
     ) -> StoredHead:
         await super().append(where, [], was=was)
-        return await super().append(where, records, **given)
+        return await super().append(where, records, **arguments)
 
 
 class StateOfTheFirstTime(MemoryStore):
@@ -182,23 +183,23 @@ class StateOfTheFirstTime(MemoryStore):
         self.states: dict[tuple[Where, str], bytes] = {}
 
     async def append(
-        self, where: Where, records: Sequence[bytes], *, once: Once | None = None, **given: Any
+        self, where: Where, records: Sequence[bytes], *, once: Once | None = None, **arguments: Any
     ) -> StoredHead:
-        head = await super().append(where, records, once=once, **given)
+        head = await super().append(where, records, once=once, **arguments)
         if once is None:
             return head
         return StoredHead(count=head.count, state=self.states.setdefault((where, once.key), head.state))
 
 
 class CountOfNow(MemoryStore):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
-        await super().append(where, records, **given)
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        await super().append(where, records, **arguments)
         return (await super().read(where)).head
 
 
 class LastBeforeAfter(MemoryStore):
-    async def read(self, where: Where, *, last: int | None = None, **given: Any) -> RecordPage:
-        return await super().read(where, last=last, **({} if last is not None else given))
+    async def read(self, where: Where, *, last: int | None = None, **arguments: Any) -> RecordPage:
+        return await super().read(where, last=last, **({} if last is not None else arguments))
 
 
 class ForgetsTheKey(MemoryStore):
@@ -211,15 +212,15 @@ class ForgetsTheKey(MemoryStore):
 class TakesAnySeal(MemoryStore):
     """Lets itself be sealed whatever it holds."""
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         if where != HEADER:
-            return await super().append(where, records, **given)
+            return await super().append(where, records, **arguments)
         before, self._kept = (
             self._kept,
-            {other: kept for other, kept in self._kept.items() if other == HEADER},
+            {other: conversation for other, conversation in self._kept.items() if other == HEADER},
         )
         try:
-            return await super().append(where, records, **given)
+            return await super().append(where, records, **arguments)
         finally:
             self._kept = before | self._kept
 
@@ -227,15 +228,15 @@ class TakesAnySeal(MemoryStore):
 class SealsTooLate(MemoryStore):
     """Looks for plain conversations, and lets others begin some before it keeps the header."""
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         if where != HEADER:
-            return await super().append(where, records, **given)
-        check_unmixed(plain=any(not is_sealed_name(other.workspace) for other in self._kept))
+            return await super().append(where, records, **arguments)
+        check_no_plain(plain=any(not is_sealed_name(other.workspace) for other in self._kept))
         for _ in range(20):
             await checkpoint()
-        self._kept[HEADER] = made = _Conversation()
-        made.bodies, made.state = [*records], given["state"]
-        return StoredHead(count=1, state=given["state"])
+        self._kept[HEADER] = header = _Conversation()
+        header.bodies, header.state = [*records], arguments["state"]
+        return StoredHead(count=1, state=arguments["state"])
 
 
 FAULTS: dict[Callable[[], Store], str] = {

@@ -16,18 +16,37 @@ from lamina.testing.conformance import Conformance
 from lamina.testing.torture import Effort, Place, Trial, place_at, suite, trials
 
 SHORT = Effort(
-    kills=12, cuts=12, failures=90, turns=3, erasures=2, copies=3, lies=30, edits=10, damages=21, rotations=1,
+    kills=12,
+    cuts=12,
+    failures=90,
+    turns=3,
+    erasures=2,
+    copies=3,
+    lies=30,
+    edits=10,
+    damages=21,
+    rotations=1,
     server_kills=1,
-)  # fmt: skip
+)
 NAMES = [trial.name for trial in trials(Place(name="", open=open_files, local=False), SHORT)]
 LEFT_OUT = {
     "sqlite:": {"server killed"},
     "files:": {"server killed", "backup under load"},
     "memory:": {
-        "kill -9", "power cut", "failing I/O", "disk full", "concurrent writers", "edited files", "damage",
-        "erasure", "key rotation under load", "stepping clock", "server killed", "backup under load",
+        "kill -9",
+        "power cut",
+        "failing I/O",
+        "disk full",
+        "concurrent writers",
+        "edited files",
+        "damage",
+        "erasure",
+        "key rotation under load",
+        "stepping clock",
+        "server killed",
+        "backup under load",
     },
-}  # fmt: skip
+}
 
 
 LONG_ONLY = {("files:", "key rotation under load")}

@@ -31,13 +31,15 @@ straced = pytest.mark.skipif(not strace.usable(), reason="there is no strace tha
 def disks(calls: Sequence[Call], into: Path) -> list[dict[str, bytes]]:
     """What may be on the disk after all of these calls, many times over."""
     journal, dice = Journal(ROOT, calls), Random(1)  # noqa: S311
-    found = []
+    contents = []
     into.mkdir(exist_ok=True)
     for number in range(DISKS):
         journal.lay_out(len(journal), dice, into / str(number))
         there = (into / str(number)).rglob("*")
-        found.append({str(p.relative_to(into / str(number))): p.read_bytes() for p in there if p.is_file()})
-    return found
+        contents.append(
+            {str(p.relative_to(into / str(number))): p.read_bytes() for p in there if p.is_file()}
+        )
+    return contents
 
 
 def test_what_was_synced_is_there(tmp_path: Path) -> None:
@@ -47,34 +49,47 @@ def test_what_was_synced_is_there(tmp_path: Path) -> None:
 
 def test_what_was_not_synced_is_there_in_sectors(tmp_path: Path) -> None:
     calls: list[Call] = [Create("/disk/a"), Sync("/disk"), Write("/disk/a", 100, b"x" * 2000)]
-    found = {disk["a"] for disk in disks(calls, tmp_path)}
-    assert {b"", b"\0" * 100 + b"x" * 2000} < found
-    edges = {len(each) for each in found}
+    contents = {disk["a"] for disk in disks(calls, tmp_path)}
+    assert {b"", b"\0" * 100 + b"x" * 2000} < contents
+    edges = {len(each) for each in contents}
     assert edges <= {0, 512, 1024, 1536, 2048, 2100}
-    assert len(found) > 5
+    assert len(contents) > 5
 
 
 def test_a_name_is_there_when_its_folder_was_synced(tmp_path: Path) -> None:
-    made: list[Call] = [Create("/disk/a.tmp"), Write("/disk/a.tmp", 0, b"x"), Sync("/disk/a.tmp")]
-    unsure = disks([*made, Rename("/disk/a.tmp", "/disk/a")], tmp_path / "unsure")
+    calls: list[Call] = [Create("/disk/a.tmp"), Write("/disk/a.tmp", 0, b"x"), Sync("/disk/a.tmp")]
+    unsure = disks([*calls, Rename("/disk/a.tmp", "/disk/a")], tmp_path / "unsure")
     assert {tuple(disk) for disk in unsure} == {(), ("a.tmp",), ("a",)}
-    sure = disks([*made, Rename("/disk/a.tmp", "/disk/a"), Sync("/disk")], tmp_path / "sure")
+    sure = disks([*calls, Rename("/disk/a.tmp", "/disk/a"), Sync("/disk")], tmp_path / "sure")
     assert sure == [{"a": b"x"}] * DISKS
 
 
 def test_a_file_that_took_a_name_leaves_the_old_one_until_then(tmp_path: Path) -> None:
     calls: list[Call] = [
-        Create("/disk/a"), Write("/disk/a", 0, b"old"), Sync("/disk/a"), Create("/disk/b"),
-        Write("/disk/b", 0, b"new"), Sync("/disk/b"), Sync("/disk"), Rename("/disk/b", "/disk/a"),
-    ]  # fmt: skip
+        Create("/disk/a"),
+        Write("/disk/a", 0, b"old"),
+        Sync("/disk/a"),
+        Create("/disk/b"),
+        Write("/disk/b", 0, b"new"),
+        Sync("/disk/b"),
+        Sync("/disk"),
+        Rename("/disk/b", "/disk/a"),
+    ]
     assert {disk["a"] for disk in disks(calls, tmp_path)} == {b"old", b"new"}
 
 
 def test_a_folder_takes_what_is_in_it_along(tmp_path: Path) -> None:
     calls: list[Call] = [
-        Create("/disk/f", folder=True), Create("/disk/f/a"), Write("/disk/f/a", 0, b"x"), Sync("/disk/f/a"),
-        Sync("/disk/f"), Sync("/disk"), Rename("/disk/f", "/disk/g"), Sync("/disk"), Remove("/disk/g/a"),
-    ]  # fmt: skip
+        Create("/disk/f", folder=True),
+        Create("/disk/f/a"),
+        Write("/disk/f/a", 0, b"x"),
+        Sync("/disk/f/a"),
+        Sync("/disk/f"),
+        Sync("/disk"),
+        Rename("/disk/f", "/disk/g"),
+        Sync("/disk"),
+        Remove("/disk/g/a"),
+    ]
     assert {tuple(disk) for disk in disks(calls, tmp_path)} == {(), ("g/a",)}
 
 
@@ -107,15 +122,24 @@ def _work(folder: Path, say: Say) -> None:
     "recorder", [shim.recorded, pytest.param(strace.recorded, marks=straced)], ids=["shim", "strace"]
 )
 def test_both_ways_of_watching_see_the_same(recorder: shim.Recorder, tmp_path: Path) -> None:
-    calls, said = recorder(lambda say: _work(tmp_path, say), str(tmp_path))
+    calls, lines = recorder(lambda say: _work(tmp_path, say), str(tmp_path))
     at = str(tmp_path)
-    assert list(said) == ["0", "1"]
+    assert list(lines) == ["0", "1"]
     seen = [call for call in calls if isinstance(call, Said) or call.path.startswith(at)]
     assert [call for call in seen if call != Truncate(f"{at}/in/a.tmp", 0)] == [
-        Create(f"{at}/in", folder=True), Create(f"{at}/in/a.tmp"), Write(f"{at}/in/a.tmp", 0, b"one "),
-        Write(f"{at}/in/a.tmp", 4, b"two"), Sync(f"{at}/in/a.tmp"), Rename(f"{at}/in/a.tmp", f"{at}/in/a"),
-        Said(0), Truncate(f"{at}/in/a", 5), Sync(at), Remove(f"{at}/in/a"), Remove(f"{at}/in"), Said(1),
-    ]  # fmt: skip
+        Create(f"{at}/in", folder=True),
+        Create(f"{at}/in/a.tmp"),
+        Write(f"{at}/in/a.tmp", 0, b"one "),
+        Write(f"{at}/in/a.tmp", 4, b"two"),
+        Sync(f"{at}/in/a.tmp"),
+        Rename(f"{at}/in/a.tmp", f"{at}/in/a"),
+        Said(0),
+        Truncate(f"{at}/in/a", 5),
+        Sync(at),
+        Remove(f"{at}/in/a"),
+        Remove(f"{at}/in"),
+        Said(1),
+    ]
 
 
 def test_a_child_tells_what_it_raised() -> None:

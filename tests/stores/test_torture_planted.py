@@ -60,26 +60,26 @@ class Passing:
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
-        return await self.store.append(where, records, **given)
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        return await self.store.append(where, records, **arguments)
 
-    async def read(self, where: Where, **asked: Any) -> RecordPage:
-        return await self.store.read(where, **asked)
+    async def read(self, where: Where, **arguments: Any) -> RecordPage:
+        return await self.store.read(where, **arguments)
 
-    async def list(self, workspace: str, **asked: Any) -> Any:
-        return await self.store.list(workspace, **asked)
+    async def list(self, workspace: str, **arguments: Any) -> Any:
+        return await self.store.list(workspace, **arguments)
 
     async def delete(self, where: Where) -> bool:
         return await self.store.delete(where)
 
 
 class Splits(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         for record in records[:-1]:
             await self.store.append(where, [record])
             await anyio.sleep(0.005)
-        given["expect"] = None
-        return await self.store.append(where, records[-1:], **given)
+        arguments["expect"] = None
+        return await self.store.append(where, records[-1:], **arguments)
 
 
 class AnswersEarly(Passing):
@@ -87,55 +87,57 @@ class AnswersEarly(Passing):
 
     late: Callable[[], Any] | None = None
 
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         if self.late is not None:
             await self.late()
-        self.late = partial(self.store.append, where, records, **given)
-        return StoredHead(count=(given["expect"] or 0) + len(records), state=given["state"])
+        self.late = partial(self.store.append, where, records, **arguments)
+        return StoredHead(count=(arguments["expect"] or 0) + len(records), state=arguments["state"])
 
 
 class ForgetsKeys(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
-        return await self.store.append(where, records, **{**given, "once": None, "expect": None, "was": None})
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        return await self.store.append(
+            where, records, **{**arguments, "once": None, "expect": None, "was": None}
+        )
 
 
 class ForgetsState(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
-        head = await self.store.append(where, records, **{**given, "state": None, "was": None})
-        return StoredHead(count=head.count, state=given["state"])
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
+        head = await self.store.append(where, records, **{**arguments, "state": None, "was": None})
+        return StoredHead(count=head.count, state=arguments["state"])
 
 
 class NeverFails(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         with suppress(LaminaError):
-            return await self.store.append(where, records, **given)
-        return StoredHead(count=(given["expect"] or 0) + len(records), state=given["state"])
+            return await self.store.append(where, records, **arguments)
+        return StoredHead(count=(arguments["expect"] or 0) + len(records), state=arguments["state"])
 
 
 class FailsRaw(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         try:
-            return await self.store.append(where, records, **given)
+            return await self.store.append(where, records, **arguments)
         except LaminaError as error:
             raise RuntimeError(str(error)) from None
 
 
 class NoCompareAndSwap(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         there = (await self.store.read(where, last=0)).head.count
-        if given["expect"] != there:
-            return await self.store.append(where, records, **given)
+        if arguments["expect"] != there:
+            return await self.store.append(where, records, **arguments)
         await anyio.sleep(0.005)
-        return await self.store.append(where, records, **{**given, "expect": None})
+        return await self.store.append(where, records, **{**arguments, "expect": None})
 
 
 class OrdersByTime(Passing):
-    async def append(self, where: Where, records: Sequence[bytes], **given: Any) -> StoredHead:
+    async def append(self, where: Where, records: Sequence[bytes], **arguments: Any) -> StoredHead:
         stamped = [b"%020d " % (time.time_ns() + 10**19) + record for record in records]
-        return await self.store.append(where, stamped, **given)
+        return await self.store.append(where, stamped, **arguments)
 
-    async def read(self, where: Where, **asked: Any) -> RecordPage:
-        page = await self.store.read(where, **asked)
+    async def read(self, where: Where, **arguments: Any) -> RecordPage:
+        page = await self.store.read(where, **arguments)
         bodies = [body[21:] for body in sorted(record.body for record in page.records)]
         numbered = zip(page.records, bodies, strict=True)
         return RecordPage(records=tuple(Record(seq=r.seq, body=body) for r, body in numbered), head=page.head)
@@ -183,8 +185,8 @@ def test_a_cut_shows_files_that_are_not_synced(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_cut_shows_folders_that_are_not_synced(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("lamina.stores.files.write", "lamina.stores.files.store", "lamina.stores.files.disk"):
-        monkeypatch.setattr(f"{module}.settle", lambda _: None)
+    for module in ("lamina.stores.files.commits", "lamina.stores.files.store", "lamina.stores.files.disk"):
+        monkeypatch.setattr(f"{module}.sync_folder", lambda _: None)
     _finds(cuts(lambda: Telling(files), TRIES, shim.recorded), "")
 
 
@@ -218,9 +220,9 @@ def test_a_byte_scan_shows_what_was_only_unlinked(monkeypatch: pytest.MonkeyPatc
 def test_a_lie_shows_what_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Sealed.read
 
-    async def forgiving(self: Sealed, where: Where, **asked: Any) -> RecordPage:
+    async def forgiving(self: Sealed, where: Where, **arguments: Any) -> RecordPage:
         try:
-            return await real(self, where, **asked)
+            return await real(self, where, **arguments)
         except Tampered:
             return RecordPage()
 

@@ -3,10 +3,10 @@
     checkpoint = read(payload)                 a log, metadata, and the ledger that trims the same messages
     payload = write(log, metadata=with_index(metadata, build(log, ..., options=MIRROR)))
 
-The index is a position: up to there, replies and results are sent as `[trimmed]`. Here it becomes lines of a
-ledger, which name content, and the other way round for a request that was built as that system builds them
-(`MIRROR`). An index beyond the last message is that of another history: it is dropped, and said so. This file
-does no I/O.
+The index is a position: replies and results before it are sent as `[trimmed]`. `read` turns it into lines of
+a ledger, which name content instead. `with_index` goes the other way, for a request that was built as that
+system builds them (`MIRROR`). An index beyond the last message belongs to another history: it is dropped, and
+`notes` say so. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -42,28 +42,45 @@ from lamina.core.wording import Wording
 from lamina.errors import BadInput
 from lamina.formats.messages import read_messages, write_messages
 
-VERSION, FORMAT = 1, "stakai_message_v1"
+VERSION = 1
+FORMAT = "stakai_message_v1"
 INDEX = "trimmed_up_to_message_index"
 MIGRATED = {"migrated_from": "legacy_messages_array"}
 REASON = "trimmed before it was imported"
 
 
 def oldest_first(view: OrderView) -> Iterator[Batch]:
-    """The trimming RFC's order: replies and results, all before the spared ones at once, then one by one."""
-    blocked = view.untouchable
-    mine = [i for i, e in enumerate(view.entries) if i not in blocked and _trimmable(e)]
-    before = min(view.spared, default=len(view.entries))
-    yield tuple(Move(i, Form.STUB, "old") for i in mine if i < before)
-    for _, message in groupby((i for i in mine if i >= before), key=lambda i: _message(view.entries, i)):
-        yield tuple(Move(i, Form.STUB, "old") for i in message)
+    """The trimming RFC's order: old replies and results all at once, then the spared ones by message."""
+    entries = view.entries
+    untouchable = view.untouchable
+    first_spared = min(view.spared, default=len(entries))
+    old: list[int] = []
+    recent: list[int] = []
+    for index, entry in enumerate(entries):
+        if index in untouchable or not _can_be_trimmed(entry):
+            continue
+        if index < first_spared:
+            old.append(index)
+        else:
+            recent.append(index)
+    yield _trim_moves(old)
+    for _, message in groupby(recent, key=lambda index: _message_start(entries, index)):
+        yield _trim_moves(message)
 
 
-def _trimmable(entry: Entry) -> bool:
-    spoken = entry.role in (Role.ASSISTANT, Role.TOOL) and entry.form is Form.FULL
-    return spoken and bool(entry.parts) and not isinstance(entry.parts[0], ToolCall)
+def _trim_moves(indexes: Iterable[int]) -> Batch:
+    return tuple(Move(index, Form.STUB, "old") for index in indexes)
 
 
-def _message(entries: Sequence[Entry], index: int) -> int:
+def _can_be_trimmed(entry: Entry) -> bool:
+    """Whether this is a reply or a result that is still sent in full."""
+    if entry.role not in (Role.ASSISTANT, Role.TOOL) or entry.form is not Form.FULL:
+        return False
+    return bool(entry.parts) and not isinstance(entry.parts[0], ToolCall)
+
+
+def _message_start(entries: Sequence[Entry], index: int) -> int:
+    """The index of the entry that opens the message of this one."""
     while not entries[index].opens and index > 0:
         index -= 1
     return index
@@ -80,7 +97,7 @@ MIRROR = Options(
 
 
 class AgentCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as it was saved. `metadata` is None where none was; `notes` say what was not kept."""
+    """A saved conversation. `metadata` is None if there was none; `notes` say what was dropped."""
 
     log: tuple[Segment, ...] = ()
     metadata: dict[str, Any] | None = None
@@ -90,25 +107,25 @@ class AgentCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(payload: bytes | str, *, pin_users: bool = False, options: Options = MIRROR) -> AgentCheckpoint:
-    """The checkpoint in these bytes: its first version, or a form from before there were versions."""
+    """Read a checkpoint: version 1, or a form from before there were versions."""
     try:
         plain = msgspec.json.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise _bad(f"no JSON: {error}") from None
-    return _opened(_enveloped(plain), pin_users=pin_users, options=options)
+        raise _bad_checkpoint(f"it is not JSON: {error}") from None
+    return _read_fields(_checkpoint_fields(plain), pin_users=pin_users, options=options)
 
 
 def read_state(plain: Any, *, pin_users: bool = False, options: Options = MIRROR) -> AgentCheckpoint:
-    """A checkpoint's state alone, `{"messages": [...], "metadata": {...}}`, both of which may be missing."""
+    """Read a checkpoint's state alone: `{"messages": [...], "metadata": {...}}`; both may be missing."""
     if not isinstance(plain, dict):
-        raise _bad(f"a state that is a {type(plain).__name__}")
-    whole = {"messages": plain.get("messages", []), "metadata": plain.get("metadata")}
-    return _opened(whole, pin_users=pin_users, options=options)
+        raise _bad_checkpoint(f"a state that is a {type(plain).__name__}")
+    fields = {"messages": plain.get("messages", []), "metadata": plain.get("metadata")}
+    return _read_fields(fields, pin_users=pin_users, options=options)
 
 
 def write(log: Iterable[Segment], *, metadata: Mapping[str, Any] | None = None, run: str = "") -> bytes:
-    """A checkpoint that the agent of that system reads."""
-    whole = {
+    """Write a checkpoint that the agent of that system reads."""
+    fields = {
         "version": VERSION,
         "format": FORMAT,
         "run_id": run or None,
@@ -116,9 +133,9 @@ def write(log: Iterable[Segment], *, metadata: Mapping[str, Any] | None = None, 
         "metadata": dict(metadata or {}),
     }
     try:
-        return msgspec.json.encode(whole)
+        return msgspec.json.encode(fields)
     except (TypeError, ValueError, RecursionError) as error:
-        raise _bad(f"it cannot be written: {error}") from None
+        raise _bad_checkpoint(f"it cannot be written: {error}") from None
 
 
 def signature(checkpoint: AgentCheckpoint) -> Digest:
@@ -127,118 +144,146 @@ def signature(checkpoint: AgentCheckpoint) -> Digest:
 
 
 def with_index(metadata: Mapping[str, Any] | None, envelope: Envelope) -> dict[str, Any] | None:
-    """The metadata after a request: with its trim index where it has one, else as it was."""
+    """The metadata after a request. An index of 0 is written only over an index that is there."""
     index = trim_index(envelope)
-    if not index and INDEX not in (metadata or {}):
-        return None if metadata is None else dict(metadata)
-    return dict(metadata or {}) | {INDEX: index}
+    if metadata is None:
+        return {INDEX: index} if index else None
+    if index or INDEX in metadata:
+        return {**metadata, INDEX: index}
+    return dict(metadata)
 
 
 def trim_index(envelope: Envelope) -> int:
-    """The message up to which a request is trimmed, 0 if it is not."""
+    """The number of the last message that a request sends trimmed, counted from 1; 0 if there is none."""
     index = 0
-    for at, message in enumerate(_messages(envelope.sent), 1):
+    for number, message in enumerate(_group_messages(envelope.sent), 1):
         for entry in message:
             if entry.form is not Form.FULL or entry.segment.kind == "digest":
-                index = at
                 _check_trimmed(entry)
+                index = number
     return index
 
 
 def trimmed_ledger(
     log: Sequence[Segment], index: int, *, options: Options = MIRROR, counter: Counter = RFC
 ) -> Ledger | None:
-    """The ledger with which the replies and results before message `index` are sent trimmed.
+    """The ledger with which the replies and results of the first `index` messages are sent trimmed.
 
-    None if there are not so many messages. What would grow by it is left alone.
+    None if there are fewer messages. An entry that would not become smaller stays in full.
     """
-    whole = build(log, options=options, counter=counter)
-    found = _messages(whole.sent)
-    if not 0 <= index <= len(found):
+    envelope = build(log, options=options, counter=counter)
+    messages = _group_messages(envelope.sent)
+    if not 0 <= index <= len(messages):
         return None
     lines: dict[Ref, LedgerLine] = {}
-    for entry in (entry for message in found[:index] for entry in message if _trims(entry)):
-        low = lower(entry, Form.STUB, "old", wording=options.wording)
-        if _cost(low, counter) < _cost(entry, counter):
-            lines[entry.ref] = line(low, wording=options.wording, cut=1)
-    cut = Cut(number=1, reason=REASON, lowered=len(lines), before=whole.tokens)
-    return Ledger(lines=lines, cuts=(cut,)) if lines else Ledger()
+    for message in messages[:index]:
+        for entry in message:
+            if not _is_reply_or_result(entry):
+                continue
+            stub = lower(entry, Form.STUB, "old", wording=options.wording)
+            if _count_entry(stub, counter) < _count_entry(entry, counter):
+                lines[entry.ref] = line(stub, wording=options.wording, cut=1)
+    if not lines:
+        return Ledger()
+    cut = Cut(number=1, reason=REASON, lowered=len(lines), before=envelope.tokens)
+    return Ledger(lines=lines, cuts=(cut,))
 
 
-def _enveloped(plain: Any) -> dict[str, Any]:
+def _checkpoint_fields(plain: Any) -> dict[str, Any]:
+    """The fields of a checkpoint of any form: a bare list of messages, without a version, or version 1."""
     if isinstance(plain, list):
         return {"messages": plain, "metadata": MIGRATED}
-    if not isinstance(plain, dict) or ("version" not in plain and "messages" not in plain):
-        raise _bad("checkpoint payload is missing version")
+    if not isinstance(plain, dict):
+        raise _bad_checkpoint("checkpoint payload is missing version")
     if "version" not in plain:
+        if "messages" not in plain:
+            raise _bad_checkpoint("checkpoint payload is missing version")
         return {"metadata": {}} | plain
     if plain["version"] != VERSION:
-        raise _bad(f"unsupported checkpoint version: {plain['version']!r}")
+        raise _bad_checkpoint(f"unsupported checkpoint version: {plain['version']!r}")
     if plain.get("format") != FORMAT:
-        raise _bad(f"unsupported checkpoint format: {plain.get('format')!r}")
+        raise _bad_checkpoint(f"unsupported checkpoint format: {plain.get('format')!r}")
     return plain
 
 
-def _opened(plain: Mapping[str, Any], *, pin_users: bool, options: Options) -> AgentCheckpoint:
-    messages, metadata = plain.get("messages"), plain.get("metadata")
+def _read_fields(fields: Mapping[str, Any], *, pin_users: bool, options: Options) -> AgentCheckpoint:
+    log = _read_log(fields.get("messages"))
+    if pin_users:
+        log = tuple(_pin_user(segment) for segment in log)
+    notes: list[str] = []
+    metadata = fields.get("metadata")
+    if not isinstance(metadata, dict | None):
+        notes.append(f"metadata is {metadata!r:.40}: it was dropped")
+        metadata = None
+    ledger = Ledger()
+    index = (metadata or {}).get(INDEX)
+    if index is not None:
+        trimmed = _ledger_of_index(log, index, options)
+        if trimmed is None:
+            notes.append(f"{INDEX} is {index!r:.20}, not a place in this history: nothing is trimmed")
+        else:
+            ledger = trimmed
+    run = fields.get("run_id")
+    if not isinstance(run, str):
+        run = ""
+    return AgentCheckpoint(log=log, metadata=metadata, run=run, ledger=ledger, notes=tuple(notes))
+
+
+def _read_log(messages: Any) -> tuple[Segment, ...]:
     if not isinstance(messages, list):
-        raise _bad("messages are missing")
+        raise _bad_checkpoint("messages are missing")
     try:
-        found = read_messages(messages)
+        result = read_messages(messages)
     except (ValueError, AttributeError) as error:
-        raise _bad(str(error)) from None
-    if found.skipped:
-        raise _bad(f"message {found.skipped[0]} has no role and content that are known")
-    log = tuple(_pinned(segment) if pin_users else segment for segment in found.log)
-    notes = () if isinstance(metadata, dict | None) else (f"metadata is {metadata!r:.40}: it was dropped",)
-    known = metadata if isinstance(metadata, dict) else None
-    ledger, more = _ledger(log, (known or {}).get(INDEX), options)
-    run = plain.get("run_id")
-    return AgentCheckpoint(
-        log=log, metadata=known, run=run if isinstance(run, str) else "", ledger=ledger, notes=notes + more
-    )
+        raise _bad_checkpoint(str(error)) from None
+    if result.skipped:
+        raise _bad_checkpoint(f"message {result.skipped[0]} has no role and content that are known")
+    return result.log
 
 
-def _ledger(log: Sequence[Segment], index: Any, options: Options) -> tuple[Ledger, tuple[str, ...]]:
-    if index is None:
-        return Ledger(), ()
-    fits = isinstance(index, int) and not isinstance(index, bool)
-    ledger = trimmed_ledger(log, index, options=options) if fits else None
-    if ledger is None:
-        return Ledger(), (f"{INDEX} is {index!r:.20}, not a place in this history: nothing is trimmed",)
-    return ledger, ()
+def _ledger_of_index(log: Sequence[Segment], index: Any, options: Options) -> Ledger | None:
+    if isinstance(index, bool) or not isinstance(index, int):
+        return None
+    return trimmed_ledger(log, index, options=options)
 
 
-def _pinned(segment: Segment) -> Segment:
-    return msgspec.structs.replace(segment, pinned=True) if segment.role is Role.USER else segment
+def _pin_user(segment: Segment) -> Segment:
+    if segment.role is Role.USER:
+        return msgspec.structs.replace(segment, pinned=True)
+    return segment
 
 
-def _messages(sent: Iterable[Entry]) -> list[list[Entry]]:
-    found: list[list[Entry]] = []
+def _group_messages(sent: Iterable[Entry]) -> list[list[Entry]]:
+    """The entries that are sent, one list for each message."""
+    messages: list[list[Entry]] = []
     for entry in sent:
-        if entry.opens or not found:
-            found.append([])
-        found[-1].append(entry)
-    return found
+        if entry.opens or not messages:
+            messages.append([])
+        messages[-1].append(entry)
+    return messages
 
 
-def _trims(entry: Entry) -> bool:
-    """Replies and results; calls and pictures keep their place, users and system text their words."""
-    kept = isinstance(entry.parts[0], ToolCall | Image)
-    return entry.role in (Role.ASSISTANT, Role.TOOL) and not kept
+def _is_reply_or_result(entry: Entry) -> bool:
+    """Whether that system trims this entry. It trims no calls, pictures, user messages or system text."""
+    if entry.role not in (Role.ASSISTANT, Role.TOOL):
+        return False
+    return not isinstance(entry.parts[0], ToolCall | Image)
 
 
 def _check_trimmed(entry: Entry) -> None:
-    if entry.form is not Form.STUB or not _trims(entry):
-        hint = "build with options=MIRROR and a window that its replies and results can meet"
-        raise BadInput(f"{entry.ref} is sent {entry.form}", place=INDEX, hint=hint)
+    if entry.form is not Form.STUB or not _is_reply_or_result(entry):
+        raise BadInput(
+            f"{entry.ref} is sent {entry.form}",
+            place=INDEX,
+            hint="build with options=MIRROR and a window that its replies and results can meet",
+        )
 
 
-def _cost(entry: Entry, counter: Counter) -> int:
+def _count_entry(entry: Entry, counter: Counter) -> int:
     return sum(part_cost(part, counter) for part in entry.parts)
 
 
-def _bad(problem: str) -> BadInput:
+def _bad_checkpoint(problem: str) -> BadInput:
     return BadInput(
-        problem, place="checkpoint", hint=f"version {VERSION} and what came before it can be read"
+        problem, place="checkpoint", hint=f"version {VERSION} and the forms before it can be read"
     )

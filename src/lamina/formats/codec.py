@@ -2,10 +2,10 @@
 
     record = encode(segment)          segments = decode([record, ...])
 
-What a dialect noted on a segment (`meta["wire"]`) is kept, so that a conversation read back renders to
-the same bytes; the message that several segments came from is written once, with the segment that opens
-it. A record says which version wrote it; a newer one is refused, never half read. Only JSON is read, and
-no value in it can name a type.
+What a dialect noted on a segment (`meta["wire"]`) is stored, so that a conversation read back renders to
+the same bytes. If several segments came from one message, the message is stored once, with the segment that
+opens it. Each record says which version wrote it; a record of a newer version raises `BadInput` instead of
+being read in part. Only JSON is read, and no value in it can name a type.
 """
 
 from __future__ import annotations
@@ -22,59 +22,75 @@ VERSION = 1
 
 
 def encode(segment: Segment) -> bytes:
-    """A segment as one line of JSON."""
+    """Encode a segment as one line of JSON."""
     try:
-        plain = msgspec.to_builtins(msgspec.structs.replace(segment, meta={}))
+        fields = msgspec.to_builtins(msgspec.structs.replace(segment, meta={}))
         if segment.meta:
-            plain["meta"] = _written(segment.meta)
-        return _ENCODER.encode({"v": VERSION, "segment": plain})
+            fields["meta"] = _meta_to_json(segment.meta)
+        return _ENCODER.encode({"v": VERSION, "segment": fields})
     except (TypeError, ValueError, RecursionError) as error:
-        hint = "keep only JSON values in meta, and text without lone surrogates"
         raise BadInput(
-            f"it cannot be written: {error}", place=f"segment {segment.key!r}", hint=hint
+            f"it cannot be written: {error}",
+            place=f"segment {segment.key!r}",
+            hint="keep only JSON values in meta, and text without lone surrogates",
         ) from None
 
 
 def decode(records: Iterable[bytes]) -> list[Segment]:
-    """Segments in the order in which they were encoded; those of one message share it again."""
+    """Decode segments in the order in which they were encoded; those of one message share it again."""
     segments: list[Segment] = []
     message: Any = None
-    for at, record in enumerate(records):
-        segment = _segment(record, at)
-        note = segment.meta.get("wire")
-        if isinstance(note, dict):
-            message = note.get("message", message if segment.joins else None)
-            note["of"] = message
+    for index, record in enumerate(records):
+        segment = _decode_record(record, index)
+        wire_note = segment.meta.get("wire")
+        if isinstance(wire_note, dict):
+            if "message" in wire_note:
+                message = wire_note["message"]
+            elif not segment.joins:
+                message = None
+            wire_note["of"] = message
         segments.append(segment)
     return segments
 
 
-_ENCODER = msgspec.json.Encoder()  # keys in their order: a provider's message goes back as it came
+_ENCODER = msgspec.json.Encoder()  # no sorting: a provider's message goes back with its keys in their order
 
 
-def _segment(record: bytes, at: int) -> Segment:
+def _decode_record(record: bytes, index: int) -> Segment:
+    place = f"record {index}"
     try:
-        plain = msgspec.json.decode(record)
-        if not isinstance(plain, dict) or plain.get("v") != VERSION:
-            version = plain.get("v") if isinstance(plain, dict) else None
-            hint = f"this release reads version {VERSION}; a newer one wrote it, or it is no record"
-            raise BadInput(f"version {version!r}", place=f"record {at}", hint=hint)
-        return msgspec.convert(plain.get("segment"), Segment)
+        fields = msgspec.json.decode(record)
+        _check_version(fields, place)
+        return msgspec.convert(fields.get("segment"), Segment)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BadInput(str(error), place=f"record {at}", hint="it is not what encode() wrote") from None
+        raise BadInput(str(error), place=place, hint="it is not what encode() wrote") from None
 
 
-def _written(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Meta as JSON values: objects of an SDK as what they hold, and no message twice."""
-    note = meta.get("wire")
-    if isinstance(note, dict):
-        meta = {**meta, "wire": {name: value for name, value in note.items() if name != "of"}}
-    plain: dict[str, Any] = msgspec.to_builtins(meta, enc_hook=_held, str_keys=True)
-    return plain
+def _check_version(fields: Any, place: str) -> None:
+    version = None
+    if isinstance(fields, dict):
+        version = fields.get("v")
+    if version != VERSION:
+        raise BadInput(
+            f"version {version!r}",
+            place=place,
+            hint=f"this release reads version {VERSION}; a newer one wrote it, or it is not a record",
+        )
 
 
-def _held(value: Any) -> Any:
-    """What an object of an SDK holds."""
+def _meta_to_json(meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Meta as JSON values. Objects of an SDK become what they hold, and no message is stored twice."""
+    wire_note = meta.get("wire")
+    if isinstance(wire_note, dict):
+        own_fields = dict(wire_note)
+        own_fields.pop("of", None)
+        meta = {**meta, "wire": own_fields}
+    fields: dict[str, Any] = msgspec.to_builtins(meta, enc_hook=_dump_model, str_keys=True)
+    return fields
+
+
+def _dump_model(value: Any) -> Any:
+    """Dump an object of an SDK (a Pydantic model) to the values that it holds."""
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise TypeError(f"a value of type {type(value).__name__}")

@@ -1,12 +1,12 @@
 """Reads the conversation files of ElaraAi, and only reads them: to look at, or to bring into a store.
 
-    found = await read_folder("~/.cache/Elara/Conversation", key="the key of that system")
+    messages = await read_folder("~/.cache/Elara/Conversation", key="the key of that system")
     report = await import_folder(folder, store, where, key=...)
 
-Its files hold one message each: in an envelope, in the clear or encrypted (AES-256-GCM under the SHA-256 of
-the key's text), or bare; the envelope's names in either spelling; all of these in one folder. A file that
-cannot be read is passed over and reported, by name and reason and never by content. What is brought over
-is kept as new records are: this weak key does nothing there.
+Each of its files holds one message: in an envelope, in the clear or encrypted (AES-256-GCM under the SHA-256
+of the key's text), or bare. The envelope's names come in two spellings. One folder can hold all of these.
+A file that cannot be read is skipped and reported by name and reason, never by content. Imported messages are
+stored like new records: the weak key of that system protects nothing there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -38,27 +38,29 @@ LARGEST = 64 * 1024 * 1024
 _ROLES = (Role.USER, Role.ASSISTANT, Role.SYSTEM)
 """In the order of that system's numbers."""
 
-_NAME = re.compile(r"([0-9]{8}T[0-9]{9}Z)_([0-9]+)_(.*)")
-_SEALED = "it was encrypted with another key, or changed since"
+_NAME = re.compile(r"([0-9]{8}T[0-9]{9}Z)_([0-9]+)_(.*)")  # "20250131T120000123Z_0042_user.json"
+_WRONG_KEY = "it was encrypted with another key, or changed since"
 _NO_KEY = "it is encrypted, and no key was given"
+_NOT_A_MESSAGE = "it holds no message"
+_BAD_ENVELOPE = "its envelope is damaged"
 
-_OPEN = os.O_RDONLY
+_OPEN_FLAGS = os.O_RDONLY
 for _flag in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"):  # as far as the system has them
-    _OPEN |= getattr(os, _flag, 0)
+    _OPEN_FLAGS |= getattr(os, _flag, 0)
 
 Decrypt = Callable[[bytes, bytes], bytes]
 """Nonce, and ciphertext with its tag, to the text in the clear."""
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that was passed over, and why."""
+    """A file that was skipped, and why."""
 
     name: str
     why: str
 
 
 class ElaraMessages(msgspec.Struct, frozen=True, kw_only=True):
-    """Messages in their order, the names of their files, and the files passed over on the way."""
+    """Messages in their order, the names of their files, and the files that were skipped on the way."""
 
     segments: tuple[Segment, ...] = ()
     names: tuple[str, ...] = ()
@@ -76,53 +78,57 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 async def read_folder(
     folder: str | os.PathLike[str], *, key: str = "", last: int | None = None
 ) -> ElaraMessages:
-    """The messages of a folder, or the `last` so many that can be read.
+    """Read the messages of a folder, or the `last` so many that can be read.
 
     Unreadable files do not count: older ones are read in their place. If nothing at all can be read because
-    of the key, that is WrongKey and never an empty conversation.
+    of the key, this raises `WrongKey` instead of returning an empty conversation.
     """
-    return await to_thread.run_sync(partial(_read, Path(folder), key, last))
+    return await to_thread.run_sync(partial(_read_files, Path(folder), key, last))
 
 
 async def import_folder(
     folder: str | os.PathLike[str], store: Store, where: Where, *, key: str = ""
 ) -> Imported:
-    """Brings the messages of a folder into a new conversation, as one group. Doing it again does no harm."""
-    found = await read_folder(folder, key=key)
-    if not found.segments:
+    """Append the messages of a folder to a new conversation, as one group. Doing it again does no harm."""
+    messages = await read_folder(folder, key=key)
+    if not messages.segments:
         page = await store.read(where, last=0)
-        return Imported(head=page.head, count=0, unreadable=found.unreadable)
-    records = [encode(segment) for segment in found.segments]
+        return Imported(head=page.head, count=0, unreadable=messages.unreadable)
+    records = [encode(segment) for segment in messages.segments]
     lengths = b"".join(len(record).to_bytes(8, "big") for record in records)
-    once = Once(key="import of elara", digest=hashlib.sha256(lengths + b"".join(records)).digest())
+    content_digest = hashlib.sha256(lengths + b"".join(records)).digest()
+    once = Once(key="import of elara", digest=content_digest)
     head = await store.append(where, records, expect=0, once=once)
-    return Imported(head=head, count=len(records), unreadable=found.unreadable)
+    return Imported(head=head, count=len(records), unreadable=messages.unreadable)
 
 
-def _read(folder: Path, key: str, last: int | None) -> ElaraMessages:
+def _read_files(folder: Path, key: str, last: int | None) -> ElaraMessages:
+    """Read the files of a folder from the newest to the oldest, until there are `last` messages."""
     if last is not None and last <= 0:
         return ElaraMessages()
-    decrypt = _decrypting(key)
-    read: list[tuple[str, Segment]] = []
+    decrypt = _make_decrypt(key)
+    segments: list[Segment] = []
+    names: list[str] = []
     unreadable: list[Unreadable] = []
-    for name in sorted(_names(folder), key=_order, reverse=True):
+    for name in sorted(_list_names(folder), key=_name_order, reverse=True):
         try:
-            read.append((name, _message(_content(folder / name), decrypt, name)))
-        except _Unread as error:
+            segment = _parse_message(_read_file(folder / name), decrypt, name)
+        except _UnreadableFile as error:
             unreadable.append(Unreadable(name=name, why=str(error)))
-        if len(read) == last:
+            continue
+        segments.append(segment)
+        names.append(name)
+        if len(segments) == last:
             break
-    _check_key(read, unreadable)
-    read.reverse()
+    if not segments:
+        _check_key(unreadable)
+    segments.reverse()
+    names.reverse()
     unreadable.reverse()
-    return ElaraMessages(
-        segments=tuple(segment for _, segment in read),
-        names=tuple(name for name, _ in read),
-        unreadable=tuple(unreadable),
-    )
+    return ElaraMessages(segments=tuple(segments), names=tuple(names), unreadable=tuple(unreadable))
 
 
-def _names(folder: Path) -> list[str]:
+def _list_names(folder: Path) -> list[str]:
     try:
         return [path.name for path in folder.iterdir() if path.name.endswith(".json")]
     except OSError as error:
@@ -131,72 +137,79 @@ def _names(folder: Path) -> list[str]:
         ) from None
 
 
-def _order(name: str) -> tuple[str, int, str]:
+def _name_order(name: str) -> tuple[str, int, str]:
     """By name, as that system does, but with its counter as a number: it grows past four digits."""
-    found = _NAME.fullmatch(name)
-    return (found[1], int(found[2]), found[3]) if found else (name, 0, "")
+    match = _NAME.fullmatch(name)
+    if match is None:
+        return name, 0, ""
+    return match[1], int(match[2]), match[3]
 
 
-def _check_key(read: Iterable[object], unreadable: Iterable[Unreadable]) -> None:
-    locked = [each for each in unreadable if each.why in {_SEALED, _NO_KEY}]
-    if locked and not any(True for _ in read):
-        hint = "give the key that the files were written with"
-        raise WrongKey(f"{len(locked)} encrypted files, and none opens: {locked[-1].why}", hint=hint)
+def _check_key(unreadable: Sequence[Unreadable]) -> None:
+    """Raise if files could not be read because of the key."""
+    locked = [file for file in unreadable if file.why in {_WRONG_KEY, _NO_KEY}]
+    if locked:
+        raise WrongKey(
+            f"{len(locked)} encrypted files, and none opens: {locked[-1].why}",
+            hint="give the key that the files were written with",
+        )
 
 
-class _Unread(Exception):
+class _UnreadableFile(Exception):
     """Why a file cannot be read."""
 
 
-def _content(path: Path) -> bytes:
-    """The bytes of a plain file; a link, a pipe and a folder are none."""
+def _read_file(path: Path) -> bytes:
+    """The bytes of a plain file; links, pipes and folders are not read."""
     try:
-        file = os.open(path, _OPEN)
+        descriptor = os.open(path, _OPEN_FLAGS)
         try:
-            return _read_all(file)
+            return _read_plain_file(descriptor)
         finally:
-            os.close(file)
+            os.close(descriptor)
     except OSError as error:
-        raise _Unread(f"it cannot be read: {error.strerror}") from None
+        raise _UnreadableFile(f"it cannot be read: {error.strerror}") from None
 
 
-def _read_all(file: int) -> bytes:
-    about = os.fstat(file)
-    if not stat.S_ISREG(about.st_mode):
-        raise _Unread("it is not a plain file")
-    if about.st_size > LARGEST:
-        raise _Unread("it is too large for a message")
-    with os.fdopen(file, "rb", closefd=False) as opened:
-        return opened.read(LARGEST)
+def _read_plain_file(descriptor: int) -> bytes:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise _UnreadableFile("it is not a plain file")
+    if status.st_size > LARGEST:
+        raise _UnreadableFile("it is too large for a message")
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        return file.read(LARGEST)
 
 
-def _message(content: bytes, decrypt: Decrypt | None, name: str) -> Segment:
+def _parse_message(content: bytes, decrypt: Decrypt | None, name: str) -> Segment:
     """The message in a file: in an envelope of either sort, or bare."""
-    plain = _json(content.removeprefix(b"\xef\xbb\xbf"))
-    kind = plain.get("alg")
-    if kind is None:
-        return _segment(plain, name)
-    if not isinstance(kind, str):
-        raise _Unread("its envelope says no algorithm")
-    if upper_ascii(kind) == "PLAINTEXT":
-        return _segment(_lowered(plain.get("content")), name)
-    if upper_ascii(kind) == "AES-256-GCM":
-        return _segment(_json(_opened(plain, decrypt)), name)
-    raise _Unread("its envelope says an algorithm that is not known")
+    fields = _parse_json(content.removeprefix(b"\xef\xbb\xbf"))
+    algorithm = fields.get("alg")
+    if algorithm is None:
+        return _segment_of(fields, name)
+    if not isinstance(algorithm, str):
+        raise _UnreadableFile("its envelope names no algorithm")
+    match upper_ascii(algorithm):
+        case "PLAINTEXT":
+            return _segment_of(_lower_names(fields.get("content")), name)
+        case "AES-256-GCM":
+            return _segment_of(_parse_json(_open_envelope(fields, decrypt)), name)
+    raise _UnreadableFile("its envelope names an unknown algorithm")
 
 
-def _opened(envelope: Mapping[str, Any], decrypt: Decrypt | None) -> bytes:
-    nonce, tag = _bytes(envelope.get("iv")), _bytes(envelope.get("tag"))
-    sealed = _bytes(envelope.get("ciphertext", envelope.get("content")))
+def _open_envelope(envelope: Mapping[str, Any], decrypt: Decrypt | None) -> bytes:
+    nonce = _decode_base64(envelope.get("iv"))
+    tag = _decode_base64(envelope.get("tag"))
+    ciphertext = _decode_base64(envelope.get("ciphertext", envelope.get("content")))
     if len(nonce) != 12 or len(tag) != 16:
-        raise _Unread("its envelope is damaged")
+        raise _UnreadableFile(_BAD_ENVELOPE)
     if decrypt is None:
-        raise _Unread(_NO_KEY)
-    return decrypt(nonce, sealed + tag)
+        raise _UnreadableFile(_NO_KEY)
+    return decrypt(nonce, ciphertext + tag)
 
 
-def _decrypting(key: str) -> Decrypt | None:
-    if is_blank(key):  # that system, too, takes a blank key for none
+def _make_decrypt(key: str) -> Decrypt | None:
+    if is_blank(key):  # that system, too, treats a blank key as none
         return None
     try:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - only for encrypted files
@@ -205,57 +218,67 @@ def _decrypting(key: str) -> Decrypt | None:
         raise BadInput("a key was given", place="key", hint="install lamina[encryption]") from None
     cipher = AESGCM(hashlib.sha256(key.encode()).digest())
 
-    def decrypt(nonce: bytes, sealed: bytes) -> bytes:
+    def decrypt(nonce: bytes, ciphertext: bytes) -> bytes:
         try:
-            return cipher.decrypt(nonce, sealed, None)
+            return cipher.decrypt(nonce, ciphertext, None)
         except InvalidTag:
-            raise _Unread(_SEALED) from None
+            raise _UnreadableFile(_WRONG_KEY) from None
 
     return decrypt
 
 
-def _segment(message: Mapping[str, Any], name: str) -> Segment:
-    text, at, metadata = message.get("content"), message.get("timestamputc"), message.get("metadata")
+def _segment_of(message: Mapping[str, Any], name: str) -> Segment:
     role = role_of(message.get("role"))
-    if role is None or not isinstance(text, str) or not _is_time(at):
-        raise _Unread("it holds no message")
-    meta = {"metadata": metadata} if isinstance(metadata, dict) and metadata else {}
-    kind = str(role)
-    return Segment(role=role, kind=kind, parts=(Text(text),), origin=f"elara:{name}", at=str(at), meta=meta)
+    text = message.get("content")
+    at = message.get("timestamputc")
+    if role is None or not isinstance(text, str) or not isinstance(at, str) or not _is_time(at):
+        raise _UnreadableFile(_NOT_A_MESSAGE)
+    meta: dict[str, Any] = {}
+    metadata = message.get("metadata")
+    if isinstance(metadata, dict) and metadata:
+        meta["metadata"] = metadata
+    return Segment(role=role, kind=str(role), parts=(Text(text),), origin=f"elara:{name}", at=at, meta=meta)
 
 
 def role_of(value: object) -> Role | None:
     """A role as that system writes it: a name in any case, or its number; None for anything else."""
     if isinstance(value, str):
-        return next((role for role in _ROLES if role == lower_ascii(value)), None)
+        lowered = lower_ascii(value)
+        for role in _ROLES:
+            if role == lowered:
+                return role
+        return None
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(_ROLES):
         return _ROLES[value]
     return None
 
 
-def _is_time(value: object) -> bool:
+def _is_time(value: str) -> bool:
     try:
-        return isinstance(value, str) and datetime.fromisoformat(value) is not None
+        datetime.fromisoformat(value)
     except ValueError:
         return False
+    return True
 
 
-def _json(content: bytes) -> dict[str, Any]:
+def _parse_json(content: bytes) -> dict[str, Any]:
     try:
-        return _lowered(msgspec.json.decode(content))
+        return _lower_names(msgspec.json.decode(content))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise _Unread("it is not JSON") from None
+        raise _UnreadableFile("it is not JSON") from None
 
 
-def _lowered(value: Any) -> dict[str, Any]:
-    """An object with its names in small letters: they come in two spellings."""
+def _lower_names(value: Any) -> dict[str, Any]:
+    """An object with its names in lower case: they come in two spellings, `Role` and `role`."""
     if not isinstance(value, dict):
-        raise _Unread("it holds no message")
+        raise _UnreadableFile(_NOT_A_MESSAGE)
     return {lower_ascii(name): inner for name, inner in value.items()}
 
 
-def _bytes(value: object) -> bytes:
+def _decode_base64(value: object) -> bytes:
+    if not isinstance(value, str):
+        return b""
     try:
-        return base64.b64decode(value, validate=True) if isinstance(value, str) else b""
+        return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
-        raise _Unread("its envelope is damaged") from None
+        raise _UnreadableFile(_BAD_ENVELOPE) from None

@@ -2,9 +2,10 @@
 
     {"role": "user", "content": "Hi"}      {"sender": "ai", "message": "Hello"}      {"type": "human", ...}
 
-Each part becomes a segment of its own; those after the first continue its message. Fields that lamina does
-not know stay beside them, so that a message comes back as it was. Who nobody knows, and what is no message,
-is skipped and counted. It knows no store and no provider: wire formats are the dialects'.
+Each part becomes a segment; the segments after the first continue its message (`joins`). Fields that lamina
+does not read are stored in meta, so that `write_messages` gives the message back as it was. Items that are
+not messages, and messages of an unknown role, are skipped and counted. This module knows no store and no
+provider: wire formats belong to the dialects.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lamina.core.values import Image, Part, Raw, Role, Segment, Text, ToolCall, 
 from lamina.core.wording import text_of
 
 FIELDS = "fields"
-"""In meta: what a message or a part had besides what lamina reads."""
+"""In meta: the fields of a part that lamina does not read."""
 
 _ROLES: Mapping[str, Role] = {
     "user": Role.USER,
@@ -30,146 +31,215 @@ _ROLES: Mapping[str, Role] = {
     "tool": Role.TOOL,
 }
 _KINDS = {Role.USER: "user", Role.ASSISTANT: "assistant", Role.SYSTEM: "system", Role.TOOL: "tool_result"}
-_SAYS_WHO, _SAYS_WHAT = ("role", "sender", "type", "_type"), ("content", "message", "text")
+_ROLE_FIELDS = ("role", "sender", "type", "_type")
+_CONTENT_FIELDS = ("content", "message", "text")
 
 
-class Read(msgspec.Struct, frozen=True, kw_only=True):
+class ReadMessages(msgspec.Struct, frozen=True, kw_only=True):
     """The log of some messages, and the positions of those that could not be read."""
 
     log: tuple[Segment, ...]
     skipped: tuple[int, ...] = ()
 
 
-def read_messages(messages: Iterable[Any], *, roles: Iterable[Role] = tuple(Role)) -> Read:
-    """The log of these messages; those of other roles are skipped."""
-    wanted = frozenset(roles)
+def read_messages(messages: Iterable[Any], *, roles: Iterable[Role] = tuple(Role)) -> ReadMessages:
+    """Read messages into a log; messages of other roles than `roles` are skipped."""
+    accepted_roles = frozenset(roles)
     log: list[Segment] = []
     skipped: list[int] = []
-    for at, message in enumerate(messages):
-        role = _role(message)
-        content = next((message[name] for name in _SAYS_WHAT if name in message), None) if role else None
-        if role not in wanted or not isinstance(content, str | list):
-            skipped.append(at)
-        else:
-            log += _segments(role, content, message)
-    return Read(log=tuple(log), skipped=tuple(skipped))
+    for position, message in enumerate(messages):
+        role = _read_role(message)
+        if role is None or role not in accepted_roles:
+            skipped.append(position)
+            continue
+        content = _read_content(message)
+        if not isinstance(content, str | list):
+            skipped.append(position)
+            continue
+        log += _read_segments(role, content, message)
+    return ReadMessages(log=tuple(log), skipped=tuple(skipped))
 
 
 def write_messages(log: Iterable[Segment]) -> list[dict[str, Any]]:
-    """The messages of a log; what continues a message is a part of it."""
-    made: list[list[Segment]] = []
+    """Write a log as messages; a segment that joins the one before it becomes a part of its message."""
+    groups: list[list[Segment]] = []
     for segment in log:
-        if segment.joins and made and made[-1][0].role is segment.role:
-            made[-1].append(segment)
+        if segment.joins and groups and groups[-1][0].role is segment.role:
+            groups[-1].append(segment)
         else:
-            made.append([segment])
-    return [_message(group) for group in made]
+            groups.append([segment])
+    return [_write_message(group) for group in groups]
 
 
 def plain_text(content: Any) -> str:
-    """The text of a message's content, its pieces in one line; `[Image content]` where there is none."""
+    """The text of a message's content, its pieces in one line; `[Image content]` if it has only images."""
     if isinstance(content, str):
         return content
-    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
-    texts = [str(part["text"]) for part in parts if part.get("type") == "text" and part.get("text")]
-    pictures = any(part.get("type") in ("image", "image_url") for part in parts)
-    return " ".join(texts) or ("[Image content]" if pictures else "")
+    if not isinstance(content, list):
+        return ""
+    texts: list[str] = []
+    has_image = False
+    for part in content:
+        if not isinstance(part, dict):
+            continue
+        part_type = part.get("type")
+        if part_type == "text" and part.get("text"):
+            texts.append(str(part["text"]))
+        elif part_type in ("image", "image_url"):
+            has_image = True
+    if texts:
+        return " ".join(texts)
+    if has_image:
+        return "[Image content]"
+    return ""
 
 
-def _role(message: Any) -> Role | None:
+def _read_role(message: Any) -> Role | None:
+    """The role that the first field with a familiar role name gives."""
     if not isinstance(message, dict):
         return None
-    names = (message.get(name) for name in _SAYS_WHO)
-    return next((_ROLES[name] for name in names if isinstance(name, str) and name in _ROLES), None)
+    for field in _ROLE_FIELDS:
+        name = message.get(field)
+        if isinstance(name, str) and name in _ROLES:
+            return _ROLES[name]
+    return None
 
 
-def _segments(role: Role, content: str | list[Any], message: Mapping[str, Any]) -> list[Segment]:
-    parts = [{"type": "text", "text": content or ""}] if isinstance(content, str) or not content else content
-    made = [_segment(role, part, joins=at > 0) for at, part in enumerate(parts)]
-    own = {name: value for name, value in message.items() if name not in ("role", "content")}
-    if content == [] or (isinstance(content, list) and len(made) == 1 and isinstance(made[0].parts[0], Text)):
-        own["content"] = len(content)
-    if own:
-        made[0] = msgspec.structs.replace(made[0], meta=made[0].meta | {"message": own})
-    return made
+def _read_content(message: Mapping[str, Any]) -> Any:
+    for field in _CONTENT_FIELDS:
+        if field in message:
+            return message[field]
+    return None
 
 
-def _segment(role: Role, part: Any, *, joins: bool) -> Segment:
-    read, known = _part(part)
-    kind = {ToolCall: "tool_call", ToolResult: "tool_result"}.get(type(read), _KINDS[role])
-    own = {name: value for name, value in part.items() if name not in known}
-    meta: dict[str, Any] = {FIELDS: own} if own else {}
-    if isinstance(read, ToolResult) and not isinstance(part.get("content"), str):
+def _read_segments(role: Role, content: str | list[Any], message: Mapping[str, Any]) -> list[Segment]:
+    parts = _parts_of(content)
+    segments = [_read_segment(role, part, joins=index > 0) for index, part in enumerate(parts)]
+    own_fields = {name: value for name, value in message.items() if name not in ("role", "content")}
+    if isinstance(content, list) and _would_be_written_as_text(segments):
+        # `write_messages` would write a string. The number of parts says that it has to be a list.
+        own_fields["content"] = len(content)
+    if own_fields:
+        first = segments[0]
+        segments[0] = msgspec.structs.replace(first, meta=first.meta | {"message": own_fields})
+    return segments
+
+
+def _parts_of(content: str | list[Any]) -> list[Any]:
+    """Content as a list of parts. Empty content is one empty text: a message has at least one segment."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    if not content:
+        return [{"type": "text", "text": ""}]
+    return content
+
+
+def _would_be_written_as_text(segments: list[Segment]) -> bool:
+    return len(segments) == 1 and isinstance(segments[0].parts[0], Text)
+
+
+def _read_segment(role: Role, part: Any, *, joins: bool) -> Segment:
+    content, fields_read = _read_part(part)
+    match content:
+        case ToolCall():
+            kind = "tool_call"
+        case ToolResult():
+            kind = "tool_result"
+        case _:
+            kind = _KINDS[role]
+    meta: dict[str, Any] = {}
+    own_fields = {name: value for name, value in part.items() if name not in fields_read}
+    if own_fields:
+        meta[FIELDS] = own_fields
+    if isinstance(content, ToolResult) and not isinstance(part.get("content"), str):
         meta["json"] = True
-    return Segment(role=role, kind=kind, parts=(read,), joins=joins, meta=meta)
+    return Segment(role=role, kind=kind, parts=(content,), joins=joins, meta=meta)
 
 
-def _part(part: Any) -> tuple[Part, tuple[str, ...]]:
+def _read_part(part: Any) -> tuple[Part, tuple[str, ...]]:
     """A part, and the names of the fields that it was read from."""
     match part:
         case {"type": "text", "text": str(text)}:
             return Text(text), ("type", "text")
         case {"type": "image", "url": str(url)}:
-            return _image(url, str(part.get("detail") or "")), ("type", "url", "detail")
+            detail = str(part.get("detail") or "")
+            return _read_image(url, detail), ("type", "url", "detail")
         case {"type": "image_url"}:
             return Raw(dialect="openai_chat", data=part), tuple(part)
-        case {"type": "tool_call", "id": str(id_), "name": str(name)}:
-            return ToolCall(id=id_, name=name, arguments=_json(part.get("arguments", {}))), (
-                "type",
-                "id",
-                "name",
-                "arguments",
-            )
-        case {"type": "tool_result", "tool_call_id": str(id_)}:
-            said = part.get("content", "")
-            text = said if isinstance(said, str) else _json(said)
-            return ToolResult(id=id_, content=(Text(text),)), ("type", "tool_call_id", "content")
-    raise ValueError(f"a part that is no text, image, tool_call or tool_result: {part!r:.80}")
+        case {"type": "tool_call", "id": str(call_id), "name": str(name)}:
+            arguments = _dump_json(part.get("arguments", {}))
+            call = ToolCall(id=call_id, name=name, arguments=arguments)
+            return call, ("type", "id", "name", "arguments")
+        case {"type": "tool_result", "tool_call_id": str(call_id)}:
+            text = _result_text(part.get("content", ""))
+            result = ToolResult(id=call_id, content=(Text(text),))
+            return result, ("type", "tool_call_id", "content")
+    raise ValueError(f"a part that is not a text, image, tool_call or tool_result: {part!r:.80}")
 
 
-def _image(url: str, detail: str) -> Image:
-    head, comma, data = url.partition(";base64,")
-    if comma and head.startswith("data:"):
+def _read_image(url: str, detail: str) -> Image:
+    """An image from its address; `data:image/png;base64,aGk=` holds the image itself."""
+    head, separator, data = url.partition(";base64,")
+    if separator and head.startswith("data:"):
         return Image(data=data, media_type=head.removeprefix("data:"), detail=detail)
     return Image(url=url, detail=detail)
 
 
-def _json(value: Any) -> str:
+def _result_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return _dump_json(content)
+
+
+def _dump_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _message(group: list[Segment]) -> dict[str, Any]:
-    own = dict(group[0].meta.get("message", {}))
-    count = own.pop("content", None)
-    parts = [_written(segment) for segment in group][:count]
-    plain = count is None and len(parts) == 1 and set(parts[0]) == {"type", "text"}
-    return {"role": group[0].role.value, "content": parts[0]["text"] if plain else parts} | own
+def _write_message(group: list[Segment]) -> dict[str, Any]:
+    own_fields = dict(group[0].meta.get("message", {}))
+    part_count = own_fields.pop("content", None)
+    parts = [_write_part(segment) for segment in group][:part_count]
+    content: Any = parts
+    if part_count is None and len(parts) == 1 and set(parts[0]) == {"type", "text"}:
+        content = parts[0]["text"]
+    return {"role": group[0].role.value, "content": content} | own_fields
 
 
-def _written(segment: Segment) -> dict[str, Any]:
-    return _plain(segment) | dict(segment.meta.get(FIELDS, {}))
+def _write_part(segment: Segment) -> dict[str, Any]:
+    """A segment as a part, with the fields that lamina did not read."""
+    return _write_content(segment) | dict(segment.meta.get(FIELDS, {}))
 
 
-def _plain(segment: Segment) -> dict[str, Any]:
+def _write_content(segment: Segment) -> dict[str, Any]:
     match segment.parts:
         case (ToolCall() as call,):
-            arguments = _loaded(call.arguments)
+            arguments = _load_json(call.arguments)
             return {"type": "tool_call", "id": call.id, "name": call.name, "arguments": arguments}
         case (ToolResult() as result,):
-            text = text_of(result.content)
-            content = _loaded(text) if segment.meta.get("json") else text
+            content: Any = text_of(result.content)
+            if segment.meta.get("json"):
+                content = _load_json(content)
             return {"type": "tool_result", "tool_call_id": result.id, "content": content}
         case (Raw(data=dict(data)),):
             return data
         case (Image() as image,):
-            url = f"data:{image.media_type};base64,{image.data}" if image.data else image.url
-            return {"type": "image", "url": url} | ({"detail": image.detail} if image.detail else {})
+            return _write_image(image)
     return {"type": "text", "text": text_of(segment.parts)}
 
 
-def _loaded(arguments: str) -> Any:
-    """Arguments as JSON; what is none stays text."""
+def _write_image(image: Image) -> dict[str, Any]:
+    url = image.url
+    if image.data:
+        url = f"data:{image.media_type};base64,{image.data}"
+    part = {"type": "image", "url": url}
+    if image.detail:
+        part["detail"] = image.detail
+    return part
+
+
+def _load_json(text: str) -> Any:
+    """The value of a JSON text; a text that is not JSON stays as it is."""
     try:
-        return json.loads(arguments)
+        return json.loads(text)
     except (ValueError, RecursionError):
-        return arguments
+        return text

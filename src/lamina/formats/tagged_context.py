@@ -2,15 +2,15 @@
 
     parsed = read_context(text)      parsed.segments      parsed.unparsed
 
-The tags are those of chat applications that keep notes, pages and selections in a prompt. A segment's key is
-the path, address or name in its block; a block without one is named by its tag and number. Text in no known
-block is kept too, named by its content: nothing gets a random or timed name. What could not be parsed is
-counted by tag and place, with a hash in place of its text, so that it can be logged anywhere.
+The tags are those of chat applications that put notes, pages and selections into a prompt. A segment's key is
+the path, address or name in its block; a block without one is named by its tag and number. Text outside of
+these blocks becomes a segment too, named by its content: no name is random or depends on the time. Failures
+to parse are reported by tag and place, with a hash instead of the text, so that they can be logged anywhere.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -49,21 +49,28 @@ TAGS: Mapping[str, Tag] = {
     "prior_context": Tag("", "source"),
 }
 
-_PRIOR = {"note": "note", "url": "url", "youtube": "video", "video": "video", "pdf": "pdf", "file": "file"}
+_PRIOR_KINDS = {
+    "note": "note",
+    "url": "url",
+    "youtube": "video",
+    "video": "video",
+    "pdf": "pdf",
+    "file": "file",
+}
 _OTHER = "context_file"
-"""The kind of what has no kind of its own here. It is carried on, as anything that may be needed again."""
+"""The kind of all other context. It is carried on, like anything that may be needed again."""
 
-_NAMES = {"note": "path", "file": "path", "url": "url", "video": "url", "pdf": "name", _OTHER: "name"}
+_NAME_ATTRS = {"note": "path", "file": "path", "url": "url", "video": "url", "pdf": "name", _OTHER: "name"}
 
 
 UNKNOWN = "unknown tag"
 UNCLOSED = "never closes"
 FAILURES = "failures"
-"""Where the meta of unparsed text names the tags that failed in it."""
+"""In the meta of unparsed text: the tags in it that could not be parsed."""
 
 
 class TagFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A tag that could not be parsed: why, in which line, and a hash of the text that it stands in."""
+    """A tag that could not be parsed: why, in which line, and a hash of the text around it."""
 
     tag: str
     why: str
@@ -85,95 +92,107 @@ class ParsedContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_context(text: str, *, tags: Mapping[str, Tag] = TAGS) -> ParsedContext:
-    """What a foreign prompt holds besides the question."""
-    found = blocks(text, tuple(tags))
-    seen: dict[str, int] = {}
-    made = tuple(_segment(block, tags[block.tag], seen) for block in found.blocks)
-    line_of = _Lines(text)
-    rest: list[Segment] = []
+    """Read what a foreign prompt holds besides the question."""
+    tagged = blocks(text, tuple(tags))
+    counts: Counter[str] = Counter()
+    segments = [_segment_of(block, tags[block.tag], counts) for block in tagged.blocks]
+    line_counter = _LineCounter(text)
+    unparsed: list[Segment] = []
     failures: list[TagFailure] = []
-    unclosed = deque(found.unclosed)
-    for place, piece in zip(found.places, found.between, strict=True):
-        here: list[Opening] = []
+    unclosed = deque(tagged.unclosed)
+    for place, piece in zip(tagged.places, tagged.between, strict=True):
+        unclosed_here: list[Opening] = []
         while unclosed and unclosed[0].at < place + len(piece):
-            here.append(unclosed.popleft())
-        failed = _failures(piece, place, here, tags, line_of)
-        rest.append(_unparsed(piece, failed))
-        failures += failed
-    return ParsedContext(segments=made, unparsed=tuple(rest), failures=tuple(failures))
+            unclosed_here.append(unclosed.popleft())
+        failures_here = _find_failures(piece, place, unclosed_here, tags, line_counter)
+        unparsed.append(_unparsed_segment(piece, failures_here))
+        failures += failures_here
+    return ParsedContext(segments=tuple(segments), unparsed=tuple(unparsed), failures=tuple(failures))
 
 
-class _Lines:
+def failed_tags(segment: Segment) -> tuple[str, ...]:
+    """The tags that could not be parsed in a segment that `read_context` returned."""
+    tags = segment.meta.get(FAILURES)
+    if not isinstance(tags, list | tuple):
+        return ()
+    return tuple(map(str, tags))
+
+
+class _LineCounter:
     """The line of a place in a text, counted from 1. Places have to rise: each line end is counted once."""
 
     def __init__(self, text: str) -> None:
-        self._text, self._at, self._line = text, 0, 1
+        self._text = text
+        self._place = 0
+        self._line = 1
 
-    def of(self, place: int) -> int:
-        self._line += self._text.count("\n", self._at, place)
-        self._at = place
+    def line_of(self, place: int) -> int:
+        self._line += self._text.count("\n", self._place, place)
+        self._place = place
         return self._line
 
 
-def _failures(
-    piece: str, place: int, unclosed: Sequence[Opening], tags: Mapping[str, Tag], lines: _Lines
+def _find_failures(
+    piece: str,
+    place: int,
+    unclosed: Sequence[Opening],
+    tags: Mapping[str, Tag],
+    line_counter: _LineCounter,
 ) -> list[TagFailure]:
-    """What failed in one piece of text that is in no block; `unclosed` are the openings in it.
+    """The failures in one piece of text outside of all blocks; `unclosed` are the openings in it.
 
-    Behind a block that never closes stand its elements, which are no failures of their own.
+    Elements after an opening that never closes belong to its block, so they are not failures of their own.
     """
-    failed = [(opening.at, opening.tag, UNCLOSED) for opening in unclosed]
-    before = piece[: unclosed[0].at - place] if unclosed else piece
-    failed += [
-        (place + opening.at, opening.tag, UNKNOWN)
-        for opening in pairs_of_tags(before)
-        if opening.tag not in tags
-    ]
+    reasons = [(opening.at, opening.tag, UNCLOSED) for opening in unclosed]
+    text_before = piece
+    if unclosed:
+        text_before = piece[: unclosed[0].at - place]
+    unknown = [opening for opening in pairs_of_tags(text_before) if opening.tag not in tags]
+    reasons += [(place + opening.at, opening.tag, UNKNOWN) for opening in unknown]
     text_hash = digest(piece)
-    return [
-        TagFailure(tag=tag, why=why, line=lines.of(at), sample=digest((tag, text_hash))[:16])
-        for at, tag, why in sorted(failed)
-    ]
+    failures: list[TagFailure] = []
+    for at, tag, why in sorted(reasons):
+        sample = digest((tag, text_hash))[:16]
+        failures.append(TagFailure(tag=tag, why=why, line=line_counter.line_of(at), sample=sample))
+    return failures
 
 
-def _segment(block: TaggedBlock, tag: Tag, seen: dict[str, int]) -> Segment:
+def _segment_of(block: TaggedBlock, tag: Tag, counts: Counter[str]) -> Segment:
     name = block.attrs.get(tag.named_by, "")
-    kind, attrs = tag.kind, block.attrs
-    if not kind:
-        kind = _PRIOR.get(attrs.get("type", ""), _OTHER)
-        attrs = {_NAMES.get(kind, "source"): name} if name else {}
-    meta = {"tag": block.tag}
+    kind = tag.kind
+    attrs = block.attrs
+    if not kind:  # `prior_context` says its kind itself
+        kind = _PRIOR_KINDS.get(attrs.get("type", ""), _OTHER)
+        attrs = {}
+        if name:
+            attrs[_NAME_ATTRS.get(kind, "source")] = name
     return Segment(
         role=Role.USER,
         kind=kind,
         parts=(Text(block.content),),
-        key=name or _numbered(block.tag, seen),
+        key=name or _numbered_tag(block.tag, counts),
         attrs=attrs,
-        meta=meta,
+        meta={"tag": block.tag},
     )
 
 
-def _numbered(tag: str, seen: dict[str, int]) -> str:
-    seen[tag] = seen.get(tag, 0) + 1
-    return tag if seen[tag] == 1 else f"{tag}:{seen[tag]}"
+def _numbered_tag(tag: str, counts: Counter[str]) -> str:
+    """The name of a block without one: `selected_text`, then `selected_text:2`."""
+    counts[tag] += 1
+    if counts[tag] == 1:
+        return tag
+    return f"{tag}:{counts[tag]}"
 
 
-def _unparsed(text: str, failed: Sequence[TagFailure]) -> Segment:
-    key = f"unparsed:{digest(text)[:16]}"
+def _unparsed_segment(text: str, failures: Sequence[TagFailure]) -> Segment:
     meta: dict[str, Any] = {"tag": ""}
-    if failed:
-        meta[FAILURES] = [failure.tag for failure in failed]
+    if failures:
+        meta[FAILURES] = [failure.tag for failure in failures]
     return Segment(
         role=Role.USER,
         kind=_OTHER,
         parts=(Text(text.strip(WHITE_SPACE)),),
-        key=key,
+        key=f"unparsed:{digest(text)[:16]}",
         attrs={"name": "unparsed"},
         meta=meta,
     )
-
-
-def failed_tags(segment: Segment) -> tuple[str, ...]:
-    """The tags that could not be parsed in a segment that `read_context` made."""
-    tags = segment.meta.get(FAILURES)
-    return tuple(map(str, tags)) if isinstance(tags, list | tuple) else ()

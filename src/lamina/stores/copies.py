@@ -2,8 +2,8 @@
 
     copied = await copy_conversations(plain, sealed, "team")
 
-Each goes over with its records and its state in one group, so that one which is there is there wholly. The
-idempotency keys stay behind: no store can list them. Nothing is removed from the first store.
+Each conversation is copied with its records and its state as one group, so the other store has all of it or
+nothing. The idempotency keys are not copied: no store can list them. Nothing is removed from the first store.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from lamina.stores.port import Store, Where
 
 
 async def copy_conversations(source: Store, target: Store, workspace: str) -> dict[str, int]:
-    """Copies every conversation of a workspace, and says how many records each has.
+    """Copy every conversation of a workspace, and return how many records each has.
 
-    Nothing is written over: BadInput, before anything is copied, if the other store has one of the names.
+    Nothing is overwritten: if the other store has one of the names, this raises BadInput and copies nothing.
     """
-    names = [each.conversation async for each in every_conversation(source, workspace)]
-    there = {each.conversation async for each in every_conversation(target, workspace)}
+    names = [listed.conversation async for listed in every_conversation(source, workspace)]
+    existing_names = {listed.conversation async for listed in every_conversation(target, workspace)}
     for name in names:
-        if name in there:
+        if name in existing_names:
             hint = "delete it there, or copy into a new store"
             raise BadInput(f"there is a conversation {name!r} already", place="copy", hint=hint)
-    copied: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name in names:
         where = Where(workspace, name)
         page = await source.read(where)
@@ -32,5 +32,5 @@ async def copy_conversations(source: Store, target: Store, workspace: str) -> di
         await target.append(where, bodies, expect=0, state=page.head.state)
         if await target.read(where) != page:
             raise Damaged("the copy is not what was copied", conversation=name)
-        copied[name] = page.head.count
-    return copied
+        counts[name] = page.head.count
+    return counts

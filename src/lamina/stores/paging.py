@@ -1,8 +1,8 @@
-"""Going through a store page by page, and trying again, so that each loop makes progress or raises.
+"""Loops over a store: page by page, and retries of a write. Each makes progress or raises.
 
-A damaged index can give the same page for ever, and a store that lies can refuse what it has just given. No
-loop over a store trusts it to end by itself: names have to rise, places have to follow each other, and a
-write that others were quicker than is tried again a limited number of times.
+A damaged index can return the same page for ever, and a hostile store can refuse a write every time. So no
+loop trusts a store to end it: names have to rise, places have to follow each other, and a write that comes
+too late is tried again a limited number of times.
 """
 
 from __future__ import annotations
@@ -13,22 +13,27 @@ from lamina.errors import BadInput, Damaged, StoreError
 from lamina.stores.port import Listed, Record, Store, Where
 
 PAGE = 1000
-"""Conversations or records that are asked for at once."""
+"""Conversations or records that are read at once."""
 
 TRIES = 1000
-"""How often a write is tried again because another was quicker. Each time that other one got on."""
+"""How often a write is tried because another writer was first. Each time that other writer made progress."""
 
 
 async def every_conversation(store: Store, workspace: str, *, page: int = PAGE) -> AsyncIterator[Listed]:
     """Every conversation of a workspace, in order, each once."""
     after = ""
-    while listed := await store.list(workspace, after=after, limit=page):
-        for each in listed:
-            if each.conversation <= after:
-                problem = f"its list names {each.conversation!r} after {after!r}"
-                raise Damaged(problem, hint="the index of the store is damaged: restore it from a backup")
-            yield each
-            after = each.conversation
+    while True:
+        conversations = await store.list(workspace, after=after, limit=page)
+        if not conversations:
+            return
+        for listed in conversations:
+            if listed.conversation <= after:
+                raise Damaged(
+                    f"its list names {listed.conversation!r} after {after!r}",
+                    hint="the index of the store is damaged: restore it from a backup",
+                )
+            yield listed
+            after = listed.conversation
 
 
 async def every_record(store: Store, where: Where, *, page: int = PAGE) -> AsyncIterator[Record]:
@@ -36,28 +41,29 @@ async def every_record(store: Store, where: Where, *, page: int = PAGE) -> Async
     check_page(page)
     place = 0
     while True:
-        found = await store.read(where, after=place, limit=page)
-        for record in found.records:
+        record_page = await store.read(where, after=place, limit=page)
+        for record in record_page.records:
             if record.seq != place:
                 problem = f"record {record.seq} comes where record {place} should"
                 raise Damaged(problem, conversation=where.conversation)
             yield record
             place += 1
-        if place >= found.head.count:
+        count = record_page.head.count
+        if place >= count:
             return
-        if not found.records:
-            problem = f"{found.head.count} records, and nothing comes from record {place} on"
+        if not record_page.records:
+            problem = f"{count} records, and nothing comes from record {place} on"
             raise Damaged(problem, conversation=where.conversation)
 
 
 def check_page(page: int) -> None:
-    """Refuses a page that could hold nothing: whoever asks for the next one would never get on."""
+    """Raise BadInput for a page that could hold nothing: a loop over such pages would never end."""
     if page < 1:
         raise BadInput(f"{page!r}", place="batch", hint="give 1 or more")
 
 
 def attempts(conversation: str = "", *, most: int = TRIES) -> Iterator[int]:
-    """The numbers of a limited number of attempts; StoreError after the last."""
+    """Count the attempts of a write, in a `for` loop. Raises StoreError after the last."""
     yield from range(most)
     problem = f"{most:,} times another writer was first"
     raise StoreError(problem, conversation=conversation, hint="try again when fewer write to it")

@@ -1,14 +1,14 @@
 """What a store is: four functions over opaque records, so that encryption can wrap any of them.
 
-A conversation is a sequence of records, which only ever grows at its end, and one `state` beside them that
-is replaced with each group: the ledger. A store knows neither segments nor ledgers, neither keys nor time; it
-keeps bytes in order, all of a group or none of it.
+A conversation is a sequence of records, which only ever grows at its end, and one `state`, the ledger, which
+each group of records replaces. A store knows no segments and no ledgers, no keys and no time. It stores bytes
+in order, all of a group or none of it.
 
-A store is sealed or it is plain, never both. It is sealed from the moment on at which it holds the `HEADER`
-that `lamina.stores.sealed` writes first. Then it takes and gives nothing to who does not come with the names
-that `Sealed` makes (`Within`, and those that begin with `RESERVED`): KeyNeeded. And a store that holds plain
-conversations takes no header: WrongKey. So a forgotten key is never an empty store, and no plain text ever
-stands beside sealed records. A store needs no key for this, only these two names.
+A store is sealed or it is plain, never both. It is sealed as soon as it holds the `HEADER`, which
+`lamina.stores.sealed` writes first. From then on every call whose workspace is not a name that `Sealed` uses
+(`Within`, or a name that begins with `RESERVED`) raises KeyNeeded. And a store that holds plain conversations
+accepts no header: WrongKey. So a forgotten key never looks like an empty store, and plain text never gets
+between sealed records. A store needs no key for this, only these two kinds of names.
 """
 
 from __future__ import annotations
@@ -22,21 +22,20 @@ NAME_BYTES = 1024
 """The longest name, in UTF-8: a key that every database can index."""
 
 RESERVED = "lamina.sealed"
-"""Begins the names of workspaces that encryption keeps for itself."""
+"""Begins the names of workspaces that only encryption uses."""
 
 RESERVED_END = "lamina.sealee"
-"""The first name behind all that begin with RESERVED."""
-
+"""The first name after all names that begin with RESERVED."""
 
 SEARCH = "lamina.search/"
-"""Begins the workspaces of what is only there to find conversations: the search index of each workspace."""
+"""Begins the names of the workspaces that hold the search index of another workspace."""
 
 
 class Within(str):
-    """The name of a workspace within a sealed store: says that what is kept there was sealed before.
+    """The name of a workspace within a sealed store: its type says that the records are sealed already.
 
-    Equal to the same text without that, which `str(name)` gives. A wrapper that hands calls on to a store
-    has to hand it on as it is.
+    It is equal to the same plain string, which `str(name)` gives. A wrapper that passes calls on to a store
+    has to pass on the name as it is.
     """
 
     __slots__ = ()
@@ -54,10 +53,13 @@ HEADER = Where(RESERVED, "header")
 
 
 def search_place(where: Where) -> Where | None:
-    """Where the search index keeps what it knows of a conversation. It goes when the conversation goes."""
-    workspace = f"{SEARCH}{where.workspace}"
+    """Where the search index of a conversation is stored. Deleting the conversation deletes it too.
+
+    None if there is none: for a sealed name, for an index itself, and for a name that gets too long.
+    """
     if isinstance(where.workspace, Within) or where.workspace.startswith((SEARCH, RESERVED)):
         return None
+    workspace = f"{SEARCH}{where.workspace}"
     if len(workspace.encode()) > NAME_BYTES:
         return None
     return Where(workspace, where.conversation)
@@ -71,9 +73,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Once(msgspec.Struct, frozen=True, kw_only=True):
-    """Makes an append safe to repeat: the same `key` with the same `digest` is kept once.
+    """Makes an append safe to repeat: a group with the same `key` and `digest` is stored once.
 
-    A store that wraps another gives the digest of what it was given, not of what it passes on.
+    A store that wraps another one passes on the digest that it received, also if it changes the records.
     """
 
     key: str
@@ -81,14 +83,14 @@ class Once(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredHead(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a conversation has come, and the state that was kept with its last group."""
+    """The number of records of a conversation, and the state that its last group has set."""
 
     count: int = 0
     state: bytes = b""
 
 
 class RecordPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Records in order, and the head of the moment they were read at: both from one snapshot."""
+    """Records in order, and the head of the same moment: both come from one snapshot."""
 
     records: tuple[Record, ...] = ()
     head: StoredHead = StoredHead()
@@ -102,22 +104,26 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
-    """The port. Everything is async; an implementation may be used by many tasks at once.
+    """The port. Everything is async, and many tasks may use one store at once.
 
-    `append` adds `records` as one group, with the new `state`, and answers with the new head, if the
-    conversation has `expect` records (None: however many it has) and its state is still `was` (None: whatever
-    it is; that of no conversation is empty). If not, it raises Conflict and writes nothing.
-    A repeated `once` writes nothing either: it gives the count of the first time with the state of now, and
-    Reused if its digest is another. It is looked at before `expect` and `was`.
-    Without `state` the old one stays; a group may be empty.
-    What it acknowledges survives the death of the process and a power cut, where the medium can.
-    `read` gives the records from `after` on, the `last` so many, or those `at` these places; at most `limit`.
-    Of `after`, `last` and `at` only one can be given: two are BadInput, as are negative numbers, and names
-    that are empty or hold what a store could not give back. Places that are not there are left out.
-    `list` names a workspace's conversations in order of code points, after one, at most `limit`.
-    `delete` removes a conversation wholly, with its `search_place`; True if there was one.
-    Each of them raises KeyNeeded where the store is sealed and the workspace is neither `Within` it nor
-    `RESERVED`; an append to `HEADER` raises WrongKey where there are conversations that are not sealed.
+    `append` adds `records` as one group, sets the new `state`, and returns the new head. It does so only if
+    the conversation has `expect` records (None: any number) and its state is still `was` (None: any state).
+    Otherwise it raises Conflict and writes nothing. A new conversation has an empty state before.
+    A repeated `once` writes nothing either: `append` returns the count of the first time with the state of
+    now, or raises Reused if the digest differs. `once` is checked before `expect` and `was`.
+    Without `state` the old state stays. A group may be empty.
+    What `append` has acknowledged survives the death of the process, and a power cut if the medium does.
+
+    `read` returns the records from `after` on, the `last` so many, or those `at` these places; at most
+    `limit`. Only one of `after`, `last` and `at` may be given: two raise BadInput. So do negative numbers,
+    and names that are empty or that some store could not store. Places that do not exist are left out.
+
+    `list` returns the conversations of a workspace, in order of code points, after one, at most `limit`.
+
+    `delete` removes a conversation wholly, with its `search_place`, and returns True if there was one.
+
+    Each of them raises KeyNeeded if the store is sealed and the workspace is neither a `Within` nor begins
+    with `RESERVED`. An append to `HEADER` raises WrongKey if there are conversations that are not sealed.
     """
 
     async def append(
@@ -150,7 +156,7 @@ class Store(Protocol):
 class Rekeyable(Protocol):
     """A store whose records can be sealed anew in place: `replace` changes bodies, never their number.
 
-    `expect`, `was` and `state` are those of `append`; a conversation that is not there is a StoreError.
+    `expect`, `was` and `state` are those of `append`. A conversation that does not exist raises StoreError.
     """
 
     async def replace(
@@ -166,7 +172,7 @@ class Rekeyable(Protocol):
 
 @runtime_checkable
 class Rescues(Protocol):
-    """A store that gives what is whole of a conversation in which something is damaged."""
+    """A store that can return the intact records of a damaged conversation."""
 
     async def rescue(self, where: Where) -> Sequence[Record]: ...
 

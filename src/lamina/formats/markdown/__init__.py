@@ -1,6 +1,6 @@
-"""Chats as Markdown pages: written, read, named, and kept in a folder.
+"""Chats as Markdown pages: written, read, named, and saved in a folder.
 
-text = write(Chat(log=log))          chat = read(text)
+text = write(MarkdownChat(log=log))  chat = read(text)
 path = await save(chat, folder)      chat = await load(path)
 """
 

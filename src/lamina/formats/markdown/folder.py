@@ -1,8 +1,8 @@
-"""A folder of chat pages: one file for each chat, found again by when it began, written wholly or not at all.
+"""A folder of chat pages: one file for each chat, identified by when it began, written wholly or not at all.
 
-A page that is there already is updated and keeps its topic; another chat's page is never overwritten,
-whatever its name. Without an `epoch` a chat is known by the time and the words of its first message.
-Everything that touches the disk runs in a worker thread.
+Saving a chat again updates its page, which keeps its topic and file name. The page of another chat is never
+overwritten, whatever its name. A chat without an `epoch` is identified by the time and the text of its first
+message. Everything that touches the disk runs in a worker thread.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from itertools import count
@@ -22,12 +22,12 @@ import msgspec
 from anyio import to_thread
 
 from lamina.core.text.characters import WHITE_SPACE
-from lamina.formats.markdown.lines import parted
+from lamina.formats.markdown.front_matter import parted
 from lamina.formats.markdown.names import file_name, plain_name
 from lamina.formats.markdown.page import MarkdownChat, read, shown, write
 
-_HEAD = 64 * 1024  # bytes in which front matter ends
-_TIME = "%Y/%m/%d %H:%M:%S"
+_FRONT_MATTER_BYTES = 64 * 1024  # front matter ends within these
+_TIME_FORMAT = "%Y/%m/%d %H:%M:%S"
 
 
 async def save(
@@ -38,68 +38,80 @@ async def save(
     zone: tzinfo = UTC,
     now: Callable[[], float] = time.time,
 ) -> Path | None:
-    """Writes the page of a chat and says where; None, and nothing written, where nothing was said."""
-    if not shown(chat.log):
+    """Write the page of a chat and return its path. A chat without messages has no page: None."""
+    messages = shown(chat.log)
+    if not messages:
         return None
-    began = chat.epoch if chat.epoch is not None else _began(chat, zone)
-    dated = msgspec.structs.replace(chat, epoch=int(now() * 1000) if began is None else began)
+    first_text = ""
+    if chat.epoch is None:
+        # An estimated time may be that of another chat, so the first words have to be the same too.
+        first_text = messages[0].text
+        epoch = _parse_epoch(messages[0].at, zone)
+        if epoch is None:
+            epoch = int(now() * 1000)
+        chat = msgspec.structs.replace(chat, epoch=epoch)
     return await to_thread.run_sync(
-        partial(_save, dated, Path(folder), hidden=hidden, zone=zone, sure=chat.epoch is not None)
+        partial(_save_page, chat, Path(folder), hidden=hidden, zone=zone, first_text=first_text)
     )
 
 
 async def load(path: str | os.PathLike[str], *, hidden: bool = True) -> MarkdownChat:
-    """The chat of a page."""
+    """Read the chat of a page."""
     data = await to_thread.run_sync(Path(path).read_bytes)
     return read(data.decode("utf-8"), hidden=hidden)
 
 
 async def find(folder: str | os.PathLike[str], epoch: int) -> Path | None:
-    """The page of the chat that began then."""
-    return await to_thread.run_sync(_find, Path(folder), epoch)
+    """The page of the chat that began at `epoch` milliseconds; None if there is none."""
+    return await to_thread.run_sync(_find_page, Path(folder), epoch)
 
 
-def _save(chat: MarkdownChat, folder: Path, *, hidden: bool, zone: tzinfo, sure: bool) -> Path:
-    """`sure`: the caller knows when the chat began, so a page of that time is this chat's."""
+def _save_page(chat: MarkdownChat, folder: Path, *, hidden: bool, zone: tzinfo, first_text: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    there = _find(folder, chat.epoch or 0, first="" if sure else shown(chat.log)[0].text)
-    if there is not None:
-        before = _read(there)
+    existing = _find_page(folder, chat.epoch or 0, first_text=first_text)
+    if existing is not None:
+        previous = _read_shown(existing)
         chat = msgspec.structs.replace(
-            chat, topic=chat.topic or before.topic, accessed=chat.accessed or before.accessed
+            chat, topic=chat.topic or previous.topic, accessed=chat.accessed or previous.accessed
         )
-    with _written(folder, write(chat, hidden=hidden).encode("utf-8")) as page:
-        if there is not None:
-            return page.replace(there)
-        return _placed(page, _names(chat, zone))
+    data = write(chat, hidden=hidden).encode("utf-8")
+    with _temporary_page(folder, data) as page:
+        if existing is not None:
+            return page.replace(existing)
+        return _place_page(page, _candidate_names(chat, zone))
 
 
 @contextmanager
-def _written(folder: Path, data: bytes) -> Iterator[Path]:
-    """A page on the disk under a name of its own, which is gone afterwards; what became of it lasts."""
-    number, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
+def _temporary_page(folder: Path, data: bytes) -> Iterator[Path]:
+    """A file with these bytes, on the disk, under a temporary name that is removed afterwards.
+
+    What the caller renamed or linked it to is on the disk too when the block ends.
+    """
+    descriptor, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
     try:
-        with os.fdopen(number, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         yield Path(name)
-        _settle(folder)
+        _sync_folder(folder)
     finally:
         Path(name).unlink(missing_ok=True)
 
 
-def _settle(folder: Path) -> None:
-    if os.name == "posix":
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
+def _sync_folder(folder: Path) -> None:
+    """Make the names in a folder last. Only POSIX systems can open a folder for that."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
-def _placed(page: Path, names: Iterator[str]) -> Path:
-    """The page under the first name that nobody has, and that the disk takes."""
+def _place_page(page: Path, names: Iterator[str]) -> Path:
+    """Give a page the first name that is free and that the disk accepts."""
     for name in names:
         place = page.with_name(name)
         try:
@@ -109,7 +121,8 @@ def _placed(page: Path, names: Iterator[str]) -> Path:
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 continue
-            if place.exists():  # no links on this disk: as near as it can be had
+            # This disk has no links. Checking before a rename is as near as it gets.
+            if place.exists():
                 continue
             return page.replace(place)
         else:
@@ -117,47 +130,66 @@ def _placed(page: Path, names: Iterator[str]) -> Path:
     raise AssertionError(page)
 
 
-def _names(chat: MarkdownChat, zone: tzinfo) -> Iterator[str]:
-    """Names to try: the words of the chat and the plain one, then both with numbers."""
-    first = next((message.text for message in shown(chat.log) if message.sender == "user"), "")
+def _candidate_names(chat: MarkdownChat, zone: tzinfo) -> Iterator[str]:
+    """Names to try: the one with the words of the chat and the plain one, then both with numbers."""
     epoch = chat.epoch or 0
-    names = (file_name(first, epoch, topic=chat.topic, zone=zone), plain_name(epoch))
-    for number in count(1):
-        yield from (name if number == 1 else f"{name.removesuffix('.md')}-{number}.md" for name in names)
+    names = (file_name(_first_question(chat), epoch, topic=chat.topic, zone=zone), plain_name(epoch))
+    yield from names
+    for number in count(2):
+        for name in names:
+            yield f"{name.removesuffix('.md')}-{number}.md"
 
 
-def _find(folder: Path, epoch: int, *, first: str = "") -> Path | None:
-    """The page of a chat that began then, with the words `first` where they are given."""
+def _first_question(chat: MarkdownChat) -> str:
+    for message in shown(chat.log):
+        if message.sender == "user":
+            return message.text
+    return ""
+
+
+def _find_page(folder: Path, epoch: int, *, first_text: str = "") -> Path | None:
+    """The page of a chat that began then, and with `first_text` if that is not empty."""
     if not folder.is_dir():
         return None
     for path in sorted(folder.glob("*.md")):
         with path.open("rb") as file:
-            fields, _ = parted(file.read(_HEAD).decode("utf-8", "replace").replace("\r\n", "\n"))
-        if fields.get("epoch") == str(epoch) and (not first or _begins(path, first)):
+            head = file.read(_FRONT_MATTER_BYTES)
+        fields, _ = parted(head.decode("utf-8", "replace").replace("\r\n", "\n"))
+        if fields.get("epoch") != str(epoch):
+            continue
+        if not first_text or _begins_with(path, first_text):
             return path
     return None
 
 
-def _begins(path: Path, first: str) -> bool:
-    said = shown(_read(path).log)
-    return bool(said) and said[0].text.strip(WHITE_SPACE) == first.strip(WHITE_SPACE)
+def _begins_with(path: Path, first_text: str) -> bool:
+    messages = shown(_read_shown(path).log)
+    if not messages:
+        return False
+    return messages[0].text.strip(WHITE_SPACE) == first_text.strip(WHITE_SPACE)
 
 
-def _read(path: Path) -> MarkdownChat:
+def _read_shown(path: Path) -> MarkdownChat:
+    """Read what a page shows, whatever its bytes are."""
     return read(path.read_bytes().decode("utf-8", "replace"), hidden=False)
 
 
-def _began(chat: MarkdownChat, zone: tzinfo) -> int | None:
-    """When the first message was said, as far as it tells."""
-    moment = next(_moments(shown(chat.log)[0].at), None)
+def _parse_epoch(at: str, zone: tzinfo) -> int | None:
+    """The milliseconds of a time; None if it cannot be read. Without a zone of its own it is in `zone`."""
+    moment = _parse_time(at)
     if moment is None:
         return None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=zone)
-    return int(aware.timestamp() * 1000)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone)
+    return int(moment.timestamp() * 1000)
 
 
-def _moments(at: str) -> Iterator[datetime]:
-    with suppress(ValueError):
-        yield datetime.fromisoformat(at)
-    with suppress(ValueError):
-        yield datetime.strptime(at, _TIME)  # noqa: DTZ007 - the zone is the caller's
+def _parse_time(at: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(at)
+    except ValueError:
+        pass
+    try:
+        return datetime.strptime(at, _TIME_FORMAT)  # noqa: DTZ007 - the caller adds the zone
+    except ValueError:
+        return None

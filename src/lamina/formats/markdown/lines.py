@@ -1,24 +1,28 @@
-"""The lines of a chat page: messages that cannot begin another, context lists, front matter.
+r"""The readable lines of a chat page: messages, what they refer to, and when they were sent.
 
     **user**: Summarise this
     [Context: Notes: docs/spec.md | URLs: https://example.org]
     [Timestamp: 2025/01/31 12:00:00]
 
-A line of a message that looks like one of these gets a backslash in front; one that has backslashes there
-already gets one more. In a list, a backslash stands before what would end a name. Ordinary chats show
-neither. `exact=False` reads pages of the system that the format comes from, which escapes nothing and strips
-what it reads. This file knows no segments.
+A line of a message's text that looks like one of these gets a backslash in front; if it has backslashes there
+already, it gets one more. In a list of names, a backslash stands before a character that would end a name.
+Ordinary chats need neither.
+
+`exact=False` reads pages of the system that this format comes from. That system escapes nothing and strips
+white space. This module knows no segments.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from lamina.core.text.characters import WHITE_SPACE, is_blank
+from lamina.core.text.characters import WHITE_SPACE
+from lamina.formats.markdown.front_matter import front, parted
+
+__all__ = ["GROUPS", "NO_TIME", "Message", "body", "front", "parse_messages", "parted"]
 
 NO_TIME = "Unknown time"
 GROUPS: Mapping[str, str] = {
@@ -28,152 +32,154 @@ GROUPS: Mapping[str, str] = {
     "tag": "Tags",
     "folder": "Folders",
 }
-"""What a message can refer to, in the order and under the names in which it is listed."""
+"""The sorts of things that a message can refer to, in the order and with the titles of the context line."""
 
-_SORTS = {group: sort for sort, group in GROUPS.items()}
-_HEAD = re.compile(r"^\*\*(user|ai)\*\*:(?: |(?=\n|\Z))", re.MULTILINE)
+_SORTS = {title: sort for sort, title in GROUPS.items()}
+
+_HEAD = re.compile(r"^\*\*(user|ai)\*\*:(?: |(?=\n|\Z))", re.MULTILINE)  # "**ai**: Hello", or "**ai**:" alone
 _FOREIGN_HEAD = re.compile(r"^\*\*(user|ai)\*\*: ", re.MULTILINE)
+
+# A line of text that looks like a line of the page: "**user**: so", "\[Context: a]", "\\[Timestamp: b]".
 _MARK = r"\*\*(?:user|ai)\*\*:|\[Context: |\[Timestamp: "
-_PLAIN = re.compile(rf"^(?=\\*(?:{_MARK}))", re.MULTILINE)
-_ESCAPED = re.compile(rf"^\\(?=\\*(?:{_MARK}))", re.MULTILINE)
+_UNESCAPED_LINE = re.compile(rf"^(?=\\*(?:{_MARK}))", re.MULTILINE)
+_ESCAPED_LINE = re.compile(rf"^\\(?=\\*(?:{_MARK}))", re.MULTILINE)
+
+# What would end a name or its line: a backslash, "|", ", ", a space at either end, an end of line.
 _ENDS_NAME = re.compile(r"\\|\||,(?= |\Z)|^ | \Z|\n|\r")
 _CODES = {"\n": "\\n", "\r": "\\r", " ": "\\s"}
 _LETTERS = {"n": "\n", "r": "\r", "s": " "}
-_FRONT = re.compile(r"---\n((?:[^\n]*\n)*?)---(?:\n|\Z)")
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """One message of a page: who, what, what it refers to as (sort, name), and when."""
+    """One message of a page: who sent it, its text, what it refers to as (sort, name), and when."""
 
     sender: str
     text: str
-    refers: tuple[tuple[str, str], ...] = ()
+    references: tuple[tuple[str, str], ...] = ()
     at: str = ""
 
 
 def body(messages: Iterable[Message]) -> str:
-    """The readable part of a page."""
-    return "\n\n".join(_lines(message) for message in messages)
+    """Write messages as the readable part of a page."""
+    return "\n\n".join(_format_message(message) for message in messages)
 
 
-def messages(text: str, *, exact: bool) -> tuple[str, list[Message]]:
-    """What stands before the first message, and the messages."""
-    heads = list((_HEAD if exact else _FOREIGN_HEAD).finditer(text))
-    ends = [*(head.start() for head in heads), len(text)][1:]
-    found = [
-        _message(head[1], text[head.end() : end], exact=exact) for head, end in zip(heads, ends, strict=True)
-    ]
-    return text[: heads[0].start()] if heads else text, found
+def parse_messages(text: str, *, exact: bool) -> tuple[str, list[Message]]:
+    """Split a page into the text above its first message, and its messages."""
+    head_pattern = _HEAD if exact else _FOREIGN_HEAD
+    heads = list(head_pattern.finditer(text))
+    if not heads:
+        return text, []
+    messages: list[Message] = []
+    for index, head in enumerate(heads):
+        end = len(text)
+        if index + 1 < len(heads):
+            end = heads[index + 1].start()
+        chunk = text[head.end() : end]
+        if exact:
+            messages.append(_parse_exact_message(head[1], chunk))
+        else:
+            messages.append(_parse_foreign_message(head[1], chunk))
+    return text[: heads[0].start()], messages
 
 
-def _lines(message: Message) -> str:
-    lines = [f"**{message.sender}**: " + _PLAIN.sub(r"\\", message.text)]
-    if message.refers:
-        lines.append(f"[Context: {_listed(message.refers)}]")
-    lines.append(f"[Timestamp: {_time(message.at)}]")
+def _format_message(message: Message) -> str:
+    lines = [f"**{message.sender}**: " + _UNESCAPED_LINE.sub(r"\\", message.text)]
+    if message.references:
+        lines.append(f"[Context: {_format_references(message.references)}]")
+    lines.append(f"[Timestamp: {_format_time(message.at)}]")
     return "\n".join(lines)
 
 
-def _time(at: str) -> str:
-    return f"\\{at}" if at == NO_TIME else _name(at) or NO_TIME
+def _format_references(references: Iterable[tuple[str, str]]) -> str:
+    names_by_sort: dict[str, list[str]] = {sort: [] for sort in GROUPS}
+    for sort, name in references:
+        names_by_sort[sort].append(_escape_name(name))
+    groups: list[str] = []
+    for sort, names in names_by_sort.items():
+        if names:
+            groups.append(f"{GROUPS[sort]}: {', '.join(names)}")
+    return " | ".join(groups)
 
 
-def _message(sender: str, chunk: str, *, exact: bool) -> Message:
-    lines = (chunk.rstrip(WHITE_SPACE) if exact else chunk.strip(WHITE_SPACE)).split("\n")
-    at, refers = "", tuple[tuple[str, str], ...]()
-    if (said := _bracketed(lines, "[Timestamp: ")) is not None:
-        at = "" if said == NO_TIME else _unnamed(said) if exact else said
-    if (said := _bracketed(lines, "[Context: ")) is not None:
-        refers = _refers(said, exact=exact)
-    text = "\n".join(lines)
-    return Message(
-        sender=sender, text=_ESCAPED.sub("", text) if exact else text.strip(WHITE_SPACE), refers=refers, at=at
-    )
+def _format_time(at: str) -> str:
+    if not at:
+        return NO_TIME
+    if at == NO_TIME:  # a real time that happens to read like a missing one
+        return f"\\{at}"
+    return _escape_name(at)
 
 
-def _bracketed(lines: list[str], start: str) -> str | None:
-    """What the last line holds, if it is one of these; it is taken off."""
-    if not lines or not lines[-1].startswith(start) or not lines[-1].rstrip(WHITE_SPACE).endswith("]"):
+def _parse_exact_message(sender: str, chunk: str) -> Message:
+    """A message as `body` writes it."""
+    lines = chunk.rstrip(WHITE_SPACE).split("\n")
+    time = _pop_bracketed(lines, "[Timestamp: ")
+    context = _pop_bracketed(lines, "[Context: ")
+    at = ""
+    if time is not None and time != NO_TIME:
+        at = _unescape_name(time)
+    references: list[tuple[str, str]] = []
+    if context is not None:
+        for group in _split_unescaped(context, " | "):
+            title, _, names = group.partition(": ")
+            unescaped = [_unescape_name(name) for name in _split_unescaped(names, ", ")]
+            references += _pair_with_sort(title, unescaped)
+    text = _ESCAPED_LINE.sub("", "\n".join(lines))
+    return Message(sender=sender, text=text, references=tuple(references), at=at)
+
+
+def _parse_foreign_message(sender: str, chunk: str) -> Message:
+    """A message as the system writes it that this format comes from."""
+    lines = chunk.strip(WHITE_SPACE).split("\n")
+    at = _pop_bracketed(lines, "[Timestamp: ")
+    context = _pop_bracketed(lines, "[Context: ")
+    if at is None or at == NO_TIME:
+        at = ""
+    references: list[tuple[str, str]] = []
+    if context is not None:
+        for group in context.split(" | "):
+            title, _, names = group.partition(": ")
+            stripped = [name.strip(WHITE_SPACE) for name in names.split(", ")]
+            references += _pair_with_sort(title, stripped)
+    text = "\n".join(lines).strip(WHITE_SPACE)
+    return Message(sender=sender, text=text, references=tuple(references), at=at)
+
+
+def _pop_bracketed(lines: list[str], start: str) -> str | None:
+    """Take the last line off if it begins with `start` and ends with `]`, and return what is between."""
+    if not lines:
         return None
-    return lines.pop().rstrip(WHITE_SPACE)[len(start) : -1]
+    last_line = lines[-1].rstrip(WHITE_SPACE)
+    if not lines[-1].startswith(start) or not last_line.endswith("]"):
+        return None
+    lines.pop()
+    return last_line[len(start) : -1]
 
 
-def _listed(refers: Iterable[tuple[str, str]]) -> str:
-    named: dict[str, list[str]] = {sort: [] for sort in GROUPS}
-    for sort, name in refers:
-        named[sort].append(_name(name))
-    return " | ".join(f"{GROUPS[sort]}: {', '.join(names)}" for sort, names in named.items() if names)
+def _pair_with_sort(title: str, names: Iterable[str]) -> list[tuple[str, str]]:
+    """The names of one group with its sort. A group of an unknown title has none."""
+    sort = _SORTS.get(title.strip(WHITE_SPACE))
+    if sort is None:
+        return []
+    return [(sort, name) for name in names if name]
 
 
-def _refers(text: str, *, exact: bool) -> tuple[tuple[str, str], ...]:
-    found: list[tuple[str, str]] = []
-    for group in _split(text, " | ", exact=exact):
-        title, _, names = group.partition(": ")
-        if (sort := _SORTS.get(title.strip(WHITE_SPACE))) is None:
-            continue
-        pieces = _split(names, ", ", exact=exact)
-        named = (_unnamed(piece) if exact else piece.strip(WHITE_SPACE) for piece in pieces)
-        found += [(sort, name) for name in named if name]
-    return tuple(found)
+def _split_unescaped(text: str, separator: str) -> list[str]:
+    r"""The pieces between separators; `a\, b, c` at ", " has two: a separator after a backslash is text."""
+    pieces: list[str] = []
+    start = 0
+    for match in re.finditer(rf"\\.|{re.escape(separator)}", text, re.DOTALL):
+        if match[0] == separator:
+            pieces.append(text[start : match.start()])
+            start = match.end()
+    pieces.append(text[start:])
+    return pieces
 
 
-def _split(text: str, mark: str, *, exact: bool) -> list[str]:
-    """The pieces between marks, except where a backslash stands before one."""
-    if not exact:
-        return text.split(mark)
-    escaped = rf"\\.|{re.escape(mark)}"
-    cuts = [match for match in re.finditer(escaped, text, re.DOTALL) if match[0] == mark]
-    starts, ends = [0, *(cut.end() for cut in cuts)], [*(cut.start() for cut in cuts), len(text)]
-    return [text[start:end] for start, end in zip(starts, ends, strict=True)]
-
-
-def _name(name: str) -> str:
+def _escape_name(name: str) -> str:
     """A name that stays on its line and in its place in a list."""
     return _ENDS_NAME.sub(lambda match: _CODES.get(match[0], f"\\{match[0]}"), name)
 
 
-def _unnamed(piece: str) -> str:
-    return re.sub(r"\\(.)", lambda match: _LETTERS.get(match[1], match[1]), piece, flags=re.DOTALL)
-
-
-def front(fields: Mapping[str, str | int | Iterable[str]]) -> str:
-    """Front matter: words in quotes, so that no value can end it or begin another."""
-    lines = ["---"]
-    for name, value in fields.items():
-        if isinstance(value, str | int):
-            lines.append(f"{name}: {value if isinstance(value, int) else _quoted(value)}")
-        else:
-            lines += [f"{name}:", *(f"  - {_quoted(item)}" for item in value)]
-    return "\n".join([*lines, "---", ""])
-
-
-def parted(page: str) -> tuple[dict[str, str | list[str]], str]:
-    """The front matter of a page, if it begins with one, and the rest. Other lines are skipped."""
-    match = _FRONT.match(page)
-    fields: dict[str, str | list[str]] = {}
-    items: list[str] = []
-    for line in match[1].split("\n") if match else ():
-        name, colon, value = line.partition(":")
-        if line.startswith(("  - ", "- ")):
-            items.append(_unquoted(line.partition("- ")[2]))
-        elif colon and not is_blank(name) and not line.startswith(" "):
-            items = []
-            fields[name.strip(WHITE_SPACE)] = items if is_blank(value) else _unquoted(value)
-    return fields, page[match.end() :] if match else page
-
-
-def _quoted(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _unquoted(value: str) -> str:
-    value = value.strip(WHITE_SPACE)
-    if value[:1] == value[-1:] == "'" and len(value) > 1:
-        return value[1:-1].replace("''", "'")
-    if not value.startswith('"'):
-        return value
-    try:
-        plain = json.loads(value, strict=False)
-    except ValueError:
-        return value.strip('"')
-    return plain if isinstance(plain, str) else value
+def _unescape_name(name: str) -> str:
+    return re.sub(r"\\(.)", lambda match: _LETTERS.get(match[1], match[1]), name, flags=re.DOTALL)

@@ -1,8 +1,8 @@
 """What a saved chat refers to without holding it: notes, addresses, tags, folders.
 
-A page that another system saved names the context of each message and keeps none of it. The names stay with
-the message, in its meta, until `rebuild` finds what they stand for; links are left alone unless asked for. It
-reads no files and no network: the caller's function does.
+A page that another system saved names the context of each message but does not contain it. The names are
+stored with the message, in its meta, until `rebuild` replaces them by segments. Links are left alone unless
+the caller allows them. This module reads no files and no network: the caller's function does.
 """
 
 from __future__ import annotations
@@ -25,46 +25,60 @@ class Mention(msgspec.Struct, frozen=True):
 
 
 Finder = Callable[[Mention], Awaitable[Iterable[Segment]]]
-"""What a mention stands for, as segments; nothing where it is not found."""
+"""Gives the segments that a mention refers to; none if it cannot be resolved."""
 
 
 def mentions(segment: Segment) -> tuple[Mention, ...]:
     """What this message refers to and the log does not hold."""
-    named = segment.meta.get(MENTIONS)
-    return tuple(Mention(*map(str, pair)) for pair in named) if isinstance(named, list | tuple) else ()
+    pairs = segment.meta.get(MENTIONS)
+    if not isinstance(pairs, list | tuple):
+        return ()
+    return tuple(Mention(*map(str, pair)) for pair in pairs)
 
 
-def mentioning(segment: Segment, named: Iterable[Mention]) -> Segment:
+def replace_mentions(segment: Segment, new_mentions: Iterable[Mention]) -> Segment:
     """The segment with these mentions in place of its own."""
     meta = {name: value for name, value in segment.meta.items() if name != MENTIONS}
-    pairs = [[mention.sort, mention.name] for mention in named]
-    return msgspec.structs.replace(segment, meta=meta | {MENTIONS: pairs} if pairs else meta)
+    pairs = [[mention.sort, mention.name] for mention in new_mentions]
+    if pairs:
+        meta[MENTIONS] = pairs
+    return msgspec.structs.replace(segment, meta=meta)
 
 
 async def rebuild(log: Iterable[Segment], find: Finder, *, links: bool = False) -> tuple[Segment, ...]:
-    """The log with what its messages refer to before them, where `find` gives it; the rest stays named."""
-    made: list[Segment] = []
+    """The log with the context of its messages in front of them.
+
+    `find` resolves each mention; one that it cannot resolve stays with its message. Links are passed to
+    `find` only if `links` is true.
+    """
+    new_log: list[Segment] = []
     for segment in log:
-        left: list[Mention] = []
+        unresolved: list[Mention] = []
         for mention in mentions(segment):
-            wanted = links or mention.sort not in LINKS
-            found = tuple(await find(mention)) if wanted else ()
-            made += found
-            if not found:
-                left.append(mention)
-        made.append(mentioning(segment, left) if MENTIONS in segment.meta else segment)
-    return tuple(made)
+            context: tuple[Segment, ...] = ()
+            if links or mention.sort not in LINKS:
+                context = tuple(await find(mention))
+            if not context:
+                unresolved.append(mention)
+            new_log += context
+        if MENTIONS in segment.meta:
+            segment = replace_mentions(segment, unresolved)  # noqa: PLW2901 - the same message, less mentions
+        new_log.append(segment)
+    return tuple(new_log)
 
 
 def note_path(name: str, paths: Iterable[str]) -> str | None:
-    """The path that a note's name means: itself, else the only note of that name; else None."""
-    known = tuple(paths)
-    if name in known:
+    """The path that a note's name refers to: the path itself, else the only note of that name, else None."""
+    all_paths = tuple(paths)
+    if name in all_paths:
         return name
-    stem = _stem(name)
-    same = [path for path in known if _stem(path) == stem]
-    return same[0] if len(same) == 1 else None
+    stem = _note_stem(name)
+    matches = [path for path in all_paths if _note_stem(path) == stem]
+    if len(matches) != 1:
+        return None
+    return matches[0]
 
 
-def _stem(path: str) -> str:
+def _note_stem(path: str) -> str:
+    """The name of a note without folder and ending: `spec` of `docs/spec.md`."""
     return path.rpartition("/")[2].removesuffix(".md")

@@ -1,4 +1,4 @@
-"""A chat as one Markdown page: what was said, readable, and the whole log in a comment.
+"""A chat as one Markdown page: the messages, readable, and the whole log in a comment.
 
     ---
     epoch: 1729873880000
@@ -10,15 +10,16 @@
 
     **user**: ...
 
-The comment holds every segment as `codec` writes it, so a page gives back the log that it was written
-from. It stands before the first message, where the system that this format comes from looks for nothing. If
-the readable part was changed by hand since, that is what counts; what it refers to is still taken from the
-comment. A comment can hold what the page does not show: for a page by a stranger, pass `hidden=False`.
+The comment holds every segment as `codec` writes it, so reading a page gives back the log that it was written
+from. The comment stands before the first message, where the system that this format comes from looks for
+nothing. If somebody has edited the readable part since, the readable part counts; only the attachments that
+it refers to are still taken from the comment. A comment can hold text that the page does not show: pass
+`hidden=False` to read a page by a stranger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,13 +30,15 @@ from lamina.core.values import Image, Role, Segment, Text
 from lamina.core.wording import named
 from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
-from lamina.formats.markdown.lines import Message, body, front, messages, parted
-from lamina.formats.markdown.mentions import Mention, mentioning, mentions
+from lamina.formats.markdown.front_matter import front, parted
+from lamina.formats.markdown.lines import Message, body, parse_messages
+from lamina.formats.markdown.mentions import Mention, mentions, replace_mentions
 from lamina.segments import assistant, user
 
 VERSION = 1
 TAG = "copilot-conversation"
-_OPENS, _CLOSES = f"<!-- lamina:{VERSION}\n", "\n-->"
+_COMMENT_START = f"<!-- lamina:{VERSION}\n"
+_COMMENT_END = "\n-->"
 _SORTS: Mapping[str, str] = {
     "note": "note",
     "file": "note",
@@ -44,11 +47,13 @@ _SORTS: Mapping[str, str] = {
     "video": "url",
     "web_tab": "web_tab",
 }
+"""The kinds of segments that a page lists as context, and the sort of mention that each becomes."""
+
 _EDITED = "the page was changed by hand: what it shows counts, {} segments that it does not show are left out"
 
 
 class MarkdownChat(msgspec.Struct, frozen=True, kw_only=True):
-    """A chat and what its page says of it. `epoch` and `accessed` are milliseconds; `state` is the ledger's.
+    """A chat and the fields of its page. `epoch` and `accessed` are milliseconds; `state` is the ledger's.
 
     `notes` say what could not be read as it stands.
     """
@@ -65,152 +70,220 @@ class MarkdownChat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(chat: MarkdownChat, *, hidden: bool = True) -> str:
-    """The page of a chat; without `hidden`, only what it shows."""
-    comment = f"{_comment(chat)}\n" if hidden else ""
-    return f"{front(_fields(chat))}{comment}\n{body(shown(chat.log))}\n"
+    """Write the page of a chat; without `hidden`, only its readable part."""
+    comment = ""
+    if hidden:
+        comment = _format_comment(chat) + "\n"
+    return f"{front(_page_fields(chat))}{comment}\n{body(shown(chat.log))}\n"
 
 
 def read(page: str, *, hidden: bool = True) -> MarkdownChat:
-    """The chat of a page, whoever wrote it. Without `hidden`, only what the page shows."""
+    """Read the chat of a page, whoever wrote it. Without `hidden`, only its readable part is read."""
     page = page.removeprefix("\ufeff")
     if page.startswith("---\r\n"):
         page = page.replace("\r\n", "\n")
     fields, rest = parted(page)
-    own = _version(fields) if "lamina" in fields else False
-    above, said = messages(rest if own else rest.strip(WHITE_SPACE), exact=own)
-    chat = _described(fields)
-    kept = _kept(above) if own and hidden else None
-    if kept is None:
-        return msgspec.structs.replace(chat, log=tuple(_segments(said, {})))
-    log, state = kept
-    if _same(shown(log), said):
+    chat = _chat_of_fields(fields)
+    if "lamina" not in fields:
+        _, messages = parse_messages(rest.strip(WHITE_SPACE), exact=False)
+        return msgspec.structs.replace(chat, log=tuple(_log_of_messages(messages, {})))
+    _check_version(fields["lamina"])
+    above, messages = parse_messages(rest, exact=True)
+    comment = None
+    if hidden:
+        comment = _read_comment(above)
+    if comment is None:
+        return msgspec.structs.replace(chat, log=tuple(_log_of_messages(messages, {})))
+    log, state = comment
+    if _show_same_text(shown(log), messages):
         return msgspec.structs.replace(chat, log=log, state=state)
-    known = {mention: segment for segment in log if (mention := _mention(segment))}
-    left = sum(segment.kind not in ("user", "assistant") for segment in log if not _mention(segment))
-    return msgspec.structs.replace(chat, log=tuple(_segments(said, known)), notes=(_EDITED.format(left),))
+    return _read_edited_page(chat, messages, log)
 
 
 def shown(log: Iterable[Segment]) -> list[Message]:
-    """What a page shows of a log: what user and model said, each question with what was attached to it."""
-    found: list[Message] = []
-    waiting: list[Mention] = []
+    """The messages that a page shows of a log: those of user and model, each with its attachments."""
+    messages: list[Message] = []
+    pending: list[Mention] = []  # attachments that no message refers to yet
     for segment in log:
-        if mention := _mention(segment):
-            waiting.append(mention)
-        elif segment.kind in ("user", "assistant") and not segment.covers:
-            sender = "user" if segment.role is Role.USER else "ai"
-            continues = segment.joins and bool(found) and found[-1].sender == sender
-            if sender == "ai":
-                _late(found, waiting)
-            refers = [*waiting, *mentions(segment)] if sender == "user" else []
-            waiting = waiting if sender == "ai" else []
-            before = found.pop() if continues else None
-            found.append(_message(segment, sender, refers, before))
-    _late(found, waiting)
-    return found
+        mention = _mention_of(segment)
+        if mention is not None:
+            pending.append(mention)
+            continue
+        if segment.kind not in ("user", "assistant") or segment.covers:
+            continue
+        if segment.role is Role.USER:
+            message = _message_of(segment, "user", [*pending, *mentions(segment)])
+            pending = []
+        else:
+            _attach_to_question(messages, pending)
+            message = _message_of(segment, "ai", [])
+        if segment.joins and messages and messages[-1].sender == message.sender:
+            messages[-1] = _join_messages(messages[-1], message)
+        else:
+            messages.append(message)
+    _attach_to_question(messages, pending)
+    return messages
 
 
-def _late(found: list[Message], waiting: list[Mention]) -> None:
-    """What was attached after the question belongs to it."""
-    if waiting and found and found[-1].sender == "user":
-        refers = (*found[-1].refers, *((m.sort, m.name) for m in waiting))
-        found[-1] = msgspec.structs.replace(found[-1], refers=refers)
-        waiting.clear()
+def _attach_to_question(messages: list[Message], pending: list[Mention]) -> None:
+    """Attachments that follow a question belong to it. They are taken out of `pending`."""
+    if not pending or not messages or messages[-1].sender != "user":
+        return
+    question = messages[-1]
+    references = question.references + _pairs(pending)
+    messages[-1] = msgspec.structs.replace(question, references=references)
+    pending.clear()
 
 
-def _message(segment: Segment, sender: str, refers: list[Mention], before: Message | None) -> Message:
-    text = "\n".join(
-        part.text if isinstance(part, Text) else "[image]"
-        for part in segment.parts
-        if isinstance(part, Text | Image)
+def _message_of(segment: Segment, sender: str, references: Iterable[Mention]) -> Message:
+    pieces: list[str] = []
+    for part in segment.parts:
+        if isinstance(part, Text):
+            pieces.append(part.text)
+        elif isinstance(part, Image):
+            pieces.append("[image]")
+    return Message(sender=sender, text="\n".join(pieces), references=_pairs(references), at=segment.at)
+
+
+def _join_messages(first: Message, second: Message) -> Message:
+    return msgspec.structs.replace(
+        first, text=f"{first.text}\n{second.text}", references=first.references + second.references
     )
-    pairs = tuple((mention.sort, mention.name) for mention in refers)
-    if before is None:
-        return Message(sender=sender, text=text, refers=pairs, at=segment.at)
-    return msgspec.structs.replace(before, text=f"{before.text}\n{text}", refers=before.refers + pairs)
 
 
-def _mention(segment: Segment) -> Mention | None:
-    """The name by which an attachment is listed; None for what is none, or has no name."""
-    sort, name = _SORTS.get(segment.kind), named(segment) or segment.key
-    return Mention(sort, name) if sort and name else None
+def _pairs(references: Iterable[Mention]) -> tuple[tuple[str, str], ...]:
+    return tuple((mention.sort, mention.name) for mention in references)
 
 
-def _segments(said: Iterable[Message], known: Mapping[Mention, Segment]) -> Iterable[Segment]:
-    """A log of what was said; what is known of what it refers to stands before it."""
-    for message in said:
+def _mention_of(segment: Segment) -> Mention | None:
+    """The mention by which an attachment is listed; None for other segments and those without a name."""
+    sort = _SORTS.get(segment.kind)
+    if sort is None:
+        return None
+    name = named(segment) or segment.key
+    if not name:
+        return None
+    return Mention(sort, name)
+
+
+def _read_edited_page(
+    chat: MarkdownChat, messages: Iterable[Message], log: Iterable[Segment]
+) -> MarkdownChat:
+    """The chat of a page that was edited by hand: its messages, with the attachments of the stored log."""
+    attachments: dict[Mention, Segment] = {}
+    left_out = 0
+    for segment in log:
+        mention = _mention_of(segment)
+        if mention is not None:
+            attachments[mention] = segment
+        elif segment.kind not in ("user", "assistant"):
+            left_out += 1
+    new_log = tuple(_log_of_messages(messages, attachments))
+    return msgspec.structs.replace(chat, log=new_log, notes=(_EDITED.format(left_out),))
+
+
+def _log_of_messages(
+    messages: Iterable[Message], attachments: Mapping[Mention, Segment]
+) -> Iterator[Segment]:
+    """A log of messages. Attachments stand before the message that refers to them; others stay mentions."""
+    for message in messages:
         if message.sender == "ai":
             yield assistant(message.text, at=message.at)
             continue
-        named_here = [Mention(sort, name) for sort, name in message.refers]
-        yield from (known[mention] for mention in named_here if mention in known)
-        yield mentioning(user(message.text, at=message.at), (m for m in named_here if m not in known))
+        unresolved: list[Mention] = []
+        for sort, name in message.references:
+            mention = Mention(sort, name)
+            if mention in attachments:
+                yield attachments[mention]
+            else:
+                unresolved.append(mention)
+        yield replace_mentions(user(message.text, at=message.at), unresolved)
 
 
-def _same(wrote: list[Message], read_: list[Message]) -> bool:
-    """Whether a page shows what it was written with; white space at ends of lines is an editor's affair."""
-    return _bare(body(wrote)) == _bare(body(read_))
+def _show_same_text(written: Sequence[Message], messages: Sequence[Message]) -> bool:
+    """Whether a page still shows what was written. Editors may change white space at the ends of lines."""
+    return _bare_lines(body(written)) == _bare_lines(body(messages))
 
 
-def _bare(text: str) -> list[str]:
+def _bare_lines(text: str) -> list[str]:
     return [line.rstrip(WHITE_SPACE) for line in text.split("\n") if not is_blank(line)]
 
 
-def _comment(chat: MarkdownChat) -> str:
-    head = canonical({"lamina": VERSION, "state": chat.state}).decode()
-    records = [head, *(encode(segment).decode() for segment in chat.log)]
-    return _OPENS + "\n".join(_inert(record) for record in records) + _CLOSES
+def _format_comment(chat: MarkdownChat) -> str:
+    records = [canonical({"lamina": VERSION, "state": chat.state}).decode()]
+    records += [encode(segment).decode() for segment in chat.log]
+    return _COMMENT_START + "\n".join(_escape_record(record) for record in records) + _COMMENT_END
 
 
-def _inert(record: str) -> str:
-    """JSON that can neither end a comment nor begin a message; in JSON these stand in strings only."""
+def _escape_record(record: str) -> str:
+    """JSON that can neither end a comment nor begin a message.
+
+    In JSON these characters stand in strings only, so they can be written as escapes.
+    """
     return record.replace("--", "-\\u002d").replace("**", "*\\u002a").replace(">", "\\u003e")
 
 
-def _kept(above: str) -> tuple[tuple[Segment, ...], dict[str, Any]] | None:
-    start = above.find(_OPENS)
-    end = above.find(_CLOSES, start)
+def _read_comment(above: str) -> tuple[tuple[Segment, ...], dict[str, Any]] | None:
+    """The log and the state in the comment above the messages; None if there is no comment."""
+    start = above.find(_COMMENT_START)
+    end = above.find(_COMMENT_END, start)
     if start < 0 or end < 0:
         return None
-    head, *records = above[start + len(_OPENS) : end].split("\n")
+    head, *records = above[start + len(_COMMENT_START) : end].split("\n")
     try:
-        plain = msgspec.json.decode(head, type=dict[str, Any])
-        state = msgspec.convert(plain.get("state", {}), dict[str, Any])
+        fields = msgspec.json.decode(head, type=dict[str, Any])
+        state = msgspec.convert(fields.get("state", {}), dict[str, Any])
     except (msgspec.MsgspecError, RecursionError) as error:
-        hint = "it is not what was written; pass hidden=False to read what the page shows"
-        raise BadInput(str(error), place="comment", hint=hint) from None
+        raise BadInput(
+            str(error),
+            place="comment",
+            hint="it is not what was written; pass hidden=False to read what the page shows",
+        ) from None
     return tuple(decode(record.encode() for record in records)), state
 
 
-def _fields(chat: MarkdownChat) -> dict[str, str | int | tuple[str, ...]]:
-    words = {"modelKey": chat.model, "topic": chat.topic, "projectId": chat.project}
-    numbers = {"epoch": chat.epoch, "lastAccessedAt": chat.accessed, "lamina": VERSION}
-    fields: dict[str, str | int | tuple[str, ...]] = {n: v for n, v in numbers.items() if v is not None}
-    return fields | {n: v for n, v in words.items() if v} | ({"tags": chat.tags} if chat.tags else {})
+def _page_fields(chat: MarkdownChat) -> dict[str, str | int | tuple[str, ...]]:
+    """The front matter of a chat. A field without a value is left out."""
+    fields: dict[str, str | int | tuple[str, ...]] = {}
+    if chat.epoch is not None:
+        fields["epoch"] = chat.epoch
+    if chat.accessed is not None:
+        fields["lastAccessedAt"] = chat.accessed
+    fields["lamina"] = VERSION
+    if chat.model:
+        fields["modelKey"] = chat.model
+    if chat.topic:
+        fields["topic"] = chat.topic
+    if chat.project:
+        fields["projectId"] = chat.project
+    if chat.tags:
+        fields["tags"] = chat.tags
+    return fields
 
 
-def _version(fields: Mapping[str, str | list[str]]) -> bool:
-    if fields["lamina"] != str(VERSION):
+def _check_version(version: str | list[str]) -> None:
+    if version != str(VERSION):
         hint = f"this release reads version {VERSION}; a newer one wrote it"
-        raise BadInput(f"version {fields['lamina']!r}", place="page", hint=hint)
-    return True
+        raise BadInput(f"version {version!r}", place="page", hint=hint)
 
 
-def _described(fields: Mapping[str, str | list[str]]) -> MarkdownChat:
+def _chat_of_fields(fields: Mapping[str, str | list[str]]) -> MarkdownChat:
     words = {name: value for name, value in fields.items() if isinstance(value, str)}
-    tags = fields.get("tags", ())
+    tags = fields.get("tags", [])
+    if isinstance(tags, str):
+        tags = [tags]
     return MarkdownChat(
-        epoch=_number(words.get("epoch", "")),
-        accessed=_number(words.get("lastAccessedAt", "")),
+        epoch=_parse_number(words.get("epoch", "")),
+        accessed=_parse_number(words.get("lastAccessedAt", "")),
         model=words.get("modelKey", ""),
         topic=words.get("topic", ""),
         project=words.get("projectId", ""),
-        tags=tuple(tags) if not isinstance(tags, str) else (tags,),
+        tags=tuple(tags),
     )
 
 
-def _number(value: str) -> int | None:
-    """A number, however it was written; None for what is none."""
+def _parse_number(value: str) -> int | None:
+    """The number in a field, also if it is written as `1.7e12`; None if there is none."""
     try:
         return int(float(value))
     except (ValueError, OverflowError):

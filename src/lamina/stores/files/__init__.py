@@ -1,9 +1,10 @@
-"""A folder of JSON files, one for each record: to be looked at, copied and kept without a database.
+"""A folder of JSON files, one for each record: to look at, copy and archive without a database.
 
     root/WORKSPACE/CONVERSATION/20250824T163625123Z_0000_user.json
 
-`store` is the port, `shelf` the folder of one conversation, `write` what makes a group of files all or
-nothing, `sheet` the file of one record, `names` the folders' names, `disk` the writes and the lock.
+`store` is the port, `conversation_folder` reads the folder of one conversation, `commits` writes a group of
+files wholly or not at all, `hidden_files` and `record_file` are what these files hold, `names` are the names
+of the folders, `disk` writes single files and has the lock.
 """
 
 from lamina.stores.files.store import FilesStore, open_files

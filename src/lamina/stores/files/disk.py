@@ -1,9 +1,9 @@
-"""Writes that are there wholly or not at all, and the lock between processes.
+"""Writes of single files, wholly or not at all, and the lock between processes.
 
-    put(...); put(...); settle(folder)
+    write_file(...); write_file(...); sync_folder(folder)
 
-`put` makes one file appear with all its bytes on the disk; only after `settle` it is certain to be found
-there after a power cut, too. This file knows no records.
+`write_file` makes a file appear with all its bytes on the disk. Only after `sync_folder` it is certain that
+the file is still there after a power cut. This module knows no records.
 """
 
 from __future__ import annotations
@@ -17,85 +17,93 @@ from pathlib import Path
 from lamina.errors import StoreError
 
 READ_ONLY = frozenset((errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT))
-"""What a system says where nothing can be written, or where there is no folder for locks."""
+"""The errors of a system where nothing can be written, or where there is no folder for locks."""
 
-NEW = ".tmp"
+TEMPORARY_SUFFIX = ".tmp"
 """Ends the name of a file that is being written."""
 
 
-def put(folder: Path, name: str, data: bytes) -> None:
-    """Writes a file, or puts another in its place, readable for its owner alone."""
-    new = folder / f"{name}{NEW}"
-    file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+def write_file(folder: Path, name: str, data: bytes) -> None:
+    """Write a file, or replace it. Only its owner can read it."""
+    temporary = folder / f"{name}{TEMPORARY_SUFFIX}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        left = memoryview(data)
-        while left:
-            left = left[os.write(file, left) :]
-        os.fsync(file)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
     finally:
-        os.close(file)
-    new.replace(folder / name)
+        os.close(descriptor)
+    temporary.replace(folder / name)
 
 
-def settle(folder: Path) -> None:
-    """Makes the names in a folder last: what was put, moved and dropped there."""
-    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last: what was written, moved and removed there."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(file)
+        os.fsync(descriptor)
     finally:
-        os.close(file)
+        os.close(descriptor)
 
 
-def move(folder: Path, name: str, to: str) -> None:
-    """Gives a file another name, if it is there."""
+def move_file(folder: Path, name: str, to: str) -> None:
+    """Give a file another name, if it exists."""
     with suppress(FileNotFoundError):
         (folder / name).replace(folder / to)
 
 
-def drop(folder: Path, name: str) -> None:
-    """Removes a file and what was begun of it."""
-    for each in (name, f"{name}{NEW}"):
-        (folder / each).unlink(missing_ok=True)
+def remove_file(folder: Path, name: str) -> None:
+    """Remove a file, and what an interrupted write has left of it."""
+    (folder / name).unlink(missing_ok=True)
+    (folder / f"{name}{TEMPORARY_SUFFIX}").unlink(missing_ok=True)
 
 
-def make(folder: Path) -> None:
-    """Makes a folder, for its owner alone, if it is not there; it lasts, whoever has made it."""
+def make_folder(folder: Path) -> None:
+    """Make a folder if it does not exist, for its owner alone.
+
+    The folder above is synced in any case: another process may have made this one a moment ago.
+    """
     folder.mkdir(mode=0o700, exist_ok=True)
-    settle(folder.parent)
+    sync_folder(folder.parent)
 
 
 def check_locks() -> None:
-    """Refuses a system on which two processes could not keep out of each other's way."""
+    """Raise StoreError on a system that has no locks between processes."""
     try:
         import fcntl  # noqa: F401, PLC0415 - not on every system
     except ImportError:
         hint = "use the SQLite store"
-        raise StoreError("files need locks between processes (fcntl), not here", hint=hint) from None
+        raise StoreError(
+            "files need locks between processes (fcntl), which this system does not have", hint=hint
+        ) from None
 
 
 @contextmanager
-def locked(path: Path, *, alone: bool) -> Iterator[None]:
-    """Waits until nobody else holds this lock, or nobody who wants to be alone. Dies with the process."""
+def hold_lock(path: Path, *, alone: bool) -> Iterator[None]:
+    """Hold a lock, `alone` or with others who read. The system frees it when the process dies."""
     import fcntl  # noqa: PLC0415 - not on every system
 
-    file = _lock_file(path, needed=alone)
-    if file is None:
+    descriptor = _open_lock_file(path, needed=alone)
+    if descriptor is None:
         yield
         return
     try:
-        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         yield
     finally:
-        os.close(file)
+        os.close(descriptor)
 
 
-def _lock_file(path: Path, *, needed: bool) -> int | None:
-    """The file of a lock, made if it is not there; None on a medium on which nobody could make one."""
+def _open_lock_file(path: Path, *, needed: bool) -> int | None:
+    """Open the file of a lock, made if it does not exist.
+
+    None on a medium that cannot be written to, if the lock is not `needed`: nobody else writes there either.
+    """
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         if needed or error.errno not in READ_ONLY:
             raise
-    with suppress(FileNotFoundError, PermissionError):  # of a medium that was copied without its locks
+    with suppress(FileNotFoundError, PermissionError):  # a store that was copied without its locks
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     return None

@@ -1,8 +1,8 @@
-"""Names of workspaces and conversations as names of folders: safe everywhere, and back again.
+"""Names of workspaces and conversations as names of folders, and back.
 
-Only lower-case letters, digits, `-`, `_` and a dot inside stay as they are, so that two names are two
-folders on a file system that does not tell `A` from `a`, too. A name that gets too long for a folder becomes
-its hash; what it was stands inside the folder.
+Only lower-case letters, digits, `-`, `_` and a dot inside a name stay as they are. So two names are two
+folders also on a file system that does not distinguish `A` from `a`. A name that gets too long for a folder
+becomes its hash; the name itself is then in the `.head` file of the folder.
 """
 
 from __future__ import annotations
@@ -12,21 +12,28 @@ import string
 from urllib.parse import unquote
 
 LONGEST = 200
-"""Bytes in the name of a folder. Most file systems allow 255; some are added when it is deleted."""
+"""Bytes in the name of a folder. Most file systems allow 255; deleting a folder adds some to its name."""
 
-_AS_IS = frozenset((string.ascii_lowercase + string.digits + "-_.").encode())
+_PLAIN_BYTES = frozenset((string.ascii_lowercase + string.digits + "-_.").encode())
 
 
 def folder_name(name: str) -> str:
     """The folder of a workspace or conversation. It never begins with a dot and is never empty."""
-    plain = name.encode()
-    text = "".join(chr(byte) if byte in _AS_IS else f"%{byte:02x}" for byte in plain) or "%"
-    text = f"%2e{text[1:]}" if text.startswith(".") else text
-    return text if len(text) <= LONGEST else f"~{hashlib.sha256(plain).hexdigest()}"
+    if not name:
+        return "%"
+    data = name.encode()
+    folder = "".join(chr(byte) if byte in _PLAIN_BYTES else f"%{byte:02x}" for byte in data)
+    if folder.startswith("."):
+        folder = f"%2e{folder[1:]}"
+    if len(folder) > LONGEST:
+        return f"~{hashlib.sha256(data).hexdigest()}"
+    return folder
 
 
 def name_of(folder: str) -> str | None:
-    """What `folder_name` made this of; None if only the folder itself knows."""
+    """The name that `folder_name` turned into this folder; None if the folder's name is a hash."""
     if folder.startswith("~"):
         return None
-    return "" if folder == "%" else unquote(folder, errors="strict")
+    if folder == "%":
+        return ""
+    return unquote(folder, errors="strict")

@@ -1,11 +1,11 @@
-"""The store in a folder: async over worker threads, many processes at a time.
+"""The store in a folder: async over worker threads, for many processes at a time.
 
     async with open_files("chats") as store:
         head = await store.append(Where("team", "support-42"), [b"..."], expect=0)
 
 A whole call runs in one thread under the lock of its conversation, so a cancelled call has happened or not.
-After an error of the disk while writing nothing more is taken: what is on the disk is then for whoever opens
-the folder again to find out. It does not know what a record says, except for the role in its file's name.
+After an error of the disk during a write the store refuses every further call: only opening the folder again
+can find out what is on the disk. The store does not read records, except for the role in their file names.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,20 +24,21 @@ import msgspec
 from anyio import CapacityLimiter, to_thread
 
 from lamina.errors import BadInput, Broken, Damaged, StoreError
-from lamina.stores.files.disk import check_locks, locked, make, put, settle
-from lamina.stores.files.names import folder_name, name_of
-from lamina.stores.files.shelf import HEAD, ConversationFolder, HeadFile
-from lamina.stores.files.write import append, replace
-from lamina.stores.memory import (
-    check_asked,
-    check_bodies,
-    check_group,
+from lamina.stores.checks import (
+    check_append_arguments,
     check_key,
-    check_unmixed,
+    check_no_plain,
+    check_read_arguments,
+    check_replace_arguments,
     check_where,
     check_workspace,
-    places,
+    select_places,
 )
+from lamina.stores.files.commits import append_group, replace_records
+from lamina.stores.files.conversation_folder import ConversationFolder
+from lamina.stores.files.disk import check_locks, hold_lock, make_folder, sync_folder, write_file
+from lamina.stores.files.hidden_files import HEAD, HeadFile
+from lamina.stores.files.names import folder_name, name_of
 from lamina.stores.port import (
     HEADER,
     RESERVED,
@@ -55,22 +55,22 @@ Now = Callable[[], datetime]
 T = TypeVar("T")
 
 THREADS = 8
-"""Calls that run at once; more wait. The disk is one."""
+"""Calls that run at once; more wait. There is only one disk."""
 
 LOCKS = 64
 """Files in `.locks`. Conversations share them, so that nothing of a deleted one stays."""
 
 MARK = ".lamina"
 LAYOUT = 1
-"""The version of the folder; a conversation has one of its own."""
+"""The version of the folder; each conversation has a version of its own."""
 
-GONE = ".deleted."
+DELETED_PREFIX = ".deleted."
 """Begins the name of a conversation's folder that is being deleted."""
 
 
 @asynccontextmanager
 async def open_files(root: str | os.PathLike[str], *, now: Now | None = None) -> AsyncIterator[FilesStore]:
-    """The store in this folder, which is made if it is not there, until the block ends."""
+    """Open the store in this folder until the block ends. The folder is made if it does not exist."""
     store = await FilesStore.open(root, now=now)
     try:
         yield store
@@ -79,7 +79,7 @@ async def open_files(root: str | os.PathLike[str], *, now: Now | None = None) ->
 
 
 class FilesStore:
-    """Conversations as folders of files. Made by `open`. `now` is the time in the names of new files."""
+    """Conversations as folders of files. Made by `open`. `now` gives the time in the names of new files."""
 
     def __init__(self, root: Path, now: Now) -> None:
         self._root = root
@@ -105,21 +105,27 @@ class FilesStore:
         once: Once | None = None,
         state: bytes | None = None,
     ) -> StoredHead:
-        check_group(where, records, expect=expect, was=was, once=once, state=state)
+        check_append_arguments(where, records, expect=expect, was=was, once=once, state=state)
         write = partial(
-            append, bodies=tuple(records), expect=expect, was=was, once=once, state=state, at=self._now()
+            append_group,
+            bodies=tuple(records),
+            expect=expect,
+            was=was,
+            once=once,
+            state=state,
+            at=self._now(),
         )
 
-        def work() -> StoredHead:
-            with self._locked(where, alone=True):
-                shelf = self._shelf(where)
-                if shelf.kept is None:
+        def append() -> StoredHead:
+            with self._lock_conversation(where, alone=True):
+                conversation = self._conversation(where)
+                if conversation.head_file is None:
                     with self._beginning(where):
-                        return write(shelf)
+                        return write(conversation)
                 self._check_key(where.workspace)
-                return write(shelf)
+                return write(conversation)
 
-        return await self._run(work, writes=True)
+        return await self._run(append, writes=True)
 
     async def read(
         self,
@@ -131,35 +137,36 @@ class FilesStore:
         limit: int | None = None,
     ) -> RecordPage:
         check_where(where)
-        check_asked(after=after, last=last, at=at, limit=limit)
+        check_read_arguments(after=after, last=last, at=at, limit=limit)
 
-        def work() -> RecordPage:
+        def read() -> RecordPage:
             self._check_key(where.workspace)
-            with self._locked(where, alone=False), self._explained(where):
-                shelf = self._shelf(where)
-                meant = places(shelf.head.count, after=after, last=last, at=at, limit=limit)
-                return RecordPage(records=shelf.records(meant), head=shelf.head)
+            with self._lock_conversation(where, alone=False), self._listing_intact_records(where):
+                conversation = self._conversation(where)
+                head = conversation.head
+                places = select_places(head.count, after=after, last=last, at=at, limit=limit)
+                return RecordPage(records=conversation.read_records(places), head=head)
 
-        return await self._run(work)
+        return await self._run(read)
 
     async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
         check_workspace(workspace)
-        check_asked(limit=limit)
+        check_read_arguments(limit=limit)
         return await self._run(partial(self._list, workspace, after, limit))
 
     async def delete(self, where: Where) -> bool:
         check_where(where)
 
-        def work() -> bool:
+        def delete() -> bool:
             self._check_key(where.workspace)
             index = search_place(where)
             if index is not None and (self._folder(where) / HEAD).exists():
-                with self._locked(index, alone=True):  # one after the other: they may share a lock
-                    self._delete(self._folder(index))
-            with self._locked(where, alone=True):
-                return self._delete(self._folder(where))
+                with self._lock_conversation(index, alone=True):  # not nested: they may share a lock
+                    self._delete_folder(self._folder(index))
+            with self._lock_conversation(where, alone=True):
+                return self._delete_folder(self._folder(where))
 
-        return await self._run(work, writes=True)
+        return await self._run(delete, writes=True)
 
     async def replace(
         self,
@@ -170,35 +177,37 @@ class FilesStore:
         was: bytes | None = None,
         state: bytes | None = None,
     ) -> StoredHead:
-        check_bodies(where, bodies, expect=expect, was=was, state=state)
-        new = dict(bodies)
+        check_replace_arguments(where, bodies, expect=expect, was=was, state=state)
+        new_bodies = dict(bodies)
 
-        def work() -> StoredHead:
+        def replace() -> StoredHead:
             self._check_key(where.workspace)
-            with self._locked(where, alone=True):
-                return replace(self._shelf(where), new, expect=expect, was=was, state=state)
+            with self._lock_conversation(where, alone=True):
+                conversation = self._conversation(where)
+                return replace_records(conversation, new_bodies, expect=expect, was=was, state=state)
 
-        return await self._run(work, writes=True)
+        return await self._run(replace, writes=True)
 
     async def rescue(self, where: Where) -> Sequence[Record]:
         """The records that are what was written, whatever became of the others and of the head."""
         check_where(where)
 
-        def work() -> Sequence[Record]:
+        def rescue() -> Sequence[Record]:
             self._check_key(where.workspace)
-            with self._locked(where, alone=False):
-                return ConversationFolder(self._folder(where), where, headless=True).whole_records()
+            with self._lock_conversation(where, alone=False):
+                return self._intact_records(where)
 
-        return await self._run(work)
+        return await self._run(rescue)
 
     async def close(self) -> None:
-        """Nothing is held open between two calls; a closed store takes no more of them."""
+        """Refuse further calls. Nothing has to be closed: no file is open between two calls."""
         self._closed = True
 
-    async def _run(self, work: Callable[[], T], *, writes: bool = False) -> T:
-        return await to_thread.run_sync(partial(self._guarded, work, writes), limiter=self._threads)
+    async def _run(self, call: Callable[[], T], *, writes: bool = False) -> T:
+        """Run a call in a worker thread."""
+        return await to_thread.run_sync(partial(self._run_here, call, writes), limiter=self._threads)
 
-    def _guarded(self, work: Callable[[], T], writes: bool) -> T:  # noqa: FBT001
+    def _run_here(self, call: Callable[[], T], writes: bool) -> T:  # noqa: FBT001
         if self._closed:
             raise StoreError("the store is closed", hint="open it again")
         if self._broken:
@@ -207,82 +216,96 @@ class FilesStore:
             hint = "allow this user to write to the folder, or copy it"
             raise StoreError("the store can only be read: its folder cannot be written to", hint=hint)
         try:
-            return work()
+            return call()
         except StoreError:
             raise
         except OSError as error:
             reason = f"{error.strerror or error} ({type(error).__name__})"
             if writes:
                 self._broken = reason
-            raise Broken(f"the disk failed: {reason}", hint="see to it, then open the store again") from error
+            raise Broken(
+                f"the disk failed: {reason}", hint="repair the disk, then open the store again"
+            ) from error
 
     def _prepare(self) -> None:
-        """Makes the folder a store, or sees that it is one, and finishes what was being deleted."""
+        """Make the folder a store, or check that it is one, and finish deletions that were interrupted."""
         check_locks()
         mark = self._root / MARK
         if mark.exists():
             _check_mark(mark.read_bytes())
         else:
-            self._begin()
+            self._make_store()
         self._can_write = os.access(self._root, os.W_OK)
         if not self._can_write:
             return
-        for gone in self._root.glob(f"[!.]*/{GONE}*"):
-            with self._lock(gone.with_name(gone.name.removeprefix(GONE)), alone=True):
-                _remove(gone)
+        for deleted in self._root.glob(f"[!.]*/{DELETED_PREFIX}*"):
+            folder = deleted.with_name(deleted.name.removeprefix(DELETED_PREFIX))
+            with self._lock_folder(folder, alone=True):
+                _remove_folder(deleted)
 
-    def _begin(self) -> None:
-        """Makes the folder a store. Many processes may be at it; what is in a store comes after its mark."""
-        new = [self._root, *(folder for folder in self._root.parents if not folder.exists())]
+    def _make_store(self) -> None:
+        """Make the folder a store. Other processes may do the same; conversations come after the mark."""
+        new_folders = [self._root]
+        new_folders += [folder for folder in self._root.parents if not folder.exists()]
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        others = any(not path.name.startswith(".") for path in self._root.iterdir())
-        if others and not (self._root / MARK).exists():
+        has_other_files = any(not path.name.startswith(".") for path in self._root.iterdir())
+        if has_other_files and not (self._root / MARK).exists():
             hint = "give an empty folder; lamina.formats.elara reads the files of that system"
             raise BadInput("this folder holds other files", place=repr(str(self._root)), hint=hint)
-        for folder in new:
-            with suppress(PermissionError):  # the folder above may be another's
-                settle(folder.parent)
-        make(self._root / ".locks")
-        with self._lock(self._root, alone=True):
-            put(self._root, MARK, msgspec.json.encode({"v": LAYOUT}))
-            settle(self._root)
+        for folder in new_folders:
+            with suppress(PermissionError):  # the folder above may belong to another user
+                sync_folder(folder.parent)
+        make_folder(self._root / ".locks")
+        with self._lock_folder(self._root, alone=True):
+            write_file(self._root, MARK, msgspec.json.encode({"v": LAYOUT}))
+            sync_folder(self._root)
 
     def _list(self, workspace: str, after: str, limit: int) -> Sequence[Listed]:
         self._check_key(workspace)
-        folders = sorted(self._names(workspace))
-        kept = (self._counted(Where(workspace, name)) for name in folders if name > after)
-        return list(islice((listed for listed in kept if listed is not None), limit))
+        conversations: list[Listed] = []
+        for name in sorted(self._conversation_names(workspace)):
+            if len(conversations) == limit:
+                break
+            if name <= after:
+                continue
+            count = self._count_records(Where(workspace, name))
+            if count is not None:
+                conversations.append(Listed(conversation=name, count=count))
+        return conversations
 
-    def _names(self, workspace: str) -> Iterator[str]:
-        folder = self._root / folder_name(workspace)
+    def _conversation_names(self, workspace: str) -> Iterator[str]:
+        workspace_folder = self._root / folder_name(workspace)
         try:
-            there = [path.name for path in folder.iterdir() if not path.name.startswith(".")]
+            folders = [path for path in workspace_folder.iterdir() if not path.name.startswith(".")]
         except FileNotFoundError:
             return
-        for each in there:
-            name = name_of(each)
+        for folder in folders:
+            name = name_of(folder.name)
             if name is None:
-                name = _named_inside(folder / each)
+                name = _read_long_name(folder)
             if name is not None:
                 yield name
 
-    def _counted(self, where: Where) -> Listed | None:
-        with self._locked(where, alone=False):
-            kept = self._shelf(where).kept
-        return Listed(conversation=where.conversation, count=kept.count) if kept else None
+    def _count_records(self, where: Where) -> int | None:
+        """The number of records of a conversation; None if it was deleted, or is only being made."""
+        with self._lock_conversation(where, alone=False):
+            head_file = self._conversation(where).head_file
+        if head_file is None:
+            return None
+        return head_file.count
 
-    def _delete(self, folder: Path) -> bool:
-        """Takes the folder out of sight at once, then removes what is in it."""
-        gone = folder.with_name(GONE + folder.name)
-        begun = _remove(gone)
-        there = (folder / HEAD).exists()
+    def _delete_folder(self, folder: Path) -> bool:
+        """Take a folder out of sight at once, then remove what is in it. False if there was nothing."""
+        deleted = folder.with_name(DELETED_PREFIX + folder.name)
+        was_begun = _remove_folder(deleted)
+        existed = (folder / HEAD).exists()
         if folder.exists():
-            folder.replace(gone)
-            settle(folder.parent)
-            _remove(gone)
-        return there or begun
+            folder.replace(deleted)
+            sync_folder(folder.parent)
+            _remove_folder(deleted)
+        return existed or was_begun
 
-    def _shelf(self, where: Where) -> ConversationFolder:
+    def _conversation(self, where: Where) -> ConversationFolder:
         return ConversationFolder(self._folder(where), where)
 
     def _folder(self, where: Where) -> Path:
@@ -291,17 +314,17 @@ class FilesStore:
     @contextmanager
     def _beginning(self, where: Where) -> Iterator[None]:
         """Around the first group of a conversation: no plain one begins while the store is being sealed."""
-        with locked(self._root / ".locks" / "seal", alone=where == HEADER):
+        with hold_lock(self._root / ".locks" / "seal", alone=where == HEADER):
             self._check_key(where.workspace)
             if where == HEADER:
-                check_unmixed(plain=self._has_plain())
+                check_no_plain(plain=self._has_plain())
             yield
 
     def _check_key(self, workspace: str) -> None:
         check_key(workspace, sealed=(self._folder(HEADER) / HEAD).exists())
 
     def _has_plain(self) -> bool:
-        """Whether a conversation was kept under a name that encryption does not make."""
+        """Whether there is a conversation in a workspace that encryption does not use."""
         for workspace in self._root.iterdir():
             if workspace.name.startswith((".", folder_name(RESERVED))):
                 continue
@@ -310,35 +333,37 @@ class FilesStore:
         return False
 
     @contextmanager
-    def _explained(self, where: Where) -> Iterator[None]:
-        """Damage is told with the records that are whole."""
+    def _listing_intact_records(self, where: Where) -> Iterator[None]:
+        """Add to a `Damaged` error which records are intact."""
         try:
             yield
         except Damaged as damage:
-            found = ConversationFolder(self._folder(where), where, headless=True).whole_records()
-            whole = [record.seq for record in found]
+            intact = [record.seq for record in self._intact_records(where)]
             raise Damaged(
-                damage.problem, conversation=damage.conversation, hint=damage.hint, whole=whole
+                damage.problem, conversation=damage.conversation, hint=damage.hint, whole=intact
             ) from damage
 
-    def _locked(self, where: Where, *, alone: bool) -> AbstractContextManager[None]:
-        return self._lock(self._folder(where), alone=alone)
+    def _intact_records(self, where: Where) -> Sequence[Record]:
+        return ConversationFolder(self._folder(where), where, headless=True).intact_records()
 
-    def _lock(self, folder: Path, *, alone: bool) -> AbstractContextManager[None]:
+    def _lock_conversation(self, where: Where, *, alone: bool) -> AbstractContextManager[None]:
+        return self._lock_folder(self._folder(where), alone=alone)
+
+    def _lock_folder(self, folder: Path, *, alone: bool) -> AbstractContextManager[None]:
         number = zlib.crc32(f"{folder.parent.name}/{folder.name}".encode()) % LOCKS
-        return locked(self._root / ".locks" / f"{number:02x}", alone=alone)
+        return hold_lock(self._root / ".locks" / f"{number:02x}", alone=alone)
 
 
 def _utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def _remove(folder: Path) -> bool:
-    """Removes a folder for good; False if there is none."""
+def _remove_folder(folder: Path) -> bool:
+    """Remove a folder and all in it; False if there is none."""
     if not folder.exists():
         return False
     shutil.rmtree(folder)
-    settle(folder.parent)
+    sync_folder(folder.parent)
     return True
 
 
@@ -352,7 +377,7 @@ def _check_mark(data: bytes) -> None:
         raise StoreError(f"{MARK!r} says version {version!r}", hint=hint)
 
 
-def _named_inside(folder: Path) -> str | None:
+def _read_long_name(folder: Path) -> str | None:
     """The name of a conversation that is too long for a folder; None while it is being made."""
     try:
         name = msgspec.json.decode((folder / HEAD).read_bytes(), type=HeadFile).conversation

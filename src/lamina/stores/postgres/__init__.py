@@ -7,7 +7,7 @@ try:
 except ImportError as error:
     raise ImportError("the PostgreSQL store needs psycopg: pip install 'lamina[postgres]'") from error
 
-from lamina.stores.postgres.links import ConnectionLimits
+from lamina.stores.postgres.connections import ConnectionLimits
 from lamina.stores.postgres.store import PostgresStore, open_postgres
 
 __all__ = ["ConnectionLimits", "PostgresStore", "open_postgres"]

@@ -1,11 +1,11 @@
-"""The tables, and how those of an older release become the ones of today.
+"""The tables, and how those of an older release are brought up to date.
 
-Every row begins with its workspace and its conversation, and no row refers to one of another conversation,
+Every row begins with its workspace and its conversation, and no row refers to a row of another conversation,
 so that the tables can be divided among machines. Names sort by code point, as Python sorts them. An
-idempotency key stands there as its hash: three names of full length would not fit into an index.
+idempotency key is stored as its hash: three names of full length would not fit into an index.
 
-Each row has a checksum, as `stores.checks` makes it. Rows of an older release get theirs when the tables are
-brought up, which is before the first write, in one transaction; until then they are read as they are.
+Each row has a checksum (`stores.checksums`). Rows of an older release get theirs before the first write, in
+one transaction; until then they are read as they are.
 """
 
 from __future__ import annotations
@@ -16,70 +16,77 @@ from typing import Any, LiteralString
 from psycopg import sql
 
 from lamina.errors import StoreError
-from lamina.stores.checksums import Sums
+from lamina.stores.checksums import Checksums
 from lamina.stores.port import Where
-from lamina.stores.postgres.links import Link
+from lamina.stores.postgres.connections import PostgresConnection
 
 WITH_SUMS = 3
 """The version that brought checksums."""
 
-
 _BATCH = 1000
 
 Row = tuple[Any, ...]
-Step = LiteralString | Callable[[Link], Awaitable[None]]
+Step = LiteralString | Callable[[PostgresConnection], Awaitable[None]]
 
 
 async def _batches(
-    link: Link, query: LiteralString, last: list[str | int | bytes]
+    connection: PostgresConnection, query: LiteralString, last_key: list[str | int | bytes]
 ) -> AsyncIterator[list[Row]]:
-    """Rows in the order of their key, behind `last`, so many at a time that they fit into memory.
+    """Rows in the order of their key, after `last_key`, in batches that fit into memory.
 
-    The key is what a row begins with, and stands in the query behind the last one of the batch before.
+    A row begins with its key. The query gets the key of the last row of the batch before.
     """
-    while rows := await (await link.execute(query, [*last, _BATCH])).fetchall():
+    while True:
+        cursor = await connection.execute(query, [*last_key, _BATCH])
+        rows = await cursor.fetchall()
+        if not rows:
+            return
         yield rows
-        last = list(rows[-1][: len(last)])
+        last_key = list(rows[-1][: len(last_key)])
 
 
-async def _sum_records(link: Link) -> None:
-    find: LiteralString = (
+async def _sum_records(connection: PostgresConnection) -> None:
+    select: LiteralString = (
         "SELECT workspace, conversation, seq, body FROM record "
         "WHERE (workspace, conversation, seq) > (%s, %s, %s) ORDER BY 1, 2, 3 LIMIT %s"
     )
-    write = (
+    update = (
         "UPDATE record SET sum = given.sum FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[]) "
         "AS given (workspace, name, seq, sum) WHERE record.workspace = given.workspace "
         "AND record.conversation = given.name AND record.seq = given.seq"
     )
-    async for rows in _batches(link, find, ["", "", -1]):
-        sums = [Sums(Where(space, name)).record(seq, body) for space, name, seq, body in rows]
-        spaces, names, seqs, _ = (list(column) for column in zip(*rows, strict=True))
-        await link.execute(write, [spaces, names, seqs, sums])
+    async for rows in _batches(connection, select, ["", "", -1]):
+        sums = [Checksums(Where(workspace, name)).record(seq, body) for workspace, name, seq, body in rows]
+        workspaces = [row[0] for row in rows]
+        names = [row[1] for row in rows]
+        places = [row[2] for row in rows]
+        await connection.execute(update, [workspaces, names, places, sums])
 
 
-async def _sum_keys(link: Link) -> None:
-    find: LiteralString = (
+async def _sum_keys(connection: PostgresConnection) -> None:
+    select: LiteralString = (
         "SELECT workspace, conversation, key, digest, count FROM once "
         "WHERE (workspace, conversation, key) > (%s, %s, %s) ORDER BY 1, 2, 3 LIMIT %s"
     )
-    write = "UPDATE once SET sum = %s WHERE workspace = %s AND conversation = %s AND key = %s"
-    async for rows in _batches(link, find, ["", "", b""]):
-        for space, name, key, digest, count in rows:
-            await link.execute(write, [Sums(Where(space, name)).once(key, digest, count), space, name, key])
+    update = "UPDATE once SET sum = %s WHERE workspace = %s AND conversation = %s AND key = %s"
+    async for rows in _batches(connection, select, ["", "", b""]):
+        for workspace, name, key, digest, count in rows:
+            checksum = Checksums(Where(workspace, name)).once(key, digest, count)
+            await connection.execute(update, [checksum, workspace, name, key])
 
 
-async def _sum_heads(link: Link) -> None:
-    find: LiteralString = (
+async def _sum_heads(connection: PostgresConnection) -> None:
+    select: LiteralString = (
         "SELECT workspace, name, count, state FROM conversation "
         "WHERE (workspace, name) > (%s, %s) ORDER BY 1, 2 LIMIT %s"
     )
-    write = "UPDATE conversation SET state_sum = %s, sum = %s WHERE workspace = %s AND name = %s"
-    async for rows in _batches(link, find, ["", ""]):
-        for space, name, count, state in rows:
-            sums = Sums(Where(space, name))
-            state_sum = sums.state(state)
-            await link.execute(write, [state_sum, sums.head(count, state_sum), space, name])
+    update = "UPDATE conversation SET state_sum = %s, sum = %s WHERE workspace = %s AND name = %s"
+    async for rows in _batches(connection, select, ["", ""]):
+        for workspace, name, count, state in rows:
+            checksums = Checksums(Where(workspace, name))
+            state_sum = checksums.state(state)
+            checksum = checksums.head(count, state_sum)
+            await connection.execute(update, [state_sum, checksum, workspace, name])
 
 
 MIGRATIONS: tuple[tuple[Step, ...], ...] = (
@@ -108,7 +115,7 @@ MIGRATIONS: tuple[tuple[Step, ...], ...] = (
             PRIMARY KEY (workspace, conversation, key)
         )""",
     ),
-    (  # a key keeps no state any more; a dropped column alone would leave the bytes in every row
+    (  # a key has no state any more; a dropped column alone would leave the bytes in every row
         "UPDATE once SET state = NULL",
         "ALTER TABLE once DROP COLUMN state",
     ),
@@ -124,60 +131,75 @@ MIGRATIONS: tuple[tuple[Step, ...], ...] = (
         "ALTER TABLE conversation ALTER COLUMN state_sum SET NOT NULL, ALTER COLUMN sum SET NOT NULL",
     ),
 )
-"""What made each version from the one before it. Never changed once released, only added to."""
-
+"""The steps to each version from the one before it. Released steps never change; new ones are added."""
 
 NEWEST = len(MIGRATIONS)
 
 
-async def begin(link: Link, schema: str) -> int:
-    """The version of the tables, which are made if there are none; older ones stay as they are."""
-    version = await version_of(link)
+async def begin(connection: PostgresConnection, schema: str) -> int:
+    """The version of the tables. They are made if there are none; older ones stay as they are."""
+    version = await version_of(connection)
     if not version:
-        await bring_up(link, schema)
+        await bring_up(connection, schema)
         return NEWEST
-    _check(version, NEWEST)
+    _check_version(version, NEWEST)
     return version
 
 
-async def bring_up(link: Link, schema: str, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> None:
-    """Makes the tables of today, in one transaction and one process at a time; refuses newer ones."""
-    if await version_of(link) == len(migrations):
+async def bring_up(
+    connection: PostgresConnection, schema: str, migrations: Sequence[Sequence[Step]] = MIGRATIONS
+) -> None:
+    """Bring the tables up to date, in one transaction and one process at a time. Raises for newer ones."""
+    if await version_of(connection) == len(migrations):
         return
-    async with link.transaction():
-        await link.execute("SET LOCAL statement_timeout = 0")  # rows of an older release may be many
-        await link.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"lamina {schema}"])
-        await _make_schema(link, schema)
-        version = await version_of(link)
-        _check(version, len(migrations))
-        for step in (each for steps in migrations[version:] for each in steps):
-            await (step(link) if callable(step) else link.execute(sql.SQL(step)))
-        await link.execute("UPDATE lamina SET version = %s", [len(migrations)])
+    async with connection.transaction():
+        await connection.execute("SET LOCAL statement_timeout = 0")  # an older release may have many rows
+        await connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"lamina {schema}"]
+        )
+        await _make_schema(connection, schema)
+        version = await version_of(connection)
+        _check_version(version, len(migrations))
+        for steps in migrations[version:]:
+            for step in steps:
+                await _take_step(connection, step)
+        await connection.execute("UPDATE lamina SET version = %s", [len(migrations)])
 
 
-async def _make_schema(link: Link, schema: str) -> None:
-    found = await link.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema])
-    if found.rowcount == 0:  # who may only use a schema that an administrator made is not asked to make one
-        await link.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-    if not await _there(link):
-        await link.execute("CREATE TABLE lamina (version integer NOT NULL)")
-        await link.execute("INSERT INTO lamina VALUES (0)")
+async def _take_step(connection: PostgresConnection, step: Step) -> None:
+    if callable(step):
+        await step(connection)
+    else:
+        await connection.execute(sql.SQL(step))
 
 
-async def version_of(link: Link) -> int:
-    """0: there are no tables."""
-    if not await _there(link):
+async def _make_schema(connection: PostgresConnection, schema: str) -> None:
+    cursor = await connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", [schema])
+    if cursor.rowcount == 0:  # a user who may not make schemas can use one that an administrator made
+        await connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+    if not await _has_version_table(connection):
+        await connection.execute("CREATE TABLE lamina (version integer NOT NULL)")
+        await connection.execute("INSERT INTO lamina VALUES (0)")
+
+
+async def version_of(connection: PostgresConnection) -> int:
+    """The version of the tables; 0 if there are none."""
+    if not await _has_version_table(connection):
         return 0
-    row = await (await link.execute("SELECT version FROM lamina")).fetchone()
-    return int(row[0]) if row else 0
+    cursor = await connection.execute("SELECT version FROM lamina")
+    row = await cursor.fetchone()
+    if row is None:
+        return 0
+    return int(row[0])
 
 
-async def _there(link: Link) -> bool:
-    row = await (await link.execute("SELECT to_regclass('lamina') IS NOT NULL")).fetchone()
-    return bool(row and row[0])
+async def _has_version_table(connection: PostgresConnection) -> bool:
+    cursor = await connection.execute("SELECT to_regclass('lamina') IS NOT NULL")
+    row = await cursor.fetchone()
+    return row is not None and bool(row[0])
 
 
-def _check(version: int, newest: int) -> None:
+def _check_version(version: int, newest: int) -> None:
     if version > newest:
         hint = "a newer release wrote them: update lamina"
         raise StoreError(f"the tables have version {version}, and this release reads {newest}", hint=hint)

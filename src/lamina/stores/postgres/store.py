@@ -3,14 +3,14 @@
     async with open_postgres("postgresql://lamina@db/chats") as store:
         head = await store.append(Where("team", "support-42"), [b"..."], expect=0)
 
-What it acknowledges is on the server's disk: `synchronous_commit` is set and read back on every connection.
-A connection that is lost while a group is committed leaves open whether it was: with `once` the store asks
-again by itself and the key decides, without it the call raises Broken and says so. Either way the store
-goes on, with a new connection. A call that was cancelled closes its connection.
+A group that it has acknowledged is on the server's disk: `synchronous_commit` is set and read back on every
+connection. If a connection is lost during a commit, nobody knows whether the group was committed. With `once`
+the store then tries again by itself, and the key decides; without it the call raises Broken and says so.
+Either way the store goes on, with a new connection. A cancelled call closes its connection.
 
-It needs the extra "postgres", asyncio under anyio, and a session of its own: no pooler that shares one
-between transactions. A deleted conversation is gone from every answer, and its bytes from the disk when the
-server has vacuumed; who must know them unreadable encrypts, and deletes the key.
+It needs the extra "postgres", asyncio under anyio, and sessions of its own: no pooler that shares them
+between transactions. A deleted conversation is gone from every answer at once, and from the disk when the
+server has vacuumed. If its bytes must become unreadable at once, encrypt it and delete the key.
 """
 
 from __future__ import annotations
@@ -22,11 +22,22 @@ from functools import partial
 from typing import TypeVar
 
 from lamina.errors import BadInput, Broken, StoreError
-from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace
+from lamina.stores.checks import (
+    check_append_arguments,
+    check_read_arguments,
+    check_replace_arguments,
+    check_where,
+    check_workspace,
+)
 from lamina.stores.port import Listed, Once, Record, RecordPage, StoredHead, Where
+from lamina.stores.postgres import reads, writes
 from lamina.stores.postgres import schema as schemas
-from lamina.stores.postgres import tables
-from lamina.stores.postgres.links import ConnectionCall, ConnectionLimits, ConnectionLost, Links
+from lamina.stores.postgres.connections import (
+    ConnectionCall,
+    ConnectionLimits,
+    ConnectionLost,
+    ConnectionPool,
+)
 
 T = TypeVar("T")
 
@@ -35,7 +46,7 @@ T = TypeVar("T")
 async def open_postgres(
     url: str, *, schema: str = "lamina", connections: int = 8
 ) -> AsyncIterator[PostgresStore]:
-    """The store in this database, whose tables are made if they are not there, until the block ends."""
+    """Open the store in this database until the block ends. Its tables are made if there are none."""
     store = await PostgresStore.open(url, schema=schema, limits=ConnectionLimits(connections=connections))
     try:
         yield store
@@ -46,8 +57,8 @@ async def open_postgres(
 class PostgresStore:
     """Conversations in one schema of a database. Made by `open`, and to be closed."""
 
-    def __init__(self, links: Links, schema: str, version: int) -> None:
-        self._links = links
+    def __init__(self, pool: ConnectionPool, schema: str, version: int) -> None:
+        self._pool = pool
         self._schema = schema
         self._version = version
         self._process = os.getpid()
@@ -57,21 +68,21 @@ class PostgresStore:
     async def open(
         url: str, *, schema: str = "lamina", limits: ConnectionLimits | None = None
     ) -> PostgresStore:
-        """Refuses a server that cannot be reached now; later it is waited for."""
+        """Raise Broken if the server cannot be reached now. Later calls wait for a server that is away."""
         _check_schema(schema)
-        links = Links(url, schema, limits or ConnectionLimits())
+        pool = ConnectionPool(url, schema, limits or ConnectionLimits())
         try:
-            await links.first()
-            async with links.call() as call:
-                version = await schemas.begin(call.link, schema)
+            await pool.connect_once()
+            async with pool.call() as call:
+                version = await schemas.begin(call.connection, schema)
         except ConnectionLost as lost:
             raise Broken(
                 f"no connection: {lost.reason}", hint="is the server running, the address right?"
             ) from None
         except BaseException:
-            await links.close()
+            await pool.close()
             raise
-        return PostgresStore(links, schema, version)
+        return PostgresStore(pool, schema, version)
 
     async def append(
         self,
@@ -83,14 +94,20 @@ class PostgresStore:
         once: Once | None = None,
         state: bytes | None = None,
     ) -> StoredHead:
-        check_group(where, records, expect=expect, was=was, once=once, state=state)
-        group = tuple(records)
-        work = partial(
-            tables.append, where=where, records=group, expect=expect, was=was, once=once, state=state
+        check_append_arguments(where, records, expect=expect, was=was, once=once, state=state)
+        append = partial(
+            writes.append_group,
+            where=where,
+            records=tuple(records),
+            expect=expect,
+            was=was,
+            once=once,
+            state=state,
         )
-        hint = _SAME_KEY if once is not None else _NO_KEY
         await self._bring_up()
-        return await self._done(work, where.conversation, repeatable=once is not None, hint=hint)
+        if once is None:
+            return await self._run(append, where.conversation, hint=_WITHOUT_KEY)
+        return await self._run(append, where.conversation, repeatable=True, hint=_WITH_KEY)
 
     async def read(
         self,
@@ -102,23 +119,22 @@ class PostgresStore:
         limit: int | None = None,
     ) -> RecordPage:
         check_where(where)
-        check_asked(after=after, last=last, at=at, limit=limit)
-        work = partial(tables.read, where=where, after=after, last=last, at=at, limit=limit)
-        return await self._done(partial(self._as_they_are, work), where.conversation)
+        check_read_arguments(after=after, last=last, at=at, limit=limit)
+        read = partial(reads.read_page, where=where, after=after, last=last, at=at, limit=limit)
+        return await self._run(partial(self._read_any_version, read), where.conversation)
 
     async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
         check_workspace(workspace)
-        check_asked(limit=limit)
+        check_read_arguments(limit=limit)
         _check_after(after)
-        work = partial(tables.listed, workspace=workspace, after=after, limit=limit)
-        return await self._done(partial(self._as_they_are, work))
+        list_page = partial(reads.list_conversations, workspace=workspace, after=after, limit=limit)
+        return await self._run(partial(self._read_any_version, list_page))
 
     async def delete(self, where: Where) -> bool:
         check_where(where)
         await self._bring_up()
-        return await self._done(
-            partial(tables.delete, where=where), where.conversation, hint="delete it again"
-        )
+        delete = partial(writes.delete_conversation, where=where)
+        return await self._run(delete, where.conversation, hint="delete it again")
 
     async def replace(
         self,
@@ -129,78 +145,81 @@ class PostgresStore:
         was: bytes | None = None,
         state: bytes | None = None,
     ) -> StoredHead:
-        check_bodies(where, bodies, expect=expect, was=was, state=state)
-        new = dict(bodies)
-        work = partial(tables.replace, where=where, bodies=new, expect=expect, was=was, state=state)
+        check_replace_arguments(where, bodies, expect=expect, was=was, state=state)
+        replace = partial(
+            writes.replace_records, where=where, bodies=dict(bodies), expect=expect, was=was, state=state
+        )
         await self._bring_up()
-        return await self._done(work, where.conversation, hint="read it again to see")
+        return await self._run(replace, where.conversation, hint="read it again to see")
 
     async def rescue(self, where: Where) -> Sequence[Record]:
         """The records that are what was written, whatever became of the others and of the head."""
         check_where(where)
         await self._bring_up()
-        found = await self._done(partial(tables.whole_records, where=where), where.conversation)
-        return [Record(seq=seq, body=body) for seq, body in found]
+        rows = await self._run(partial(reads.rescue_records, where=where), where.conversation)
+        return [Record(seq=seq, body=body) for seq, body in rows]
 
     async def close(self) -> None:
-        """Waits for what is under way. Closing again does nothing."""
+        """Wait for the calls that are under way, and close all connections. Closing again does nothing."""
         if not self._closed:
             self._closed = True
-            await self._links.close()
+            await self._pool.close()
 
     async def _bring_up(self) -> None:
-        """Gives tables of an older release what they miss, before the first write."""
+        """Bring tables of an older release up to date, before the first write."""
         if self._version == schemas.NEWEST:
             return
 
-        async def work(call: ConnectionCall) -> None:
-            await schemas.bring_up(call.link, self._schema)
+        async def bring_up(call: ConnectionCall) -> None:
+            await schemas.bring_up(call.connection, self._schema)
 
-        await self._done(work, repeatable=True, patient=True)
+        await self._run(bring_up, repeatable=True, patient=True)
         self._version = schemas.NEWEST
 
-    async def _as_they_are(self, work: Callable[..., Awaitable[T]], call: ConnectionCall) -> T:
-        """Reads tables of any release; another process may have brought them up meanwhile."""
+    async def _read_any_version(self, read: Callable[..., Awaitable[T]], call: ConnectionCall) -> T:
+        """Read tables of any release. Another process may have brought them up to date meanwhile."""
         if self._version != schemas.NEWEST:
-            self._version = await schemas.begin(call.link, self._schema)
-        return await work(call, with_sums=self._version >= schemas.WITH_SUMS)
+            self._version = await schemas.begin(call.connection, self._schema)
+        return await read(call, with_sums=self._version >= schemas.WITH_SUMS)
 
-    async def _done(
+    async def _run(
         self,
-        work: Callable[[ConnectionCall], Awaitable[T]],
+        operation: Callable[[ConnectionCall], Awaitable[T]],
         conversation: str = "",
         *,
         repeatable: bool = False,
         hint: str = "",
         patient: bool = False,
     ) -> T:
-        """The work; once more where a connection was lost and that cannot do it twice."""
-        self._check()
-        perhaps = False
-        for again in (True, False):
+        """Run an operation. If its connection is lost, run it once more, unless that could do it twice."""
+        self._check_open()
+        maybe_committed = False
+        for is_last in (False, True):
             try:
-                async with self._links.call(patient=patient) as call:
-                    return await work(call)
+                async with self._pool.call(patient=patient) as call:
+                    return await operation(call)
             except ConnectionLost as lost:
-                perhaps = perhaps or lost.committing
-                await self._links.drop_idle()
-                if not again or (perhaps and not repeatable):
-                    raise _broken(lost, conversation, perhaps=perhaps, hint=hint) from None
+                maybe_committed = maybe_committed or lost.committing
+                await self._pool.drop_idle()
+                if is_last or (maybe_committed and not repeatable):
+                    raise _broken_error(
+                        lost, conversation, maybe_committed=maybe_committed, hint=hint
+                    ) from None
         raise AssertionError  # the second time returns or raises
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreError("the store is closed", hint="open it again")
         if os.getpid() != self._process:
             raise StoreError("the store was opened before this process was forked", hint="open it here")
 
 
-_SAME_KEY = "append it again with the same key when the server answers: it is kept once"
-_NO_KEY = "read the conversation to see; an append with a key (`once`) is safe to repeat"
+_WITH_KEY = "append it again with the same key when the server answers: it is stored only once"
+_WITHOUT_KEY = "read the conversation to see; an append with a key (`once`) is safe to repeat"
 
 
-def _broken(lost: ConnectionLost, conversation: str, *, perhaps: bool, hint: str) -> Broken:
-    if perhaps:
+def _broken_error(lost: ConnectionLost, conversation: str, *, maybe_committed: bool, hint: str) -> Broken:
+    if maybe_committed:
         problem = f"the connection was lost during a commit, which was made or not ({lost.reason})"
         return Broken(problem, conversation=conversation, hint=hint)
     problem = f"no connection, and nothing was written ({lost.reason})"
@@ -215,6 +234,7 @@ def _check_after(name: str) -> None:
 
 
 def _check_schema(schema: str) -> None:
-    if not schema or "\0" in schema or len(schema.encode(errors="replace")) > 63 or schema.startswith("pg_"):
+    is_too_long = len(schema.encode(errors="replace")) > 63
+    if not schema or "\0" in schema or is_too_long or schema.startswith("pg_"):
         hint = "give a name of at most 63 bytes that does not begin with pg_"
         raise BadInput(f"{schema!r}", place="schema", hint=hint)

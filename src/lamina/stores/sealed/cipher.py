@@ -1,7 +1,7 @@
-"""The few primitives that sealing is made of: AES-256-GCM, HKDF and HMAC with SHA-256, framed fields.
+"""The few primitives that sealing uses: AES-256-GCM, HKDF and HMAC with SHA-256, framed fields.
 
-It knows neither records nor keys of users. Fields are framed by their length, never joined by a delimiter, so
-that no two lists of fields give the same bytes. Importing this file is what needs `cryptography`.
+They know no records and no keys of users. Fields are framed by their length, never joined by a delimiter, so
+that no two lists of fields give the same bytes. Only this module needs `cryptography` when it is imported.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class NotSealedHere(Exception):
 
 
 class Cipher:
-    """AES-256-GCM under one key, with a random nonce per message, which stands before the ciphertext.
+    """AES-256-GCM under one key, with a random nonce per message, which comes before the ciphertext.
 
-    A counter would repeat itself after a backup is restored or a machine cloned; for random nonces the caller
-    keeps the number of messages per key below its limit.
+    A counter would repeat itself after a backup is restored or a machine cloned. With random nonces the
+    caller has to limit the number of messages per key.
     """
 
     __slots__ = ("_aead",)
@@ -56,34 +56,40 @@ class Cipher:
             raise NotSealedHere from None
 
 
-def framed(*fields: Field) -> bytes:
-    """Fields as bytes that only these fields give: each with its length, a number as eight bytes."""
+def frame_fields(*fields: Field) -> bytes:
+    """Join fields, each after its length, so that no other fields give the same bytes.
+
+    A number is eight bytes.
+    """
     parts: list[bytes] = []
     for field in fields:
-        data = (
-            field.to_bytes(8)
-            if isinstance(field, int)
-            else field.encode()
-            if isinstance(field, str)
-            else field
-        )
+        data = _field_bytes(field)
         parts += (len(data).to_bytes(8), data)
     return b"".join(parts)
 
 
-def derived(secret: bytes, *info: Field, salt: bytes = b"", size: int = KEY) -> bytes:
-    """A key for one purpose, from a secret that is already uniform."""
-    return HKDF(algorithm=hashes.SHA256(), length=size, salt=salt or None, info=framed(*info)).derive(secret)
+def _field_bytes(field: Field) -> bytes:
+    if isinstance(field, int):
+        return field.to_bytes(8)
+    if isinstance(field, str):
+        return field.encode()
+    return field
+
+
+def derive_key(secret: bytes, *info: Field, salt: bytes = b"", size: int = KEY) -> bytes:
+    """Derive a key for one purpose from a secret that is uniformly random."""
+    kdf = HKDF(algorithm=hashes.SHA256(), length=size, salt=salt or None, info=frame_fields(*info))
+    return kdf.derive(secret)
 
 
 def mac(key: bytes, *fields: Field) -> bytes:
-    return hmac.digest(key, framed(*fields), "sha256")
+    return hmac.digest(key, frame_fields(*fields), "sha256")
 
 
 def digest(*fields: Field) -> bytes:
-    return hashlib.sha256(framed(*fields)).digest()
+    return hashlib.sha256(frame_fields(*fields)).digest()
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Compares in a time that says nothing about where they differ."""
+    """Compare in a time that does not depend on where they differ."""
     return hmac.compare_digest(one, other)

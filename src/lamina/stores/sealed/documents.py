@@ -1,9 +1,10 @@
-"""The two small documents beside the sealed records, each kept as the state of a reserved conversation.
+"""The two small documents besides the sealed records, each stored as the state of a reserved conversation.
 
-The **header**, one per store: its id, how names are kept, which keys open it. Each key wraps the same root
-secret, from which the keys for names and idempotency come. A **card** per conversation: its sealed name and
-its data keys, each wrapped by one key of the ring, with a commitment. Both carry a MAC and the number of
-their changes. JSON only, unknown fields refused. No store and no cache here.
+A store has one **header**: its id, whether names are hashed, and which keys open it. Each key wraps the same
+root secret, from which the keys for names and idempotency keys are derived. Each conversation has a **card**:
+its sealed name and its data keys, each wrapped by one key of the ring, with a commitment. Both have a MAC and
+the number of their changes. They are JSON, and unknown fields are refused. This module knows no store and no
+cache.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from lamina.errors import Tampered
-from lamina.stores.sealed.cipher import KEY, Cipher, NotSealedHere, derived, framed, mac, same
+from lamina.stores.sealed.cipher import KEY, Cipher, NotSealedHere, derive_key, frame_fields, mac, same
 from lamina.stores.sealed.keys import Key
 from lamina.stores.sealed.passphrase import Derivation
 from lamina.stores.sealed.records import Generation, SealedPlace
@@ -26,7 +27,7 @@ SHREDDED = "shredded"
 
 
 class KeyLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One key of the ring, as the header knows it: the root wrapped by it, and what commits to it."""
+    """One key of the ring as the header has it: the root secret wrapped by it, and a commitment to it."""
 
     id: str
     root: bytes
@@ -35,6 +36,8 @@ class KeyLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`store` is the id of the store, `primary` the id of the key that wraps new data keys."""
+
     format: int = FORMAT
     change: int
     store: bytes
@@ -44,11 +47,14 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mac: bytes = b""
 
     def line(self, key: str) -> KeyLine | None:
-        return next((line for line in self.keys if line.id == key), None)
+        for line in self.keys:
+            if line.id == key:
+                return line
+        return None
 
 
 class DataKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One generation of a conversation's data key: who wraps it, and from how many records on it is used."""
+    """One generation of a conversation's data key: the key that wraps it, and its first record (`since`)."""
 
     generation: int
     key: str
@@ -58,7 +64,7 @@ class DataKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`key` makes the MAC. `begun`: records were kept once. `gone`: being deleted, or its keys destroyed."""
+    """`key` is the id of the key of the MAC. `begun`: it had records once. `gone`: deleted or shredded."""
 
     format: int = FORMAT
     change: int
@@ -73,19 +79,26 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 def new_header(key: Key, *, names: str, how: Derivation | None) -> tuple[Header, bytes]:
     """The header of a new store, and its root secret."""
-    root, store = os.urandom(KEY), os.urandom(16)
+    root = os.urandom(KEY)
+    store = os.urandom(16)
     line = key_line(key, store, root, how)
     return Header(change=1, store=store, names=names, primary=line.id, keys=(line,)), root
 
 
 def key_line(key: Key, store: bytes, root: bytes, how: Derivation | None) -> KeyLine:
-    sealed = Cipher(derived(key.secret, "lamina/wrap root/1", salt=store)).seal(root, framed(store, key.id))
-    return KeyLine(id=key.id, root=sealed, commitment=commitment(key, store), derivation=how)
+    """The line of a key in a header; `how` says how it is derived from a passphrase."""
+    cipher = _root_cipher(key, store)
+    wrapped_root = cipher.seal(root, frame_fields(store, key.id))
+    return KeyLine(id=key.id, root=wrapped_root, commitment=commitment(key, store), derivation=how)
+
+
+def _root_cipher(key: Key, store: bytes) -> Cipher:
+    return Cipher(derive_key(key.secret, "lamina/wrap root/1", salt=store))
 
 
 def commitment(key: Key, store: bytes) -> bytes:
-    """Says that it is this key, and helps nobody to guess it faster than sealed bytes do."""
-    return derived(key.secret, "lamina/commitment/1", salt=store)
+    """A value that only this key gives. It does not make guessing the key easier than sealed bytes do."""
+    return derive_key(key.secret, "lamina/commitment/1", salt=store)
 
 
 def root_of(line: KeyLine, key: Key, store: bytes) -> bytes | None:
@@ -93,9 +106,7 @@ def root_of(line: KeyLine, key: Key, store: bytes) -> bytes | None:
     if not same(line.commitment, commitment(key, store)):
         return None
     try:
-        return Cipher(derived(key.secret, "lamina/wrap root/1", salt=store)).open(
-            line.root, framed(store, key.id)
-        )
+        return _root_cipher(key, store).open(line.root, frame_fields(store, key.id))
     except NotSealedHere:
         raise Tampered(f"the header's line of key {line.id!r} is not what was written") from None
 
@@ -110,89 +121,95 @@ def new_data_key(place: SealedPlace, key: Key, *, generation: int, since: int) -
 
 
 def wrap(place: SealedPlace, key: Key, *, generation: int, secret: bytes, since: int) -> DataKey:
-    bound = _wrapping(place, key.id, generation)
-    wrapped = Cipher(derived(key.secret, "lamina/wrap data/1", salt=place.store)).seal(secret, bound)
-    commits = Generation(place, generation, secret).commitment
-    return DataKey(generation=generation, key=key.id, wrapped=wrapped, commitment=commits, since=since)
+    """Wrap the secret of a data key by a key of the ring."""
+    wrapped = _data_cipher(key, place).seal(secret, _wrap_context(place, key.id, generation))
+    return DataKey(
+        generation=generation,
+        key=key.id,
+        wrapped=wrapped,
+        commitment=Generation(place, generation, secret).commitment,
+        since=since,
+    )
 
 
 def unwrap(place: SealedPlace, key: Key, data: DataKey) -> bytes:
-    """The data key itself; Refused if it was not wrapped by this key for this place."""
-    cipher = Cipher(derived(key.secret, "lamina/wrap data/1", salt=place.store))
-    secret = cipher.open(data.wrapped, _wrapping(place, key.id, data.generation))
+    """The secret of a data key; raises NotSealedHere if this key did not wrap it for this place."""
+    context = _wrap_context(place, key.id, data.generation)
+    secret = _data_cipher(key, place).open(data.wrapped, context)
     if not same(Generation(place, data.generation, secret).commitment, data.commitment):
         raise NotSealedHere
     return secret
 
 
-def rewrapped(card: Card, place: SealedPlace, primary: Key, key_of: Callable[[str], Key]) -> Card | None:
-    """The card with its data keys wrapped by another key; None if they are already."""
-    if card.key == primary.id and all(each.key == primary.id for each in card.data):
+def _data_cipher(key: Key, place: SealedPlace) -> Cipher:
+    return Cipher(derive_key(key.secret, "lamina/wrap data/1", salt=place.store))
+
+
+def rewrap_card(card: Card, place: SealedPlace, primary: Key, key_of: Callable[[str], Key]) -> Card | None:
+    """The card with its data keys wrapped by the primary key; None if they are already."""
+    if card.key == primary.id and all(data.key == primary.id for data in card.data):
         return None
-    data = tuple(
-        wrap(
-            place,
-            primary,
-            generation=each.generation,
-            secret=unwrap(place, key_of(each.key), each),
-            since=each.since,
-        )
-        for each in card.data
-    )
-    return msgspec.structs.replace(card, key=primary.id, data=data)
+    data_keys: list[DataKey] = []
+    for data in card.data:
+        secret = unwrap(place, key_of(data.key), data)
+        data_keys.append(wrap(place, primary, generation=data.generation, secret=secret, since=data.since))
+    return msgspec.structs.replace(card, key=primary.id, data=tuple(data_keys))
 
 
 def signed_header(header: Header, root: bytes) -> bytes:
-    plain = msgspec.structs.replace(header, mac=b"")
-    key = derived(root, "lamina/header/1", salt=header.store)
-    return msgspec.json.encode(msgspec.structs.replace(plain, mac=mac(key, msgspec.json.encode(plain))))
+    """The bytes of a header with its MAC."""
+    return msgspec.json.encode(msgspec.structs.replace(header, mac=_header_mac(header, root)))
 
 
-def header_holds(header: Header, root: bytes) -> bool:
-    plain = msgspec.structs.replace(header, mac=b"")
-    key = derived(root, "lamina/header/1", salt=header.store)
-    return same(header.mac, mac(key, msgspec.json.encode(plain)))
+def is_header_authentic(header: Header, root: bytes) -> bool:
+    return same(header.mac, _header_mac(header, root))
 
 
 def signed_card(card: Card, place: SealedPlace, key: Key) -> bytes:
+    """The bytes of a card with its MAC."""
     return msgspec.json.encode(msgspec.structs.replace(card, mac=_card_mac(card, place, key)))
 
 
-def card_holds(card: Card, place: SealedPlace, key: Key) -> bool:
+def is_card_authentic(card: Card, place: SealedPlace, key: Key) -> bool:
     return same(card.mac, _card_mac(card, place, key))
 
 
 Document = TypeVar("Document", Header, Card)
 
 
-def parsed(state: bytes, kind: type[Document], count: int) -> Document:
-    """A document as its kept bytes say; whether that is true, its MAC says."""
+def parse_document(state: bytes, kind: type[Document], count: int) -> Document:
+    """A document from its stored bytes. Whether it is authentic, only its MAC says."""
+    name = kind.__name__.lower()
     try:
         document = msgspec.json.decode(state, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise Tampered(f"the {kind.__name__.lower()} is not what was written") from None
+        raise Tampered(f"the {name} is not what was written") from None
     if document.format != FORMAT:
-        raise Tampered(
-            f"the {kind.__name__.lower()} has format {document.format!r}, which this release cannot read"
-        )
+        raise Tampered(f"the {name} has format {document.format!r}, which this release cannot read")
     if msgspec.json.encode(document) != state:
-        raise Tampered(f"the {kind.__name__.lower()} is not written as this release writes it")
+        raise Tampered(f"the {name} is not written as this release writes it")
     if document.change != count:
-        raise Tampered(f"the {kind.__name__.lower()} says {document.change} changes, the store {count}")
+        raise Tampered(f"the {name} says {document.change} changes, the store {count}")
     return document
 
 
-def as_kept(document: Header | Card) -> bytes:
-    """The bytes that it was parsed of: `parsed` takes no others."""
+def encode_document(document: Header | Card) -> bytes:
+    """The stored bytes of a document: `parse_document` accepts no others."""
     return msgspec.json.encode(document)
 
 
+def _header_mac(header: Header, root: bytes) -> bytes:
+    unsigned = msgspec.json.encode(msgspec.structs.replace(header, mac=b""))
+    secret = derive_key(root, "lamina/header/1", salt=header.store)
+    return mac(secret, unsigned)
+
+
 def _card_mac(card: Card, place: SealedPlace, key: Key) -> bytes:
-    plain = msgspec.json.encode(msgspec.structs.replace(card, mac=b""))
-    secret = derived(key.secret, "lamina/card/1", salt=place.store)
-    return mac(secret, place.store, place.workspace, place.conversation, plain)
+    unsigned = msgspec.json.encode(msgspec.structs.replace(card, mac=b""))
+    secret = derive_key(key.secret, "lamina/card/1", salt=place.store)
+    return mac(secret, place.store, place.workspace, place.conversation, unsigned)
 
 
-def _wrapping(place: SealedPlace, key: str, generation: int) -> bytes:
+def _wrap_context(place: SealedPlace, key: str, generation: int) -> bytes:
     names = (place.store, place.workspace, place.conversation)
-    return framed("lamina/wrap/1", *names, generation, key)
+    return frame_fields("lamina/wrap/1", *names, generation, key)

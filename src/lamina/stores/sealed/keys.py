@@ -4,7 +4,7 @@
     key = from_file("~/.config/app/key")        from then on
 
 A key that can be guessed is refused here, before anything is sealed with it: there is no default key. These
-functions touch disk and keyring directly: call them while a program starts. They know nothing of stores.
+functions use the disk and the keyring directly: call them while a program starts. They know no stores.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from typing import Protocol, cast
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.stores.sealed.cipher import KEY, derived
+from lamina.stores.sealed.cipher import KEY, derive_key
 
 VARIABLE = "LAMINA_KEY"
 SERVICE = "lamina"
 SHORTEST = 12
-"""Characters of a passphrase; the derivation makes each guess slow, and cannot help a shorter one."""
+"""Characters of a passphrase. The slow derivation does not help a shorter one."""
 
-KNOWN = frozenset(
+GUESSABLE = frozenset(
     "replacemebeforedeployment replaceme changeme changemenow changethis changeit password passwort "
     "passphrase secret secretkey mysecret mysecretkey supersecret supersecretkey topsecret default "
     "defaultkey test testkey testing example examplekey admin administrator letmein qwerty qwertyuiop "
@@ -36,7 +36,7 @@ KNOWN = frozenset(
     "yoursecretkeyhere insertkeyhere todo none null correcthorsebatterystaple lamina laminakey "
     "notasecret donotuse dontuse foobar foobarbaz abcdefghijkl abcdefghijklmnop".split()
 )
-"""What documentation and leaked lists hold, as letters alone: digits and signs around it do not help."""
+"""Words from documentation and leaked lists, as letters alone: digits and signs around them do not help."""
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -49,14 +49,14 @@ class Key(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        return derived(self.secret, "lamina/key id/1", size=8).hex()
+        return derive_key(self.secret, "lamina/key id/1", size=8).hex()
 
     def __repr__(self) -> str:
         return f"Key({self.id})"
 
 
 class Passphrase(msgspec.Struct, frozen=True):
-    """Words that a person remembers. The store keeps salt, cost and verifier of what is derived from them."""
+    """Words that a person remembers. The store has salt, cost and commitment of the key derived from them."""
 
     text: str
 
@@ -73,7 +73,7 @@ def generate() -> Key:
 
 def raw(value: bytes | str, *, place: str = "key") -> Key:
     """A key from its 32 bytes, or from text in base64 or hex."""
-    secret = value if isinstance(value, bytes) else _decoded(value, place)
+    secret = value if isinstance(value, bytes) else _decode_secret(value, place)
     try:
         return Key(secret)
     except BadInput as error:
@@ -88,16 +88,17 @@ def from_env(name: str = VARIABLE) -> Key:
 
 
 def init_file(path: str | Path) -> Key:
-    """A new key in a new file that only its owner can read. An existing file is never written to."""
-    key, path = generate(), Path(path).expanduser()
+    """Make a new key in a new file that only its owner can read. An existing file is never written to."""
+    key = generate()
+    path = Path(path).expanduser()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        hint = "use from_file(); a key that is written over takes its conversations with it"
+        hint = "use from_file(); if a key is overwritten, its conversations are lost"
         raise BadInput("it exists already", place=f"key file {path}", hint=hint) from None
     with os.fdopen(descriptor, "wb") as file:
-        file.write(_encoded(key))
+        file.write(_encode_key(key))
         file.flush()
         os.fsync(file.fileno())
     _sync_folder(path.parent)
@@ -118,17 +119,17 @@ def from_file(path: str | Path) -> Key:
 
 
 def init_keyring(user: str, *, service: str = SERVICE) -> Key:
-    """A new key in the keyring of the operating system. An existing one is never replaced."""
-    ring = _keyring()
+    """Make a new key in the keyring of the operating system. An existing one is never replaced."""
+    ring = _import_keyring()
     if ring.get_password(service, user) is not None:
         raise BadInput("it exists already", place=f"keyring entry {user!r}", hint="use from_keyring()")
     key = generate()
-    ring.set_password(service, user, _encoded(key).decode().strip())
+    ring.set_password(service, user, _encode_key(key).decode().strip())
     return from_keyring(user, service=service)
 
 
 def from_keyring(user: str, *, service: str = SERVICE) -> Key:
-    value = _keyring().get_password(service, user)
+    value = _import_keyring().get_password(service, user)
     if value is None:
         raise BadInput(
             "it is not there", place=f"keyring entry {user!r}", hint="make one with init_keyring()"
@@ -139,30 +140,32 @@ def from_keyring(user: str, *, service: str = SERVICE) -> Key:
 _HOW = "give 32 random bytes in base64 or hex, as `openssl rand -base64 32` prints them"
 
 
-def _decoded(text: str, place: str) -> bytes:
+def _decode_secret(text: str, place: str) -> bytes:
     text = text.strip()
-    if not text or _letters(text) in KNOWN:
-        problem = "it is empty" if not text else "it is a known default"
-        raise BadInput(problem, place=place, hint=_HOW)
+    if not text:
+        raise BadInput("it is empty", place=place, hint=_HOW)
+    if _letters_of(text) in GUESSABLE:
+        raise BadInput("it is a known default", place=place, hint=_HOW)
     if re.fullmatch(r"[0-9a-fA-F]{64}", text):
         return bytes.fromhex(text)
+    padded = text.translate(str.maketrans("-_", "+/")) + "=" * (-len(text) % 4)
     try:
-        padded = text.translate(str.maketrans("-_", "+/")) + "=" * (-len(text) % 4)
         return base64.b64decode(padded, validate=True)
     except (binascii.Error, ValueError):
         raise BadInput("it is neither base64 nor hex", place=place, hint=_HOW) from None
 
 
-def _encoded(key: Key) -> bytes:
+def _encode_key(key: Key) -> bytes:
     return base64.b64encode(key.secret) + b"\n"
 
 
 def _check_secret(secret: bytes) -> None:
-    """Refuses what no random generator gives: the bounds fail a good key less than once in 10**12."""
+    """Raise BadInput for bytes that are not random. A random key fails less than once in 10**12 times."""
     if len(secret) != KEY:
         raise BadInput(f"{len(secret)} bytes", place="key", hint=f"a key has {KEY}: {_HOW}")
     steps = {(after - before) % 256 for before, after in pairwise(secret)}
-    if len(set(secret)) < 16 or len(steps) < 12 or secret[: KEY // 2] == secret[KEY // 2 :]:
+    halves_are_equal = secret[: KEY // 2] == secret[KEY // 2 :]
+    if len(set(secret)) < 16 or len(steps) < 12 or halves_are_equal:
         raise BadInput("its bytes follow a pattern", place="key", hint=_HOW)
     if all(0x20 <= byte < 0x7F for byte in secret):
         hint = f"give words as a Passphrase, or {_HOW.removeprefix('give ')}"
@@ -175,33 +178,35 @@ def _check_passphrase(text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise BadInput("it holds a lone surrogate", place="passphrase", hint=hint) from None
-    if _letters(text) in KNOWN or _letters(text).startswith(("replaceme", "changeme")):
+    letters = _letters_of(text)
+    if letters in GUESSABLE or letters.startswith(("replaceme", "changeme")):
         raise BadInput("it is a known default", place="passphrase", hint=hint)
-    if len(text.strip()) < SHORTEST:
-        raise BadInput(f"{len(text.strip())} characters", place="passphrase", hint=hint)
-    if len(set(text)) < 6 or _repeats(text):
+    length = len(text.strip())
+    if length < SHORTEST:
+        raise BadInput(f"{length} characters", place="passphrase", hint=hint)
+    if len(set(text)) < 6 or _repeats_itself(text):
         raise BadInput("it repeats itself", place="passphrase", hint=hint)
-    if _runs(text):
+    if _follows_pattern(text):
         raise BadInput("it follows a pattern", place="passphrase", hint=hint)
 
 
-def _letters(text: str) -> str:
+def _letters_of(text: str) -> str:
     return "".join(letter for letter in text.casefold() if letter.isalpha())
 
 
-def _repeats(text: str) -> bool:
+def _repeats_itself(text: str) -> bool:
     return (text + text).find(text, 1) < len(text)
 
 
-def _runs(text: str) -> bool:
-    """Nothing but digits, or steps of one: 123456789012, abcdefghijklm."""
+def _follows_pattern(text: str) -> bool:
+    """Whether it has only digits, or mostly steps of one: 123456789012, abcdefghijklm."""
     steps = sum(abs(ord(after) - ord(before)) <= 1 for before, after in pairwise(text))
     return text.isdigit() or steps > len(text) // 2
 
 
 def _check_mode(status: os.stat_result, place: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise BadInput("it is not a regular file", place=place, hint="keep the key in a file of its own")
+        raise BadInput("it is not a regular file", place=place, hint="put the key in a file of its own")
     if os.name == "posix" and status.st_mode & 0o077:
         hint = "take these rights away: chmod 600; and change the key if others used the machine"
         raise BadInput(f"others may use it (mode {status.st_mode & 0o777:o})", place=place, hint=hint)
@@ -211,25 +216,26 @@ def _check_mode(status: os.stat_result, place: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
-def _keyring() -> _Keyring:
+def _import_keyring() -> _Keyring:
     try:
         import keyring  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - few machines have it
     except ImportError:
-        hint = "install the package keyring, or keep the key in a file"
+        hint = "install the package keyring, or put the key in a file"
         raise BadInput("the package keyring is not installed", place="keyring", hint=hint) from None
     return cast("_Keyring", keyring)
 
 
 class _Keyring(Protocol):
-    """What is used of the package `keyring`."""
+    """The functions of the package `keyring` that are used here."""
 
     def get_password(self, service: str, user: str, /) -> str | None: ...
 

@@ -1,9 +1,10 @@
 """Reads sealed pages and seals groups: everything that needs keys and no store.
 
-What a read proves: every record it gives was sealed for this store, workspace, conversation and place, and
-neighbours follow each other; and how many records there are. Up to the end: that nothing was cut off, put in
-or exchanged from its first record on. From 0 to the end: the same of the whole conversation. Single places
-(`at`), and pages that stop before the end, prove no more than the first sentence.
+What a read proves: every record that it returns was sealed for this store, workspace, conversation and place;
+neighbours follow each other; and the number of records is right. A read up to the end also proves that
+nothing was cut off, put in or exchanged from its first record on. A read from 0 to the end proves the same of
+the whole conversation. A read of single places (`at`), or one that stops before the end, proves no more than
+the first sentence.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from lamina.stores.sealed.documents import DELETING, SHREDDED
 from lamina.stores.sealed.records import (
     MOST_RECORDS,
     Generation,
-    Opened,
+    OpenRecord,
     SealedState,
-    follows,
+    find_break,
     generation_of,
     open_record,
     open_state,
     seal_record,
     seal_state,
 )
-from lamina.stores.sealed.vault import Held
+from lamina.stores.sealed.vault import OpenCard
 
 NO_CARD = "records without the card of their key: not sealed, or the card is gone"
 
 
 class SeenEnd(msgspec.Struct, frozen=True):
-    """The end of a conversation as this process saw it last: it never lies before that again."""
+    """The end of a conversation as this process saw it last: later it cannot be before that."""
 
     card: bytes
     count: int
@@ -42,112 +43,147 @@ class SeenEnd(msgspec.Struct, frozen=True):
 
 
 class VerifiedPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A verified page. `held` is None where there is no such conversation.
+    """A verified page. `open_card` is None if there is no such conversation.
 
-    `kept` is the state as the store within has it: never the same bytes again, whenever it is sealed.
+    `sealed_state` is the state as the store within has it. Sealing the same state again gives other bytes.
     """
 
-    held: Held | None
+    open_card: OpenCard | None
     state: SealedState
-    kept: bytes = b""
+    sealed_state: bytes = b""
     seqs: tuple[int, ...] = ()
-    records: tuple[Opened, ...] = ()
+    records: tuple[OpenRecord, ...] = ()
     exists: bool = True
 
 
+class SealedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A group as the store within gets it, and the state that it sets."""
+
+    records: list[bytes]
+    sealed_state: bytes
+    state: SealedState
+
+
 def read_page(
-    held: Held | None, page: RecordPage, meant: Sequence[int], seen: SeenEnd | None
+    open_card: OpenCard | None, page: RecordPage, places: Sequence[int], seen: SeenEnd | None
 ) -> VerifiedPage:
-    """Verifies a page that should hold the records at the places `meant`."""
-    if held is not None and held.card.gone == DELETING:
-        return VerifiedPage(held=held, state=SealedState(count=0, link=held.place.genesis), exists=False)
+    """Verify a page that should hold the records at these places."""
+    if open_card is not None and open_card.card.gone == DELETING:
+        return _empty_page(open_card)
     if not page.head.count and not page.head.state:
-        return _nothing(held, seen)
-    if held is None:
+        return _read_nothing(open_card, seen)
+    if open_card is None:
         raise Tampered(NO_CARD)
-    state = read_state(held, page.head.state)
+    state = _read_state(open_card, page.head.state)
     if state.count != page.head.count:
         raise Tampered(f"{page.head.count} records, {state.count} were sealed: some were cut off or put in")
-    _check_seen(held, state, seen)
-    if [record.seq for record in page.records] != list(meant):
-        raise Tampered("records are missing, or others came than were asked for")
-    records = tuple(read_record(held, record.seq, record.body) for record in page.records)
-    check_chain(held, state, meant, records)
-    return VerifiedPage(held=held, state=state, kept=page.head.state, seqs=tuple(meant), records=records)
+    _check_not_older(open_card, state, seen)
+    if [record.seq for record in page.records] != list(places):
+        raise Tampered("records are missing, or the store returned others")
+    records = tuple(_read_record(open_card, record.seq, record.body) for record in page.records)
+    _check_chain(open_card, state, places, records)
+    return VerifiedPage(
+        open_card=open_card, state=state, sealed_state=page.head.state, seqs=tuple(places), records=records
+    )
 
 
-def read_state(held: Held, kept: bytes) -> SealedState:
-    if held.card.gone == SHREDDED:
+def _empty_page(open_card: OpenCard) -> VerifiedPage:
+    """The page of a conversation that has a card and no records: it does not exist yet, or no more."""
+    state = SealedState(count=0, link=open_card.place.genesis)
+    return VerifiedPage(open_card=open_card, state=state, exists=False)
+
+
+def _read_nothing(open_card: OpenCard | None, seen: SeenEnd | None) -> VerifiedPage:
+    if open_card is None:
+        return VerifiedPage(open_card=None, state=SealedState(count=0, link=b""), exists=False)
+    was_seen = seen is not None and same(seen.card, open_card.card.id)
+    if open_card.card.begun or was_seen:
+        raise Tampered("all its records are gone, and nobody deleted it")
+    return _empty_page(open_card)
+
+
+def _read_state(open_card: OpenCard, sealed_state: bytes) -> SealedState:
+    if open_card.card.gone == SHREDDED:
         hint = "what was written there is lost; delete it to use its name again"
         raise WrongKey("it was shredded: its key is destroyed", hint=hint)
     try:
-        return open_state(_generation(held, generation_of(kept, state=True), "the state"), kept)
+        generation = _find_generation(open_card, generation_of(sealed_state, state=True), "the state")
+        return open_state(generation, sealed_state)
     except NotSealedHere:
         raise Tampered("its state is not what was written") from None
 
 
-def read_record(held: Held, seq: int, kept: bytes) -> Opened:
+def _read_record(open_card: OpenCard, seq: int, sealed_record: bytes) -> OpenRecord:
     try:
-        return open_record(_generation(held, generation_of(kept), f"record {seq}"), seq, kept)
+        generation = _find_generation(open_card, generation_of(sealed_record), f"record {seq}")
+        return open_record(generation, seq, sealed_record)
     except NotSealedHere:
         raise Tampered(f"record {seq} is not what was written, or was not written there") from None
 
 
-def check_chain(held: Held, state: SealedState, seqs: Sequence[int], records: Sequence[Opened]) -> None:
-    """Neighbours continue each other; the first record continues nothing, the last one is the head's."""
-    if not seqs:
-        return
-    runs = [at for at in range(len(seqs)) if not at or seqs[at - 1] + 1 != seqs[at]]
-    for start, end in zip(runs, [*runs[1:], len(seqs)], strict=True):
-        first = held.place.genesis if seqs[start] == 0 else None
-        last = state.link if seqs[end - 1] + 1 == state.count else None
-        broken = follows(records[start:end], first=first, last=last)
-        if broken is not None:
-            raise Tampered(
-                f"record {seqs[start + broken]} does not continue the one before it, or is not the last"
-            )
-
-
-def seal_group(
-    held: Held, state: SealedState, records: Sequence[bytes], body: bytes | None, *, bucket: int
-) -> tuple[list[bytes], bytes, SealedState]:
-    """The records as they are kept after `state`, the state as it is kept then, and that state."""
-    newest = held.newest
-    if state.count + len(records) - held.card.data[-1].since > MOST_RECORDS:
-        raise StoreError(
-            f"its data key has sealed {MOST_RECORDS:,} records", hint="give it a new one: rekey()"
-        )
-    sealed, link = [], state.link
-    for seq, record in enumerate(records, state.count):
-        kept, link = seal_record(newest, seq, link, record, bucket=bucket)
-        sealed.append(kept)
-    new = SealedState(
-        count=state.count + len(records),
-        link=link,
-        body=state.body if body is None else body,
-        generation=newest.number,
-    )
-    return sealed, seal_state(newest, new, bucket=bucket), new
-
-
-def _nothing(held: Held | None, seen: SeenEnd | None) -> VerifiedPage:
-    if held is None:
-        return VerifiedPage(held=None, state=SealedState(count=0, link=b""), exists=False)
-    if held.card.begun or (seen is not None and same(seen.card, held.card.id)):
-        raise Tampered("all its records are gone, and nobody deleted it")
-    return VerifiedPage(held=held, state=SealedState(count=0, link=held.place.genesis), exists=False)
-
-
-def _generation(held: Held, number: int, what: str) -> Generation:
-    if number not in held.generations:
+def _find_generation(open_card: OpenCard, number: int, what: str) -> Generation:
+    if number not in open_card.generations:
         raise Tampered(f"{what} names generation {number} of its key, which is not in use")
-    return held.generations[number]
+    return open_card.generations[number]
 
 
-def _check_seen(held: Held, state: SealedState, seen: SeenEnd | None) -> None:
-    if seen is None or not same(seen.card, held.card.id):
+def _check_not_older(open_card: OpenCard, state: SealedState, seen: SeenEnd | None) -> None:
+    """Raise Tampered if the conversation ends before the end that this process has seen."""
+    if seen is None or not same(seen.card, open_card.card.id):
         return
-    if state.count < seen.count or (state.count == seen.count and not same(state.link, seen.link)):
+    has_other_end = state.count == seen.count and not same(state.link, seen.link)
+    if state.count < seen.count or has_other_end:
         raise Tampered(
             f"{state.count} records, {seen.count} were there before: it was set back to an older copy"
         )
+
+
+def _check_chain(
+    open_card: OpenCard, state: SealedState, places: Sequence[int], records: Sequence[OpenRecord]
+) -> None:
+    """Neighbours continue each other. The first record continues nothing; the last one is in the state."""
+    for start, end in _runs(places):
+        first = None
+        if places[start] == 0:
+            first = open_card.place.genesis
+        last = None
+        if places[end - 1] + 1 == state.count:
+            last = state.link
+        broken = find_break(records[start:end], first=first, last=last)
+        if broken is not None:
+            raise Tampered(
+                f"record {places[start + broken]} does not continue the one before it, or is not the last"
+            )
+
+
+def _runs(places: Sequence[int]) -> list[tuple[int, int]]:
+    """The runs of neighbours, as start and end index: (4, 5, 9) has (0, 2) and (2, 3)."""
+    runs: list[tuple[int, int]] = []
+    start = 0
+    for index in range(1, len(places) + 1):
+        if index == len(places) or places[index] != places[index - 1] + 1:
+            runs.append((start, index))
+            start = index
+    return runs
+
+
+def seal_group(
+    open_card: OpenCard, previous: SealedState, records: Sequence[bytes], body: bytes | None, *, bucket: int
+) -> SealedGroup:
+    """Seal records that follow `previous`, and the new state. A `body` of None leaves the old one."""
+    newest = open_card.newest
+    count = previous.count + len(records)
+    if count - open_card.card.data[-1].since > MOST_RECORDS:
+        raise StoreError(
+            f"its data key has sealed {MOST_RECORDS:,} records", hint="give it a new one: rekey()"
+        )
+    sealed_records: list[bytes] = []
+    link = previous.link
+    for seq, record in enumerate(records, previous.count):
+        sealed_record, link = seal_record(newest, seq, link, record, bucket=bucket)
+        sealed_records.append(sealed_record)
+    if body is None:
+        body = previous.body
+    state = SealedState(count=count, link=link, body=body, generation=newest.number)
+    sealed_state = seal_state(newest, state, bucket=bucket)
+    return SealedGroup(records=sealed_records, sealed_state=sealed_state, state=state)

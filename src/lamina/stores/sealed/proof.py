@@ -1,7 +1,7 @@
-"""Verifies a conversation as a whole, and against what was remembered of it elsewhere.
+"""Verifies a whole conversation, also against an anchor that was stored elsewhere.
 
-A store that is set back as a whole to an older copy of itself looks right from inside. An anchor is what
-catches that: the end of a conversation, kept where whoever writes to the store cannot.
+If a store is set back as a whole to an older copy of itself, nothing in it looks wrong. An anchor shows that:
+it is the end of a conversation, stored where whoever writes to the store cannot change it.
 """
 
 from __future__ import annotations
@@ -12,47 +12,61 @@ from lamina.errors import Tampered
 from lamina.stores.paging import check_page
 from lamina.stores.port import Where
 from lamina.stores.sealed.cipher import same
+from lamina.stores.sealed.pages import VerifiedPage
 from lamina.stores.sealed.store import Sealed
 
 
 class Anchor(msgspec.Struct, frozen=True):
-    """How many records there were, and the link of the last one."""
+    """The number of records, and the link of the last one."""
 
     count: int
     link: bytes
 
 
 async def anchor(sealed: Sealed, where: Where) -> Anchor:
-    """The end of a conversation, to be remembered."""
-    reading = await sealed.reading(where, last=0)
-    return Anchor(reading.state.count, reading.state.link)
+    """The end of a conversation, to be stored elsewhere."""
+    page = await sealed.reader.read(where, last=0)
+    return Anchor(page.state.count, page.state.link)
 
 
 async def verify(sealed: Sealed, where: Where, *, since: Anchor | None = None, batch: int = 500) -> Anchor:
-    """Reads all of a conversation, verifies the whole chain, and that it continues `since`."""
+    """Read all of a conversation, and verify the whole chain and that it continues `since`."""
     check_page(batch)
-    at, link = 0, b""
+    place = 0
+    link = b""
     while True:
-        reading = await sealed.reading(where, after=at, limit=batch)
-        links = [*(record.before for record in reading.records), *(r.link for r in reading.records[-1:])]
+        page = await sealed.reader.read(where, after=place, limit=batch)
+        links = _links_of(page)
         if link and links and not same(links[0], link):
-            raise _broken(where, f"record {at} does not continue the one before it")
-        _check_since(where, since, at, links or [link or reading.state.link])
-        at, link = at + len(reading.records), links[-1] if links else link
-        if at >= reading.state.count:  # a verified page is never short, so each turn gets on
+            raise _tampered(where, f"record {place} does not continue the one before it")
+        if links:
+            _check_anchor(where, since, place, links)
+            link = links[-1]
+        else:
+            _check_anchor(where, since, place, [link or page.state.link])
+        place += len(page.records)
+        if place >= page.state.count:  # a verified page is never short, so each turn makes progress
             break
-    if since is not None and since.count > at:
-        raise _broken(where, f"{at} records, {since.count} were there before")
-    return Anchor(at, reading.state.link)
+    if since is not None and since.count > place:
+        raise _tampered(where, f"{place} records, {since.count} were there before")
+    return Anchor(place, page.state.link)
 
 
-def _check_since(where: Where, since: Anchor | None, at: int, links: list[bytes]) -> None:
-    """`links` stand before the records from `at` on, and after the last of them."""
-    if since is None or not at <= since.count < at + len(links):
+def _links_of(page: VerifiedPage) -> list[bytes]:
+    """The link before each record of a page, and the link after the last; none if it has no records."""
+    links = [record.before for record in page.records]
+    if page.records:
+        links.append(page.records[-1].link)
+    return links
+
+
+def _check_anchor(where: Where, since: Anchor | None, place: int, links: list[bytes]) -> None:
+    """Raise Tampered if the anchor is among these links and differs. The first is before record `place`."""
+    if since is None or not place <= since.count < place + len(links):
         return
-    if not same(links[since.count - at], since.link):
-        raise _broken(where, f"before record {since.count} it is not what it was")
+    if not same(links[since.count - place], since.link):
+        raise _tampered(where, f"before record {since.count} it is not what it was")
 
 
-def _broken(where: Where, problem: str) -> Tampered:
+def _tampered(where: Where, problem: str) -> Tampered:
     return Tampered(problem, conversation=where.conversation)

@@ -1,12 +1,13 @@
-"""How one record and one state are sealed: their bytes, what they are bound to, and the chain.
+"""How one record and one state are sealed: their bytes, what they are bound to, and the chain of links.
 
     record   version | alg | generation | id | link before | nonce | ciphertext
     state    version | alg | generation | (unused) | count | link of the last record | nonce | ciphertext
 
 The associated data binds a record to store, workspace, conversation, place, generation and the link before
-it; the state to the number of records and the link of the last one. A link hashes the link before, the place
-and the record's random id. The id is authenticated with the body and kept when a record is sealed anew, so
-links outlive a change of keys. Pure but for randomness: no store, no cache, no key of a user.
+it. It binds the state to the number of records and the link of the last one. A link is a hash of the link
+before, the place and the record's random id. The id is authenticated with the body, and stays when a record
+is sealed again, so links survive a change of keys. Apart from randomness everything here is pure: it knows no
+store, no cache and no key of a user.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from lamina.stores.sealed.cipher import (
     TAG,
     Cipher,
     NotSealedHere,
-    derived,
+    derive_key,
     digest,
-    framed,
+    frame_fields,
     same,
 )
 
 VERSION = 1
 AES_256_GCM = 1
 SHREDDED = b"\x02shredded"
-"""Stands in place of a state whose key was destroyed; a hint, the card is the proof."""
+"""Replaces a state whose key was destroyed. It is a hint only; the card is the proof."""
 
 ID = 16
 MOST_RECORDS = 2**28
@@ -46,7 +47,7 @@ _END = b"\x80"
 
 
 class SealedPlace(msgspec.Struct, frozen=True):
-    """What everything of one conversation is bound to: the names as its users know them."""
+    """What everything of one conversation is bound to: the store, and the names that its users know."""
 
     store: bytes
     workspace: str
@@ -59,23 +60,25 @@ class SealedPlace(msgspec.Struct, frozen=True):
 
 
 class Generation:
-    """The ciphers of one data key of one conversation, and what commits to that key."""
+    """The ciphers of one data key of one conversation, and the commitment to that key."""
 
     __slots__ = ("commitment", "number", "of_records", "of_state", "place", "records", "states")
 
     def __init__(self, place: SealedPlace, number: int, key: bytes) -> None:
         info = ("lamina/data/1", place.workspace, place.conversation, number)
-        material = derived(key, *info, salt=place.store, size=3 * KEY)
-        self.place, self.number = place, number
-        self.records, self.states = Cipher(material[:KEY]), Cipher(material[KEY : 2 * KEY])
+        material = derive_key(key, *info, salt=place.store, size=3 * KEY)
+        self.place = place
+        self.number = number
+        self.records = Cipher(material[:KEY])
+        self.states = Cipher(material[KEY : 2 * KEY])
         self.commitment = material[2 * KEY :]
         names = (place.store, place.workspace, place.conversation)
-        self.of_records = framed(f"lamina/record/{VERSION}", *names)
-        self.of_state = framed(f"lamina/state/{VERSION}", *names)
+        self.of_records = frame_fields(f"lamina/record/{VERSION}", *names)
+        self.of_state = frame_fields(f"lamina/state/{VERSION}", *names)
 
 
-class Opened(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that was verified: its plain body, its id, the links before and after it."""
+class OpenRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A verified record: its plain body, its id, the links before and after it."""
 
     generation: int
     body: bytes
@@ -85,7 +88,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SealedState(msgspec.Struct, frozen=True, kw_only=True):
-    """A state that was verified: where the conversation ends, and the caller's own state."""
+    """A verified state: where the conversation ends, and the caller's own state (`body`)."""
 
     count: int
     link: bytes
@@ -96,79 +99,84 @@ class SealedState(msgspec.Struct, frozen=True, kw_only=True):
 def seal_record(
     generation: Generation, seq: int, before: bytes, body: bytes, *, bucket: int = 1, own: bytes = b""
 ) -> tuple[bytes, bytes]:
-    """The record as it is kept, and the link after it. `own` is its id, to seal one anew."""
-    own = own or os.urandom(ID)
-    head = _RECORD.pack(VERSION, AES_256_GCM, generation.number, own, before)
-    sealed = generation.records.seal(_padded(body, bucket), _bound(generation.of_records, seq, head))
-    return head + sealed, _link(before, seq, own)
+    """The sealed record, and the link after it. `own` is its id, if it is sealed again."""
+    record_id = own or os.urandom(ID)
+    head = _RECORD.pack(VERSION, AES_256_GCM, generation.number, record_id, before)
+    context = _context(generation.of_records, seq, head)
+    sealed_body = generation.records.seal(_pad(body, bucket), context)
+    return head + sealed_body, _link_after(before, seq, record_id)
 
 
-def open_record(generation: Generation, seq: int, kept: bytes) -> Opened:
-    head = kept[: _RECORD.size]
-    _, _, _, own, before = _RECORD.unpack(head)
-    plain = generation.records.open(kept[_RECORD.size :], _bound(generation.of_records, seq, head))
-    return Opened(
+def open_record(generation: Generation, seq: int, sealed_record: bytes) -> OpenRecord:
+    head = sealed_record[: _RECORD.size]
+    _, _, _, record_id, before = _RECORD.unpack(head)
+    context = _context(generation.of_records, seq, head)
+    padded = generation.records.open(sealed_record[_RECORD.size :], context)
+    return OpenRecord(
         generation=generation.number,
-        body=_unpadded(plain),
-        id=own,
+        body=_unpad(padded),
+        id=record_id,
         before=before,
-        link=_link(before, seq, own),
+        link=_link_after(before, seq, record_id),
     )
 
 
 def seal_state(generation: Generation, state: SealedState, *, bucket: int = 1) -> bytes:
     head = _STATE.pack(VERSION, AES_256_GCM, generation.number, state.count, state.link)
-    bound = _bound(generation.of_state, state.count, head)
-    return head + generation.states.seal(_padded(state.body, bucket), bound)
+    context = _context(generation.of_state, state.count, head)
+    return head + generation.states.seal(_pad(state.body, bucket), context)
 
 
-def open_state(generation: Generation, kept: bytes) -> SealedState:
-    head = kept[: _STATE.size]
+def open_state(generation: Generation, sealed_state: bytes) -> SealedState:
+    head = sealed_state[: _STATE.size]
     _, _, number, count, link = _STATE.unpack(head)
-    plain = generation.states.open(kept[_STATE.size :], _bound(generation.of_state, count, head))
-    return SealedState(count=count, link=link, body=_unpadded(plain), generation=number)
+    context = _context(generation.of_state, count, head)
+    padded = generation.states.open(sealed_state[_STATE.size :], context)
+    return SealedState(count=count, link=link, body=_unpad(padded), generation=number)
 
 
-def generation_of(kept: bytes, *, state: bool = False) -> int:
-    """Which generation sealed these bytes, by their own word; refuses what no release has written."""
-    least = (_STATE.size if state else _RECORD.size) + NONCE + TAG + len(_END)
-    if len(kept) < least or kept[0] != VERSION or kept[1] != AES_256_GCM:
+def generation_of(sealed: bytes, *, state: bool = False) -> int:
+    """The generation that these bytes name; raises NotSealedHere for what no release has written."""
+    head_size = _STATE.size if state else _RECORD.size
+    if len(sealed) < head_size + NONCE + TAG + len(_END):
         raise NotSealedHere
-    return int.from_bytes(kept[2:6])
+    if sealed[0] != VERSION or sealed[1] != AES_256_GCM:
+        raise NotSealedHere
+    return int.from_bytes(sealed[2:6])
 
 
-def follows(records: Sequence[Opened], *, first: bytes | None, last: bytes | None) -> int | None:
-    """Which of these neighbours does not continue the one before it; None if all do.
+def find_break(records: Sequence[OpenRecord], *, first: bytes | None, last: bytes | None) -> int | None:
+    """The index of the first neighbour that does not continue the one before it; None if all do.
 
-    `first` and `last` are the links that must stand before and after all of them, where that is known.
+    `first` and `last` are the links that must come before and after all of them; None if unknown.
     """
     link = first
-    for at, record in enumerate(records):
+    for index, record in enumerate(records):
         if link is not None and not same(record.before, link):
-            return at
+            return index
         link = record.link
     if last is not None and link is not None and not same(link, last):
         return len(records) - 1
     return None
 
 
-def _bound(names: bytes, seq: int, head: bytes) -> bytes:
-    """The framed names, then two fields of fixed length."""
+def _context(names: bytes, seq: int, head: bytes) -> bytes:
+    """The associated data: the framed names, then two fields of fixed length."""
     return names + seq.to_bytes(8) + head
 
 
-def _link(before: bytes, seq: int, own: bytes) -> bytes:
-    """All of fixed length, so nothing needs a frame."""
-    return hashlib.sha256(b"lamina/link/1" + before + seq.to_bytes(8) + own).digest()
+def _link_after(before: bytes, seq: int, record_id: bytes) -> bytes:
+    """The link after a record. Its fields have fixed lengths, so they need no frame."""
+    return hashlib.sha256(b"lamina/link/1" + before + seq.to_bytes(8) + record_id).digest()
 
 
-def _padded(body: bytes, bucket: int) -> bytes:
-    """The body with an end mark, filled up to a multiple of `bucket`: sizes say less."""
+def _pad(body: bytes, bucket: int) -> bytes:
+    """The body with an end mark, filled up to a multiple of `bucket`, so that its size says less."""
     return body + _END + bytes(-(len(body) + 1) % bucket)
 
 
-def _unpadded(plain: bytes) -> bytes:
-    end = plain.rfind(_END)
+def _unpad(padded: bytes) -> bytes:
+    end = padded.rfind(_END)
     if end < 0:
         raise NotSealedHere
-    return plain[:end]
+    return padded[:end]

@@ -1,16 +1,16 @@
-"""Changes keys while the store is in use: of the ring, and of single conversations; and destroys them.
+"""Changes keys while the store is in use, of the ring and of single conversations, and destroys them.
 
     new = await add_key(sealed, key)      the ring: every process gets the new key before the next step
     await make_primary(sealed, new)       new conversations are wrapped by it from now on
     await rewrap(sealed)                  so are the data keys of all others; records stay as they are
     await retire(sealed, old)             refused while anything needs it
 
-    await rekey(sealed, where)            a new data key: seals every record anew, beside readers and writers
-    await finish(sealed, where)           forgets the data keys before it
+    await rekey(sealed, where)            a new data key: seals every record again
+    await finish(sealed, where)           forgets the older data keys
     await shred(sealed, where)            destroys the data keys: what was written can never be read again
 
-Each step can be repeated after a crash, and readers and writers go on meanwhile. A writer of another process
-that still holds an older key finds another state than it read, and seals its group again.
+Each step can be repeated after a crash, and readers and writers go on meanwhile. If a writer of another
+process still uses an older key, the state is no more the one that it read, and it seals its group again.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from msgspec.structs import replace
 from lamina.errors import BadInput, Conflict, StoreError
 from lamina.stores.paging import attempts, check_page
 from lamina.stores.port import Rekeyable, Where
-from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrapped
-from lamina.stores.sealed.keys import Key, Passphrase
+from lamina.stores.sealed.documents import SHREDDED, Card, Header, new_data_key, rewrap_card
+from lamina.stores.sealed.keys import Key
 from lamina.stores.sealed.pages import VerifiedPage
 from lamina.stores.sealed.records import SHREDDED as SHREDDED_STATE
 from lamina.stores.sealed.records import seal_record, seal_state
 from lamina.stores.sealed.store import INDEX, Sealed
-from lamina.stores.sealed.vault import SWEEP, Held
+from lamina.stores.sealed.vault import SWEEP, Credential, OpenCard
 
 BATCH = 256
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far sealing one conversation anew has come."""
+    """How many records of one conversation have been sealed again."""
 
     where: Where
     done: int
     total: int
 
 
-async def add_key(sealed: Sealed, key: Key | Passphrase) -> str:
-    """Lets another key open the store; its id."""
-    named, change = await sealed.vault.line_for(key)
-    await sealed.vault.change_header(change)
-    return named
+async def add_key(sealed: Sealed, key: Credential) -> str:
+    """Let another key open the store, and return its id."""
+    key_id, add_line = await sealed.vault.add_credential(key)
+    await sealed.vault.change_header(add_line)
+    return key_id
 
 
 async def make_primary(sealed: Sealed, key: str) -> None:
@@ -55,7 +55,9 @@ async def make_primary(sealed: Sealed, key: str) -> None:
     def change(header: Header) -> Header | None:
         if header.line(key) is None:
             raise BadInput(f"{key!r} is not a key of this store", place="key", hint="add it first: add_key()")
-        return None if header.primary == key else replace(header, primary=key)
+        if header.primary == key:
+            return None
+        return replace(header, primary=key)
 
     await sealed.vault.unlock()
     sealed.vault.key(key)
@@ -63,19 +65,23 @@ async def make_primary(sealed: Sealed, key: str) -> None:
 
 
 async def rewrap(sealed: Sealed) -> int:
-    """Wraps every data key by the primary key; how many conversations that changed."""
-    primary, changed = await sealed.vault.primary(), 0
+    """Wrap every data key by the primary key, and return how many conversations that changed."""
+    primary = await sealed.vault.primary()
+
+    def change(open_card: OpenCard) -> Card | None:
+        return rewrap_card(open_card.card, open_card.place, primary, sealed.vault.key)
+
+    count = 0
     async for where in conversations(sealed):
         before = await sealed.vault.card(where, fresh=True)
-        after = await sealed.vault.change_card(
-            where, lambda held: rewrapped(held.card, held.place, primary, sealed.vault.key)
-        )
-        changed += before is not None and not before.same_as(after)
-    return changed
+        after = await sealed.vault.change_card(where, change)
+        if before is not None and not before.same_as(after):
+            count += 1
+    return count
 
 
 async def retire(sealed: Sealed, key: str) -> None:
-    """Takes a key out of the header. StoreError while it is primary, or anything is wrapped by it."""
+    """Take a key out of the header. Raises StoreError while it is primary, or wraps a data key."""
     header = await sealed.vault.unlock(fresh=True)
     if header.primary == key:
         raise StoreError(f"key {key!r} is the primary key", hint="make another one primary first")
@@ -83,53 +89,57 @@ async def retire(sealed: Sealed, key: str) -> None:
     if using:
         problem = f"key {key!r} is in use by {len(using)} conversations"
         raise StoreError(problem, conversation=using[0].conversation, hint="rewrap() them first")
-    await sealed.vault.change_header(lambda now: _without(now, key))
+    await sealed.vault.change_header(lambda header: _without_key(header, key))
 
 
 async def rekey(
     sealed: Sealed, where: Where, *, batch: int = BATCH, progress: Callable[[Progress], None] | None = None
 ) -> int:
-    """Gives a conversation a new data key and seals every record anew under it; how many that were.
+    """Give a conversation a new data key, seal every record again under it, and return how many.
 
     A run that was interrupted is continued. The state stays as it is: the next append, or `finish`, seals it
     under the new key.
     """
     primary = await sealed.vault.primary()
-    count = (await sealed.reading(where, last=0)).state.count
-    await sealed.vault.change_card(where, lambda held: _with_new_key(held, primary, count))
-    return await _seal_anew(sealed, where, batch, progress)
+    page = await sealed.reader.read(where, last=0)
+    count = page.state.count
+    await sealed.vault.change_card(where, lambda open_card: _with_new_key(open_card, primary, count))
+    return await _reseal_records(sealed, where, batch, progress)
 
 
 async def finish(sealed: Sealed, where: Where, *, batch: int = BATCH, alone: bool = False) -> bool:
-    """Forgets the data keys before the newest; True if they are gone.
+    """Forget all data keys but the newest, and return True if they are gone.
 
-    Once the state is sealed under the newest key, nothing can come under an older one any more. Where there
-    is no state yet, because nothing was ever kept there, that is so only if no other process writes to the
-    store: `alone` says that.
+    Once the state is sealed under the newest key, nobody can write under an older one. If there is no state
+    yet, because nothing was ever written, that is so only if no other process writes to the store: `alone`
+    says that.
     """
-    held = await sealed.vault.card(where, fresh=True)
-    if held is None or len(held.card.data) < 2:
-        return held is not None
-    if not await _state_under_newest(sealed, where) and not alone:
+    open_card = await sealed.vault.card(where, fresh=True)
+    if open_card is None:
         return False
-    await _seal_anew(sealed, where, batch, None)
-    return await sealed.vault.change_card(where, lambda now: _without_older(now, held)) is not None
+    if len(open_card.card.data) < 2:
+        return True
+    if not await _reseal_state(sealed, where) and not alone:
+        return False
+    await _reseal_records(sealed, where, batch, None)
+    new_card = await sealed.vault.change_card(where, lambda now: _without_older_keys(now, open_card))
+    return new_card is not None
 
 
 async def shred(sealed: Sealed, where: Where) -> bool:
-    """Destroys the data keys of a conversation, and its search index first; True if there was one.
+    """Destroy the data keys of a conversation, after its search index. True if there was a conversation.
 
     Its name, its number of records and its ciphertext stay, and it can be deleted. A backup of the store
-    still holds the wrapped keys: there, only the end of the key that wraps them destroys them.
+    still holds the wrapped keys: these are lost only with the key that wraps them.
     """
     await sealed.delete_index(where)
     async with sealed.lock(where):
-        gone = await sealed.vault.change_card(where, _shredded)
-        if gone is None:
+        open_card = await sealed.vault.change_card(where, _without_data_keys)
+        if open_card is None:
             return False
         await sealed.store.append(sealed.vault.inner(where), [], state=SHREDDED_STATE)
         await sealed.store.append(SWEEP, [b""])
-        await sealed.store.delete(SWEEP)  # stores sweep what was overwritten when they delete
+        await sealed.store.delete(SWEEP)  # stores remove overwritten bytes when they delete
         return True
 
 
@@ -139,109 +149,124 @@ async def conversations(sealed: Sealed) -> AsyncIterator[Where]:
         return
     yield INDEX
     for workspace in await sealed.workspaces():
-        for kept in await sealed.every(sealed.vault.card_workspace(workspace)):
-            name = await sealed.vault.name_of(workspace, kept)
+        for inner_name in await sealed.count_within(sealed.vault.card_workspace(workspace)):
+            name = await sealed.vault.name_of(workspace, inner_name)
             if name:
                 yield Where(workspace, name)
 
 
-def _rekeyable(sealed: Sealed) -> Rekeyable:
-    if not isinstance(sealed.store, Rekeyable):
-        hint = "copy the conversations into a store that can"
-        raise StoreError(f"{type(sealed.store).__name__} cannot replace records", hint=hint)
-    return sealed.store
-
-
-def _without(header: Header, key: str) -> Header | None:
-    kept = tuple(line for line in header.keys if line.id != key)
-    return None if len(kept) == len(header.keys) else replace(header, keys=kept)
-
-
-def _with_new_key(held: Held, primary: Key, count: int) -> Card | None:
-    """One more generation, unless an earlier run has not finished with the last one."""
-    if len(held.card.data) != 1:
+def _without_key(header: Header, key: str) -> Header | None:
+    if header.line(key) is None:
         return None
-    generation = held.card.data[-1].generation + 1
-    data = new_data_key(held.place, primary, generation=generation, since=count)
-    return replace(held.card, data=(*held.card.data, data))
+    return replace(header, keys=tuple(line for line in header.keys if line.id != key))
 
 
-def _without_older(now: Held, held: Held) -> Card | None:
-    """Unless it is the card of a later conversation by now; and keys that are newer still stay, too."""
-    kept = tuple(data for data in now.card.data if data.generation >= held.newest.number)
-    same = now.card.id == held.card.id and len(kept) < len(now.card.data)
-    return replace(now.card, data=kept) if same else None
+def _with_new_key(open_card: OpenCard, primary: Key, count: int) -> Card | None:
+    """One more generation, unless an earlier run has not finished with the last one."""
+    card = open_card.card
+    if len(card.data) != 1:
+        return None
+    generation = card.data[-1].generation + 1
+    data = new_data_key(open_card.place, primary, generation=generation, since=count)
+    return replace(card, data=(*card.data, data))
 
 
-def _shredded(held: Held) -> Card | None:
-    return None if held.card.gone else replace(held.card, gone=SHREDDED, data=())
+def _without_older_keys(now: OpenCard, open_card: OpenCard) -> Card | None:
+    """The card without data keys older than the newest one of `open_card`.
+
+    None if there are no older ones, or if it is the card of a later conversation by now.
+    """
+    if now.card.id != open_card.card.id:
+        return None
+    newer = tuple(data for data in now.card.data if data.generation >= open_card.newest.number)
+    if len(newer) == len(now.card.data):
+        return None
+    return replace(now.card, data=newer)
+
+
+def _without_data_keys(open_card: OpenCard) -> Card | None:
+    if open_card.card.gone:
+        return None
+    return replace(open_card.card, gone=SHREDDED, data=())
 
 
 async def _uses(sealed: Sealed, where: Where, key: str) -> bool:
-    held = await sealed.vault.card(where, fresh=True)
-    return held is not None and key in {held.card.key, *(each.key for each in held.card.data)}
+    open_card = await sealed.vault.card(where, fresh=True)
+    if open_card is None:
+        return False
+    card = open_card.card
+    return card.key == key or any(data.key == key for data in card.data)
 
 
-async def _seal_anew(
+async def _reseal_records(
     sealed: Sealed, where: Where, batch: int, progress: Callable[[Progress], None] | None
 ) -> int:
+    """Seal every record under the newest key that is not yet, and return how many that were."""
     check_page(batch)
-    store = _rekeyable(sealed)
-    done = at = 0
+    if not isinstance(sealed.store, Rekeyable):
+        hint = "copy the conversations into a store that can"
+        raise StoreError(f"{type(sealed.store).__name__} cannot replace records", hint=hint)
+    changed = 0
+    place = 0
     while True:
-        sealed_anew, reading = await _seal_batch_anew(sealed, store, where, at, batch)
-        done += sealed_anew
-        at += len(reading.records)
+        changed_in_batch, page = await _reseal_batch(sealed, sealed.store, where, place, batch)
+        changed += changed_in_batch
+        place += len(page.records)
         if progress is not None:
-            progress(Progress(where=where, done=at, total=reading.state.count))
-        if at >= reading.state.count:  # a verified page is never short, so each turn gets on
-            return done
+            progress(Progress(where=where, done=place, total=page.state.count))
+        if place >= page.state.count:  # a verified page is never short, so each turn makes progress
+            return changed
 
 
-async def _seal_batch_anew(
-    sealed: Sealed, store: Rekeyable, where: Where, at: int, batch: int
+async def _reseal_batch(
+    sealed: Sealed, store: Rekeyable, where: Where, place: int, batch: int
 ) -> tuple[int, VerifiedPage]:
-    """Seals the records from `at` on anew, at most `batch`; how many that changed, and the page."""
+    """Seal at most `batch` records from `place` on again; how many that changed, and the page."""
     for _ in attempts(where.conversation):
         async with sealed.lock(where):
-            reading = await sealed.reading(where, after=at, limit=batch)
-            bodies = _anew(reading, bucket=sealed.bucket)
+            page = await sealed.reader.read(where, after=place, limit=batch)
+            bodies = _resealed_bodies(page, bucket=sealed.bucket)
             if not bodies:
-                return 0, reading
-            inner, count = sealed.vault.inner(where), reading.state.count
+                return 0, page
+            inner = sealed.vault.inner(where)
             try:
-                await store.replace(inner, bodies, expect=count, was=reading.kept)
+                await store.replace(inner, bodies, expect=page.state.count, was=page.sealed_state)
             except Conflict:
                 continue
-            return len(bodies), reading
+            return len(bodies), page
     raise AssertionError  # the attempts end in an error
 
 
-async def _state_under_newest(sealed: Sealed, where: Where) -> bool:
-    """Seals the state under the newest key, if it is under an older one. False if there is no state."""
+async def _reseal_state(sealed: Sealed, where: Where) -> bool:
+    """Seal the state under the newest key, if it is under an older one. False if there is no state."""
     for _ in attempts(where.conversation):
         async with sealed.lock(where):
-            reading = await sealed.reading(where, last=0)
-            if reading.held is None or not reading.exists:
+            page = await sealed.reader.read(where, last=0)
+            if page.open_card is None or not page.exists:
                 return False
-            if reading.state.generation == reading.held.newest.number:
+            newest = page.open_card.newest
+            if page.state.generation == newest.number:
                 return True
-            inner, count = sealed.vault.inner(where), reading.state.count
-            state = seal_state(reading.held.newest, reading.state, bucket=sealed.bucket)
+            inner = sealed.vault.inner(where)
+            state = seal_state(newest, page.state, bucket=sealed.bucket)
             try:
-                await sealed.store.append(inner, [], expect=count, was=reading.kept, state=state)
+                await sealed.store.append(
+                    inner, [], expect=page.state.count, was=page.sealed_state, state=state
+                )
             except Conflict:
                 continue
     raise AssertionError  # the attempts end in an error
 
 
-def _anew(reading: VerifiedPage, *, bucket: int) -> dict[int, bytes]:
-    """The records of a page that are not sealed under the newest key, sealed under it."""
-    if reading.held is None or not reading.exists:
+def _resealed_bodies(page: VerifiedPage, *, bucket: int) -> dict[int, bytes]:
+    """Those records of a page that are not sealed under the newest key, sealed under it."""
+    if page.open_card is None or not page.exists:
         return {}
-    newest, bodies = reading.held.newest, {}
-    for seq, record in zip(reading.seqs, reading.records, strict=True):
+    newest = page.open_card.newest
+    bodies: dict[int, bytes] = {}
+    for seq, record in zip(page.seqs, page.records, strict=True):
         if record.generation != newest.number:
-            again = seal_record(newest, seq, record.before, record.body, bucket=bucket, own=record.id)
-            bodies[seq] = again[0]
+            bodies[seq], _ = seal_record(
+                newest, seq, record.before, record.body, bucket=bucket, own=record.id
+            )
     return bodies

@@ -1,23 +1,27 @@
-"""Encryption around any store: `Sealed(store, key)` is a store, and what it wraps sees no plain byte.
+"""Encryption around any store: `Sealed(store, key)` is a store, and the store within sees no plain byte.
 
-Every group is sealed, chained and kept with its head in one append of the store within; every read is
-verified before anything of it is given. It never skips a record, never reads plain ones, and never takes a
-wrong key for an empty history. It knows nothing of what records hold.
+Every group is sealed, chained and written with its head in one append of the store within. Every read is
+verified before anything of it is returned. `Sealed` never skips a record, never reads plain ones, and never
+mistakes a wrong key for an empty history. It does not know what records hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
-from anyio import to_thread
 from msgspec.structs import replace
 
-from lamina.errors import BadInput, Conflict, Damaged, Reused, StoreError, Tampered, WrongKey
-from lamina.stores.memory import check_asked, check_group, check_head, check_where, check_workspace, places
+from lamina.errors import BadInput, Conflict, Reused, StoreError, Tampered
+from lamina.stores.checks import (
+    check_append_arguments,
+    check_head,
+    check_read_arguments,
+    check_where,
+    check_workspace,
+)
 from lamina.stores.paging import attempts, every_conversation
 from lamina.stores.port import (
     Closes,
@@ -30,37 +34,32 @@ from lamina.stores.port import (
     Where,
     search_place,
 )
-from lamina.stores.sealed.cipher import same
 from lamina.stores.sealed.documents import DELETING, Card
 from lamina.stores.sealed.keys import Key, Passphrase
-from lamina.stores.sealed.pages import NO_CARD, SeenEnd, VerifiedPage, read_page, seal_group
+from lamina.stores.sealed.names import HASHED
+from lamina.stores.sealed.pages import NO_CARD, SealedGroup, VerifiedPage, seal_group
 from lamina.stores.sealed.passphrase import Cost
+from lamina.stores.sealed.reader import VerifiedReader, name_conversation, run_by_size
 from lamina.stores.sealed.records import SealedState
-from lamina.stores.sealed.vault import HASHED, Held, Vault
+from lamina.stores.sealed.vault import OpenCard, Vault
 
 INDEX = Where("\0index", "workspaces")
 """A sealed conversation of lamina's own, which names every workspace. No caller can name it."""
 
 NEVER = 2**62
-"""More records than a conversation can have: asks the store within for a repeated group, and writes none."""
+"""More records than a conversation can have. Expecting so many finds a repeated group and writes nothing."""
 
 PATIENCE = 100
 """How often a writer looks again, 20 ms apart, while another process deletes the conversation."""
 
-LARGE = 262_144
-"""Bytes above which sealing and opening go to a worker thread."""
-
-MOST_SEEN = 65_536
-Answer = TypeVar("Answer")
-
 
 class Sealed:
-    """A store that seals what it is given, around one that keeps it.
+    """A store that encrypts what it gets, and writes it to the store within.
 
     `keys` are the ring: any of them may be needed to read, and the header says which one wraps new data keys.
-    `create` allows a header to be made where there is none: once, for a new store. `names` is "hashed" or
-    "plain": how workspaces and conversations are called within. `bucket` fills bodies up to a multiple of so
-    many bytes.
+    `create` allows a header to be made if there is none: once, for a new store. `names` is "hashed" or
+    "plain": the names of workspaces and conversations in the store within. `bucket` pads bodies to a multiple
+    of so many bytes.
     """
 
     def __init__(
@@ -75,12 +74,13 @@ class Sealed:
     ) -> None:
         if bucket < 1:
             raise BadInput(f"{bucket!r}", place="bucket", hint="give a number of bytes, 1 for no padding")
-        ring = [keys] if isinstance(keys, Key | Passphrase) else list(keys)
+        if isinstance(keys, Key | Passphrase):
+            keys = [keys]
         self.store = store
-        self.vault = Vault(store, ring, create=create, names=names, cost=cost or Cost())
+        self.vault = Vault(store, keys, create=create, names=names, cost=cost or Cost())
+        self.reader = VerifiedReader(store, self.vault)
         self.bucket = bucket
-        self._seen: dict[Where, SeenEnd] = {}
-        self._listed: set[str] = set()
+        self._noted_workspaces: set[str] = set()
         self._names: dict[tuple[str, str], str] = {}
         self._locks: WeakValueDictionary[Where, anyio.Lock] = WeakValueDictionary()
 
@@ -94,7 +94,7 @@ class Sealed:
         once: Once | None = None,
         state: bytes | None = None,
     ) -> StoredHead:
-        check_group(where, records, expect=expect, was=was, once=once, state=state)
+        check_append_arguments(where, records, expect=expect, was=was, once=once, state=state)
         return await self._append(where, list(records), expect=expect, was=was, once=once, body=state)
 
     async def read(
@@ -107,52 +107,55 @@ class Sealed:
         limit: int | None = None,
     ) -> RecordPage:
         check_where(where)
-        check_asked(after=after, last=last, at=at, limit=limit)
-        reading = await self.reading(where, after=after, last=last, at=at, limit=limit)
-        opened = zip(reading.seqs, reading.records, strict=True)
-        records = tuple(Record(seq=seq, body=record.body) for seq, record in opened)
-        return RecordPage(
-            records=records, head=StoredHead(count=reading.state.count, state=reading.state.body)
+        check_read_arguments(after=after, last=last, at=at, limit=limit)
+        page = await self.reader.read(where, after=after, last=last, at=at, limit=limit)
+        records = tuple(
+            Record(seq=seq, body=record.body) for seq, record in zip(page.seqs, page.records, strict=True)
         )
+        return RecordPage(records=records, head=StoredHead(count=page.state.count, state=page.state.body))
 
     async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
         """As the port says. The counts are those of the store within; `read` verifies them."""
         check_workspace(workspace)
-        check_asked(limit=limit)
+        check_read_arguments(limit=limit)
         await self.vault.unlock()
-        counts = await self.every(self.vault.inner_workspace(workspace))
-        found = [
-            (name, count) for kept, count in counts.items() if (name := await self._name(workspace, kept))
-        ]
+        counts = await self.count_within(self.vault.inner_workspace(workspace))
+        conversations: list[Listed] = []
+        for inner_name, count in counts.items():
+            name = await self._name_of(workspace, inner_name)
+            if name and name > after:
+                conversations.append(Listed(conversation=name, count=count))
         await self._check_none_missing(workspace, counts)
-        listed = sorted((name, count) for name, count in found if name > after)[:limit]
-        return [Listed(conversation=name, count=count) for name, count in listed]
+        conversations.sort(key=lambda listed: listed.conversation)
+        return conversations[:limit]
 
     async def delete(self, where: Where) -> bool:
-        """As the port says; the search index goes first, so that nothing of what is gone can be found."""
+        """As the port says. The search index goes first, so that nothing deleted can be found."""
         check_where(where)
         await self.delete_index(where)
-        return await self._delete(where)
+        return await self._delete_one(where)
 
     async def delete_index(self, where: Where) -> None:
-        """Removes what the search index knows of a conversation."""
+        """Delete the search index of a conversation."""
         index = search_place(where)
         if index is not None and await self.vault.card(index, fresh=True) is not None:
-            await self._delete(index)
+            await self._delete_one(index)
 
-    async def _delete(self, where: Where) -> bool:
+    async def _delete_one(self, where: Where) -> bool:
         async with self.lock(where):
-            held = await self.vault.card(where, fresh=True)
-            if held is None:
-                return await self.store.delete(self.vault.inner(where))
-            head = (await self.store.read(self.vault.inner(where), last=0)).head
-            if held.card.gone != DELETING:
-                if not head.count and not head.state and not held.card.begun:
+            inner = self.vault.inner
+            open_card = await self.vault.card(where, fresh=True)
+            if open_card is None:
+                return await self.store.delete(inner(where))
+            page = await self.store.read(inner(where), last=0)
+            if open_card.card.gone != DELETING:
+                has_records = page.head.count or page.head.state or open_card.card.begun
+                if not has_records:
                     return False  # another writer is making it
                 await self.vault.change_card(where, lambda now: replace(now.card, gone=DELETING))
-            await self.store.delete(self.vault.inner(where))
+            await self.store.delete(inner(where))
             await self.vault.drop_card(where)
-            self._seen.pop(where, None)
+            self.reader.forget_end(where)
             return True
 
     async def close(self) -> None:
@@ -160,50 +163,51 @@ class Sealed:
             await self.store.close()
 
     def lock(self, where: Where) -> anyio.Lock:
-        """Lets the writers of one process wait for each other; the store within decides the rest."""
+        """The lock between the writers of this process. Between processes the store within decides."""
         lock = self._locks.get(where)
         if lock is None:
-            lock = self._locks[where] = anyio.Lock()
+            lock = anyio.Lock()
+            self._locks[where] = lock
         return lock
 
-    async def reading(
-        self,
-        where: Where,
-        *,
-        after: int = 0,
-        last: int | None = None,
-        at: Sequence[int] | None = None,
-        limit: int | None = None,
-    ) -> VerifiedPage:
-        """A verified page. What the card in the cache does not open is tried again with a fresh one."""
-        seen, tried = self._seen.get(where), False
-        held = await self.vault.card(where)
-        for _ in attempts(where.conversation):
-            page = await self._read_within(where, after=after, last=last, at=at, limit=limit)
-            meant = places(page.head.count, after=after, last=last, at=at, limit=limit)
-            try:
-                reading = await self._open(held, page, meant, seen)
-            except (Tampered, WrongKey) as error:
-                again = await self.vault.card(where, fresh=True)
-                if tried and (held is again if held is None or again is None else held.same_as(again)):
-                    raise _named(error, where) from None
-                held, tried = again, True
-                continue
-            self._remember(where, reading)
-            return reading
-        raise AssertionError  # the attempts end in an error
-
-    async def _read_within(self, where: Where, **asked: Any) -> RecordPage:
-        """What the store within gives; what it finds damaged is told with the name that the caller knows."""
-        try:
-            return await self.store.read(self.vault.inner(where), **asked)
-        except Damaged as error:
-            raise _named(error, where) from error
-
     async def workspaces(self) -> Sequence[str]:
-        """Every workspace in which something was ever kept."""
-        reading = await self.reading(INDEX)
-        return [record.body.decode() for record in reading.records]
+        """Every workspace that ever had a conversation."""
+        page = await self.reader.read(INDEX)
+        return [record.body.decode() for record in page.records]
+
+    async def count_within(self, workspace: str) -> dict[str, int]:
+        """The names in a workspace of the store within, and how many records each has."""
+        conversations = every_conversation(self.store, workspace)
+        return {listed.conversation: listed.count async for listed in conversations}
+
+    # Reading.
+
+    async def _name_of(self, workspace: str, inner_name: str) -> str:
+        """The name of a conversation; "" if it was deleted meanwhile, or is being deleted."""
+        cached_name = self._names.get((workspace, inner_name))
+        if cached_name:
+            return cached_name
+        name = await self.vault.name_of(workspace, inner_name)
+        if name is None:
+            inner = Where(self.vault.inner_workspace(workspace), inner_name)
+            page = await self.store.read(inner, last=0)
+            if not page.head.count and not page.head.state:
+                return ""
+            name = await self.vault.name_of(workspace, inner_name)
+        if name is None:
+            raise Tampered(NO_CARD, conversation=inner_name)
+        if name:
+            self._names[workspace, inner_name] = name
+        return name
+
+    async def _check_none_missing(self, workspace: str, counts: dict[str, int]) -> None:
+        """Look at cards without records: the reader raises if the records were there once."""
+        for inner_name in await self.count_within(self.vault.card_workspace(workspace)):
+            if inner_name in counts:
+                continue
+            name = await self.vault.name_of(workspace, inner_name)
+            if name:
+                await self.reader.read(Where(workspace, name), last=0)
 
     # Writing.
 
@@ -217,177 +221,134 @@ class Sealed:
         once: Once | None = None,
         body: bytes | None = None,
     ) -> StoredHead:
-        """The store within compares its own bytes; if they changed, it is all looked at again."""
-        before = b""
+        """Append a group. If the bytes of the store within have changed meanwhile, all is read again."""
+        previous_state = b""
         async with self.lock(where):
             for _ in attempts(where.conversation):
-                reading = await self._ready(where)
-                if before and reading.kept == before:
-                    raise Tampered("the store refuses what it gives", conversation=where.conversation)
-                key, before = self._hidden(where, once), reading.kept
-                conflict = _conflict(where, reading.state, expect=expect, was=was)
+                page = await self._read_end(where)
+                if previous_state and page.sealed_state == previous_state:
+                    raise Tampered(
+                        "the store refuses the state that it has just returned",
+                        conversation=where.conversation,
+                    )
+                previous_state = page.sealed_state
+                hidden_once = self._hide_once(where, once)
+                conflict = _find_conflict(where, page.state, expect=expect, was=was)
                 try:
                     if conflict is not None:
-                        return await self._earlier(where, key, conflict)
-                    return await self._group(where, reading, records, once=key, body=body)
+                        return await self._find_repeated(where, hidden_once, conflict)
+                    return await self._write_group(where, page, records, once=hidden_once, body=body)
                 except Conflict:
                     if conflict is not None:
                         raise conflict from None
                 except Reused as error:
-                    raise _named(error, where) from None
+                    raise name_conversation(error, where) from None
         raise AssertionError  # the attempts end in an error
 
-    async def _ready(self, where: Where) -> VerifiedPage:
-        """Where the conversation ends; its card is made first if it has none.
+    async def _read_end(self, where: Where) -> VerifiedPage:
+        """The end of a conversation. If it has no card, one is made first.
 
-        The last record comes along since it tells, before the state does, that there is a newer data key.
+        The last record is read too: it may need a newer data key, before the state does.
         """
-        reading = await self.reading(where, last=1)
+        page = await self.reader.read(where, last=1)
         for _ in range(PATIENCE):
-            if reading.held is None or reading.held.card.gone != DELETING:
+            if page.open_card is None or page.open_card.card.gone != DELETING:
                 break
             await anyio.sleep(0.02)
-            reading = await self.reading(where, last=1)
+            page = await self.reader.read(where, last=1)
         else:
             hint = "delete it again"
             raise StoreError("its deletion was not finished", conversation=where.conversation, hint=hint)
-        if reading.held is None:
+        if page.open_card is None:
             await self._note_workspace(where.workspace)
             await self.vault.make_card(where)
-            reading = await self.reading(where, last=1)
-        return reading
+            page = await self.reader.read(where, last=1)
+        return page
 
-    async def _group(
+    async def _write_group(
         self,
         where: Where,
-        reading: VerifiedPage,
+        page: VerifiedPage,
         records: Sequence[bytes],
         *,
         once: Once | None,
         body: bytes | None,
     ) -> StoredHead:
-        held = _there(reading, where)
-        size = sum(map(len, records)) + len(reading.state.body if body is None else body)
-        seal = partial(seal_group, held, reading.state, records, body, bucket=self.bucket)
-        sealed, kept, new = await _work(size, seal)
-        inner, count = self.vault.inner(where), reading.state.count
-        head = await self.store.append(inner, sealed, expect=count, was=reading.kept, once=once, state=kept)
-        if head.state != kept:
-            return await self._repeated(where, head)
-        self._saw(where, held, new)
-        if not held.card.begun:
-            await self.vault.change_card(where, _begun)
-        return StoredHead(count=new.count, state=new.body)
+        open_card = page.open_card
+        if open_card is None:
+            raise _deleted_error(where)
+        group = await self._seal_group(open_card, page.state, records, body)
+        head = await self.store.append(
+            self.vault.inner(where),
+            group.records,
+            expect=page.state.count,
+            was=page.sealed_state,
+            once=once,
+            state=group.sealed_state,
+        )
+        if head.state != group.sealed_state:  # the key was used before, and nothing was written
+            return await self._repeated_head(where, head)
+        self.reader.remember_end(where, open_card, group.state)
+        if not open_card.card.begun:
+            await self.vault.change_card(where, _mark_begun)
+        return StoredHead(count=group.state.count, state=group.state.body)
 
-    async def _earlier(self, where: Where, once: Once | None, conflict: Conflict) -> StoredHead:
-        """What the store within answers to a key that it knows; without one, nothing but the conflict."""
+    async def _seal_group(
+        self, open_card: OpenCard, previous: SealedState, records: Sequence[bytes], body: bytes | None
+    ) -> SealedGroup:
+        size = sum(map(len, records)) + len(previous.body if body is None else body)
+        seal = partial(seal_group, open_card, previous, records, body, bucket=self.bucket)
+        return await run_by_size(size, seal)
+
+    async def _find_repeated(self, where: Where, once: Once | None, conflict: Conflict) -> StoredHead:
+        """The answer to an idempotency key that the store within knows; raises `conflict` without one."""
         if once is None:
             raise conflict
         head = await self.store.append(self.vault.inner(where), [], expect=NEVER, once=once)
-        return await self._repeated(where, head)
+        return await self._repeated_head(where, head)
 
-    async def _repeated(self, where: Where, head: StoredHead) -> StoredHead:
+    async def _repeated_head(self, where: Where, head: StoredHead) -> StoredHead:
         """The count of the first time, with the state of now."""
-        reading = await self.reading(where, last=0)
-        if not reading.exists:
-            raise _deleted(where)
-        if head.count > reading.state.count:
+        page = await self.reader.read(where, last=0)
+        if not page.exists:
+            raise _deleted_error(where)
+        if head.count > page.state.count:
             problem = "an idempotency key answers with records that are not there"
             raise Tampered(problem, conversation=where.conversation)
-        return StoredHead(count=head.count, state=reading.state.body)
+        return StoredHead(count=head.count, state=page.state.body)
 
-    def _hidden(self, where: Where, once: Once | None) -> Once | None:
-        """An idempotency key that says nothing: neither key nor digest of anything plain goes within."""
+    def _hide_once(self, where: Where, once: Once | None) -> Once | None:
+        """The idempotency key for the store within: hashes that say nothing about key and digest."""
         if once is None:
             return None
-        key = self.vault.once(where, "key", once.key).hex()
-        return Once(key=key, digest=self.vault.once(where, "digest", once.key, once.digest))
+        key = self.vault.hash_once(where, "key", once.key).hex()
+        digest = self.vault.hash_once(where, "digest", once.key, once.digest)
+        return Once(key=key, digest=digest)
 
     async def _note_workspace(self, workspace: str) -> None:
-        if workspace == INDEX.workspace or workspace in self._listed:
+        """Add a workspace to the index, once."""
+        if workspace == INDEX.workspace or workspace in self._noted_workspaces:
             return
         name = workspace.encode()
         await self._append(INDEX, [name], once=Once(key=workspace, digest=name))
-        self._listed.add(workspace)
-
-    # Reading.
-
-    async def _open(
-        self, held: Held | None, page: RecordPage, meant: Sequence[int], seen: SeenEnd | None
-    ) -> VerifiedPage:
-        size = sum(len(record.body) for record in page.records) + len(page.head.state)
-        return await _work(size, partial(read_page, held, page, meant, seen))
-
-    async def every(self, workspace: str) -> dict[str, int]:
-        """What the store within keeps in one of its own workspaces: names, and how many records each has."""
-        listed = every_conversation(self.store, workspace)
-        return {each.conversation: each.count async for each in listed}
-
-    async def _name(self, workspace: str, kept: str) -> str:
-        """The name of a conversation; "" if it was deleted meanwhile, or is being deleted."""
-        name = self._names.get((workspace, kept)) or await self.vault.name_of(workspace, kept)
-        if name is None:
-            head = (await self.store.read(Where(self.vault.inner_workspace(workspace), kept), last=0)).head
-            if not head.count and not head.state:
-                return ""
-            name = await self.vault.name_of(workspace, kept)
-        if name is None:
-            raise Tampered(NO_CARD, conversation=kept)
-        if name:
-            self._names[workspace, kept] = name
-        return name
-
-    async def _check_none_missing(self, workspace: str, counts: dict[str, int]) -> None:
-        """A card without records: still being made, or its records are gone, which `reading` tells apart."""
-        for kept in await self.every(self.vault.card_workspace(workspace)):
-            name = None if kept in counts else await self.vault.name_of(workspace, kept)
-            if name:
-                await self.reading(Where(workspace, name), last=0)
-
-    def _remember(self, where: Where, reading: VerifiedPage) -> None:
-        if reading.held is not None and reading.exists:
-            self._saw(where, reading.held, reading.state)
-        elif reading.held is None:
-            self._seen.pop(where, None)
-
-    def _saw(self, where: Where, held: Held, state: SealedState) -> None:
-        seen = self._seen.pop(where, None)
-        if seen is None or not same(seen.card, held.card.id) or seen.count <= state.count:
-            seen = SeenEnd(held.card.id, state.count, state.link)
-        self._seen[where] = seen
-        if len(self._seen) > MOST_SEEN:
-            del self._seen[next(iter(self._seen))]
+        self._noted_workspaces.add(workspace)
 
 
-def _begun(held: Held) -> Card | None:
-    return None if held.card.begun else replace(held.card, begun=True)
+def _mark_begun(open_card: OpenCard) -> Card | None:
+    if open_card.card.begun:
+        return None
+    return replace(open_card.card, begun=True)
 
 
-def _there(reading: VerifiedPage, where: Where) -> Held:
-    if reading.held is None:
-        raise _deleted(where)
-    return reading.held
-
-
-def _deleted(where: Where) -> StoreError:
+def _deleted_error(where: Where) -> StoreError:
     return StoreError("it was deleted meanwhile", conversation=where.conversation, hint="try again")
 
 
-def _conflict(where: Where, found: SealedState, *, expect: int | None, was: bytes | None) -> Conflict | None:
+def _find_conflict(
+    where: Where, state: SealedState, *, expect: int | None, was: bytes | None
+) -> Conflict | None:
     try:
-        check_head(where, StoredHead(count=found.count, state=found.body), expect=expect, was=was)
+        check_head(where, StoredHead(count=state.count, state=state.body), expect=expect, was=was)
     except Conflict as conflict:
         return conflict
     return None
-
-
-def _named(error: StoreError, where: Where) -> StoreError:
-    """The same error with the name that the caller knows."""
-    named = type(error)(error.problem, conversation=where.conversation, hint=error.hint)
-    if isinstance(error, Damaged) and isinstance(named, Damaged):
-        named.whole = error.whole
-    return named
-
-
-async def _work(size: int, work: Callable[[], Answer]) -> Answer:
-    return await to_thread.run_sync(work) if size > LARGE else work()

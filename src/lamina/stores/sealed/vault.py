@@ -1,13 +1,12 @@
 """What opens a store: its header, the ring of keys, and the cards of conversations, cached.
 
-Header and cards change by compare-and-swap on their bytes, and each change appends one empty record to their
-own reserved conversation: its number stands in them. A card in the cache may be old: who meets bytes that it
-does not open asks for it afresh. It reads no record of any conversation.
+Header and cards change by compare-and-swap on their bytes. Each change appends one empty record to the
+reserved conversation that they are stored in, and they hold the number of changes. A card in the cache may be
+old: code that meets bytes which it does not open asks for a fresh one. The vault reads no records.
 """
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Sequence
 
 import anyio
@@ -17,259 +16,281 @@ from msgspec.structs import replace
 from lamina.errors import BadInput, Conflict, StoreError, Tampered, WrongKey
 from lamina.stores.paging import attempts
 from lamina.stores.port import HEADER, RESERVED, Store, Where, Within
-from lamina.stores.sealed.cipher import Cipher, NotSealedHere, derived, framed, mac
+from lamina.stores.sealed.cipher import NotSealedHere, derive_key, mac
 from lamina.stores.sealed.documents import (
     DELETING,
     Card,
     Header,
-    as_kept,
-    card_holds,
-    header_holds,
+    encode_document,
+    is_card_authentic,
+    is_header_authentic,
     key_line,
     new_card,
     new_header,
-    parsed,
-    rewrapped,
+    parse_document,
+    rewrap_card,
     root_of,
     signed_card,
     signed_header,
     unwrap,
 )
 from lamina.stores.sealed.keys import Key, Passphrase
+from lamina.stores.sealed.names import HASHED, PLAIN, SealedNames
 from lamina.stores.sealed.passphrase import Cost, Derivation, derivation, derive
 from lamina.stores.sealed.records import Generation, SealedPlace
 
-HASHED = "hashed"
-PLAIN = "plain"
 MOST_CARDS = 4096
+"""Cards in the cache."""
+
+SWEEP = Where(RESERVED, "sweep")
+"""A conversation that is made only to be deleted: stores overwrite old bytes when they delete."""
+
+Credential = Key | Passphrase
+"""What a caller opens a store with."""
 
 
-class Held:
+class OpenCard:
     """A verified card with its data keys unwrapped."""
 
     def __init__(self, card: Card, place: SealedPlace, generations: dict[int, Generation]) -> None:
-        self.card, self.place, self.generations = card, place, generations
+        self.card = card
+        self.place = place
+        self.generations = generations
 
     @property
     def newest(self) -> Generation:
         return self.generations[self.card.data[-1].generation]
 
-    def same_as(self, other: Held | None) -> bool:
-        return other is not None and (self.card.id, self.card.change) == (other.card.id, other.card.change)
+    def same_as(self, other: OpenCard | None) -> bool:
+        """Whether this is the same card of the same conversation, without a change between."""
+        if other is None:
+            return False
+        return self.card.id == other.card.id and self.card.change == other.card.change
 
 
 class Vault:
     """The keys around one store."""
 
     def __init__(
-        self, store: Store, keys: Sequence[Key | Passphrase], *, create: bool, names: str, cost: Cost
+        self, store: Store, keys: Sequence[Credential], *, create: bool, names: str, cost: Cost
     ) -> None:
         if not keys:
-            raise BadInput(
-                "there is none", place="keys", hint="give a key; conversations are never kept plain"
-            )
+            hint = "give a key; conversations are never stored plain"
+            raise BadInput("there is none", place="keys", hint=hint)
         if names not in {HASHED, PLAIN}:
             raise BadInput(f"{names!r}", place="names", hint=f"give {HASHED!r} or {PLAIN!r}")
         self.store = store
-        self.given: list[Key | Passphrase] = list(keys)
-        self._create, self._names_wanted, self._cost = create, names, cost
+        self._credentials = list(keys)
+        self._create = create
+        self._names_mode = names
+        self._cost = cost
         self._header: Header | None = None
+        self._sealed_names: SealedNames | None = None
         self._root = b""
+        self._once_key = b""
         self._ring: dict[str, Key] = {}
-        self._derived: dict[tuple[Passphrase, Derivation], Key] = {}
-        self._cards: dict[Where, Held] = {}
-        self._inner: dict[Where, Where] = {}
+        self._derived_keys: dict[tuple[Passphrase, Derivation], Key] = {}
+        self._cards: dict[Where, OpenCard] = {}
         self._lock = anyio.Lock()
 
+    # The header and the ring of keys.
+
     async def unlock(self, *, fresh: bool = False) -> Header:
-        """The header, verified by a key of the ring; made first where that was asked for."""
+        """The header, verified by a key of the ring. A new store gets one, if `create` allows that."""
         if self._header is not None and not fresh:
             return self._header
         async with self._lock:
-            if self._header is None or fresh:
-                await self._load()
-            header = self._header
-            if header is None:  # pragma: no cover - loading sets it or raises
-                raise StoreError("the header could not be read")
-            return header
+            if self._header is not None and not fresh:
+                return self._header
+            self._header = await self._load_header()
+            return self._header
 
-    async def _load(self) -> None:
+    async def _load_header(self) -> Header:
         page = await self.store.read(HEADER, last=0)
         if not page.head.count and not page.head.state:
             await self._make_header()
             page = await self.store.read(HEADER, last=0)
-        header = parsed(page.head.state, Header, page.head.count)
-        root, ring = await self._opened_by(header)
-        if not header_holds(header, root):
+        header = parse_document(page.head.state, Header, page.head.count)
+        root, ring = await self._open_header(header)
+        if not is_header_authentic(header, root):
             raise Tampered("the header is not what was written")
-        self._header, self._root, self._ring = header, root, ring
-        self._names = derived(root, "lamina/names/1", salt=header.store)
-        self._once = derived(root, "lamina/once/1", salt=header.store)
+        self._root = root
+        self._ring = ring
+        names_key = derive_key(root, "lamina/names/1", salt=header.store)
+        self._sealed_names = SealedNames(names_key, header.store, header.names)
+        self._once_key = derive_key(root, "lamina/once/1", salt=header.store)
+        return header
 
     async def _make_header(self) -> None:
         if not self._create:
             hint = (
-                "leave the key away if it is a plain store, give create=True if it is a new one; "
+                "open it without a key if it is a plain store, give create=True if it is a new one; "
                 "if it was sealed, restore it from a backup"
             )
             raise WrongKey("this store is not sealed, or its header is gone", hint=hint)
-        key, how = await self._resolved(self.given[0])
-        header, root = new_header(key, names=self._names_wanted, how=how)
+        key, how = await self._resolve_new(self._credentials[0])
+        header, root = new_header(key, names=self._names_mode, how=how)
         try:
             await self.store.append(HEADER, [b""], expect=0, state=signed_header(header, root))
         except Conflict:
             return  # another process was first: its header is read next
 
-    async def _resolved(self, given: Key | Passphrase) -> tuple[Key, Derivation | None]:
-        if isinstance(given, Key):
-            return given, None
+    async def _resolve_new(self, credential: Credential) -> tuple[Key, Derivation | None]:
+        """The key that a new credential gives; for a passphrase, also how the key is derived from it."""
+        if isinstance(credential, Key):
+            return credential, None
         how = derivation(self._cost)
-        return await self._derive(given, how), how
+        return await self._derive(credential, how), how
 
     async def _derive(self, passphrase: Passphrase, how: Derivation) -> Key:
-        if (passphrase, how) not in self._derived:
-            self._derived[passphrase, how] = await to_thread.run_sync(derive, passphrase, how)
-        return self._derived[passphrase, how]
+        if (passphrase, how) not in self._derived_keys:
+            self._derived_keys[passphrase, how] = await to_thread.run_sync(derive, passphrase, how)
+        return self._derived_keys[passphrase, how]
 
-    async def _opened_by(self, header: Header) -> tuple[bytes, dict[str, Key]]:
-        root, ring = b"", dict[str, Key]()
+    async def _open_header(self, header: Header) -> tuple[bytes, dict[str, Key]]:
+        """The root secret, and those keys of the header that the credentials give, by their ids."""
+        root = b""
+        ring: dict[str, Key] = {}
         for line in header.keys:
-            for given in self.given:
-                key = await self._candidate(given, line.derivation)
-                found = None if key is None else root_of(line, key, header.store)
-                if key is not None and found is not None:
-                    root, ring[line.id] = found, key
+            for credential in self._credentials:
+                key = await self._candidate_key(credential, line.derivation)
+                if key is None:
+                    continue
+                root_of_line = root_of(line, key, header.store)
+                if root_of_line is not None:
+                    root = root_of_line
+                    ring[line.id] = key
         if not ring:
             ids = " or ".join(line.id for line in header.keys)
             raise WrongKey("none of the given keys opens this store", hint=f"give the key whose id is {ids}")
         return root, ring
 
-    async def _candidate(self, given: Key | Passphrase, how: Derivation | None) -> Key | None:
-        if isinstance(given, Key):
-            return given if how is None else None
-        return None if how is None else await self._derive(given, how)
+    async def _candidate_key(self, credential: Credential, how: Derivation | None) -> Key | None:
+        """The key to try on a line of the header; None if the line is of the other kind of credential."""
+        if isinstance(credential, Key):
+            return credential if how is None else None
+        if how is None:
+            return None
+        return await self._derive(credential, how)
 
     async def change_header(self, change: Callable[[Header], Header | None]) -> Header:
-        """Changes the header by compare-and-swap; None leaves it as it is."""
+        """Change the header by compare-and-swap; None leaves it as it is."""
         for _ in attempts():
             header = await self.unlock(fresh=True)
-            changed = change(header)
-            if changed is None:
+            new = change(header)
+            if new is None:
                 return header
-            changed = replace(changed, change=header.change + 1)
+            new = replace(new, change=header.change + 1)
+            state = signed_header(new, self._root)
+            was = encode_document(header)
             try:
-                state, was = signed_header(changed, self._root), as_kept(header)
                 await self.store.append(HEADER, [b""], expect=header.change, was=was, state=state)
             except Conflict:
                 continue
             return await self.unlock(fresh=True)
         raise AssertionError  # the attempts end in an error
 
-    async def line_for(self, given: Key | Passphrase) -> tuple[str, Callable[[Header], Header | None]]:
-        """The id of a key, and the change that adds it to the header; it joins the ring at once."""
+    async def add_credential(self, credential: Credential) -> tuple[str, Callable[[Header], Header | None]]:
+        """The id of a key, and the change that adds it to the header. It joins the ring at once."""
         header = await self.unlock()
-        key, how = await self._resolved(given)
-        self.given.append(given)
+        key, how = await self._resolve_new(credential)
+        self._credentials.append(credential)
         line = key_line(key, header.store, self._root, how)
-        return key.id, lambda now: None if now.line(key.id) else replace(now, keys=(*now.keys, line))
 
-    def key(self, named: str, conversation: str = "") -> Key:
-        if named not in self._ring:
-            hint = "give it too, beside the others"
-            raise WrongKey(f"key {named!r} is needed and was not given", conversation=conversation, hint=hint)
-        return self._ring[named]
+        def add_line(now: Header) -> Header | None:
+            if now.line(key.id) is not None:
+                return None
+            return replace(now, keys=(*now.keys, line))
 
-    def has(self, named: str) -> bool:
-        return named in self._ring
+        return key.id, add_line
+
+    def key(self, key_id: str, conversation: str = "") -> Key:
+        if key_id not in self._ring:
+            hint = "give it too, with the others"
+            raise WrongKey(
+                f"key {key_id!r} is needed and was not given", conversation=conversation, hint=hint
+            )
+        return self._ring[key_id]
 
     async def primary(self) -> Key:
-        """The key that wraps what is new, by the header of this moment."""
-        return self.key((await self.unlock(fresh=True)).primary)
+        """The key that wraps new data keys, by the header of this moment."""
+        header = await self.unlock(fresh=True)
+        return self.key(header.primary)
 
-    # Names. `unlock` came first in every path that leads here.
+    # Names. Every path that leads here has called `unlock`.
+
+    @property
+    def _names(self) -> SealedNames:
+        if self._sealed_names is None:
+            raise StoreError("the store is not unlocked")
+        return self._sealed_names
 
     def place(self, where: Where) -> SealedPlace:
-        return SealedPlace(self._known().store, where.workspace, where.conversation)
-
-    def inner(self, where: Where) -> Where:
-        """Where the records of a conversation are kept."""
-        if where not in self._inner:
-            if len(self._inner) > MOST_CARDS:
-                self._inner.clear()
-            self._inner[where] = Where(self.inner_workspace(where.workspace), self._inner_conversation(where))
-        return self._inner[where]
-
-    def inner_workspace(self, workspace: str) -> Within:
-        if self._known().names == PLAIN and "\0" not in workspace:
-            if workspace.startswith(RESERVED):
-                hint = f"names that begin with {RESERVED!r} are lamina's own"
-                raise BadInput(f"{workspace!r}", place="workspace", hint=hint)
-            return Within(workspace)
-        return Within(_word(mac(self._names, "workspace", workspace)))
-
-    def card_workspace(self, workspace: str) -> str:
-        return f"{RESERVED}.{_word(mac(self._names, 'workspace', workspace))}"
-
-    def once(self, where: Where, *fields: str | bytes) -> bytes:
-        return mac(self._once, where.workspace, where.conversation, *fields)
-
-    def _inner_conversation(self, where: Where) -> str:
-        if self._known().names == PLAIN and "\0" not in where.workspace:
-            return where.conversation
-        return _word(mac(self._names, "conversation", where.workspace, where.conversation))
-
-    def _known(self) -> Header:
         if self._header is None:
             raise StoreError("the store is not unlocked")
-        return self._header
+        return SealedPlace(self._header.store, where.workspace, where.conversation)
+
+    def inner(self, where: Where) -> Where:
+        """Where the records of a conversation are stored."""
+        return self._names.inner(where)
+
+    def inner_workspace(self, workspace: str) -> Within:
+        return self._names.inner_workspace(workspace)
+
+    def card_workspace(self, workspace: str) -> str:
+        return self._names.card_workspace(workspace)
+
+    def hash_once(self, where: Where, *fields: str | bytes) -> bytes:
+        """A hash of an idempotency key, or of its digest, that says nothing without the key of the store."""
+        return mac(self._once_key, where.workspace, where.conversation, *fields)
 
     # Cards.
 
-    async def card(self, where: Where, *, fresh: bool = False) -> Held | None:
-        """The card of a conversation, from the cache unless a fresh one is asked for."""
+    async def card(self, where: Where, *, fresh: bool = False) -> OpenCard | None:
+        """The card of a conversation; from the cache, unless `fresh`."""
         await self.unlock()
-        held = None if fresh else self._cards.get(where)
-        if held is None:
-            held = await self._read_card(where)
-            self._keep(where, held)
-        return held
+        if not fresh and where in self._cards:
+            return self._cards[where]
+        open_card = await self._read_card(where)
+        self._cache(where, open_card)
+        return open_card
 
-    async def make_card(self, where: Where) -> Held:
+    async def make_card(self, where: Where) -> OpenCard:
         """A card with a new data key, or the one that another writer has just made."""
         key = await self.primary()
-        place = self.place(where)
-        name = Cipher(self._names).seal(where.conversation.encode(), framed(place.store, where.workspace))
-        card = new_card(place, key, name)
+        card = new_card(self.place(where), key, self._names.seal(where))
         try:
-            await self._write(where, card, None)
+            await self._write_card(where, card, None)
         except Conflict:
             await anyio.lowlevel.checkpoint()
-        held = await self.card(where, fresh=True)
-        if held is None:
+        open_card = await self.card(where, fresh=True)
+        if open_card is None:
             raise StoreError(
                 "it was deleted while it was made", conversation=where.conversation, hint="try again"
             )
-        return await self._under_primary(where, held)
+        return await self._rewrap_new_card(where, open_card)
 
-    async def _under_primary(self, where: Where, held: Held) -> Held:
-        """A new card under the key that is primary now: another process may have changed that meanwhile."""
+    async def _rewrap_new_card(self, where: Where, open_card: OpenCard) -> OpenCard:
+        """Wrap a new card by the key that is primary now: another process may have changed that meanwhile."""
         try:
             primary = await self.primary()
-        except WrongKey:  # it went over to a key that is not here: nobody could read what is kept now
+        except WrongKey:  # the new primary key is not here, so nobody could read what is written now
             await self.drop_card(where)
             raise
-        changed = await self.change_card(where, lambda now: rewrapped(now.card, now.place, primary, self.key))
-        return changed or held
+        new = await self.change_card(where, lambda now: rewrap_card(now.card, now.place, primary, self.key))
+        return new or open_card
 
-    async def change_card(self, where: Where, change: Callable[[Held], Card | None]) -> Held | None:
-        """Changes a card by compare-and-swap; None leaves it as it is. No card, no change."""
+    async def change_card(self, where: Where, change: Callable[[OpenCard], Card | None]) -> OpenCard | None:
+        """Change a card by compare-and-swap; None leaves it as it is. Without a card nothing happens."""
         for _ in attempts(where.conversation):
-            held = await self.card(where, fresh=True)
-            changed = None if held is None else change(held)
-            if held is None or changed is None:
-                return held
+            open_card = await self.card(where, fresh=True)
+            if open_card is None:
+                return None
+            new = change(open_card)
+            if new is None:
+                return open_card
             try:
-                await self._write(where, changed, held.card)
+                await self._write_card(where, new, open_card.card)
             except Conflict:
                 continue
             return await self.card(where, fresh=True)
@@ -277,41 +298,46 @@ class Vault:
 
     async def drop_card(self, where: Where) -> None:
         self._cards.pop(where, None)
-        await self.store.delete(self._card_at(where))
+        await self.store.delete(self._names.card_place(where))
 
-    async def name_of(self, workspace: str, kept: str) -> str | None:
-        """Whose records are kept under this name: None without a card, "" while it is being deleted."""
-        page = await self.store.read(Where(self.card_workspace(workspace), kept), last=0)
+    async def name_of(self, workspace: str, inner_name: str) -> str | None:
+        """The name of the conversation that is stored under this name.
+
+        None if it has no card, "" while it is being deleted.
+        """
+        page = await self.store.read(Where(self.card_workspace(workspace), inner_name), last=0)
         if not page.head.count and not page.head.state:
             return None
-        card = parsed(page.head.state, Card, page.head.count)
+        card = parse_document(page.head.state, Card, page.head.count)
         try:
-            name = Cipher(self._names).open(card.name, framed(self._known().store, workspace)).decode()
+            name = self._names.open(workspace, card.name)
         except NotSealedHere:
-            raise Tampered("the name on its card is not what was written", conversation=kept) from None
-        where = Where(workspace, name)
-        if self.inner(where).conversation != kept:
+            problem = "the name on its card is not what was written"
+            raise Tampered(problem, conversation=inner_name) from None
+        if self.inner(Where(workspace, name)).conversation != inner_name:
             raise Tampered("its card belongs to another one", conversation=name)
-        return "" if card.gone == DELETING else name
+        if card.gone == DELETING:
+            return ""
+        return name
 
-    async def _read_card(self, where: Where) -> Held | None:
-        page = await self.store.read(self._card_at(where), last=0)
+    async def _read_card(self, where: Where) -> OpenCard | None:
+        page = await self.store.read(self._names.card_place(where), last=0)
         if not page.head.count and not page.head.state:
             return None
         try:
-            card = parsed(page.head.state, Card, page.head.count)
+            card = parse_document(page.head.state, Card, page.head.count)
         except Tampered as error:
             raise Tampered(error.problem, conversation=where.conversation) from None
-        return await self._opened(where, card)
+        return await self._open_card(where, card)
 
-    async def _opened(self, where: Where, card: Card) -> Held:
-        needed = {card.key, *(data.key for data in card.data)}
-        if not all(self.has(each) for each in needed):
-            await self.unlock(fresh=True)  # a key that came to the ring since
+    async def _open_card(self, where: Where, card: Card) -> OpenCard:
+        key_ids = {card.key, *(data.key for data in card.data)}
+        if not key_ids <= self._ring.keys():
+            await self.unlock(fresh=True)  # a key may have come to the ring since
         place = self.place(where)
-        if not card_holds(card, place, self.key(card.key, where.conversation)):
+        if not is_card_authentic(card, place, self.key(card.key, where.conversation)):
             raise Tampered("its card is not what was written", conversation=where.conversation)
-        generations = {}
+        generations: dict[int, Generation] = {}
         for data in card.data:
             try:
                 secret = unwrap(place, self.key(data.key, where.conversation), data)
@@ -319,29 +345,26 @@ class Vault:
                 problem = f"its data key {data.generation} is not what was written"
                 raise Tampered(problem, conversation=where.conversation) from None
             generations[data.generation] = Generation(place, data.generation, secret)
-        return Held(card, place, generations)
+        return OpenCard(card, place, generations)
 
-    async def _write(self, where: Where, card: Card, before: Card | None) -> None:
-        """By its bytes, since one of another conversation of this name may have had as many changes."""
-        change, was = (before.change, as_kept(before)) if before else (0, b"")
+    async def _write_card(self, where: Where, card: Card, previous: Card | None) -> None:
+        """Write a card in place of `previous`, which is compared by its bytes.
+
+        The number of changes is not enough: a later conversation of this name may have had as many.
+        """
+        change = 0
+        was = b""
+        if previous is not None:
+            change = previous.change
+            was = encode_document(previous)
         key = self.key(card.key, where.conversation)
         state = signed_card(replace(card, change=change + 1), self.place(where), key)
-        await self.store.append(self._card_at(where), [b""], expect=change, was=was, state=state)
+        await self.store.append(self._names.card_place(where), [b""], expect=change, was=was, state=state)
 
-    def _card_at(self, where: Where) -> Where:
-        return Where(self.card_workspace(where.workspace), self._inner_conversation(where))
-
-    def _keep(self, where: Where, held: Held | None) -> None:
+    def _cache(self, where: Where, open_card: OpenCard | None) -> None:
         self._cards.pop(where, None)
-        if held is not None and held.card.gone != DELETING:
-            self._cards[where] = held
+        if open_card is not None and open_card.card.gone != DELETING:
+            self._cards[where] = open_card
         while len(self._cards) > MOST_CARDS:
-            del self._cards[next(iter(self._cards))]
-
-
-SWEEP = Where(RESERVED, "sweep")
-
-
-def _word(data: bytes) -> str:
-    """Bytes as a name that every store can keep, whatever it does to letters."""
-    return base64.b32encode(data[:25]).decode().lower()
+            oldest = next(iter(self._cards))
+            del self._cards[oldest]

@@ -1,7 +1,7 @@
 """A connection to an SQLite file, set up so that what is committed is on the disk.
 
-Two libraries can be behind it: `sqlite3` of Python, or `apsw`, which brings a newer SQLite along. Both speak
-through `Link`, and fail with `SqliteFailure`. It knows neither tables nor conversations.
+Two libraries can be behind it: `sqlite3` of Python, or `apsw`, which brings a newer SQLite along. Both are
+used through `SqliteConnection` and raise `SqliteFailure`. This module knows no tables and no conversations.
 """
 
 from __future__ import annotations
@@ -27,19 +27,26 @@ BUSY_MS = 30_000
 CHECKPOINT_PAGES = 1000
 """SQLite's own default: the log is copied into the file each time it has grown by about 4 MB."""
 
-BUSY, LOCKED, CORRUPT, FULL, TOOBIG, CONSTRAINT, NOTADB = 5, 6, 11, 13, 18, 19, 26
-"""Result codes of SQLite, as its documentation names them."""
+# Result codes of SQLite, as its documentation names them.
+BUSY = 5
+LOCKED = 6
+CORRUPT = 11
+FULL = 13
+TOOBIG = 18
+CONSTRAINT = 19
+NOTADB = 26
 
-_FAULTY = ((3, 7, 0), (3, 51, 2))
+_FIRST_FAULTY = (3, 7, 0)
+_LAST_FAULTY = (3, 51, 2)
 _warned: set[str] = set()
 
 
 class WalResetRisk(UserWarning):
-    """SQLite is of a version that can damage a file which several connections write and checkpoint."""
+    """SQLite has a version that can damage a file which several connections write and checkpoint."""
 
 
 class SqliteFailure(Exception):
-    """What SQLite refused: the primary result code, and its words."""
+    """An error of SQLite: the primary result code, and its words."""
 
     def __init__(self, code: int, words: str) -> None:
         self.code = code
@@ -47,8 +54,8 @@ class SqliteFailure(Exception):
         super().__init__(words)
 
 
-class Link(Protocol):
-    """One connection. Used by one thread at a time. `version` is that of the tables, as last seen."""
+class SqliteConnection(Protocol):
+    """One connection, for one thread at a time. `version` is the version of the tables when last seen."""
 
     version: int
 
@@ -63,34 +70,34 @@ class Link(Protocol):
     def close(self) -> None: ...
 
 
-def connect(path: str, *, driver: Driver, writes: bool, frozen: bool = False) -> Link:
-    """A connection with every setting made and read back; StoreError where one does not hold.
+def connect(path: str, *, driver: Driver, writes: bool, frozen: bool = False) -> SqliteConnection:
+    """Open a connection. Every setting is made and read back; StoreError if SQLite does not accept one.
 
-    `frozen`: the file is on a medium that cannot be written, and has no log beside it. SQLite is then told
-    that nobody changes it, since it could make neither a lock nor a log there.
+    `frozen`: the file is on a medium that cannot be written to, and has no log. SQLite is then told that
+    nobody changes the file, since it can make neither a lock nor a log there.
     """
-    link = _opened(path, driver, frozen=frozen)
+    connection = _open_connection(path, driver, frozen=frozen)
     try:
-        _set_up(link, writes=writes, frozen=frozen)
+        _set_up(connection, writes=writes, frozen=frozen)
     except BaseException as error:
         with suppress(SqliteFailure):
-            link.close()
+            connection.close()
         if isinstance(error, SqliteFailure):
-            raise _refusal(path, error) from error
+            raise _connect_error(path, error) from error
         raise
-    return link
+    return connection
 
 
-def _opened(path: str, driver: Driver, *, frozen: bool) -> Link:
-    if driver not in _LINKS:
-        raise BadInput(f"{driver!r}", place="driver", hint=f"it is one of {', '.join(_LINKS)}")
+def _open_connection(path: str, driver: Driver, *, frozen: bool) -> SqliteConnection:
+    if driver not in _CONNECTIONS:
+        raise BadInput(f"{driver!r}", place="driver", hint=f"it is one of {', '.join(_CONNECTIONS)}")
     try:
-        return _LINKS[driver](path, frozen=frozen)
+        return _CONNECTIONS[driver](path, frozen=frozen)
     except SqliteFailure as error:
         raise StoreError(f"{path!r}: {error.words}", hint="check the folder and its permissions") from error
 
 
-def _refusal(path: str, error: SqliteFailure) -> StoreError:
+def _connect_error(path: str, error: SqliteFailure) -> StoreError:
     problem = f"{path!r}: {error.words}"
     if error.code in (BUSY, LOCKED):
         return StoreError(problem, hint="another process holds the file; try again")
@@ -99,16 +106,16 @@ def _refusal(path: str, error: SqliteFailure) -> StoreError:
     return StoreError(problem, hint="give the path of a file that lamina wrote, or of a new one")
 
 
-def _set_up(link: Link, *, writes: bool, frozen: bool) -> None:
-    _set(link, "busy_timeout", BUSY_MS)
+def _set_up(connection: SqliteConnection, *, writes: bool, frozen: bool) -> None:
+    _set(connection, "busy_timeout", BUSY_MS)
     if writes:
-        _turn_to_wal(link)
-    if not frozen and link.run("PRAGMA journal_mode") != [("wal",)]:
+        _turn_on_wal(connection)
+    if not frozen and connection.run("PRAGMA journal_mode") != [("wal",)]:
         raise StoreError("SQLite keeps no write-ahead log here", hint="use a file on a local disk")
     for name, value in SETTINGS.items():
-        _set(link, name, value)
-    _set(link, "wal_autocheckpoint", CHECKPOINT_PAGES if writes else 0)
-    _set(link, "query_only", int(not writes))
+        _set(connection, name, value)
+    _set(connection, "wal_autocheckpoint", CHECKPOINT_PAGES if writes else 0)
+    _set(connection, "query_only", int(not writes))
 
 
 SETTINGS = {
@@ -117,27 +124,29 @@ SETTINGS = {
     "checkpoint_fullfsync": 1,
     "mmap_size": 0,  # so that a failing disk is an error code, not a signal
     "cell_size_check": 1,  # so that a damaged page is noticed when it is read
-    "secure_delete": 1,  # what is deleted is overwritten
+    "secure_delete": 1,  # deleted rows are overwritten
     "foreign_keys": 1,
-    "trusted_schema": 0,  # a file made by somebody else runs nothing
-    "temp_store": 2,  # nothing is written beside the file
+    "trusted_schema": 0,  # a file from somebody else cannot run anything
+    "temp_store": 2,  # no temporary files
 }
 
 
-def _set(link: Link, name: str, value: int) -> None:
-    link.run(f"PRAGMA {name}={value}")
-    found = link.run(f"PRAGMA {name}")
-    if found != [(value,)] and not (value == 0 and found == []):
-        problem = f"SQLite holds {name} at {found!r}, not {value}"
+def _set(connection: SqliteConnection, name: str, value: int) -> None:
+    connection.run(f"PRAGMA {name}={value}")
+    rows = connection.run(f"PRAGMA {name}")
+    if rows == [] and value == 0:  # this SQLite does not have the setting, so it is off
+        return
+    if rows != [(value,)]:
+        problem = f"SQLite holds {name} at {rows!r}, not {value}"
         raise StoreError(problem, hint="this build of SQLite cannot keep what lamina promises")
 
 
-def _turn_to_wal(link: Link) -> None:
-    """Many processes may make one file at once, and SQLite does not wait by itself here."""
+def _turn_on_wal(connection: SqliteConnection) -> None:
+    """Turn on the write-ahead log. Many processes may make one file at once; SQLite does not wait here."""
     until = time.monotonic() + BUSY_MS / 1000
     while True:
         try:
-            link.run("PRAGMA journal_mode=WAL")
+            connection.run("PRAGMA journal_mode=WAL")
         except SqliteFailure as error:
             if error.code not in (BUSY, LOCKED) or time.monotonic() > until:
                 raise
@@ -147,7 +156,7 @@ def _turn_to_wal(link: Link) -> None:
 
 
 def usual_driver() -> Driver:
-    """That with the newer SQLite: apsw where it is installed, unless only its own has the fault."""
+    """The driver with the newer SQLite: apsw if it is installed, unless only its SQLite has the fault."""
     if importlib.util.find_spec("apsw") is None:
         return "sqlite3"
     if is_faulty("apsw") and not is_faulty("sqlite3"):
@@ -156,39 +165,44 @@ def usual_driver() -> Driver:
 
 
 def is_faulty(driver: Driver) -> bool:
-    """Whether the SQLite behind a driver has the WAL-reset fault."""
-    first, last = _FAULTY
-    return first <= tuple(map(int, _version(driver).split(".")[:3])) <= last
+    """Whether the SQLite of a driver has the WAL-reset fault."""
+    version = tuple(map(int, _sqlite_version(driver).split(".")[:3]))
+    return _FIRST_FAULTY <= version <= _LAST_FAULTY
 
 
 def risk(driver: Driver) -> str:
     """The fault of this SQLite in a sentence, with what to do; empty if it has none."""
     if not is_faulty(driver):
         return ""
-    first, last = (".".join(map(str, version)) for version in _FAULTY)
-    remedy = "update apsw" if driver == "apsw" else "install apsw, which lamina then uses by itself"
+    first = ".".join(map(str, _FIRST_FAULTY))
+    last = ".".join(map(str, _LAST_FAULTY))
+    remedy = "install apsw, which lamina then uses by itself"
+    if driver == "apsw":
+        remedy = "update apsw"
     return (
-        f"SQLite {_version(driver)} can damage a file that several connections write and checkpoint at once "
-        f"(the WAL-reset fault, {first} to {last}); lamina writes through one connection in each process, "
-        f"which makes it unlikely; {remedy}"
+        f"SQLite {_sqlite_version(driver)} can damage a file that several connections write and checkpoint "
+        f"at once (the WAL-reset fault, {first} to {last}); lamina writes through one connection in each "
+        f"process, which makes it unlikely; {remedy}"
     )
 
 
 def warn_if_faulty(driver: Driver) -> None:
-    """Once a process: says that this SQLite has the fault, and what to do."""
-    version = _version(driver)
+    """Warn, once in a process, that this SQLite has the fault."""
+    version = _sqlite_version(driver)
     if version in _warned or not is_faulty(driver):
         return
     _warned.add(version)
     warnings.warn(risk(driver), WalResetRisk, stacklevel=2)
 
 
-def _version(driver: Driver) -> str:
-    return sqlite3.sqlite_version if driver == "sqlite3" else str(_apsw().sqlitelibversion())
+def _sqlite_version(driver: Driver) -> str:
+    if driver == "sqlite3":
+        return sqlite3.sqlite_version
+    return str(_import_apsw().sqlitelibversion())
 
 
 def _frozen_address(path: str) -> str:
-    """The file as SQLite opens one that nobody can change."""
+    """The address with which SQLite opens a file that nobody can change."""
     return f"{Path(path).as_uri()}?mode=ro&immutable=1"
 
 
@@ -199,47 +213,49 @@ class _Sqlite3:
         self.version = 0
         address = _frozen_address(path) if frozen else path
         try:
-            self._own = sqlite3.connect(
+            self._inner = sqlite3.connect(
                 address, timeout=0, isolation_level=None, check_same_thread=False, uri=frozen
             )
         except sqlite3.Error as error:
-            raise _failure(error) from error
+            raise _failure_of(error) from error
 
     def run(self, sql: str, values: Values = ()) -> list[Any]:
         try:
-            return self._own.execute(sql, values).fetchall()
+            return self._inner.execute(sql, values).fetchall()
         except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
-            raise _failure(error) from error
+            raise _failure_of(error) from error
 
     def many(self, sql: str, rows: Iterable[Values]) -> None:
         try:
-            self._own.executemany(sql, rows)
+            self._inner.executemany(sql, rows)
         except (sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
-            raise _failure(error) from error
+            raise _failure_of(error) from error
 
     def inside(self) -> bool:
-        return self._own.in_transaction
+        return self._inner.in_transaction
 
     def copy(self, path: str) -> None:
         target = _Sqlite3(path)
         try:
-            self._own.backup(target._own)
+            self._inner.backup(target._inner)
         except sqlite3.Error as error:
-            raise _failure(error) from error
+            raise _failure_of(error) from error
         finally:
             target.close()
 
     def close(self) -> None:
         try:
-            self._own.close()
+            self._inner.close()
         except sqlite3.Error as error:
-            raise _failure(error) from error
+            raise _failure_of(error) from error
 
 
-def _failure(error: Exception) -> SqliteFailure:
-    if isinstance(error, UnicodeDecodeError):  # names in a damaged file, even inside its own messages
+def _failure_of(error: Exception) -> SqliteFailure:
+    if isinstance(error, UnicodeDecodeError):  # names in a damaged file, even inside SQLite's own messages
         return SqliteFailure(CORRUPT, "the file is damaged")
-    code = TOOBIG if isinstance(error, OverflowError) else getattr(error, "sqlite_errorcode", 1) & 0xFF
+    if isinstance(error, OverflowError):
+        return SqliteFailure(TOOBIG, str(error))
+    code = getattr(error, "sqlite_errorcode", 1) & 0xFF
     return SqliteFailure(code, str(error))
 
 
@@ -248,13 +264,13 @@ class _Apsw:
 
     def __init__(self, path: str, *, frozen: bool = False) -> None:
         self.version = 0
-        self._library = _apsw()
+        self._library = _import_apsw()
         try:
-            self._own = self._connected(path, frozen=frozen)
+            self._inner = self._connect(path, frozen=frozen)
         except self._library.Error as error:
-            raise self._failure(error) from error
+            raise self._failure_of(error) from error
 
-    def _connected(self, path: str, *, frozen: bool) -> Any:
+    def _connect(self, path: str, *, frozen: bool) -> Any:
         if not frozen:
             return self._library.Connection(path)
         flags = self._library.SQLITE_OPEN_READONLY | self._library.SQLITE_OPEN_URI
@@ -262,47 +278,47 @@ class _Apsw:
 
     def run(self, sql: str, values: Values = ()) -> list[Any]:
         try:
-            return list(self._own.execute(sql, values))
+            return list(self._inner.execute(sql, values))
         except (self._library.Error, OverflowError, UnicodeDecodeError) as error:
-            raise self._failure(error) from error
+            raise self._failure_of(error) from error
 
     def many(self, sql: str, rows: Iterable[Values]) -> None:
         try:
-            self._own.executemany(sql, rows)
+            self._inner.executemany(sql, rows)
         except (self._library.Error, OverflowError, UnicodeDecodeError) as error:
-            raise self._failure(error) from error
+            raise self._failure_of(error) from error
 
     def inside(self) -> bool:
-        return bool(self._own.in_transaction)
+        return bool(self._inner.in_transaction)
 
     def copy(self, path: str) -> None:
         target = _Apsw(path)
         try:
-            with target._own.backup("main", self._own, "main") as backup:
+            with target._inner.backup("main", self._inner, "main") as backup:
                 backup.step(-1)
         except self._library.Error as error:
-            raise self._failure(error) from error
+            raise self._failure_of(error) from error
         finally:
             target.close()
 
     def close(self) -> None:
         try:
-            self._own.close()
+            self._inner.close()
         except self._library.Error as error:
-            raise self._failure(error) from error
+            raise self._failure_of(error) from error
 
     @staticmethod
-    def _failure(error: Any) -> SqliteFailure:
+    def _failure_of(error: Any) -> SqliteFailure:
         if isinstance(error, OverflowError | UnicodeDecodeError):
-            return _failure(error)
+            return _failure_of(error)
         return SqliteFailure(getattr(error, "result", 1), str(error))
 
 
-def _apsw() -> Any:
+def _import_apsw() -> Any:
     try:
         return importlib.import_module("apsw")
     except ImportError:
         raise BadInput("apsw is not installed", place="driver", hint="install apsw") from None
 
 
-_LINKS: dict[str, type[_Sqlite3 | _Apsw]] = {"sqlite3": _Sqlite3, "apsw": _Apsw}
+_CONNECTIONS: dict[str, type[_Sqlite3 | _Apsw]] = {"sqlite3": _Sqlite3, "apsw": _Apsw}

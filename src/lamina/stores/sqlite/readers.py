@@ -3,9 +3,9 @@
 They never copy the log into the file, and are closed before the writer is. Every function here blocks, and
 belongs in a worker thread.
 
-On a medium that cannot be written SQLite can make neither locks nor the index of its log. A file without a
-log is then opened as one that nobody changes, anew for each read; one that has a log, as after a crash, is
-copied with it to a private folder first, and read there.
+On a medium that cannot be written to, SQLite can make neither locks nor the index of its log. A file without
+a log is then opened as one that nobody changes, anew for each read. A file with a log, as after a crash, is
+first copied with its log to a private folder, and read there.
 """
 
 from __future__ import annotations
@@ -20,42 +20,51 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from lamina.errors import BadInput, Damaged, StoreError
-from lamina.stores.sqlite.links import BUSY, CORRUPT, LOCKED, NOTADB, Driver, Link, SqliteFailure, connect
+from lamina.stores.sqlite.links import (
+    BUSY,
+    CORRUPT,
+    LOCKED,
+    NOTADB,
+    Driver,
+    SqliteConnection,
+    SqliteFailure,
+    connect,
+)
 
 T = TypeVar("T")
 
 
 def can_write(path: str) -> bool:
-    """Whether this process may change the file, and make a log beside it."""
+    """Whether this process may change the file, and make a log next to it."""
     return os.access(path, os.W_OK) and os.access(Path(path).parent, os.W_OK)
 
 
 class Readers:
-    """Connections to one file, made when they are needed and kept for the next read.
+    """Connections to one file, opened when needed and reused for the next read.
 
-    `frozen`: the file is on a medium that cannot be written.
+    `frozen`: the file is on a medium that cannot be written to.
     """
 
     def __init__(self, path: str, driver: Driver, *, frozen: bool = False) -> None:
         self._path = path
         self.driver = driver
         self._frozen = frozen
-        self._copied: TemporaryDirectory[str] | None = None
-        self._idle: list[Link] = []
-        self._used = 0
+        self._private_copy: TemporaryDirectory[str] | None = None
+        self._idle: list[SqliteConnection] = []
+        self._busy_count = 0
         self._closed = False
         self._change = threading.Condition()
 
-    def read(self, work: Callable[[Link], T]) -> T:
-        """What `work` finds, all of it from one snapshot."""
-        with self._lent() as link:
-            link.run("BEGIN")
-            found = work(link)
-            link.run("COMMIT")
-            return found
+    def read(self, query: Callable[[SqliteConnection], T]) -> T:
+        """The result of a query, all of it from one snapshot."""
+        with self._borrow() as connection:
+            connection.run("BEGIN")
+            result = query(connection)
+            connection.run("COMMIT")
+            return result
 
     def copy(self, path: str) -> None:
-        """A copy of the file at `path`, complete or not there."""
+        """Copy the file to `path`, all of it or nothing."""
         if Path(path).exists():
             raise BadInput(f"{path!r} exists", place="path", hint="a backup never overwrites anything")
         part = f"{path}.part"
@@ -63,9 +72,9 @@ class Readers:
             with suppress(FileNotFoundError):
                 Path(part).unlink()
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            with self._lent() as link:
-                link.copy(part)
-            _into_place(part, path)
+            with self._borrow() as connection:
+                connection.copy(part)
+            _move_into_place(part, path)
         except OSError as error:
             problem = f"{path!r}: {error.strerror or error}"
             raise StoreError(problem, hint="check the folder and its permissions") from error
@@ -74,46 +83,46 @@ class Readers:
                 Path(part).unlink()
 
     def close(self) -> None:
-        """Waits until no read is under way."""
+        """Wait until no read is under way, and close all connections."""
         with self._change:
             self._closed = True
-            self._change.wait_for(lambda: not self._used)
+            self._change.wait_for(lambda: not self._busy_count)
             while self._idle:
                 with suppress(SqliteFailure):
                     self._idle.pop().close()
-            if self._copied is not None:
-                self._copied.cleanup()
-                self._copied = None
+            if self._private_copy is not None:
+                self._private_copy.cleanup()
+                self._private_copy = None
 
     @contextmanager
-    def _lent(self) -> Iterator[Link]:
-        """A connection; one that failed in any way is closed, not used again."""
-        link = self._taken()
+    def _borrow(self) -> Iterator[SqliteConnection]:
+        """A connection for one read. After any error it is closed and not used again."""
+        connection = self._take()
         try:
-            yield link
+            yield connection
         except BaseException as error:
             with suppress(SqliteFailure):
-                link.close()
-            self._returned(None)
+                connection.close()
+            self._give_back(None)
             if isinstance(error, SqliteFailure):
-                raise _told(error) from error
+                raise _read_error(error) from error
             raise
-        self._returned(link)
+        self._give_back(connection)
 
-    def _taken(self) -> Link:
+    def _take(self) -> SqliteConnection:
         with self._change:
             if self._closed:
                 raise StoreError("the store is closed", hint="open it again")
-            self._used += 1
+            self._busy_count += 1
             if self._idle:
                 return self._idle.pop()
         try:
-            return self._connected()
+            return self._connect()
         except BaseException:
-            self._returned(None)
+            self._give_back(None)
             raise
 
-    def _connected(self) -> Link:
+    def _connect(self) -> SqliteConnection:
         if not self._frozen:
             return connect(self._path, driver=self.driver, writes=False)
         if _has_log(self._path):
@@ -121,34 +130,35 @@ class Readers:
         return connect(self._path, driver=self.driver, writes=False, frozen=True)
 
     def _copy_with_log(self) -> str:
-        """The file and its log in a folder of this process, made once."""
+        """Copy the file and its log to a private folder, once, and return the path of the copy."""
         with self._change:
-            if self._copied is None:
-                self._copied = TemporaryDirectory(prefix="lamina-", ignore_cleanup_errors=True)
-                for end in ("", "-wal"):
-                    copy = Path(self._copied.name) / f"chats.db{end}"
-                    shutil.copyfile(f"{self._path}{end}", copy)
-            return str(Path(self._copied.name) / "chats.db")
+            if self._private_copy is None:
+                self._private_copy = TemporaryDirectory(prefix="lamina-", ignore_cleanup_errors=True)
+                folder = Path(self._private_copy.name)
+                shutil.copyfile(self._path, folder / "chats.db")
+                shutil.copyfile(f"{self._path}-wal", folder / "chats.db-wal")
+            return str(Path(self._private_copy.name) / "chats.db")
 
-    def _returned(self, link: Link | None) -> None:
-        """Keeps a connection for the next read; not one to a file that SQLite was told nobody changes."""
+    def _give_back(self, connection: SqliteConnection | None) -> None:
+        """End a read. Its connection is reused, unless the file is frozen: then each read opens it anew."""
         with self._change:
-            self._used -= 1
-            if link is not None and not self._frozen:
-                self._idle.append(link)
-            elif link is not None:
-                with suppress(SqliteFailure):
-                    link.close()
+            self._busy_count -= 1
+            if connection is not None:
+                if self._frozen:
+                    with suppress(SqliteFailure):
+                        connection.close()
+                else:
+                    self._idle.append(connection)
             self._change.notify_all()
 
 
 def _has_log(path: str) -> bool:
-    """Whether there is a log with something in it: without one the file is all there is."""
+    """Whether there is a log that is not empty; without one the file has everything."""
     log = Path(f"{path}-wal")
     return log.exists() and log.stat().st_size > 0
 
 
-def _told(error: SqliteFailure) -> StoreError:
+def _read_error(error: SqliteFailure) -> StoreError:
     if error.code in (BUSY, LOCKED):
         return StoreError("another process holds the file", hint="try again")
     if error.code in (CORRUPT, NOTADB):
@@ -156,8 +166,8 @@ def _told(error: SqliteFailure) -> StoreError:
     return StoreError(f"reading failed: {error.words}", hint="check the disk, then try again")
 
 
-def _into_place(part: str, path: str) -> None:
-    """Gives the copy its name once all of it is on the disk."""
+def _move_into_place(part: str, path: str) -> None:
+    """Give the copy its name once all of it is on the disk."""
     sync(part)
     Path(part).rename(path)
     if os.name != "nt":  # where a folder cannot be opened
@@ -165,8 +175,9 @@ def _into_place(part: str, path: str) -> None:
 
 
 def sync(path: str | Path) -> None:
-    file = os.open(path, os.O_RDONLY)
+    """Wait until a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(file)
+        os.fsync(descriptor)
     finally:
-        os.close(file)
+        os.close(descriptor)

@@ -1,12 +1,17 @@
-"""The tables, and how a file of an older release becomes one of today.
+"""The tables, and how a file of an older release is brought up to date.
 
-`conversation` has the head; `record` is clustered by conversation and place, so that the last fifty lie
-side by side however long a conversation is; `once` has the idempotency keys. Deleting a conversation takes
-the rest with it. A file says by its `application_id` whose it is and by its `user_version` how old.
+`conversation` has the head. `record` is clustered by conversation and place, so that the last fifty records
+lie side by side however long a conversation is. `once` has the idempotency keys. Deleting a conversation
+deletes its rows in the other tables. The `application_id` of a file says that it is lamina's, the
+`user_version` says which version its tables have.
 
-Each row has a checksum. So that a row which is gone is noticed, too, the rows of `conversation` are a chain:
-in the order of workspace and name each says which one comes next, and a first one, which has no name, stands
-before them all. A gap between two links is a row that was lost. `tables` reads and writes the chain.
+Each row has a checksum. To notice rows that are gone, too, the rows of `conversation` form a chain: in the
+order of workspace and name each row names the next one.
+
+    ("", "")  ->  ("team", "a")  ->  ("team", "c")  ->  end
+
+The first row has no name. If a row names a next one that is not there, that one was lost. `chain` reads and
+writes the chain.
 """
 
 from __future__ import annotations
@@ -15,82 +20,97 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from lamina.errors import Damaged, StoreError
-from lamina.stores.checksums import Sums
+from lamina.stores.checksums import Checksums
 from lamina.stores.port import Where
-from lamina.stores.sqlite.links import Link
+from lamina.stores.sqlite.links import SqliteConnection
 
 APPLICATION = 0x6C616D69
 """The letters "lami"."""
 
 FIRST = Where("", "")
-"""The first link of the chain. No conversation has this name, since names are not empty."""
+"""The first row of the chain. No conversation has this name, since names are not empty."""
 
 WITH_SUMS = 3
 """The version that brought checksums."""
 
 _BATCH = 500
 
-Step = str | Callable[[Link], None]
+Step = str | Callable[[SqliteConnection], None]
 
 
 def next_fields(following: Where | None) -> tuple[bytes, ...]:
-    """What the sum of a conversation is made of besides: which one comes next."""
+    """The fields that the checksum of a conversation covers besides its head: which one comes next."""
     if following is None:
         return ()
     return following.workspace.encode(), following.conversation.encode()
 
 
-def _copy_with_sums(link: Link) -> None:
-    """Copies every row into the tables of today, with its sum, and each conversation into the chain."""
-    found = link.run("SELECT workspace, name, id FROM conversation ORDER BY workspace, name")
-    numbers = {Where(workspace, name): number for workspace, name, number in found}
-    following = dict(pairwise((FIRST, *numbers)))
-    _copy_conversation(link, FIRST, following.get(FIRST), (0, 0, b""))  # SQLite counts the others from 1
-    for where, number in numbers.items():
-        [row] = link.run("SELECT id, count, state FROM conversation WHERE id = ?", (number,))
-        _copy_conversation(link, where, following.get(where), row)
-        _copy_records(link, where, number)
-        _copy_keys(link, where, number)
+def _copy_with_sums(connection: SqliteConnection) -> None:
+    """Copy every row into the new tables, with its checksum, and each conversation into the chain."""
+    rows = connection.run("SELECT workspace, name, id FROM conversation ORDER BY workspace, name")
+    ids = {Where(workspace, name): conversation_id for workspace, name, conversation_id in rows}
+    following = dict(pairwise((FIRST, *ids)))
+    _copy_conversation(
+        connection, FIRST, following.get(FIRST), (0, 0, b"")
+    )  # SQLite counts the others from 1
+    for where, conversation_id in ids.items():
+        sql = "SELECT id, count, state FROM conversation WHERE id = ?"
+        [row] = connection.run(sql, (conversation_id,))
+        _copy_conversation(connection, where, following.get(where), row)
+        _copy_records(connection, where, conversation_id)
+        _copy_keys(connection, where, conversation_id)
 
 
-def _copy_conversation(link: Link, where: Where, after: Where | None, row: tuple[int, int, bytes]) -> None:
-    number, count, state = row
-    sums = Sums(where)
-    state_sum = sums.state(state)
+def _copy_conversation(
+    connection: SqliteConnection, where: Where, following: Where | None, row: tuple[int, int, bytes]
+) -> None:
+    conversation_id, count, state = row
+    next_workspace = None
+    next_name = None
+    if following is not None:
+        next_workspace = following.workspace
+        next_name = following.conversation
+    checksums = Checksums(where)
+    state_sum = checksums.state(state)
     values = (
-        number,
+        conversation_id,
         where.workspace,
         where.conversation,
         count,
-        after.workspace if after else None,
-        after.conversation if after else None,
+        next_workspace,
+        next_name,
         state_sum,
-        sums.head(count, state_sum, *next_fields(after)),
+        checksums.head(count, state_sum, *next_fields(following)),
         state,
     )
-    link.run("INSERT INTO conversation_in_chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+    connection.run("INSERT INTO conversation_in_chain VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
-def _copy_records(link: Link, where: Where, number: int) -> None:
-    """In batches, so that a long conversation need not fit into memory."""
-    sums = Sums(where)
+def _copy_records(connection: SqliteConnection, where: Where, conversation_id: int) -> None:
+    """Copy records in batches, so that a long conversation need not fit into memory."""
+    checksums = Checksums(where)
     sql = "SELECT seq, body FROM record WHERE conversation = ? AND seq > ? ORDER BY seq LIMIT ?"
     last = -1
-    while found := link.run(sql, (number, last, _BATCH)):
-        rows = [(number, seq, body, sums.record(seq, body)) for seq, body in found]
-        link.many("INSERT INTO record_with_sum VALUES (?, ?, ?, ?)", rows)
-        if found[-1][0] <= last:
+    while True:
+        batch = connection.run(sql, (conversation_id, last, _BATCH))
+        if not batch:
+            return
+        rows = [(conversation_id, seq, body, checksums.record(seq, body)) for seq, body in batch]
+        connection.many("INSERT INTO record_with_sum VALUES (?, ?, ?, ?)", rows)
+        last_of_batch = batch[-1][0]
+        if last_of_batch <= last:
             raise Damaged("the records of this older file are not in order", conversation=where.conversation)
-        last = found[-1][0]
+        last = last_of_batch
 
 
-def _copy_keys(link: Link, where: Where, number: int) -> None:
-    sums = Sums(where)
-    found = link.run("SELECT key, digest, count FROM once WHERE conversation = ?", (number,))
+def _copy_keys(connection: SqliteConnection, where: Where, conversation_id: int) -> None:
+    checksums = Checksums(where)
+    sql = "SELECT key, digest, count FROM once WHERE conversation = ?"
     rows = [
-        (number, key, digest, count, sums.once(key.encode(), digest, count)) for key, digest, count in found
+        (conversation_id, key, digest, count, checksums.once(key.encode(), digest, count))
+        for key, digest, count in connection.run(sql, (conversation_id,))
     ]
-    link.many("INSERT INTO once_with_sum VALUES (?, ?, ?, ?, ?)", rows)
+    connection.many("INSERT INTO once_with_sum VALUES (?, ?, ?, ?, ?)", rows)
 
 
 MIGRATIONS: tuple[tuple[Step, ...], ...] = (
@@ -118,7 +138,7 @@ MIGRATIONS: tuple[tuple[Step, ...], ...] = (
             PRIMARY KEY (conversation, key)
         ) WITHOUT ROWID""",
     ),
-    (  # a key keeps no state any more; by hand, since SQLite drops columns only from 3.35 on
+    (  # a key has no state any more; the table is copied, since SQLite drops columns only from 3.35 on
         """CREATE TABLE once_without_state (
             conversation INTEGER NOT NULL REFERENCES conversation (id) ON DELETE CASCADE,
             key TEXT NOT NULL,
@@ -130,7 +150,7 @@ MIGRATIONS: tuple[tuple[Step, ...], ...] = (
         "DROP TABLE once",
         "ALTER TABLE once_without_state RENAME TO once",
     ),
-    (  # sums; the state stands last, so that a list need not read past it to reach the sum of a row
+    (  # checksums; the state comes last, so that a list need not read past it to reach the sum of a row
         """CREATE TABLE conversation_in_chain (
             id INTEGER PRIMARY KEY,
             workspace TEXT NOT NULL,
@@ -167,63 +187,68 @@ MIGRATIONS: tuple[tuple[Step, ...], ...] = (
         "ALTER TABLE once_with_sum RENAME TO once",
     ),
 )
-"""What made each version from the one before it. Never changed once released, only added to."""
+"""The steps to each version from the one before it. Released steps never change; new ones are added."""
 
 NEWEST = len(MIGRATIONS)
 
 
-def bring_up(link: Link, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> None:
-    """Makes the tables of today, in one transaction; refuses a file that is newer, or not lamina's."""
-    if version_of(link, len(migrations)) == len(migrations):
+def bring_up(connection: SqliteConnection, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> None:
+    """Bring the tables up to date in one transaction. Raises for a file that is newer, or not lamina's."""
+    if version_of(connection, len(migrations)) == len(migrations):
         return
-    link.run("PRAGMA foreign_keys=0")  # else a table that is dropped takes the rows that refer to it along
+    connection.run("PRAGMA foreign_keys=0")  # else dropping a table deletes the rows that refer to it
     try:
-        _migrate(link, migrations)
+        _migrate(connection, migrations)
     finally:
-        link.run("PRAGMA foreign_keys=1")
+        connection.run("PRAGMA foreign_keys=1")
 
 
-def _migrate(link: Link, migrations: Sequence[Sequence[Step]]) -> None:
-    link.run("BEGIN IMMEDIATE")
+def _migrate(connection: SqliteConnection, migrations: Sequence[Sequence[Step]]) -> None:
+    connection.run("BEGIN IMMEDIATE")
     try:
-        version = version_of(link, len(migrations))  # another process may have been first
-        for step in (each for steps in migrations[version:] for each in steps):
-            _take(link, step)
+        version = version_of(connection, len(migrations))  # another process may have been first
+        for steps in migrations[version:]:
+            for step in steps:
+                _take_step(connection, step)
         if version < len(migrations):
-            link.run(f"PRAGMA application_id={APPLICATION}")
-            link.run(f"PRAGMA user_version={len(migrations)}")
-        link.run("COMMIT")
+            connection.run(f"PRAGMA application_id={APPLICATION}")
+            connection.run(f"PRAGMA user_version={len(migrations)}")
+        connection.run("COMMIT")
     finally:
-        if link.inside():
-            link.run("ROLLBACK")
+        if connection.inside():
+            connection.run("ROLLBACK")
 
 
-def _take(link: Link, step: Step) -> None:
+def _take_step(connection: SqliteConnection, step: Step) -> None:
     if isinstance(step, str):
-        link.run(step)
+        connection.run(step)
         return
     try:
-        step(link)
+        step(connection)
     except (TypeError, AttributeError, OverflowError, UnicodeError) as error:
         problem = f"a row of this older file is not what was written, so it cannot be upgraded: {error}"
         raise Damaged(problem) from error
 
 
-def version_of(link: Link, newest: int = NEWEST) -> int:
-    """The version of the tables, 0 for a file without any; refuses a file that is newer, or not lamina's."""
-    [(owner,)] = link.run("PRAGMA application_id")
-    [(version,)] = link.run("PRAGMA user_version")
-    if owner != APPLICATION and (owner or version or link.run("SELECT 1 FROM sqlite_master LIMIT 1")):
+def version_of(connection: SqliteConnection, newest: int = NEWEST) -> int:
+    """The version of the tables, 0 for an empty file. Raises for a file that is newer, or not lamina's."""
+    [(owner,)] = connection.run("PRAGMA application_id")
+    [(version,)] = connection.run("PRAGMA user_version")
+    if owner != APPLICATION and (owner or version or _has_tables(connection)):
         raise StoreError("this SQLite file is not lamina's", hint="give the path of a new file")
     if version > newest:
         hint = "a newer release wrote it: update lamina"
         raise StoreError(f"the file has version {version}, and this release reads {newest}", hint=hint)
-    if version < WITH_SUMS and _has_sums(link):
+    if version < WITH_SUMS and _has_sums(connection):
         raise Damaged(f"the file says that it has version {version}, and its tables are newer")
     if owner == APPLICATION and not version:
         raise Damaged("the file has lost the version of its tables")
     return int(version)
 
 
-def _has_sums(link: Link) -> bool:
-    return any(column[1] == "sum" for column in link.run("PRAGMA table_info(record)"))
+def _has_tables(connection: SqliteConnection) -> bool:
+    return bool(connection.run("SELECT 1 FROM sqlite_master LIMIT 1"))
+
+
+def _has_sums(connection: SqliteConnection) -> bool:
+    return any(column[1] == "sum" for column in connection.run("PRAGMA table_info(record)"))

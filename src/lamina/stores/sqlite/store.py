@@ -3,8 +3,8 @@
     async with open_sqlite("chats.db") as store:
         head = await store.append(Where("team", "support-42"), [b"..."], expect=0)
 
-Writes go through the writer that this process has for the file, and those that wait share one commit; reads
-go beside them, each on a connection of its own and from one snapshot. A call that was cancelled is waited
+Writes go through the one writer that this process has for the file, and writes that wait share one commit.
+Reads run at the same time, each on a connection of its own and from one snapshot. A cancelled call is waited
 for, so that it has happened or not, and no connection stays in a transaction. Other processes may use the
 file at the same time.
 """
@@ -21,7 +21,13 @@ from typing import TypeVar
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 from lamina.errors import BadInput, Damaged, StoreError
-from lamina.stores.memory import check_asked, check_bodies, check_group, check_where, check_workspace
+from lamina.stores.checks import (
+    check_append_arguments,
+    check_read_arguments,
+    check_replace_arguments,
+    check_where,
+    check_workspace,
+)
 from lamina.stores.port import Listed, Once, Record, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import tables
 from lamina.stores.sqlite.links import Driver, usual_driver
@@ -31,7 +37,7 @@ from lamina.stores.sqlite.writer import Writer, check_not_empty, writer_of
 T = TypeVar("T")
 
 READERS = 4
-"""Reads that run at once; more wait. Each has a connection, and the disk is one."""
+"""Reads that run at once; more wait. Each has a connection, and there is only one disk."""
 
 WRITERS = 16
 """Writes that may share one wait for the disk; more wait for the next."""
@@ -41,7 +47,7 @@ WRITERS = 16
 async def open_sqlite(
     path: str | os.PathLike[str], *, driver: Driver | None = None
 ) -> AsyncIterator[SqliteStore]:
-    """The store in this file, which is made if it is not there, until the block ends."""
+    """Open the store in this file until the block ends. The file is made if it does not exist."""
     store = await SqliteStore.open(path, driver=driver)
     try:
         yield store
@@ -52,7 +58,7 @@ async def open_sqlite(
 class SqliteStore:
     """Conversations in one file. Made by `open`, and to be closed.
 
-    `driver` is the library that it uses. On a medium that cannot be written there is no writer.
+    `driver` is the library that it uses. On a medium that cannot be written to there is no writer.
     """
 
     def __init__(self, writer: Writer | None, readers: Readers) -> None:
@@ -66,10 +72,12 @@ class SqliteStore:
 
     @staticmethod
     async def open(path: str | os.PathLike[str], *, driver: Driver | None = None) -> SqliteStore:
-        """`driver` is the library that holds SQLite: apsw where it is installed, else Python's own."""
-        text = _checked(path)
-        with CancelScope(shield=True):  # what was opened has to reach somebody who can close it
-            writer, readers = await to_thread.run_sync(_opened, text, driver)
+        """`driver` is the library with SQLite: apsw if it is installed, else Python's own."""
+        absolute_path = _absolute_path(path)
+        with CancelScope(
+            shield=True
+        ):  # a cancelled call would lose what was opened, and nobody could close it
+            writer, readers = await to_thread.run_sync(_open_file, absolute_path, driver)
         return SqliteStore(writer, readers)
 
     async def append(
@@ -82,12 +90,17 @@ class SqliteStore:
         once: Once | None = None,
         state: bytes | None = None,
     ) -> StoredHead:
-        check_group(where, records, expect=expect, was=was, once=once, state=state)
-        group = tuple(records)
-        work = partial(
-            tables.append, where=where, records=group, expect=expect, was=was, once=once, state=state
+        check_append_arguments(where, records, expect=expect, was=was, once=once, state=state)
+        append = partial(
+            tables.append_group,
+            where=where,
+            records=tuple(records),
+            expect=expect,
+            was=was,
+            once=once,
+            state=state,
         )
-        return await self._in_turn(partial(self._writing_to().write, work))
+        return await self._run_write(partial(self._usable_writer().write, append))
 
     async def read(
         self,
@@ -99,23 +112,23 @@ class SqliteStore:
         limit: int | None = None,
     ) -> RecordPage:
         check_where(where)
-        check_asked(after=after, last=last, at=at, limit=limit)
-        work = partial(tables.read, where=where, after=after, last=last, at=at, limit=limit)
+        check_read_arguments(after=after, last=last, at=at, limit=limit)
+        read = partial(tables.read_page, where=where, after=after, last=last, at=at, limit=limit)
         try:
-            return await self._beside(partial(self._readers.read, work))
+            return await self._run_read(partial(self._readers.read, read))
         except Damaged as damage:
-            raise _named(damage, where) from damage.__cause__
+            raise _name_conversation(damage, where) from damage.__cause__
 
     async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
         check_workspace(workspace)
-        check_asked(limit=limit)
-        work = partial(tables.listed, workspace=workspace, after=after, limit=limit)
-        return await self._beside(partial(self._readers.read, work))
+        check_read_arguments(limit=limit)
+        list_page = partial(tables.list_conversations, workspace=workspace, after=after, limit=limit)
+        return await self._run_read(partial(self._readers.read, list_page))
 
     async def delete(self, where: Where) -> bool:
         check_where(where)
-        work = partial(tables.delete, where=where)
-        return await self._in_turn(partial(self._writing_to().erase, work))
+        delete = partial(tables.delete_conversation, where=where)
+        return await self._run_write(partial(self._usable_writer().erase, delete))
 
     async def replace(
         self,
@@ -126,28 +139,29 @@ class SqliteStore:
         was: bytes | None = None,
         state: bytes | None = None,
     ) -> StoredHead:
-        check_bodies(where, bodies, expect=expect, was=was, state=state)
-        new = dict(bodies)
-        work = partial(tables.replace, where=where, bodies=new, expect=expect, was=was, state=state)
-        return await self._in_turn(partial(self._writing_to().write, work))
+        check_replace_arguments(where, bodies, expect=expect, was=was, state=state)
+        replace = partial(
+            tables.replace_records, where=where, bodies=dict(bodies), expect=expect, was=was, state=state
+        )
+        return await self._run_write(partial(self._usable_writer().write, replace))
 
     async def rescue(self, where: Where) -> Sequence[Record]:
         """The records that are what was written, whatever became of the others and of the head."""
         check_where(where)
-        work = partial(tables.whole_records, where=where)
-        found = await self._beside(partial(self._readers.read, work))
-        return [Record(seq=seq, body=body) for seq, body in found]
+        rescue = partial(tables.rescue_records, where=where)
+        rows = await self._run_read(partial(self._readers.read, rescue))
+        return [Record(seq=seq, body=body) for seq, body in rows]
 
     async def scrub(self) -> None:
-        """Writes the file anew, so that nothing is left of what was replaced; `delete` does it by itself."""
-        await self._in_turn(self._writing_to().scrub)
+        """Rewrite the file, so that nothing is left of replaced records. `delete` does it by itself."""
+        await self._run_write(self._usable_writer().scrub)
 
     async def backup(self, path: str | os.PathLike[str]) -> None:
-        """Copies the file as it is at one moment, while others go on writing. `path` must be new."""
-        await self._beside(partial(self._readers.copy, _checked(path)))
+        """Copy the file as it is at one moment, while others go on writing. `path` must be new."""
+        await self._run_read(partial(self._readers.copy, _absolute_path(path)))
 
     async def close(self) -> None:
-        """Waits for what is under way. Closing again does nothing."""
+        """Wait for the calls that are under way, and close the file. Closing again does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -158,29 +172,29 @@ class SqliteStore:
             if self._writer is not None:
                 await to_thread.run_sync(self._writer.release)
 
-    def _writing_to(self) -> Writer:
-        self._check()
+    def _usable_writer(self) -> Writer:
+        self._check_open()
         if self._writer is None:
             hint = "allow this user to write to the file and its folder, or copy both"
             raise StoreError("the store can only be read: it cannot be written to", hint=hint)
         return self._writer
 
-    async def _in_turn(self, work: Callable[[], T]) -> T:
-        self._check()
-        return await to_thread.run_sync(work, limiter=self._writing)
+    async def _run_write(self, call: Callable[[], T]) -> T:
+        self._check_open()
+        return await to_thread.run_sync(call, limiter=self._writing)
 
-    async def _beside(self, work: Callable[[], T]) -> T:
-        self._check()
-        return await to_thread.run_sync(work, limiter=self._reading)
+    async def _run_read(self, call: Callable[[], T]) -> T:
+        self._check_open()
+        return await to_thread.run_sync(call, limiter=self._reading)
 
-    def _check(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise StoreError("the store is closed", hint="open it again")
         if os.getpid() != self._process:
             raise StoreError("the store was opened before this process was forked", hint="open it here")
 
 
-def _opened(path: str, driver: Driver | None) -> tuple[Writer | None, Readers]:
+def _open_file(path: str, driver: Driver | None) -> tuple[Writer | None, Readers]:
     if not Path(path).exists() or can_write(path):
         writer = writer_of(path, driver)
         return writer, Readers(path, writer.driver)
@@ -190,15 +204,15 @@ def _opened(path: str, driver: Driver | None) -> tuple[Writer | None, Readers]:
     return None, readers
 
 
-def _named(damage: Damaged, where: Where) -> Damaged:
-    """The same error, with the conversation that was read."""
+def _name_conversation(damage: Damaged, where: Where) -> Damaged:
+    """The same error, with the name of the conversation that was read."""
     if damage.conversation:
         return damage
     return Damaged(damage.problem, conversation=where.conversation, hint=damage.hint, whole=damage.whole)
 
 
-def _checked(path: str | os.PathLike[str]) -> str:
-    """An absolute path, so that neither `:memory:` nor `file:` means anything."""
+def _absolute_path(path: str | os.PathLike[str]) -> str:
+    """The absolute path: in a relative one SQLite would read `:memory:` and `file:` as something else."""
     text = os.fspath(path)
     if not text or "\0" in text or text == ":memory:":
         raise BadInput(f"{text!r}", place="path", hint="give the path of a file, or use MemoryStore")

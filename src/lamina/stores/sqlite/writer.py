@@ -1,7 +1,7 @@
-"""The one connection of this process that writes to a file, and alone copies its log into it.
+"""The one connection of this process that writes to a file. No other one copies the log into the file.
 
-Stores that open the same file share it; it is closed with the last of them. After a failed write it takes
-nothing more: what the disk holds then is known only to who opens the file again. Every function here blocks,
+Stores that open the same file share it; it is closed with the last of them. After a failed write it refuses
+every further write: only opening the file again can find out what is on the disk. Every function here blocks,
 and belongs in a worker thread.
 """
 
@@ -24,7 +24,7 @@ from lamina.stores.sqlite.links import (
     LOCKED,
     TOOBIG,
     Driver,
-    Link,
+    SqliteConnection,
     SqliteFailure,
     connect,
     usual_driver,
@@ -36,30 +36,33 @@ from lamina.stores.sqlite.schema import NEWEST, bring_up, version_of
 T = TypeVar("T")
 
 SCRUB_IN_MEMORY = 256_000_000
-"""A file up to this size is written anew through memory, a larger one through a temporary file."""
+"""A file up to this size is rewritten through memory, a larger one through a temporary file."""
 
-NEW = "-new"
-"""Ends the name of a file that stands beside a store while its tables are made for the first time."""
+NEW_SUFFIX = "-new"
+"""Ends the name of a file that exists next to a store while its tables are made for the first time."""
 
-_File = tuple[int, int, int]
+_APPEND_AGAIN = "append again with the same idempotency key: a group is stored only once"
+
+_FileId = tuple[int, int, int]
 """This process, the device and the number of the file: one file has one writer, whatever its names."""
 
-_open: dict[_File, Writer] = {}
-_opening = threading.Lock()
+_writers: dict[_FileId, Writer] = {}
+_writers_lock = threading.Lock()
 
 
 def writer_of(path: str, driver: Driver | None = None) -> Writer:
-    """The writer of a file, made with the file where there is none yet. Give it back with `release`.
+    """The writer of a file; a new file is made. Give the writer back with `release`.
 
-    Without a `driver` it is the one that has the file open already, else the usual one.
+    Without a `driver` it uses the one that has the file open already, else the usual one.
     """
-    with _opening:
-        file = _file(path)
-        writer = _open.get(file)
+    with _writers_lock:
+        file_id = _file_id(path)
+        writer = _writers.get(file_id)
         if writer is None or writer.broken:
-            library = driver or usual_driver()
-            warn_if_faulty(library)
-            _open[file] = writer = Writer(path, library, file)
+            usable_driver = driver or usual_driver()
+            warn_if_faulty(usable_driver)
+            writer = Writer(path, usable_driver, file_id)
+            _writers[file_id] = writer
         elif driver is not None and writer.driver != driver:
             # Two SQLite libraries in one process do not see each other's locks.
             hint = f"open it with driver={writer.driver!r}, or close that first"
@@ -68,63 +71,68 @@ def writer_of(path: str, driver: Driver | None = None) -> Writer:
         return writer
 
 
-def _file(path: str) -> _File:
-    """Which file this is. A new one is for its owner only: it will hold conversations."""
+def _file_id(path: str) -> _FileId:
+    """Which file this is. A file that does not exist is made."""
     try:
         if not Path(path).exists():
-            _make(path)
+            _make_file(path)
         check_not_empty(path)
     except OSError as error:
         problem = f"{path!r}: {error.strerror}"
         raise StoreError(problem, hint="check the folder and its permissions") from error
-    found = os.stat(path)  # noqa: PTH116 - paths are text here, as SQLite takes them
-    return os.getpid(), found.st_dev, found.st_ino
+    status = os.stat(path)  # noqa: PTH116 - paths are text here, as SQLite takes them
+    return os.getpid(), status.st_dev, status.st_ino
 
 
-def _make(path: str) -> None:
-    """An empty file, and beside it, from before until its tables are there, one that says that it is new."""
-    os.close(os.open(f"{path}{NEW}", os.O_CREAT | os.O_RDWR, 0o600))
+def _make_file(path: str) -> None:
+    """Make an empty file that only its owner can read.
+
+    A second file says that this one is new. It exists before, and until the tables are made.
+    """
+    os.close(os.open(f"{path}{NEW_SUFFIX}", os.O_CREAT | os.O_RDWR, 0o600))
     if os.name != "nt":  # where a folder cannot be opened
         sync(Path(path).parent)
     with suppress(FileExistsError):
-        # Only a file that nobody has: closing one that SQLite has open would give up its locks.
+        # Only if nobody else made it: closing a file that SQLite has open would give up its locks.
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def check_not_empty(path: str) -> None:
-    """Refuses a file that was cut off to nothing: to SQLite it would be a new one."""
+    """Raise Damaged for a file that was truncated to nothing: to SQLite it would be a new one."""
     file = Path(path)
-    if file.stat().st_size or Path(f"{path}{NEW}").exists():
+    if file.stat().st_size or Path(f"{path}{NEW_SUFFIX}").exists():
         return
-    if file.stat().st_size:  # somebody made its tables, and removed the sign, between the two looks
+    if file.stat().st_size:  # between the two looks somebody made its tables, and removed the other file
         return
     hint = "restore it from a backup; if it never held conversations, remove it, and a new one is made"
     raise Damaged(f"{path!r} is empty", hint=hint)
 
 
 class _Job(Generic[T]):
-    """A write of somebody who waits for it."""
+    """A write, and what became of it."""
 
-    def __init__(self, work: Callable[[Link], T]) -> None:
-        self.work = work
+    def __init__(self, write: Callable[[SqliteConnection], T]) -> None:
+        self.write = write
         self.done = False
-        self._answer: T | None = None
+        self._result: T | None = None
         self._error: Exception | None = None
 
-    def run(self, link: Link) -> None:
-        """Does it, or leaves no trace of it."""
-        link.run("SAVEPOINT job")
+    def run(self, connection: SqliteConnection) -> None:
+        """Do it, or leave no trace of it."""
+        connection.run("SAVEPOINT job")
         try:
-            self._answer = self.work(link)
+            self._result = self.write(connection)
         except SqliteFailure as error:
             if error.code != TOOBIG:
                 raise
-            self._error = BadInput(error.words, place="records", hint="SQLite takes about 1 GB in one record")
-            link.run("ROLLBACK TO job")
-        except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
+            self._error = BadInput(
+                error.words, place="records", hint="SQLite stores at most about 1 GB in one record"
+            )
+            connection.run("ROLLBACK TO job")
+        except Exception as error:  # noqa: BLE001 - `outcome` raises it
             self._error = error
-            link.run("ROLLBACK TO job")
-        link.run("RELEASE job")
+            connection.run("ROLLBACK TO job")
+        connection.run("RELEASE job")
 
     def end(self, error: Exception | None = None, cause: Exception | None = None) -> None:
         if error is not None:
@@ -136,141 +144,145 @@ class _Job(Generic[T]):
         if self._error is not None:
             raise self._error
         if not self.done:
-            raise StoreError("the write was interrupted", hint="the same idempotency key tells what was kept")
-        return cast("T", self._answer)
+            raise StoreError(
+                "the write was interrupted",
+                hint=_APPEND_AGAIN,
+            )
+        return cast("T", self._result)
 
 
-def _each(jobs: Sequence[_Job[Any]], link: Link) -> None:
+def _run_jobs(jobs: Sequence[_Job[Any]], connection: SqliteConnection) -> None:
     for job in jobs:
-        job.run(link)
+        job.run(connection)
 
 
 class Writer:
     """Write transactions, one at a time."""
 
-    def __init__(self, path: str, driver: Driver, file: _File) -> None:
+    def __init__(self, path: str, driver: Driver, file_id: _FileId) -> None:
         self.driver = driver
         self.holders = 0
         self.broken = ""
         self._path = path
-        self._file = file
+        self._file_id = file_id
         self._turn = threading.Lock()
         self.waiting: deque[_Job[Any]] = deque()
-        self._scrub_due = self._log_due = False
-        self._link = connect(path, driver=driver, writes=True)
+        self._scrub_due = False
+        self._log_due = False
+        self._connection = connect(path, driver=driver, writes=True)
         try:
-            self._older = self._begun()
+            self._has_older_tables = self._prepare_tables()
         except BaseException as error:
             with suppress(SqliteFailure):
-                self._link.close()
+                self._connection.close()
             if isinstance(error, SqliteFailure):
-                raise StoreError(f"{path!r}: {error.words}", hint="is another process at it?") from error
+                raise StoreError(f"{path!r}: {error.words}", hint="is another process using it?") from error
             raise
 
-    def _begun(self) -> bool:
-        """Makes the tables of a new file. True if they are of an older release, and stay so until a write."""
-        version = version_of(self._link)
+    def _prepare_tables(self) -> bool:
+        """Make the tables of a new file. True if they are of an older release; a write brings them up."""
+        version = version_of(self._connection)
         if not version:
-            bring_up(self._link)
-        Path(f"{self._path}{NEW}").unlink(missing_ok=True)
+            bring_up(self._connection)
+        Path(f"{self._path}{NEW_SUFFIX}").unlink(missing_ok=True)
         return 0 < version < NEWEST
 
-    def write(self, work: Callable[[Link], T]) -> T:
-        """What `work` answers, once what it did is on the disk. If it raises, nothing of it is kept.
+    def write(self, write: Callable[[SqliteConnection], T]) -> T:
+        """The result of a write, once it is on the disk. If it raises, nothing of it is stored.
 
-        Whoever comes to its turn takes along all who wait, so that they share one wait for the disk.
+        A thread does the writes of all that wait when its turn comes, so they share one wait for the disk.
         """
-        job = _Job(work)
+        job = _Job(write)
         self.waiting.append(job)
         with self._turn:
             if not job.done:
                 self._commit([self.waiting.popleft() for _ in range(len(self.waiting))])
         return job.outcome()
 
-    def erase(self, work: Callable[[Link], bool]) -> bool:
-        """As `write`; if it deleted something, no byte of it is left, in the file or in its log."""
+    def erase(self, delete: Callable[[SqliteConnection], bool]) -> bool:
+        """As `write`; if something was deleted, no byte of it is left, in the file or in its log."""
         with self._turn:
-            self._check()
+            self._check_not_broken()
             try:
-                done = self._transaction(work)
+                deleted = self._run_transaction(delete)
             except SqliteFailure as error:
-                raise self._told(error) from error
-            if done or self._scrub_due:
+                raise self._write_error(error) from error
+            if deleted or self._scrub_due:
                 self._scrub()
-            return done
+            return deleted
 
     def scrub(self) -> None:
-        """Leaves no byte of anything that was ever deleted or replaced."""
+        """Leave no byte of anything that was ever deleted or replaced."""
         with self._turn:
-            self._check()
+            self._check_not_broken()
             self._scrub()
 
     def release(self) -> None:
-        """Closes the connection when its last holder is gone."""
-        with _opening, self._turn:
+        """Close the connection when its last holder is gone."""
+        with _writers_lock, self._turn:
             self.holders -= 1
             if self.holders:
                 return
-            if _open.get(self._file) is self:
-                del _open[self._file]
+            if _writers.get(self._file_id) is self:
+                del _writers[self._file_id]
             if not self.broken:
                 self._close()
 
-    def _check(self) -> None:
+    def _check_not_broken(self) -> None:
         if self.broken:
-            raise self._refusal()
+            raise self._broken_error()
 
-    def _refusal(self) -> Broken:
-        hint = "close the store and open it again; the same idempotency key tells what was kept"
+    def _broken_error(self) -> Broken:
+        hint = f"close the store and open it again, then {_APPEND_AGAIN}"
         return Broken(f"an earlier write failed ({self.broken})", hint=hint)
 
     def _commit(self, jobs: Sequence[_Job[Any]]) -> None:
-        """All in one transaction. What one asked wrongly is its own error, what the disk did all share."""
+        """Do all in one transaction. A wrong call fails alone; if the disk fails, all of them fail."""
         try:
-            self._check()
-            self._transaction(partial(_each, jobs))
+            self._check_not_broken()
+            self._run_transaction(partial(_run_jobs, jobs))
         except SqliteFailure as error:
             for job in jobs:
-                job.end(self._told(error), error)
+                job.end(self._write_error(error), error)
         except Broken:
             for job in jobs:
-                job.end(self._refusal())
+                job.end(self._broken_error())
         except StoreError as error:  # a file of an older release that could not be brought up
             for job in jobs:
                 job.end(error)
         for job in jobs:
             job.end()
         if self._log_due and not self.broken:
-            with suppress(SqliteFailure):  # these writes are on the disk, whatever comes of the older one
+            with suppress(SqliteFailure):  # these writes are on the disk, whatever becomes of the log
                 self._empty_log(patience=0)
 
-    def _transaction(self, work: Callable[[Link], T]) -> T:
-        if self._older:
-            bring_up(self._link)
-            self._older = False
-        self._link.run("BEGIN IMMEDIATE")
+    def _run_transaction(self, write: Callable[[SqliteConnection], T]) -> T:
+        if self._has_older_tables:
+            bring_up(self._connection)
+            self._has_older_tables = False
+        self._connection.run("BEGIN IMMEDIATE")
         try:
-            done = work(self._link)
-            self._link.run("COMMIT")
+            result = write(self._connection)
+            self._connection.run("COMMIT")
         except BaseException:
             self._undo()
             raise
-        return done
+        return result
 
     def _undo(self) -> None:
-        """SQLite may have undone it by itself. If it cannot be undone at all, nothing more is written."""
+        """Undo a transaction, unless SQLite has done that. If it cannot be undone, the writer is broken."""
         try:
-            if self._link.inside():
-                self._link.run("ROLLBACK")
+            if self._connection.inside():
+                self._connection.run("ROLLBACK")
         except SqliteFailure as error:
             self._break(error)
 
-    def _told(self, error: SqliteFailure) -> Exception:
-        """The error a caller sees. Whatever is not about waiting is about the disk."""
+    def _write_error(self, error: SqliteFailure) -> Exception:
+        """The error for the caller. Whatever is not about waiting is about the disk."""
         if error.code in (BUSY, LOCKED) and not self.broken:
             return StoreError("another process holds the file", hint="try again")
         self._break(error)
-        hint = "open the store again; the same idempotency key tells whether this was kept"
+        hint = f"open the store again, then {_APPEND_AGAIN}"
         return Broken(f"the write failed: {error.words}", hint=hint)
 
     def _break(self, error: SqliteFailure) -> None:
@@ -280,10 +292,10 @@ class Writer:
 
     def _close(self) -> None:
         with suppress(SqliteFailure):
-            self._link.close()
+            self._connection.close()
 
     def _scrub(self) -> None:
-        """Writes the file anew: SQLite overwrites what it deletes, but not copies left when rows moved."""
+        """Rewrite the file: SQLite overwrites rows that it deletes, but not copies left when rows moved."""
         self._scrub_due = True
         try:
             self._vacuum()
@@ -292,29 +304,33 @@ class Writer:
         except SqliteFailure as error:
             self._undo()
             if error.code not in (BUSY, LOCKED, FULL):
-                raise self._told(error) from error
+                raise self._write_error(error) from error
             problem = f"it is deleted, but bytes of it may be left in the file: {error.words}"
             raise StoreError(problem, hint="make room, let other processes finish, and call scrub") from error
 
     def _vacuum(self) -> None:
-        [(pages,)], [(size,)] = self._link.run("PRAGMA page_count"), self._link.run("PRAGMA page_size")
+        [(pages,)] = self._connection.run("PRAGMA page_count")
+        [(size,)] = self._connection.run("PRAGMA page_size")
         if pages * size > SCRUB_IN_MEMORY:
-            self._link.run("PRAGMA temp_store=1")
+            self._connection.run("PRAGMA temp_store=1")
         try:
-            self._link.run("VACUUM")
+            self._connection.run("VACUUM")
         finally:
-            self._link.run("PRAGMA temp_store=2")
+            self._connection.run("PRAGMA temp_store=2")
 
     def _empty_log(self, *, patience: int) -> None:
-        """Cuts the log, where deleted bytes would stay. While a reader needs it: after a later write."""
+        """Truncate the log, which has deleted bytes. If a reader needs it, a later write tries again.
+
+        `patience` are the milliseconds to wait for readers.
+        """
         self._log_due = True
-        self._link.run(f"PRAGMA busy_timeout={patience}")
+        self._connection.run(f"PRAGMA busy_timeout={patience}")
         try:
-            [(busy, *_)] = self._link.run("PRAGMA wal_checkpoint(TRUNCATE)")
+            [(busy, *_)] = self._connection.run("PRAGMA wal_checkpoint(TRUNCATE)")
         except SqliteFailure as error:
             if error.code not in (BUSY, LOCKED):
                 raise
         else:
             self._log_due = bool(busy)
         finally:
-            self._link.run(f"PRAGMA busy_timeout={BUSY_MS}")
+            self._connection.run(f"PRAGMA busy_timeout={BUSY_MS}")

@@ -17,7 +17,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from lamina.errors import BadInput, Broken, Conflict, StoreError
 from lamina.stores.port import Once, StoredHead, Where
-from lamina.stores.postgres import ConnectionLimits, PostgresStore, links, open_postgres, schema
+from lamina.stores.postgres import ConnectionLimits, PostgresStore, connections, open_postgres, schema
 from lamina.testing.postgres import shared
 
 WHERE = Where("team", "chat")
@@ -96,10 +96,10 @@ async def cut(tables: str, *cuts: Cut) -> AsyncIterator[PostgresStore]:
             tasks.cancel_scope.cancel()
 
 
-def run(work: Callable[..., Awaitable[object]], *given: Any) -> None:
+def run(work: Callable[..., Awaitable[object]], *arguments: Any) -> None:
     async def limited() -> None:
         with anyio.fail_after(60):
-            await work(*given)
+            await work(*arguments)
 
     anyio.run(limited)
 
@@ -139,7 +139,7 @@ def test_a_key_that_could_not_be_settled_can_be_used_again(tables: str) -> None:
             assert (await store.append(WHERE, [b"a"], once=ONCE)).count == 2
 
     async def _lost_twice(store: PostgresStore) -> None:
-        link = store._links  # noqa: SLF001 - the server cannot be had again, as far as this call sees
+        link = store._pool  # noqa: SLF001 - the server cannot be had again, as far as this call sees
         address, link._url = link._url, "postgresql:///?host=/nowhere"  # noqa: SLF001
         try:
             await store.append(WHERE, [b"a"], once=ONCE)
@@ -209,7 +209,7 @@ def test_a_call_cancelled_between_two_statements_closes_it_too(tables: str) -> N
         async with open_postgres(shared().url, schema=tables, connections=1) as store:
             before = await backend(store)
             with anyio.CancelScope() as scope:
-                async with store._links.call():  # noqa: SLF001
+                async with store._pool.call():  # noqa: SLF001
                     scope.cancel()
                     await anyio.sleep_forever()
             assert await backend(store) != before
@@ -218,8 +218,8 @@ def test_a_call_cancelled_between_two_statements_closes_it_too(tables: str) -> N
 
 
 async def backend(store: PostgresStore) -> int:
-    async with store._links.call() as call:  # noqa: SLF001 - which connection it has is nobody else's business
-        return call.link.info.backend_pid
+    async with store._pool.call() as call:  # noqa: SLF001 - which connection it has is nobody else's business
+        return call.connection.info.backend_pid
 
 
 @asynccontextmanager
@@ -260,9 +260,9 @@ def test_a_writer_that_waits_too_long_gives_up(tables: str) -> None:
 def test_a_session_that_does_not_commit_to_disk_is_refused(
     tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = links._settings  # noqa: SLF001
+    settings = connections._settings  # noqa: SLF001
     monkeypatch.setattr(
-        links, "_settings", lambda *given: {**settings(*given), "synchronous_commit": "local"}
+        connections, "_settings", lambda *arguments: {**settings(*arguments), "synchronous_commit": "local"}
     )
     with pytest.raises(StoreError, match="synchronous_commit at 'local'"):
         run(partial(PostgresStore.open, shared().url, schema=tables))
@@ -270,8 +270,8 @@ def test_a_session_that_does_not_commit_to_disk_is_refused(
 
 def test_every_connection_commits_to_disk(tables: str) -> None:
     async def work() -> None:
-        async with open_postgres(shared().url, schema=tables) as store, store._links.call() as call:  # noqa: SLF001
-            assert await (await call.link.execute("SHOW synchronous_commit")).fetchone() == ("on",)
+        async with open_postgres(shared().url, schema=tables) as store, store._pool.call() as call:  # noqa: SLF001
+            assert await (await call.connection.execute("SHOW synchronous_commit")).fetchone() == ("on",)
 
     with psycopg.connect(shared().url) as plain:
         assert plain.execute("SHOW synchronous_commit").fetchone() == ("off",)

@@ -1,0 +1,182 @@
+"""The row of one conversation in `conversation`, its head: locked, checked, or found to be gone.
+
+Writers of one conversation lock its row first, so that they follow each other. Everything that is read is
+checked against its checksums. If a head is gone, that is noticed as long as there are records of its
+conversation. To notice more is up to the server, which has checksums for its pages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, LiteralString
+
+import msgspec
+
+from lamina.errors import Damaged
+from lamina.stores.checks import check_key, check_no_plain, is_sealed_name
+from lamina.stores.checksums import Checksums, is_intact
+from lamina.stores.port import HEADER, RESERVED, RESERVED_END, Once, StoredHead, Where
+from lamina.stores.postgres.connections import PostgresConnection
+
+Row = tuple[Any, ...]
+Values = dict[str, Any]
+
+HEADLESS = "its head is gone, and its records are there"
+UNCOUNTED = "there are more records than its head says"
+
+
+class HeadRow(msgspec.Struct, frozen=True):
+    """The row of a conversation as it was read.
+
+    `has_uncounted`: there are records that it does not count. Then it is an old row, or one is not ours.
+    """
+
+    count: int
+    state: bytes
+    state_sum: int
+    sum: int
+    has_uncounted: bool = False
+
+
+def names_of(where: Where, once: Once | None = None) -> Values:
+    """The names of a conversation as the statements use them."""
+    key = None
+    if once is not None:
+        key = hashlib.sha256(once.key.encode()).digest()
+    return {
+        "workspace": str(where.workspace),
+        "conversation": where.conversation,
+        "key": key,
+        "reserved": RESERVED,
+        "reserved_end": RESERVED_END,
+        "header": HEADER.conversation,
+    }
+
+
+async def select_one(connection: PostgresConnection, query: LiteralString, values: Values) -> Row | None:
+    """The only row of a query; None if there is none."""
+    cursor = await connection.cursor(binary=True).execute(query, values)
+    return await cursor.fetchone()
+
+
+async def select_flag(connection: PostgresConnection, query: LiteralString, values: Values) -> bool:
+    """The answer of a query that asks whether something is so."""
+    row = await select_one(connection, query, values)
+    return row is not None and bool(row[0])
+
+
+async def lock_head(connection: PostgresConnection, where: Where, names: Values) -> HeadRow | None:
+    """Begin a transaction, and lock the conversation until its end; None if there is no such conversation."""
+    await connection.execute("BEGIN")
+    row = await select_one(connection, _LOCK, names)
+    if row is None:
+        return None
+    sealed, has_uncounted, count, state, state_sum, checksum = row
+    check_key(where.workspace, sealed=sealed)
+    if count is None:
+        return None
+    return HeadRow(count, state, state_sum, checksum, has_uncounted)
+
+
+_LOCK: LiteralString = """
+    WITH taken AS (
+        SELECT count, state, state_sum, sum FROM conversation
+        WHERE workspace = %(workspace)s AND name = %(conversation)s
+        FOR UPDATE
+    )
+    SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s),
+        EXISTS (
+            SELECT FROM record
+            WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND seq >= taken.count
+        ), taken.*
+    FROM (SELECT 1) AS one LEFT JOIN taken ON true"""
+
+
+async def make_head(
+    connection: PostgresConnection, where: Where, names: Values, checksums: Checksums
+) -> HeadRow:
+    """Make a conversation that was not there a moment ago.
+
+    Another writer may have made it since; then this waits until that one has finished. No plain conversation
+    begins while the store is being sealed: each of the two waits for the other, and only then looks.
+    """
+    if where == HEADER:
+        await connection.execute(_LOCK_FOR_SEALING)
+        check_no_plain(plain=await select_flag(connection, _HAS_PLAIN, names))
+    elif not is_sealed_name(where.workspace):
+        await connection.execute(_LOCK_AGAINST_SEALING)
+        check_key(where.workspace, sealed=await select_flag(connection, IS_SEALED, names))
+    state_sum = checksums.state(b"")
+    checksum = checksums.head(0, state_sum)
+    row = await select_one(connection, _MAKE, names | {"state_sum": state_sum, "sum": checksum})
+    head_row = HeadRow(0, b"", state_sum, checksum)
+    if row is not None:
+        head_row = HeadRow(*row)
+    if not head_row.count and await select_flag(connection, HAS_RECORDS, names):
+        raise await damaged(connection, where, HEADLESS)
+    return head_row
+
+
+_LOCK_FOR_SEALING = "SELECT pg_advisory_xact_lock(hashtextextended('lamina seal ' || current_schema(), 0))"
+_LOCK_AGAINST_SEALING = (
+    "SELECT pg_advisory_xact_lock_shared(hashtextextended('lamina seal ' || current_schema(), 0))"
+)
+_HAS_PLAIN = """
+    SELECT EXISTS (
+        SELECT FROM conversation WHERE workspace < %(reserved)s OR workspace >= %(reserved_end)s
+    )"""
+IS_SEALED = "SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s)"
+HAS_RECORDS = """
+    SELECT EXISTS (
+        SELECT FROM record WHERE workspace = %(workspace)s AND conversation = %(conversation)s
+    )"""
+_MAKE = """
+    INSERT INTO conversation (workspace, name, count, state, state_sum, sum)
+    VALUES (%(workspace)s, %(conversation)s, 0, ''::bytea, %(state_sum)s, %(sum)s)
+    ON CONFLICT (workspace, name) DO UPDATE SET count = conversation.count
+    RETURNING count, state, state_sum, sum"""
+
+
+async def check_head_row(connection: PostgresConnection, where: Where, row: HeadRow) -> StoredHead:
+    """The head in a row; raises Damaged if it is not what was written."""
+    problem = _problem_of(where, row)
+    if problem:
+        raise await damaged(connection, where, problem)
+    return StoredHead(count=row.count, state=row.state)
+
+
+def _problem_of(where: Where, row: HeadRow) -> str:
+    checksums = Checksums(where)
+    if not is_head_intact(checksums, row.count, row.state_sum, row.sum):
+        return "its number of records is not what was written"
+    if checksums.state(row.state) != row.state_sum:
+        return "its state is not what was written"
+    if row.has_uncounted:
+        return UNCOUNTED
+    return ""
+
+
+def is_head_intact(checksums: Checksums, count: int, state_sum: int, checksum: int) -> bool:
+    if count < 0 or state_sum < 0:
+        return False
+    return checksums.head(count, state_sum) == checksum
+
+
+async def damaged(connection: PostgresConnection, where: Where, problem: str) -> Damaged:
+    """The error, with the places of the records that are intact."""
+    intact = [seq for seq, _ in await select_intact_records(connection, where)]
+    return Damaged(problem, conversation=where.conversation, whole=intact)
+
+
+async def select_intact_records(connection: PostgresConnection, where: Where) -> list[tuple[int, bytes]]:
+    """Place and body of each record that is what was written."""
+    cursor = connection.cursor(binary=True)
+    await cursor.execute(_ALL_RECORDS, names_of(where))
+    checksums = Checksums(where)
+    rows = await cursor.fetchall()
+    return [(seq, body) for seq, body, checksum in rows if is_intact(checksums, (seq, body, checksum))]
+
+
+_ALL_RECORDS = """
+    SELECT seq, body, sum FROM record
+    WHERE workspace = %(workspace)s AND conversation = %(conversation)s ORDER BY seq"""

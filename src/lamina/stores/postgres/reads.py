@@ -1,0 +1,191 @@
+"""The reads of the port: each is one statement, so one snapshot.
+
+`with_sums=False` reads tables of an older release, which have no checksums: columns that are missing there
+are read as NULL, and only places and types are checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, LiteralString
+
+from lamina.errors import Damaged
+from lamina.stores.checks import check_key, select_places
+from lamina.stores.checksums import Checksums, StoredRow, check_records
+from lamina.stores.port import HEADER, RESERVED, Listed, Record, RecordPage, StoredHead, Where
+from lamina.stores.postgres.connections import ConnectionCall
+from lamina.stores.postgres.heads import (
+    HEADLESS,
+    IS_SEALED,
+    UNCOUNTED,
+    HeadRow,
+    Row,
+    check_head_row,
+    damaged,
+    is_head_intact,
+    names_of,
+    select_flag,
+    select_intact_records,
+)
+
+_MOST = 2**62
+"""More than there will be records, and the server can still count so far."""
+
+_HEAD_ROW = -1
+"""Begins the row of the head. The row of the store begins with -2, the others with the place of a record."""
+
+
+async def read_page(
+    call: ConnectionCall,
+    where: Where,
+    *,
+    after: int,
+    last: int | None,
+    at: Sequence[int] | None,
+    limit: int | None,
+    with_sums: bool,
+) -> RecordPage:
+    """Read what kind of store this is, the head, and the records."""
+    query, selection = _select(after=after, last=last, at=at)
+    if not with_sums:
+        query = query.replace("state_sum, sum", _NO_SUMS).replace("body, sum", _NO_SUM)
+    most = _MOST
+    if limit is not None:
+        most = min(limit, _MOST)
+    cursor = call.connection.cursor(binary=True)
+    await cursor.execute(query, names_of(where) | {"asked": selection, "limit": most})
+    # A union has no order of its own: the store, the head and the records come first to last by this key.
+    rows = sorted(await cursor.fetchall(), key=lambda row: row[0])
+    _, sealed, orphans, has_uncounted, _ = rows.pop(0)
+    check_key(where.workspace, sealed=bool(sealed))
+    if not rows or rows[0][0] != _HEAD_ROW:
+        if orphans or rows:
+            raise await damaged(call.connection, where, HEADLESS)
+        return RecordPage()
+    _, count, state, state_sum, checksum = rows.pop(0)
+    head = StoredHead(count=count, state=state)
+    if with_sums:
+        await check_head_row(call.connection, where, HeadRow(count, state, state_sum, checksum))
+    places = select_places(count, after=after, last=last, at=at, limit=limit)
+    record_rows = [(seq, body, record_sum) for seq, _, body, record_sum, _ in rows]
+    records = await _check_records(call, where, places, record_rows, with_sums=with_sums)
+    if has_uncounted and at is None and with_sums:  # a read of single places is how records are saved
+        raise await damaged(call.connection, where, UNCOUNTED)
+    return RecordPage(records=records, head=head)
+
+
+def _select(*, after: int, last: int | None, at: Sequence[int] | None) -> tuple[LiteralString, Any]:
+    """The query for a selection of records, and its argument."""
+    if at is not None:
+        return _READ_AT, [seq for seq in at if seq < _MOST]
+    if last is not None:
+        return _READ_LAST, min(last, _MOST)
+    return _READ_AFTER, min(after, _MOST)
+
+
+async def _check_records(
+    call: ConnectionCall,
+    where: Where,
+    places: Sequence[int],
+    rows: Sequence[StoredRow],
+    *,
+    with_sums: bool,
+) -> tuple[Record, ...]:
+    if not with_sums:
+        return check_records(where, places, rows, None)
+    try:
+        return check_records(where, places, rows, Checksums(where))
+    except Damaged as damage:
+        raise await damaged(call.connection, where, damage.problem) from None
+
+
+_NO_SUMS = "NULL::bigint, NULL::bigint"
+_NO_SUM = "body, NULL::bigint"
+_READ: LiteralString = """
+    WITH head AS (
+        SELECT count, state, state_sum, sum FROM conversation
+        WHERE workspace = %(workspace)s AND name = %(conversation)s
+    )
+    SELECT -2::bigint,
+        (EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s))::int::bigint,
+        CASE WHEN NOT EXISTS (SELECT FROM head) AND EXISTS (
+            SELECT FROM record WHERE workspace = %(workspace)s AND conversation = %(conversation)s
+        ) THEN 'orphans'::bytea END,
+        (EXISTS (
+            SELECT FROM record WHERE workspace = %(workspace)s AND conversation = %(conversation)s
+            AND seq >= (SELECT count FROM head)
+        ))::int::bigint, NULL::bigint
+    UNION ALL SELECT -1, count, state, state_sum, sum FROM head
+    UNION ALL (
+        SELECT seq, 0, body, sum, NULL FROM record
+        WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND """
+_END: LiteralString = " ORDER BY seq LIMIT %(limit)s::bigint)"
+_READ_AFTER = _READ + "seq >= %(asked)s::bigint" + _END
+_READ_LAST = _READ + "seq >= (SELECT count FROM head) - %(asked)s::bigint" + _END  # noqa: S608 - no input in it
+_READ_AT = _READ + "seq = ANY(%(asked)s::bigint[])" + _END
+
+
+async def list_conversations(
+    call: ConnectionCall, workspace: str, *, after: str, limit: int, with_sums: bool
+) -> Sequence[Listed]:
+    query = _LIST
+    if not with_sums:
+        query = _LIST.replace("state_sum, sum", _NO_SUMS)
+    values = {
+        "workspace": str(workspace),
+        "after": after.partition("\0")[0],  # no name holds a NUL, so no name is between the two
+        "limit": min(limit, _MOST),
+        "reserved": RESERVED,
+        "header": HEADER.conversation,
+    }
+    cursor = call.connection.cursor(binary=True)
+    await cursor.execute(query, values)
+    (sealed, headless, *_), *rows = await cursor.fetchall()
+    check_key(workspace, sealed=sealed)
+    if headless is not None:
+        raise Damaged(HEADLESS, conversation=headless)
+    if with_sums:
+        _check_listed(workspace, rows)
+    rows.sort(key=lambda row: row[1])
+    return [Listed(conversation=name, count=count) for _, name, count, *_ in rows]
+
+
+def _check_listed(workspace: str, rows: Sequence[Row]) -> None:
+    for has_uncounted, name, count, state_sum, checksum in rows:
+        checksums = Checksums(Where(workspace, name))
+        if not is_head_intact(checksums, count, state_sum, checksum):
+            raise Damaged("its number of records is not what was written", conversation=name)
+        if has_uncounted:
+            raise Damaged(UNCOUNTED, conversation=name)
+
+
+# `recorded` goes from one conversation's records to the next one's, one step through the index for each.
+_LIST: LiteralString = """
+    WITH RECURSIVE recorded (name, nth) AS (
+        (SELECT conversation, 1 FROM record
+            WHERE workspace = %(workspace)s AND conversation > %(after)s ORDER BY conversation LIMIT 1)
+        UNION ALL
+        SELECT (SELECT conversation FROM record
+            WHERE workspace = %(workspace)s AND conversation > recorded.name ORDER BY conversation LIMIT 1),
+            nth + 1
+        FROM recorded WHERE name IS NOT NULL AND nth < %(limit)s::bigint
+    )
+    SELECT EXISTS (SELECT FROM conversation WHERE workspace = %(reserved)s AND name = %(header)s),
+        (SELECT name FROM recorded WHERE name IS NOT NULL AND NOT EXISTS (
+            SELECT FROM conversation
+            WHERE conversation.workspace = %(workspace)s AND conversation.name = recorded.name
+        ) LIMIT 1), NULL::bigint, NULL::bigint, NULL::bigint
+    UNION ALL (
+        SELECT EXISTS (
+            SELECT FROM record WHERE record.workspace = conversation.workspace
+            AND record.conversation = conversation.name AND record.seq >= conversation.count
+        ), name, count, state_sum, sum FROM conversation
+        WHERE workspace = %(workspace)s AND name > %(after)s
+        ORDER BY name LIMIT %(limit)s::bigint
+    )"""
+
+
+async def rescue_records(call: ConnectionCall, where: Where) -> list[tuple[int, bytes]]:
+    """Place and body of each record that can still be read, also if the head is damaged."""
+    check_key(where.workspace, sealed=await select_flag(call.connection, IS_SEALED, names_of(where)))
+    return await select_intact_records(call.connection, where)

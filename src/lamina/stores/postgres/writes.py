@@ -1,0 +1,186 @@
+"""The writes of the port: append, replace and delete, each in one transaction.
+
+A write locks the conversation's row first, so that writers of one conversation follow each other. It looks
+for the idempotency key only when it has the lock, in a statement of its own: one statement for both would see
+the keys of before it waited. Statements go one by one: psycopg's pipeline leaves generators behind when a
+call is cancelled, and these fail when they are collected.
+
+Nothing here handles lost connections. A write only says from when on its change may have been made
+(`call.committing`). If a write raises, whoever lent the connection undoes the transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import LiteralString
+
+import msgspec
+
+from lamina.errors import Damaged, StoreError
+from lamina.stores.checks import check_digest, check_head, raise_missing
+from lamina.stores.checksums import Checksums
+from lamina.stores.port import Once, StoredHead, Where, search_place
+from lamina.stores.postgres.connections import ConnectionCall, PostgresConnection
+from lamina.stores.postgres.heads import (
+    HAS_RECORDS,
+    Values,
+    check_head_row,
+    lock_head,
+    make_head,
+    names_of,
+    select_flag,
+    select_one,
+)
+
+
+async def append_group(
+    call: ConnectionCall,
+    where: Where,
+    records: Sequence[bytes],
+    *,
+    expect: int | None,
+    was: bytes | None,
+    once: Once | None,
+    state: bytes | None,
+) -> StoredHead:
+    names = names_of(where, once)
+    checksums = Checksums(where)
+    row = await lock_head(call.connection, where, names)
+    if row is None:
+        row = await make_head(call.connection, where, names, checksums)
+    previous = await check_head_row(call.connection, where, row)
+    if once is not None:
+        repeated = await _find_repeated(call.connection, where, previous, once, names)
+        if repeated is not None:
+            return repeated
+    check_head(where, previous, expect=expect, was=was)
+    head = msgspec.structs.replace(previous, count=previous.count + len(records))
+    state_sum = row.state_sum
+    if state is not None:
+        head = msgspec.structs.replace(head, state=state)
+        state_sum = checksums.state(state)
+    values: Values = {
+        "base": previous.count,
+        "records": list(records),
+        "sums": [checksums.record(seq, body) for seq, body in enumerate(records, previous.count)],
+        "count": head.count,
+        "state": state,
+        "state_sum": state_sum,
+        "sum": checksums.head(head.count, state_sum),
+        "digest": None,
+        "once_sum": None,
+    }
+    if once is not None:
+        values["digest"] = once.digest
+        values["once_sum"] = checksums.once(names["key"], once.digest, head.count)
+    await _commit(call, (_APPEND, names | values))
+    return head
+
+
+_APPEND = """
+    WITH written AS (
+        INSERT INTO record (workspace, conversation, seq, body, sum)
+        SELECT %(workspace)s, %(conversation)s, %(base)s::bigint + place - 1, body, sum
+        FROM unnest(%(records)s::bytea[], %(sums)s::bigint[]) WITH ORDINALITY AS given (body, sum, place)
+    ), remembered AS (
+        INSERT INTO once (workspace, conversation, key, digest, count, sum)
+        SELECT %(workspace)s, %(conversation)s, %(key)s::bytea, %(digest)s::bytea, %(count)s::bigint,
+            %(once_sum)s::bigint
+        WHERE %(key)s::bytea IS NOT NULL
+    )
+    UPDATE conversation
+    SET count = %(count)s::bigint, state = coalesce(%(state)s::bytea, state),
+        state_sum = %(state_sum)s::bigint, sum = %(sum)s::bigint
+    WHERE workspace = %(workspace)s AND name = %(conversation)s"""
+
+
+async def _find_repeated(
+    connection: PostgresConnection, where: Where, head: StoredHead, once: Once, names: Values
+) -> StoredHead | None:
+    """The answer to an idempotency key that was used before; None for a new key."""
+    row = await select_one(connection, _FIND_KEY, names)
+    if row is None:
+        return None
+    digest, count, checksum = row
+    if count < 0 or Checksums(where).once(names["key"], digest, count) != checksum:
+        problem = f"its idempotency key {once.key!r} is not what was written"
+        raise Damaged(problem, conversation=where.conversation)
+    check_digest(where, once, digest)
+    return StoredHead(count=count, state=head.state)
+
+
+_FIND_KEY = """
+    SELECT digest, count, sum FROM once
+    WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND key = %(key)s::bytea"""
+
+
+async def replace_records(
+    call: ConnectionCall,
+    where: Where,
+    bodies: Mapping[int, bytes],
+    *,
+    expect: int,
+    was: bytes | None,
+    state: bytes | None,
+) -> StoredHead:
+    names = names_of(where)
+    checksums = Checksums(where)
+    row = await lock_head(call.connection, where, names)
+    if row is None:
+        raise_missing(where, expect=expect, was=was)
+    head = await check_head_row(call.connection, where, row)
+    check_head(where, head, expect=expect, was=was)
+    values = {
+        "places": list(bodies),
+        "bodies": list(bodies.values()),
+        "sums": [checksums.record(seq, body) for seq, body in bodies.items()],
+    }
+    steps = [(_REPLACE, names | values)]
+    if state is not None:
+        head = StoredHead(count=head.count, state=state)
+        state_sum = checksums.state(state)
+        checksum = checksums.head(head.count, state_sum)
+        steps.append((_SET_STATE, names | {"state": state, "state_sum": state_sum, "sum": checksum}))
+    await _commit(call, *steps)
+    return head
+
+
+_REPLACE: LiteralString = """
+    UPDATE record SET body = given.body, sum = given.sum
+    FROM unnest(%(places)s::bigint[], %(bodies)s::bytea[], %(sums)s::bigint[]) AS given (seq, body, sum)
+    WHERE workspace = %(workspace)s AND conversation = %(conversation)s AND record.seq = given.seq"""
+_SET_STATE: LiteralString = """
+    UPDATE conversation SET state = %(state)s, state_sum = %(state_sum)s, sum = %(sum)s
+    WHERE workspace = %(workspace)s AND name = %(conversation)s"""
+
+
+async def delete_conversation(call: ConnectionCall, where: Where) -> bool:
+    """Delete a conversation and its search index, also if they are damaged. False if there was none."""
+    names = names_of(where)
+    row = await lock_head(call.connection, where, names)
+    if row is None and not await select_flag(call.connection, HAS_RECORDS, names):
+        return False
+    steps = [(step, names) for step in _DELETE]
+    index = search_place(where)
+    if index is not None:
+        steps += [(step, names_of(index)) for step in _DELETE]
+    await _commit(call, *steps)
+    return True
+
+
+_DELETE: tuple[LiteralString, ...] = (
+    "DELETE FROM record WHERE workspace = %(workspace)s AND conversation = %(conversation)s",
+    "DELETE FROM once WHERE workspace = %(workspace)s AND conversation = %(conversation)s",
+    "DELETE FROM conversation WHERE workspace = %(workspace)s AND name = %(conversation)s",
+)
+
+
+async def _commit(call: ConnectionCall, *steps: tuple[LiteralString, Values]) -> None:
+    """Run the last statements of a transaction, and commit it."""
+    for step, values in steps:
+        await call.connection.execute(step, values)
+    call.committing = True
+    cursor = await call.connection.execute("COMMIT")
+    call.committing = False
+    if cursor.statusmessage != "COMMIT":
+        raise StoreError(f"the server answered {cursor.statusmessage!r} to a commit")
