@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.core.text.characters import is_blank
-from lamina.dialects.openai_chat.parts import plain
+from lamina.dialects.openai_chat.parts import to_dict
 from lamina.dialects.port import Absorbed
 from lamina.dialects.text.parse import spoken
 from lamina.dialects.usage import Usage, usage_in
@@ -26,7 +26,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     texts: list[str] = []
     usage, stop = Usage(), ""
     for event in events:
-        chunk = {"response": event} if isinstance(event, str) else plain(event, "response")
+        chunk = {"response": event} if isinstance(event, str) else to_dict(event, "response")
         choice = _choice(chunk.get("choices"))
         found = (choice.get("text"), chunk.get("response"), chunk.get("content"))
         texts += [text for text in found if isinstance(text, str)][:1]
@@ -41,7 +41,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
 def _choice(choices: Any) -> Mapping[str, Any]:
     """The choice with index 0."""
     for choice in choices if isinstance(choices, list | tuple) else ():
-        found = plain(choice, "choices")
+        found = to_dict(choice, "choices")
         if not found.get("index"):
             return found
     return {}
