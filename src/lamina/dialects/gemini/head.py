@@ -43,7 +43,7 @@ _FIELDS_OF_REST_BODY = frozenset(
 _FIELDS_NOT_SETTINGS = ("generationConfig", "contents", "model")
 
 
-class ParsedHead(NamedTuple):
+class ParsedGeminiHead(NamedTuple):
     """The head of a request, its system text as it came (None without any), and the place of that."""
 
     head: Head
@@ -51,7 +51,7 @@ class ParsedHead(NamedTuple):
     system_place: str
 
 
-def read_head(request: Request) -> ParsedHead:
+def read_head(request: Request) -> ParsedGeminiHead:
     """The fields of a request besides its contents, with system text and tools taken out."""
     fields = {name: value for name, value in request.items() if name != "contents"}
     if fields.get("config") is None:
@@ -59,10 +59,10 @@ def read_head(request: Request) -> ParsedHead:
     parsed = _take_system_and_tools(_read_config(fields["config"]), "config.")
     parameters = fields | {"config": parsed.head.parameters}
     head = Head(tools=parsed.head.tools, parameters=parameters)
-    return ParsedHead(head, parsed.system, parsed.system_place)
+    return ParsedGeminiHead(head, parsed.system, parsed.system_place)
 
 
-def _take_system_and_tools(fields: Json, prefix: str) -> ParsedHead:
+def _take_system_and_tools(fields: Json, prefix: str) -> ParsedGeminiHead:
     """System text and tools, and the other fields; None keeps the place of each that was taken."""
     parameters = dict(fields)
     system_field = find_spelling(fields, _SYSTEM_FIELD)
@@ -73,7 +73,7 @@ def _take_system_and_tools(fields: Json, prefix: str) -> ParsedHead:
     tools = _read_tools(fields.get("tools"), f"{prefix}tools")
     if tools:
         parameters["tools"] = None
-    return ParsedHead(Head(tools=tools, parameters=parameters), system, f"{prefix}{system_field}")
+    return ParsedGeminiHead(Head(tools=tools, parameters=parameters), system, f"{prefix}{system_field}")
 
 
 def write_request(head: Head, contents: Any, system: Any) -> Json:

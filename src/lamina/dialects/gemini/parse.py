@@ -17,7 +17,7 @@ from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCal
 from lamina.dialects.beside import gemini_content, gemini_part
 from lamina.dialects.gemini.calls import GeminiCalls, make_orphan_id
 from lamina.dialects.gemini.contents import Unit, read_extra_fields, split_units
-from lamina.dialects.gemini.head import ParsedHead, read_head, split_system_parts
+from lamina.dialects.gemini.head import ParsedGeminiHead, read_head, split_system_parts
 from lamina.dialects.gemini.parts import ID_PREFIX, read_part, read_signature
 from lamina.dialects.gemini.wire import (
     LISTS,
@@ -62,10 +62,10 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
 def read_model_content(content: Any) -> tuple[Segment, ...]:
     """The segments of one content of the model, as the first content of a conversation."""
     [unit] = split_units([content])
-    return _ContentReader(()).read_unit(unit)
+    return _GeminiReader(()).read_unit(unit)
 
 
-class _Piece(NamedTuple):
+class _GeminiPiece(NamedTuple):
     """A segment before it is made. `blocks` are what it came from; `whole`: they may be sent as they came."""
 
     role: Role
@@ -76,7 +76,7 @@ class _Piece(NamedTuple):
     whole: bool = True
 
 
-class _ParsedPart(NamedTuple):
+class _ParsedGeminiPart(NamedTuple):
     """A part of a content, and the block that it came from."""
 
     part: Part
@@ -89,7 +89,7 @@ def _read_log(units: Sequence[Unit], memo: ParseMemo | None) -> tuple[Segment, .
     if memo is not None:
         remembered = memo.known[: _count_unchanged(units, memo.known)]
     old_segments = [segments for _, segments in remembered]
-    reader = _ContentReader(old_segments)
+    reader = _GeminiReader(old_segments)
     new_units = units[len(remembered) :]
     new_segments = [reader.read_unit(unit) for unit in new_units]
     if memo is not None:
@@ -116,7 +116,7 @@ def _count_unchanged(units: Sequence[Unit], remembered: Sequence[tuple[Any, tupl
     return count
 
 
-def _read_system(parsed_head: ParsedHead) -> list[Segment]:
+def _read_system(parsed_head: ParsedGeminiHead) -> list[Segment]:
     """One segment for each part of the system text."""
     system = parsed_head.system
     if system is None:
@@ -128,7 +128,7 @@ def _read_system(parsed_head: ParsedHead) -> list[Segment]:
         except BadInput as error:
             place = _place_system_part(parsed_head, block, i)
             raise add_outer_place(place, error) from None
-        pieces.append(_Piece(Role.SYSTEM, "system", (part,), [block]))
+        pieces.append(_GeminiPiece(Role.SYSTEM, "system", (part,), [block]))
     return _make_segments(pieces, system, count=len(pieces))
 
 
@@ -139,7 +139,7 @@ def _read_system_part(block: Any) -> Part:
     return part
 
 
-def _place_system_part(parsed_head: ParsedHead, block: Any, index: int) -> str:
+def _place_system_part(parsed_head: ParsedGeminiHead, block: Any, index: int) -> str:
     if block is parsed_head.system:
         return parsed_head.system_place
     if isinstance(parsed_head.system, LISTS):
@@ -147,7 +147,7 @@ def _place_system_part(parsed_head: ParsedHead, block: Any, index: int) -> str:
     return f"{parsed_head.system_place}.parts[{index}]"
 
 
-class _ContentReader:
+class _GeminiReader:
     """Reads the contents in one pass.
 
     It remembers which calls wait for results, the role of the last content, and whether that content had
@@ -178,7 +178,7 @@ class _ContentReader:
         pieces = [self._make_piece(parsed, role) for parsed in parsed_parts]
         may_be_kept = not joins and unit.role in ("user", "model") and _are_sendable(pieces)
         if not pieces:
-            pieces = [self._make_piece(_ParsedPart(Text(""), ""), role)]
+            pieces = [self._make_piece(_ParsedGeminiPart(Text(""), ""), role)]
         pieces = _drop_blank_pieces(pieces)
         if role is Role.ASSISTANT:
             pieces = _merge_raw_runs(pieces)
@@ -187,20 +187,20 @@ class _ContentReader:
         self._remember(segments)
         return segments
 
-    def _make_piece(self, parsed: _ParsedPart, role: Role) -> _Piece:
+    def _make_piece(self, parsed: _ParsedGeminiPart, role: Role) -> _GeminiPiece:
         part, block = parsed
         if isinstance(part, ToolCall):
             call = self.calls.add(part)
-            return _Piece(role, "tool_call", (call,), [block], whole=is_safe_name(part.name))
+            return _GeminiPiece(role, "tool_call", (call,), [block], whole=is_safe_name(part.name))
         if isinstance(part, ToolResult):
             return self._make_result_piece(part, block)
         if role is Role.USER:
-            return _Piece(role, "user", (part,), [block])
+            return _GeminiPiece(role, "user", (part,), [block])
         if isinstance(part, Thinking):
-            return _Piece(role, "thinking", (part,), [block])
-        return _Piece(role, "assistant", (part,), [block])
+            return _GeminiPiece(role, "thinking", (part,), [block])
+        return _GeminiPiece(role, "assistant", (part,), [block])
 
-    def _make_result_piece(self, result: ToolResult, block: Any) -> _Piece:
+    def _make_result_piece(self, result: ToolResult, block: Any) -> _GeminiPiece:
         """A result, with the id and the name of the call that it answers."""
         call = self.calls.take_answered_call(result)
         attrs = None
@@ -215,9 +215,9 @@ class _ContentReader:
                 attrs = {"path": path}
         part = ToolResult(id=call_id, name=name, content=result.content, error=result.error)
         whole = _is_whole_result(result, part, block)
-        return _Piece(Role.TOOL, "tool_result", (part,), [block], attrs, whole)
+        return _GeminiPiece(Role.TOOL, "tool_result", (part,), [block], attrs, whole)
 
-    def _continues_last(self, role: Role, parsed_parts: Sequence[_ParsedPart]) -> bool:
+    def _continues_last(self, role: Role, parsed_parts: Sequence[_ParsedGeminiPart]) -> bool:
         """Whether a content goes on with the last one: calls, or results, that came in several contents.
 
         What the model says around its calls belongs to them; what the user says around results does not.
@@ -250,7 +250,7 @@ def _find_last_model_content(contents: Sequence[tuple[Segment, ...]]) -> int:
     return 0
 
 
-def _read_parts(unit: Unit, role: Role) -> list[_ParsedPart]:
+def _read_parts(unit: Unit, role: Role) -> list[_ParsedGeminiPart]:
     """The parts of a content; of the user's, results first."""
     if not isinstance(unit.parts, LISTS):
         problem = f"parts is {describe_value(unit.parts)}"
@@ -264,9 +264,9 @@ def _read_parts(unit: Unit, role: Role) -> list[_ParsedPart]:
         except BadInput as error:
             raise add_outer_place(unit.place_of(i), error) from None
         if isinstance(part, ToolResult):
-            results.append(_ParsedPart(part, block))
+            results.append(_ParsedGeminiPart(part, block))
         else:
-            others.append(_ParsedPart(part, block))
+            others.append(_ParsedGeminiPart(part, block))
     return results + others
 
 
@@ -297,14 +297,14 @@ def _require_right_side(part: Part, role: Role) -> None:
         raise BadInput("a result in a content of the model", place="functionResponse", hint=hint)
 
 
-def _are_sendable(pieces: Sequence[_Piece]) -> bool:
+def _are_sendable(pieces: Sequence[_GeminiPiece]) -> bool:
     """Whether the pieces of a content may be sent as they came. The API refuses empty text."""
     if not pieces:
         return False
     return all(piece.whole and piece.parts[0] != Text("") for piece in pieces)
 
 
-def _drop_blank_pieces(pieces: list[_Piece]) -> list[_Piece]:
+def _drop_blank_pieces(pieces: list[_GeminiPiece]) -> list[_GeminiPiece]:
     """The pieces without blank text, which says nothing; at least one piece.
 
     The API takes a content of nothing but spaces, and the core would leave it out. So that stays `Raw`.
@@ -317,14 +317,14 @@ def _drop_blank_pieces(pieces: list[_Piece]) -> list[_Piece]:
     return [piece._replace(parts=(Raw(dialect=NAME, data=piece.blocks[0]),)) for piece in pieces]
 
 
-def _is_blank_piece(piece: _Piece) -> bool:
+def _is_blank_piece(piece: _GeminiPiece) -> bool:
     part = piece.parts[0]
     return isinstance(part, Text) and is_blank(part.text)
 
 
-def _merge_raw_runs(pieces: Sequence[_Piece]) -> list[_Piece]:
+def _merge_raw_runs(pieces: Sequence[_GeminiPiece]) -> list[_GeminiPiece]:
     """The API's own parts in a row, such as code and what it printed, as one piece: neither stands alone."""
-    runs: list[list[_Piece]] = []
+    runs: list[list[_GeminiPiece]] = []
     for piece in pieces:
         if runs and _is_raw_piece(piece) and _is_raw_piece(runs[-1][0]):
             runs[-1].append(piece)
@@ -333,18 +333,18 @@ def _merge_raw_runs(pieces: Sequence[_Piece]) -> list[_Piece]:
     return [_merge_run(run) for run in runs]
 
 
-def _merge_run(run: Sequence[_Piece]) -> _Piece:
+def _merge_run(run: Sequence[_GeminiPiece]) -> _GeminiPiece:
     parts = tuple(chain.from_iterable(piece.parts for piece in run))
     blocks = list(chain.from_iterable(piece.blocks for piece in run))
     return run[0]._replace(parts=parts, blocks=blocks)
 
 
-def _is_raw_piece(piece: _Piece) -> bool:
+def _is_raw_piece(piece: _GeminiPiece) -> bool:
     return isinstance(piece.parts[0], Raw)
 
 
 def _make_segments(
-    pieces: Sequence[_Piece], message: Any, *, count: int, joins: bool = False
+    pieces: Sequence[_GeminiPiece], message: Any, *, count: int, joins: bool = False
 ) -> list[Segment]:
     """The pieces of a content as segments. The last also counts what the content has besides its pieces."""
     segments = []

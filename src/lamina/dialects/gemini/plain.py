@@ -40,6 +40,8 @@ _SILENT_FIELDS = frozenset(
 )
 """Fields that say how a request is sent, stored, paid for or filtered, and nothing to the model."""
 
+_FIELDS_WITHOUT_LOSS = _READ_FIELDS | _SILENT_FIELDS
+
 _PLAIN_CHOICES = {"AUTO": "auto", "NONE": "none", "ANY": "any", "VALIDATED": "auto"}
 _THINKING_LEVELS = {
     "none": "MINIMAL",
@@ -60,8 +62,7 @@ def plain_head(head: Head) -> PlainHead:
     thinking = to_dict_or_empty(settings.get("thinkingConfig"))
     choice = _read_choice(settings.get("toolConfig"))
     answer_schema = _read_answer_schema(settings)
-    lost_fields = [name for name in settings if name not in _READ_FIELDS and name not in _SILENT_FIELDS]
-    left = list(map(to_snake_case, lost_fields))
+    left = [to_snake_case(name) for name in settings if name not in _FIELDS_WITHOUT_LOSS]
     tools = []
     for place, sort, declaration in read_declarations(head.tools):
         if sort == "function":

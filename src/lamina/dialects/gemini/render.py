@@ -53,7 +53,7 @@ SIGNED = "signed by lamina: the call came without a thought signature"
 
 def render(envelope: Envelope) -> Json:
     """The request for this envelope."""
-    writer = _ContentWriter(envelope)
+    writer = _GeminiWriter(envelope)
     system_entries = []
     other_entries = []
     for entry in envelope.sent:
@@ -137,7 +137,7 @@ def _came_unsigned(call_entry: Entry) -> bool:
     return not get_field(to_dict_or_empty(blocks[0]), "thoughtSignature")
 
 
-class _ContentWriter:
+class _GeminiWriter:
     """Writes the contents of one request: it knows the spelling, the signatures and the names of tools."""
 
     def __init__(self, envelope: Envelope) -> None:
@@ -272,7 +272,7 @@ class _ContentWriter:
         return f"{entry.ref}{ON_THE_WIRE}" in self.signed_refs
 
 
-def _write_contents(writer: _ContentWriter, entries: Sequence[Entry]) -> Any:
+def _write_contents(writer: _GeminiWriter, entries: Sequence[Entry]) -> Any:
     """The value of `contents`, as it came if nothing of it changed."""
     contents = []
     for role, group in _group_contents(entries):

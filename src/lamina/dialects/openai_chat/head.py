@@ -25,6 +25,8 @@ _SILENT_FIELDS = frozenset(
 )
 """Fields that say how a request is sent, stored or paid for, and nothing to the model: no loss elsewhere."""
 
+_FIELDS_WITHOUT_LOSS = _READ_FIELDS | _SILENT_FIELDS
+
 _PLAIN_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
 _OWN_CHOICES = {plain_choice: own_choice for own_choice, plain_choice in _PLAIN_CHOICES.items()}
 
@@ -32,7 +34,7 @@ _OWN_CHOICES = {plain_choice: own_choice for own_choice, plain_choice in _PLAIN_
 def plain_head(head: Head) -> PlainHead:
     """What tools and parameters mean; `left` names those that only this API has."""
     parameters = {name: value for name, value in head.parameters.items() if value is not None}
-    left = [name for name in parameters if name not in _READ_FIELDS and name not in _SILENT_FIELDS]
+    left = [name for name in parameters if name not in _FIELDS_WITHOUT_LOSS]
     tools = []
     for i, definition in enumerate(head.tools):
         tool = _read_tool(definition)

@@ -111,7 +111,7 @@ def has_valid_content(message: Mapping[str, Any]) -> bool:
     return is_valid_content(content)
 
 
-class _Piece(msgspec.Struct, frozen=True, gc=False):
+class _ChatPiece(msgspec.Struct, frozen=True, gc=False):
     """A segment before it is made: its kind, its part, and the block of the message that it came from."""
 
     kind: str
@@ -120,15 +120,15 @@ class _Piece(msgspec.Struct, frozen=True, gc=False):
     attrs: dict[str, str] = {}
 
 
-class _ParsedMessage(msgspec.Struct, frozen=True, gc=False):
+class _ParsedChatMessage(msgspec.Struct, frozen=True, gc=False):
     """A message as pieces. `whole`: it may be sent as it came."""
 
     role: Role
-    pieces: list[_Piece]
+    pieces: list[_ChatPiece]
     whole: bool
 
 
-_Reader = Callable[[Mapping[str, Any], int, ChatCalls], _ParsedMessage]
+_ChatReader = Callable[[Mapping[str, Any], int, ChatCalls], _ParsedChatMessage]
 
 _COUNT_OF_NO_GROUP = 0
 """The count of a message that must be written anew: no group of entries is empty."""
@@ -136,7 +136,7 @@ _COUNT_OF_NO_GROUP = 0
 _BLANK = Segment(role=Role.USER, kind="user", parts=())
 
 
-def _find_reader(message: Mapping[str, Any]) -> _Reader:
+def _find_reader(message: Mapping[str, Any]) -> _ChatReader:
     role = message.get("role")
     if not isinstance(role, str) or role not in _READERS:
         problem = f"the role is {describe_value(role)}"
@@ -144,7 +144,7 @@ def _find_reader(message: Mapping[str, Any]) -> _Reader:
     return _READERS[role]
 
 
-def _make_segment(piece: _Piece, role: Role, message: Any, position: int, count: int) -> Segment:
+def _make_segment(piece: _ChatPiece, role: Role, message: Any, position: int, count: int) -> Segment:
     is_first = position == 0
     return Segment(
         role=role,
@@ -217,19 +217,19 @@ def _read_head(request: Request) -> Head:
     return Head(tools=tuple(tools), parameters=parameters)
 
 
-def _read_system(message: Mapping[str, Any], _: int, __: ChatCalls) -> _ParsedMessage:
-    return _ParsedMessage(Role.SYSTEM, _read_content_or_nothing(message, "system"), whole=True)
+def _read_system(message: Mapping[str, Any], _: int, __: ChatCalls) -> _ParsedChatMessage:
+    return _ParsedChatMessage(Role.SYSTEM, _read_content_or_nothing(message, "system"), whole=True)
 
 
-def _read_user(message: Mapping[str, Any], _: int, __: ChatCalls) -> _ParsedMessage:
+def _read_user(message: Mapping[str, Any], _: int, __: ChatCalls) -> _ParsedChatMessage:
     pieces = _read_content_or_nothing(message, "user")
     name = message.get("name")
     if isinstance(name, str) and name:
         pieces = [msgspec.structs.replace(piece, attrs={"name": name}) for piece in pieces]
-    return _ParsedMessage(Role.USER, pieces, whole=True)
+    return _ParsedChatMessage(Role.USER, pieces, whole=True)
 
 
-def _read_content_or_nothing(message: Mapping[str, Any], kind: str) -> list[_Piece]:
+def _read_content_or_nothing(message: Mapping[str, Any], kind: str) -> list[_ChatPiece]:
     """The content of a user or a system message, as at least one piece.
 
     A message without any text is kept as an empty `Raw` part, if a provider takes it.
@@ -238,60 +238,60 @@ def _read_content_or_nothing(message: Mapping[str, Any], kind: str) -> list[_Pie
     if pieces:
         return pieces
     if is_valid_content(message.get("content")):
-        return [_Piece(kind, Raw(dialect=NAME, data=""))]
-    return [_Piece(kind, Text(""))]
+        return [_ChatPiece(kind, Raw(dialect=NAME, data=""))]
+    return [_ChatPiece(kind, Text(""))]
 
 
-def _read_assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) -> _ParsedMessage:
+def _read_assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) -> _ParsedChatMessage:
     pieces = [_make_field_piece(extra_fields) for extra_fields in read_extra_fields(message)]
     pieces += _read_content(message, "assistant")
     calls.begin_message()
     message_calls = read_calls(message, index)
     for call in message_calls:
         calls.add(call.part)
-        pieces.append(_Piece("tool_call", call.part, call.block))
+        pieces.append(_ChatPiece("tool_call", call.part, call.block))
     if not pieces:
-        pieces.append(_Piece("assistant", Text("")))
+        pieces.append(_ChatPiece("assistant", Text("")))
     whole = has_valid_content(message) and all(call.whole for call in message_calls)
-    return _ParsedMessage(Role.ASSISTANT, pieces, whole)
+    return _ParsedChatMessage(Role.ASSISTANT, pieces, whole)
 
 
-def _make_field_piece(extra_fields: dict[str, Any]) -> _Piece:
+def _make_field_piece(extra_fields: dict[str, Any]) -> _ChatPiece:
     part = Raw(dialect=NAME, data=extra_fields)
     if extra_fields.keys().isdisjoint(REASONING):
-        return _Piece("assistant", part)
-    return _Piece("thinking", part)
+        return _ChatPiece("assistant", part)
+    return _ChatPiece("thinking", part)
 
 
-def _read_tool(message: Mapping[str, Any], _: int, calls: ChatCalls) -> _ParsedMessage:
+def _read_tool(message: Mapping[str, Any], _: int, calls: ChatCalls) -> _ParsedChatMessage:
     call_id = read_optional_text(message, "tool_call_id")
     call = calls.take_answered_call(call_id)
     piece = _read_result(message, call, call_id)
     whole = is_valid_content(message.get("content")) and bool(call_id)
-    return _ParsedMessage(Role.TOOL, [piece], whole)
+    return _ParsedChatMessage(Role.TOOL, [piece], whole)
 
 
-def _read_function(message: Mapping[str, Any], _: int, calls: ChatCalls) -> _ParsedMessage:
+def _read_function(message: Mapping[str, Any], _: int, calls: ChatCalls) -> _ParsedChatMessage:
     """A result from before tools: it has no id. If a tool call preceded it, it becomes a tool message."""
     call = calls.take_answered_call(None)
     piece = _read_result(message, call, None)
     answers_function_call = call is not None and call.id.startswith(LEGACY)
     whole = is_valid_content(message.get("content")) and answers_function_call
-    return _ParsedMessage(Role.TOOL, [piece], whole)
+    return _ParsedChatMessage(Role.TOOL, [piece], whole)
 
 
-def _read_result(message: Mapping[str, Any], call: ToolCall | None, call_id: str | None) -> _Piece:
+def _read_result(message: Mapping[str, Any], call: ToolCall | None, call_id: str | None) -> _ChatPiece:
     """A result, named after the call that it answers."""
     if call is None:
         name = read_optional_text(message, "name") or ""
         part = ToolResult(id=call_id or "", content=_read_result_content(message), name=name)
-        return _Piece("tool_result", part)
+        return _ChatPiece("tool_result", part)
     part = ToolResult(id=call_id or call.id, content=_read_result_content(message), name=call.name)
     attrs = {}
     path = path_of(call.arguments)
     if path:
         attrs["path"] = path
-    return _Piece("tool_result", part, attrs=attrs)
+    return _ChatPiece("tool_result", part, attrs=attrs)
 
 
 def _read_result_content(message: Mapping[str, Any]) -> tuple[Content, ...]:
@@ -302,23 +302,23 @@ def _read_result_content(message: Mapping[str, Any]) -> tuple[Content, ...]:
     return tuple(read_part(block, i) for i, block in enumerate(blocks))
 
 
-def _read_content(message: Mapping[str, Any], kind: str) -> list[_Piece]:
+def _read_content(message: Mapping[str, Any], kind: str) -> list[_ChatPiece]:
     """The pieces of a message's content, without blank text: it says nothing, and some servers refuse it."""
     content = message.get("content")
     if isinstance(content, str):
         if is_blank(content):
             return []
-        return [_Piece(kind, Text(content))]
+        return [_ChatPiece(kind, Text(content))]
     pieces = []
     for i, block in enumerate(read_list(message, "content")):
         part = read_part(block, i)
         if isinstance(part, Text) and is_blank(part.text):
             continue
-        pieces.append(_Piece(kind, part, block))
+        pieces.append(_ChatPiece(kind, part, block))
     return pieces
 
 
-_READERS: dict[str, _Reader] = {
+_READERS: dict[str, _ChatReader] = {
     "system": _read_system,
     "developer": _read_system,
     "user": _read_user,

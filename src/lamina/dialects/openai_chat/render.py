@@ -28,7 +28,7 @@ Json = dict[str, Any]
 
 def render(envelope: Envelope) -> Json:
     """The request: parameters as they came, messages, tools."""
-    writer = _MessageWriter(envelope)
+    writer = _ChatWriter(envelope)
     for group in groups(envelope):
         message = original(group, NAME)
         if message is None:
@@ -52,7 +52,7 @@ def _tools_field(head: Head) -> str:
     return "functions"
 
 
-class _MessageWriter:
+class _ChatWriter:
     """Collects the messages of a request.
 
     `legacy_ids` are ids of calls that have none on the wire. `media` are pictures of results: they wait for

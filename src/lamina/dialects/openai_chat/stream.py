@@ -141,7 +141,7 @@ def _without_nulls(block: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in block.items() if value is not None}
 
 
-class _MessageReader(NamedTuple):
+class _ChatStreamReader(NamedTuple):
     """Reads messages in order. `call_names` has the name of each call so far, by its id."""
 
     lifetime: str
@@ -254,7 +254,7 @@ class _MessageReader(NamedTuple):
 
 
 def _read_messages(request: Request, lifetime: str) -> Iterator[StreamBlock]:
-    reader = _MessageReader(lifetime, {})
+    reader = _ChatStreamReader(lifetime, {})
     for i, message in enumerate(read_list(request, "messages")):
         place = f"messages[{i}]"
         try:
