@@ -4,20 +4,20 @@
     absorb, absorb_stream ──▶ an answer as segments          stream ──▶ what its cache sees
 
 A request is rendered in the shape in which it came; what another dialect parsed is rendered as arguments
-of the SDK, `{"model", "contents", "config"}`. Read `parse` first, then `render`; `contents` and `parts`
-have the shapes, `wire` the spelling.
+of the SDK, `{"model", "contents", "config"}`. Read `parse` first, then `render`; `contents`, `parts` and
+`media` have the shapes, `wire` the spelling.
 """
 
 from __future__ import annotations
 
 from lamina.core.bound_thinking import Binding
 from lamina.core.repair import Repairs
-from lamina.core.values import Document, Image, Segment
+from lamina.core.values import Segment
 from lamina.dialects.gemini.absorb import absorb, absorb_stream
 from lamina.dialects.gemini.check import check, check_again
-from lamina.dialects.gemini.head import own_head, plain_head
+from lamina.dialects.gemini.media import can_carry_media
 from lamina.dialects.gemini.parse import parse
-from lamina.dialects.gemini.parts import sayable
+from lamina.dialects.gemini.plain import own_head, plain_head
 from lamina.dialects.gemini.prefix import mark, stream
 from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME
@@ -35,17 +35,17 @@ def recognises(request: Request) -> bool:
 
 
 def carries(segment: Segment) -> str:
-    """Why a segment of another dialect cannot be said here, "" if it can."""
-    if not (other := elsewhere(segment, NAME)):
+    """Why a segment of another dialect cannot be sent here; "" if it can."""
+    other_dialect = elsewhere(segment, NAME)
+    if not other_dialect:
         return ""
-    for part in segment.parts:
-        if isinstance(part, Image | Document) and not sayable(part):
-            return f"media of {other} that {NAME} cannot fetch"
+    if not all(map(can_carry_media, segment.parts)):
+        return f"media of {other_dialect} that {NAME} cannot fetch"
     return unsayable(segment, NAME)
 
 
-def _binding(_: object) -> Binding:
-    """Nothing here is bound to what stands before it."""
+def _get_binding(_: object) -> Binding:
+    """No thinking of this API is bound to what comes before it."""
     return "none"
 
 
@@ -57,7 +57,7 @@ DIALECT = Dialect(
     check=check,
     absorb=absorb,
     absorb_stream=absorb_stream,
-    binding=_binding,
+    binding=_get_binding,
     stream=stream,
     mark=mark,
     carries=carries,

@@ -9,8 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lamina.dialects.gemini.parse import read_content
-from lamina.dialects.gemini.wire import LISTS, Json, field, objects, plain, shown
+from lamina.core.values import Segment
+from lamina.dialects.gemini.parse import read_model_content
+from lamina.dialects.gemini.wire import (
+    LISTS,
+    Json,
+    describe_value,
+    get_enum_word,
+    get_field,
+    to_dict_or_empty,
+    to_dict_or_none,
+    to_dicts,
+)
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import read_usage
 from lamina.errors import BadInput
@@ -18,78 +28,96 @@ from lamina.errors import BadInput
 
 def absorb(response: Any) -> Absorbed:
     """A GenerateContentResponse, as a dict or as the SDK's object."""
-    answer = _object(response, "response")
-    candidate = _first(answer)
-    content = plain(candidate.get("content")) or {}
+    answer = _read_object(response, "response")
+    candidate = _first_candidate(answer)
     return Absorbed(
-        segments=_segments(content),
-        usage=read_usage(field(answer, "usageMetadata")),
-        stop=_word(field(candidate, "finishReason")),
+        segments=_read_segments(to_dict_or_empty(candidate.get("content"))),
+        usage=read_usage(get_field(answer, "usageMetadata")),
+        stop=_read_finish_reason(candidate),
     )
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
     """All chunks of a stream, in order."""
-    parts: list[Any] = []
-    pieces: list[str] = []
+    parts = _StreamedParts()
     usage: Any = None
     stop = ""
     for event in events:
-        answer = _object(event, "event")
-        usage = field(answer, "usageMetadata") or usage
-        candidate = _first(answer)
-        stop = _word(field(candidate, "finishReason")) or stop
-        for part in objects((plain(candidate.get("content")) or {}).get("parts")):
-            _add(parts, pieces, part)
-    _finish(parts, pieces)
-    content = {"role": "model", "parts": parts} if parts else {}
-    return Absorbed(segments=_segments(content), usage=read_usage(usage), stop=stop)
+        answer = _read_object(event, "event")
+        usage = get_field(answer, "usageMetadata") or usage
+        candidate = _first_candidate(answer)
+        stop = _read_finish_reason(candidate) or stop
+        content = to_dict_or_empty(candidate.get("content"))
+        for part in to_dicts(content.get("parts")):
+            parts.add(part)
+    content = {"role": "model", "parts": parts.finish()}
+    return Absorbed(segments=_read_segments(content), usage=read_usage(usage), stop=stop)
 
 
-def _add(parts: list[Any], pieces: list[str], part: Json) -> None:
-    """Adds a part of one chunk; `pieces` is the text of the last part, while it may go on."""
-    text = part.get("text")
-    if not isinstance(text, str) or field(part, "thoughtSignature"):
-        _finish(parts, pieces)
-        parts.append(part)
-    elif pieces and {**part, "text": ""} == parts[-1]:
-        pieces.append(text)
-    elif text:
-        _finish(parts, pieces)
-        parts.append({**part, "text": ""})
-        pieces.append(text)
+class _StreamedParts:
+    """The parts of a streamed content. `_last_text` is the text of the last part while it may go on."""
+
+    def __init__(self) -> None:
+        self._parts: list[Json] = []
+        self._last_text: list[str] = []
+
+    def add(self, part: Json) -> None:
+        """Adds a part of one chunk, or continues the last part with its text."""
+        text = part.get("text")
+        if not isinstance(text, str) or get_field(part, "thoughtSignature"):
+            self._close_last_part()
+            self._parts.append(part)
+            return
+        part_without_text = {**part, "text": ""}
+        if self._last_text and part_without_text == self._parts[-1]:
+            self._last_text.append(text)
+        elif text:
+            self._close_last_part()
+            self._parts.append(part_without_text)
+            self._last_text.append(text)
+
+    def finish(self) -> list[Json]:
+        """All parts, after the last chunk."""
+        self._close_last_part()
+        return self._parts
+
+    def _close_last_part(self) -> None:
+        if self._last_text:
+            self._parts[-1] = {**self._parts[-1], "text": "".join(self._last_text)}
+            self._last_text.clear()
 
 
-def _finish(parts: list[Any], pieces: list[str]) -> None:
-    if pieces:
-        parts[-1] = {**parts[-1], "text": "".join(pieces)}
-        pieces.clear()
-
-
-def _segments(content: Json) -> tuple[Any, ...]:
-    if not isinstance(content.get("parts"), LISTS) or not content["parts"]:
+def _read_segments(content: Json) -> tuple[Segment, ...]:
+    parts = content.get("parts")
+    if not isinstance(parts, LISTS) or not parts:
         return ()
-    return read_content(content if content.get("role") == "model" else {**content, "role": "model"})
+    if content.get("role") != "model":
+        content = {**content, "role": "model"}
+    return read_model_content(content)
 
 
-def _first(answer: Json) -> Json:
-    """The first candidate; the chunk that carries the usage may have none."""
+def _first_candidate(answer: Json) -> Json:
+    """The first candidate; empty for the chunk that carries the usage, which may have none."""
     candidates = answer.get("candidates")
     if candidates is None:
         return {}
     if not isinstance(candidates, LISTS):
-        hint = "give the response as it came"
-        raise BadInput(f"candidates is {shown(candidates)}", place="candidates", hint=hint)
-    return next((one for one in objects(candidates) if not one.get("index")), {})
+        problem = f"candidates is {describe_value(candidates)}"
+        raise BadInput(problem, place="candidates", hint="give the response as it came")
+    for candidate in to_dicts(candidates):
+        if not candidate.get("index"):
+            return candidate
+    return {}
 
 
-def _word(value: Any) -> str:
-    word = getattr(value, "value", value)
+def _read_finish_reason(candidate: Json) -> str:
+    word = get_enum_word(get_field(candidate, "finishReason"))
     return word if isinstance(word, str) else ""
 
 
-def _object(value: Any, place: str) -> Json:
-    found = plain(value)
-    if found is None:
-        raise BadInput(f"the {place} is {shown(value)}", place=place, hint="give it as the SDK gave it")
-    return found
+def _read_object(value: Any, place: str) -> Json:
+    block = to_dict_or_none(value)
+    if block is None:
+        problem = f"the {place} is {describe_value(value)}"
+        raise BadInput(problem, place=place, hint="give it as the SDK gave it")
+    return block

@@ -1,8 +1,8 @@
-"""Which result answers which call. Ids are optional here, so name and position count as much.
+"""Which result answers which call. Ids are optional here, so results are matched by name and position too.
 
-A call without an id gets one for the log, made from its name and arguments, so that it is the same
-wherever the call stands; it is never sent. What a tool does is unknown here, save that some arguments
-name a file.
+A call without an id gets one for the log. It is made from its name and arguments, so that it is the same
+wherever the call stands, and it is never sent. Nothing is known of what a tool does, except that some
+arguments name a file.
 """
 
 from __future__ import annotations
@@ -12,87 +12,111 @@ from collections.abc import Iterable
 from hashlib import sha256
 
 from lamina.core.values import Segment, ToolCall, ToolResult
-from lamina.dialects.gemini.parts import NO_ID
+from lamina.dialects.gemini.parts import ID_PREFIX
 
 
 class GeminiCalls:
     """The calls so far: those that wait for results, and all by id."""
 
     def __init__(self, past: Iterable[Segment] = ()) -> None:
-        self._older = {call.id: call for s in past if isinstance(call := s.parts[0], ToolCall)}
-        self._now: dict[str, ToolCall] = {}
-        self.begin()
+        self._older_calls: dict[str, ToolCall] = {}
+        for segment in past:
+            part = segment.parts[0]
+            if isinstance(part, ToolCall):
+                self._older_calls[part.id] = part
+        self._current_calls: dict[str, ToolCall] = {}
+        self.begin_content()
 
-    def begin(self) -> None:
-        """A new content of the model: what was not answered will not be."""
-        self._older |= self._now
-        self._now = {}
-        self._made: dict[str, int] = {}
-        self._waiting: list[ToolCall | None] = []
-        self._by_id: dict[str, deque[int]] = {}
-        self._by_name: dict[str, deque[int]] = {}
-        self._first = 0
+    def begin_content(self) -> None:
+        """Begins a new content of the model: a call that has no result yet will get none."""
+        self._older_calls |= self._current_calls
+        self._current_calls = {}
+        self._id_counts: dict[str, int] = {}
+        self._waiting: list[ToolCall | None] = []  # None where a call has been answered
+        self._positions_by_id: dict[str, deque[int]] = {}
+        self._positions_by_name: dict[str, deque[int]] = {}
+        self._first_position = 0
 
     def add(self, call: ToolCall) -> ToolCall:
-        """The call, with an id; it waits for its result from now on."""
+        """The call with an id; from now on it waits for its result."""
         if not call.id:
-            call = ToolCall(id=self._new_id(call), name=call.name, arguments=call.arguments)
-        self._wait(call)
+            call = ToolCall(id=self._make_id(call), name=call.name, arguments=call.arguments)
+        self._wait_for_result(call)
         return call
 
-    def _wait(self, call: ToolCall) -> None:
-        at = len(self._waiting)
+    def _wait_for_result(self, call: ToolCall) -> None:
+        position = len(self._waiting)
         self._waiting.append(call)
-        self._now[call.id] = call
-        self._by_id.setdefault(call.id, deque()).append(at)
-        self._by_name.setdefault(call.name, deque()).append(at)
+        self._current_calls[call.id] = call
+        self._positions_by_id.setdefault(call.id, deque()).append(position)
+        self._positions_by_name.setdefault(call.name, deque()).append(position)
 
-    def answered(self, result: ToolResult) -> ToolCall | None:
-        """The call that the next result answers."""
-        if result.id and (result.id in self._now or result.id in self._older):
-            found = self._next(self._by_id.get(result.id))
-            return found or self._now.get(result.id) or self._older.get(result.id)
-        named = self._next(self._by_name.get(result.name), unnamed=bool(result.id))
-        return named or (None if result.id else self._next_of_all())
+    def take_answered_call(self, result: ToolResult) -> ToolCall | None:
+        """The call that the next result answers: by its id, else by its name, else the first that waits.
+
+        A result with an id that no call has answers only a call that came without an id.
+        """
+        if result.id in self._current_calls or result.id in self._older_calls:
+            call = self._take_first(self._positions_by_id.get(result.id))
+            if call is not None:
+                return call
+            return self._current_calls.get(result.id) or self._older_calls.get(result.id)
+        same_name = self._positions_by_name.get(result.name)
+        if result.id:
+            return self._take_first(same_name, only_without_id=True)
+        return self._take_first(same_name) or self._take_first_of_all()
 
     def replay(self, segments: Iterable[Segment]) -> None:
         """Takes in calls and results that were read before."""
         for segment in segments:
             part = segment.parts[0]
             if isinstance(part, ToolCall):
-                if part.id.startswith(NO_ID):
-                    self._new_id(part)  # counts it, so that the next equal call gets the next id
-                self._wait(part)
+                if part.id.startswith(ID_PREFIX):
+                    self._make_id(part)  # counts it, so that the next equal call gets the next id
+                self._wait_for_result(part)
             elif isinstance(part, ToolResult):
-                self._next(self._by_id.get(part.id))
+                self._take_first(self._positions_by_id.get(part.id))
 
-    def _new_id(self, call: ToolCall) -> str:
-        data = f"{call.name}\0{call.arguments}".encode("utf-8", "surrogatepass")
-        stem = f"{NO_ID}{sha256(data).hexdigest()[:12]}"
-        nth = self._made[stem] = self._made.get(stem, 0) + 1
-        return stem if nth == 1 else f"{stem}_{nth}"
+    def _make_id(self, call: ToolCall) -> str:
+        """An id for a call that has none on the wire; equal calls of one content are numbered."""
+        call_hash = _hash_text(f"{call.name}\0{call.arguments}")
+        stem = f"{ID_PREFIX}{call_hash}"
+        count = self._id_counts.get(stem, 0) + 1
+        self._id_counts[stem] = count
+        if count == 1:
+            return stem
+        return f"{stem}_{count}"
 
-    def _next(self, places: deque[int] | None, *, unnamed: bool = False) -> ToolCall | None:
-        """The first of these calls that still waits; with `unnamed`, only if it has no id on the wire."""
-        while places:
-            call = self._waiting[places[0]]
-            if call is not None and unnamed and not call.id.startswith(NO_ID):
+    def _take_first(self, positions: deque[int] | None, *, only_without_id: bool = False) -> ToolCall | None:
+        """The first of these calls that still waits; with `only_without_id`, if the wire has no id for it."""
+        while positions:
+            call = self._waiting[positions[0]]
+            if call is None:
+                positions.popleft()
+                continue
+            if only_without_id and not call.id.startswith(ID_PREFIX):
                 return None
-            at = places.popleft()
+            self._waiting[positions.popleft()] = None
+            return call
+        return None
+
+    def _take_first_of_all(self) -> ToolCall | None:
+        while self._first_position < len(self._waiting):
+            position = self._first_position
+            self._first_position += 1
+            call = self._waiting[position]
+            self._waiting[position] = None
             if call is not None:
-                self._waiting[at] = None
                 return call
         return None
 
-    def _next_of_all(self) -> ToolCall | None:
-        while self._first < len(self._waiting):
-            call, self._waiting[self._first] = self._waiting[self._first], None
-            self._first += 1
-            if call is not None:
-                return call
-        return None
+
+def make_orphan_id(result: ToolResult) -> str:
+    """The id of a result whose call is not in the request."""
+    if result.id:
+        return result.id
+    return f"{ID_PREFIX}{_hash_text(result.name)}_lost"
 
 
-def orphan_id(result: ToolResult) -> str:
-    """The id of a result whose call is not there."""
-    return result.id or f"{NO_ID}{sha256(result.name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}_lost"
+def _hash_text(text: str) -> str:
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

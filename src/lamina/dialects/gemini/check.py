@@ -1,114 +1,142 @@
 """The rules of the generateContent API, each a small function over a request; none changes anything.
 
-G1 to G8 are the rules that Google words itself, in errors or in the SDK. Values of a shape that another
-rule reports are passed over, so that one fault is told once.
+G1 to G8 are the rules that Google states in its own words, in errors or in the SDK. Each fault is reported
+once: a rule skips values whose shape another rule reports.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger
-from lamina.dialects.gemini.contents import Unit, holds_parts, units
-from lamina.dialects.gemini.head import declarations, settings
-from lamina.dialects.gemini.parts import is_unknown, sorts_of
+from lamina.dialects.gemini.contents import Unit, split_units
+from lamina.dialects.gemini.head import (
+    get_system_parts,
+    read_declarations,
+    read_settings,
+    split_system_parts,
+)
+from lamina.dialects.gemini.parts import find_data_fields, has_unknown_data
 from lamina.dialects.gemini.wire import (
     LISTS,
-    SAFE_NAME,
     Json,
-    field,
-    model_of,
-    plain,
-    snake,
-    spelled,
-    text_at,
-    wants_signatures,
+    find_spelling,
+    get_field,
+    get_model,
+    get_text,
+    is_safe_name,
+    requires_signatures,
+    to_dict_or_empty,
+    to_dict_or_none,
+    to_snake_case,
 )
 from lamina.dialects.port import CheckMemo, Request, Violation
 from lamina.dialects.rechecking import NoPast, recheck
 from lamina.errors import BadInput
 
-Found = Iterator[tuple[str, str]]
+Faults = Iterator[tuple[str, str]]
 """Where a rule is broken, and how."""
+
+_NAME_FAULT = "not a name that functions may have"
+
+
+class _FunctionView(NamedTuple):
+    """A call or a result: the index of its part, the field as it is spelled there, and what it holds."""
+
+    part_index: int
+    field: str
+    content: Json
 
 
 class ContentView:
-    """A content as the rules look at it: empty where it is not of the shape that it should be.
+    """A content as the rules see it. A field is empty where the content has not the right shape."""
 
-    Parts come with their position in the content, calls and results with that of their part and their field.
-    """
-
-    __slots__ = ("calls", "listed", "parts", "results", "role", "unit")
+    __slots__ = ("calls", "parts", "results", "role", "unit")
 
     def __init__(self, unit: Unit, _: int) -> None:
         self.unit = unit
         self.role: str = unit.role if unit.role in ("user", "model") else ""
-        self.listed = isinstance(unit.parts, LISTS)
-        self.parts: list[Json] = [_part(part) for part in unit.parts] if self.listed else []
-        self.calls: list[tuple[int, str, Json]] = []
-        self.results: list[tuple[int, str, Json]] = []
-        for at, part in enumerate(self.parts):
-            for name, found in (("functionCall", self.calls), ("functionResponse", self.results)):
-                if key := spelled(part, name):
-                    found.append((at, key, plain(part[key]) or {}))
+        self.parts: list[Json] = []
+        if isinstance(unit.parts, LISTS):
+            self.parts = [_read_part(part) for part in unit.parts]
+        self.calls = self._find_functions("functionCall")
+        self.results = self._find_functions("functionResponse")
+
+    def _find_functions(self, name: str) -> list[_FunctionView]:
+        functions = []
+        for i, part in enumerate(self.parts):
+            field = find_spelling(part, name)
+            if field:
+                functions.append(_FunctionView(i, field, to_dict_or_empty(part[field])))
+        return functions
 
     @property
     def place(self) -> str:
         return self.unit.place
 
-    def inside(self, at: int, key: str) -> str:
+    def place_of_part(self, part_index: int) -> str:
+        return self.unit.place_of(part_index)
+
+    def place_of_function(self, function: _FunctionView) -> str:
         """The place of a call or a result."""
-        return f"{self.unit.place_of(at)}.{key}"
+        return f"{self.unit.place_of(function.part_index)}.{function.field}"
 
     @property
-    def asks(self) -> bool:
-        """Whether the user says something here, not only results: a turn begins."""
+    def makes_calls(self) -> bool:
+        return self.role == "model" and len(self.calls) > 0
+
+    @property
+    def begins_turn(self) -> bool:
+        """Whether the user says something here, and not only results."""
         return self.role == "user" and len(self.parts) > len(self.results)
 
 
 class GeminiReading(NamedTuple):
-    """A request as the rules look at it. `before` is whose content stands before those to look at."""
+    """A request as the rules see it. `previous_role` is the role of the content before `contents`."""
 
     contents: Sequence[ContentView]
-    fields: Json
+    settings: Json
     model: str
     prefix: str
-    before: str = ""
+    previous_role: str = ""
 
 
-Rule = Callable[[GeminiReading], Found]
+Rule = Callable[[GeminiReading], Faults]
 
 
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
-    """Every rule that the request breaks. Nothing here is bound to the past, so the ledger is not asked."""
+    """Every rule that the request breaks. No rule of this API depends on the past, so `ledger` is unused."""
     del ledger
-    given: Any = request
-    return check_again(given if isinstance(given, Mapping) else {})
+    value: Any = request
+    if not isinstance(value, Mapping):
+        return check_again({})
+    return check_again(value)
 
 
 def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violation]:
-    """The same, at the end only of a request that grows."""
+    """The same for a request that grows: only the contents that `memo` does not know are checked."""
     try:
-        fields = settings(request)
+        settings = read_settings(request)
     except BadInput:
-        fields = {}
+        settings = {}
     prefix = "config." if request.get("config") is not None else ""
-    model = model_of(request)
+    model = get_model(request)
 
-    def apply_rules(_: NoPast, count: int, views: list[ContentView]) -> list[Violation]:
-        reading = GeminiReading(views, fields, model, prefix, before="user" if count else "")
-        return [
-            Violation(rule=name, place=place, message=message)
-            for name, rule in RULES.items()
-            for place, message in rule(reading)
-        ]
+    def apply_rules(_: NoPast, past_count: int, views: list[ContentView]) -> list[Violation]:
+        previous_role = "user" if past_count else ""
+        reading = GeminiReading(views, settings, model, prefix, previous_role)
+        violations = []
+        for name, rule in RULES.items():
+            for place, message in rule(reading):
+                violations.append(Violation(rule=name, place=place, message=message))
+        return violations
 
     return recheck(
-        units(request.get("contents")),
+        split_units(request.get("contents")),
         memo,
         basis=model,
         past=NoPast,
@@ -118,197 +146,215 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
     )
 
 
-def _answers_user(before: ContentView, view: ContentView) -> bool:
-    return view.role == "model" and before.role == "user"
+def _answers_user(previous_view: ContentView, view: ContentView) -> bool:
+    return view.role == "model" and previous_view.role == "user"
 
 
-def contents_are_given(reading: GeminiReading) -> Found:
+def contents_are_given(reading: GeminiReading) -> Faults:
     """A request has at least one content, and each has parts (G5)."""
-    if not reading.contents and not reading.before:
+    if not reading.contents and not reading.previous_role:
         yield "contents", "neither text nor a list with at least one content"
     for view in reading.contents:
         if not view.parts:
             yield f"{view.place}.parts", "not a list with at least one part"
 
 
-def roles_are_known(reading: GeminiReading) -> Found:
+def roles_are_known(reading: GeminiReading) -> Faults:
     """G7: a content is the user's or the model's; system text stands in the head only."""
     for view in reading.contents:
         if not view.role:
             yield f"{view.place}.role", 'neither "user" nor "model"'
 
 
-def parts_say_one_thing(reading: GeminiReading) -> Found:
+def parts_say_one_thing(reading: GeminiReading) -> Faults:
     """G5: a part has exactly one field with data, and text is not empty unless a signature stands with it."""
     for view in reading.contents:
-        for at, part in enumerate(view.parts):
-            data = sorts_of(part)
-            if len(data) > 1:
-                yield view.unit.place_of(at), f"has {' and '.join(data)}"
-            elif not data and not is_unknown(part):
-                yield view.unit.place_of(at), "has no data"
-            elif data == ["text"]:
-                text = part["text"]
-                if not isinstance(text, str) or (not text and not field(part, "thoughtSignature")):
-                    yield f"{view.unit.place_of(at)}.text", "empty or not a string"
+        for i, part in enumerate(view.parts):
+            data_fields = find_data_fields(part)
+            if len(data_fields) > 1:
+                yield view.place_of_part(i), f"has {' and '.join(data_fields)}"
+            elif not data_fields and not has_unknown_data(part):
+                yield view.place_of_part(i), "has no data"
+            elif data_fields == ["text"] and not _has_valid_text(part):
+                yield f"{view.place_of_part(i)}.text", "empty or not a string"
 
 
-def parts_stand_on_their_side(reading: GeminiReading) -> Found:
+def _has_valid_text(part: Json) -> bool:
+    text = part["text"]
+    if text == "":
+        return bool(get_field(part, "thoughtSignature"))
+    return isinstance(text, str)
+
+
+def parts_stand_on_their_side(reading: GeminiReading) -> Faults:
     """The model makes calls, the user's side answers them."""
     for view in reading.contents:
         if view.role == "user":
-            yield from (
-                (view.inside(at, key), "a call in a content of the user") for at, key, _ in view.calls
-            )
+            for call in view.calls:
+                yield view.place_of_function(call), "a call in a content of the user"
         elif view.role == "model":
-            told = "a result in a content of the model"
-            yield from ((view.inside(at, key), told) for at, key, _ in view.results)
+            for result in view.results:
+                yield view.place_of_function(result), "a result in a content of the model"
 
 
-def calls_follow_the_user(reading: GeminiReading) -> Found:
+def calls_follow_the_user(reading: GeminiReading) -> Faults:
     """G1: a content with calls comes right after a content of the user, of which results are one."""
-    before = reading.before
+    previous_role = reading.previous_role
     for view in reading.contents:
-        if view.role == "model" and view.calls and before != "user":
+        if view.makes_calls and previous_role != "user":
             yield view.place, "calls do not come right after a content of the user"
-        before = view.role
+        previous_role = view.role
 
 
-def calls_are_answered(reading: GeminiReading) -> Found:
+def calls_are_answered(reading: GeminiReading) -> Faults:
     """G2: the content after calls has as many results as there are calls."""
-    for view, after in zip_longest(reading.contents, reading.contents[1:]):
-        if view.role == "model" and view.calls:
-            given = len(after.results) if after is not None and after.role == "user" else 0
-            if given != len(view.calls):
-                yield view.place, f"{len(view.calls)} calls, and {given} results in the content after them"
-
-
-def results_have_calls(reading: GeminiReading) -> Found:
-    """G2: results stand in the content right after their calls."""
-    called = False
-    for view in reading.contents:
-        if view.role == "user" and view.results and not called:
-            yield view.place, "results without calls in the content before them"
-        called = view.role == "model" and bool(view.calls)
-
-
-def results_match_their_calls(reading: GeminiReading) -> Found:
-    """G3: each result has the id of its call, where that has one, and its name."""
-    for view, after in zip(reading.contents, reading.contents[1:], strict=False):
-        if view.role != "model" or not view.calls or len(view.calls) != len(after.results):
+    for i, view in enumerate(reading.contents):
+        if not view.makes_calls:
             continue
-        asked = Counter(_id_and_name(call) for _, _, call in view.calls)
-        for at, key, result in after.results:
-            id_and_name = _id_and_name(result)
-            if not asked[id_and_name]:
-                id_, name = id_and_name
-                told = f"no call of the content before it has the name {name!r} and the id {id_!r}"
-                yield after.inside(at, key), told
-            asked[id_and_name] -= 1
+        result_count = 0
+        for next_view in reading.contents[i + 1 : i + 2]:
+            if next_view.role == "user":
+                result_count = len(next_view.results)
+        if result_count != len(view.calls):
+            message = f"{len(view.calls)} calls, and {result_count} results in the content after them"
+            yield view.place, message
 
 
-def ids_are_unique(reading: GeminiReading) -> Found:
+def results_have_calls(reading: GeminiReading) -> Faults:
+    """G2: results stand in the content right after their calls."""
+    follows_calls = False
+    for view in reading.contents:
+        if view.role == "user" and view.results and not follows_calls:
+            yield view.place, "results without calls in the content before them"
+        follows_calls = view.makes_calls
+
+
+def results_match_their_calls(reading: GeminiReading) -> Faults:
+    """G3: each result has the id of its call, where that has one, and its name."""
+    for view, next_view in pairwise(reading.contents):
+        if not view.makes_calls or len(view.calls) != len(next_view.results):
+            continue
+        waiting = Counter(_read_id_and_name(call) for call in view.calls)
+        for result in next_view.results:
+            id_and_name = _read_id_and_name(result)
+            if not waiting[id_and_name]:
+                call_id, name = id_and_name
+                message = f"no call of the content before it has the name {name!r} and the id {call_id!r}"
+                yield next_view.place_of_function(result), message
+            waiting[id_and_name] -= 1
+
+
+def ids_are_unique(reading: GeminiReading) -> Faults:
     """G3: no two calls of one content share an id."""
     for view in reading.contents:
-        if len(view.calls) < 2:
-            continue
-        ids = Counter(id_ for _, _, call in view.calls if (id_ := text_at(call, "id")))
-        for at, key, call in view.calls:
-            if ids[text_at(call, "id")] > 1:
-                yield f"{view.inside(at, key)}.id", "another call of this content has it too"
+        counts = Counter(get_text(call.content, "id") for call in view.calls)
+        for call in view.calls:
+            call_id = get_text(call.content, "id")
+            if call_id and counts[call_id] > 1:
+                yield f"{view.place_of_function(call)}.id", "another call of this content has it too"
 
 
-def calls_are_signed(reading: GeminiReading) -> Found:
+def calls_are_signed(reading: GeminiReading) -> Faults:
     """G4: since Gemini 3 the first call of each step of the current turn carries its signature."""
-    if not wants_signatures(reading.model):
+    if not requires_signatures(reading.model):
         return
-    start = max((i for i, view in enumerate(reading.contents) if view.asks), default=-1)
-    for view in reading.contents[start + 1 :]:
-        if view.role == "model" and view.calls:
-            at = view.calls[0][0]
-            if not field(view.parts[at], "thoughtSignature"):
-                yield view.unit.place_of(at), "the call is missing a thought_signature"
+    for view in _current_turn(reading.contents):
+        if not view.makes_calls:
+            continue
+        part_index = view.calls[0].part_index
+        if not get_field(view.parts[part_index], "thoughtSignature"):
+            yield view.place_of_part(part_index), "the call is missing a thought_signature"
 
 
-def ends_with_the_user(reading: GeminiReading) -> Found:
+def _current_turn(contents: Sequence[ContentView]) -> Sequence[ContentView]:
+    """The contents after the last one in which the user says something, and not only results."""
+    for i in range(len(contents) - 1, -1, -1):
+        if contents[i].begins_turn:
+            return contents[i + 1 :]
+    return contents
+
+
+def ends_with_the_user(reading: GeminiReading) -> Faults:
     """G5: the last content is the user's, or results."""
     if reading.contents and reading.contents[-1].role == "model":
         yield reading.contents[-1].place, "the request does not end with a content of the user"
 
 
-def values_are_objects(reading: GeminiReading) -> Found:
+def values_are_objects(reading: GeminiReading) -> Faults:
     """Arguments of calls, and responses, are objects; a response is there."""
     for view in reading.contents:
-        for at, key, call in view.calls:
-            if call.get("args") is not None and plain(call["args"]) is None:
-                yield f"{view.inside(at, key)}.args", "not an object"
-        for at, key, result in view.results:
-            if plain(result.get("response")) is None:
-                yield f"{view.inside(at, key)}.response", "not an object"
+        for call in view.calls:
+            arguments = call.content.get("args")
+            if arguments is not None and to_dict_or_none(arguments) is None:
+                yield f"{view.place_of_function(call)}.args", "not an object"
+        for result in view.results:
+            if to_dict_or_none(result.content.get("response")) is None:
+                yield f"{view.place_of_function(result)}.response", "not an object"
 
 
-def media_are_whole(reading: GeminiReading) -> Found:
+def media_are_whole(reading: GeminiReading) -> Faults:
     """Data has its type beside it, a file its address."""
     for view in reading.contents:
-        for at, part in enumerate(view.parts):
-            blob, file = field(part, "inlineData"), field(part, "fileData")
-            if blob is not None:
-                given = plain(blob) or {}
-                if not given.get("data") or not text_at(given, "mimeType"):
-                    yield view.unit.place_of(at), "inline data without its bytes or its MIME type"
-            if file is not None and not text_at(plain(file) or {}, "fileUri"):
-                yield view.unit.place_of(at), "file data without its address"
+        for i, part in enumerate(view.parts):
+            inline_data = get_field(part, "inlineData")
+            if inline_data is not None and not _is_whole_blob(to_dict_or_empty(inline_data)):
+                yield view.place_of_part(i), "inline data without its bytes or its MIME type"
+            file_data = get_field(part, "fileData")
+            if file_data is not None and not get_text(to_dict_or_empty(file_data), "fileUri"):
+                yield view.place_of_part(i), "file data without its address"
 
 
-def names_fit_the_pattern(reading: GeminiReading) -> Found:
+def _is_whole_blob(blob: Json) -> bool:
+    return bool(blob.get("data")) and get_text(blob, "mimeType") != ""
+
+
+def names_fit_the_pattern(reading: GeminiReading) -> Faults:
     """G6: names begin with a letter or _, and have at most 128 of letters, digits and _ . : -."""
     for view in reading.contents:
-        for at, key, function in (*view.calls, *view.results):
-            if not _has_safe_name(function):
-                yield f"{view.inside(at, key)}.name", "not a name that functions may have"
-    for place, function in _functions(reading):
-        if not _has_safe_name(function):
-            yield f"{place}.name", "not a name that functions may have"
+        for function in (*view.calls, *view.results):
+            if not _has_safe_name(function.content):
+                yield f"{view.place_of_function(function)}.name", _NAME_FAULT
+    for place, declaration in _read_functions(reading):
+        if not _has_safe_name(declaration):
+            yield f"{place}.name", _NAME_FAULT
 
 
-def _has_safe_name(function: Json) -> bool:
-    name = function.get("name")
-    return isinstance(name, str) and SAFE_NAME.fullmatch(name) is not None
-
-
-def functions_are_declared_once(reading: GeminiReading) -> Found:
+def functions_are_declared_once(reading: GeminiReading) -> Faults:
     """No two functions share a name, and none has its parameters twice."""
-    seen: set[str] = set()
-    for place, function in _functions(reading):
-        name = text_at(function, "name")
-        if name in seen:
+    seen_names: set[str] = set()
+    for place, declaration in _read_functions(reading):
+        name = get_text(declaration, "name")
+        if name in seen_names:
             yield f"{place}.name", f"a function before it is called {name!r} too"
-        seen.add(name)
-        if function.get("parameters") is not None and field(function, "parametersJsonSchema") is not None:
+        seen_names.add(name)
+        has_parameters = declaration.get("parameters") is not None
+        if has_parameters and get_field(declaration, "parametersJsonSchema") is not None:
             yield place, "has parameters in two forms"
 
 
-def system_text_is_text(reading: GeminiReading) -> Found:
+def system_text_is_text(reading: GeminiReading) -> Faults:
     """G7: the system instruction is text."""
-    system = reading.fields.get("systemInstruction")
+    system = reading.settings.get("systemInstruction")
+    if get_system_parts(system) is None:
+        return
+    parts = split_system_parts(system)
     place = f"{reading.prefix}system_instruction"
-    given = (plain(system) or {}).get("parts") if holds_parts(system) else system
-    parts = given if isinstance(given, LISTS) else [] if given is None else [given]
     for part in parts:
-        text = part if isinstance(part, str) else (plain(part) or {}).get("text")
+        text = _read_part(part).get("text")
         if not isinstance(text, str):
             yield place, "has a part that is not text"
         elif is_blank(text) and len(parts) > 1:
             yield place, "has a part without text"
 
 
-def cached_content_stands_alone(reading: GeminiReading) -> Found:
+def cached_content_stands_alone(reading: GeminiReading) -> Faults:
     """G8: what reads a cached content has its system text, tools and tool config there, not here."""
-    if not reading.fields.get("cachedContent"):
+    if not reading.settings.get("cachedContent"):
         return
     for name in ("systemInstruction", "tools", "toolConfig"):
-        if reading.fields.get(name):
-            yield f"{reading.prefix}{snake(name)}", "stands beside cached_content, which has it already"
+        if reading.settings.get(name):
+            place = f"{reading.prefix}{to_snake_case(name)}"
+            yield place, "stands beside cached_content, which has it already"
 
 
 RULES: dict[str, Rule] = {
@@ -335,17 +381,26 @@ RULES: dict[str, Rule] = {
 }
 
 
-def _part(part: Any) -> Json:
-    return {"text": part} if isinstance(part, str) else plain(part) or {}
+def _read_part(part: Any) -> Json:
+    if isinstance(part, str):
+        return {"text": part}
+    return to_dict_or_empty(part)
 
 
-def _id_and_name(named: Json) -> tuple[str, str]:
-    return text_at(named, "id"), text_at(named, "name")
+def _read_id_and_name(function: _FunctionView) -> tuple[str, str]:
+    return get_text(function.content, "id"), get_text(function.content, "name")
 
 
-def _functions(reading: GeminiReading) -> list[tuple[str, Json]]:
-    tools = reading.fields.get("tools")
-    found = declarations(tools) if isinstance(tools, LISTS) else ()
-    return [
-        (f"{reading.prefix}tools{place}", function) for place, sort, function in found if sort == "function"
-    ]
+def _has_safe_name(function: Json) -> bool:
+    name = function.get("name")
+    return isinstance(name, str) and is_safe_name(name)
+
+
+def _read_functions(reading: GeminiReading) -> Iterator[tuple[str, Json]]:
+    """Each declared function, with its place."""
+    tools = reading.settings.get("tools")
+    if not isinstance(tools, LISTS):
+        return
+    for place, sort, declaration in read_declarations(tools):
+        if sort == "function":
+            yield f"{reading.prefix}tools{place}", declaration

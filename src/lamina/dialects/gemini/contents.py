@@ -1,20 +1,20 @@
-"""The contents of a request as units: whose turn, which parts, and the object that it came as.
+"""The contents of a request as units: who speaks, which parts, and the object that it came as.
 
 The SDK takes a string, one part, one content, or a list of all of these, in which parts in a row make one
 content: the model's if they are calls, else the user's. Nothing is read here below the list of parts, and
-nothing is refused: a unit may hold anything, and who reads it says what is wrong.
+nothing is refused: a unit may hold anything, and whoever reads it reports what is wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from lamina.dialects.gemini.wire import LISTS, field, plain
+from lamina.dialects.gemini.wire import LISTS, get_field, to_dict_or_empty, to_dict_or_none
 
 
-class Loose(list[Any]):
-    """Parts that came without a content around them. `bare`: not even in a list."""
+class LooseParts(list[Any]):
+    """Parts that came without a content around them. `bare`: one part, without even a list around it."""
 
     def __init__(self, items: Any = (), *, bare: bool = False) -> None:
         super().__init__(items)
@@ -22,77 +22,97 @@ class Loose(list[Any]):
 
 
 class Unit(NamedTuple):
-    """One content: the object that it came as, whose it is, its parts. Loose ones stand `at` in the list."""
+    """One content: the object that it came as, its role, its parts, its place.
+
+    If its parts are loose, `first_index` is the index of the first of them in the list of contents.
+    """
 
     message: Any
     role: Any
     parts: Any
     place: str
     loose: bool = False
-    at: int = 0
+    first_index: int = 0
 
-    def place_of(self, at: int) -> str:
+    def place_of(self, part_index: int) -> str:
+        """The place of a part in the request."""
         if not self.loose:
-            return f"{self.place}.parts[{at}]"
-        return self.place if self.message.bare else f"contents[{self.at + at}]"
+            return f"{self.place}.parts[{part_index}]"
+        if self.message.bare:
+            return self.place
+        return f"contents[{self.first_index + part_index}]"
 
 
-def units(contents: Any) -> list[Unit]:
+def split_units(contents: Any) -> list[Unit]:
     """The contents, in order."""
     if contents is None:
         return []
     if isinstance(contents, LISTS):
-        return list(_listed(contents))
+        return list(_split_list(contents))
     if holds_parts(contents):
-        return [_content(contents, "contents")]
-    return [_loose(Loose((contents,), bare=True), 0)]
+        return [_make_unit(contents, "contents")]
+    return [_make_loose_unit(LooseParts((contents,), bare=True), 0)]
 
 
 def holds_parts(item: Any) -> bool:
-    """Whether something is a content, not a part of one."""
+    """Whether a value is a content, and not a part of one."""
     if isinstance(item, dict):
         return not item or "parts" in item or "role" in item
     return not isinstance(item, str) and hasattr(item, "parts")
 
 
-def content_of(message: Any) -> dict[str, Any]:
-    """The fields of a content besides its parts, for a copy of it."""
-    if isinstance(message, (Loose, *LISTS)):
+def read_extra_fields(message: Any) -> dict[str, Any]:
+    """The fields of a content besides its role and its parts."""
+    if isinstance(message, LISTS):
         return {}
-    return {name: value for name, value in (plain(message) or {}).items() if name not in ("role", "parts")}
+    content = to_dict_or_empty(message)
+    return {name: value for name, value in content.items() if name not in ("role", "parts")}
 
 
-def _listed(contents: Any) -> Iterator[Unit]:
-    run, at, voice = Loose(), 0, ""
+def _split_list(contents: Sequence[Any]) -> Iterator[Unit]:
+    """The units of a list. Loose parts of one role in a row are one unit."""
+    loose_parts = LooseParts()
+    first_index = 0
+    role = ""
     for i, item in enumerate(contents):
-        whole = isinstance(item, LISTS) or holds_parts(item)
-        if run and (whole or _voice(item) != voice):
-            yield _loose(run, at)
-            run = Loose()
+        is_content = isinstance(item, LISTS) or holds_parts(item)
+        if loose_parts and (is_content or _role_of_part(item) != role):
+            yield _make_loose_unit(loose_parts, first_index)
+            loose_parts = LooseParts()
         if isinstance(item, LISTS):
             yield Unit(item, "user", item, f"contents[{i}]")
-        elif whole:
-            yield _content(item, f"contents[{i}]")
-        else:
-            at, voice = (at if run else i), _voice(item)
-            run.append(item)
-    if run:
-        yield _loose(run, at)
+            continue
+        if is_content:
+            yield _make_unit(item, f"contents[{i}]")
+            continue
+        if not loose_parts:
+            first_index = i
+            role = _role_of_part(item)
+        loose_parts.append(item)
+    if loose_parts:
+        yield _make_loose_unit(loose_parts, first_index)
 
 
-def _content(item: Any, place: str) -> Unit:
-    content = plain(item)
+def _make_unit(item: Any, place: str) -> Unit:
+    content = to_dict_or_none(item)
     if content is None:
         return Unit(item, None, item, place)
     role = content.get("role")
-    return Unit(item, "user" if role is None else role, content.get("parts"), place)
+    if role is None:
+        role = "user"
+    return Unit(item, role, content.get("parts"), place)
 
 
-def _loose(run: Loose, at: int) -> Unit:
-    place = "contents" if run.bare else f"contents[{at}]"
-    return Unit(run, _voice(run[0]), run, place, loose=True, at=at)
+def _make_loose_unit(loose_parts: LooseParts, first_index: int) -> Unit:
+    place = "contents" if loose_parts.bare else f"contents[{first_index}]"
+    role = _role_of_part(loose_parts[0])
+    return Unit(loose_parts, role, loose_parts, place, loose=True, first_index=first_index)
 
 
-def _voice(item: Any) -> str:
-    part = None if isinstance(item, str) else plain(item)
-    return "model" if part is not None and field(part, "functionCall") is not None else "user"
+def _role_of_part(item: Any) -> str:
+    if isinstance(item, str):
+        return "user"
+    part = to_dict_or_empty(item)
+    if get_field(part, "functionCall") is not None:
+        return "model"
+    return "user"

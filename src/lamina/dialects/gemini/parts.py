@@ -1,29 +1,46 @@
 """Parts of a content as typed parts, and typed parts as parts of a content.
 
-What is not understood becomes a `Raw` part that holds it as it is. Nothing here knows where a part stands,
-besides the place that its errors name.
+A part that this module does not understand becomes a `Raw` part that holds it as it is. Nothing here knows
+where a part stands in the request; the caller adds the place to an error.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii
+from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.dialects.gemini.wire import LISTS, NAME, Json, camel, encoded, field, plain, shown, snake, text_at
+from lamina.dialects.gemini.media import (
+    BASE64,
+    Spelling,
+    can_carry_media,
+    read_file,
+    read_file_data,
+    read_inline_data,
+    write_media,
+)
+from lamina.dialects.gemini.wire import (
+    LISTS,
+    NAME,
+    Json,
+    describe_value,
+    encode_base64,
+    get_field,
+    get_text,
+    to_camel_case,
+    to_dict_or_none,
+    to_snake_case,
+)
 from lamina.errors import BadInput
 
-Inner = Text | Image | Document | Raw
-Spelling = Callable[[str], str]
-"""The name of a field, given by its name in a REST body, as it is to be written."""
+Content = Text | Image | Document | Raw
 
-DATA = (
+DATA_FIELDS = (
     "text",
     "inlineData",
     "fileData",
@@ -36,255 +53,225 @@ DATA = (
 )
 """Fields of which a part has exactly one."""
 
-_SPELLED = {spelling(name): name for name in DATA for spelling in (snake, camel)}
-_BESIDE = frozenset(
+_NAMES_BY_SPELLING = {spell(name): name for name in DATA_FIELDS for spell in (to_snake_case, to_camel_case)}
+_OTHER_FIELDS = frozenset(
     """thought thoughtSignature videoMetadata mediaResolution partMetadata mediaProcessing speechMetadata
     audioTranscription""".split()
 )
-_BESIDE_TOO = frozenset(map(snake, _BESIDE))
+_FIELDS_IN_ANY_SPELLING = (
+    frozenset(_NAMES_BY_SPELLING) | _OTHER_FIELDS | set(map(to_snake_case, _OTHER_FIELDS))
+)
 
-NO_ID = "unnamed_call_"
-"""How the ids of calls begin that have none on the wire."""
+ID_PREFIX = "unnamed_call_"
+"""The ids of calls that have no id on the wire begin with this."""
 
-TOLD = ("output", "result", "error")
+_TEXT_FIELDS = ("output", "result", "error")
 """Fields of a response that may hold all of it as one text."""
 
 _ENCODER = msgspec.json.Encoder()
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
-_DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
-_FETCHED = ("https://", "http://", "gs://")
-_KINDS_OF_FILES = {
-    "png": "image/png",
-    "jpg": "image/jpeg",
-    "jpeg": "image/jpeg",
-    "webp": "image/webp",
-    "gif": "image/gif",
-    "heic": "image/heic",
-    "pdf": "application/pdf",
-    "txt": "text/plain",
-    "md": "text/markdown",
-    "html": "text/html",
-    "csv": "text/csv",
-    "mp4": "video/mp4",
-    "mp3": "audio/mp3",
-    "wav": "audio/wav",
-}
 
 
-def signature_of(block: Mapping[str, Any]) -> str:
-    return encoded(field(block, "thoughtSignature"))
+def read_part(value: Any, *, by_model: bool) -> Part:
+    """A part of a content as a typed part.
 
-
-def part_of(value: Any, *, model: bool) -> Part:
-    """A part of a content; a call has no id where the wire has none, a result neither name nor id."""
-    block = plain(value)
+    A call has an empty id if the wire has none; so has a result, and its name may be empty too.
+    """
     if isinstance(value, str):
         return Text(value)
+    block = to_dict_or_none(value)
     if block is None:
-        raise BadInput(f"a part is {shown(value)}", hint="give text or an object; bytes as inline_data")
-    sorts = sorts_of(block)
-    if len(sorts) > 1:
-        hint = "give each a part of its own"
-        raise BadInput(f"a part has {' and '.join(sorts)}", hint=hint)
-    if sorts == ["text"]:
-        return _text(block, model=model)
-    if not sorts and not is_unknown(block):
+        problem = f"a part is {describe_value(value)}"
+        raise BadInput(problem, hint="give text or an object; bytes as inline_data")
+    data_fields = find_data_fields(block)
+    if len(data_fields) > 1:
+        problem = f"a part has {' and '.join(data_fields)}"
+        raise BadInput(problem, hint="give each a part of its own")
+    if data_fields == ["text"]:
+        return _read_text(block, by_model=by_model)
+    if not data_fields and not has_unknown_data(block):
         return Text("")
-    read = _READERS.get(sorts[0]) if sorts else _address
-    return (read(block) if read else None) or Raw(dialect=NAME, data=block)
+    part = _read_data(block, data_fields)
+    if part is None:
+        return Raw(dialect=NAME, data=block)
+    return part
 
 
-def sorts_of(block: Mapping[str, Any]) -> list[str]:
-    """The fields with data that a part has: exactly one, if all is well."""
-    return [_SPELLED[name] for name, value in block.items() if name in _SPELLED and value is not None]
+def find_data_fields(block: Mapping[str, Any]) -> list[str]:
+    """The fields with data that a part has, as REST bodies spell them. A valid part has exactly one."""
+    data_fields = []
+    for spelling, value in block.items():
+        name = _NAMES_BY_SPELLING.get(spelling)
+        if name is not None and value is not None:
+            data_fields.append(name)
+    return data_fields
 
 
-def is_unknown(part: Json) -> bool:
-    """Whether a part has data of a sort that is not known here."""
-    return any(
-        value is not None and name not in _SPELLED and name not in _BESIDE and name not in _BESIDE_TOO
-        for name, value in part.items()
-    )
+def has_unknown_data(part: Json) -> bool:
+    """Whether a part has data in a field that is not in the tables of this module."""
+    return any(value is not None and name not in _FIELDS_IN_ANY_SPELLING for name, value in part.items())
 
 
-def call_of(block: Json) -> ToolCall:
-    asked = _object(field(block, "functionCall"), "functionCall")
-    args = field(asked, "args")
-    if args is not None and not isinstance(args, dict):
-        raise BadInput(f"args is {shown(args)}", place="functionCall.args", hint="give an object")
-    name = asked.get("name")
-    if not isinstance(name, str):
-        raise BadInput(f"the name is {shown(name)}", place="functionCall.name", hint="give a string")
-    return ToolCall(id=text_at(asked, "id"), name=name, arguments=_json(args or {}, "functionCall.args"))
+def read_signature(block: Mapping[str, Any]) -> str:
+    return encode_base64(get_field(block, "thoughtSignature"))
 
 
-def result_of(block: Json) -> ToolResult:
-    given = _object(field(block, "functionResponse"), "functionResponse")
-    response = plain(given.get("response"))
-    if response is None and given.get("response") is not None:
-        problem = f"response is {shown(given['response'])}"
-        raise BadInput(problem, place="functionResponse.response", hint="give an object")
-    told, text = _told(response or {})
-    content = [] if response is None else [Text(text)]
-    media = given.get("parts")
-    inner = [_shown_with(piece) for piece in media] if isinstance(media, LISTS) else []
-    return ToolResult(
-        id=text_at(given, "id"),
-        name=text_at(given, "name"),
-        content=(*content, *inner),
-        error=told == "error",
-    )
-
-
-def _shown_with(piece: Any) -> Inner:
-    """Media that stand inside a result."""
-    block = plain(piece)
-    if block is None:
-        raise BadInput(f"a part is {shown(piece)}", place="functionResponse.parts", hint="give an object")
-    return _inline_data(block) or _file_data(block) or Raw(dialect=NAME, data=block)
-
-
-def sayable(part: Part) -> bool:
-    """Whether media can be shown to this API: as data, as text, or at an address that it fetches."""
-    if isinstance(part, Document) and part.text:
-        return True
-    if not isinstance(part, Image | Document):
-        return True
-    data = part.data or _inline(part.url)[1]
-    return bool(_BASE64.fullmatch(data)) if data else part.url.startswith(_FETCHED)
-
-
-def block_of(part: Part, say: Spelling) -> Json | None:
-    """A part of a content for what did not come as one; None for what says nothing here."""
+def write_block(part: Part, spell: Spelling) -> Json | None:
+    """A typed part as a part of a content; None if it says nothing here."""
     match part:
         case Text(text):
             return None if is_blank(text) else {"text": text}
         case Image() | Document():
-            return _media(part, say)
+            return write_media(part, spell)
         case Thinking():
-            return _thought(part, say)
+            return _write_thought(part, spell)
         case Raw():
             return part.data if part.dialect == NAME else {"text": text_of((part,))}
     return None
 
 
-def arguments_of(call: ToolCall) -> Json:
-    """The arguments as an object; what a model wrote that is not one stays readable inside one."""
+def write_arguments(call: ToolCall) -> Json:
+    """The arguments as an object. If the model wrote something else, that is put inside an object."""
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
         arguments = call.arguments.strip(WHITE_SPACE) or {}
-    return arguments if isinstance(arguments, dict) else {"arguments": arguments}
+    if isinstance(arguments, dict):
+        return arguments
+    return {"arguments": arguments}
 
 
-def response_of(result: ToolResult, was: Mapping[str, Any]) -> Json:
-    """What a result says, under the name by which it said so before."""
-    said = text_of(part for part in result.content if not shows(part))
-    told = _told(was)[0] if was else ""
-    return {told or ("error" if result.error else "output"): said}
+def write_response(result: ToolResult, old_response: Mapping[str, Any]) -> Json:
+    """What a result says, in the field in which it said so before."""
+    text = text_of(part for part in result.content if not stands_beside_result(part))
+    name = ""
+    if old_response:
+        name, _ = _read_response(old_response)
+    if not name:
+        name = "error" if result.error else "output"
+    return {name: text}
 
 
-def shows(part: Part) -> bool:
-    """Whether a part of a result must stand beside it: a response is text only."""
-    pictured = isinstance(part, Image) or (isinstance(part, Document) and not part.text)
-    return pictured and sayable(part)
+def stands_beside_result(part: Part) -> bool:
+    """Whether a part of a result must stand beside it: a response holds text only."""
+    match part:
+        case Image() | Document(text=""):
+            return can_carry_media(part)
+    return False
 
 
-def _text(block: Json, *, model: bool) -> Part:
+def _read_data(block: Json, data_fields: list[str]) -> Part | None:
+    """The part for a block that holds no text; None if this module cannot read it."""
+    if not data_fields:
+        return read_file(block)
+    read_field = _READERS.get(data_fields[0])
+    if read_field is None:
+        return None
+    return read_field(block)
+
+
+def _read_text(block: Json, *, by_model: bool) -> Part:
+    """Text, or a thought of the model. A signature without text is a thought too."""
     text = block.get("text")
     if not isinstance(text, str):
-        raise BadInput(f"text is {shown(text)}", place="text", hint="give a string")
-    signature = signature_of(block)
-    said = not is_blank(text)
-    thought = block.get("thought") is True and (said or signature)
-    return (
-        Thinking(text=text, signature=signature)
-        if model and (thought or (signature and not said))
-        else Text(text)
+        raise BadInput(f"text is {describe_value(text)}", place="text", hint="give a string")
+    signature = read_signature(block)
+    if not by_model:
+        return Text(text)
+    is_thought = block.get("thought") is True
+    if is_blank(text):
+        is_thought = signature != ""
+    if is_thought:
+        return Thinking(text=text, signature=signature)
+    return Text(text)
+
+
+def _read_call(block: Json) -> ToolCall:
+    call = _read_object(get_field(block, "functionCall"), "functionCall")
+    arguments = get_field(call, "args")
+    if arguments is not None and not isinstance(arguments, dict):
+        problem = f"args is {describe_value(arguments)}"
+        raise BadInput(problem, place="functionCall.args", hint="give an object")
+    name = call.get("name")
+    if not isinstance(name, str):
+        problem = f"the name is {describe_value(name)}"
+        raise BadInput(problem, place="functionCall.name", hint="give a string")
+    arguments_json = _encode_json(arguments or {}, "functionCall.args")
+    return ToolCall(id=get_text(call, "id"), name=name, arguments=arguments_json)
+
+
+def _read_result(block: Json) -> ToolResult:
+    result = _read_object(get_field(block, "functionResponse"), "functionResponse")
+    response = to_dict_or_none(result.get("response"))
+    if response is None and result.get("response") is not None:
+        problem = f"response is {describe_value(result['response'])}"
+        raise BadInput(problem, place="functionResponse.response", hint="give an object")
+    content: list[Content] = []
+    is_error = False
+    if response is not None:
+        name, text = _read_response(response)
+        is_error = name == "error"
+        content.append(Text(text))
+    media = result.get("parts")
+    if isinstance(media, LISTS):
+        content += map(_read_result_media, media)
+    return ToolResult(
+        id=get_text(result, "id"),
+        name=get_text(result, "name"),
+        content=tuple(content),
+        error=is_error,
     )
 
 
-def _thought(thinking: Thinking, say: Spelling) -> Json | None:
-    if not thinking.text and not thinking.signature:
-        return None
-    signed = _BASE64.fullmatch(thinking.signature) is not None
-    signature = {say("thoughtSignature"): thinking.signature} if signed else {}
-    return {"text": thinking.text, "thought": True, **signature} if thinking.text or signed else None
-
-
-def _inline_data(block: Json) -> Image | Document | None:
-    blob = plain(field(block, "inlineData")) or {}
-    data, media = encoded(blob.get("data")), text_at(blob, "mimeType")
-    if not data:
-        return None
-    if media.startswith("image/"):
-        return Image(data=data, media_type=media)
-    return Document(data=data, media_type=media, name=text_at(blob, "displayName"))
-
-
-def _file_data(block: Json) -> Image | Document | None:
-    return _address(plain(field(block, "fileData")) or {})
-
-
-def _address(file: Json) -> Image | Document | None:
-    """A file by its address; one that was uploaded, and is given as the SDK returned it, has it as `uri`."""
-    url, media = text_at(file, "fileUri") or text_at(file, "uri"), text_at(file, "mimeType")
-    if not url:
-        return None
-    if media.startswith("image/"):
-        return Image(url=url, media_type=media)
-    return Document(url=url, media_type=media, name=text_at(file, "displayName") or url.rsplit("/", 1)[-1])
+def _read_result_media(value: Any) -> Content:
+    """Media inside a result."""
+    block = to_dict_or_none(value)
+    if block is None:
+        problem = f"a part is {describe_value(value)}"
+        raise BadInput(problem, place="functionResponse.parts", hint="give an object")
+    return read_inline_data(block) or read_file_data(block) or Raw(dialect=NAME, data=block)
 
 
 _READERS: dict[str, Callable[[Json], Part | None]] = {
-    "inlineData": _inline_data,
-    "fileData": _file_data,
-    "functionCall": call_of,
-    "functionResponse": result_of,
+    "inlineData": read_inline_data,
+    "fileData": read_file_data,
+    "functionCall": _read_call,
+    "functionResponse": _read_result,
 }
 
 
-def _media(part: Image | Document, say: Spelling) -> Json:
-    if isinstance(part, Document) and part.text:
-        return {"text": part.text}
-    named = part.name if isinstance(part, Document) else ""
-    if not sayable(part):
-        return {"text": f"[{lower_ascii(type(part).__name__)} {named or part.url[:200]}]"}
-    kind, data = _inline(part.url)
-    media = part.media_type or kind or _kind_of_file(part.url, isinstance(part, Image))
-    if part.data or data:
-        return {say("inlineData"): {say("mimeType"): media, "data": part.data or data}}
-    return {say("fileData"): {say("fileUri"): part.url, say("mimeType"): media}}
+def _write_thought(thinking: Thinking, spell: Spelling) -> Json | None:
+    """A thought. A signature that is not base64 is another provider's, and is left out."""
+    block: Json = {"text": thinking.text, "thought": True}
+    if BASE64.fullmatch(thinking.signature):
+        block[spell("thoughtSignature")] = thinking.signature
+    elif not thinking.text:
+        return None
+    return block
 
 
-def _inline(url: str) -> tuple[str, str]:
-    """Media type and base64 of a data URL; nothing for other addresses."""
-    found = _DATA_URL.match(url)
-    return (found[1], url[found.end() :]) if found else ("", "")
+def _read_response(response: Mapping[str, Any]) -> tuple[str, str]:
+    """The field in which a response says something, "" if that is not clear; and all of it as text.
+
+    `{"output": "ok"}` is ("output", "ok"). Any other object is text as JSON.
+    """
+    if len(response) == 1:
+        for name in _TEXT_FIELDS:
+            text = response.get(name)
+            if isinstance(text, str):
+                return name, text
+    has_output = "output" in response or "result" in response
+    name = "error" if response.get("error") and not has_output else ""
+    return name, _encode_json(response, "functionResponse.response")
 
 
-def _kind_of_file(url: str, image: bool) -> str:  # noqa: FBT001
-    ending = lower_ascii(url.partition("?")[0].rpartition(".")[2])
-    return _KINDS_OF_FILES.get(ending, "image/png" if image else "application/pdf")
+def _read_object(value: Any, place: str) -> Json:
+    block = to_dict_or_none(value)
+    if block is None:
+        raise BadInput(f"{place} is {describe_value(value)}", place=place, hint="give an object")
+    return block
 
 
-def _told(response: Mapping[str, Any]) -> tuple[str, str]:
-    """The one field that a response consists of, if it is text under a known name, and all of it as text."""
-    for name in TOLD:
-        if isinstance(text := response.get(name), str) and len(response) == 1:
-            return name, text
-    told = "error" if response.get("error") and not (response.keys() & {"output", "result"}) else ""
-    return told, _json(response, "functionResponse.response")
-
-
-def _object(value: Any, place: str) -> Json:
-    found = plain(value)
-    if found is None:
-        raise BadInput(f"{place} is {shown(value)}", place=place, hint="give an object")
-    return found
-
-
-def _json(value: Any, place: str) -> str:
+def _encode_json(value: Any, place: str) -> str:
     try:
         return _ENCODER.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

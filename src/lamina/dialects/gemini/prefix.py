@@ -8,13 +8,31 @@ part around it, are the same here. Ids of calls are not shown to the model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
-from lamina.dialects.gemini.contents import holds_parts, units
-from lamina.dialects.gemini.head import declarations, settings, system_field
-from lamina.dialects.gemini.parts import DATA, sorts_of
-from lamina.dialects.gemini.wire import LISTS, NAME, Json, field, model_of, plain, shown, snake, text_at
+from lamina.dialects.gemini.contents import split_units
+from lamina.dialects.gemini.head import (
+    find_system_field,
+    read_declarations,
+    read_settings,
+    split_system_parts,
+)
+from lamina.dialects.gemini.parts import DATA_FIELDS, find_data_fields
+from lamina.dialects.gemini.wire import (
+    LISTS,
+    NAME,
+    Json,
+    describe_value,
+    get_enum_word,
+    get_field,
+    get_model,
+    get_object,
+    get_text,
+    to_dict_or_empty,
+    to_dict_or_none,
+    to_snake_case,
+)
 from lamina.dialects.port import Marking, Request
 from lamina.errors import BadInput
 
@@ -25,30 +43,32 @@ _SORTS: dict[str, Sort] = {
     "functionCall": "call",
     "functionResponse": "result",
 }
-_OTHER_SPELLING = {
-    snake(name): name
-    for name in (*DATA, "thoughtSignature", "mimeType", "fileUri", "displayName")
-    if snake(name) != name
-}
+_TRANSLATED_FIELDS = (*DATA_FIELDS, "thoughtSignature", "mimeType", "fileUri", "displayName")
+_REST_NAMES = {to_snake_case(name): name for name in _TRANSLATED_FIELDS if to_snake_case(name) != name}
+"""The names in a REST body of fields that the SDK spells otherwise."""
+
+_FORMAT_FIELDS = ("responseMimeType", "responseSchema", "responseJsonSchema")
+_WORD_SETTINGS = {"images": "mediaResolution", "tier": "serviceTier"}
 
 
 def stream(request: Request) -> Stream:
     """The blocks of a request, in the order in which the model reads them."""
     if not isinstance(request, Mapping):
-        raise BadInput(f"the request is {shown(request)}", hint="give an object with contents")
-    fields = settings(request)
+        problem = f"the request is {describe_value(request)}"
+        raise BadInput(problem, hint="give an object with contents")
+    settings = read_settings(request)
     prefix = "config." if request.get("config") is not None else ""
     blocks = (
-        *_tools(fields, prefix),
-        *_system(fields, prefix + system_field(request)),
-        *_contents(request.get("contents")),
+        *_read_tools(settings, prefix),
+        *_read_system(settings, prefix + find_system_field(request)),
+        *_read_contents(request.get("contents")),
     )
     return Stream(
         dialect=NAME,
-        model=model_of(request),
+        model=get_model(request),
         blocks=blocks,
-        settings=dict(_settings(fields)),
-        cached=text_at(fields, "cachedContent"),
+        settings=dict(_read_cache_settings(settings)),
+        cached=get_text(settings, "cachedContent"),
     )
 
 
@@ -58,103 +78,120 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
     return request if isinstance(request, dict) else dict(request)
 
 
-def _tools(fields: Json, prefix: str) -> Iterator[StreamBlock]:
-    tools = fields.get("tools")
-    for place, sort, tool in declarations(tools) if isinstance(tools, LISTS) else ():
-        name = text_at(tool, "name") if sort == "function" else sort
+def _read_tools(settings: Json, prefix: str) -> Iterator[StreamBlock]:
+    tools = settings.get("tools")
+    if not isinstance(tools, LISTS):
+        return
+    for place, sort, declaration in read_declarations(tools):
         yield StreamBlock(
             sort="tool",
             role="tools",
-            data=data_of(tool),
+            data=data_of(declaration),
             place=f"{prefix}tools{place}",
-            name=name,
+            name=get_text(declaration, "name") if sort == "function" else sort,
             opens=True,
         )
 
 
-def _system(fields: Json, place: str) -> Iterator[StreamBlock]:
-    system = fields.get("systemInstruction")
+def _read_system(settings: Json, place: str) -> Iterator[StreamBlock]:
+    system = settings.get("systemInstruction")
     if system is None:
         return
-    given = (plain(system) or {}).get("parts") if holds_parts(system) else system
-    for i, part in enumerate(given if isinstance(given, LISTS) else [given]):
-        whole = part is system
-        data = data_of(("system", _bare(part)[1]))
+    for i, part in enumerate(split_system_parts(system)):
         yield StreamBlock(
             sort="system",
             role="system",
-            data=data,
-            place=place if whole else f"{place}.parts[{i}]",
+            data=data_of(("system", _read_part(part).content)),
+            place=place if part is system else f"{place}.parts[{i}]",
             opens=i == 0,
         )
 
 
-def _contents(contents: Any) -> Iterator[StreamBlock]:
-    for unit in units(contents):
+def _read_contents(contents: Any) -> Iterator[StreamBlock]:
+    for unit in split_units(contents):
+        if not isinstance(unit.parts, LISTS):
+            continue
         role = unit.role if isinstance(unit.role, str) else ""
-        for i, part in enumerate(unit.parts if isinstance(unit.parts, LISTS) else ()):
-            sort, bare, name = _bare(part)
+        for i, value in enumerate(unit.parts):
+            part = _read_part(value)
             yield StreamBlock(
-                sort=sort,
+                sort=part.sort,
                 role=role,
-                data=data_of((role, bare)),
+                data=data_of((role, part.content)),
                 place=unit.place_of(i),
                 opens=i == 0,
-                name=name,
+                name=part.name,
             )
 
 
-def _bare(value: Any) -> tuple[Sort, Any, str]:
-    """A part's sort, what the model sees of it, and its name."""
+class _CachedPart(NamedTuple):
+    """A part as the cache sees it: its sort, what the model reads of it, and its name."""
+
+    sort: Sort
+    content: Any
+    name: str = ""
+
+
+def _read_part(value: Any) -> _CachedPart:
     if isinstance(value, str):
-        return "text", {"text": value}, ""
-    part = plain(value)
-    sorts = sorts_of(part) if part is not None else ()
-    if part is None or not sorts:
-        return "raw", part or value, ""
-    named = sorts[0]
-    if named == "text":
-        return ("thinking" if part.get("thought") is True else "text"), _spelled_one_way(part), ""
-    sort, inner = _SORTS.get(named, "raw"), part.get(named)
-    inner = part[snake(named)] if inner is None else inner
-    held = plain(inner)
-    name = ""
-    if held is not None:
-        name = text_at(held, "displayName" if sort == "document" else "name")
-        sort = "image" if sort == "document" and text_at(held, "mimeType").startswith("image/") else sort
-        inner = {key: value for key, value in _spelled_one_way(held).items() if key != "id"}
-    return sort, {**_spelled_one_way(part), named: inner}, name
+        return _CachedPart("text", {"text": value})
+    part = to_dict_or_none(value)
+    if part is None:
+        return _CachedPart("raw", value)
+    data_fields = find_data_fields(part)
+    if not data_fields:
+        return _CachedPart("raw", part or value)
+    if data_fields[0] != "text":
+        return _read_data_part(part, data_fields[0])
+    if part.get("thought") is True:
+        return _CachedPart("thinking", _use_rest_names(part))
+    return _CachedPart("text", _use_rest_names(part))
 
 
-def _spelled_one_way(given: Json) -> Json:
-    """An object whose known fields have their names in a REST body, without those that say nothing."""
-    if _OTHER_SPELLING.keys().isdisjoint(given) and None not in given.values():
-        return given
-    return {_OTHER_SPELLING.get(name, name): value for name, value in given.items() if value is not None}
+def _read_data_part(part: Json, data_field: str) -> _CachedPart:
+    """A part that holds a call, a result, media, or something of the API's own."""
+    sort = _SORTS.get(data_field, "raw")
+    value = get_field(part, data_field)
+    data = to_dict_or_none(value)
+    if data is None:
+        return _CachedPart(sort, {**_use_rest_names(part), data_field: value})
+    name = get_text(data, "name")
+    if sort == "document":
+        name = get_text(data, "displayName")
+        if get_text(data, "mimeType").startswith("image/"):
+            sort = "image"
+    data = {field: inner for field, inner in _use_rest_names(data).items() if field != "id"}
+    return _CachedPart(sort, {**_use_rest_names(part), data_field: data}, name)
 
 
-def _settings(fields: Json) -> Iterator[tuple[str, bytes]]:
+def _use_rest_names(block: Json) -> Json:
+    """An object whose fields have their names in a REST body, without fields that are null."""
+    if _REST_NAMES.keys().isdisjoint(block) and None not in block.values():
+        return block
+    return {_REST_NAMES.get(name, name): value for name, value in block.items() if value is not None}
+
+
+def _read_cache_settings(settings: Json) -> Iterator[tuple[str, bytes]]:
     """The parameters that a cache may depend on."""
-    calling = plain(field(plain(fields.get("toolConfig")) or {}, "functionCallingConfig")) or {}
-    if _word(calling.get("mode")) not in ("", "AUTO", "MODE_UNSPECIFIED"):
-        yield "tool_choice", data_of({**calling, "mode": _word(calling.get("mode"))})
-    thinking = plain(fields.get("thinkingConfig")) or {}
-    level = _word(field(thinking, "thinkingLevel"))
+    calling_config = get_object(to_dict_or_empty(settings.get("toolConfig")), "functionCallingConfig")
+    mode = _read_word(calling_config.get("mode"))
+    if mode not in ("", "AUTO", "MODE_UNSPECIFIED"):
+        yield "tool_choice", data_of({**calling_config, "mode": mode})
+    thinking = to_dict_or_empty(settings.get("thinkingConfig"))
+    level = _read_word(get_field(thinking, "thinkingLevel"))
     if level:
         yield "effort", data_of(level)
-    budget = field(thinking, "thinkingBudget")
+    budget = get_field(thinking, "thinkingBudget")
     if budget is not None:
         yield "thinking", data_of(budget)
-    names = ("responseMimeType", "responseSchema", "responseJsonSchema")
-    form = {name: fields[name] for name in names if fields.get(name) is not None}
-    if form and form != {"responseMimeType": "text/plain"}:
-        yield "format", data_of({name: plain(value) or value for name, value in form.items()})
-    for name, given in (("images", "mediaResolution"), ("tier", "serviceTier")):
-        if fields.get(given) is not None:
-            yield name, data_of(_word(fields[given]))
+    answer_format = {name: settings[name] for name in _FORMAT_FIELDS if settings.get(name) is not None}
+    if answer_format and answer_format != {"responseMimeType": "text/plain"}:
+        yield "format", data_of({name: to_dict_or_none(v) or v for name, v in answer_format.items()})
+    for name, field in _WORD_SETTINGS.items():
+        if settings.get(field) is not None:
+            yield name, data_of(_read_word(settings[field]))
 
 
-def _word(value: Any) -> Any:
-    """A word of a closed set, whether it came as text or as the SDK's enumeration."""
-    word = getattr(value, "value", value)
-    return word if word is not None else ""
+def _read_word(value: Any) -> Any:
+    word = get_enum_word(value)
+    return "" if word is None else word

@@ -1,11 +1,11 @@
 """An envelope as a generateContent request, in the shape that it came in; else in that of the SDK.
 
-A content of which nothing changed is the object that was parsed; of one that changed in part, the other
-parts are. Rendering mends what this API refuses: the calls of a step stand in one content, and so do its
-results, right after it; calls that no Gemini model made, or that lost their signature, carry the one that
-Google documents for them; a request begins with the user where it would begin with a call. Later
-instructions are said in the user's voice, since only the head has system text. It decides nothing about
-what is sent.
+A content of which nothing changed is the object that was parsed. In a content that changed in part, the
+unchanged parts are the same objects. Rendering mends what this API refuses: the calls of a step stand in one
+content, and so do its results, right after it; calls that no Gemini model made, or that lost their
+signature, carry the one that Google documents for them; a request that would begin with a call begins with
+a content of the user. Later instructions are said in the user's voice, since only the head has system text.
+Rendering decides nothing about what is sent.
 
 A missing signature is refused in the current turn only (G4). A call that was signed here must stay so when
 its turn is over, so `lasting` names it and the ledger keeps it.
@@ -14,27 +14,35 @@ its turn is over, so `lasting` names it and the ledger keeps it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.values import Entry, Form, Layer, Ref, Role, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.dialects.gemini.contents import Loose, content_of
-from lamina.dialects.gemini.head import declarations, request_of, spelling
-from lamina.dialects.gemini.parts import NO_ID, arguments_of, block_of, response_of, shows
+from lamina.dialects.gemini.contents import LooseParts, read_extra_fields
+from lamina.dialects.gemini.head import choose_spelling, read_declarations, write_request
+from lamina.dialects.gemini.parts import (
+    ID_PREFIX,
+    stands_beside_result,
+    write_arguments,
+    write_block,
+    write_response,
+)
 from lamina.dialects.gemini.wire import (
     FOREIGN_SIGNATURE,
     LISTS,
     NAME,
     Json,
-    field,
-    model_of,
-    plain,
-    safe_name,
-    spelled,
-    text_at,
-    wants_signatures,
+    find_spelling,
+    get_field,
+    get_model,
+    get_text,
+    make_safe_name,
+    requires_signatures,
+    to_dict_or_empty,
+    to_dict_or_none,
+    to_dicts,
 )
 from lamina.dialects.port import ON_THE_WIRE, elsewhere, grouped, original, wire
 from lamina.dialects.words import OPENING
@@ -45,257 +53,337 @@ SIGNED = "signed by lamina: the call came without a thought signature"
 
 def render(envelope: Envelope) -> Json:
     """The request for this envelope."""
-    writer, sent = _Writer(envelope), envelope.sent
-    system = [entry for entry in sent if entry.layer is Layer.SYSTEM]
-    return request_of(envelope.head, writer.contents(sent), writer.system(system))
+    writer = _GeminiWriter(envelope)
+    system_entries = []
+    other_entries = []
+    for entry in envelope.sent:
+        if entry.layer is Layer.SYSTEM:
+            system_entries.append(entry)
+        else:
+            other_entries.append(entry)
+    contents = _write_contents(writer, other_entries)
+    return write_request(envelope.head, contents, writer.write_system(system_entries))
 
 
 def lasting(envelope: Envelope) -> dict[Ref, str]:
     """The calls of the current turn that must carry a signature and came without one."""
-    if not wants_signatures(model_of(envelope.head.parameters)):
+    if not requires_signatures(get_model(envelope.head.parameters)):
         return {}
-    found: dict[Ref, str] = {}
-    for voice, group in _contents(_current_turn(envelope.entries)):
-        if voice == "user":
+    repairs: dict[Ref, str] = {}
+    for role, group in _group_contents(_current_turn(envelope.entries)):
+        if role == "user":
             continue
-        first = next((entry for entry in group if isinstance(entry.parts[0], ToolCall)), None)
-        if first is not None and _is_unsigned(first):
-            found[Ref(f"{first.ref}{ON_THE_WIRE}")] = SIGNED
-    return found
+        first_call = _find_call(group)
+        if first_call is not None and _came_unsigned(first_call):
+            repairs[Ref(f"{first_call.ref}{ON_THE_WIRE}")] = SIGNED
+    return repairs
+
+
+def _find_call(group: Sequence[Entry]) -> Entry | None:
+    for entry in group:
+        if isinstance(entry.parts[0], ToolCall):
+            return entry
+    return None
 
 
 def _current_turn(entries: Sequence[Entry]) -> list[Entry]:
-    """What is sent after the user last said something that is no result."""
+    """The entries that are sent after the user last said something that is not a result."""
     turn: list[Entry] = []
     for entry in reversed(entries):
         if entry.form is Form.OMITTED:
             continue
-        if entry.role is not Role.ASSISTANT and not _answers(entry):
+        if entry.role is not Role.ASSISTANT and not _is_result(entry):
             break
         turn.append(entry)
-    return turn[::-1]
+    turn.reverse()
+    return [entry for entry in turn if entry.layer is not Layer.SYSTEM]
 
 
-def _contents(sent: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
-    """Entries by content: whose it is, and what stands in it."""
-    said = [entry for entry in sent if entry.layer is not Layer.SYSTEM]
-    for voice, in_a_row in groupby(grouped(said), key=lambda group: _voice(group[0])):
-        run = list(in_a_row)
-        for group in _results_together(run) if voice == "user" else _calls_together(run):
-            yield voice, group
+def _group_contents(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
+    """Entries by content, each with the role of the content."""
+    for role, groups_in_a_row in groupby(grouped(entries), key=_role_of_group):
+        groups = list(groups_in_a_row)
+        joined_groups = _join_results(groups) if role == "user" else _join_calls(groups)
+        for group in joined_groups:
+            yield role, group
 
 
-def _is_unsigned(call: Entry) -> bool:
+def _role_of_group(group: Sequence[Entry]) -> str:
+    return "model" if group[0].role is Role.ASSISTANT else "user"
+
+
+def _join_calls(groups: list[list[Entry]]) -> list[list[Entry]]:
+    """What the model says in a row, in one content if it makes calls: they come right after the user."""
+    if any(_find_call(group) is not None for group in groups):
+        return [list(chain.from_iterable(groups))]
+    return groups
+
+
+def _join_results(groups: list[list[Entry]]) -> list[list[Entry]]:
+    """What the user's side says in a row, with all its results in the first content."""
+    last_index = 0
+    for i, group in enumerate(groups):
+        if any(map(_is_result, group)):
+            last_index = i
+    first_group = list(chain.from_iterable(groups[: last_index + 1]))
+    return [first_group, *groups[last_index + 1 :]]
+
+
+def _came_unsigned(call_entry: Entry) -> bool:
     """Whether a call came as a part of this API without a signature."""
-    came = _note(call).get("block")
-    return came is not None and not field(plain(came[0]) or {}, "thoughtSignature")
+    blocks = _get_note(call_entry).get("block")
+    if blocks is None:
+        return False
+    return not get_field(to_dict_or_empty(blocks[0]), "thoughtSignature")
 
 
-class _Writer:
-    """What every content of one request is written with: spelling, signatures, names that are taken."""
+class _GeminiWriter:
+    """Writes the contents of one request: it knows the spelling, the signatures and the names of tools."""
 
     def __init__(self, envelope: Envelope) -> None:
         parameters = envelope.head.parameters
-        self.say = spelling(parameters)
-        self.signs = wants_signatures(model_of(parameters))
-        kept = {ref for ref, what in envelope.ledger.repairs.items() if what == SIGNED}
-        self.signed_here = kept.union(lasting(envelope))
-        functions = (function for _, _, function in declarations(envelope.head.tools))
-        self.defined = frozenset(text_at(function, "name") for function in functions)
+        self.spell = choose_spelling(parameters)
+        self.requires_signatures = requires_signatures(get_model(parameters))
+        self.signed_refs = {ref for ref, repair in envelope.ledger.repairs.items() if repair == SIGNED}
+        self.signed_refs.update(lasting(envelope))
+        self.defined_names = set()
+        for _, _, declaration in read_declarations(envelope.head.tools):
+            self.defined_names.add(get_text(declaration, "name"))
 
-    def system(self, entries: list[Entry]) -> Any:
+    def write_system(self, entries: list[Entry]) -> Any:
         """The system text as it came, or as parts; None without any."""
-        whole = original(entries, NAME) if entries else None
-        if whole is not None:
-            return whole
-        parts = [block for entry in entries for block in self._blocks(entry)]
-        return {"parts": [_wrapped(part) for part in parts]} if parts else None
-
-    def contents(self, sent: Sequence[Entry]) -> Any:
-        """The contents, as they came if nothing of them changed."""
-        made = [self._content(group, voice) for voice, group in _contents(sent)]
-        found = _begun([content for content in made if content is not None])
-        if not found:
-            hint = "add a content that says something"
-            raise BadInput("nothing is left to send", place="contents", hint=hint)
-        came = {id(_note(entry).get("of")) for entry in sent}
-        return _as_given(found, untouched=all(id(content) in came for content in found))
-
-    def _content(self, group: list[Entry], voice: str) -> Any:
-        whole = original(group, NAME)
-        if whole is not None and not any(map(self._signed_here, group)):
-            return whole
-        parts = [_wrapped(part) for part in self._parts(group)]
+        if not entries:
+            return None
+        system = original(entries, NAME)
+        if system is not None:
+            return system
+        parts: list[Any] = []
+        for entry in entries:
+            parts += map(_wrap_text, self._write_entry(entry))
         if not parts:
             return None
-        notes = [_note(entry).get("of") for entry in group]
-        fields = content_of(notes[0]) if notes[0] is not None and all(n is notes[0] for n in notes) else {}
-        return {"role": voice, "parts": parts, **fields}
+        return {"parts": parts}
 
-    def _parts(self, group: list[Entry]) -> Iterator[Any]:
-        """The parts of a content: results first, then what they show, then the rest."""
-        results = [entry for entry in group if isinstance(entry.parts[0], ToolResult)]
+    def write_content(self, role: str, group: list[Entry]) -> Any:
+        """The content of a group: as it came if nothing of it changed; None if it says nothing."""
+        content = original(group, NAME)
+        if content is not None and not any(map(self._is_signed_here, group)):
+            return content
+        parts = [_wrap_text(part) for part in self._write_parts(group)]
+        if not parts:
+            return None
+        return {"role": role, "parts": parts, **_read_common_fields(group)}
+
+    def _write_parts(self, group: list[Entry]) -> Iterator[Any]:
+        """The parts of a content: results first, then their media, then the rest."""
+        results = [entry for entry in group if _is_result(entry)]
         for entry in results:
-            yield from self._blocks(entry)
+            yield from self._write_entry(entry)
         for entry in results:
-            yield from self._shown(entry)
-        signed = not self.signs
+            yield from self._write_result_media(entry)
+        needs_signature = self.requires_signatures
         for entry in group:
-            call = entry.parts[0]
-            if isinstance(call, ToolCall):
-                yield self._call(entry, call, sign=not signed)
-                signed = True
-            elif not isinstance(call, ToolResult):
-                yield from self._blocks(entry)
+            part = entry.parts[0]
+            if isinstance(part, ToolCall):
+                yield self._write_call(entry, part, needs_signature=needs_signature)
+                needs_signature = False  # only the first call of a content carries one
+            elif not isinstance(part, ToolResult):
+                yield from self._write_entry(entry)
 
-    def _blocks(self, entry: Entry) -> list[Any]:
-        part, came = entry.parts[0], _note(entry).get("block")
+    def _write_entry(self, entry: Entry) -> list[Any]:
+        """The parts of an entry: as they came, else with new text, else from its typed parts."""
+        part = entry.parts[0]
         if isinstance(part, ToolResult):
-            return [self._result(entry, part)]
-        if came and wire(entry, NAME):
-            return list(came)
-        was = plain(came[0]) if came and len(came) == 1 else None
-        if was is not None and isinstance(was.get("text"), str):
-            return [_reworded(was, text_of(entry.parts))]
+            return [self._write_result(entry, part)]
+        old_blocks = _get_note(entry).get("block")
+        if old_blocks and wire(entry, NAME):
+            return list(old_blocks)
+        old_text_block = _get_text_block(old_blocks)
+        if old_text_block is not None:
+            return [_replace_text(old_text_block, text_of(entry.parts))]
         if isinstance(part, Thinking) and elsewhere(entry.segment, NAME):
             return []
-        made = (block_of(part, self.say) for part in entry.parts)
-        return [block for block in made if block is not None]
+        blocks = [write_block(part, self.spell) for part in entry.parts]
+        return [block for block in blocks if block is not None]
 
-    def _call(self, entry: Entry, call: ToolCall, *, sign: bool) -> Any:
-        """A call as its part, in which only what changed is new; one that came from elsewhere is signed."""
-        came = _note(entry).get("block")
-        was = (plain(came[0]) or {}) if came else {}
-        named = spelled(was, "functionCall") or self.say("functionCall")
-        asked = dict(plain(was.get(named)) or {})
-        before = entry.segment.parts[0]
-        same = came and isinstance(before, ToolCall) and before.arguments == call.arguments
-        asked |= _id(call.id) | {"name": self._name(call.name)}
-        asked |= {} if same else {"args": arguments_of(call)}
-        sign = self._signed_here(entry) or (sign and not came)
-        signature = {self.say("thoughtSignature"): FOREIGN_SIGNATURE} if sign else {}
-        now = {**was, named: asked, **signature}
-        return came[0] if came and now == was else now
+    def _write_call(self, entry: Entry, call: ToolCall, *, needs_signature: bool) -> Any:
+        """A call as its part, in which only what changed is new; a call from elsewhere gets a signature."""
+        old_blocks = _get_note(entry).get("block")
+        old_block = to_dict_or_empty(old_blocks[0]) if old_blocks else {}
+        field = find_spelling(old_block, "functionCall") or self.spell("functionCall")
+        function_call = dict(to_dict_or_empty(old_block.get(field)))
+        if _has_wire_id(call.id):
+            function_call["id"] = call.id
+        function_call["name"] = self._allowed_name(call.name)
+        if not old_blocks or _has_new_arguments(entry, call):
+            function_call["args"] = write_arguments(call)
+        block = {**old_block, field: function_call}
+        comes_from_elsewhere = not old_blocks
+        if self._is_signed_here(entry) or (needs_signature and comes_from_elsewhere):
+            block[self.spell("thoughtSignature")] = FOREIGN_SIGNATURE
+        if old_blocks and block == old_block:
+            return old_blocks[0]
+        return block
 
-    def _result(self, entry: Entry, result: ToolResult) -> Any:
+    def _write_result(self, entry: Entry, result: ToolResult) -> Any:
         """A result as its part, in which only what changed is new."""
-        came = _note(entry).get("block")
-        was = (plain(came[0]) or {}) if came else {}
-        named = spelled(was, "functionResponse") or self.say("functionResponse")
-        given = plain(was.get(named)) or {}
+        old_blocks = _get_note(entry).get("block")
+        old_block = to_dict_or_empty(old_blocks[0]) if old_blocks else {}
+        field = find_spelling(old_block, "functionResponse") or self.spell("functionResponse")
+        function_response = dict(to_dict_or_empty(old_block.get(field)))
+        function_response.pop("id", None)
+        if _has_wire_id(result.id):
+            function_response["id"] = result.id
         name = entry.asked.name if entry.asked else result.name
-        answer = {key: value for key, value in given.items() if key != "id"}
-        answer |= _id(result.id) | {"name": self._name(name)}
-        response = plain(given.get("response"))
-        if response is None or _changed(entry, result):
-            answer["response"] = response_of(result, response or {})
-            answer.pop("parts", None)
-        now = {**was, named: answer}
-        return came[0] if came and now == was else now
+        function_response["name"] = self._allowed_name(name)
+        old_response = to_dict_or_none(function_response.get("response"))
+        if old_response is None or _has_new_content(entry, result):
+            function_response["response"] = write_response(result, old_response or {})
+            function_response.pop("parts", None)
+        block = {**old_block, field: function_response}
+        if old_blocks and block == old_block:
+            return old_blocks[0]
+        return block
 
-    def _shown(self, entry: Entry) -> Iterator[Json]:
+    def _write_result_media(self, entry: Entry) -> Iterator[Json]:
         """Media of a result that is written anew, which stand beside it."""
         result = entry.parts[0]
-        if not isinstance(result, ToolResult) or (_note(entry) and not _changed(entry, result)):
+        if not isinstance(result, ToolResult):
+            return
+        if _get_note(entry) and not _has_new_content(entry, result):
             return
         for part in result.content:
-            if shows(part) and (block := block_of(part, self.say)) is not None:
+            if not stands_beside_result(part):
+                continue
+            block = write_block(part, self.spell)
+            if block is not None:
                 yield block
 
-    def _name(self, name: str) -> str:
-        """A name that the API takes; what the request itself defines is left alone."""
-        return name if name in self.defined else safe_name(name)
+    def _allowed_name(self, name: str) -> str:
+        """A name that the API takes. A name that the request itself defines stays as it is."""
+        if name in self.defined_names:
+            return name
+        return make_safe_name(name)
 
-    def _signed_here(self, entry: Entry) -> bool:
+    def _is_signed_here(self, entry: Entry) -> bool:
         """Whether this call carries a signature of lamina's, now or since an earlier request."""
-        return bool(self.signed_here) and f"{entry.ref}{ON_THE_WIRE}" in self.signed_here
+        if not self.signed_refs:
+            return False
+        return f"{entry.ref}{ON_THE_WIRE}" in self.signed_refs
 
 
-def _voice(entry: Entry) -> str:
-    return "model" if entry.role is Role.ASSISTANT else "user"
+def _write_contents(writer: _GeminiWriter, entries: Sequence[Entry]) -> Any:
+    """The value of `contents`, as it came if nothing of it changed."""
+    contents = []
+    for role, group in _group_contents(entries):
+        content = writer.write_content(role, group)
+        if content is not None:
+            contents.append(content)
+    if not contents:
+        hint = "add a content that says something"
+        raise BadInput("nothing is left to send", place="contents", hint=hint)
+    if _role_of_content(contents[0]) == "model" and _has_call(contents[0]):
+        # G1: the API wants a content of the user before a call.
+        contents.insert(0, {"role": "user", "parts": [{"text": OPENING}]})
+    parsed_ids = {id(_get_note(entry).get("of")) for entry in entries}
+    is_untouched = all(id(content) in parsed_ids for content in contents)
+    return _unpack_loose_parts(contents, is_untouched=is_untouched)
 
 
-def _calls_together(run: list[list[Entry]]) -> list[list[Entry]]:
-    """What the model says in a row, in one content if it makes calls: they come right after the user."""
-    calls = any(isinstance(entry.parts[0], ToolCall) for group in run for entry in group)
-    return [[entry for group in run for entry in group]] if calls and len(run) > 1 else run
+def _unpack_loose_parts(contents: list[Any], *, is_untouched: bool) -> Any:
+    """The value of `contents`, with loose parts as they came: alone, or in the list.
 
-
-def _results_together(run: list[list[Entry]]) -> list[list[Entry]]:
-    """What the user's side says in a row, with all its results in the first content."""
-    last = max((i for i, group in enumerate(run) if any(map(_answers, group))), default=0)
-    return [[e for group in run[: last + 1] for e in group], *run[last + 1 :]] if last else run
-
-
-def _answers(entry: Entry) -> bool:
-    return isinstance(entry.parts[0], ToolResult)
-
-
-def _begun(contents: list[Any]) -> list[Any]:
-    """Contents that begin with the user where a call would stand first (G1)."""
-    calls_first = bool(contents) and _speaks(contents[0]) == "model" and _calls(contents[0])
-    return [_opening(), *contents] if calls_first else contents
-
-
-def _as_given(contents: list[Any], *, untouched: bool) -> Any:
-    """The value of `contents`. Beside contents of ours loose parts get one, since the SDK sorts a mixture."""
-    loose = [content for content in contents if isinstance(content, Loose)]
-    if len(loose) == len(contents) == 1 and loose[0].bare:
-        return loose[0][0]
-    kept = untouched or len(loose) == len(contents)
-    found: list[Any] = []
+    Between contents that were written anew, loose parts get a content of their own, since the SDK refuses a
+    mixture.
+    """
+    are_loose = [isinstance(content, LooseParts) for content in contents]
+    if are_loose == [True] and contents[0].bare:
+        return contents[0][0]
+    stay_loose = is_untouched or all(are_loose)
+    items: list[Any] = []
     for content in contents:
-        if not isinstance(content, Loose):
-            found.append(content)
-        elif kept:
-            found += content
+        if not isinstance(content, LooseParts):
+            items.append(content)
+        elif stay_loose:
+            items += content
         else:
-            found.append({"role": _speaks(content), "parts": [_wrapped(part) for part in content]})
-    return found
+            parts = [_wrap_text(part) for part in content]
+            items.append({"role": _role_of_content(content), "parts": parts})
+    return items
 
 
-def _opening() -> Json:
-    """What stands first where a call would: the API wants a content of the user there."""
-    return {"role": "user", "parts": [{"text": OPENING}]}
+def _role_of_content(content: Any) -> str:
+    if isinstance(content, LooseParts):
+        return "model" if _has_call(content) else "user"
+    if isinstance(content, LISTS):
+        return "user"
+    return str(to_dict_or_empty(content).get("role") or "user")
 
 
-def _parts_of(content: Any) -> list[Json]:
-    given = content if isinstance(content, LISTS) else (plain(content) or {}).get("parts")
-    return [plain(_wrapped(part)) or {} for part in given] if isinstance(given, LISTS) else []
+def _has_call(content: Any) -> bool:
+    """Whether a content makes a call. A part that is text makes none."""
+    parts = content
+    if not isinstance(content, LISTS):
+        parts = to_dict_or_empty(content).get("parts")
+    return any(get_field(part, "functionCall") is not None for part in to_dicts(parts))
 
 
-def _speaks(content: Any) -> str:
-    if isinstance(content, Loose):
-        return "model" if _calls(content) else "user"
-    return "user" if isinstance(content, LISTS) else str((plain(content) or {}).get("role") or "user")
+def _read_common_fields(group: Sequence[Entry]) -> Json:
+    """The other fields of the content that all entries of a group were parsed from; empty without one."""
+    messages = [_get_note(entry).get("of") for entry in group]
+    first_message = messages[0]
+    if first_message is None:
+        return {}
+    if any(message is not first_message for message in messages):
+        return {}
+    return read_extra_fields(first_message)
 
 
-def _calls(content: Any) -> bool:
-    return any(field(part, "functionCall") is not None for part in _parts_of(content))
+def _get_text_block(blocks: Sequence[Any] | None) -> Json | None:
+    """The one block that an entry was parsed from, if it holds text."""
+    if not blocks or len(blocks) != 1:
+        return None
+    block = to_dict_or_none(blocks[0])
+    if block is None or not isinstance(block.get("text"), str):
+        return None
+    return block
 
 
-def _wrapped(part: Any) -> Any:
-    """A part as it stands in a content, where text needs its name."""
+def _wrap_text(part: Any) -> Any:
+    """A part as it stands in a content, where text needs its field."""
     return {"text": part} if isinstance(part, str) else part
 
 
-def _reworded(was: Json, text: str) -> Json:
-    """A part with another text: what was signed is not there any more, and so its signature is not."""
-    signed = spelled(was, "thoughtSignature")
-    return {name: value for name, value in was.items() if name != signed} | {"text": text}
+def _replace_text(block: Json, text: str) -> Json:
+    """A part with another text. Its signature was made for the old text, so it is left out."""
+    signature_field = find_spelling(block, "thoughtSignature")
+    new_block = {name: value for name, value in block.items() if name != signature_field}
+    new_block["text"] = text
+    return new_block
 
 
-def _changed(entry: Entry, result: ToolResult) -> bool:
-    before = entry.segment.parts[0]
-    return not isinstance(before, ToolResult) or before.content != result.content
+def _is_result(entry: Entry) -> bool:
+    return isinstance(entry.parts[0], ToolResult)
 
 
-def _id(id_: str) -> Json:
-    """The field for an id, if the wire has one."""
-    return {} if id_.startswith(NO_ID) or not id_ else {"id": id_}
+def _has_new_arguments(entry: Entry, call: ToolCall) -> bool:
+    old_call = entry.segment.parts[0]
+    return not isinstance(old_call, ToolCall) or old_call.arguments != call.arguments
 
 
-def _note(entry: Entry) -> Json:
-    """What parsing noted on the entry's segment, unless it now speaks in another voice."""
+def _has_new_content(entry: Entry, result: ToolResult) -> bool:
+    old_result = entry.segment.parts[0]
+    return not isinstance(old_result, ToolResult) or old_result.content != result.content
+
+
+def _has_wire_id(call_id: str) -> bool:
+    """Whether an id is sent: ids that were made for the log are not."""
+    return call_id != "" and not call_id.startswith(ID_PREFIX)
+
+
+def _get_note(entry: Entry) -> Json:
+    """The note that parsing left on the entry's segment; empty if the entry's role has changed since."""
     note: Json = entry.segment.meta.get("wire", {})
-    return note if note.get("dialect") == NAME and entry.role is entry.segment.role else {}
+    if note.get("dialect") != NAME or entry.role is not entry.segment.role:
+        return {}
+    return note

@@ -1,7 +1,7 @@
 """A schema in this API's own words, a subset of OpenAPI, as JSON Schema.
 
-The other way is not needed: the API takes JSON Schema as it is, under another name. Depth is bounded, and
-what a schema says that this file does not know is kept.
+The other way is not needed: the API takes JSON Schema as it is, in another field. Depth is bounded, and
+fields that this module does not know are kept.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.core.text.characters import is_digits, lower_ascii
-from lamina.dialects.gemini.wire import Json, plain
+from lamina.dialects.gemini.wire import Json, get_enum_word, to_dict_or_none
 
-DEEPEST = 64
-"""Levels of a schema that are translated; below it, anything goes."""
+_DEEPEST_LEVEL = 64
+"""Levels of a schema that are translated; below them, the schema allows anything."""
 
-_RENAMED = {
+_JSON_SCHEMA_NAMES = {
     "anyOf": "anyOf",
     "any_of": "anyOf",
     "minItems": "minItems",
@@ -33,39 +33,43 @@ _RENAMED = {
     "ref": "$ref",
     "defs": "$defs",
 }
-_COUNTS = frozenset(name for name in _RENAMED.values() if name.startswith(("min", "max")))
-_DROPPED = frozenset(("propertyOrdering", "property_ordering", "nullable"))
+_COUNT_FIELDS = frozenset(name for name in _JSON_SCHEMA_NAMES.values() if name.startswith(("min", "max")))
+_DROPPED_FIELDS = frozenset(("propertyOrdering", "property_ordering", "nullable"))
 
 
-def json_schema(schema: Any, *, depth: int = 0) -> Json:
-    """The same as JSON Schema; empty for what is no schema."""
-    given = plain(schema)
-    if given is None or depth > DEEPEST:
+def to_json_schema(schema: Any, *, level: int = 0) -> Json:
+    """The same as JSON Schema; empty for a value that is no schema."""
+    own_schema = to_dict_or_none(schema)
+    if own_schema is None or level > _DEEPEST_LEVEL:
         return {}
-    found: Json = {}
-    for name, value in given.items():
-        if name not in _DROPPED and value is not None:
-            said = _RENAMED.get(name, name)
-            found[said] = _value(said, value, depth)
-    return _nullable(found) if given.get("nullable") is True else found
+    json_schema: Json = {}
+    for own_name, value in own_schema.items():
+        if own_name in _DROPPED_FIELDS or value is None:
+            continue
+        name = _JSON_SCHEMA_NAMES.get(own_name, own_name)
+        json_schema[name] = _translate_value(name, value, level)
+    if own_schema.get("nullable") is True:
+        return _allow_null(json_schema)
+    return json_schema
 
 
-def _value(name: str, value: Any, depth: int) -> Any:
-    if name == "type":
-        word = getattr(value, "value", value)
-        return lower_ascii(word) if isinstance(word, str) else value
-    if name in ("properties", "$defs") and isinstance(value, dict):
-        return {inner: json_schema(schema, depth=depth + 1) for inner, schema in value.items()}
-    if name in ("items", "additionalProperties") and plain(value) is not None:
-        return json_schema(value, depth=depth + 1)
-    if name == "anyOf" and isinstance(value, list):
-        return [json_schema(schema, depth=depth + 1) for schema in value]
-    if name in _COUNTS and isinstance(value, str) and is_digits(value):
+def _translate_value(name: str, value: Any, level: int) -> Any:
+    match name:
+        case "type":
+            word = get_enum_word(value)
+            return lower_ascii(word) if isinstance(word, str) else value
+        case "properties" | "$defs" if isinstance(value, dict):
+            return {key: to_json_schema(schema, level=level + 1) for key, schema in value.items()}
+        case "items" | "additionalProperties" if to_dict_or_none(value) is not None:
+            return to_json_schema(value, level=level + 1)
+        case "anyOf" if isinstance(value, list):
+            return [to_json_schema(schema, level=level + 1) for schema in value]
+    if name in _COUNT_FIELDS and isinstance(value, str) and is_digits(value):
         return int(value[:18])  # 64-bit numbers are text on the wire
     return value
 
 
-def _nullable(schema: Json) -> Json:
+def _allow_null(schema: Json) -> Json:
     if isinstance(schema.get("type"), str):
         return {**schema, "type": [schema["type"], "null"]}
     if isinstance(schema.get("anyOf"), list):

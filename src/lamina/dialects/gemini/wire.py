@@ -1,7 +1,8 @@
-"""Words of the generateContent API: names of fields in both spellings, objects of the SDK as plain ones.
+"""The fields of the generateContent API in both spellings, and objects of the SDK as dicts.
 
 REST bodies are written in camelCase, arguments of the google-genai SDK in snake_case, and both sides read
-both. This file knows the spelling of a field, and nothing of what it means.
+both. Here and in the other modules a field is named as in a REST body. This module knows how a field is
+spelled, and nothing of what it means.
 """
 
 from __future__ import annotations
@@ -21,22 +22,25 @@ NAME = "gemini"
 Json = dict[str, Any]
 
 LISTS = (list, tuple)
-"""What may stand where JSON has a list. Spelled as a tuple: a union would be made anew at each look."""
+"""The types that may stand for a JSON list. A tuple, since `list | tuple` makes a new union at each use."""
 
 FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 """For calls that no Gemini model made: ai.google.dev/gemini-api/docs/thought-signatures, among the FAQs."""
 
 SAFE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
-"""What a function may be called (G6)."""
+"""The names that a function may have (rule G6), such as `fs.read`."""
 
-_SIGNED_SINCE = 3
-_VERSION = re.compile(r"gemini-(\d{1,3})(?!\d)", re.ASCII)
+_SHOWN_CHARACTERS = 40
+"""Characters of a text that an error message quotes."""
+
+_FIRST_SIGNED_VERSION = 3
+_VERSION = re.compile(r"gemini-(\d{1,3})(?!\d)", re.ASCII)  # "gemini-2.5-pro" is version 2
 _CAPITAL = re.compile(r"[A-Z]")
-_UNSAFE = re.compile(r"[^A-Za-z0-9_.:-]")
+_UNSAFE_CHARACTER = re.compile(r"[^A-Za-z0-9_.:-]")
 
 
-def plain(value: Any) -> Json | None:
-    """An object as a dict, whether it came as one or as an object of the SDK; None if it is neither."""
+def to_dict_or_none(value: Any) -> Json | None:
+    """A dict, whether the value came as one or as an object of the SDK; None if it is neither."""
     if isinstance(value, dict):
         return value
     if isinstance(value, Mapping):
@@ -48,84 +52,118 @@ def plain(value: Any) -> Json | None:
     return dumped if isinstance(dumped, dict) else None
 
 
-def field(block: Mapping[str, Any], name: str) -> Any:
-    """The value of a field, given by its name in a REST body, in either spelling; None without one."""
+def to_dict_or_empty(value: Any) -> Json:
+    """The same, with an empty dict for a value that is no object."""
+    return to_dict_or_none(value) or {}
+
+
+def to_dicts(value: Any) -> Sequence[Json]:
+    """The items of a list as dicts, which are empty for items that are no objects."""
+    if not isinstance(value, LISTS):
+        return ()
+    return [to_dict_or_empty(item) for item in value]
+
+
+def get_field(block: Mapping[str, Any], name: str) -> Any:
+    """The value of a field in either spelling; None without one."""
     value = block.get(name)
-    return value if value is not None else block.get(snake(name))
+    if value is not None:
+        return value
+    return block.get(to_snake_case(name))
 
 
-def spelled(block: Mapping[str, Any], name: str) -> str:
-    """How a block spells a field, given by its name in a REST body; "" if it has none."""
-    if block.get(name) is not None:
-        return name
-    other = snake(name)
-    return other if block.get(other) is not None else ""
+def get_text(block: Mapping[str, Any], name: str) -> str:
+    """The text in a field; "" if it holds none."""
+    value = get_field(block, name)
+    return value if isinstance(value, str) else ""
 
 
-def camel(name: str) -> str:
-    """The spelling of REST bodies, in which names are given here."""
+def get_object(block: Mapping[str, Any], name: str) -> Json:
+    """The object in a field; an empty dict if it holds none."""
+    return to_dict_or_empty(get_field(block, name))
+
+
+def find_spelling(block: Mapping[str, Any], name: str) -> str:
+    """How a block spells a field; "" if it has none."""
+    for spelling in (name, to_snake_case(name)):
+        if block.get(spelling) is not None:
+            return spelling
+    return ""
+
+
+def to_camel_case(name: str) -> str:
+    """The spelling of REST bodies, which every name has here already."""
     return name
 
 
 @cache
-def snake(name: str) -> str:
-    """The spelling of the SDK."""
-    return _CAPITAL.sub(lambda found: f"_{lower_ascii(found[0])}", name)
+def to_snake_case(name: str) -> str:
+    """The spelling of the SDK: `functionCall` becomes `function_call`."""
+    return _CAPITAL.sub(lambda capital: f"_{lower_ascii(capital[0])}", name)
 
 
-def text_at(block: Mapping[str, Any], name: str) -> str:
-    """A field that is text, "" where it is not."""
-    value = field(block, name)
-    return value if isinstance(value, str) else ""
-
-
-def encoded(value: Any) -> str:
-    """Bytes as base64 text, however they came; "" if they are none."""
+def encode_base64(value: Any) -> str:
+    """Bytes as base64 text. Text is base64 already; "" for anything else."""
     if isinstance(value, bytes | bytearray | memoryview):
         return base64.b64encode(value).decode("ascii")
-    return value if isinstance(value, str) else ""
+    if isinstance(value, str):
+        return value
+    return ""
 
 
-def objects(value: Any) -> Sequence[Json]:
-    """A list's items as dicts, empty ones where they are none."""
-    return [plain(item) or {} for item in value] if isinstance(value, LISTS) else ()
+def get_enum_word(value: Any) -> Any:
+    """A word of a closed set, whether it came as text or as a member of the SDK's enumeration."""
+    return getattr(value, "value", value)
 
 
-def shown(value: Any) -> str:
-    """A value for an error message: short, and never walked."""
+def describe_value(value: Any) -> str:
+    """A value for an error message: short, and its content is not read."""
     if value is None or isinstance(value, bool | float):
         return repr(value)
     if isinstance(value, str):
-        return repr(value) if len(value) <= 40 else f"{value[:40]!r}…"
-    empty = isinstance(value, (*LISTS, dict)) and not value
-    return f"an empty {type(value).__name__}" if empty else f"a value of type {type(value).__name__}"
+        if len(value) <= _SHOWN_CHARACTERS:
+            return repr(value)
+        return f"{value[:_SHOWN_CHARACTERS]!r}…"
+    type_name = type(value).__name__
+    if isinstance(value, (*LISTS, dict)) and not value:
+        return f"an empty {type_name}"
+    return f"a value of type {type_name}"
 
 
-def within(place: str, error: BadInput) -> BadInput:
-    """The error, with its place seen from further out."""
-    dot = "." if error.place and not error.place.startswith("[") else ""
+def add_outer_place(place: str, error: BadInput) -> BadInput:
+    """The same error, with its place as seen from further out: `text` becomes `contents[3].text`."""
+    is_field = error.place and not error.place.startswith("[")
+    dot = "." if is_field else ""
     return BadInput(error.problem, place=f"{place}{dot}{error.place}", hint=error.hint)
 
 
-def safe_name(name: str) -> str:
-    """A name for a function that this API takes."""
+def make_safe_name(name: str) -> str:
+    """A name that this API takes: `a b` becomes `a_b`, and `9go` becomes `_9go`."""
     if SAFE_NAME.fullmatch(name):
         return name
-    safe = _UNSAFE.sub("_", name)[:128]
-    return safe if SAFE_NAME.fullmatch(safe) else f"_{safe}"[:128]
+    safe_name = _UNSAFE_CHARACTER.sub("_", name)[:128]
+    if SAFE_NAME.fullmatch(safe_name):
+        return safe_name
+    return f"_{safe_name}"[:128]
 
 
-def model_of(request: Mapping[str, Any]) -> str:
+def is_safe_name(name: str) -> bool:
+    return SAFE_NAME.fullmatch(name) is not None
+
+
+def get_model(request: Mapping[str, Any]) -> str:
     model = request.get("model")
     return model if isinstance(model, str) else ""
 
 
-def version(model: str) -> int:
-    """The version of a Gemini model, 0 where its name does not say."""
-    found = _VERSION.search(model)
-    return int(found[1]) if found else 0
+def read_version(model: str) -> int:
+    """The version of a Gemini model; 0 if its name does not say."""
+    version = _VERSION.search(model)
+    if version is None:
+        return 0
+    return int(version[1])
 
 
-def wants_signatures(model: str) -> bool:
-    """Whether calls of the current turn must carry signatures (G4): since Gemini 3, image models excepted."""
-    return version(model) >= _SIGNED_SINCE and "image" not in model
+def requires_signatures(model: str) -> bool:
+    """Whether calls of the current turn must carry signatures (G4): since Gemini 3, except image models."""
+    return read_version(model) >= _FIRST_SIGNED_VERSION and "image" not in model

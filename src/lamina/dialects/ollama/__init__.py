@@ -1,4 +1,7 @@
-"""The chat API of Ollama, as its own clients speak it; its compatible endpoints are `openai_chat`."""
+"""The chat API of Ollama, as its own clients speak it; its compatible endpoints are `openai_chat`.
+
+Read `parse` first, then `render`; `fields` has the shapes that both share.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from lamina.dialects.port import Dialect, Request
 __all__ = ["DIALECT"]
 
 _OWN_FIELDS = frozenset(("options", "keep_alive", "think", "format", "truncate", "shift"))
-_OWN_OF_MESSAGES = frozenset(("images", "tool_name"))
+_OWN_MESSAGE_FIELDS = frozenset(("images", "tool_name"))
 _FIELDS_OF_OTHERS = frozenset(
     ("system", "stop_sequences", "anthropic_version", "contents", "input", "prompt")
 )
@@ -27,29 +30,40 @@ _FIELDS_OF_OTHERS = frozenset(
 
 def recognises(request: Request) -> bool:
     """Whether it has messages of text, and something that only this wire format has."""
-    messages = request.get("messages")
-    if not isinstance(messages, list | tuple) or not _FIELDS_OF_OTHERS.isdisjoint(request):
+    items = request.get("messages")
+    if not isinstance(items, list | tuple):
         return False
-    found = [message for message in messages if isinstance(message, Mapping)]
-    if any(isinstance(message.get("content"), list | tuple) for message in found):
+    if not _FIELDS_OF_OTHERS.isdisjoint(request):
         return False
-    return not _OWN_FIELDS.isdisjoint(request) or any(map(_ours, found))
+    messages = [item for item in items if isinstance(item, Mapping)]
+    if any(isinstance(message.get("content"), list | tuple) for message in messages):
+        return False
+    if not _OWN_FIELDS.isdisjoint(request):
+        return True
+    return any(map(_is_own_message, messages))
 
 
-def _ours(message: Mapping[str, Any]) -> bool:
-    if not _OWN_OF_MESSAGES.isdisjoint(message) or isinstance(message.get("thinking"), str):
+def _is_own_message(message: Mapping[str, Any]) -> bool:
+    if not _OWN_MESSAGE_FIELDS.isdisjoint(message):
+        return True
+    if isinstance(message.get("thinking"), str):
         return True
     calls = message.get("tool_calls")
-    return isinstance(calls, list | tuple) and any(map(_asked_by_object, calls))
+    if not isinstance(calls, list | tuple):
+        return False
+    return any(map(_has_arguments_as_object, calls))
 
 
-def _asked_by_object(call: Any) -> bool:
-    function = call.get("function") if isinstance(call, Mapping) else None
+def _has_arguments_as_object(call: Any) -> bool:
+    """Whether the arguments of a call are an object: other wire formats have them as text."""
+    if not isinstance(call, Mapping):
+        return False
+    function = call.get("function")
     return isinstance(function, Mapping) and isinstance(function.get("arguments"), Mapping)
 
 
-def _binding(_: object) -> Binding:
-    """Nothing here is bound to what stands before it."""
+def _get_binding(_: object) -> Binding:
+    """No thinking of this API is bound to what comes before it."""
     return "none"
 
 
@@ -63,7 +77,7 @@ DIALECT = Dialect(
     absorb=absorb,
     absorb_stream=absorb_stream,
     repairs=Repairs(),
-    binding=_binding,
+    binding=_get_binding,
     stream=stream,
     mark=mark,
     carries=carries,

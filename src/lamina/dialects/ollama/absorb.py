@@ -1,80 +1,98 @@
 """An answer of Ollama's chat API as segments: the message as the model gave it, ready to be sent back.
 
-A streamed answer is put together first: text is joined, calls and pictures are gathered, other fields are
-those of the last event that has them. How much of a prompt was cached is not reported by this API.
+A streamed answer is put together first: text is joined, calls and pictures are collected, and any other
+field has the value of the last event that has it. This API does not report how much of a prompt was cached.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lamina.dialects.ollama.fields import plain
-from lamina.dialects.ollama.parse import OllamaCalls, read
+from lamina.core.values import Segment
+from lamina.dialects.ollama.fields import to_dict
+from lamina.dialects.ollama.parse import OllamaCalls, read_message
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import read_usage
 from lamina.errors import BadInput
 
-_DEEPEST = 64
+_DEEPEST_LEVEL = 64
+"""Levels of a response that are read."""
+
+_FIELDS_THAT_SAY_SOMETHING = ("content", "thinking", "tool_calls", "images")
 
 
 def absorb(response: Any) -> Absorbed:
     """A chat response, as a dict or as the SDK's object."""
-    answer = _object(response, "response")
+    answer = _to_plain_dict(response, "response")
     message = answer.get("message")
-    said = {} if message is None else _object(message, "message")
-    return _absorbed(said, answer)
+    if message is None:
+        return _make_absorbed({}, answer)
+    return _make_absorbed(_to_plain_dict(message, "message"), answer)
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
     """All events of a stream, in order."""
-    last: dict[str, Any] = {}
-    whole: dict[str, Any] = {}
-    texts: dict[str, list[str]] = {}
+    answer: dict[str, Any] = {}
+    message = _StreamedMessage()
     for event in events:
-        chunk = _object(event, "event")
-        message = chunk.pop("message", None)
-        last |= {name: value for name, value in chunk.items() if value is not None}
-        for name, value in ({} if message is None else _object(message, "event.message")).items():
-            _add(whole, texts, name, value)
-    said = {name: "".join(texts[name]) if name in texts else value for name, value in whole.items()}
-    return _absorbed(said, last)
+        chunk = _to_plain_dict(event, "event")
+        delta = chunk.pop("message", None)
+        answer |= {name: value for name, value in chunk.items() if value is not None}
+        if delta is not None:
+            message.add(_to_plain_dict(delta, "event.message"))
+    return _make_absorbed(message.finish(), answer)
 
 
-def _add(whole: dict[str, Any], texts: dict[str, list[str]], name: str, value: Any) -> None:
-    if isinstance(value, str) and name in ("content", "thinking"):
-        whole.setdefault(name, "")
-        texts.setdefault(name, []).append(value)
-    elif isinstance(value, list):
-        if not isinstance(whole.get(name), list):
-            whole[name] = []
-        whole[name].extend(value)
-    elif value is not None:
-        whole[name] = value
+class _StreamedMessage:
+    """A message that is still arriving. `_texts` has the pieces of each text, joined at the end."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Any] = {}
+        self._texts: dict[str, list[str]] = {}
+
+    def add(self, delta: Mapping[str, Any]) -> None:
+        """Adds what one event brings."""
+        for name, value in delta.items():
+            if isinstance(value, str) and name in ("content", "thinking"):
+                self._fields.setdefault(name, "")
+                self._texts.setdefault(name, []).append(value)
+            elif isinstance(value, list):
+                if not isinstance(self._fields.get(name), list):
+                    self._fields[name] = []
+                self._fields[name].extend(value)
+            elif value is not None:
+                self._fields[name] = value
+
+    def finish(self) -> dict[str, Any]:
+        """The whole message, after the last event."""
+        for name, pieces in self._texts.items():
+            self._fields[name] = "".join(pieces)
+        return self._fields
 
 
-def _absorbed(message: dict[str, Any], answer: Mapping[str, Any]) -> Absorbed:
-    says = any(message.get(name) for name in ("content", "thinking", "tool_calls", "images"))
-    segments = read({"role": "assistant", **message}, OllamaCalls()) if says else ()
+def _make_absorbed(message: dict[str, Any], answer: Mapping[str, Any]) -> Absorbed:
+    segments: tuple[Segment, ...] = ()
+    if any(message.get(name) for name in _FIELDS_THAT_SAY_SOMETHING):
+        segments = read_message({"role": "assistant", **message}, OllamaCalls())
     stop = answer.get("done_reason")
-    stop = "error" if answer.get("error") else stop
-    return Absorbed(segments=segments, usage=read_usage(answer), stop=stop if isinstance(stop, str) else "")
+    if not isinstance(stop, str):
+        stop = ""
+    if answer.get("error"):
+        stop = "error"
+    return Absorbed(segments=segments, usage=read_usage(answer), stop=stop)
 
 
-def _object(value: Any, place: str) -> dict[str, Any]:
-    """A dict of plain values all the way down, to be kept and sent back."""
-    return {name: _plain(inner, 0) for name, inner in plain(value, place).items()}
+def _to_plain_dict(value: Any, place: str) -> dict[str, Any]:
+    """A dict of plain values at every level, to be kept and sent back."""
+    return {name: _to_plain_value(inner, 0) for name, inner in to_dict(value, place).items()}
 
 
-def _plain(value: Any, depth: int) -> Any:
-    if depth > _DEEPEST:
+def _to_plain_value(value: Any, level: int) -> Any:
+    if level > _DEEPEST_LEVEL:
         raise BadInput("a response is nested too deeply", place="response", hint="give plain JSON")
     if isinstance(value, list | tuple):
-        return [_plain(inner, depth + 1) for inner in value]
+        return [_to_plain_value(inner, level + 1) for inner in value]
     if isinstance(value, dict) or hasattr(value, "model_fields_set"):
-        return {name: _plain(inner, depth + 1) for name, inner in _items(value)}
+        return {name: _to_plain_value(inner, level + 1) for name, inner in to_dict(value).items()}
     return value
-
-
-def _items(value: Any) -> Iterable[tuple[str, Any]]:
-    return plain(value).items()

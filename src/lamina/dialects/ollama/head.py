@@ -1,7 +1,7 @@
 """Everything of a request to Ollama that is not a message, in plain words and back.
 
-A request from another API refuses truncation, and says whether it is streamed: the server's own defaults
-would drop its first messages, and stream. Options of the sampler and the runner are named, not guessed at.
+A request from another API refuses truncation, and says whether it is streamed: by default the server would
+drop its first messages, and stream. Options of the sampler and the runner are named, not guessed at.
 """
 
 from __future__ import annotations
@@ -10,79 +10,131 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Head
-from lamina.dialects.ollama.fields import named, plain
+from lamina.dialects.ollama.fields import name_or_unnamed, to_dict_or_empty
 from lamina.dialects.port import OwnHead, PlainHead, Tool, number, texts
-from lamina.errors import BadInput
 
-_SILENT = frozenset(("keep_alive", "truncate", "shift", "logprobs", "top_logprobs"))
-"""What says how a request is run, and nothing to the model: not missed elsewhere."""
+_READ_FIELDS = frozenset(("model", "format", "options", "think", "stream"))
+"""Fields that `plain_head` reads."""
 
-_READ = frozenset(("model", "format", "options", "think", "stream"))
-_OPTIONS = frozenset(("num_predict", "temperature", "top_p", "stop"))
-_RUNNER = frozenset(
+_SILENT_FIELDS = frozenset(("keep_alive", "truncate", "shift", "logprobs", "top_logprobs"))
+"""Fields that say how a request is run, and nothing to the model: no loss elsewhere."""
+
+_FIELDS_WITHOUT_LOSS = _READ_FIELDS | _SILENT_FIELDS
+
+_READ_OPTIONS = frozenset(("num_predict", "temperature", "top_p", "stop"))
+_RUNNER_OPTIONS = frozenset(
     """num_ctx num_batch num_gpu num_thread num_keep numa main_gpu low_vram f16_kv use_mmap use_mlock
     seed""".split()
 )
-_LEVELS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+"""Options of the machine that runs the model: no loss elsewhere."""
+
+_OPTIONS_WITHOUT_LOSS = _READ_OPTIONS | _RUNNER_OPTIONS
+
+_THINKING_LEVELS: dict[str, str | bool] = {
+    "none": False,
+    "minimal": "low",
+    "low": "low",
+    "medium": "medium",
+    "high": "high",
+    "xhigh": "high",
+    "max": "high",
+}
 
 
 def plain_head(head: Head) -> PlainHead:
     """What tools and parameters mean; `left` names those that only this API has."""
-    given = {name: value for name, value in head.parameters.items() if value is not None}
-    options = {name: value for name, value in _object(given.get("options")).items() if value is not None}
-    tools = [_tool(tool) for tool in head.tools]
-    output, answer = number(options.get("num_predict")), given.get("format")
-    unlimited = output is not None and output < 0
+    parameters = _without_nulls(head.parameters)
+    options = _without_nulls(to_dict_or_empty(parameters.get("options")))
+    left = [name for name in parameters if name not in _FIELDS_WITHOUT_LOSS]
+    left += [f"options.{name}" for name in options if name not in _OPTIONS_WITHOUT_LOSS]
+    tools = []
+    for i, definition in enumerate(head.tools):
+        tool = _read_tool(definition)
+        if tool is None:
+            left.append(f"tools[{i}]")
+        else:
+            tools.append(tool)
+    answer_schema = parameters.get("format")
+    if not isinstance(answer_schema, dict):
+        if answer_schema:
+            left.append("format")
+        answer_schema = None
     return PlainHead(
-        model=str(given.get("model", "")),
-        tools=tuple(tool for tool in tools if tool is not None),
-        output=None if unlimited else output,
+        model=str(parameters.get("model", "")),
+        tools=tuple(tools),
+        output=_read_output_limit(options),
         temperature=number(options.get("temperature")),
         top_p=number(options.get("top_p")),
         stop=texts(options.get("stop")),
-        answer=answer if isinstance(answer, dict) else None,
-        effort=_effort(given.get("think")),
-        stream=bool(given["stream"]) if "stream" in given else None,
-        left=tuple(name for name in given if name not in _READ and name not in _SILENT)
-        + tuple(f"options.{name}" for name in options if name not in _OPTIONS and name not in _RUNNER)
-        + tuple(f"tools[{i}]" for i, tool in enumerate(tools) if tool is None)
-        + (("format",) if answer and not isinstance(answer, dict) else ()),
+        answer=answer_schema,
+        effort=_read_effort(parameters.get("think")),
+        stream=bool(parameters["stream"]) if "stream" in parameters else None,
+        left=tuple(left),
     )
 
 
-def own_head(plain_: PlainHead) -> OwnHead:
-    """The same in the words of this API. No tool may be called where no tool is defined."""
-    options = {
-        "num_predict": plain_.output,
-        "temperature": plain_.temperature,
-        "top_p": plain_.top_p,
-        "stop": list(plain_.stop) or None,
-    }
-    options = {name: value for name, value in options.items() if value is not None}
-    think = False if plain_.effort == "none" else _LEVELS.get(plain_.effort)
-    parameters: dict[str, Any] = {"model": plain_.model} if plain_.model else {}
-    parameters |= {"options": options} if options else {}
-    parameters |= {"format": plain_.answer} if plain_.answer is not None else {}
-    parameters |= {"think": think} if think is not None else {}
-    parameters |= {"stream": plain_.stream is True, "truncate": False}
-    tools = () if plain_.choice == "none" else tuple(map(_own_tool, plain_.tools))
-    left = ["choice"] if plain_.choice not in ("", "auto", "none") and plain_.tools else []
-    left += ["effort"] if plain_.effort and think is None else []
+def own_head(plain: PlainHead) -> OwnHead:
+    """The same in the fields of this API. If no tool may be called, no tool is defined."""
+    parameters: dict[str, Any] = {}
+    if plain.model:
+        parameters["model"] = plain.model
+    options = _write_options(plain)
+    if options:
+        parameters["options"] = options
+    if plain.answer is not None:
+        parameters["format"] = plain.answer
+    think = _THINKING_LEVELS.get(plain.effort)
+    if think is not None:
+        parameters["think"] = think
+    parameters["stream"] = plain.stream is True
+    parameters["truncate"] = False
+    tools: tuple[dict[str, Any], ...] = ()
+    if plain.choice != "none":
+        tools = tuple(map(_write_tool, plain.tools))
+    left = []
+    if plain.tools and plain.choice not in ("", "auto", "none"):
+        left.append("choice")
+    if plain.effort and think is None:
+        left.append("effort")
     return OwnHead(head=Head(tools=tools, parameters=parameters), left=tuple(left))
 
 
-def _effort(think: Any) -> str:
-    """A switch as an effort: off is none, on is what lies in the middle."""
-    if isinstance(think, bool):
-        return "medium" if think else "none"
-    return think if isinstance(think, str) else ""
+def _read_output_limit(options: Mapping[str, Any]) -> Any:
+    """The limit of the answer; None if there is none. A negative number means no limit."""
+    limit = number(options.get("num_predict"))
+    if limit is not None and limit < 0:
+        return None
+    return limit
 
 
-def _tool(tool: Mapping[str, Any]) -> Tool | None:
-    function = _object(tool.get("function"))
-    name, schema = function.get("name"), function.get("parameters")
+def _write_options(plain: PlainHead) -> dict[str, Any]:
+    options = {
+        "num_predict": plain.output,
+        "temperature": plain.temperature,
+        "top_p": plain.top_p,
+        "stop": list(plain.stop) or None,
+    }
+    return _without_nulls(options)
+
+
+def _read_effort(think: Any) -> str:
+    """The effort of thinking. A switch that is off is "none"; one that is on is "medium"."""
+    if think is True:
+        return "medium"
+    if think is False:
+        return "none"
+    if isinstance(think, str):
+        return think
+    return ""
+
+
+def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
+    """A function that the model may call; None for a definition without a name."""
+    function = to_dict_or_empty(definition.get("function"))
+    name = function.get("name")
     if not isinstance(name, str) or not name:
         return None
+    schema = function.get("parameters")
     return Tool(
         name=name,
         description=str(function.get("description") or ""),
@@ -90,14 +142,14 @@ def _tool(tool: Mapping[str, Any]) -> Tool | None:
     )
 
 
-def _own_tool(tool: Tool) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": named(tool.name)}
-    function |= {"description": tool.description} if tool.description else {}
-    return {"type": "function", "function": function | ({"parameters": tool.schema} if tool.schema else {})}
+def _write_tool(tool: Tool) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": name_or_unnamed(tool.name)}
+    if tool.description:
+        function["description"] = tool.description
+    if tool.schema:
+        function["parameters"] = tool.schema
+    return {"type": "function", "function": function}
 
 
-def _object(value: Any) -> Mapping[str, Any]:
-    try:
-        return plain(value)
-    except BadInput:
-        return {}
+def _without_nulls(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

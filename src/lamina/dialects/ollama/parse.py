@@ -1,8 +1,8 @@
 """A request of Ollama's chat API as a log and a head.
 
-Its calls have no ids: a result belongs to a call by the tool's name and its place, and the log gives both
-an id of lamina's own. A message that breaks a rule of the wire, but whose meaning is plain, is noted with a
-count that no group of entries has, so that it is written anew. Nothing is judged here.
+Its calls have no ids: a result is matched to a call by the tool's name and its position, and the log gives
+both an id of lamina's own. If a message breaks a rule of the wire but its meaning is clear, its note gets a
+count that no group of entries has. So rendering writes that message anew. Nothing is judged here.
 """
 
 from __future__ import annotations
@@ -17,65 +17,110 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Image, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.beside import with_beside
 from lamina.dialects.named_files import path_of
-from lamina.dialects.ollama.fields import NAME, ROLES, asked, listed, picture, plain, shown, text_in, within
+from lamina.dialects.ollama.fields import (
+    NAME,
+    ROLES,
+    add_outer_place,
+    describe_value,
+    read_call,
+    read_list,
+    read_picture,
+    read_text,
+    to_dict,
+)
 from lamina.dialects.pairing import CallStep
 from lamina.dialects.port import ParsedRequest, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot, unchanged
 from lamina.errors import BadInput
 
+TEXT_FIELDS = ("content", "thinking", "tool_name")
+"""Fields of a message that are text, whatever its role."""
+
+_COUNT_OF_NO_GROUP = 0
+"""The count of a message that must be written anew: no group of entries is empty."""
+
+_BLANK = Segment(role=Role.USER, kind="user", parts=())
+
 
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """The request's messages as a log, everything else as a head."""
     if not isinstance(request, Mapping):
-        raise BadInput(f"the request is {shown(request)}", hint="give an object with messages")
+        problem = f"the request is {describe_value(request)}"
+        raise BadInput(problem, hint="give an object with messages")
     messages = request.get("messages")
     if not isinstance(messages, list | tuple) or not messages:
-        hint = "give a list with at least one message"
-        raise BadInput(f"messages is {shown(messages)}", place="messages", hint=hint)
-    return ParsedRequest(log=_log(messages, memo), head=_head(request))
+        problem = f"messages is {describe_value(messages)}"
+        raise BadInput(problem, place="messages", hint="give a list with at least one message")
+    return ParsedRequest(log=_read_log(messages, memo), head=_read_head(request))
 
 
 class OllamaCalls:
-    """The calls of the last assistant message, and the newest of each name before it."""
+    """The calls of the last assistant message, and before it the newest call of each name."""
 
-    def __init__(self, before: Sequence[Segment] = ()) -> None:
+    def __init__(self, past: Sequence[Segment] = ()) -> None:
         self.step = CallStep()
-        self._older = {s.parts[0].name: s.parts[0] for s in before if isinstance(s.parts[0], ToolCall)}
+        self._older_calls: dict[str, ToolCall] = {}
+        for segment in past:
+            part = segment.parts[0]
+            if isinstance(part, ToolCall):
+                self._older_calls[part.name] = part
 
-    def begin(self) -> None:
-        self._older |= {call.name: call for call in self.step.calls}
+    def begin_message(self) -> None:
+        """Begins a new assistant message."""
+        for call in self.step.calls:
+            self._older_calls[call.name] = call
         self.step = CallStep()
 
-    def answered(self, message: Mapping[str, Any]) -> ToolCall | None:
-        """The call that a tool message answers; of one too many or too late, the call that it means."""
-        name, id_ = text_in(message, "tool_name"), text_in(message, "tool_call_id")
-        step = self.step
-        at = step.take(name, id_=id_)
-        if at is None and len(step.calls) == 1 and step.waiting:  # nothing else can be meant
-            at = step.take("")
-        if at is not None:
-            return step.calls[at]
-        if not name or step.asks(name):
-            return next((call for call in reversed(step.calls) if name in ("", call.name)), None)
-        return self._older.get(name)
+    def take_answered_call(self, message: Mapping[str, Any]) -> ToolCall | None:
+        """The call that a tool message answers.
+
+        A message that comes too late, or is one too many, belongs to the newest call of its name.
+        """
+        name = read_text(message, "tool_name")
+        call_id = read_text(message, "tool_call_id")
+        index = self.step.take(name, id_=call_id)
+        has_one_call = len(self.step.calls) == 1
+        if index is None and has_one_call and self.step.waiting:
+            index = self.step.take("")  # whatever it names, it can only answer that call
+        if index is not None:
+            return self.step.calls[index]
+        if name and not self.step.asks(name):
+            return self._older_calls.get(name)
+        for call in reversed(self.step.calls):
+            if name in ("", call.name):
+                return call
+        return None
 
 
-def read(message: Any, calls: OllamaCalls) -> tuple[Segment, ...]:
-    """One message as segments, of which the first has the message; `calls` are those that stand before it."""
-    wire = plain(message)
-    role = wire.get("role")
-    reader = _READERS.get(role) if isinstance(role, str) else None
-    if reader is None:
-        raise BadInput(f"the role is {shown(role)}", place="role", hint=f"use one of {', '.join(ROLES)}")
-    speaker, pieces, whole = reader(wire, calls)
-    whole = whole and all(isinstance(wire.get(name), str | None) for name in TEXTS)
-    count = len(pieces) if whole else _NEVER
-    segments = [_segment(piece, speaker, message, i, count) for i, piece in enumerate(pieces)]
+def read_message(message: Any, calls: OllamaCalls) -> tuple[Segment, ...]:
+    """One message as segments, of which the first carries the message. `calls` are the calls before it."""
+    wire = to_dict(message)
+    read_by_role = _find_reader(wire)
+    parsed = read_by_role(wire, calls)
+    texts_are_valid = all(isinstance(wire.get(field), str | None) for field in TEXT_FIELDS)
+    count = len(parsed.pieces)
+    if not parsed.whole or not texts_are_valid:
+        count = _COUNT_OF_NO_GROUP
+    segments = []
+    for position, piece in enumerate(parsed.pieces):
+        segments.append(_make_segment(piece, parsed.role, message, position, count))
     return with_beside(NAME, segments, wire)
 
 
-class _Piece(msgspec.Struct, frozen=True, gc=False):
-    """One segment to be: its kind, its part, and the block of the message that it is."""
+def read_definition(tool: Any, place: str) -> dict[str, Any]:
+    """A tool as JSON. A function of Python is refused: Ollama's client can describe it, lamina cannot."""
+    if isinstance(tool, dict):
+        return tool
+    dump = getattr(tool, "model_dump", None)
+    definition = dump(exclude_none=True, by_alias=True) if callable(dump) else None
+    if not isinstance(definition, dict):
+        problem = f"a tool is {describe_value(tool)}"
+        raise BadInput(problem, place=place, hint="give its definition as a JSON object")
+    return definition
+
+
+class _OllamaPiece(msgspec.Struct, frozen=True, gc=False):
+    """A segment before it is made: its kind, its part, and the block of the message that it came from."""
 
     kind: str
     part: Part
@@ -83,144 +128,166 @@ class _Piece(msgspec.Struct, frozen=True, gc=False):
     attrs: dict[str, str] = {}
 
 
-_Read = tuple[Role, list[_Piece], bool]
-"""Whose message, its pieces, and whether it may be sent as it came."""
+class _ParsedOllamaMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message as pieces. `whole`: it may be sent as it came."""
 
-TEXTS = ("content", "thinking", "tool_name")
-"""Fields of a message that are text, whoever speaks."""
-
-_NEVER = 0
-"""The count of a message that must be written anew: no group of entries is empty."""
-
-_BLANK = Segment(role=Role.USER, kind="user", parts=())
+    role: Role
+    pieces: list[_OllamaPiece]
+    whole: bool
 
 
-def _segment(piece: _Piece, role: Role, message: Any, at: int, count: int) -> Segment:
-    meta = came_from(_BLANK, NAME, message, first=at == 0, count=count, block=piece.block)
+_OllamaReader = Callable[[Mapping[str, Any], OllamaCalls], _ParsedOllamaMessage]
+
+
+def _find_reader(message: Mapping[str, Any]) -> _OllamaReader:
+    role = message.get("role")
+    if not isinstance(role, str) or role not in _READERS:
+        problem = f"the role is {describe_value(role)}"
+        raise BadInput(problem, place="role", hint=f"use one of {', '.join(ROLES)}")
+    return _READERS[role]
+
+
+def _make_segment(piece: _OllamaPiece, role: Role, message: Any, position: int, count: int) -> Segment:
+    is_first = position == 0
     return Segment(
         role=role,
         kind=piece.kind,
         parts=(piece.part,),
         attrs=piece.attrs,
-        joins=at > 0,
+        joins=not is_first,
         origin=NAME,
-        meta=meta,
+        meta=came_from(_BLANK, NAME, message, first=is_first, count=count, block=piece.block),
     )
 
 
-def _log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]:
-    known = memo.known[: unchanged(messages, memo.known)] if memo else []
-    calls = _calls_after([segments for _, segments in known])
-    fresh = []
-    for i in range(len(known), len(messages)):
-        try:
-            fresh.append(read(messages[i], calls))
-        except BadInput as error:
-            raise within(f"messages[{i}]", error) from None
+def _read_log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]:
+    """All messages as segments. Messages that the memo has seen unchanged are not read again."""
+    remembered: list[tuple[Any, tuple[Segment, ...]]] = []
     if memo is not None:
-        memo.known = [*known, *zip(map(snapshot, messages[len(known) :]), fresh, strict=True)]
-    return (*chain.from_iterable(segments for _, segments in known), *chain.from_iterable(fresh))
+        remembered = memo.known[: unchanged(messages, memo.known)]
+    old_segments = [segments for _, segments in remembered]
+    calls = _restore_calls(old_segments)
+    new_messages = messages[len(remembered) :]
+    new_segments = []
+    for index, message in enumerate(new_messages, start=len(remembered)):
+        try:
+            new_segments.append(read_message(message, calls))
+        except BadInput as error:
+            raise add_outer_place(f"messages[{index}]", error) from None
+    if memo is not None:
+        copies = map(snapshot, new_messages)
+        memo.known = [*remembered, *zip(copies, new_segments, strict=True)]
+    return tuple(chain.from_iterable(old_segments + new_segments))
 
 
-def _calls_after(past: Sequence[tuple[Segment, ...]]) -> OllamaCalls:
-    """The calls of messages that were read before, as they stood after the last of them."""
-    at = len(past) - 1
-    while at > 0 and past[at][0].role is not Role.ASSISTANT:
-        at -= 1
-    calls = OllamaCalls(list(chain.from_iterable(past[: max(at, 0)])))
-    for segments in past[max(at, 0) :]:
+def _restore_calls(old_segments: Sequence[tuple[Segment, ...]]) -> OllamaCalls:
+    """The calls of messages that were read before, as they were after the last of them."""
+    start = len(old_segments) - 1
+    while start > 0 and old_segments[start][0].role is not Role.ASSISTANT:
+        start -= 1
+    start = max(start, 0)
+    calls = OllamaCalls(list(chain.from_iterable(old_segments[:start])))
+    for segments in old_segments[start:]:
         if segments[0].role is Role.ASSISTANT:
-            calls.begin()
+            calls.begin_message()
         for segment in segments:
-            if isinstance(segment.parts[0], ToolCall):
-                calls.step.add(segment.parts[0])
-            elif isinstance(segment.parts[0], ToolResult):
-                calls.answered(plain(segment.meta["wire"]["of"]))
+            part = segment.parts[0]
+            if isinstance(part, ToolCall):
+                calls.step.add(part)
+            elif isinstance(part, ToolResult):
+                calls.take_answered_call(to_dict(segment.meta["wire"]["of"]))
     return calls
 
 
-def _head(request: Request) -> Head:
+def _read_head(request: Request) -> Head:
     """Tools as definitions, and all other fields; the same objects where they are plain."""
-    tools = tuple(definition(tool, f"tools[{i}]") for i, tool in enumerate(listed(request, "tools")))
-    taken = ("messages", "tools") if tools else ("messages",)
-    return Head(tools=tools, parameters={name: value for name, value in request.items() if name not in taken})
+    tools = []
+    for i, tool in enumerate(read_list(request, "tools")):
+        tools.append(read_definition(tool, f"tools[{i}]"))
+    parameters = {name: value for name, value in request.items() if name != "messages"}
+    if tools:
+        del parameters["tools"]
+    return Head(tools=tuple(tools), parameters=parameters)
 
 
-def definition(tool: Any, place: str) -> dict[str, Any]:
-    """A tool as JSON; a function of Python is for Ollama's client to describe."""
-    if isinstance(tool, dict):
-        return tool
-    dump = getattr(tool, "model_dump", None)
-    found = dump(exclude_none=True, by_alias=True) if callable(dump) else None
-    if not isinstance(found, dict):
-        raise BadInput(f"a tool is {shown(tool)}", place=place, hint="give its definition as a JSON object")
-    return found
+def _read_system(message: Mapping[str, Any], _: OllamaCalls) -> _ParsedOllamaMessage:
+    return _read_user_or_system(message, Role.SYSTEM, "system")
 
 
-def _system(message: Mapping[str, Any], _: OllamaCalls) -> _Read:
-    pieces, whole = _said(message, "system")
-    return Role.SYSTEM, pieces, whole
+def _read_user(message: Mapping[str, Any], _: OllamaCalls) -> _ParsedOllamaMessage:
+    return _read_user_or_system(message, Role.USER, "user")
 
 
-def _user(message: Mapping[str, Any], _: OllamaCalls) -> _Read:
-    pieces, whole = _said(message, "user")
-    return Role.USER, pieces, whole
+def _read_user_or_system(message: Mapping[str, Any], role: Role, kind: str) -> _ParsedOllamaMessage:
+    """A message without any text is kept as a `Raw` part, since the API takes it."""
+    pieces, whole = _read_content(message, kind)
+    if not pieces:
+        pieces.append(_OllamaPiece(kind, Raw(dialect=NAME, data=read_text(message, "content"))))
+    return _ParsedOllamaMessage(role, pieces, whole and _has_no_calls(message))
 
 
-def _said(message: Mapping[str, Any], kind: str) -> tuple[list[_Piece], bool]:
-    """What a user or a system message says; one that says nothing is taken by the API, and kept."""
-    pieces, whole = _content(message, kind)
-    pieces = pieces or [_Piece(kind, Raw(dialect=NAME, data=text_in(message, "content")))]
-    return pieces, whole and _calls_nothing(message)
-
-
-def _calls_nothing(message: Mapping[str, Any]) -> bool:
-    """Whether a message without a model's calls says so in a way that the API takes."""
+def _has_no_calls(message: Mapping[str, Any]) -> bool:
+    """Whether a message that is not an assistant's has no calls, in a way that the API takes."""
     return message.get("tool_calls") in (None, [], ())
 
 
-def _assistant(message: Mapping[str, Any], calls: OllamaCalls) -> _Read:
-    thought = text_in(message, "thinking")
-    pieces = [_Piece("thinking", Thinking(text=thought))] if not is_blank(thought) else []
-    said, whole = _content(message, "assistant")
-    pieces += said
-    calls.begin()
-    for i, block in enumerate(listed(message, "tool_calls")):
+def _read_assistant(message: Mapping[str, Any], calls: OllamaCalls) -> _ParsedOllamaMessage:
+    pieces = []
+    thought = read_text(message, "thinking")
+    if not is_blank(thought):
+        pieces.append(_OllamaPiece("thinking", Thinking(text=thought)))
+    content_pieces, whole = _read_content(message, "assistant")
+    pieces += content_pieces
+    calls.begin_message()
+    for i, block in enumerate(read_list(message, "tool_calls")):
         try:
-            call = asked(block, i)
+            call = read_call(block, i)
         except BadInput as error:
-            raise within(f"tool_calls[{i}]", error) from None
+            raise add_outer_place(f"tool_calls[{i}]", error) from None
         calls.step.add(call.part)
-        pieces.append(_Piece("tool_call", call.part, block))
+        pieces.append(_OllamaPiece("tool_call", call.part, block))
         whole = whole and call.whole
-    return Role.ASSISTANT, pieces or [_Piece("assistant", Text(""))], whole
+    if not pieces:
+        pieces.append(_OllamaPiece("assistant", Text("")))
+    return _ParsedOllamaMessage(Role.ASSISTANT, pieces, whole)
 
 
-def _tool(message: Mapping[str, Any], calls: OllamaCalls) -> _Read:
-    call, name = calls.answered(message), text_in(message, "tool_name")
-    parts, whole = _content(message, "tool_result")
-    content = tuple(piece.part for piece in parts if isinstance(piece.part, Text | Image))
-    result = ToolResult(id=call.id if call else "", content=content, name=call.name if call else name)
-    path = path_of(call.arguments) if call else ""
-    attrs = {"path": path} if path else {}
-    whole = whole and name in ("", result.name) and _calls_nothing(message)
-    return Role.TOOL, [_Piece("tool_result", result, attrs=attrs)], whole
+def _read_tool(message: Mapping[str, Any], calls: OllamaCalls) -> _ParsedOllamaMessage:
+    """A result, named after the call that it answers."""
+    call = calls.take_answered_call(message)
+    wire_name = read_text(message, "tool_name")
+    pieces, whole = _read_content(message, "tool_result")
+    content = tuple(piece.part for piece in pieces if isinstance(piece.part, Text | Image))
+    attrs = {}
+    if call is None:
+        result = ToolResult(id="", content=content, name=wire_name)
+    else:
+        result = ToolResult(id=call.id, content=content, name=call.name)
+        path = path_of(call.arguments)
+        if path:
+            attrs["path"] = path
+    names_its_call = wire_name in ("", result.name)
+    whole = whole and names_its_call and _has_no_calls(message)
+    return _ParsedOllamaMessage(Role.TOOL, [_OllamaPiece("tool_result", result, attrs=attrs)], whole)
 
 
-def _content(message: Mapping[str, Any], kind: str) -> tuple[list[_Piece], bool]:
-    """Text that is not blank, then the pictures; and whether those may be sent as they came."""
-    text, whole = text_in(message, "content"), True
-    pieces = [_Piece(kind, Text(text))] if not is_blank(text) else []
-    for i, block in enumerate(listed(message, "images")):
-        pictured = picture(block, f"images[{i}]")
-        pieces.append(_Piece(kind, pictured.part, block))
-        whole = whole and pictured.whole
+def _read_content(message: Mapping[str, Any], kind: str) -> tuple[list[_OllamaPiece], bool]:
+    """Text that is not blank, then the pictures; and whether the pictures may be sent as they came."""
+    pieces = []
+    whole = True
+    text = read_text(message, "content")
+    if not is_blank(text):
+        pieces.append(_OllamaPiece(kind, Text(text)))
+    for i, block in enumerate(read_list(message, "images")):
+        picture = read_picture(block, f"images[{i}]")
+        pieces.append(_OllamaPiece(kind, picture.part, block))
+        whole = whole and picture.whole
     return pieces, whole
 
 
-_READERS: dict[str, Callable[[Mapping[str, Any], OllamaCalls], _Read]] = {
-    "system": _system,
-    "user": _user,
-    "assistant": _assistant,
-    "tool": _tool,
+_READERS: dict[str, _OllamaReader] = {
+    "system": _read_system,
+    "user": _read_user,
+    "assistant": _read_assistant,
+    "tool": _read_tool,
 }

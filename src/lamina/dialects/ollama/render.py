@@ -1,9 +1,9 @@
 """An envelope as a request of Ollama's chat API.
 
-A message of which nothing changed is the very object that was parsed; one that changed in part is a shallow
-copy in which unchanged pictures and calls are the same objects. Since results have no ids, those of one
-message stand in the order of their calls wherever another order would be read wrongly. Nothing is left out
-for want of room, and no window is set: what the server may cut off is for `check` to say.
+A message of which nothing changed is the very object that was parsed. A message that changed in part is a
+shallow copy in which unchanged pictures and calls are the same objects. Results have no ids, so the results
+of one step are sent in the order of their calls if any other order would be misread. Nothing is left out
+for lack of room, and no window is set: `check` says what the server may cut off.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.core.wording import text_of
-from lamina.dialects.ollama.fields import NAME, arguments_of, encoded, named, plain
-from lamina.dialects.ollama.parse import TEXTS
+from lamina.dialects.ollama.fields import NAME, encode_picture, name_or_unnamed, to_dict, write_arguments
+from lamina.dialects.ollama.parse import TEXT_FIELDS
 from lamina.dialects.pairing import Result, reading_order
 from lamina.dialects.port import groups, original, wire
 from lamina.dialects.words import said
@@ -36,196 +36,295 @@ from lamina.errors import BadInput
 
 Json = dict[str, Any]
 
+_WRITTEN_FIELDS = frozenset(("role", "content", "images", "thinking", "tool_calls"))
+"""Fields of a message that this module writes; all others are copied."""
+
 
 def render(envelope: Envelope) -> Json:
     """The request: parameters as they came, messages, tools."""
-    writer = _Writer()
+    writer = _OllamaWriter()
     for group in groups(envelope):
         message = original(group, NAME)
         if message is None:
-            writer.write(group)
+            writer.write_group(group)
         else:
-            writer.keep(message, group)
-    writer.flush()
+            writer.keep_message(message, group)
+    writer.flush_results()
     if not writer.messages:
         hint = "add a message that says something"
         raise BadInput("nothing is left to send", place="messages", hint=hint)
-    tools = {"tools": list(envelope.head.tools)} if envelope.head.tools else {}
-    return {**envelope.head.parameters, "messages": writer.messages, **tools}
+    request = {**envelope.head.parameters, "messages": writer.messages}
+    if envelope.head.tools:
+        request["tools"] = list(envelope.head.tools)
+    return request
 
 
 def carries(segment: Segment) -> str:
-    """Why a segment that another dialect parsed cannot be said here; nothing if it can."""
+    """Why a segment that another dialect parsed cannot be sent here; "" if it can."""
     if segment.origin == NAME:
         return ""
-    return next((why for part in segment.parts if (why := _unsaid(part, segment))), "")
+    for part in segment.parts:
+        reason = _refuse_part(part, segment)
+        if reason:
+            return reason
+    return ""
 
 
-def _unsaid(part: Part, segment: Segment) -> str:
+def _refuse_part(part: Part, segment: Segment) -> str:
+    """Why a part cannot be sent here; "" if it can."""
     match part:
         case Thinking(signature=signature) if signature:
             return f"reasoning of {segment.origin or 'another model'} cannot be sent to {NAME}"
         case Raw(dialect=dialect) if dialect != NAME and segment.role is Role.ASSISTANT:
-            what = "reasoning" if segment.kind == "thinking" else "a block"
-            return f"{what} of {dialect} cannot be sent to {NAME}"
-        case Image() if not encoded(part):
-            what = "that is not base64" if part.data else "at an address"
-            return f"a picture {what} cannot be sent to {NAME}"
+            content = "reasoning" if segment.kind == "thinking" else "a block"
+            return f"{content} of {dialect} cannot be sent to {NAME}"
+        case Image() if not encode_picture(part):
+            problem = "that is not base64" if part.data else "at an address"
+            return f"a picture {problem} cannot be sent to {NAME}"
         case Document(text=text) if not text:
             return f"a document without its text cannot be sent to {NAME}"
-        case ToolResult(content=content):  # an address is said in full by its words, content is not
-            media = (inner for inner in content if isinstance(inner, Image | Document) and inner.data)
-            return next((why for inner in media if (why := _unsaid(inner, segment))), "")
+        case ToolResult(content=content_parts):
+            return _refuse_result_media(content_parts, segment)
     return ""
 
 
-class _Writer:
-    """Messages so far. `results` wait until the last of their step is there."""
+def _refuse_result_media(parts: Sequence[Part], segment: Segment) -> str:
+    """The same for media in a result. Media at an address can be sent: the words of a result name it."""
+    for part in parts:
+        if not isinstance(part, Image | Document) or not part.data:
+            continue
+        reason = _refuse_part(part, segment)
+        if reason:
+            return reason
+    return ""
+
+
+class _OllamaWriter:
+    """Collects the messages of a request. `results` wait until the last result of their step is there."""
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
         self.calls: list[ToolCall] = []
         self.results: list[tuple[Any, Result]] = []
 
-    def keep(self, message: Any, group: Sequence[Entry]) -> None:
-        """A message as it came."""
+    def keep_message(self, message: Any, group: Sequence[Entry]) -> None:
+        """Adds a message as it came."""
         part = group[0].parts[0]
         if isinstance(part, ToolResult):
-            self._answer(message, part)
+            self._add_result(message, part)
         else:
-            self._say([message], group)
+            self._add_message(message, group)
 
-    def write(self, group: Sequence[Entry]) -> None:
-        """A message that changed: its results first, each a message of its own, then the rest."""
-        rest = []
+    def write_group(self, group: Sequence[Entry]) -> None:
+        """Adds a message that changed: its results first, each a message of its own, then the rest."""
+        other_entries = []
         for entry in group:
             part = entry.parts[0]
             if isinstance(part, ToolResult):
-                self._answer(_result(entry, part), part)
+                self._add_result(_write_result(entry, part), part)
             else:
-                rest.append(entry)
-        if rest:
-            self._say(_assistant(rest) if rest[0].role is Role.ASSISTANT else _said(rest), rest)
+                other_entries.append(entry)
+        if not other_entries:
+            return
+        if other_entries[0].role is Role.ASSISTANT:
+            self._add_message(_write_assistant(other_entries), other_entries)
+        else:
+            self._add_message(_write_user_or_system(other_entries), other_entries)
 
-    def flush(self) -> None:
-        """The results of a step are complete."""
+    def flush_results(self) -> None:
+        """Adds the results of a step that is complete, in an order in which they are read rightly."""
         order = reading_order(self.calls, [result for _, result in self.results])
-        self.messages += [self.results[at][0] for at in order]
-        self.results, self.calls = [], []
+        for index in order:
+            message, _ = self.results[index]
+            self.messages.append(message)
+        self.results = []
+        self.calls = []
 
-    def _answer(self, message: Any, part: ToolResult) -> None:
-        said = plain(message)
-        name, id_ = said.get("tool_name") or "", said.get("tool_call_id") or ""
-        self.results.append((message, Result(asked=part.id, name=name, id=id_)))
+    def _add_result(self, message: Any, part: ToolResult) -> None:
+        fields = to_dict(message)
+        name = fields.get("tool_name") or ""
+        call_id = fields.get("tool_call_id") or ""
+        self.results.append((message, Result(asked=part.id, name=name, id=call_id)))
 
-    def _say(self, messages: list[Any], group: Sequence[Entry]) -> None:
-        self.flush()
-        self.messages += messages
-        sent = (entry.parts[0] for entry in group)
-        self.calls = [_as_sent(part) for part in sent if isinstance(part, ToolCall)]
+    def _add_message(self, message: Any, group: Sequence[Entry]) -> None:
+        """Adds a message that is not a result; None is a message that says nothing."""
+        self.flush_results()
+        if message is not None:
+            self.messages.append(message)
+        for entry in group:
+            part = entry.parts[0]
+            if isinstance(part, ToolCall):
+                self.calls.append(ToolCall(id=part.id, name=name_or_unnamed(part.name), arguments=""))
 
 
-def _as_sent(call: ToolCall) -> ToolCall:
-    return ToolCall(id=call.id, name=named(call.name), arguments="")
-
-
-def _said(group: Sequence[Entry]) -> list[Json]:
-    content, images = _content(group)
-    kept = any(isinstance(part, Raw) and part.dialect == NAME for e in group for part in e.parts)
-    if not content and not images and not kept:
-        return []
+def _write_user_or_system(group: Sequence[Entry]) -> Json | None:
+    """The message of a user or a system; None if it says nothing and did not come so."""
+    text, images = _write_content(group)
+    if not text and not images and not _has_own_raw_part(group):
+        return None
     role = "system" if group[0].role is Role.SYSTEM else "user"
-    return [{"role": role, **_others(group[0]), "content": content, **images}]
+    message = {"role": role, **_copy_other_fields(group[0]), "content": text}
+    if images:
+        message["images"] = images
+    return message
 
 
-def _assistant(group: Sequence[Entry]) -> list[Json]:
-    thoughts = [
-        text for e in group if e.segment.kind == "thinking" and not is_blank(text := text_of(e.parts))
-    ]
-    content, images = _content([e for e in group if e.segment.kind != "thinking"])
-    calls = [_call(e, e.parts[0]) for e in group if isinstance(e.parts[0], ToolCall)]
-    new: Json = {"thinking": "\n".join(thoughts)} if thoughts else {}
-    new |= {**images, **({"tool_calls": calls} if calls else {})}
-    if not content and not new:
-        return []
-    return [{"role": "assistant", **_others(group[0]), "content": content, **new}]
+def _has_own_raw_part(group: Sequence[Entry]) -> bool:
+    for entry in group:
+        for part in entry.parts:
+            if isinstance(part, Raw) and part.dialect == NAME:
+                return True
+    return False
 
 
-def _result(entry: Entry, result: ToolResult) -> Json:
-    others = {name: value for name, value in _others(entry).items() if name != "tool_name"}
-    images = [image for part in result.content if isinstance(part, Image) and (image := encoded(part))]
-    text = said(part for part in result.content if not (isinstance(part, Image) and encoded(part)))
-    before, name = entry.segment.parts[0], named(entry.asked.name if entry.asked else result.name)
-    if isinstance(before, ToolResult) and before.content == result.content and _origin(entry):
-        return {"role": "tool", **others, **_content_of(entry), "tool_name": name}
-    new = {"role": "tool", **others, "content": text, "tool_name": name}
-    return new | ({"images": images} if images else {})
+def _write_assistant(group: Sequence[Entry]) -> Json | None:
+    """The message of an assistant; None if it says nothing."""
+    thoughts = []
+    content_entries = []
+    calls = []
+    for entry in group:
+        part = entry.parts[0]
+        if isinstance(part, ToolCall):
+            calls.append(_write_call(entry, part))
+        if entry.segment.kind == "thinking":
+            thoughts.append(text_of(entry.parts))
+        else:
+            content_entries.append(entry)
+    thoughts = [thought for thought in thoughts if not is_blank(thought)]
+    text, images = _write_content(content_entries)
+    if not (text or thoughts or images or calls):
+        return None
+    message = {"role": "assistant", **_copy_other_fields(group[0]), "content": text}
+    if thoughts:
+        message["thinking"] = "\n".join(thoughts)
+    if images:
+        message["images"] = images
+    if calls:
+        message["tool_calls"] = calls
+    return message
 
 
-def _content_of(entry: Entry) -> Json:
-    """Text and pictures of a result that keeps them, in the shape that the API takes."""
-    message = _origin(entry)
-    result = entry.segment.parts[0]
-    parts = result.content if isinstance(result, ToolResult) else ()
-    pictures = [part for part in parts if isinstance(part, Image)]
-    given = zip(message.get("images") or (), pictures, strict=True)
-    images = [encoded(part) if isinstance(block, str) and part.data else block for block, part in given]
-    return {"content": message.get("content") or "", **({"images": images} if images else {})}
+def _write_result(entry: Entry, result: ToolResult) -> Json:
+    """A result as a message: with the text and the pictures that it came with, if they did not change."""
+    name = name_or_unnamed(entry.asked.name if entry.asked else result.name)
+    other_fields = _copy_other_fields(entry)
+    other_fields.pop("tool_name", None)
+    old_message = _get_origin(entry)
+    if old_message and _has_same_content(entry, result):
+        return {"role": "tool", **other_fields, **_copy_content(old_message, result), "tool_name": name}
+    text = said(part for part in result.content if not _is_sendable_picture(part))
+    message = {"role": "tool", **other_fields, "content": text, "tool_name": name}
+    pictures = [part for part in result.content if isinstance(part, Image) and _is_sendable_picture(part)]
+    if pictures:
+        message["images"] = [encode_picture(picture) for picture in pictures]
+    return message
 
 
-def _content(group: Sequence[Entry]) -> tuple[str, Json]:
+def _has_same_content(entry: Entry, result: ToolResult) -> bool:
+    old_result = entry.segment.parts[0]
+    return isinstance(old_result, ToolResult) and old_result.content == result.content
+
+
+def _is_sendable_picture(part: Part) -> bool:
+    return isinstance(part, Image) and encode_picture(part) != ""
+
+
+def _copy_content(old_message: Json, result: ToolResult) -> Json:
+    """Text and pictures of a result that did not change, in the shape that the API takes."""
+    content = {"content": old_message.get("content") or ""}
+    old_images = old_message.get("images") or ()
+    pictures = [part for part in result.content if isinstance(part, Image)]
+    images = [_choose_image(image, picture) for image, picture in zip(old_images, pictures, strict=True)]
+    if images:
+        content["images"] = images
+    return content
+
+
+def _choose_image(block: Any, picture: Image) -> Any:
+    """The picture as it came, unless it is text that the API may not take."""
+    if isinstance(block, str) and picture.data:
+        return encode_picture(picture)
+    return block
+
+
+def _write_content(group: Sequence[Entry]) -> tuple[str, list[Any]]:
     """All text of a message in one string, and its pictures."""
     texts: list[str] = []
     images: list[Any] = []
     for entry in group:
         for part in entry.parts:
-            if isinstance(part, Image):
-                images.append(_image(entry, part))
-            elif isinstance(part, Text | Document | Raw) and not is_blank(text := _text(part)):
-                texts.append(text)
+            match part:
+                case Image():
+                    images.append(_write_image(entry, part))
+                case Text() | Document() | Raw():
+                    texts.append(_write_text(part))
+    texts = [text for text in texts if not is_blank(text)]
     images = [image for image in images if image]
-    return "\n".join(texts), ({"images": images} if images else {})
+    return "\n".join(texts), images
 
 
-def _text(part: Part) -> str:
-    if isinstance(part, Raw):
-        return "" if part.dialect == NAME or not part.data else text_of((part,))
+def _write_text(part: Part) -> str:
+    """The text of a part. A `Raw` part of this dialect is a message without text."""
+    if not isinstance(part, Raw):
+        return text_of((part,))
+    if part.dialect == NAME or not part.data:
+        return ""
     return text_of((part,))
 
 
-def _image(entry: Entry, part: Image) -> Any:
-    """The picture as it came, unless the API would not take it so."""
-    block = entry.segment.meta.get("wire", {}).get("block") if wire(entry, NAME) else None
-    return encoded(part) if block is None or (isinstance(block, str) and part.data) else block
+def _write_image(entry: Entry, picture: Image) -> Any:
+    """The picture as it came, or as base64."""
+    block = None
+    if wire(entry, NAME):
+        block = _get_block(entry)
+    if block is None:
+        return encode_picture(picture)
+    return _choose_image(block, picture)
 
 
-def _call(entry: Entry, part: Part) -> Any:
+def _write_call(entry: Entry, call: ToolCall) -> Any:
     """A call as its block, which stays the same object if the API takes it and nothing in it changed."""
-    if not isinstance(part, ToolCall):
-        raise TypeError(part)
-    note = entry.segment.meta.get("wire", {})
-    block = note.get("block") if note.get("dialect") == NAME else None
-    was = {} if block is None else plain(block)
-    function = plain(was.get("function") or {})
-    before = entry.segment.parts[0]
-    same = isinstance(before, ToolCall) and (before.name, before.arguments) == (part.name, part.arguments)
-    if block is not None and same and not isinstance(function.get("arguments"), str | None) and part.name:
+    block = _get_block(entry)
+    old_call: Json = {}
+    if block is not None:
+        old_call = to_dict(block)
+    old_function = to_dict(old_call.get("function") or {})
+    has_object_arguments = not isinstance(old_function.get("arguments"), str | None)
+    if call.name and has_object_arguments and _is_same_call(entry, call):
         return block
-    now = {**function, "name": named(part.name), "arguments": arguments_of(part)}
-    return {**was, "function": now}
+    name = name_or_unnamed(call.name)
+    function = {**old_function, "name": name, "arguments": write_arguments(call)}
+    return {**old_call, "function": function}
 
 
-def _others(entry: Entry) -> Json:
-    """What the message of an entry has beside the fields that are written here."""
-    found = {name: value for name, value in _origin(entry).items() if name not in _WRITTEN}
-    return {name: value for name, value in found.items() if name not in TEXTS or isinstance(value, str)}
+def _is_same_call(entry: Entry, call: ToolCall) -> bool:
+    old_call = entry.segment.parts[0]
+    if not isinstance(old_call, ToolCall):
+        return False
+    return old_call.name == call.name and old_call.arguments == call.arguments
 
 
-_WRITTEN = frozenset(("role", "content", "images", "thinking", "tool_calls"))
+def _copy_other_fields(entry: Entry) -> Json:
+    """The fields of an entry's message that this module does not write, without texts that are no text."""
+    fields = {}
+    for name, value in _get_origin(entry).items():
+        is_wrong_type = name in TEXT_FIELDS and not isinstance(value, str)
+        if name not in _WRITTEN_FIELDS and not is_wrong_type:
+            fields[name] = value
+    return fields
 
 
-def _origin(entry: Entry) -> Json:
-    """The message that an entry was parsed from, unless it now speaks in another voice."""
+def _get_origin(entry: Entry) -> Json:
+    """The message that an entry was parsed from; empty if its role has changed since."""
     note = entry.segment.meta.get("wire", {})
-    own = note.get("dialect") == NAME and entry.role is entry.segment.role
-    return plain(note["of"]) if own else {}
+    if note.get("dialect") != NAME or entry.role is not entry.segment.role:
+        return {}
+    return to_dict(note["of"])
+
+
+def _get_block(entry: Entry) -> Any:
+    """The block that an entry was parsed from; None if it was not parsed by this dialect."""
+    note = entry.segment.meta.get("wire", {})
+    if note.get("dialect") != NAME:
+        return None
+    return note.get("block")

@@ -1,37 +1,48 @@
 """What a prefix cache sees of a request to Ollama: tools first, then what each message says, in order.
 
 The server keeps the tokens of the last prompts, so a cache depends on what the model's template makes of
-these blocks, and no marker says anything to it. Ids and pictures' names are not among them: a template has no
-words for them. It does not know which parameters a cache depends on: that stands in the rules.
+these blocks, and there are no markers. Ids and names of pictures are not among them: a template does not
+write them. This module does not know which parameters a cache depends on: the cache rules do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
-from lamina.dialects.ollama.fields import NAME, asked, listed, picture, plain, shown, text_in, within
-from lamina.dialects.ollama.parse import definition
+from lamina.dialects.ollama.fields import (
+    NAME,
+    add_outer_place,
+    describe_value,
+    read_call,
+    read_list,
+    read_picture,
+    read_text,
+    to_dict,
+)
+from lamina.dialects.ollama.parse import read_definition
 from lamina.dialects.port import Marking, Request
 from lamina.errors import BadInput
 
-_ELSEWHERE = frozenset(("model", "messages", "tools", "format", "think"))
-_NOT_IN_THE_PROMPT = frozenset(
-    ("options", "stream", "keep_alive", "truncate", "shift", "logprobs", "top_logprobs")
+_SORTS_BY_ROLE: dict[str, Sort] = {"system": "system", "tool": "result"}
+_FIELDS_OF_API = frozenset(
+    """model messages tools format think options stream keep_alive truncate shift logprobs
+    top_logprobs""".split()
 )
 
 
 def stream(request: Request) -> Stream:
     """The blocks of a request, and the parameters that a cache may see."""
     if not isinstance(request, Mapping):
-        raise BadInput(f"the request is {shown(request)}", hint="give an object with messages")
+        problem = f"the request is {describe_value(request)}"
+        raise BadInput(problem, hint="give an object with messages")
     model = request.get("model")
     return Stream(
         dialect=NAME,
         model=model if isinstance(model, str) else "",
-        blocks=(*_tools(request), *_messages(request)),
-        settings=_settings(request),
+        blocks=(*_read_tools(request), *_read_messages(request)),
+        settings=_read_settings(request),
     )
 
 
@@ -41,78 +52,116 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
     return request if isinstance(request, dict) else dict(request)
 
 
-def _tools(request: Request) -> Iterator[StreamBlock]:
-    for i, tool in enumerate(listed(request, "tools")):
+def _read_tools(request: Request) -> Iterator[StreamBlock]:
+    for i, tool in enumerate(read_list(request, "tools")):
         place = f"tools[{i}]"
-        wire = {name: value for name, value in definition(tool, place).items() if value is not None}
-        function = wire.get("function")
-        name = function.get("name") if isinstance(function, Mapping) else ""
-        data = _data({"type": "function", **wire}, place)
-        named = name if isinstance(name, str) else ""
-        yield StreamBlock(sort="tool", role="tool", data=data, place=place, opens=True, name=named)
+        fields = {name: value for name, value in read_definition(tool, place).items() if value is not None}
+        definition = {"type": "function", **fields}
+        yield StreamBlock(
+            sort="tool",
+            role="tool",
+            data=_encode(definition, place),
+            place=place,
+            opens=True,
+            name=_read_tool_name(definition),
+        )
 
 
-def _messages(request: Request) -> Iterator[StreamBlock]:
-    for i, message in enumerate(listed(request, "messages")):
+def _read_tool_name(definition: Mapping[str, Any]) -> str:
+    match definition:
+        case {"function": {"name": str(name)}}:
+            return name
+    return ""
+
+
+class _MessageBlock(NamedTuple):
+    """One thing that a message says: its sort, its field, its data, and what a reader calls it."""
+
+    sort: Sort
+    field: str
+    data: dict[str, Any]
+    name: str = ""
+
+
+def _read_messages(request: Request) -> Iterator[StreamBlock]:
+    for i, value in enumerate(read_list(request, "messages")):
         place = f"messages[{i}]"
         try:
-            said = list(_said(plain(message)))
+            message = to_dict(value)
+            role = read_text(message, "role")
+            blocks = _read_blocks(message, role)
         except BadInput as error:
-            raise within(place, error) from None
-        role = said[0][2].get("role", "")
-        for at, (sort, where, data, name) in enumerate(said):
+            raise add_outer_place(place, error) from None
+        for position, block in enumerate(blocks):
             yield StreamBlock(
-                sort=sort,
+                sort=block.sort,
                 role=role,
-                data=_data(data, place),
-                place=f"{place}.{where}",
-                opens=at == 0,
-                name=name,
+                data=_encode(block.data, place),
+                place=f"{place}.{block.field}",
+                opens=position == 0,
+                name=block.name,
             )
 
 
-def _said(wire: Mapping[str, Any]) -> Iterator[tuple[Sort, str, dict[str, Any], str]]:
-    """What a message says: the sort of each block, its field, its data, and what a reader calls it."""
-    role, thought, text = text_in(wire, "role"), text_in(wire, "thinking"), text_in(wire, "content")
-    images, calls, tool = listed(wire, "images"), listed(wire, "tool_calls"), text_in(wire, "tool_name")
+def _read_blocks(message: Mapping[str, Any], role: str) -> list[_MessageBlock]:
+    """What a message says, in order: reasoning, text, pictures, calls. At least one, even if it is empty."""
+    blocks = []
+    thought = read_text(message, "thinking")
+    text = read_text(message, "content")
+    images = read_list(message, "images")
+    calls = read_list(message, "tool_calls")
+    tool_name = read_text(message, "tool_name")
     if thought:
-        yield "thinking", "thinking", {"role": role, "thinking": thought}, ""
+        blocks.append(_MessageBlock("thinking", "thinking", {"role": role, "thinking": thought}))
     if text or not (thought or images or calls):
-        sort: Sort = "system" if role == "system" else "result" if role == "tool" else "text"
-        named = {"tool": tool} if tool else {}
-        yield sort, "content", {"role": role, "text": text, **named}, tool
+        data = {"role": role, "text": text}
+        if tool_name:
+            data["tool"] = tool_name
+        sort = _SORTS_BY_ROLE.get(role, "text")
+        blocks.append(_MessageBlock(sort, "content", data, tool_name))
+    blocks += _read_pictures(images, role)
+    blocks += _read_calls(calls, role)
+    return blocks
+
+
+def _read_pictures(images: Sequence[Any], role: str) -> Iterator[_MessageBlock]:
     for i, image in enumerate(images):
-        part = picture(image, f"images[{i}]").part
-        yield "image", f"images[{i}]", {"role": role, "image": part.data or part.url}, ""
+        field = f"images[{i}]"
+        picture = read_picture(image, field).part
+        yield _MessageBlock("image", field, {"role": role, "image": picture.data or picture.url})
+
+
+def _read_calls(calls: Sequence[Any], role: str) -> Iterator[_MessageBlock]:
     for i, value in enumerate(calls):
-        call, function = asked(value, i).part, plain(plain(value)["function"])
+        name = read_call(value, i).part.name
+        function = to_dict(to_dict(value)["function"])
         arguments = function.get("arguments") or {}
-        data = {"role": role, "call": call.name, "arguments": arguments}
-        yield "call", f"tool_calls[{i}]", data, call.name
+        data = {"role": role, "call": name, "arguments": arguments}
+        yield _MessageBlock("call", f"tool_calls[{i}]", data, name)
 
 
-def _format(asked: Any) -> Any:
-    """The word for a format, or the schema of an answer: a schema is JSON of the application."""
-    if isinstance(asked, Mapping):
-        return {"schema": asked}
-    return asked or None
-
-
-def _data(value: Any, place: str) -> bytes:
+def _encode(value: Any, place: str) -> bytes:
     try:
         return data_of(value)
     except BadInput as error:
         raise BadInput(error.problem, place=place, hint=error.hint) from None
 
 
-def _settings(request: Request) -> dict[str, bytes]:
-    """Parameters under the names that all dialects share; one that this file does not know is "other"."""
-    think, known = request.get("think"), _ELSEWHERE | _NOT_IN_THE_PROMPT
-    other = {name: value for name, value in request.items() if name not in known and value is not None}
-    found: dict[str, Any] = {
-        "thinking": think if isinstance(think, bool) else None,
-        "effort": think if not isinstance(think, bool) else None,
-        "format": _format(request.get("format")),
-        "other": other or None,
-    }
-    return {name: _data(value, name) for name, value in found.items() if value is not None}
+def _read_settings(request: Request) -> dict[str, bytes]:
+    """Parameters under the names that all dialects share; unknown parameters are under "other"."""
+    settings: dict[str, Any] = {}
+    think = request.get("think")
+    if isinstance(think, bool):
+        settings["thinking"] = think
+    elif think is not None:
+        settings["effort"] = think
+    answer_format = request.get("format")
+    if isinstance(answer_format, Mapping):
+        settings["format"] = {"schema": answer_format}
+    elif answer_format:
+        settings["format"] = answer_format
+    unknown_names = [name for name in request if name not in _FIELDS_OF_API]
+    other_fields = {name: request[name] for name in unknown_names if request[name] is not None}
+    if other_fields:
+        settings["other"] = other_fields
+    return {name: _encode(value, name) for name, value in settings.items()}

@@ -1,4 +1,7 @@
-"""The Chat Completions API of OpenAI, and of the many servers that are compatible with it."""
+"""The Chat Completions API of OpenAI, and of the many servers that are compatible with it.
+
+Read `parse` first, then `render`; `parts` and `calls` have the shapes that both share.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ _FIELDS_OF_OTHERS = frozenset(
     """system stop_sequences anthropic_version contents input keep_alive options think format truncate
     shift""".split()
 )
-_BLOCKS_OF_OTHERS = frozenset(
+"""Fields of a request that only other wire formats have."""
+
+_MESSAGE_FIELDS_OF_OTHERS = frozenset(("images", "tool_name", "thinking"))
+_BLOCK_TYPES_OF_OTHERS = frozenset(
     ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "image", "document")
 )
 
@@ -32,50 +38,58 @@ _BLOCKS_OF_OTHERS = frozenset(
 def recognises(request: Request) -> bool:
     """Whether it has messages, and nothing that only another wire format has; a plain one counts as ours."""
     messages = request.get("messages")
-    if not isinstance(messages, list | tuple) or not _FIELDS_OF_OTHERS.isdisjoint(request):
+    if not isinstance(messages, list | tuple):
         return False
-    tools = request.get("tools")
-    if isinstance(tools, list | tuple) and any(isinstance(t, dict) and "input_schema" in t for t in tools):
+    if not _FIELDS_OF_OTHERS.isdisjoint(request):
         return False
-    return not any(_foreign(message) for message in messages)
+    if _has_tool_of_anthropic(request.get("tools")):
+        return False
+    return not any(_is_message_of_others(message) for message in messages)
 
 
-_MESSAGE_FIELDS_OF_OTHERS = frozenset(("images", "tool_name", "thinking"))
+def _has_tool_of_anthropic(tools: Any) -> bool:
+    if not isinstance(tools, list | tuple):
+        return False
+    return any(isinstance(tool, dict) and "input_schema" in tool for tool in tools)
 
 
-def _foreign(message: Any) -> bool:
+def _is_message_of_others(message: Any) -> bool:
     if not isinstance(message, Mapping):
         return False
-    if not _MESSAGE_FIELDS_OF_OTHERS.isdisjoint(message) or _called_with_objects(message):
+    if not _MESSAGE_FIELDS_OF_OTHERS.isdisjoint(message):
+        return True
+    if _has_arguments_as_object(message):
         return True
     content = message.get("content")
     if not isinstance(content, list | tuple) or "tool_calls" in message:
         return False
-    return any(_sort(block) in _BLOCKS_OF_OTHERS for block in content)
+    return any(_is_block_of_others(block) for block in content)
 
 
-def _called_with_objects(message: Mapping[str, Any]) -> bool:
-    """Whether arguments of a call are an object: here they are text."""
+def _has_arguments_as_object(message: Mapping[str, Any]) -> bool:
+    """Whether the arguments of a call are an object, as Ollama has them: here they are text."""
     match message.get("tool_calls"):
         case [{"function": {"arguments": dict()}}, *_]:
             return True
     return False
 
 
-def _sort(block: Any) -> str:
-    sort = block.get("type") if isinstance(block, Mapping) else None
-    return sort if isinstance(sort, str) else ""
+def _is_block_of_others(block: Any) -> bool:
+    if not isinstance(block, Mapping):
+        return False
+    block_type = block.get("type")
+    return isinstance(block_type, str) and block_type in _BLOCK_TYPES_OF_OTHERS
 
 
 def carries(segment: Segment) -> str:
-    """Why a segment cannot be said here: this API has no field for signed reasoning, whoever signed it."""
+    """Why a segment cannot be sent here; "" if it can. This API has no field for signed reasoning."""
     if isinstance(segment.parts[0], Thinking):
         return f"{NAME} takes no reasoning back"
     return unsayable(segment, NAME)
 
 
-def _binding(_: object) -> Binding:
-    """Nothing here is bound to what stands before it."""
+def _get_binding(_: object) -> Binding:
+    """No thinking of this API is bound to what comes before it."""
     return "none"
 
 
@@ -89,7 +103,7 @@ DIALECT = Dialect(
     absorb=absorb,
     absorb_stream=absorb_stream,
     repairs=Repairs(unique_ids="message", id_pattern=r"(?s).+"),  # an id is anything not empty
-    binding=_binding,
+    binding=_get_binding,
     stream=stream,
     mark=mark,
     carries=carries,

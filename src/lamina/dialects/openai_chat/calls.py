@@ -1,7 +1,7 @@
 """Tool calls of an assistant message, and the results that answer them.
 
-Ids are not unique in the wild, and some servers leave them out: a call and its result belong together by
-position as much as by id. What a tool does is unknown here, save that some arguments name a file.
+Ids are not unique in the wild, and some servers leave them out. So a call and its result are matched by
+position as well as by id. Nothing is known of what a tool does, except that some arguments name a file.
 """
 
 from __future__ import annotations
@@ -15,135 +15,163 @@ from typing import Any
 import msgspec
 
 from lamina.core.values import Segment, ToolCall, ToolResult
-from lamina.dialects.openai_chat.parts import listed, plain, shown, text_or_none, within
+from lamina.dialects.openai_chat.parts import (
+    add_outer_place,
+    describe_value,
+    read_list,
+    read_optional_text,
+    to_dict,
+    word_or_empty,
+)
 from lamina.errors import BadInput
 
 SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What a function may be called (C4)."""
+"""The names that a function may have (rule C4), such as `read_file`."""
 
-_UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
+_UNSAFE_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 LEGACY = "function_call:"
-"""How the ids of calls begin that have none on the wire."""
+"""The ids of calls that have no id on the wire begin with this."""
 
 
 class ParsedChatCall(msgspec.Struct, frozen=True, gc=False):
-    """A call, its block, and whether that may be sent as it came."""
+    """A call, its block on the wire, and whether that block may be sent as it came."""
 
     part: ToolCall
     block: dict[str, Any]
     whole: bool
 
 
-def calls_in(message: Mapping[str, Any], index: int) -> list[ParsedChatCall]:
-    """The calls that the message at `index` makes, in order."""
-    place, found = "", []
-    try:
-        for i, call in enumerate(listed(message, "tool_calls")):
-            place = f"tool_calls[{i}]"
-            found.append(_call(call))
-        if message.get("function_call"):
-            place = "function_call"
-            found.append(_function_call(message["function_call"], index))
-    except BadInput as error:
-        raise (within(place, error) if place else error) from None
-    return found
+def read_calls(message: Mapping[str, Any], index: int) -> list[ParsedChatCall]:
+    """The calls in the message at `index`, in order."""
+    calls = []
+    for i, call in enumerate(read_list(message, "tool_calls")):
+        try:
+            calls.append(_read_tool_call(call))
+        except BadInput as error:
+            raise add_outer_place(f"tool_calls[{i}]", error) from None
+    if message.get("function_call"):
+        try:
+            calls.append(_read_function_call(message["function_call"], index))
+        except BadInput as error:
+            raise add_outer_place("function_call", error) from None
+    return calls
+
+
+def make_safe_name(name: str) -> str:
+    """The name with every character replaced that providers refuse: `fs.read` becomes `fs_read`."""
+    if _is_safe_name(name):
+        return name
+    return _UNSAFE_CHARACTER.sub("_", name)[:64] or "unnamed"
 
 
 class ChatCalls:
-    """The calls so far, so that each result is named after the one that it answers."""
+    """The calls so far, so that each result gets the name of the call that it answers."""
 
-    def __init__(self, before: Iterable[ToolCall] = ()) -> None:
-        self._by_id = {call.id: call for call in before}
-        self.begin()
+    def __init__(self, earlier_calls: Iterable[ToolCall] = ()) -> None:
+        self._by_id = {call.id: call for call in earlier_calls}
+        self.begin_message()
 
-    def begin(self) -> None:
-        """A new assistant message: its ids are its own, whatever was called so before."""
-        self._step: list[ToolCall] = []
-        self._new: set[str] = set()
-        self._repeated: dict[str, deque[ToolCall]] = {}
-        self._results = 0
+    def begin_message(self) -> None:
+        """Begins a new assistant message. Its ids are its own, even if earlier calls had the same ones."""
+        self._message_calls: list[ToolCall] = []
+        self._message_ids: set[str] = set()
+        self._calls_of_repeated_id: dict[str, deque[ToolCall]] = {}
+        self._result_count = 0
 
     def add(self, call: ToolCall) -> None:
-        if call.id in self._new:
-            self._repeated.setdefault(call.id, deque((self._by_id[call.id],))).append(call)
-        self._new.add(call.id)
+        """Adds a call of the current assistant message."""
+        if call.id in self._message_ids:
+            first_call = self._by_id[call.id]
+            same_id_calls = self._calls_of_repeated_id.setdefault(call.id, deque((first_call,)))
+            same_id_calls.append(call)
+        self._message_ids.add(call.id)
         self._by_id[call.id] = call
-        self._step.append(call)
+        self._message_calls.append(call)
 
-    def answered(self, id_: str | None) -> ToolCall | None:
-        """The call that the next result answers: by id, in order where ids repeat; without one, by place."""
-        at, self._results = self._results, self._results + 1
-        if id_:
-            return self._next(id_)
-        if at >= len(self._step):
+    def take_answered_call(self, call_id: str | None) -> ToolCall | None:
+        """The call that the next result answers.
+
+        A result with an id answers the call of that id; if several calls have it, they are taken in order.
+        A result without one answers the call at its own position.
+        """
+        position = self._result_count
+        self._result_count += 1
+        if call_id:
+            return self._take_by_id(call_id)
+        if position >= len(self._message_calls):
             return None
-        self._next(self._step[at].id)
-        return self._step[at]
+        call = self._message_calls[position]
+        self._take_by_id(call.id)
+        return call
 
-    def _next(self, id_: str) -> ToolCall | None:
-        same = self._repeated.get(id_)
-        if same is None:
-            return self._by_id.get(id_)
-        return same.popleft() if len(same) > 1 else same[0]
+    def _take_by_id(self, call_id: str) -> ToolCall | None:
+        same_id_calls = self._calls_of_repeated_id.get(call_id)
+        if same_id_calls is None:
+            return self._by_id.get(call_id)
+        if len(same_id_calls) > 1:
+            return same_id_calls.popleft()
+        return same_id_calls[0]
 
     def replay(self, segments: Iterable[Segment]) -> None:
-        """Takes in calls and results that were read before."""
+        """Takes in the calls and results of messages that were read before."""
         for segment in segments:
             part = segment.parts[0]
             if isinstance(part, ToolCall):
                 self.add(part)
             elif isinstance(part, ToolResult):
-                self.answered(part.id)
+                self.take_answered_call(part.id)
 
 
-def _function_call(value: Any, index: int) -> ParsedChatCall:
-    """A call from before tools: it has no id on the wire, so its place names it."""
-    block = plain(value)
-    name, given = _name(block), block.get("arguments")
-    part = ToolCall(id=f"{LEGACY}{index}", name=name, arguments=_arguments(given))
-    return ParsedChatCall(part, block, isinstance(given, str) and _safe(name))
-
-
-def _call(value: Any) -> ParsedChatCall:
-    block = plain(value)
-    sort = "custom" if block.get("custom") else "function"
-    asked = plain(block.get(sort), sort)
-    name = _name(asked)
-    if sort == "custom":
-        given = asked.get("input")
-        text = json.dumps({"input": given if isinstance(given, str) else ""}, ensure_ascii=False)
+def _read_tool_call(value: Any) -> ParsedChatCall:
+    """A call as `tool_calls` has it: of a function, or of a custom tool that takes free text."""
+    block = to_dict(value)
+    if block.get("custom"):
+        custom = to_dict(block.get("custom"), "custom")
+        name = _read_name(custom)
+        wire_arguments = custom.get("input")
+        # The log keeps arguments as JSON, so free text becomes an object with one field.
+        arguments = json.dumps({"input": word_or_empty(wire_arguments)}, ensure_ascii=False)
     else:
-        given = asked.get("arguments")
-        text = _arguments(given)
-    id_ = text_or_none(block, "id")
-    whole = bool(id_) and isinstance(given, str) and _safe(name)
-    return ParsedChatCall(ToolCall(id=id_ or "", name=name, arguments=text), block, whole)
+        function = to_dict(block.get("function"), "function")
+        name = _read_name(function)
+        wire_arguments = function.get("arguments")
+        arguments = _read_arguments(wire_arguments)
+    call_id = read_optional_text(block, "id") or ""
+    call = ToolCall(id=call_id, name=name, arguments=arguments)
+    whole = bool(call_id) and isinstance(wire_arguments, str) and _is_safe_name(name)
+    return ParsedChatCall(call, block, whole)
 
 
-def _arguments(value: Any) -> str:
-    """Arguments as JSON text; some servers give the object itself."""
+def _read_function_call(value: Any, index: int) -> ParsedChatCall:
+    """A call from before tools. It has no id on the wire, so its id is made from its message's index."""
+    block = to_dict(value)
+    name = _read_name(block)
+    wire_arguments = block.get("arguments")
+    call = ToolCall(id=f"{LEGACY}{index}", name=name, arguments=_read_arguments(wire_arguments))
+    whole = isinstance(wire_arguments, str) and _is_safe_name(name)
+    return ParsedChatCall(call, block, whole)
+
+
+def _read_arguments(value: Any) -> str:
+    """Arguments as JSON text. Some servers give the object itself."""
     if isinstance(value, str):
         return value
     if value is not None and not isinstance(value, dict):
-        raise BadInput(f"arguments is {shown(value)}", place="arguments", hint="give JSON text")
+        raise BadInput(f"arguments is {describe_value(value)}", place="arguments", hint="give JSON text")
     try:
         return json.dumps(value or {}, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError):
         raise BadInput("not JSON", place="arguments", hint="give JSON text") from None
 
 
-def _name(block: Mapping[str, Any]) -> str:
+def _read_name(block: Mapping[str, Any]) -> str:
     name = block.get("name")
     if not isinstance(name, str):
-        raise BadInput(f"the name is {shown(name)}", place="name", hint="give the function's name")
+        problem = f"the name is {describe_value(name)}"
+        raise BadInput(problem, place="name", hint="give the function's name")
     return name
 
 
-def safe_name(name: str) -> str:
-    """A name that providers take."""
-    return name if _safe(name) else _UNSAFE.sub("_", name)[:64] or "unnamed"
-
-
-def _safe(name: str) -> bool:
+def _is_safe_name(name: str) -> bool:
     return SAFE_NAME.fullmatch(name) is not None

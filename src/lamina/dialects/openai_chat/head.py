@@ -1,7 +1,7 @@
 """Everything of a Chat Completions request that is not a message, in plain words and back.
 
 Fields that only this API has are named, not guessed at: whoever sends the request elsewhere learns what
-stays behind.
+is lost.
 """
 
 from __future__ import annotations
@@ -10,69 +10,82 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Head
-from lamina.dialects.openai_chat.calls import safe_name
+from lamina.dialects.openai_chat.calls import make_safe_name
 from lamina.dialects.port import OwnHead, PlainHead, Tool, number, texts
 
-_SILENT = frozenset(
+_READ_FIELDS = frozenset(
+    """model max_tokens max_completion_tokens temperature top_p stop tool_choice stream response_format
+    reasoning_effort""".split()
+)
+"""Fields that `plain_head` reads."""
+
+_SILENT_FIELDS = frozenset(
     """metadata user safety_identifier store stream_options prompt_cache_key prompt_cache_options n seed
     prompt_cache_retention parallel_tool_calls service_tier""".split()
 )
-"""What says how a request is sent, kept or paid for, and nothing to the model: not missed elsewhere."""
+"""Fields that say how a request is sent, stored or paid for, and nothing to the model: no loss elsewhere."""
 
-_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+_FIELDS_WITHOUT_LOSS = _READ_FIELDS | _SILENT_FIELDS
+
+_PLAIN_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+_OWN_CHOICES = {plain_choice: own_choice for own_choice, plain_choice in _PLAIN_CHOICES.items()}
 
 
 def plain_head(head: Head) -> PlainHead:
     """What tools and parameters mean; `left` names those that only this API has."""
-    given = {name: value for name, value in head.parameters.items() if value is not None}
-    tools = [_tool(tool) for tool in head.tools]
-    choice, answer = _choice(given.get("tool_choice")), _answer(given.get("response_format"))
-    output = given.get("max_completion_tokens", given.get("max_tokens"))
+    parameters = {name: value for name, value in head.parameters.items() if value is not None}
+    left = [name for name in parameters if name not in _FIELDS_WITHOUT_LOSS]
+    tools = []
+    for i, definition in enumerate(head.tools):
+        tool = _read_tool(definition)
+        if tool is None:
+            left.append(f"tools[{i}]")
+        else:
+            tools.append(tool)
+    choice = _read_choice(parameters.get("tool_choice"))
+    if choice is None:
+        left.append("tool_choice")
+    answer_schema = _read_answer_schema(parameters.get("response_format"))
+    if answer_schema is None and "response_format" in parameters:
+        left.append("response_format")
+    output_limit = parameters.get("max_completion_tokens", parameters.get("max_tokens"))
     return PlainHead(
-        model=str(given.get("model", "")),
-        tools=tuple(tool for tool in tools if tool is not None),
-        output=number(output),
-        temperature=number(given.get("temperature")),
-        top_p=number(given.get("top_p")),
-        stop=texts(given.get("stop")),
+        model=str(parameters.get("model", "")),
+        tools=tuple(tools),
+        output=number(output_limit),
+        temperature=number(parameters.get("temperature")),
+        top_p=number(parameters.get("top_p")),
+        stop=texts(parameters.get("stop")),
         choice=choice or "",
-        answer=answer,
-        effort=str(given.get("reasoning_effort", "")),
-        stream=bool(given["stream"]) if "stream" in given else None,
-        left=tuple(name for name in given if name not in _READ and name not in _SILENT)
-        + tuple(f"tools[{i}]" for i, tool in enumerate(tools) if tool is None)
-        + (("tool_choice",) if choice is None else ())
-        + (("response_format",) if "response_format" in given and answer is None else ()),
+        answer=answer_schema,
+        effort=str(parameters.get("reasoning_effort", "")),
+        stream=bool(parameters["stream"]) if "stream" in parameters else None,
+        left=tuple(left),
     )
 
 
 def own_head(plain: PlainHead) -> OwnHead:
-    """The same in the words of this API, which has one for everything."""
-    said: dict[str, Any] = {
+    """The same in the fields of this API, which has one for everything."""
+    fields: dict[str, Any] = {
         "model": plain.model or None,
         "max_completion_tokens": plain.output,
         "temperature": plain.temperature,
         "top_p": plain.top_p,
         "stop": list(plain.stop) or None,
-        "tool_choice": _own_choice(plain),
-        "response_format": _format(plain.answer),
+        "tool_choice": _write_choice(plain),
+        "response_format": _write_answer_schema(plain.answer),
         "reasoning_effort": plain.effort or None,
         "stream": plain.stream,
     }
-    parameters = {name: value for name, value in said.items() if value is not None}
-    return OwnHead(head=Head(tools=tuple(map(_own_tool, plain.tools)), parameters=parameters))
+    parameters = {name: value for name, value in fields.items() if value is not None}
+    return OwnHead(head=Head(tools=tuple(map(_write_tool, plain.tools)), parameters=parameters))
 
 
-_READ = frozenset(
-    """model max_tokens max_completion_tokens temperature top_p stop tool_choice stream response_format
-    reasoning_effort""".split()
-)
-
-
-def _tool(tool: Mapping[str, Any]) -> Tool | None:
-    function = tool.get("function", tool)  # from before tools: the function itself
+def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
+    """A function that the model may call; None for a tool that is not a function."""
+    function = definition.get("function", definition)  # from before tools: the function itself
     match function:
-        case {"name": str(name)} if name and "custom" not in tool:
+        case {"name": str(name)} if name and "custom" not in definition:
             schema = function.get("parameters")
             return Tool(
                 name=name,
@@ -82,41 +95,44 @@ def _tool(tool: Mapping[str, Any]) -> Tool | None:
     return None
 
 
-def _own_tool(tool: Tool) -> dict[str, Any]:
-    function: dict[str, Any] = {"name": safe_name(tool.name)}
-    function |= {"description": tool.description} if tool.description else {}
-    return {"type": "function", "function": function | ({"parameters": tool.schema} if tool.schema else {})}
+def _write_tool(tool: Tool) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": make_safe_name(tool.name)}
+    if tool.description:
+        function["description"] = tool.description
+    if tool.schema:
+        function["parameters"] = tool.schema
+    return {"type": "function", "function": function}
 
 
-def _choice(given: Any) -> str | None:
-    """The plain choice, "" without one, None for one that only this API has."""
-    match given:
+def _read_choice(tool_choice: Any) -> str | None:
+    """The plain choice; "" if there is none, and None for a choice that only this API has."""
+    match tool_choice:
         case None:
             return ""
         case str():
-            return _CHOICES.get(given)
+            return _PLAIN_CHOICES.get(tool_choice)
         case {"function": {"name": str(name)}}:
             return f"tool:{name}"
     return None
 
 
-def _own_choice(plain: PlainHead) -> Any:
+def _write_choice(plain: PlainHead) -> Any:
     if not plain.choice or not plain.tools:
         return None
     if plain.choice.startswith("tool:"):
-        name = safe_name(plain.choice.removeprefix("tool:"))
+        name = make_safe_name(plain.choice.removeprefix("tool:"))
         return {"type": "function", "function": {"name": name}}
-    return next(own for own, choice in _CHOICES.items() if choice == plain.choice)
+    return _OWN_CHOICES[plain.choice]
 
 
-def _answer(given: Any) -> dict[str, Any] | None:
-    match given:
+def _read_answer_schema(response_format: Any) -> dict[str, Any] | None:
+    match response_format:
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             return schema
     return None
 
 
-def _format(answer: dict[str, Any] | None) -> dict[str, Any] | None:
-    if answer is None:
+def _write_answer_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    if schema is None:
         return None
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": answer}}
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}

@@ -1,13 +1,13 @@
-"""Cache breakpoints on a Chat Completions request: exactly those that are asked for, all others taken off.
+"""Cache breakpoints on a Chat Completions request: exactly those of a marking, with all others removed.
 
-Whatever need not change stays the same object, and the request that was given is never written to. The key
-and the mode of caching are set where they are asked for, and else stay the caller's. It does not know which
-models take these fields: others refuse them.
+Whatever need not change stays the same object, and the request is never written to. The key and the mode of
+caching are set if the marking has them; otherwise the caller's own stay. This module does not know which
+models take these fields: some refuse them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.dialects.openai_chat.parts import MARKER
@@ -15,118 +15,151 @@ from lamina.dialects.port import Marking, Request
 from lamina.dialects.unmarked import changed_in, without
 from lamina.errors import BadInput
 
-MARKED = ("text", "image_url", "input_audio", "file", "refusal")
-"""Parts that may have a breakpoint."""
+MARKABLE_TYPES = ("text", "image_url", "input_audio", "file", "refusal")
+"""Types of parts that may have a breakpoint."""
 
-KEY, OPTIONS = "prompt_cache_key", "prompt_cache_options"
-MODES = ("implicit", "explicit")
-_LISTS = (list, tuple)
+_KEY_FIELD = "prompt_cache_key"
+_OPTIONS_FIELD = "prompt_cache_options"
+_MODES = ("implicit", "explicit")
 
 
 def mark(request: Request, marking: Marking) -> dict[str, Any]:
     """The request with these breakpoints and no others. A string that must carry one becomes a text part."""
-    left = dict(marking.places)
+    unplaced = dict(marking.places)
+    changed_fields: dict[str, Any] = {}
     messages = request.get("messages")
-    changed: dict[str, Any] = {}
-    if isinstance(messages, _LISTS):
-        marked = [_message(message, f"messages[{at}].content", left) for at, message in enumerate(messages)]
-        if any(a is not b for a, b in zip(marked, messages, strict=True)):
-            changed["messages"] = marked
-    if left:
-        raise BadInput(
-            f"no part at {next(iter(left))!r}", place="marking", hint="take places from the stream"
-        )
-    changed |= _whole(request, marking)
-    if not changed and isinstance(request, dict):
+    if isinstance(messages, list | tuple):
+        marked_messages = []
+        for i, message in enumerate(messages):
+            marked_messages.append(_mark_message(message, f"messages[{i}].content", unplaced))
+        if not _are_same_objects(marked_messages, messages):
+            changed_fields["messages"] = marked_messages
+    if unplaced:
+        problem = f"no part at {next(iter(unplaced))!r}"
+        raise BadInput(problem, place="marking", hint="take places from the stream")
+    changed_fields |= _mark_request(request, marking)
+    if not changed_fields and isinstance(request, dict):
         return request
-    return {**request, **changed}
+    return {**request, **changed_fields}
 
 
-def _whole(request: Request, marking: Marking) -> dict[str, Any]:
-    """What is said of the request as a whole: the key, and the mode or the lifetime."""
-    changed: dict[str, Any] = {}
-    if marking.key and request.get(KEY) != marking.key:
-        changed[KEY] = marking.key
-    if marking.automatic:
-        given = request.get(OPTIONS)
-        options = dict(given) if isinstance(given, Mapping) else {}
-        options["mode" if marking.automatic in MODES else "ttl"] = marking.automatic
-        if options != given:
-            changed[OPTIONS] = options
-    return changed
-
-
-def _message(message: Any, place: str, left: dict[str, str]) -> Any:
-    """A message with its parts marked. Only where one is asked for is an object of an SDK taken apart."""
-    given = _plain(message)
-    content = given.get("content") if given is not None else None
-    if isinstance(content, str):
-        named = [name for name in (place, f"{place}[0]") if name in left]
-        if not named:
-            return message
-        return {**(given or {}), "content": [_with({"type": "text", "text": content}, left.pop(named[0]))]}
-    if not isinstance(content, _LISTS):
-        return message
-    parts = [_part(part, left.pop(f"{place}[{at}]", None)) for at, part in enumerate(content)]
-    same = all(a is b for a, b in zip(parts, content, strict=True))
-    return message if same else {**(given or {}), "content": parts}
-
-
-def _part(part: Any, lifetime: str | None) -> Any:
-    given = _plain(part)
-    marked = None if given is None else _with(given, lifetime)
-    return part if marked is given else marked
-
-
-def _with(given: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:
-    """A part with this breakpoint, or without any; the same object where that is so already."""
-    marker = given.get(MARKER)
-    if lifetime is None:
-        return given if marker is None else {name: given[name] for name in given if name != MARKER}
-    wanted = {"mode": "explicit"} | ({"ttl": lifetime} if lifetime else {})
-    return given if marker == wanted else {**given, MARKER: wanted}
-
-
-def _plain(value: Any) -> Mapping[str, Any] | None:
-    if isinstance(value, Mapping):
-        return value
-    dump = getattr(value, "model_dump", None)
-    dumped = dump(exclude_unset=True) if callable(dump) else None
-    return dumped if isinstance(dumped, dict) else None
-
-
-def with_allowed_marks(request: dict[str, Any]) -> dict[str, Any]:
-    """The request without breakpoints where the API refuses them (C6); if there are none, the same object."""
-    allowed = changed_in(changed_in(request, "tools", _tool), "messages", _allowed)
+def remove_refused_marks(request: dict[str, Any]) -> dict[str, Any]:
+    """The request without breakpoints where the API refuses them (C6); the same object if it has none."""
+    with_bare_tools = changed_in(request, "tools", _remove_tool_mark)
+    allowed = changed_in(with_bare_tools, "messages", _remove_refused_message_marks)
     return allowed if isinstance(allowed, dict) else dict(allowed)
 
 
-def _tool(tool: Any) -> Any:
-    bare = without(tool, MARKER)
-    function = bare.get("function") if isinstance(bare, Mapping) else None
-    inner = without(function, MARKER)
-    return bare if inner is function else {**bare, "function": inner}
+def _mark_request(request: Request, marking: Marking) -> dict[str, Any]:
+    """The fields that change for the request as a whole: the key, and the mode or the lifetime."""
+    changed_fields: dict[str, Any] = {}
+    if marking.key and request.get(_KEY_FIELD) != marking.key:
+        changed_fields[_KEY_FIELD] = marking.key
+    if marking.automatic:
+        old_options = request.get(_OPTIONS_FIELD)
+        options = dict(old_options) if isinstance(old_options, Mapping) else {}
+        option = "mode" if marking.automatic in _MODES else "ttl"
+        options[option] = marking.automatic
+        if options != old_options:
+            changed_fields[_OPTIONS_FIELD] = options
+    return changed_fields
 
 
-def _allowed(message: Any) -> Any:
-    """A message with breakpoints on parts only, and only on those that may have one."""
-    given = _plain(message)
-    if given is None:
+def _mark_message(message: Any, place: str, unplaced: dict[str, str]) -> Any:
+    """A message with its parts marked; what is placed leaves `unplaced`.
+
+    An object of an SDK becomes a dict only if one of its parts changes.
+    """
+    mapping = _to_mapping(message)
+    if mapping is None:
         return message
-    bare = without(given, MARKER)
-    bare = changed_in(bare, "tool_calls", _bare)
-    bare = changed_in(bare, "content", _allowed_part)
-    return message if bare is given else bare
+    content = mapping.get("content")
+    if isinstance(content, str):
+        for place_of_text in (place, f"{place}[0]"):
+            if place_of_text in unplaced:
+                text_part = {"type": "text", "text": content}
+                marked_part = _set_marker(text_part, unplaced.pop(place_of_text))
+                return {**mapping, "content": [marked_part]}
+        return message
+    if not isinstance(content, list | tuple):
+        return message
+    parts = []
+    for i, part in enumerate(content):
+        parts.append(_mark_part(part, unplaced.pop(f"{place}[{i}]", None)))
+    if _are_same_objects(parts, content):
+        return message
+    return {**mapping, "content": parts}
 
 
-def _allowed_part(part: Any) -> Any:
-    given = _plain(part)
-    takes = given is not None and given.get("type") in MARKED
-    return part if takes else _bare(part)
+def _mark_part(part: Any, lifetime: str | None) -> Any:
+    mapping = _to_mapping(part)
+    if mapping is None:
+        return part
+    marked = _set_marker(mapping, lifetime)
+    return part if marked is mapping else marked
 
 
-def _bare(value: Any) -> Any:
-    """A call or a part without a breakpoint; the same object where it has none."""
-    given = _plain(value)
-    bare = without(given, MARKER)
-    return value if bare is given else bare
+def _set_marker(part: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:
+    """A part with a breakpoint of this lifetime, or without any; the same object if it is so already."""
+    old_marker = part.get(MARKER)
+    if lifetime is None:
+        if old_marker is None:
+            return part
+        return {name: part[name] for name in part if name != MARKER}
+    marker = {"mode": "explicit"}
+    if lifetime:
+        marker["ttl"] = lifetime
+    if old_marker == marker:
+        return part
+    return {**part, MARKER: marker}
+
+
+def _remove_tool_mark(tool: Any) -> Any:
+    bare_tool = without(tool, MARKER)
+    if not isinstance(bare_tool, Mapping):
+        return bare_tool
+    function = bare_tool.get("function")
+    bare_function = without(function, MARKER)
+    if bare_function is function:
+        return bare_tool
+    return {**bare_tool, "function": bare_function}
+
+
+def _remove_refused_message_marks(message: Any) -> Any:
+    """A message with breakpoints on parts only, and only on parts that may have one."""
+    mapping = _to_mapping(message)
+    if mapping is None:
+        return message
+    allowed = without(mapping, MARKER)
+    allowed = changed_in(allowed, "tool_calls", _remove_mark)
+    allowed = changed_in(allowed, "content", _remove_refused_part_mark)
+    return message if allowed is mapping else allowed
+
+
+def _remove_refused_part_mark(part: Any) -> Any:
+    mapping = _to_mapping(part)
+    if mapping is not None and mapping.get("type") in MARKABLE_TYPES:
+        return part
+    return _remove_mark(part)
+
+
+def _remove_mark(value: Any) -> Any:
+    """A call or a part without a breakpoint; the same object if it has none."""
+    mapping = _to_mapping(value)
+    bare = without(mapping, MARKER)
+    return value if bare is mapping else bare
+
+
+def _to_mapping(value: Any) -> Mapping[str, Any] | None:
+    """A mapping as it is, an object of an SDK as a dict; None for anything else."""
+    if isinstance(value, Mapping):
+        return value
+    dump = getattr(value, "model_dump", None)
+    if not callable(dump):
+        return None
+    dumped = dump(exclude_unset=True)
+    return dumped if isinstance(dumped, dict) else None
+
+
+def _are_same_objects(new_items: Sequence[Any], old_items: Sequence[Any]) -> bool:
+    return all(new is old for new, old in zip(new_items, old_items, strict=True))

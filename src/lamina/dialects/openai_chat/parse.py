@@ -1,33 +1,33 @@
 """A Chat Completions request as a log: one segment for each piece that can be lowered on its own.
 
-The log keeps what the wire says: ids, names and arguments as they came. A message that breaks a rule
-of the wire, but whose meaning is plain, is noted with a count that no group of entries has, so that it
-is written anew when rendered. Nothing is judged here: what may be lowered is the core's to say, and
-what a provider refuses stands in `check`.
+The log keeps what the wire has: ids, names and arguments as they came. If a message breaks a rule of the
+wire but its meaning is clear, its note gets a count that no group of entries has. So rendering writes that
+message anew. Nothing is judged here: the core decides what may be lowered, and `check` knows what a
+provider refuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolResult
+from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.dialects.beside import with_beside
 from lamina.dialects.named_files import path_of
-from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, calls_in
+from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
 from lamina.dialects.openai_chat.parts import (
     MARKER,
     NAME,
     Content,
-    listed,
-    part_of,
-    plain,
-    shown,
-    text_or_none,
-    within,
+    add_outer_place,
+    describe_value,
+    read_list,
+    read_optional_text,
+    read_part,
+    to_dict,
 )
 from lamina.dialects.port import ParsedRequest, ParseMemo, Request, came_from
 from lamina.dialects.snapshots import snapshot, unchanged
@@ -36,10 +36,12 @@ from lamina.errors import BadInput
 REASONING = ("reasoning_content", "reasoning")
 """Fields of compatible servers that hold a model's reasoning as text."""
 
-_READ_ELSEWHERE = frozenset(("role", "content", "tool_calls", "function_call", "name", "type", MARKER))
+_FIELDS_READ_ELSEWHERE = frozenset(
+    ("role", "content", "tool_calls", "function_call", "name", "type", MARKER),
+)
 
-INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
-"""What an assistant may say in place of content."""
+INSTEAD_OF_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
+"""Fields by which an assistant may say something while its content is null."""
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
@@ -47,45 +49,70 @@ ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     """The request's messages as a log, everything else as a head."""
     if not isinstance(request, Mapping):
-        raise BadInput(f"the request is {shown(request)}", hint="give an object with messages")
+        problem = f"the request is {describe_value(request)}"
+        raise BadInput(problem, hint="give an object with messages")
     messages = request.get("messages")
     if not isinstance(messages, list | tuple) or not messages:
-        hint = "give a list with at least one message"
-        raise BadInput(f"messages is {shown(messages)}", place="messages", hint=hint)
-    return ParsedRequest(log=_log(messages, memo), head=_head(request))
+        problem = f"messages is {describe_value(messages)}"
+        raise BadInput(problem, place="messages", hint="give a list with at least one message")
+    return ParsedRequest(log=_read_log(messages, memo), head=_read_head(request))
 
 
 def read(message: Any, index: int, calls: ChatCalls) -> tuple[Segment, ...]:
-    """One message as segments, of which the first has the message; `calls` are those that stand before it."""
+    """One message as segments, of which the first carries the message. `calls` are the calls before it."""
     try:
-        wire = plain(message)
-        role, pieces, whole = _reader(wire)(wire, index, calls)
+        wire = to_dict(message)
+        read_message = _find_reader(wire)
+        parsed = read_message(wire, index, calls)
     except BadInput as error:
-        raise within(f"messages[{index}]", error) from None
-    says_no_calls = "tool_calls" in wire and not wire["tool_calls"]  # so an SDK's object is dumped
-    count = len(pieces) if whole and not says_no_calls else _NEVER
-    segments = [_segment(piece, role, message, i, count) for i, piece in enumerate(pieces)]
+        raise add_outer_place(f"messages[{index}]", error) from None
+    # A dump of an SDK's object may have an empty list of calls, which providers refuse.
+    has_empty_calls = "tool_calls" in wire and not wire["tool_calls"]
+    count = len(parsed.pieces)
+    if has_empty_calls or not parsed.whole:
+        count = _COUNT_OF_NO_GROUP
+    segments = []
+    for position, piece in enumerate(parsed.pieces):
+        segments.append(_make_segment(piece, parsed.role, message, position, count))
     return with_beside(NAME, segments, wire)
 
 
-def fields(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What an assistant message has beside content and calls, in the groups that stand or fall together."""
-    if _READ_ELSEWHERE.issuperset(message):
+def read_extra_fields(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The fields of an assistant message besides content and calls, as one dict for each segment.
+
+    Each reasoning text is a segment of its own. All other fields are kept or left out together.
+    """
+    if _FIELDS_READ_ELSEWHERE.issuperset(message):
         return []
-    texts = ((name, message.get(name)) for name in REASONING)
-    found = [{name: value} for name, value in texts if isinstance(value, str) and value]
-    known = _READ_ELSEWHERE.union(*found)
-    rest = {name: value for name, value in message.items() if name not in known and value}
-    return [*found, rest] if rest else found
+    groups: list[dict[str, Any]] = []
+    for name in REASONING:
+        text = message.get(name)
+        if isinstance(text, str) and text:
+            groups.append({name: text})
+    names_read = _FIELDS_READ_ELSEWHERE.union(*groups)
+    other_fields = {name: value for name, value in message.items() if value and name not in names_read}
+    if other_fields:
+        groups.append(other_fields)
+    return groups
 
 
-def sayable(content: Any) -> bool:
+def is_valid_content(content: Any) -> bool:
     """Whether a provider takes this as the content of a message: text, even empty, or at least one part."""
-    return isinstance(content, str) or (isinstance(content, list | tuple) and len(content) > 0)
+    if isinstance(content, str):
+        return True
+    return isinstance(content, list | tuple) and len(content) > 0
 
 
-class _Piece(msgspec.Struct, frozen=True, gc=False):
-    """One segment to be: its kind, its part, and the block of the message that it is."""
+def has_valid_content(message: Mapping[str, Any]) -> bool:
+    """The same for an assistant message, whose content may be null if it says something in another field."""
+    content = message.get("content")
+    if content is None:
+        return any(message.get(name) for name in INSTEAD_OF_CONTENT)
+    return is_valid_content(content)
+
+
+class _ChatPiece(msgspec.Struct, frozen=True, gc=False):
+    """A segment before it is made: its kind, its part, and the block of the message that it came from."""
 
     kind: str
     part: Part
@@ -93,150 +120,209 @@ class _Piece(msgspec.Struct, frozen=True, gc=False):
     attrs: dict[str, str] = {}
 
 
-_Read = tuple[Role, list[_Piece], bool]
-"""Whose message, its pieces, and whether it may be sent as it came."""
+class _ParsedChatMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message as pieces. `whole`: it may be sent as it came."""
 
-_Reader = Callable[[Mapping[str, Any], int, ChatCalls], _Read]
+    role: Role
+    pieces: list[_ChatPiece]
+    whole: bool
 
-_NEVER = 0
+
+_ChatReader = Callable[[Mapping[str, Any], int, ChatCalls], _ParsedChatMessage]
+
+_COUNT_OF_NO_GROUP = 0
 """The count of a message that must be written anew: no group of entries is empty."""
 
 _BLANK = Segment(role=Role.USER, kind="user", parts=())
 
 
-def _reader(message: Mapping[str, Any]) -> _Reader:
+def _find_reader(message: Mapping[str, Any]) -> _ChatReader:
     role = message.get("role")
-    reader = _READERS.get(role) if isinstance(role, str) else None
-    if reader is None:
-        raise BadInput(f"the role is {shown(role)}", place="role", hint=f"use one of {', '.join(ROLES)}")
-    return reader
+    if not isinstance(role, str) or role not in _READERS:
+        problem = f"the role is {describe_value(role)}"
+        raise BadInput(problem, place="role", hint=f"use one of {', '.join(ROLES)}")
+    return _READERS[role]
 
 
-def _segment(piece: _Piece, role: Role, message: Any, at: int, count: int) -> Segment:
-    meta = came_from(_BLANK, NAME, message, first=at == 0, count=count, block=piece.block)
+def _make_segment(piece: _ChatPiece, role: Role, message: Any, position: int, count: int) -> Segment:
+    is_first = position == 0
     return Segment(
         role=role,
         kind=piece.kind,
         parts=(piece.part,),
         attrs=piece.attrs,
-        joins=at > 0,
+        joins=not is_first,
         origin=NAME,
-        meta=meta,
+        meta=came_from(_BLANK, NAME, message, first=is_first, count=count, block=piece.block),
     )
 
 
-def _log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]:
-    known = memo.known[: unchanged(messages, memo.known)] if memo else []
-    log = [segment for _, segments in known for segment in segments]
-    calls = _calls_of(log)
-    fresh = [read(messages[i], i, calls) for i in range(len(known), len(messages))]
+def _read_log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment, ...]:
+    """All messages as segments. Messages that the memo has seen unchanged are not read again."""
+    remembered: list[tuple[Any, tuple[Segment, ...]]] = []
     if memo is not None:
-        memo.known = [*known, *zip(map(snapshot, messages[len(known) :]), fresh, strict=True)]
-    return (*log, *(segment for segments in fresh for segment in segments))
+        remembered = memo.known[: unchanged(messages, memo.known)]
+    log = [segment for _, segments in remembered for segment in segments]
+    calls = _restore_calls(log)
+    new_messages = messages[len(remembered) :]
+    new_segments = []
+    for index, message in enumerate(new_messages, start=len(remembered)):
+        new_segments.append(read(message, index, calls))
+    if memo is not None:
+        copies = map(snapshot, new_messages)
+        memo.known = [*remembered, *zip(copies, new_segments, strict=True)]
+    for segments in new_segments:
+        log.extend(segments)
+    return tuple(log)
 
 
-def _calls_of(log: Sequence[Segment]) -> ChatCalls:
-    """The calls of messages that were read before, as they stood after the last of them."""
-    at = len(log)
-    while at and not (log[at - 1].role is Role.ASSISTANT and not log[at - 1].joins):
-        at -= 1
-    first = max(at - 1, 0)
-    calls = ChatCalls(s.parts[0] for s in log[:first] if s.kind == "tool_call")  # type: ignore[misc]
-    calls.replay(log[first:])
+def _restore_calls(log: Sequence[Segment]) -> ChatCalls:
+    """The calls of messages that were read before, as they were after the last of them.
+
+    Ids of the last assistant message may repeat, so what follows its beginning is replayed.
+    """
+    start = len(log)
+    while start and not _begins_assistant_message(log[start - 1]):
+        start -= 1
+    start = max(start - 1, 0)
+    calls = ChatCalls(_calls_in(log[:start]))
+    calls.replay(log[start:])
     return calls
 
 
-def _head(request: Request) -> Head:
+def _begins_assistant_message(segment: Segment) -> bool:
+    return segment.role is Role.ASSISTANT and not segment.joins
+
+
+def _calls_in(segments: Sequence[Segment]) -> Iterator[ToolCall]:
+    for segment in segments:
+        part = segment.parts[0]
+        if isinstance(part, ToolCall):
+            yield part
+
+
+def _read_head(request: Request) -> Head:
     """Tools, or functions as they were called before, and all other fields; the same objects."""
-    named = "tools" if request.get("tools") else "functions"
-    tools = request.get(named)
+    tools_field = "tools" if request.get("tools") else "functions"
+    tools = request.get(tools_field)
     if not isinstance(tools, list | tuple) or not tools:
-        tools, named = (), ""
+        tools_field = ""
+        tools = ()
     for i, tool in enumerate(tools):
         if not isinstance(tool, dict):
-            place, hint = f"{named}[{i}]", "give a JSON object"
-            raise BadInput(f"expected an object, got {shown(tool)}", place=place, hint=hint)
-    rest = {name: value for name, value in request.items() if name not in ("messages", named)}
-    return Head(tools=tuple(tools), parameters=rest)
+            problem = f"expected an object, got {describe_value(tool)}"
+            raise BadInput(problem, place=f"{tools_field}[{i}]", hint="give a JSON object")
+    head_fields = ("messages", tools_field)
+    parameters = {name: value for name, value in request.items() if name not in head_fields}
+    return Head(tools=tuple(tools), parameters=parameters)
 
 
-def _system(message: Mapping[str, Any], _: int, __: ChatCalls) -> _Read:
-    return Role.SYSTEM, _said(message, "system"), True
+def _read_system(message: Mapping[str, Any], _: int, __: ChatCalls) -> _ParsedChatMessage:
+    return _ParsedChatMessage(Role.SYSTEM, _read_content_or_nothing(message, "system"), whole=True)
 
 
-def _user(message: Mapping[str, Any], _: int, __: ChatCalls) -> _Read:
-    pieces, name = _said(message, "user"), message.get("name")
+def _read_user(message: Mapping[str, Any], _: int, __: ChatCalls) -> _ParsedChatMessage:
+    pieces = _read_content_or_nothing(message, "user")
+    name = message.get("name")
     if isinstance(name, str) and name:
         pieces = [msgspec.structs.replace(piece, attrs={"name": name}) for piece in pieces]
-    return Role.USER, pieces, True
+    return _ParsedChatMessage(Role.USER, pieces, whole=True)
 
 
-def _said(message: Mapping[str, Any], kind: str) -> list[_Piece]:
-    """What a user or a system message says; one that says nothing is kept where a provider takes it."""
-    pieces = _content(message, kind)
+def _read_content_or_nothing(message: Mapping[str, Any], kind: str) -> list[_ChatPiece]:
+    """The content of a user or a system message, as at least one piece.
+
+    A message without any text is kept as an empty `Raw` part, if a provider takes it.
+    """
+    pieces = _read_content(message, kind)
     if pieces:
         return pieces
-    content = message.get("content")
-    return [_Piece(kind, Raw(dialect=NAME, data="") if sayable(content) else Text(""))]
+    if is_valid_content(message.get("content")):
+        return [_ChatPiece(kind, Raw(dialect=NAME, data=""))]
+    return [_ChatPiece(kind, Text(""))]
 
 
-def _assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) -> _Read:
-    pieces = [_Piece(_sort(found), Raw(dialect=NAME, data=found)) for found in fields(message)]
-    pieces += _content(message, "assistant")
-    calls.begin()
-    made = calls_in(message, index)
-    for call in made:
+def _read_assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) -> _ParsedChatMessage:
+    pieces = [_make_field_piece(extra_fields) for extra_fields in read_extra_fields(message)]
+    pieces += _read_content(message, "assistant")
+    calls.begin_message()
+    message_calls = read_calls(message, index)
+    for call in message_calls:
         calls.add(call.part)
-        pieces.append(_Piece("tool_call", call.part, call.block))
-    content = message.get("content")
-    said = sayable(content) or (content is None and any(message.get(name) for name in INSTEAD))
-    whole = said and all(call.whole for call in made)
-    return Role.ASSISTANT, pieces or [_Piece("assistant", Text(""))], whole
+        pieces.append(_ChatPiece("tool_call", call.part, call.block))
+    if not pieces:
+        pieces.append(_ChatPiece("assistant", Text("")))
+    whole = has_valid_content(message) and all(call.whole for call in message_calls)
+    return _ParsedChatMessage(Role.ASSISTANT, pieces, whole)
 
 
-def _sort(found: Mapping[str, Any]) -> str:
-    return "assistant" if found.keys().isdisjoint(REASONING) else "thinking"
+def _make_field_piece(extra_fields: dict[str, Any]) -> _ChatPiece:
+    part = Raw(dialect=NAME, data=extra_fields)
+    if extra_fields.keys().isdisjoint(REASONING):
+        return _ChatPiece("assistant", part)
+    return _ChatPiece("thinking", part)
 
 
-def _tool(message: Mapping[str, Any], _: int, calls: ChatCalls) -> _Read:
-    return _result(message, calls, text_or_none(message, "tool_call_id"), legacy=False)
+def _read_tool(message: Mapping[str, Any], _: int, calls: ChatCalls) -> _ParsedChatMessage:
+    call_id = read_optional_text(message, "tool_call_id")
+    call = calls.take_answered_call(call_id)
+    piece = _read_result(message, call, call_id)
+    whole = is_valid_content(message.get("content")) and bool(call_id)
+    return _ParsedChatMessage(Role.TOOL, [piece], whole)
 
 
-def _function(message: Mapping[str, Any], _: int, calls: ChatCalls) -> _Read:
-    return _result(message, calls, None, legacy=True)
+def _read_function(message: Mapping[str, Any], _: int, calls: ChatCalls) -> _ParsedChatMessage:
+    """A result from before tools: it has no id. If a tool call preceded it, it becomes a tool message."""
+    call = calls.take_answered_call(None)
+    piece = _read_result(message, call, None)
+    answers_function_call = call is not None and call.id.startswith(LEGACY)
+    whole = is_valid_content(message.get("content")) and answers_function_call
+    return _ParsedChatMessage(Role.TOOL, [piece], whole)
 
 
-def _result(message: Mapping[str, Any], calls: ChatCalls, id_: str | None, *, legacy: bool) -> _Read:
-    call = calls.answered(id_)
-    name = call.name if call else text_or_none(message, "name") or ""
-    part = ToolResult(id=id_ or (call.id if call else ""), content=_answer(message), name=name)
-    path = path_of(call.arguments) if call else ""
-    as_called = call is not None and call.id.startswith(LEGACY) is legacy
-    whole = sayable(message.get("content")) and (bool(id_) or (legacy and as_called))
-    return Role.TOOL, [_Piece("tool_result", part, attrs={"path": path} if path else {})], whole
+def _read_result(message: Mapping[str, Any], call: ToolCall | None, call_id: str | None) -> _ChatPiece:
+    """A result, named after the call that it answers."""
+    if call is None:
+        name = read_optional_text(message, "name") or ""
+        part = ToolResult(id=call_id or "", content=_read_result_content(message), name=name)
+        return _ChatPiece("tool_result", part)
+    part = ToolResult(id=call_id or call.id, content=_read_result_content(message), name=call.name)
+    attrs = {}
+    path = path_of(call.arguments)
+    if path:
+        attrs["path"] = path
+    return _ChatPiece("tool_result", part, attrs=attrs)
 
 
-def _answer(message: Mapping[str, Any]) -> tuple[Content, ...]:
+def _read_result_content(message: Mapping[str, Any]) -> tuple[Content, ...]:
     content = message.get("content")
     if isinstance(content, str):
         return (Text(content),)
-    return tuple(part_of(block, i) for i, block in enumerate(listed(message, "content")))
+    blocks = read_list(message, "content")
+    return tuple(read_part(block, i) for i, block in enumerate(blocks))
 
 
-def _content(message: Mapping[str, Any], kind: str) -> list[_Piece]:
+def _read_content(message: Mapping[str, Any], kind: str) -> list[_ChatPiece]:
     """The pieces of a message's content, without blank text: it says nothing, and some servers refuse it."""
     content = message.get("content")
     if isinstance(content, str):
-        return [_Piece(kind, Text(content))] if not is_blank(content) else []
-    pieces = (_Piece(kind, part_of(block, i), block) for i, block in enumerate(listed(message, "content")))
-    return [piece for piece in pieces if not isinstance(piece.part, Text) or not is_blank(piece.part.text)]
+        if is_blank(content):
+            return []
+        return [_ChatPiece(kind, Text(content))]
+    pieces = []
+    for i, block in enumerate(read_list(message, "content")):
+        part = read_part(block, i)
+        if isinstance(part, Text) and is_blank(part.text):
+            continue
+        pieces.append(_ChatPiece(kind, part, block))
+    return pieces
 
 
-_READERS: dict[str, _Reader] = {
-    "system": _system,
-    "developer": _system,
-    "user": _user,
-    "assistant": _assistant,
-    "tool": _tool,
-    "function": _function,
+_READERS: dict[str, _ChatReader] = {
+    "system": _read_system,
+    "developer": _read_system,
+    "user": _read_user,
+    "assistant": _read_assistant,
+    "tool": _read_tool,
+    "function": _read_function,
 }

@@ -1,6 +1,7 @@
 """The parts of a message's content: blocks of the wire as typed parts, and typed parts as blocks.
 
-This file does not know messages, roles or calls. What it has no type for stays a `Raw` part.
+This module knows nothing of messages, roles or calls. A block that has no typed part becomes a `Raw` part.
+The functions at the end read values of unknown shape; the other modules of this dialect share them.
 """
 
 from __future__ import annotations
@@ -15,144 +16,182 @@ from lamina.errors import BadInput
 NAME = "openai_chat"
 
 MARKER = "prompt_cache_breakpoint"
-"""The field of a part that ends a cached prefix."""
+"""The field of a block that ends a cached prefix."""
 
 Content = Text | Image | Document | Raw
 
+_SHOWN_CHARACTERS = 40
+"""Characters of a text that an error message quotes."""
+
+# Example: "data:image/png;charset=utf-8;base64," and then the base64; group 1 is "image/png".
 _DATA_URL = re.compile(r"data:([\w.+/-]{0,100})(?:;[\w=.-]{1,100}){0,4};base64,", re.ASCII)
 
 
-def part_of(value: Any, at: int) -> Content:
-    """The part at `content[at]`."""
-    place = f"content[{at}]"
-    block = plain(value, place)
-    sort = block.get("type")
-    if not isinstance(sort, str):
-        raise BadInput(f"the type is {shown(sort)}", place=f"{place}.type", hint="say what the part is")
-    if sort in ("text", "refusal"):
-        text = block.get(sort)
+def read_part(value: Any, index: int) -> Content:
+    """The block at `content[index]` as a typed part."""
+    place = f"content[{index}]"
+    block = to_dict(value, place)
+    block_type = block.get("type")
+    if not isinstance(block_type, str):
+        problem = f"the type is {describe_value(block_type)}"
+        raise BadInput(problem, place=f"{place}.type", hint="say what the part is")
+    if block_type in ("text", "refusal"):
+        text = block.get(block_type)
         if not isinstance(text, str):
-            raise BadInput(f"{sort} is {shown(text)}", place=f"{place}.{sort}", hint="give a string")
+            problem = f"{block_type} is {describe_value(text)}"
+            raise BadInput(problem, place=f"{place}.{block_type}", hint="give a string")
         return Text(text)
-    read = _MEDIA.get(sort)
-    return (read(block.get(sort)) if read else None) or Raw(dialect=NAME, data=block)
+    media = _read_media(block_type, block.get(block_type))
+    if media is None:
+        return Raw(dialect=NAME, data=block)
+    return media
 
 
-def blocks_of(part: Part) -> list[dict[str, Any]]:
-    """A typed part as blocks of content; none for what this wire format has no words for."""
+def write_blocks(part: Part) -> list[dict[str, Any]]:
+    """A typed part as blocks of content; an empty list if this wire format has no block for it."""
     match part:
         case Text(text):
             return [{"type": "text", "text": text}]
         case Image():
-            return [{"type": "image_url", "image_url": _address(part)}]
+            return [{"type": "image_url", "image_url": _write_image_url(part)}]
         case Document():
-            return [_document(part)]
+            return [_write_document(part)]
         case Raw(dialect=dialect, data=dict() as data) if dialect == NAME and "type" in data:
             return [data]
     return []
 
 
-def plain(value: Any, place: str = "") -> dict[str, Any]:
-    """A message, call or part as a dict, whether it came as one or as an object of an SDK."""
-    if isinstance(value, dict):
-        return value
-    dump = getattr(value, "model_dump", None)
-    found = dump(exclude_unset=True) if callable(dump) else value
-    if not isinstance(found, Mapping):
-        raise BadInput(f"expected an object, got {shown(value)}", place=place, hint="give a JSON object")
-    return dict(found)
+def _read_media(block_type: str, content: Any) -> Image | Document | None:
+    """The picture, sound or file of a block; None if this module cannot read it."""
+    read_media = _MEDIA_READERS.get(block_type)
+    if read_media is None:
+        return None
+    return read_media(content)
 
 
-def shown(value: Any) -> str:
-    """A value for an error message: short, whatever it is."""
-    if value is None or isinstance(value, bool | float):
-        return repr(value)
-    if isinstance(value, str):
-        return repr(value) if len(value) <= 40 else f"{value[:40]!r}…"
-    empty = isinstance(value, list | tuple | dict) and not value
-    return f"an empty {type(value).__name__}" if empty else f"of type {type(value).__name__}"
-
-
-def listed(message: Mapping[str, Any], name: str) -> Sequence[Any]:
-    value = message.get(name)
-    if value is None:
-        return ()
-    if not isinstance(value, list | tuple):
-        hint = "give text or a list" if name == "content" else "give a list"
-        raise BadInput(f"{name} is {shown(value)}", place=name, hint=hint)
-    return value
-
-
-def text_or_none(block: Mapping[str, Any], name: str) -> str | None:
-    value = block.get(name)
-    if value is not None and not isinstance(value, str):
-        raise BadInput(f"{name} is {shown(value)}", place=name, hint="give a string")
-    return value
-
-
-def within(place: str, error: BadInput) -> BadInput:
-    """The error, with its place seen from further out."""
-    inner = f"{place}.{error.place}" if error.place else place
-    return BadInput(error.problem, place=inner, hint=error.hint)
-
-
-def _image(inner: Any) -> Image | None:
-    url = inner.get("url") if isinstance(inner, dict) else inner
+def _read_image(image_url: Any) -> Image | None:
+    """A picture. The SDK sends `{"url": …, "detail": …}`; some clients send the address alone."""
+    url = image_url
+    detail: Any = ""
+    if isinstance(image_url, dict):
+        url = image_url.get("url")
+        detail = image_url.get("detail")
     if not isinstance(url, str) or not url:
         return None
-    detail = inner.get("detail") if isinstance(inner, dict) else ""
-    detail = detail if isinstance(detail, str) else ""
-    media_type, data = _data(url)
-    return Image(data=data, media_type=media_type, detail=detail) if data else Image(url=url, detail=detail)
+    if not isinstance(detail, str):
+        detail = ""
+    media_type, data = _split_data_url(url)
+    if data:
+        return Image(data=data, media_type=media_type, detail=detail)
+    return Image(url=url, detail=detail)
 
 
-def _audio(inner: Any) -> Document | None:
-    match inner:
-        case {"data": str(data), "format": str(sort)} if data:
-            return Document(data=data, media_type=f"audio/{sort}", name=f"audio.{sort}")
+def _read_audio(input_audio: Any) -> Document | None:
+    match input_audio:
+        case {"data": str(data), "format": str(audio_format)} if data:
+            return Document(data=data, media_type=f"audio/{audio_format}", name=f"audio.{audio_format}")
     return None
 
 
-def _file(inner: Any) -> Document | None:
-    match inner:
+def _read_file(file: Any) -> Document | None:
+    """A file: its data, or the id under which it was uploaded."""
+    match file:
         case {"file_data": str(url)} if url:
-            media_type, data = _data(url)
-            return Document(data=data or url, media_type=media_type, name=_filename(inner))
-        case {"file_id": str(id_)} if id_:
-            return Document(url=id_, name=_filename(inner) or id_)
+            media_type, data = _split_data_url(url)
+            return Document(data=data or url, media_type=media_type, name=word_or_empty(file.get("filename")))
+        case {"file_id": str(file_id)} if file_id:
+            return Document(url=file_id, name=word_or_empty(file.get("filename")) or file_id)
     return None
 
 
-def _filename(inner: Mapping[str, Any]) -> str:
-    name = inner.get("filename")
-    return name if isinstance(name, str) else ""
+_MEDIA_READERS: dict[str, Callable[[Any], Image | Document | None]] = {
+    "image_url": _read_image,
+    "input_audio": _read_audio,
+    "file": _read_file,
+}
 
 
-def _data(url: str) -> tuple[str, str]:
-    """Media type and base64 of a data URL; nothing for other addresses."""
-    found = _DATA_URL.match(url)
-    return (found[1], url[found.end() :]) if found else ("", "")
+def _split_data_url(url: str) -> tuple[str, str]:
+    """Media type and base64 of a data URL; two empty strings for any other address."""
+    beginning = _DATA_URL.match(url)
+    if beginning is None:
+        return "", ""
+    return beginning[1], url[beginning.end() :]
 
 
-def _address(image: Image) -> dict[str, str]:
+def _write_image_url(image: Image) -> dict[str, str]:
     url = image.url or f"data:{image.media_type or 'image/png'};base64,{image.data}"
-    return {"url": url, "detail": image.detail} if image.detail else {"url": url}
+    if image.detail:
+        return {"url": url, "detail": image.detail}
+    return {"url": url}
 
 
-def _document(document: Document) -> dict[str, Any]:
+def _write_document(document: Document) -> dict[str, Any]:
+    """A document as a block. The API fetches no address, so a document without data is named as text."""
     if document.text:
         return {"type": "text", "text": document.text}
     if not document.data:
         return {"type": "text", "text": f"[document {document.name} at {document.url}]"}
     if document.media_type.startswith("audio/"):
-        sort = document.media_type.removeprefix("audio/")
-        return {"type": "input_audio", "input_audio": {"data": document.data, "format": sort}}
-    address = f"data:{document.media_type or 'application/pdf'};base64,{document.data}"
-    return {"type": "file", "file": {"filename": document.name or "document", "file_data": address}}
+        audio_format = document.media_type.removeprefix("audio/")
+        return {"type": "input_audio", "input_audio": {"data": document.data, "format": audio_format}}
+    url = f"data:{document.media_type or 'application/pdf'};base64,{document.data}"
+    return {"type": "file", "file": {"filename": document.name or "document", "file_data": url}}
 
 
-_MEDIA: dict[str, Callable[[Any], Image | Document | None]] = {
-    "image_url": _image,
-    "input_audio": _audio,
-    "file": _file,
-}
+def to_dict(value: Any, place: str = "") -> dict[str, Any]:
+    """A message, call or block as a dict, whether it came as a dict or as an object of an SDK."""
+    if isinstance(value, dict):
+        return value
+    dump = getattr(value, "model_dump", None)
+    mapping = dump(exclude_unset=True) if callable(dump) else value
+    if not isinstance(mapping, Mapping):
+        problem = f"expected an object, got {describe_value(value)}"
+        raise BadInput(problem, place=place, hint="give a JSON object")
+    return dict(mapping)
+
+
+def read_list(message: Mapping[str, Any], field: str) -> Sequence[Any]:
+    """The list in a field; empty if the field is absent or null."""
+    value = message.get(field)
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        hint = "give text or a list" if field == "content" else "give a list"
+        raise BadInput(f"{field} is {describe_value(value)}", place=field, hint=hint)
+    return value
+
+
+def read_optional_text(block: Mapping[str, Any], field: str) -> str | None:
+    """The text in a field; None if the field is absent or null."""
+    value = block.get(field)
+    if value is not None and not isinstance(value, str):
+        raise BadInput(f"{field} is {describe_value(value)}", place=field, hint="give a string")
+    return value
+
+
+def word_or_empty(value: Any) -> str:
+    """A string as it is; "" for any other value."""
+    if isinstance(value, str):
+        return value
+    return ""
+
+
+def describe_value(value: Any) -> str:
+    """A value for an error message: short, whatever it is."""
+    if value is None or isinstance(value, bool | float):
+        return repr(value)
+    if isinstance(value, str):
+        if len(value) <= _SHOWN_CHARACTERS:
+            return repr(value)
+        return f"{value[:_SHOWN_CHARACTERS]!r}…"
+    type_name = type(value).__name__
+    if isinstance(value, list | tuple | dict) and not value:
+        return f"an empty {type_name}"
+    return f"of type {type_name}"
+
+
+def add_outer_place(place: str, error: BadInput) -> BadInput:
+    """The same error, with its place as seen from further out: `role` becomes `messages[3].role`."""
+    whole_place = f"{place}.{error.place}" if error.place else place
+    return BadInput(error.problem, place=whole_place, hint=error.hint)

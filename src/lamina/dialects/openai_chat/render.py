@@ -1,25 +1,25 @@
 """An envelope as a Chat Completions request.
 
-A message of which nothing changed is the very object that was parsed. One that changed in part is a
+A message of which nothing changed is the very object that was parsed. A message that changed in part is a
 shallow copy with new content or calls, in which unchanged blocks are the same objects. What lamina made
-itself, or another dialect parsed, is written from its typed parts. Nothing is left out here for want of
-room: only what this wire format has no words for.
+itself, or another dialect parsed, is written from its typed parts. Nothing is left out for lack of room,
+only what this wire format has no field for.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.values import Entry, Head, Image, Raw, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.dialects.openai_chat.calls import LEGACY, safe_name
-from lamina.dialects.openai_chat.mark import with_allowed_marks
-from lamina.dialects.openai_chat.parse import INSTEAD, fields, sayable
-from lamina.dialects.openai_chat.parts import MARKER, NAME, blocks_of, plain
+from lamina.dialects.openai_chat.calls import LEGACY, make_safe_name
+from lamina.dialects.openai_chat.mark import remove_refused_marks
+from lamina.dialects.openai_chat.parse import INSTEAD_OF_CONTENT, is_valid_content, read_extra_fields
+from lamina.dialects.openai_chat.parts import MARKER, NAME, to_dict, write_blocks
 from lamina.dialects.port import failed, groups, original, wire
 from lamina.errors import BadInput
 
@@ -28,253 +28,352 @@ Json = dict[str, Any]
 
 def render(envelope: Envelope) -> Json:
     """The request: parameters as they came, messages, tools."""
-    writer = _Writer(envelope)
+    writer = _ChatWriter(envelope)
     for group in groups(envelope):
         message = original(group, NAME)
         if message is None:
-            writer.write(group)
+            writer.write_group(group)
         else:
-            writer.keep(message, group)
-    writer.flush()
+            writer.keep_message(message, group)
+    writer.flush_media()
     if not writer.messages:
         hint = "add a message that says something"
         raise BadInput("nothing is left to send", place="messages", hint=hint)
-    request = {**envelope.head.parameters, "messages": writer.messages, **_tools(envelope.head)}
-    return with_allowed_marks(request)
+    request = {**envelope.head.parameters, "messages": writer.messages}
+    if envelope.head.tools:
+        request[_tools_field(envelope.head)] = list(envelope.head.tools)
+    return remove_refused_marks(request)
 
 
-def _tools(head: Head) -> Json:
-    """Definitions under the name that they came by: those from before tools have no type."""
-    if not head.tools:
-        return {}
-    return {"tools" if any("type" in tool for tool in head.tools) else "functions": list(head.tools)}
+def _tools_field(head: Head) -> str:
+    """The field that the definitions came in: those from before tools have no type."""
+    if any("type" in tool for tool in head.tools):
+        return "tools"
+    return "functions"
 
 
-class _Writer:
-    """Messages so far.
+class _ChatWriter:
+    """Collects the messages of a request.
 
-    `legacy` are ids of calls that have none on the wire; `media` waits for the end of the results.
+    `legacy_ids` are ids of calls that have none on the wire. `media` are pictures of results: they wait for
+    the end of the results, since a tool message cannot hold them.
     """
 
     def __init__(self, envelope: Envelope) -> None:
         self.envelope = envelope
         self.messages: list[Any] = []
-        self.legacy: set[str] = set()
+        self.legacy_ids: set[str] = set()
         self.media: list[Json] = []
 
-    def keep(self, message: Any, group: Sequence[Entry]) -> None:
-        """A message as it came."""
+    def keep_message(self, message: Any, group: Sequence[Entry]) -> None:
+        """Adds a message as it came."""
         if group[0].role is not Role.TOOL:
-            self.flush()
-            self._note_legacy(group)
+            self.flush_media()
+            self._note_legacy_calls(group)
         self.messages.append(message)
 
-    def write(self, group: Sequence[Entry]) -> None:
-        """A message that changed: its results first, each a message of its own, then the rest."""
-        rest = []
+    def write_group(self, group: Sequence[Entry]) -> None:
+        """Adds a message that changed: its results first, each a message of its own, then the rest."""
+        other_entries = []
         for entry in group:
             part = entry.parts[0]
             if isinstance(part, ToolResult):
-                self._result(entry, part)
+                self._write_result(entry, part)
             else:
-                rest.append(entry)
-        if rest:
-            self.flush()
-            self._note_legacy(rest)
-            self.messages += self._assistant(rest) if rest[0].role is Role.ASSISTANT else self._said(rest)
+                other_entries.append(entry)
+        if not other_entries:
+            return
+        self.flush_media()
+        self._note_legacy_calls(other_entries)
+        if other_entries[0].role is Role.ASSISTANT:
+            message = self._write_assistant(other_entries)
+        else:
+            message = self._write_user_or_system(other_entries)
+        if message is not None:
+            self.messages.append(message)
 
-    def flush(self) -> None:
-        """Pictures of results, which a tool message cannot hold, follow the results in the user's voice."""
+    def flush_media(self) -> None:
+        """Adds the pictures of results, which follow the results in a message of the user."""
         if self.media:
             self.messages.append({"role": "user", "content": self.media})
             self.media = []
 
-    def _note_legacy(self, group: Sequence[Entry]) -> None:
+    def _note_legacy_calls(self, group: Sequence[Entry]) -> None:
         for entry in group:
             part = entry.parts[0]
-            if isinstance(part, ToolCall) and _legacy(entry):
-                self.legacy.add(part.id)
+            if isinstance(part, ToolCall) and _is_legacy_call(entry):
+                self.legacy_ids.add(part.id)
 
-    def _said(self, group: Sequence[Entry]) -> list[Json]:
-        message = self._origin(group[0])
-        content = _joined([block for e in group for block in _blocks(e)], message)
-        if content is None:
-            return []
-        role = "system" if group[0].role is Role.SYSTEM else "user"
-        return [{"role": role, **message, "content": content}]
-
-    def _assistant(self, group: Sequence[Entry]) -> list[Json]:
-        message = self._origin(group[0])
+    def _write_user_or_system(self, group: Sequence[Entry]) -> Json | None:
+        """The message of a user or a system; None if it has no content."""
+        message = self._copy_origin(group[0])
         blocks: list[Any] = []
-        kept: Json = {}
         for entry in group:
-            data = _beside(entry.segment)
-            here, said = ({}, _blocks(entry)) if data is None else _fields(entry, data)
-            kept |= here
-            blocks += said
-        mine = {name for found in fields(message) for name in found} | {"tool_calls", "function_call"}
-        new = {name: value for name, value in message.items() if name not in mine}
-        new |= {**kept, "content": _joined(blocks, message), **self._calls(group)}
-        return _speakable({"role": "assistant", **new})
+            blocks += _write_entry(entry)
+        content = _join_blocks(blocks, message)
+        if content is None:
+            return None
+        role = "system" if group[0].role is Role.SYSTEM else "user"
+        return {"role": role, **message, "content": content}
 
-    def _calls(self, group: Sequence[Entry]) -> Json:
-        calls = [e for e in group if isinstance(e.parts[0], ToolCall)]
-        old = [self._call(e) for e in calls if _legacy(e)]
-        new = [self._call(e) for e in calls if not _legacy(e)]
-        return ({"tool_calls": new} if new else {}) | ({"function_call": old[0]} if old else {})
+    def _write_assistant(self, group: Sequence[Entry]) -> Json | None:
+        """The message of an assistant; None if it says nothing."""
+        message = self._copy_origin(group[0])
+        blocks: list[Any] = []
+        extra_fields: Json = {}
+        for entry in group:
+            entry_fields = _read_entry_fields(entry.segment)
+            if entry_fields is None:
+                blocks += _write_entry(entry)
+            else:
+                extra_fields |= _lower_fields(entry, entry_fields)
+                blocks += _write_lowered_fields(entry, entry_fields)
+        rewritten_fields = {"tool_calls", "function_call"}.union(*read_extra_fields(message))
+        assistant_message: Json = {"role": "assistant"}
+        for name, value in message.items():
+            if name not in rewritten_fields:
+                assistant_message[name] = value
+        assistant_message |= extra_fields
+        assistant_message["content"] = _join_blocks(blocks, message)
+        assistant_message |= self._write_calls(group)
+        return _without_null_content(assistant_message)
 
-    def _call(self, entry: Entry) -> Any:
-        """A call as its block, which stays the same object if nothing in it changed."""
-        call = entry.parts[0]
-        if not isinstance(call, ToolCall):
-            raise TypeError(call)
-        block = _block(entry)
-        was = {"id": "", "type": "function"} if block is None else plain(block)
-        named = {"name": self._name(call.name)}
-        if _legacy(entry):
-            now = {**was, **named, "arguments": call.arguments}
-        elif was.get("custom"):
-            now = {**was, "id": call.id, "custom": {**plain(was["custom"]), **named, "input": _input(call)}}
+    def _write_calls(self, group: Sequence[Entry]) -> Json:
+        """The fields that hold the calls of a message. `function_call` holds one only."""
+        calls = []
+        function_calls = []
+        for entry in group:
+            part = entry.parts[0]
+            if not isinstance(part, ToolCall):
+                continue
+            if _is_legacy_call(entry):
+                function_calls.append(self._write_function_call(entry, part))
+            else:
+                calls.append(self._write_call(entry, part))
+        fields: Json = {}
+        if calls:
+            fields["tool_calls"] = calls
+        if function_calls:
+            fields["function_call"] = function_calls[0]
+        return fields
+
+    def _write_function_call(self, entry: Entry, call: ToolCall) -> Any:
+        """A call from before tools; its block stays the same object if nothing in it changed."""
+        block = _get_block(entry)
+        old_call = to_dict(block)
+        new_call = {**old_call, "name": self._allowed_name(call.name), "arguments": call.arguments}
+        return block if new_call == old_call else new_call
+
+    def _write_call(self, entry: Entry, call: ToolCall) -> Any:
+        """A call of a tool; its block stays the same object if nothing in it changed."""
+        block = _get_block(entry)
+        old_call: Json = {"id": "", "type": "function"}
+        if block is not None:
+            old_call = to_dict(block)
+        name = self._allowed_name(call.name)
+        if old_call.get("custom"):
+            custom = {**to_dict(old_call["custom"]), "name": name, "input": _read_free_text(call)}
+            new_call = {**old_call, "id": call.id, "custom": custom}
         else:
-            asked = {**plain(was.get("function") or {}), **named, "arguments": call.arguments}
-            now = {**was, "id": call.id, "function": asked}
-        return block if now == was else now
+            old_function = to_dict(old_call.get("function") or {})
+            function = {**old_function, "name": name, "arguments": call.arguments}
+            new_call = {**old_call, "id": call.id, "function": function}
+        return block if new_call == old_call else new_call
 
-    def _name(self, name: str) -> str:
-        """A name that providers take; what the request itself defines is left alone."""
-        return name if name in self._defined else safe_name(name)
+    def _allowed_name(self, name: str) -> str:
+        """A name that providers take. A name that the request itself defines stays as it is."""
+        if name in self._defined_names:
+            return name
+        return make_safe_name(name)
 
-    def _result(self, entry: Entry, result: ToolResult) -> None:
-        message = self._origin(entry)
-        rest = {name: value for name, value in message.items() if name not in ("role", "tool_call_id")}
-        content = self._answer(entry, result, message)
-        if result.id in self.legacy:
-            new = {"role": "function", **rest, "name": self._name(result.name), "content": content}
+    def _write_result(self, entry: Entry, result: ToolResult) -> None:
+        """Adds a result as a message, in the form of the call that it answers."""
+        old_message = self._copy_origin(entry)
+        content = self._write_result_content(entry, result, old_message)
+        old_message.pop("role", None)
+        old_message.pop("tool_call_id", None)
+        if result.id in self.legacy_ids:
+            name = self._allowed_name(result.name)
+            message = {"role": "function", **old_message, "name": name, "content": content}
         else:
-            new = {"role": "tool", **rest, "tool_call_id": result.id, "content": content}
-        self.messages.append(new)
+            message = {"role": "tool", **old_message, "tool_call_id": result.id, "content": content}
+        self.messages.append(message)
 
-    def _answer(self, entry: Entry, result: ToolResult, message: Json) -> Any:
+    def _write_result_content(self, entry: Entry, result: ToolResult, old_message: Json) -> Any:
         """The content of a result: as it came if only its id changed, else as text."""
-        before = entry.segment.parts[0]
-        if (
-            isinstance(before, ToolResult)
-            and before.content == result.content
-            and sayable(message.get("content"))
-        ):
-            return message["content"]
-        self.media += [b for part in result.content if isinstance(part, Image) for b in blocks_of(part)]
-        text = failed(result, text_of(part for part in result.content if not isinstance(part, Image)))
-        return [{"type": "text", "text": text}] if isinstance(message.get("content"), list) else text
+        old_content = old_message.get("content")
+        old_result = entry.segment.parts[0]
+        is_unchanged = isinstance(old_result, ToolResult) and old_result.content == result.content
+        if is_unchanged and is_valid_content(old_content):
+            return old_content
+        other_parts = []
+        for part in result.content:
+            if isinstance(part, Image):
+                self.media += write_blocks(part)
+            else:
+                other_parts.append(part)
+        text = failed(result, text_of(other_parts))
+        if isinstance(old_content, list):
+            return [{"type": "text", "text": text}]
+        return text
 
-    def _origin(self, entry: Entry) -> Json:
-        """The message that an entry was parsed from, unless it now speaks in another voice.
+    def _copy_origin(self, entry: Entry) -> Json:
+        """A copy of the message that an entry was parsed from; empty if its role has changed since.
 
         An empty list of calls, which providers refuse, is left out of it.
         """
-        message = self._origins.get(id(entry.segment)) if entry.role is entry.segment.role else None
+        if entry.role is not entry.segment.role:
+            return {}
+        message = self._origins.get(id(entry.segment))
         if message is None:
             return {}
-        return {name: value for name, value in plain(message).items() if name != "tool_calls" or value}
+        fields = dict(to_dict(message))
+        if "tool_calls" in fields and not fields["tool_calls"]:
+            del fields["tool_calls"]
+        return fields
 
     @cached_property
     def _origins(self) -> dict[int, Any]:
-        """The message of each parsed segment, also where the entry that opened it is not sent."""
-        found: dict[int, Any] = {}
+        """The message of each parsed segment by the segment's `id()`.
+
+        Only the first segment of a message carries it, and the entry of that segment may not be sent.
+        """
+        origins: dict[int, Any] = {}
         message: Any = None
         for entry in self.envelope.entries:
             note = entry.segment.meta.get("wire", {})
             if note.get("dialect") == NAME:
                 message = note.get("message", message)
-                found[id(entry.segment)] = message
+                origins[id(entry.segment)] = message
             elif entry.segment.origin != "lamina":
                 message = None
-        return found
+        return origins
 
     @cached_property
-    def _defined(self) -> frozenset[str]:
-        return frozenset(_names(self.envelope.head))
+    def _defined_names(self) -> frozenset[str]:
+        """The names of the tools that the request defines, in each form that a definition may have."""
+        names = set()
+        for tool in self.envelope.head.tools:
+            for holder in (tool, tool.get("function"), tool.get("custom")):
+                name = holder.get("name") if isinstance(holder, dict) else None
+                if isinstance(name, str):
+                    names.add(name)
+        return frozenset(names)
 
 
-def _speakable(message: Json) -> list[Json]:
-    """An assistant message whose content may be null only beside something else that the model said."""
-    if message["content"] is not None or any(message.get(name) for name in INSTEAD):
-        return [message]
-    return [{**message, "content": ""}] if fields(message) else []
+def _without_null_content(message: Json) -> Json | None:
+    """An assistant message whose content is null only if another field says something.
+
+    None if the message says nothing at all.
+    """
+    if message["content"] is not None:
+        return message
+    if any(message.get(name) for name in INSTEAD_OF_CONTENT):
+        return message
+    if read_extra_fields(message):
+        return {**message, "content": ""}
+    return None
 
 
-def _fields(entry: Entry, data: Json) -> tuple[Json, list[Json]]:
-    """Fields that stay, and content: a lone text that was lowered keeps its field, anything else does not."""
+def _read_entry_fields(segment: Segment) -> Json | None:
+    """The fields of its message, besides the content, that a segment holds; None if it holds content."""
+    part = segment.parts[0] if segment.parts else None
+    if not isinstance(part, Raw) or part.dialect != NAME:
+        return None
+    if not isinstance(part.data, dict) or "type" in part.data:
+        return None
+    return part.data
+
+
+def _lower_fields(entry: Entry, fields: Json) -> Json:
+    """The fields of an entry as they are sent. A lowered entry keeps its field if it is one text."""
     part = entry.parts[0]
     if isinstance(part, Raw):
-        return data, []
-    name, *others = data
-    if isinstance(part, Text) and isinstance(data[name], str) and not others:
-        return {name: part.text}, []
-    return {}, blocks_of(part)
+        return fields
+    if isinstance(part, Text) and _is_one_text(fields):
+        name = next(iter(fields))
+        return {name: part.text}
+    return {}
 
 
-def _beside(segment: Segment) -> Json | None:
-    """The fields of its message, beside the content, that a segment holds."""
-    part = segment.parts[0] if segment.parts else None
-    if not isinstance(part, Raw) or part.dialect != NAME or not isinstance(part.data, dict):
-        return None
-    return part.data if "type" not in part.data else None
+def _write_lowered_fields(entry: Entry, fields: Json) -> list[Json]:
+    """The fields of a lowered entry as content, where they cannot stay fields."""
+    part = entry.parts[0]
+    if isinstance(part, Raw):
+        return []
+    if isinstance(part, Text) and _is_one_text(fields):
+        return []
+    return write_blocks(part)
 
 
-def _blocks(entry: Entry) -> list[Any]:
-    """Content as blocks: the one that it came as, else a copy of that with new text, else from its parts."""
+def _is_one_text(fields: Json) -> bool:
+    if len(fields) != 1:
+        return False
+    return all(isinstance(value, str) for value in fields.values())
+
+
+def _write_entry(entry: Entry) -> list[Any]:
+    """The content of an entry as blocks.
+
+    Unchanged content is the block that it came as. Lowered content is a copy of that block with new text.
+    Anything else is written from its parts. Calls are not content.
+    """
     if isinstance(entry.parts[0], ToolCall):
         return []
-    block = _block(entry)
+    block = _get_block(entry)
     if block is None or entry.role is not entry.segment.role:
-        return [made for part in entry.parts for made in blocks_of(part)]
+        blocks = []
+        for part in entry.parts:
+            blocks += write_blocks(part)
+        return blocks
     if wire(entry, NAME):
         return [block]
-    was, text = plain(block), text_of(entry.parts)
-    if was.get("type") in ("text", "refusal"):
-        return [{**was, was["type"]: text}]
-    marker = {MARKER: was[MARKER]} if MARKER in was else {}
-    return [{"type": "text", "text": text, **marker}]
+    old_block = to_dict(block)
+    text = text_of(entry.parts)
+    block_type = old_block.get("type")
+    if block_type in ("text", "refusal"):
+        return [{**old_block, block_type: text}]
+    new_block = {"type": "text", "text": text}
+    if MARKER in old_block:
+        new_block[MARKER] = old_block[MARKER]
+    return [new_block]
 
 
-def _joined(blocks: list[Any], message: Json) -> Any:
-    """Content as text where it was text, or is nothing but one text; null if there is none."""
+def _join_blocks(blocks: list[Any], message: Json) -> Any:
+    """Content as text if it was text, or is nothing but one text; null if there is none."""
     if not blocks:
         return None
-    if isinstance(message.get("content"), list | tuple) or len(blocks) > 1:
+    if len(blocks) > 1 or isinstance(message.get("content"), list | tuple):
         return blocks
     block = blocks[0]
-    return block["text"] if isinstance(block, dict) and block.keys() == {"type", "text"} else blocks
+    if isinstance(block, dict) and block.keys() == {"type", "text"}:
+        return block["text"]
+    return blocks
 
 
-def _input(call: ToolCall) -> str:
-    """The free text of a custom call, which the log keeps as JSON."""
+def _read_free_text(call: ToolCall) -> str:
+    """The free text of a custom call, which the log keeps as JSON: `{"input": "…"}`."""
     try:
-        given = json.loads(call.arguments)["input"]
+        text = json.loads(call.arguments)["input"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return call.arguments
-    return given if isinstance(given, str) else call.arguments
+    if isinstance(text, str):
+        return text
+    return call.arguments
 
 
-def _block(entry: Entry) -> Any:
+def _get_block(entry: Entry) -> Any:
+    """The block that an entry was parsed from; None if it was not parsed by this dialect."""
     note = entry.segment.meta.get("wire", {})
-    return note.get("block") if note.get("dialect") == NAME else None
+    if note.get("dialect") != NAME:
+        return None
+    return note.get("block")
 
 
-def _legacy(entry: Entry) -> bool:
+def _is_legacy_call(entry: Entry) -> bool:
     """Whether a call came without an id, as a function_call."""
     call = entry.segment.parts[0]
     if not isinstance(call, ToolCall) or not call.id.startswith(LEGACY):
         return False
-    block = _block(entry)
-    return block is not None and plain(block).keys().isdisjoint(("function", "custom"))
-
-
-def _names(head: Head) -> Iterator[str]:
-    for tool in head.tools:
-        holders: Iterable[Any] = (tool, tool.get("function"), tool.get("custom"))
-        for holder in holders:
-            name = holder.get("name") if isinstance(holder, dict) else None
-            if isinstance(name, str):
-                yield name
+    block = _get_block(entry)
+    return block is not None and to_dict(block).keys().isdisjoint(("function", "custom"))

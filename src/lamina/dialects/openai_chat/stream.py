@@ -1,9 +1,9 @@
 """What a prefix cache sees of a Chat Completions request: tools first, then the parts of messages.
 
-Markers, nulls and documented defaults are taken off, and a string is one text part. An assistant message
+Markers, nulls and documented defaults are removed, and a string is one text part. An assistant message
 is its reasoning, its content, then its calls, one block each; the arguments of a call stay the string that
-the model wrote. It does not know which parameters a cache depends on: that stands in the rules. Shapes and
-defaults: openai 3.49.
+the model wrote. This module does not know which parameters a cache depends on: the cache rules do. Shapes
+and defaults: openai 3.49.
 """
 
 from __future__ import annotations
@@ -13,282 +13,348 @@ from typing import Any, NamedTuple
 
 from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
 from lamina.dialects.openai_chat.parse import REASONING
-from lamina.dialects.openai_chat.parts import MARKER, NAME, listed, plain, shown, within
+from lamina.dialects.openai_chat.parts import (
+    MARKER,
+    NAME,
+    add_outer_place,
+    describe_value,
+    read_list,
+    to_dict,
+    word_or_empty,
+)
 from lamina.dialects.port import Request
 from lamina.errors import BadInput
 
-LIFETIME = "30m"
-"""Of a marker that names none, where the request does not either."""
+_DEFAULT_LIFETIME = "30m"
+"""The lifetime of a marker, if neither the marker nor the request has one."""
 
-SALT = "salt="
-"""Begins the part of a stream's key that is a salt: what some servers keep tenants apart with."""
+_SALT_PREFIX = "salt="
+"""Begins the part of a stream's key that is a salt, by which some servers separate tenants."""
 
-_SORTS: dict[str, Sort] = {
+_SORTS_BY_TYPE: dict[str, Sort] = {
     "text": "text",
     "refusal": "text",
     "image_url": "image",
     "input_audio": "document",
     "file": "document",
 }
-_BY_ROLE: dict[str, Sort] = {
+_SORTS_BY_ROLE: dict[str, Sort] = {
     "system": "system",
     "developer": "system",
     "tool": "result",
     "function": "result",
 }
-_REASONING = frozenset(REASONING)
-_CALLS = frozenset(("tool_calls", "function_call"))
-_IN_PLACE = _CALLS | {"role", "content", *REASONING}
+_REASONING_FIELDS = frozenset(REASONING)
+_CALL_FIELDS = frozenset(("tool_calls", "function_call"))
+_FIELDS_NOT_EXTRA = _CALL_FIELDS | {"role", "content", "id", *REASONING}
 
-_ELSEWHERE = frozenset(
+_FIELDS_READ_ELSEWHERE = frozenset(
     ("model", "messages", "tools", "functions", "prompt_cache_key", "cache_salt", "prompt_cache_options")
 )
-_SETTINGS = frozenset(
+_THINKING_FIELDS = ("thinking", "enable_thinking", "chat_template_kwargs", "reasoning")
+_SETTING_FIELDS = frozenset(
     "tool_choice function_call parallel_tool_calls reasoning_effort verbosity response_format service_tier "
-    "web_search_options thinking enable_thinking chat_template_kwargs reasoning".split()
-)
-_NOT_IN_THE_PROMPT = frozenset(
+    "web_search_options".split()
+).union(_THINKING_FIELDS)
+_FIELDS_NOT_IN_PROMPT = frozenset(
     "max_tokens max_completion_tokens temperature top_p top_k min_p n seed stop stream stream_options user "
     "metadata store logprobs top_logprobs logit_bias frequency_penalty presence_penalty safety_identifier "
     "prediction modalities audio moderation prompt_cache_retention repetition_penalty extra_headers "
     "extra_query timeout".split()
 )
+_FIELDS_OF_API = _FIELDS_READ_ELSEWHERE | _SETTING_FIELDS | _FIELDS_NOT_IN_PROMPT
 
 
 def stream(request: Request) -> Stream:
-    """The blocks of a request, with markers noted beside them, and the parameters that a cache may see."""
+    """The blocks of a request, each with its marker, and the parameters that a cache may see."""
     if not isinstance(request, Mapping):
-        raise BadInput(f"the request is {shown(request)}", hint="give an object with messages")
+        problem = f"the request is {describe_value(request)}"
+        raise BadInput(problem, hint="give an object with messages")
     options = request.get("prompt_cache_options")
-    options = options if isinstance(options, Mapping) else {}
-    blocks = [*_tools(request), *_messages(request, _word(options.get("ttl")) or LIFETIME)]
+    if not isinstance(options, Mapping):
+        options = {}
+    lifetime = word_or_empty(options.get("ttl")) or _DEFAULT_LIFETIME
+    blocks = [*_read_tools(request), *_read_messages(request, lifetime)]
     return Stream(
         dialect=NAME,
-        model=_word(request.get("model")),
+        model=word_or_empty(request.get("model")),
         blocks=tuple(blocks),
-        settings=_settings(request),
-        key=_key(request),
-        automatic=_automatic(request, options),
+        settings=_read_settings(request),
+        key=_read_key(request),
+        automatic=_read_automatic(request, options),
     )
 
 
-def _key(request: Request) -> str:
+def _read_key(request: Request) -> str:
+    key = word_or_empty(request.get("prompt_cache_key"))
     salt = request.get("cache_salt")
-    return _word(request.get("prompt_cache_key")) + (f"{SALT}{salt}" if salt else "")
+    if salt:
+        key += f"{_SALT_PREFIX}{salt}"
+    return key
 
 
-def _automatic(request: Request, options: Mapping[str, Any]) -> str:
-    """The mode and the lifetimes that the request asks for, where they are not the default ones."""
-    retention = _word(request.get("prompt_cache_retention")).replace("-", "_")
-    words = (_word(options.get("mode")), _word(options.get("ttl")), retention)
-    return " ".join(word for word in words if word not in ("", "implicit", LIFETIME))
+def _read_automatic(request: Request, options: Mapping[str, Any]) -> str:
+    """The mode and the lifetimes of the request as words, without those that are the default."""
+    mode = word_or_empty(options.get("mode"))
+    lifetime = word_or_empty(options.get("ttl"))
+    retention = word_or_empty(request.get("prompt_cache_retention")).replace("-", "_")
+    default_words = ("", "implicit", _DEFAULT_LIFETIME)
+    return " ".join(word for word in (mode, lifetime, retention) if word not in default_words)
 
 
-def _tools(request: Request) -> Iterator[StreamBlock]:
+def _read_tools(request: Request) -> Iterator[StreamBlock]:
     for field in ("tools", "functions"):
-        for i, tool in enumerate(listed(request, field)):
+        for i, tool in enumerate(read_list(request, field)):
             place = f"{field}[{i}]"
-            wire = plain(tool, place)
-            inner = wire.get("function") or wire.get("custom") or wire
-            name = inner.get("name") if isinstance(inner, Mapping) else ""
+            definition = to_dict(tool, place)
             yield StreamBlock(
                 sort="tool",
                 role="tool",
-                data=_data(_bare_tool(wire), place),
+                data=_encode(_remove_silent_fields(definition), place),
                 place=place,
                 opens=True,
-                name=_word(name),
+                name=_read_function_name(definition),
             )
 
 
-def _word(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _read_function_name(block: Mapping[str, Any]) -> str:
+    """The name in a definition or a call; from before tools, the block is the function itself."""
+    function = block.get("function") or block.get("custom") or block
+    if not isinstance(function, Mapping):
+        return ""
+    return word_or_empty(function.get("name"))
 
 
-def _bare_tool(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """A definition without what says nothing: nulls, and a strictness that is the default."""
-    tool = {name: value for name, value in wire.items() if value is not None}
-    inner = tool.get("function")
-    if isinstance(inner, Mapping):
-        silent = {"strict": (None, False)}
-        tool["function"] = {
-            name: value
-            for name, value in inner.items()
-            if value is not None and not any(value is it for it in silent.get(name, ()))
-        }
-    return tool
+def _remove_silent_fields(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """A definition without fields that say nothing: nulls, and a strictness that is the default."""
+    bare_definition = _without_nulls(definition)
+    function = bare_definition.get("function")
+    if isinstance(function, Mapping):
+        bare_function = _without_nulls(function)
+        if bare_function.get("strict") is False:
+            del bare_function["strict"]
+        bare_definition["function"] = bare_function
+    return bare_definition
 
 
-class _Known(NamedTuple):
-    """What a message is read with: the lifetime of markers, and the names of the calls so far, by id."""
+def _without_nulls(block: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in block.items() if value is not None}
+
+
+class _ChatStreamReader(NamedTuple):
+    """Reads messages in order. `call_names` has the name of each call so far, by its id."""
 
     lifetime: str
-    names: dict[str, str]
+    call_names: dict[str, str]
 
+    def read_message(self, message: Mapping[str, Any], place: str) -> list[StreamBlock]:
+        """The blocks of a message: reasoning, content, calls. The first of them opens the message."""
+        role = word_or_empty(message.get("role"))
+        blocks: list[StreamBlock] = []
+        if not _REASONING_FIELDS.isdisjoint(message):
+            blocks += _read_reasoning(message, place, role)
+        blocks += self._read_content(message, place, role, opens=not blocks)
+        if not _CALL_FIELDS.isdisjoint(message):
+            blocks += self._read_calls(message, place, role, opens=not blocks)
+        return blocks
 
-def _messages(request: Request, lifetime: str) -> Iterator[StreamBlock]:
-    known = _Known(lifetime, {})
-    for i, message in enumerate(listed(request, "messages")):
-        try:
-            yield from _message(plain(message), f"messages[{i}]", known)
-        except BadInput as error:
-            raise within(f"messages[{i}]", error) from None
+    def _read_content(
+        self, message: Mapping[str, Any], place: str, role: str, *, opens: bool
+    ) -> list[StreamBlock]:
+        """The blocks of a content. An assistant's empty text is none; elsewhere it is a block."""
+        content = message.get("content")
+        extra_fields = _read_extra_fields(message)
+        if isinstance(content, str) and (content or role != "assistant"):
+            text_part = {"type": "text", "text": content}
+            part_place = f"{place}.content[0]"
+            return [self._read_part(text_part, extra_fields, part_place, role, opens=opens)]
+        if content:
+            return self._read_parts(message, extra_fields, place, role, opens=opens)
+        if extra_fields:
+            sort: Sort = "result" if role == "tool" else "raw"
+            data = _encode(extra_fields, "")
+            return [StreamBlock(sort=sort, role=role, data=data, place=place, opens=opens)]
+        return []
 
+    def _read_parts(
+        self, message: Mapping[str, Any], extra_fields: dict[str, Any], place: str, role: str, *, opens: bool
+    ) -> list[StreamBlock]:
+        """The parts of a content.
 
-def _message(wire: Mapping[str, Any], at: str, known: _Known) -> list[StreamBlock]:
-    role, rest, content = _word(wire.get("role")), _rest(wire), wire.get("content")
-    blocks = [] if _REASONING.isdisjoint(wire) else _reasoning(wire, at, role)
-    if isinstance(content, str) and (content or role != "assistant"):
-        blocks.append(
-            _part({"type": "text", "text": content}, (f"{at}.content[0]", role, not blocks), rest, known)
+        The first carries the other fields of the message. Each later one carries only the id of the call
+        that the message answers.
+        """
+        blocks = []
+        for i, item in enumerate(read_list(message, "content")):
+            part = to_dict(item, f"content[{i}]")
+            part_place = f"{place}.content[{i}]"
+            blocks.append(self._read_part(part, extra_fields, part_place, role, opens=opens and i == 0))
+            if i == 0:
+                extra_fields = {name: value for name, value in extra_fields.items() if name == "tool_call_id"}
+        return blocks
+
+    def _read_part(
+        self, part: Mapping[str, Any], extra_fields: dict[str, Any], place: str, role: str, *, opens: bool
+    ) -> StreamBlock:
+        part_type = word_or_empty(part.get("type"))
+        data = _remove_marker_and_nulls(part)
+        name = ""
+        if part_type != "text" or extra_fields:
+            name = self._name_part(part, extra_fields)
+        if part_type == "image_url":
+            data = {**data, "image_url": _remove_default_detail(data.get("image_url"))}
+        if extra_fields:
+            data = {"message": extra_fields, **data}
+        return StreamBlock(
+            sort=_SORTS_BY_ROLE.get(role) or _SORTS_BY_TYPE.get(part_type, "raw"),
+            role=role,
+            data=_encode(data, ""),
+            place=place,
+            opens=opens,
+            name=name,
+            marker=_read_marker(part, self.lifetime),
+            markable=part_type in _SORTS_BY_TYPE and part.get("text") != "",
         )
-    elif content:
-        blocks += _parts(listed(wire, "content"), at, (role, not blocks), rest, known)
-    elif rest:
-        sort: Sort = "result" if role == "tool" else "raw"
-        blocks.append(StreamBlock(sort=sort, role=role, data=_data(rest, ""), place=at, opens=not blocks))
-    if not _CALLS.isdisjoint(wire):
-        blocks += _calls(wire, at, role, known.names, opens=not blocks)
-    return blocks
 
+    def _name_part(self, part: Mapping[str, Any], extra_fields: Mapping[str, Any]) -> str:
+        """What a reader would call a part: the tool that gave it, its file, or who says it."""
+        call_id = extra_fields.get("tool_call_id")
+        if isinstance(call_id, str):
+            return self.call_names.get(call_id, "")
+        file = part.get("file")
+        if isinstance(file, Mapping):
+            return word_or_empty(file.get("filename"))
+        return word_or_empty(extra_fields.get("name"))
 
-def _parts(
-    pieces: Sequence[Any], at: str, whose: tuple[str, bool], rest: dict[str, Any], known: _Known
-) -> Iterator[StreamBlock]:
-    role, opens = whose
-    for j, piece in enumerate(pieces):
-        wire = piece if isinstance(piece, dict) else plain(piece, f"content[{j}]")
-        yield _part(wire, (f"{at}.content[{j}]", role, opens and not j), rest, known)
-        if not j and rest:  # what the message says is said once; which call it answers holds for each part
-            rest = {name: rest[name] for name in ("tool_call_id",) if name in rest}
-
-
-def _reasoning(wire: Mapping[str, Any], at: str, role: str) -> list[StreamBlock]:
-    blocks: list[StreamBlock] = []
-    for name in REASONING:
-        if wire.get(name):
-            data, opens = _data({name: wire[name]}, name), not blocks
-            blocks.append(
-                StreamBlock(sort="thinking", role=role, data=data, place=f"{at}.{name}", opens=opens)
+    def _read_calls(
+        self, message: Mapping[str, Any], place: str, role: str, *, opens: bool
+    ) -> list[StreamBlock]:
+        calls = [(f"tool_calls[{i}]", call) for i, call in enumerate(read_list(message, "tool_calls"))]
+        if message.get("function_call"):
+            calls.append(("function_call", message["function_call"]))
+        blocks: list[StreamBlock] = []
+        for call_place, value in calls:
+            call = to_dict(value, call_place)
+            name = _read_function_name(call)
+            call_id = call.get("id")
+            if isinstance(call_id, str):
+                self.call_names[call_id] = name
+            data = _without_nulls(call)
+            data.pop("index", None)
+            block = StreamBlock(
+                sort="call",
+                role=role,
+                data=_encode(data, call_place),
+                place=f"{place}.{call_place}",
+                opens=opens and not blocks,
+                name=name,
             )
+            blocks.append(block)
+        return blocks
+
+
+def _read_messages(request: Request, lifetime: str) -> Iterator[StreamBlock]:
+    reader = _ChatStreamReader(lifetime, {})
+    for i, message in enumerate(read_list(request, "messages")):
+        place = f"messages[{i}]"
+        try:
+            yield from reader.read_message(to_dict(message), place)
+        except BadInput as error:
+            raise add_outer_place(place, error) from None
+
+
+def _read_reasoning(message: Mapping[str, Any], place: str, role: str) -> list[StreamBlock]:
+    blocks: list[StreamBlock] = []
+    for field in REASONING:
+        if not message.get(field):
+            continue
+        block = StreamBlock(
+            sort="thinking",
+            role=role,
+            data=_encode({field: message[field]}, field),
+            place=f"{place}.{field}",
+            opens=not blocks,
+        )
+        blocks.append(block)
     return blocks
 
 
-def _rest(wire: Mapping[str, Any]) -> dict[str, Any]:
-    """What a message says besides its content and calls; an empty field says nothing."""
-    if _IN_PLACE.issuperset(wire):
+def _read_extra_fields(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a message besides its content and calls; an empty field says nothing."""
+    if _FIELDS_NOT_EXTRA.issuperset(message):
         return {}
-    return {name: value for name, value in wire.items() if value and name not in _IN_PLACE and name != "id"}
+    return {name: value for name, value in message.items() if value and name not in _FIELDS_NOT_EXTRA}
 
 
-def _part(
-    wire: Mapping[str, Any], where: tuple[str, str, bool], rest: dict[str, Any], known: _Known
-) -> StreamBlock:
-    """One part of a content: its place, whose it is, and whether it opens the message."""
-    (place, role, opens), kind = where, _word(wire.get("type"))
-    data, name = _bare(wire), ""
-    if kind != "text" or rest:
-        name = _name(wire, rest, known.names)
-        data = {**data, "image_url": _plain_image(data.get("image_url"))} if kind == "image_url" else data
-        data = {"message": rest, **data} if rest else data
-    return StreamBlock(
-        sort=_BY_ROLE.get(role) or _SORTS.get(kind, "raw"),
-        role=role,
-        data=_data(data, ""),
-        place=place,
-        opens=opens,
-        name=name,
-        marker=_marker(wire, known.lifetime) if MARKER in wire else "",
-        markable=kind in _SORTS and wire.get("text") != "",
-    )
+def _remove_marker_and_nulls(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A part without its marker, and without nulls: they say as much as an absent field."""
+    if MARKER not in part and None not in part.values():
+        return part
+    return {name: value for name, value in part.items() if value is not None and name != MARKER}
 
 
-def _bare(wire: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Without the marker, and without nulls: they say as much as an absent field."""
-    if MARKER not in wire and None not in wire.values():
-        return wire
-    return {name: value for name, value in wire.items() if value is not None and name != MARKER}
-
-
-def _plain_image(image: Any) -> Any:
-    """An address without the detail that is the default."""
+def _remove_default_detail(image: Any) -> Any:
+    """An address of a picture without the detail, if that is the default."""
     if isinstance(image, Mapping) and image.get("detail") in ("auto", None):
         return {name: value for name, value in image.items() if name != "detail"}
     return image
 
 
-def _name(wire: Mapping[str, Any], rest: Mapping[str, Any], names: Mapping[str, str]) -> str:
-    id_, file = rest.get("tool_call_id") if rest else None, wire.get("file")
-    if isinstance(id_, str):
-        return names.get(id_, "")
-    return _word(file.get("filename") if isinstance(file, Mapping) else rest.get("name"))
-
-
-def _marker(wire: Mapping[str, Any], lifetime: str) -> str:
-    marker = wire.get(MARKER)
+def _read_marker(part: Mapping[str, Any], lifetime: str) -> str:
+    """The lifetime that a marker on a part asks for; "" without a marker."""
+    marker = part.get(MARKER)
     if marker is None:
         return ""
-    ttl = marker.get("ttl") if isinstance(marker, Mapping) else None
-    return ttl if isinstance(ttl, str) and ttl else lifetime
+    if not isinstance(marker, Mapping):
+        return lifetime
+    return word_or_empty(marker.get("ttl")) or lifetime
 
 
-def _calls(
-    wire: Mapping[str, Any], at: str, role: str, names: dict[str, str], *, opens: bool
-) -> list[StreamBlock]:
-    calls = [(f"tool_calls[{i}]", call) for i, call in enumerate(listed(wire, "tool_calls"))]
-    if wire.get("function_call"):
-        calls.append(("function_call", wire["function_call"]))
-    blocks: list[StreamBlock] = []
-    for place, value in calls:
-        call = plain(value, place)
-        data = {name: field for name, field in call.items() if field is not None and name != "index"}
-        inner = call.get("function") or call.get("custom") or call
-        name, id_ = _word(inner.get("name") if isinstance(inner, dict) else ""), call.get("id")
-        if isinstance(id_, str):
-            names[id_] = name
-        blocks.append(
-            StreamBlock(
-                sort="call",
-                role=role,
-                data=_data(data, place),
-                place=f"{at}.{place}",
-                opens=opens and not blocks,
-                name=name,
-            )
-        )
-    return blocks
-
-
-def _data(value: Any, place: str) -> bytes:
+def _encode(value: Any, place: str) -> bytes:
     try:
         return data_of(value)
     except BadInput as error:
         raise BadInput(error.problem, place=place, hint=error.hint) from None
 
 
-def _settings(request: Request) -> dict[str, bytes]:
-    tools = bool(request.get("tools") or request.get("functions"))
-    choice = request.get("tool_choice") or request.get("function_call")
-    asked = request.get("response_format")
-    found: dict[str, Any] = {
-        "tool_choice": None if choice == ("auto" if tools else "none") else choice,
-        "parallel": None if request.get("parallel_tool_calls") is not False else False,
+def _read_settings(request: Request) -> dict[str, bytes]:
+    """The parameters that a cache may depend on, without those that have their default."""
+    parallel = request.get("parallel_tool_calls")
+    values: dict[str, Any] = {
+        "tool_choice": _read_tool_choice(request),
+        "parallel": False if parallel is False else None,
         "effort": request.get("reasoning_effort"),
-        "format": None if asked == {"type": "text"} else asked,
-        "verbosity": None if request.get("verbosity") == "medium" else request.get("verbosity"),
-        "tier": None if request.get("service_tier") == "auto" else request.get("service_tier"),
+        "format": _unless_default(request.get("response_format"), {"type": "text"}),
+        "verbosity": _unless_default(request.get("verbosity"), "medium"),
+        "tier": _unless_default(request.get("service_tier"), "auto"),
         "web_search": request.get("web_search_options"),
-        "thinking": _named(request, ("thinking", "enable_thinking", "chat_template_kwargs", "reasoning")),
-        "other": _other(request),
+        "thinking": _read_present_fields(request, _THINKING_FIELDS),
+        "other": _read_unknown_fields(request),
     }
-    return {name: _data(value, name) for name, value in found.items() if value is not None}
+    return {name: _encode(value, name) for name, value in values.items() if value is not None}
 
 
-def _named(request: Request, names: Sequence[str]) -> dict[str, Any] | None:
-    return {name: request[name] for name in names if request.get(name) is not None} or None
+def _read_tool_choice(request: Request) -> Any:
+    """The choice of a tool; None if it is the default, which depends on whether there are tools."""
+    has_tools = request.get("tools") or request.get("functions")
+    default_choice = "auto" if has_tools else "none"
+    choice = request.get("tool_choice") or request.get("function_call")
+    return _unless_default(choice, default_choice)
 
 
-def _other(request: Request) -> dict[str, Any] | None:
-    """Fields that this file does not know: whoever compares two requests should see that they differ."""
-    known = _ELSEWHERE | _SETTINGS | _NOT_IN_THE_PROMPT
-    return {name: value for name, value in request.items() if name not in known and value is not None} or None
+def _unless_default(value: Any, default: Any) -> Any:
+    """A value, or None if it is the default of its field."""
+    if value == default:
+        return None
+    return value
+
+
+def _read_present_fields(request: Request, names: Sequence[str]) -> dict[str, Any] | None:
+    fields = {name: request[name] for name in names if request.get(name) is not None}
+    return fields or None
+
+
+def _read_unknown_fields(request: Request) -> dict[str, Any] | None:
+    """Fields that are not in the tables above. Whoever compares two requests should see that they differ."""
+    unknown_names = [name for name in request if name not in _FIELDS_OF_API]
+    return _read_present_fields(request, unknown_names)

@@ -1,4 +1,7 @@
-"""One flat prompt, for completion endpoints and logs. `prompt_of` gives an envelope as such a text."""
+"""One flat prompt, for completion endpoints and logs. `prompt_of` gives an envelope as such a text.
+
+Read `layout` first: it draws the prompt, writes it and reads it back.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,17 @@ from lamina.dialects.text.stream import mark, stream
 
 __all__ = ["DIALECT", "prompt_of"]
 
+_FIELDS_OF_OTHERS = frozenset(("messages", "contents", "input"))
+"""Fields in which other wire formats have a conversation."""
+
 
 def recognises(request: Request) -> bool:
-    """Whether it has one prompt that is a text, and nothing in which others hold a conversation."""
-    speaks = ("messages", "contents", "input")
-    return isinstance(request.get("prompt"), str) and not any(name in request for name in speaks)
+    """Whether it has one prompt that is a text, and no field in which others have a conversation."""
+    return isinstance(request.get("prompt"), str) and _FIELDS_OF_OTHERS.isdisjoint(request)
 
 
-def _binding(_: object) -> Binding:
-    """Nothing here is bound to what stands before it."""
+def _get_binding(_: object) -> Binding:
+    """A flat prompt has no thinking that is bound to what comes before it."""
     return "none"
 
 
@@ -35,11 +40,11 @@ DIALECT = Dialect(
     absorb=absorb,
     absorb_stream=absorb_stream,
     repairs=Repairs(),
-    binding=_binding,
+    binding=_get_binding,
     stream=stream,
     mark=mark,
     carries=carries,
     plain_head=plain_head,
     own_head=own_head,
-    steady=False,  # an empty line stands before the question, and "Previous context:" before what it follows
+    steady=False,  # the empty line before the question, and "Previous context:", move with each question
 )

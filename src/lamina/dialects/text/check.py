@@ -11,66 +11,83 @@ from typing import Any
 from lamina.core.values import Ledger
 from lamina.dialects.port import Request, Violation
 
-Found = Iterator[tuple[str, str]]
+Faults = Iterator[tuple[str, str]]
 """Where a rule is broken, and how."""
 
-Rule = Callable[[Request], Found]
+Rule = Callable[[Request], Faults]
+
+_NUMBER_TYPES: dict[str, tuple[type[float], ...]] = {
+    "max_tokens": (int,),
+    "temperature": (int, float),
+    "top_p": (int, float),
+    "n": (int,),
+}
 
 
 def check(request: Request, *, ledger: Ledger | None = None) -> list[Violation]:
-    """Every rule that the request breaks. Nothing here is bound to the past, so the ledger is not asked."""
+    """Every rule that the request breaks. No rule depends on the past, so `ledger` is unused."""
     del ledger
-    return [
-        Violation(rule=name, place=place, message=message)
-        for name, rule in RULES.items()
-        for place, message in rule(request)
-    ]
+    violations = []
+    for name, rule in RULES.items():
+        for place, message in rule(request):
+            violations.append(Violation(rule=name, place=place, message=message))
+    return violations
 
 
-def prompt_is_one_text(request: Request) -> Found:
+def prompt_is_one_text(request: Request) -> Faults:
     """T1: the prompt is one string that is not empty; lists of prompts are requests of their own."""
     prompt = request.get("prompt")
     if not isinstance(prompt, str) or not prompt:
         yield "prompt", "not one text that says something"
 
 
-def prompt_can_be_encoded(request: Request) -> Found:
+def prompt_can_be_encoded(request: Request) -> Faults:
     """T2: the prompt has no half of a surrogate pair, which UTF-8 cannot carry."""
     prompt = request.get("prompt")
-    if isinstance(prompt, str):
-        try:
-            prompt.encode()
-        except UnicodeEncodeError as error:
-            yield "prompt", f"a lone surrogate at character {error.start}"
+    if not isinstance(prompt, str):
+        return
+    try:
+        prompt.encode()
+    except UnicodeEncodeError as error:
+        yield "prompt", f"a lone surrogate at character {error.start}"
 
 
-def nothing_else_speaks(request: Request) -> Found:
+def nothing_else_speaks(request: Request) -> Faults:
     """T3: beside a flat prompt there are no messages, and no tools to call."""
     for name in ("messages", "tools", "tool_choice", "functions", "contents"):
         if request.get(name):
             yield name, "has no place beside a flat prompt"
 
 
-def model_is_named(request: Request) -> Found:
+def model_is_named(request: Request) -> Faults:
     """T4: a model, where one is given, is a string that is not empty."""
     model = request.get("model")
-    if model is not None and not (isinstance(model, str) and model):
+    if model is None:
+        return
+    if not isinstance(model, str) or not model:
         yield "model", "not the name of a model"
 
 
-def numbers_are_possible(request: Request) -> Found:
+def numbers_are_possible(request: Request) -> Faults:
     """T5: limits are whole and not negative, sampling parameters are numbers."""
-    for name, sorts in _NUMBERS.items():
+    for name, types in _NUMBER_TYPES.items():
         value = request.get(name)
-        fits = isinstance(value, sorts) and not isinstance(value, bool)
-        if value is not None and not (fits and value >= 0):
+        if value is not None and not _is_possible_number(value, types):
             yield name, "not a number that is possible here"
 
 
-def stops_are_texts(request: Request) -> Found:
+def _is_possible_number(value: Any, types: tuple[type[float], ...]) -> bool:
+    if isinstance(value, bool) or not isinstance(value, types):
+        return False
+    return value >= 0
+
+
+def stops_are_texts(request: Request) -> Faults:
     """T6: stop is a string or a list of strings."""
     stop = request.get("stop")
-    if stop is not None and not all(isinstance(text, str) for text in _list(stop)):
+    if stop is None or isinstance(stop, str):
+        return
+    if not isinstance(stop, list | tuple) or not all(isinstance(text, str) for text in stop):
         yield "stop", "neither a string nor a list of strings"
 
 
@@ -85,14 +102,3 @@ RULES: dict[str, Rule] = {
         stops_are_texts,
     )
 }
-
-_NUMBERS: dict[str, tuple[type[float], ...]] = {
-    "max_tokens": (int,),
-    "temperature": (int, float),
-    "top_p": (int, float),
-    "n": (int,),
-}
-
-
-def _list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]

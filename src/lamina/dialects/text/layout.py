@@ -12,15 +12,15 @@
     Assistant:
 
 What stands before the last question is previous context. A line of a turn's own text that looks like a label
-gets a backslash before it, one more than it has, so no text can speak in another's voice and every text comes
-back exactly. This file knows strings only: no segments, no requests.
+gets a backslash before it, one more than it has. So no text can pass for another's turn, and every text
+comes back exactly. This module knows strings only: no segments, no requests.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -29,7 +29,7 @@ from lamina.core.text.characters import ALPHANUMERIC, LINE_ENDS, SPACES, WHITE_S
 Voice = Literal["system", "user", "assistant", "call", "answer", "failure"]
 
 CUE = "\nAssistant:"
-"""What a prompt ends with, for the model to go on."""
+"""The end of a prompt, after which the model goes on."""
 
 CONTEXT = "Previous context:"
 
@@ -41,34 +41,40 @@ _LABELS: dict[Voice, str] = {
     "answer": "Tool {} answers: ",
     "failure": "Tool {} fails: ",
 }
-_SPEAKERS: dict[str, Voice] = {"System": "system", "User": "user", "Assistant": "assistant"}
+_VOICES_BY_SPEAKER: dict[str, Voice] = {"System": "system", "User": "user", "Assistant": "assistant"}
+_VOICES_BY_OUTCOME: dict[str, Voice] = {"answers": "answer", "fails": "failure"}
 
 _NAME = rf"[{ALPHANUMERIC}_.-]{{1,128}}"
+# A label at the beginning of a line: "\nUser: ", "\nAssistant calls read_file: ", "\nPrevious context:".
 _LABEL = re.compile(
     rf"\n(?:(System|User|Assistant): |Assistant calls ({_NAME}): |Tool ({_NAME}) (answers|fails): "
     rf"|{CONTEXT}(?=\n))"
 )
-_RARE = LINE_ENDS.replace("\n", "")
+_LINE_ENDS_BESIDES_NEWLINE = LINE_ENDS.replace("\n", "")
 
 
-def _forged_labels() -> str:
-    """What a reader may take for a label after the end of a line: whatever the case and the spaces.
+def _build_forged_label_pattern() -> str:
+    r"""What a reader may take for a label after the end of a line, whatever its case and its spaces.
 
-    Each repetition is followed by something that it cannot hold, so no text is read again and again.
+    Examples: "user:", "  ASSISTANT :", "\\tool x answers:". Group 2 is the backslashes before it. Each
+    repetition is followed by something that it cannot hold, so no text is read again and again.
     """
-    gap, gaps, name = f"[{SPACES}]*", f"[{SPACES}]+", f"[^{WHITE_SPACE}:]+"
+    gap = f"[{SPACES}]*"
+    wide_gap = f"[{SPACES}]+"
+    name = f"[^{WHITE_SPACE}:]+"
     speaker = "|".join(map(in_any_case, ("system", "user", "assistant")))
-    context = f"{in_any_case('previous')}{gaps}{in_any_case('context')}"
-    calls = f"{in_any_case('assistant')}{gaps}{in_any_case('calls')}{gaps}{name}"
+    context = f"{in_any_case('previous')}{wide_gap}{in_any_case('context')}"
+    calls = f"{in_any_case('assistant')}{wide_gap}{in_any_case('calls')}{wide_gap}{name}"
     outcome = "|".join(map(in_any_case, ("answers", "fails")))
-    answer = f"{in_any_case('tool')}{gaps}{name}{gaps}(?:{outcome})"
-    begins = f"(?=[{SPACES}SUAPTsuapt\u017f\\\\])"  # one look at the first character passes most lines over
-    return rf"{begins}{gap})(\\*)(?=(?:{speaker}|{context}|{calls}|{answer}){gap}:)"
+    answer = f"{in_any_case('tool')}{wide_gap}{name}{wide_gap}(?:{outcome})"
+    # A look at the first character is enough to skip most lines.
+    first_character = f"(?=[{SPACES}SUAPTsuapt\u017f\\\\])"
+    return rf"{first_character}{gap})(\\*)(?=(?:{speaker}|{context}|{calls}|{answer}){gap}:)"
 
 
-_AFTER_NEWLINE = re.compile(rf"(\n{_forged_labels()}")
-_AFTER_ANY_END = re.compile(rf"([{LINE_ENDS}]{_forged_labels()}")
-_UNNAMEABLE = re.compile(rf"[^{ALPHANUMERIC}_.-]")
+_FORGED_AFTER_NEWLINE = re.compile(rf"(\n{_build_forged_label_pattern()}")
+_FORGED_AFTER_ANY_END = re.compile(rf"([{LINE_ENDS}]{_build_forged_label_pattern()}")
+_NOT_IN_NAMES = re.compile(rf"[^{ALPHANUMERIC}_.-]")
 
 
 class TextTurn(msgspec.Struct, frozen=True, gc=False):
@@ -80,76 +86,110 @@ class TextTurn(msgspec.Struct, frozen=True, gc=False):
 
 
 def written(turns: Sequence[TextTurn], *, cue: bool = True) -> str:
-    """The prompt. With `cue` the model is asked to go on, unless an assistant's words already stand last."""
-    return _joined(turns, lines(turns), cue=cue)
+    """The prompt. With `cue` it asks the model to go on, unless the last turn is an assistant's."""
+    return _join_lines(turns, write_lines(turns), cue=cue)
 
 
-def lines(turns: Sequence[TextTurn]) -> Iterator[str]:
-    """Each turn as it stands in a prompt, with what parts it from the one before; the first begins a line."""
-    first, question = _places(turns)
-    for at, turn in enumerate(turns):
-        seam = "\n" if at in (first, question) and at else ""
-        header = f"\n{CONTEXT}" if at == first < question else ""
-        yield f"{seam}{header}\n{_LABELS[turn.voice].format(turn.name)}{_escaped(turn.text)}"
+def write_lines(turns: Sequence[TextTurn]) -> Iterator[str]:
+    """Each turn as it stands in a prompt, with what separates it from the one before.
+
+    The first turn begins with a newline too, which the prompt does not have.
+    """
+    places = _find_places(turns)
+    for index, turn in enumerate(turns):
+        beginning = "\n"
+        if index > 0 and index in places:
+            beginning = "\n\n"
+        if index == places.first_turn and places.first_turn < places.question:
+            beginning += f"{CONTEXT}\n"
+        label = _LABELS[turn.voice].format(turn.name)
+        yield f"{beginning}{label}{_escaped(turn.text)}"
 
 
 def split(prompt: str) -> list[tuple[TextTurn, str]] | None:
-    """The turns of a prompt of exactly this layout, each as `lines` has it; None for any other prompt."""
+    """The turns of a prompt of exactly this layout, each with its text in it; None for any other prompt."""
     body = "\n" + prompt.removesuffix(CUE)
     labels = list(_LABEL.finditer(body))
-    if not labels or labels[0].start():
+    if not labels or labels[0].start() > 0:
         return None
-    ends = [*(label.start() for label in labels[1:]), len(body)]
-    found = zip(labels, ends, strict=True)
-    turns = _without_seams([_turn(at, body[at.end() : end]) for at, end in found if at.lastindex])
-    texts = list(lines(turns))
-    same = bool(turns) and _joined(turns, texts) == prompt
-    return list(zip(turns, texts, strict=True)) if same else None
+    turns = []
+    ends = [label.start() for label in labels[1:]]
+    ends.append(len(body))
+    for label, end in zip(labels, ends, strict=True):
+        is_turn = label.lastindex is not None  # "Previous context:" has no group
+        if is_turn:
+            turns.append(_read_turn(label, body[label.end() : end]))
+    if not turns:
+        return None
+    turns = _remove_empty_lines(turns)
+    lines = list(write_lines(turns))
+    if _join_lines(turns, lines) != prompt:
+        return None
+    return list(zip(turns, lines, strict=True))
 
 
-def nameable(name: str) -> str:
+def make_label_name(name: str) -> str:
     """A tool's name that fits a label."""
-    return _UNNAMEABLE.sub("_", name)[:128] or "unnamed"
+    return _NOT_IN_NAMES.sub("_", name)[:128] or "unnamed"
 
 
-def _joined(turns: Sequence[TextTurn], texts: Iterable[str], *, cue: bool = True) -> str:
-    asks = cue and not (turns and turns[-1].voice == "assistant")
-    return ("".join(texts) + (CUE if asks else "")).removeprefix("\n")
+def _join_lines(turns: Sequence[TextTurn], lines: Iterable[str], *, cue: bool = True) -> str:
+    prompt = "".join(lines)
+    ends_with_assistant = len(turns) > 0 and turns[-1].voice == "assistant"
+    if cue and not ends_with_assistant:
+        prompt += CUE
+    return prompt.removeprefix("\n")
 
 
-def _places(turns: Sequence[TextTurn]) -> tuple[int, int]:
-    """Where the turns after the system text begin, and where the last question stands."""
-    first = next((i for i, turn in enumerate(turns) if turn.voice != "system"), len(turns))
-    asked = (i for i in range(len(turns) - 1, first - 1, -1) if turns[i].voice == "user")
-    return first, next(asked, first)
+class _Places(NamedTuple):
+    """The index of the first turn after the system text, and of the last question."""
+
+    first_turn: int
+    question: int
 
 
-def _turn(label: re.Match[str], text: str) -> TextTurn:
-    speaker, called, answers, how = label.groups()
+def _find_places(turns: Sequence[TextTurn]) -> _Places:
+    """Without a question, the first turn after the system text takes its place."""
+    first_turn = 0
+    while first_turn < len(turns) and turns[first_turn].voice == "system":
+        first_turn += 1
+    for index in range(len(turns) - 1, first_turn - 1, -1):
+        if turns[index].voice == "user":
+            return _Places(first_turn, index)
+    return _Places(first_turn, first_turn)
+
+
+def _read_turn(label: re.Match[str], text: str) -> TextTurn:
+    speaker, called_tool, answering_tool, outcome = label.groups()
     if speaker:
-        return TextTurn(_SPEAKERS[speaker], _unescaped(text))
-    if called:
-        return TextTurn("call", _unescaped(text), called)
-    return TextTurn("answer" if how == "answers" else "failure", _unescaped(text), answers)
+        return TextTurn(_VOICES_BY_SPEAKER[speaker], _unescape(text))
+    if called_tool:
+        return TextTurn("call", _unescape(text), called_tool)
+    return TextTurn(_VOICES_BY_OUTCOME[outcome], _unescape(text), answering_tool)
 
 
-def _without_seams(turns: list[TextTurn]) -> list[TextTurn]:
-    """The turns without the empty lines that part system text, context and question."""
-    for at in set(_places(turns)):
-        if 0 < at < len(turns):
-            before = turns[at - 1]
-            turns[at - 1] = TextTurn(before.voice, before.text.removesuffix("\n"), before.name)
+def _remove_empty_lines(turns: list[TextTurn]) -> list[TextTurn]:
+    """The turns without the empty lines that separate system text, context and question."""
+    for index in set(_find_places(turns)):
+        if 0 < index < len(turns):
+            turn = turns[index - 1]
+            turns[index - 1] = TextTurn(turn.voice, turn.text.removesuffix("\n"), turn.name)
     return turns
 
 
 def _escaped(text: str) -> str:
-    return _forged(text).sub(r"\1\2\\", text)
+    """The text with one more backslash before each line that looks like a label."""
+    return _choose_forged_pattern(text).sub(r"\1\2\\", text)
 
 
-def _unescaped(text: str) -> str:
-    return _forged(text).sub(lambda at: at[1] + at[2][1:], text) if "\\" in text else text
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    return _choose_forged_pattern(text).sub(lambda match: match[1] + match[2][1:], text)
 
 
-def _forged(text: str) -> re.Pattern[str]:
-    """Two patterns, since one literal newline is looked for several times faster than a class."""
-    return _AFTER_ANY_END if any(end in text for end in _RARE) else _AFTER_NEWLINE
+def _choose_forged_pattern(text: str) -> re.Pattern[str]:
+    """Two patterns, since one literal newline is found several times faster than a class of line ends."""
+    if any(line_end in text for line_end in _LINE_ENDS_BESIDES_NEWLINE):
+        return _FORGED_AFTER_ANY_END
+    return _FORGED_AFTER_NEWLINE

@@ -1,8 +1,8 @@
-"""A flat prompt as a log: its turns, where it has the layout of this dialect, else one text as it is.
+"""A flat prompt as a log: its turns, if it has the layout of this dialect, else one text as it is.
 
 A prompt is split only if writing its turns gives the same prompt, every call has its result, and no text
-calls itself system text after somebody has spoken: a label in the middle may be somebody's content, and
-must not gain a voice by being read. Parameters are the head; a flat prompt has no tools.
+calls itself system text after somebody has spoken. A label in the middle may be somebody's content, and
+must not become a turn of its own by being read. Parameters are the head; a flat prompt has no tools.
 """
 
 from __future__ import annotations
@@ -20,113 +20,131 @@ from lamina.errors import BadInput
 
 NAME = "text"
 
-
-def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
-    """The prompt as a log, everything else as a head."""
-    if not isinstance(request, Mapping):
-        raise BadInput(f"a request of type {type(request).__name__}", hint="give an object with a prompt")
-    prompt = prompt_in(request)
-    pieces = _segments([turn for turn, _ in split(prompt) or ()]) or [(prompt, _whole(prompt))]
-    if memo is not None:
-        pieces = _as_before(pieces, memo)
-    parameters = {name: value for name, value in request.items() if name != "prompt"}
-    return ParsedRequest(log=tuple(segment for _, segment in pieces), head=Head(parameters=parameters))
-
-
-def prompt_in(request: Request) -> str:
-    prompt = request.get("prompt")
-    if isinstance(prompt, str) and prompt:
-        return prompt
-    found = "empty" if prompt == "" else f"of type {type(prompt).__name__}"
-    raise BadInput(f"the prompt is {found}", place="prompt", hint="give one text that is not empty")
-
-
-def spoken(text: str) -> Segment:
-    """What a model said."""
-    return _segment(Role.ASSISTANT, "assistant", Text(text), text)
-
-
-_Piece = tuple[TextTurn | str, Segment]
-"""A segment, and what it was made from."""
+_TextPiece = tuple[TextTurn | str, Segment]
+"""A segment, and the turn or the prompt that it was made from."""
 
 _BLANK = Segment(role=Role.USER, kind="user", parts=())
 
 
-def _as_before(pieces: list[_Piece], memo: ParseMemo) -> list[_Piece]:
+def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
+    """The prompt as a log, everything else as a head."""
+    if not isinstance(request, Mapping):
+        problem = f"a request of type {type(request).__name__}"
+        raise BadInput(problem, hint="give an object with a prompt")
+    prompt = read_prompt(request)
+    turns = [turn for turn, _ in split(prompt) or ()]
+    pieces = _read_turns(turns)
+    if not pieces:
+        pieces = [(prompt, _make_whole_prompt(prompt))]
+    if memo is not None:
+        pieces = _reuse_segments(pieces, memo)
+    parameters = {name: value for name, value in request.items() if name != "prompt"}
+    return ParsedRequest(log=tuple(segment for _, segment in pieces), head=Head(parameters=parameters))
+
+
+def read_prompt(request: Request) -> str:
+    """The prompt of a request. Anything but one text that is not empty raises BadInput."""
+    prompt = request.get("prompt")
+    if isinstance(prompt, str) and prompt:
+        return prompt
+    problem = f"the prompt is of type {type(prompt).__name__}"
+    if prompt == "":
+        problem = "the prompt is empty"
+    raise BadInput(problem, place="prompt", hint="give one text that is not empty")
+
+
+def make_reply(text: str) -> Segment:
+    """What a model wrote, as a segment."""
+    return _make_segment(Role.ASSISTANT, "assistant", Text(text), text)
+
+
+def _reuse_segments(pieces: list[_TextPiece], memo: ParseMemo) -> list[_TextPiece]:
     """The same segments as before, as far as the prompt is what it was."""
-    known: list[_Piece] = [(made_from, segments[0]) for made_from, segments in memo.known]
-    same = 0
-    for (now, _), (before, _) in zip(pieces, known, strict=False):
-        if now != before:
+    remembered: list[_TextPiece] = [(source, segments[0]) for source, segments in memo.known]
+    same_count = 0
+    for (source, _), (old_source, _) in zip(pieces, remembered, strict=False):
+        if source != old_source:
             break
-        same += 1
-    pieces = known[:same] + pieces[same:]
-    memo.known = [(made_from, (segment,)) for made_from, segment in pieces]
+        same_count += 1
+    pieces = remembered[:same_count] + pieces[same_count:]
+    memo.known = [(source, (segment,)) for source, segment in pieces]
     return pieces
 
 
-def _whole(prompt: str) -> Segment:
-    """A prompt that is sent as it is; one that is blank says nothing, and is kept all the same."""
-    part = Text(prompt) if not is_blank(prompt) else Raw(dialect=NAME, data=prompt)
-    segment = _segment(Role.USER, "user", part, prompt)
+def _make_whole_prompt(prompt: str) -> Segment:
+    """A prompt that is sent as it is. A blank prompt says nothing, and is kept as a `Raw` part."""
+    part: Part = Text(prompt)
+    if is_blank(prompt):
+        part = Raw(dialect=NAME, data=prompt)
+    segment = _make_segment(Role.USER, "user", part, prompt)
     segment.meta["wire"]["whole"] = True
     return segment
 
 
-def _segments(turns: Sequence[TextTurn]) -> list[_Piece]:
-    """The turns as segments; none if they are not a conversation that can be sent as it is."""
-    reader = _Reader()
-    pieces: list[_Piece] = []
+def _read_turns(turns: Sequence[TextTurn]) -> list[_TextPiece]:
+    """The turns as segments; empty if they are not a conversation that can be sent as it is."""
+    reader = _TurnReader()
+    pieces: list[_TextPiece] = []
     for turn in turns:
-        segment = reader.read(turn)
+        segment = reader.read_turn(turn)
         if segment is None:
             return []
         pieces.append((turn, segment))
-    return [] if reader.step.waiting else pieces
+    if reader.step.waiting:
+        return []
+    return pieces
 
 
-class _Reader:
-    """Reads turns in order. `before` is the voice of the last one."""
+class _TurnReader:
+    """Reads turns in order. `last_voice` is the voice of the last turn."""
 
     def __init__(self) -> None:
         self.step = CallStep()
-        self.before = "system"
+        self.last_voice = "system"
 
-    def read(self, turn: TextTurn) -> Segment | None:
-        """The segment of a turn, None where it may not stand."""
-        before, self.before = self.before, turn.voice
+    def read_turn(self, turn: TextTurn) -> Segment | None:
+        """The segment of a turn; None if the turn may not stand where it stands."""
+        last_voice = self.last_voice
+        self.last_voice = turn.voice
         if turn.voice in ("answer", "failure"):
-            return self._result(turn)
-        if self.step.waiting and before != "call":
-            return None
+            return self._read_result(turn)
         if turn.voice == "call":
-            return self._call(turn, before)
-        if self.step.waiting or is_blank(turn.text) or (turn.voice == "system" and before != "system"):
+            return self._read_call(turn, last_voice)
+        if self.step.waiting or is_blank(turn.text):
+            return None
+        if turn.voice == "system" and last_voice != "system":
             return None
         self.step = CallStep()
-        return _segment(Role(turn.voice), turn.voice, Text(turn.text), turn.text)
+        return _make_segment(Role(turn.voice), turn.voice, Text(turn.text), turn.text)
 
-    def _call(self, turn: TextTurn, before: str) -> Segment:
-        if before != "call":
+    def _read_call(self, turn: TextTurn, last_voice: str) -> Segment | None:
+        """A call. Calls in a row are one step; any other call waits until the last step has its results."""
+        if last_voice != "call":
+            if self.step.waiting:
+                return None
             self.step = CallStep()
-        call = ToolCall(id=id_at(len(self.step.calls), turn.name), name=turn.name, arguments=turn.text)
+        call_id = id_at(len(self.step.calls), turn.name)
+        call = ToolCall(id=call_id, name=turn.name, arguments=turn.text)
         self.step.add(call)
-        joins = before in ("assistant", "call")
-        return _segment(Role.ASSISTANT, "tool_call", call, turn.text, joins=joins)
+        joins = last_voice in ("assistant", "call")
+        return _make_segment(Role.ASSISTANT, "tool_call", call, turn.text, joins=joins)
 
-    def _result(self, turn: TextTurn) -> Segment | None:
-        at = self.step.take(turn.name)
-        if at is None:
+    def _read_result(self, turn: TextTurn) -> Segment | None:
+        """A result; None if no call of its name waits for one."""
+        index = self.step.take(turn.name)
+        if index is None:
             return None
-        call = self.step.calls[at]
+        call = self.step.calls[index]
+        is_error = turn.voice == "failure"
+        result = ToolResult(id=call.id, content=(Text(turn.text),), name=call.name, error=is_error)
+        attrs = {}
         path = path_of(call.arguments)
-        result = ToolResult(
-            id=call.id, content=(Text(turn.text),), name=call.name, error=turn.voice == "failure"
-        )
-        return _segment(Role.TOOL, "tool_result", result, turn.text, attrs={"path": path} if path else None)
+        if path:
+            attrs["path"] = path
+        return _make_segment(Role.TOOL, "tool_result", result, turn.text, attrs=attrs)
 
 
-def _segment(
+def _make_segment(
     role: Role,
     kind: str,
     part: Part,
@@ -135,7 +153,12 @@ def _segment(
     joins: bool = False,
     attrs: dict[str, str] | None = None,
 ) -> Segment:
-    meta = came_from(_BLANK, NAME, message, first=not joins, count=1)
     return Segment(
-        role=role, kind=kind, parts=(part,), attrs=attrs or {}, joins=joins, origin=NAME, meta=meta
+        role=role,
+        kind=kind,
+        parts=(part,),
+        attrs=attrs or {},
+        joins=joins,
+        origin=NAME,
+        meta=came_from(_BLANK, NAME, message, first=not joins, count=1),
     )

@@ -1,11 +1,12 @@
 """An envelope as one flat prompt, for completion endpoints, logs and whoever reads a conversation.
 
-A prompt that was not split is given back as it is; anything else is written turn by turn, in the layout that
-`layout` draws. Results stand in the order of their calls wherever another order would be read wrongly.
+A prompt that was not split is given back as it is. Anything else is written turn by turn, in the layout that
+`layout` draws. Results stand in the order of their calls if any other order would be misread.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lamina.core.envelope import Envelope
@@ -23,122 +24,157 @@ from lamina.core.values import (
 )
 from lamina.dialects.pairing import Result, reading_order
 from lamina.dialects.port import groups
-from lamina.dialects.text.layout import TextTurn, Voice, nameable, written
+from lamina.dialects.text.layout import TextTurn, Voice, make_label_name, written
 from lamina.dialects.text.parse import NAME
 from lamina.dialects.words import said
 from lamina.errors import BadInput
 
+_VOICES: dict[Role, Voice] = {Role.SYSTEM: "system", Role.ASSISTANT: "assistant", Role.USER: "user"}
+
 
 def render(envelope: Envelope) -> dict[str, Any]:
     """The request: parameters as they came, and the prompt."""
-    prompt = prompt_of(envelope)
     if not envelope.sent:
-        raise BadInput("nothing is left to send", place="prompt", hint="add a message that says something")
-    return {**envelope.head.parameters, "prompt": prompt}
+        hint = "add a message that says something"
+        raise BadInput("nothing is left to send", place="prompt", hint=hint)
+    return {**envelope.head.parameters, "prompt": prompt_of(envelope)}
 
 
 def prompt_of(envelope: Envelope, *, cue: bool = True) -> str:
     """The whole conversation as one text. Without `cue` it does not ask for a reply: a transcript."""
     sent = envelope.sent
-    if len(sent) == 1 and sent[0].segment.meta.get("wire", {}).get("whole") is True:
-        return _text(sent[0])
-    return written(_turns(envelope), cue=cue)
+    if len(sent) == 1 and _is_whole_prompt(sent[0]):
+        return _write_text(sent[0])
+    return written(_write_turns(envelope), cue=cue)
 
 
 def carries(segment: Segment) -> str:
-    """Why a segment that another dialect parsed cannot be said in a flat prompt; nothing if it can."""
+    """Why a segment that another dialect parsed cannot stand in a flat prompt; "" if it can."""
     if segment.origin == NAME:
         return ""
-    return next((why for part in segment.parts if (why := _unsaid(part, segment))), "")
+    for part in segment.parts:
+        reason = _refuse_part(part, segment)
+        if reason:
+            return reason
+    return ""
 
 
-def _unsaid(part: Part, segment: Segment) -> str:
+def _refuse_part(part: Part, segment: Segment) -> str:
+    """Why a part cannot stand in a flat prompt; "" if it can."""
     match part:
         case Thinking():
             return "reasoning is no part of a flat prompt"
         case Raw(dialect=dialect) if dialect != NAME and segment.role is Role.ASSISTANT:
-            return f"{'reasoning' if segment.kind == 'thinking' else 'a block'} of {dialect} is no text"
+            content = "reasoning" if segment.kind == "thinking" else "a block"
+            return f"{content} of {dialect} is no text"
         case Image():
             return "a picture cannot stand in a flat prompt"
         case Document(text=text) if not text:
             return "a document without its text cannot stand in a flat prompt"
-        case ToolResult(content=content):  # an address is said in full by its words, content is not
-            media = (inner for inner in content if isinstance(inner, Image | Document) and inner.data)
-            return next((why for inner in media if (why := _unsaid(inner, segment))), "")
+        case ToolResult(content=content_parts):
+            return _refuse_result_media(content_parts, segment)
     return ""
 
 
-def _turns(envelope: Envelope) -> list[TextTurn]:
+def _refuse_result_media(parts: Sequence[Part], segment: Segment) -> str:
+    """The same for media in a result. Media at an address can be sent: the words of a result name it."""
+    for part in parts:
+        if not isinstance(part, Image | Document) or not part.data:
+            continue
+        reason = _refuse_part(part, segment)
+        if reason:
+            return reason
+    return ""
+
+
+def _is_whole_prompt(entry: Entry) -> bool:
+    """Whether an entry is a prompt that was not split into turns."""
+    note = entry.segment.meta.get("wire", {})
+    return note.get("whole") is True
+
+
+def _write_turns(envelope: Envelope) -> list[TextTurn]:
     """The turns. What leaves with its turn, such as the time, is said with the question, not after it."""
-    tail = envelope.sent[len(envelope.lasting) :]
-    writer = _Writer()
+    temporary_entries = envelope.sent[len(envelope.lasting) :]
+    writer = _TurnWriter()
     for group in groups(envelope):
-        ends_the_question = group[0] in tail and writer.voice == "user"
-        if not ends_the_question:
-            writer.pause()
+        belongs_to_question = group[0] in temporary_entries and writer.voice == "user"
+        if not belongs_to_question:
+            writer.end_turn()
         for entry in group:
-            writer.take(entry)
-    writer.pause()
-    writer.answer()
+            writer.add_entry(entry)
+    writer.end_turn()
+    writer.flush_results()
     return writer.turns
 
 
-class _Writer:
-    """Turns so far. `said` are the texts of the turn in the making; `results` wait for the last of a step."""
+class _TurnWriter:
+    """Collects turns.
+
+    `texts` are the texts of the turn that is not ended yet. `results` wait until the last result of their
+    step is there.
+    """
 
     def __init__(self) -> None:
         self.turns: list[TextTurn] = []
-        self.said: list[str] = []
+        self.texts: list[str] = []
         self.voice: Voice = "user"
         self.calls: list[ToolCall] = []
         self.results: list[tuple[TextTurn, Result]] = []
 
-    def take(self, entry: Entry) -> None:
+    def add_entry(self, entry: Entry) -> None:
+        """Adds a result, a call, or a text of the turn that is not ended yet."""
         part = entry.parts[0]
         if isinstance(part, ToolResult):
-            self._result(entry, part)
+            self._add_result(entry, part)
             return
         if self.results:
-            self.answer()
+            self.flush_results()
         if isinstance(part, ToolCall):
-            self._call(part)
-        elif text := _text(entry):
+            self._add_call(part)
+            return
+        text = _write_text(entry)
+        if text:
             self.voice = _VOICES.get(entry.role, "user")
-            self.said.append(text)
+            self.texts.append(text)
 
-    def pause(self) -> None:
-        """What was said so far is a turn."""
-        if self.said:
-            self.turns.append(TextTurn(self.voice, "\n".join(self.said)))
-            self.said = []
+    def end_turn(self) -> None:
+        """Makes a turn of the texts so far."""
+        if self.texts:
+            self.turns.append(TextTurn(self.voice, "\n".join(self.texts)))
+            self.texts = []
 
-    def answer(self) -> None:
-        """The results of a step are complete."""
+    def flush_results(self) -> None:
+        """Adds the results of a step that is complete, in an order in which they are read rightly."""
         order = reading_order(self.calls, [result for _, result in self.results])
-        self.turns += [self.results[at][0] for at in order]
-        self.calls, self.results = [], []
+        for index in order:
+            turn, _ = self.results[index]
+            self.turns.append(turn)
+        self.calls = []
+        self.results = []
 
-    def _call(self, call: ToolCall) -> None:
-        self.pause()
-        name = nameable(call.name)
+    def _add_call(self, call: ToolCall) -> None:
+        self.end_turn()
+        name = make_label_name(call.name)
         self.calls.append(ToolCall(id=call.id, name=name, arguments=""))
         self.turns.append(TextTurn("call", call.arguments, name))
 
-    def _result(self, entry: Entry, result: ToolResult) -> None:
-        self.pause()
-        name = nameable(entry.asked.name if entry.asked else result.name)
-        turn = TextTurn("failure" if result.error else "answer", said(result.content), name)
+    def _add_result(self, entry: Entry, result: ToolResult) -> None:
+        self.end_turn()
+        name = make_label_name(entry.asked.name if entry.asked else result.name)
+        voice: Voice = "failure" if result.error else "answer"
+        turn = TextTurn(voice, said(result.content), name)
         self.results.append((turn, Result(asked=result.id, name=name)))
 
 
-_VOICES: dict[Role, Voice] = {Role.SYSTEM: "system", Role.ASSISTANT: "assistant", Role.USER: "user"}
-
-
-def _text(entry: Entry) -> str:
+def _write_text(entry: Entry) -> str:
     """What an entry says; reasoning says nothing here."""
-    texts = [_own(part) for part in entry.parts if not isinstance(part, Thinking)]
+    texts = []
+    for part in entry.parts:
+        if isinstance(part, Thinking):
+            continue
+        if isinstance(part, Raw) and part.dialect == NAME:
+            texts.append(str(part.data))
+        else:
+            texts.append(said((part,)))
     return "\n".join(texts)
-
-
-def _own(part: Part) -> str:
-    return str(part.data) if isinstance(part, Raw) and part.dialect == NAME else said((part,))

@@ -1,0 +1,197 @@
+"""What a head means in the words that every dialect has, and such a head in the fields of the SDK.
+
+Fields that only this API has are named, not guessed at: whoever sends the request elsewhere learns what
+is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lamina.core.text.characters import lower_ascii, upper_ascii
+from lamina.core.values import Head
+from lamina.dialects.gemini.head import read_declarations, read_settings
+from lamina.dialects.gemini.schema import to_json_schema
+from lamina.dialects.gemini.wire import (
+    LISTS,
+    Json,
+    get_enum_word,
+    get_field,
+    get_model,
+    get_object,
+    get_text,
+    make_safe_name,
+    read_version,
+    to_dict_or_empty,
+    to_snake_case,
+)
+from lamina.dialects.port import OwnHead, PlainHead, Tool, number, texts
+
+_READ_FIELDS = frozenset(
+    """systemInstruction tools toolConfig maxOutputTokens temperature topP stopSequences responseMimeType
+    responseSchema responseJsonSchema thinkingConfig generationConfig model config""".split()
+)
+"""Fields that `plain_head` reads, or that another module does."""
+
+_SILENT_FIELDS = frozenset(
+    """httpOptions shouldReturnHttpResponse labels serviceTier candidateCount seed responseLogprobs logprobs
+    automaticFunctionCalling safetySettings store cachedContent modelSelectionConfig routingConfig
+    modelArmorConfig""".split()
+)
+"""Fields that say how a request is sent, stored, paid for or filtered, and nothing to the model."""
+
+_FIELDS_WITHOUT_LOSS = _READ_FIELDS | _SILENT_FIELDS
+
+_PLAIN_CHOICES = {"AUTO": "auto", "NONE": "none", "ANY": "any", "VALIDATED": "auto"}
+_THINKING_LEVELS = {
+    "none": "MINIMAL",
+    "minimal": "MINIMAL",
+    "low": "LOW",
+    "medium": "MEDIUM",
+    "high": "HIGH",
+    "xhigh": "HIGH",
+    "max": "HIGH",
+}
+_FIRST_VERSION_WITH_LEVELS = 3
+"""Models before it take a budget of tokens, not a level."""
+
+
+def plain_head(head: Head) -> PlainHead:
+    """What tools and parameters mean; `left` names those that only this API has."""
+    settings = read_settings(head.parameters)
+    thinking = to_dict_or_empty(settings.get("thinkingConfig"))
+    choice = _read_choice(settings.get("toolConfig"))
+    answer_schema = _read_answer_schema(settings)
+    left = [to_snake_case(name) for name in settings if name not in _FIELDS_WITHOUT_LOSS]
+    tools = []
+    for place, sort, declaration in read_declarations(head.tools):
+        if sort == "function":
+            tools.append(_read_function(declaration))
+        else:
+            left.append(f"tools{place}")
+    if choice is None:
+        left.append("tool_config")
+    if get_field(thinking, "thinkingBudget") is not None:
+        left.append("thinking_config")
+    if answer_schema is None and settings.get("responseMimeType") == "application/json":
+        left.append("response_mime_type")
+    return PlainHead(
+        model=get_model(head.parameters),
+        tools=tuple(tools),
+        output=number(settings.get("maxOutputTokens")),
+        temperature=number(settings.get("temperature")),
+        top_p=number(settings.get("topP")),
+        stop=texts(settings.get("stopSequences")),
+        choice=choice or "",
+        answer=answer_schema,
+        effort=lower_ascii(_read_word(get_field(thinking, "thinkingLevel"))),
+        left=tuple(left),
+    )
+
+
+def own_head(plain: PlainHead) -> OwnHead:
+    """The same in the fields of the SDK. `left` names what this API cannot say."""
+    functions = _write_functions(plain.tools)
+    level = _choose_level(plain)
+    fields: Json = {
+        "max_output_tokens": plain.output,
+        "temperature": plain.temperature,
+        "top_p": plain.top_p,
+        "stop_sequences": list(plain.stop) or None,
+        "tool_config": _write_choice(plain),
+        "response_mime_type": None if plain.answer is None else "application/json",
+        "response_json_schema": plain.answer,
+        "thinking_config": {"thinking_level": level} if level else None,
+    }
+    left = []
+    if plain.effort and not level:
+        left.append("effort")
+    if plain.stream:
+        left.append("stream")
+    if len(functions) < len(plain.tools):
+        left.append("tools")
+    parameters: Json = {}
+    if plain.model:
+        parameters["model"] = plain.model
+    parameters["config"] = {name: value for name, value in fields.items() if value is not None}
+    tools: tuple[Json, ...] = ()
+    if functions:
+        tools = ({"function_declarations": functions},)
+    return OwnHead(head=Head(tools=tools, parameters=parameters), left=tuple(left))
+
+
+def _choose_level(plain: PlainHead) -> str:
+    """The level of thinking; "" if there is none, or if the model takes a budget instead of a level."""
+    if 0 < read_version(plain.model) < _FIRST_VERSION_WITH_LEVELS:
+        return ""
+    return _THINKING_LEVELS.get(plain.effort, "")
+
+
+def _read_function(declaration: Json) -> Tool:
+    schema = get_field(declaration, "parametersJsonSchema")
+    if not isinstance(schema, dict):
+        schema = to_json_schema(declaration.get("parameters"))
+    return Tool(
+        name=get_text(declaration, "name"),
+        description=get_text(declaration, "description"),
+        schema=schema,
+    )
+
+
+def _write_functions(tools: tuple[Tool, ...]) -> list[Json]:
+    """The declarations. If tools get the same name here, the first is sent, in the place of the last."""
+    functions: dict[str, Json] = {}
+    for tool in tools:
+        name = make_safe_name(tool.name)
+        function = functions.pop(name, None)
+        if function is None:
+            function = _write_function(name, tool)
+        functions[name] = function
+    return list(functions.values())
+
+
+def _write_function(name: str, tool: Tool) -> Json:
+    function: Json = {"name": name}
+    if tool.description:
+        function["description"] = tool.description
+    if tool.schema:
+        function["parameters_json_schema"] = tool.schema
+    return function
+
+
+def _read_choice(tool_config: Any) -> str | None:
+    """The plain choice; "" if there is none, and None for a choice that only this API has."""
+    calling_config = get_object(to_dict_or_empty(tool_config), "functionCallingConfig")
+    mode = upper_ascii(_read_word(calling_config.get("mode")))
+    if not mode or mode == "MODE_UNSPECIFIED":
+        return ""
+    allowed_names = get_field(calling_config, "allowedFunctionNames")
+    if not allowed_names:
+        return _PLAIN_CHOICES.get(mode)
+    if mode == "ANY" and isinstance(allowed_names, LISTS) and len(allowed_names) == 1:
+        return f"tool:{allowed_names[0]}"
+    return None
+
+
+def _write_choice(plain: PlainHead) -> Json | None:
+    if not plain.choice or not plain.tools:
+        return None
+    if plain.choice.startswith("tool:"):
+        name = make_safe_name(plain.choice.removeprefix("tool:"))
+        return {"function_calling_config": {"mode": "ANY", "allowed_function_names": [name]}}
+    return {"function_calling_config": {"mode": upper_ascii(plain.choice)}}
+
+
+def _read_answer_schema(settings: Json) -> Json | None:
+    """The JSON Schema of the answer, which the API takes as it is or in its own words."""
+    schema = settings.get("responseJsonSchema")
+    if isinstance(schema, dict):
+        return schema
+    own_schema = settings.get("responseSchema")
+    if isinstance(own_schema, dict):
+        return to_json_schema(own_schema)
+    return None
+
+
+def _read_word(value: Any) -> str:
+    return str(get_enum_word(value) or "")
