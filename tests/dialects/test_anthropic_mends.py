@@ -8,7 +8,8 @@ import pytest
 
 from lamina.core.values import Budget, Ledger, Role
 from lamina.dialects.anthropic import DIALECT
-from lamina.dialects.anthropic.mark import marks_in, with_allowed_marks
+from lamina.dialects.anthropic.allowed_markers import remove_refused_markers
+from lamina.dialects.anthropic.markers import find_markers
 from lamina.dialects.sending import MOVED
 from lamina.errors import InvalidRequest
 from lamina.fitting.request import Fitted, fit_request
@@ -221,8 +222,8 @@ def test_the_fewest_markers_are_taken_off_or_made_shorter(
         tools=[{"name": "t", **text(lifetime)} for lifetime in tools.split()],
         system=[text(lifetime) for lifetime in system_.split()],
     )
-    before = {placed.place: placed.lifetime for placed in marks_in(given)}
-    found = list(marks_in(with_allowed_marks(given)))
+    before = {placed.place: placed.lifetime for placed in find_markers(given)}
+    found = list(find_markers(remove_refused_markers(given)))
     told = []
     for placed in found:
         name = placed.place.replace("messages[0].content", "messages").replace("[", "").replace("]", "")
@@ -233,15 +234,15 @@ def test_the_fewest_markers_are_taken_off_or_made_shorter(
 
 def test_markers_that_the_api_takes_stay_the_same_object() -> None:
     given = request(user([text("1h"), text("5m"), text("")]))
-    assert with_allowed_marks(given) is given
+    assert remove_refused_markers(given) is given
     assert fitted(given).request is given
 
 
 def test_a_marker_for_the_whole_request_counts_as_the_newest() -> None:
     given = request(user([text("5m")] * 4), cache_control={"type": "ephemeral"})
     found = fitted(given).request
-    assert [placed.place for placed in marks_in(found)][-1] == "cache_control"
-    assert len(list(marks_in(found))) == 4
+    assert [placed.place for placed in find_markers(found)][-1] == "cache_control"
+    assert len(list(find_markers(found))) == 4
 
 
 def test_a_marker_on_thinking_is_taken_off_and_the_thought_stays() -> None:
