@@ -8,7 +8,11 @@ from lamina.core.arrange import Filter, Layout
 from lamina.core.build import build
 from lamina.core.values import Form
 from lamina.dialects.openai_responses import DIALECT
-from lamina.dialects.openai_responses.parse import ALONE, TWICE, UNREADABLE
+from lamina.dialects.openai_responses.item_scan import (
+    REASONING_ALONE,
+    REASONING_TWICE,
+    REASONING_UNREADABLE,
+)
 from lamina.dialects.translate import options_for
 from tests.dialects.openai_responses_requests import (
     PIXEL,
@@ -72,11 +76,14 @@ def test_an_item_whose_reasoning_was_left_out_loses_its_id() -> None:
 def test_reasoning_that_cannot_be_sent_back_is_left_out_with_its_reason() -> None:
     shut = thinks(3, encrypted_content=None)
     cases: list[tuple[Json, str]] = [
-        (request(user(), thinks(1), user()), ALONE),
-        (request(user(), thinks(1)), ALONE),
-        (request(user(), thinks(1), {"type": "message", "role": "assistant", "content": []}, user()), ALONE),
-        (request(user(), thinks(1), says(n=1), user(), thinks(1), says(n=2)), TWICE),
-        (request(user(), shut, says(n=4), store=False), UNREADABLE),
+        (request(user(), thinks(1), user()), REASONING_ALONE),
+        (request(user(), thinks(1)), REASONING_ALONE),
+        (
+            request(user(), thinks(1), {"type": "message", "role": "assistant", "content": []}, user()),
+            REASONING_ALONE,
+        ),
+        (request(user(), thinks(1), says(n=1), user(), thinks(1), says(n=2)), REASONING_TWICE),
+        (request(user(), shut, says(n=4), store=False), REASONING_UNREADABLE),
     ]
     for given, why in cases:
         assert DIALECT.check(given)

@@ -14,7 +14,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.gemini.render import SIGNED
 from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
 from lamina.dialects.port import Dialect
-from lamina.dialects.rechecking import TAIL
+from lamina.dialects.rechecking import TAIL, recheck
 from lamina.dialects.sending import rendered
 from lamina.dialects.words import OPENING
 from lamina.errors import InvalidRequest
@@ -184,13 +184,16 @@ def test_a_growing_request_is_checked_at_its_end_only(name: str, monkeypatch: py
     model = {"gemini": "gemini-3-pro", "anthropic": "claude-opus-4-8"}.get(name, "gpt-5")
     assert dialect.recheck is not None
     module = __import__(dialect.recheck.__module__, fromlist=["_"])
-    view, seen = module.Turn if name == "anthropic" else module.View, []
+    seen: list[int] = []
 
-    def counted(item: Any, at: int) -> Any:
-        seen.append(at)
-        return view(item, at)
+    def counting_recheck(*arguments: Any, view: Any, **options: Any) -> Any:
+        def counting_view(item: Any, at: int) -> Any:
+            seen.append(at)
+            return view(item, at)
 
-    monkeypatch.setattr(module, view.__name__, counted)
+        return recheck(*arguments, view=counting_view, **options)
+
+    monkeypatch.setattr(module, "recheck", counting_recheck)
     memo, items = RequestMemo(), [turn for at in range(200) for turn in _question(name, at)]
     for count in range(101, 400, 2):
         seen.clear()
