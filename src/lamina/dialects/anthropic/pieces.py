@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from lamina.core.values import Part, Raw, Role, Segment
 from lamina.dialects.anthropic.blocks import to_mapping, to_mapping_or_empty
+from lamina.dialects.anthropic.extra_fields import collect_from_block, collect_from_message
 from lamina.dialects.anthropic.model import NAME
-from lamina.dialects.beside import anthropic_block, anthropic_fields
 from lamina.dialects.port import came_from
 
 PATH_ARGUMENTS = ("path", "file_path", "filepath", "filename", "file", "notebook_path")
@@ -62,9 +62,9 @@ def build_segment(
         meta["wire"]["fields"] = extra_fields
     beside: tuple[Part, ...] = ()
     if is_last:
-        beside = anthropic_fields(NAME, extra_fields)
+        beside = collect_from_message(extra_fields)
     if piece.blocks and len(piece.blocks) == 1:
-        beside += anthropic_block(NAME, piece.parts[0], to_mapping(piece.blocks[0]))
+        beside += collect_from_block(piece.parts[0], to_mapping(piece.blocks[0]))
     return Segment(
         role=piece.role,
         kind=piece.kind,

@@ -15,7 +15,7 @@ import msgspec
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
-from lamina.dialects.beside import Beside, blank_texts, responses_block, responses_item
+from lamina.dialects.extra_fields import ExtraParts, collect_blank_texts
 from lamina.dialects.json_values import text_or_empty
 from lamina.dialects.named_files import path_of
 from lamina.dialects.openai_responses.calls import (
@@ -26,6 +26,7 @@ from lamina.dialects.openai_responses.calls import (
     parse_output,
     read_call_id,
 )
+from lamina.dialects.openai_responses.extra_fields import collect_from_block, collect_from_item
 from lamina.dialects.openai_responses.items import (
     ARGUMENT_FIELDS,
     OUTPUT_TYPE_OF_CALL,
@@ -174,7 +175,7 @@ class ItemScan:
                 count=count,
                 joins=joins or index > 0,
                 pinned=pinned,
-                beside=_collect_beside(piece, item, is_last=index == last),
+                beside=_collect_extra_parts(piece, item, is_last=index == last),
             )
             segments.append(segment)
         return tuple(segments)
@@ -310,17 +311,17 @@ def _parse_reasoning(item: Json) -> Thinking:
     return Thinking(text="\n".join(texts), signature=signature)
 
 
-def _collect_beside(piece: Piece, item: Json, *, is_last: bool) -> Beside:
+def _collect_extra_parts(piece: Piece, item: Json, *, is_last: bool) -> ExtraParts:
     """What a block holds for the model besides its part. What its item holds counts with the last piece."""
-    beside: Beside = ()
+    extra: ExtraParts = ()
     if is_last:
         argument_fields = ARGUMENT_FIELDS.get(read_type(item), ())
-        beside = responses_item(NAME, piece.part, item, asked=argument_fields)
+        extra = collect_from_item(piece.part, item, argument_fields=argument_fields)
         if not isinstance(piece.part, Raw):
-            beside += blank_texts(item.get("content"))
+            extra += collect_blank_texts(item.get("content"))
     if piece.block is not None and piece.block is not item:
-        beside += responses_block(NAME, piece.part, read_object(piece.block))
-    return beside
+        extra += collect_from_block(piece.part, read_object(piece.block))
+    return extra
 
 
 def build_segment(
@@ -333,7 +334,7 @@ def build_segment(
     count: int,
     joins: bool,
     pinned: bool,
-    beside: Beside = (),
+    beside: ExtraParts = (),
 ) -> Segment:
     """Turns one piece of an item into a segment, with `extra_note` among what is noted about its origin."""
     meta = came_from(_NO_SEGMENT, NAME, source, first=is_first, count=count, block=piece.block)
