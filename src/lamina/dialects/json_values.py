@@ -27,6 +27,13 @@ def list_or_empty(value: Any) -> Sequence[Any]:
     return ()
 
 
+def read_field(holder: Any, name: str) -> Any:
+    """A field of a mapping, or an attribute of an object of an SDK; None if there is none."""
+    if isinstance(holder, Mapping):
+        return holder.get(name)
+    return getattr(holder, name, None)
+
+
 def drop_nulls(holder: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are not null."""
     return {name: value for name, value in holder.items() if value is not None}

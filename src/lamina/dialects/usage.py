@@ -8,10 +8,11 @@ is; if a total is reported too, the total decides. This is the one place that re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+from lamina.dialects.json_values import read_field
 
 
 class Cleared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -53,7 +54,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 def usage_in(answer: Any) -> Usage:
     """What an answer says that its call took. Ollama and llama.cpp report it in the answer itself."""
     for name in ("usage", "usage_metadata", "usageMetadata"):
-        usage = read_usage(_read_field(answer, name))
+        usage = read_usage(read_field(answer, name))
         if usage != Usage():
             return usage
     return read_usage(answer)
@@ -61,7 +62,7 @@ def usage_in(answer: Any) -> Usage:
 
 def read_usage(usage: Any) -> Usage:
     """What a usage object says, whichever API wrote it: a dict, or an object of an SDK."""
-    details = _read_field(usage, "prompt_tokens_details") or _read_field(usage, "input_tokens_details")
+    details = read_field(usage, "prompt_tokens_details") or read_field(usage, "input_tokens_details")
     cached = _read_count(usage, _CACHED) or _read_count(details, _CACHED)
     written = _read_count(usage, _WRITTEN) or _read_count(details, _WRITTEN)
     output = _read_count(usage, _OUTPUT) + _read_count(usage, _THOUGHTS)
@@ -141,13 +142,7 @@ def _count_whole_input(usage: Any, *, cached_and_written: int, output: int, has_
 def _read_count(holder: Any, names: tuple[str, ...]) -> int:
     """The first of these fields that counts something, 0 if none does."""
     for name in names:
-        count = _read_field(holder, name)
+        count = read_field(holder, name)
         if isinstance(count, int) and not isinstance(count, bool) and count > 0:
             return count
     return 0
-
-
-def _read_field(holder: Any, name: str) -> Any:
-    if isinstance(holder, Mapping):
-        return holder.get(name)
-    return getattr(holder, name, None)

@@ -21,10 +21,11 @@ def said(parts: Iterable[Part]) -> str:
 
 
 def _write_part(part: Part) -> str:
-    if isinstance(part, Image) and part.url and not part.data:
-        return f"[picture at {part.url}]"
-    if isinstance(part, Document) and part.url and not part.data and not part.text:
-        if part.name:
-            return f"[document {part.name} at {part.url}]"
-        return f"[document at {part.url}]"
+    match part:
+        case Image(data="", url=url) if url:
+            return f"[picture at {url}]"
+        case Document(data="", text="", name="", url=url) if url:
+            return f"[document at {url}]"
+        case Document(data="", text="", name=name, url=url) if url:
+            return f"[document {name} at {url}]"
     return text_of((part,))

@@ -1,7 +1,7 @@
 """The Messages API of Anthropic, as a dialect.
 
     parse ──▶ log, head          render ──▶ request          check ──▶ what the API would refuse
-    absorb, absorb_stream ──▶ an answer as segments          binding_of ──▶ whether thinking is bound
+    absorb, absorb_stream ──▶ an answer as segments          find_binding ──▶ whether thinking is bound
 
 Read `parse` first, then `render`; `blocks` has the shapes, `model` what a model's name says.
 """
@@ -17,15 +17,16 @@ from lamina.dialects.anthropic.absorb import absorb, absorb_stream
 from lamina.dialects.anthropic.check import check, check_again
 from lamina.dialects.anthropic.head import own_head, plain_head
 from lamina.dialects.anthropic.mark import mark
-from lamina.dialects.anthropic.model import NAME, binding_of, model_of
+from lamina.dialects.anthropic.model import NAME, find_binding, read_model
 from lamina.dialects.anthropic.parse import parse
 from lamina.dialects.anthropic.render import render
 from lamina.dialects.anthropic.stream import stream
 from lamina.dialects.anthropic.system_messages import lasting, order
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.port import Dialect, Request, unsayable
 from lamina.dialects.words import OPENING
 
-__all__ = ["DIALECT", "NAME", "binding_of", "recognises"]
+__all__ = ["DIALECT", "NAME", "find_binding", "recognises"]
 
 _OWN_FIELDS = ("system", "thinking", "stop_sequences", "anthropic_version", "context_management")
 _OWN_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image"))
@@ -47,27 +48,18 @@ def recognises(request: Request) -> bool:
         return True
     if any("input_schema" in tool for tool in tools):
         return True
-    return bool(block_types & _OWN_BLOCKS) or "claude" in model_of(request)
+    return bool(block_types & _OWN_BLOCKS) or "claude" in read_model(request)
 
 
 def _read_tools(request: Request) -> list[Mapping[str, Any]]:
-    tools = request.get("tools")
-    if not isinstance(tools, list | tuple):
-        return []
-    return [tool for tool in tools if isinstance(tool, Mapping)]
+    return [tool for tool in list_or_empty(request.get("tools")) if isinstance(tool, Mapping)]
 
 
 def _collect_block_types(messages: Iterable[Mapping[str, Any]]) -> set[str]:
     block_types: set[str] = set()
     for message in messages:
-        content = message.get("content")
-        if not isinstance(content, list | tuple):
-            continue
-        for block in content:
-            if isinstance(block, (dict, Mapping)):
-                block_type = block.get("type")
-                if isinstance(block_type, str):
-                    block_types.add(block_type)
+        for block in list_or_empty(message.get("content")):
+            block_types.add(text_or_empty(mapping_or_empty(block).get("type")))
     return block_types
 
 
@@ -105,7 +97,7 @@ DIALECT = Dialect(
     check=check,
     absorb=absorb,
     absorb_stream=absorb_stream,
-    binding=binding_of,
+    binding=find_binding,
     stream=stream,
     mark=mark,
     carries=carries,

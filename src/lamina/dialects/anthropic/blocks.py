@@ -18,6 +18,7 @@ from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic.model import NAME
+from lamina.dialects.json_values import text_or_empty
 from lamina.errors import BadInput
 
 Block = Mapping[str, Any]
@@ -55,6 +56,8 @@ def to_mapping(value: Any) -> Block | None:
 
 def to_mapping_or_empty(value: Any) -> Block:
     """Like `to_mapping`, with an empty mapping for values that are not objects."""
+    if isinstance(value, dict):  # nearly always: this saves a call for every block of a long request
+        return value
     mapping = to_mapping(value)
     if mapping is None:
         return {}
@@ -94,24 +97,16 @@ def parse_call(block: Block) -> ToolCall:
         arguments = _ENCODER.encode(tool_input or {}).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         refuse(f"not a JSON value: {error}", ".input", "use str, int, float, bool, None, list and dict")
-    call_id = block.get("id", "")
-    if not isinstance(call_id, str):
-        call_id = ""
+    call_id = text_or_empty(block.get("id"))
     return ToolCall(id=call_id, name=read_text_field(block, "name"), arguments=arguments)
 
 
 def parse_thinking(block: Block) -> Thinking:
     """Reads a thinking or redacted_thinking block. Its signature or encrypted data is passed on unread."""
-    text = _text_or_empty(block.get("thinking"))
-    signature = _text_or_empty(block.get("signature"))
-    encrypted = _text_or_empty(block.get("data"))
+    text = text_or_empty(block.get("thinking"))
+    signature = text_or_empty(block.get("signature"))
+    encrypted = text_or_empty(block.get("data"))
     return Thinking(text=text, signature=signature or encrypted)
-
-
-def _text_or_empty(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return ""
 
 
 def parse_result(block: Block, call_id: str, tool_name: str) -> tuple[ToolResult, Block | None]:
@@ -182,8 +177,8 @@ def _parse_image(block: Block) -> Image | Raw:
 
 
 def _parse_document(block: Block) -> Document | Raw:
-    name = _text_or_empty(block.get("title"))
-    context = _text_or_empty(block.get("context"))
+    name = text_or_empty(block.get("title"))
+    context = text_or_empty(block.get("context"))
     match block.get("source"):
         case {"type": "base64", "data": str() as data, "media_type": str() as media}:
             return Document(data=data, media_type=media, name=name, context=context)

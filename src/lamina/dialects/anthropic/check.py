@@ -19,7 +19,7 @@ from lamina.dialects.anthropic.message_rules import (
     system_messages_are_taken,
     system_messages_stand_right,
 )
-from lamina.dialects.anthropic.model import model_of
+from lamina.dialects.anthropic.model import read_model
 from lamina.dialects.anthropic.parse import parse
 from lamina.dialects.anthropic.readings import EarlierMessages, MessageReading, MessagesReading, Rule
 from lamina.dialects.anthropic.thinking_rules import thinking_is_bound, thinking_is_whole
@@ -92,7 +92,7 @@ def _apply_rules_to(request: Request, memo: CheckMemo | None, ledger: Ledger | N
     return recheck(
         request["messages"],
         memo,
-        basis=model_of(request),
+        basis=read_model(request),
         past=EarlierMessages,
         view=MessageReading,
         seam=_answers_user,

@@ -11,7 +11,9 @@ from typing import Any
 
 from lamina.core.values import Head
 from lamina.dialects.anthropic.blocks import make_safe_name
-from lamina.dialects.anthropic.model import forces_no_tool, takes_no_sampling
+from lamina.dialects.anthropic.model import refuses_forced_tool, refuses_sampling
+from lamina.dialects.heads import list_untranslated, read_stream_switch, read_tools
+from lamina.dialects.json_values import drop_nulls, mapping_or_empty
 from lamina.dialects.port import OwnHead, PlainHead, Tool, number, texts
 
 DEFAULT_OUTPUT = 8_192
@@ -49,30 +51,18 @@ _EFFORTS = {
 
 def plain_head(head: Head) -> PlainHead:
     """Translates tools and parameters. `left` names those that only this API has."""
-    parameters = {name: value for name, value in head.parameters.items() if value is not None}
-    left = [name for name in parameters if name not in _TRANSLATED and name not in _NOT_FOR_THE_MODEL]
-
-    tools: list[Tool] = []
-    for position, definition in enumerate(head.tools):
-        tool = _read_tool(definition)
-        if tool is None:
-            left.append(f"tools[{position}]")
-        else:
-            tools.append(tool)
-
+    parameters = drop_nulls(head.parameters)
+    left = list_untranslated(parameters, _TRANSLATED, _NOT_FOR_THE_MODEL)
+    tools, unread_places = read_tools(head.tools, _read_tool)
+    left += unread_places
     choice = _read_choice(parameters.get("tool_choice"))
     if choice is None:
         left.append("tool_choice")
 
-    output_config = parameters.get("output_config")
-    if not isinstance(output_config, Mapping):
-        output_config = {}
-    stream = None
-    if "stream" in parameters:
-        stream = bool(parameters["stream"])
+    output_config = mapping_or_empty(parameters.get("output_config"))
     return PlainHead(
         model=str(parameters.get("model", "")),
-        tools=tuple(tools),
+        tools=tools,
         output=number(parameters.get("max_tokens")),
         temperature=number(parameters.get("temperature")),
         top_p=number(parameters.get("top_p")),
@@ -80,7 +70,7 @@ def plain_head(head: Head) -> PlainHead:
         choice=choice or "",
         answer=_read_answer_schema(output_config),
         effort=str(output_config.get("effort") or ""),
-        stream=stream,
+        stream=read_stream_switch(parameters),
         left=tuple(left),
     )
 
@@ -88,9 +78,10 @@ def plain_head(head: Head) -> PlainHead:
 def own_head(plain: PlainHead) -> OwnHead:
     """Translates a plain head into this API's words, as far as the model takes them."""
     left: list[str] = []
-    sampling = {"temperature": plain.temperature, "top_p": plain.top_p}
-    if takes_no_sampling(plain.model):
-        left += [name for name, value in sampling.items() if value is not None]
+    sampling = drop_nulls({"temperature": plain.temperature, "top_p": plain.top_p})
+    if refuses_sampling(plain.model):
+        left += sampling
+        sampling = {}
     choice = _write_choice(plain)
     if plain.choice and plain.tools and choice is None:
         left.append("choice")
@@ -110,11 +101,10 @@ def own_head(plain: PlainHead) -> OwnHead:
         "tool_choice": choice,
         "output_config": output_config or None,
         "stream": plain.stream,
+        **sampling,
     }
-    candidates |= {name: value for name, value in sampling.items() if name not in left}
-    parameters = {name: value for name, value in candidates.items() if value is not None}
     tools = tuple(_write_tool(tool) for tool in plain.tools)
-    return OwnHead(head=Head(tools=tools, parameters=parameters), left=tuple(left))
+    return OwnHead(head=Head(tools=tools, parameters=drop_nulls(candidates)), left=tuple(left))
 
 
 def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
@@ -153,7 +143,7 @@ def _write_choice(plain: PlainHead) -> dict[str, str] | None:
         return None
     if plain.choice in ("auto", "none"):
         return {"type": plain.choice}
-    if forces_no_tool(plain.model):
+    if refuses_forced_tool(plain.model):
         return None
     if plain.choice == "any":
         return {"type": "any"}

@@ -15,7 +15,10 @@ def marks_are_few(reading: MessagesReading) -> Breaches:
 
 
 def long_marks_come_first(reading: MessagesReading) -> Breaches:
-    """A12: markers with ttl 1h come before those with 5m."""
+    """A12: markers with ttl 1h come before those with 5m.
+
+    5m, 1h breaks the rule; 1h, 5m and 1h, 1h do not.
+    """
     short_seen = False
     for marker in reading.markers:
         if marker.lifetime != LONG_LIFETIME:

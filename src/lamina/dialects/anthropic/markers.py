@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lamina.dialects.anthropic.blocks import LIST_TYPES, to_mapping, to_mapping_or_empty
+from lamina.dialects.anthropic.blocks import to_mapping, to_mapping_or_empty
+from lamina.dialects.json_values import list_or_empty
 from lamina.dialects.port import Request
 
 MARKER_LIMIT = 4
@@ -34,9 +35,9 @@ class PlacedMarker(NamedTuple):
 def find_markers(request: Request) -> Iterator[PlacedMarker]:
     """The markers of a request in the order in which the API reads it, that of the whole request last."""
     yield from find_markers_before_messages(request)
-    for message_index, message in enumerate(_items(request.get("messages"))):
+    for message_index, message in enumerate(list_or_empty(request.get("messages"))):
         content = to_mapping_or_empty(message).get("content")
-        for block_index, block in enumerate(_items(content)):
+        for block_index, block in enumerate(list_or_empty(content)):
             yield from find_markers_on_block(block, f"messages[{message_index}].content[{block_index}]")
     yield from find_request_marker(request)
 
@@ -44,7 +45,7 @@ def find_markers(request: Request) -> Iterator[PlacedMarker]:
 def find_markers_before_messages(request: Request) -> Iterator[PlacedMarker]:
     """The markers on tools and on the system text."""
     for name in ("tools", "system"):
-        for position, block in enumerate(_items(request.get(name))):
+        for position, block in enumerate(list_or_empty(request.get(name))):
             yield from find_markers_on_block(block, f"{name}[{position}]")
 
 
@@ -62,7 +63,7 @@ def find_markers_on_block(block: Any, place: str) -> Iterator[PlacedMarker]:
         return
     block_type = mapping.get("type")
     if block_type == "tool_result":
-        for position, piece in enumerate(_items(mapping.get("content"))):
+        for position, piece in enumerate(list_or_empty(mapping.get("content"))):
             yield from find_markers_on_block(piece, f"{place}.content[{position}]")
     lifetime = read_lifetime(mapping)
     if lifetime is not None:
@@ -78,9 +79,3 @@ def read_lifetime(holder: Mapping[str, Any]) -> str | None:
     if isinstance(lifetime, str):
         return lifetime
     return DEFAULT_LIFETIME
-
-
-def _items(value: Any) -> Sequence[Any]:
-    if isinstance(value, LIST_TYPES):
-        return value
-    return ()

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lamina.core.text.characters import is_blank
-from lamina.dialects.anthropic.blocks import LIST_TYPES, Block, to_mapping_or_empty
+from lamina.dialects.anthropic.blocks import Block, to_mapping_or_empty
 from lamina.dialects.anthropic.messages import begins_with_compaction, ends_with_server_result
-from lamina.dialects.anthropic.model import model_of, refuses_system_messages, rejects_prefill
+from lamina.dialects.anthropic.model import read_model, refuses_system_messages, rejects_prefill
 from lamina.dialects.anthropic.readings import Breaches, MessageReading, MessagesReading
+from lamina.dialects.json_values import list_or_empty
 from lamina.dialects.port import Request
 
 
@@ -23,7 +24,11 @@ def has_limit(reading: MessagesReading) -> Breaches:
 
 
 def begins_with_user(reading: MessagesReading) -> Breaches:
-    """A1: the first message is the user's, or a compaction."""
+    """A1: the first message is the user's, or a compaction.
+
+    A compaction replaces what the user said before it. A system message may come first too, as far as this
+    rule is concerned; A11 says more about those.
+    """
     if reading.has_earlier_messages:
         return
     if not reading.messages:
@@ -35,16 +40,23 @@ def begins_with_user(reading: MessagesReading) -> Breaches:
 
 
 def ends_with_user(reading: MessagesReading) -> Breaches:
-    """A2: models from 4.6 on take no assistant prefill."""
+    """A2: models from 4.6 on take no assistant prefill.
+
+    A prefill is an assistant message at the end, which the model would have continued.
+    """
     if not reading.messages:
         return
     last = reading.messages[-1]
-    if last.role == "assistant" and rejects_prefill(model_of(reading.request)):
+    if last.role == "assistant" and rejects_prefill(read_model(reading.request)):
         yield last.place, "this model does not support assistant message prefill; end with a user message"
 
 
 def nothing_is_empty(reading: MessagesReading) -> Breaches:
-    """A8: no blank text, and no message without content."""
+    """A8: no blank text, and no message without content.
+
+    Texts are looked for in messages, inside tool results, and in the system text. A directive, which is a
+    system message with an empty list of blocks, is allowed.
+    """
     for message in reading.messages:
         if not message.blocks and not message.is_directive:
             yield message.place, "messages must have non-empty content"
@@ -58,25 +70,20 @@ def nothing_is_empty(reading: MessagesReading) -> Breaches:
 
 
 def _read_system_blocks(request: Request) -> list[Block]:
-    system = request.get("system")
-    if not isinstance(system, LIST_TYPES):
-        return []
-    return [to_mapping_or_empty(block) for block in system]
+    return [to_mapping_or_empty(block) for block in list_or_empty(request.get("system"))]
 
 
 def _find_blank_texts(block: Block) -> Iterator[str]:
     """The places of blank texts in a block: "" for its own, ".content[0]" for one inside a result."""
-    if _is_blank_text(block):
+    block_type = block.get("type")
+    if block_type == "text" and is_blank(str(block.get("text"))):
         yield ""
-    if block.get("type") != "tool_result" or not isinstance(block.get("content"), LIST_TYPES):
+    if block_type != "tool_result":
         return
-    for position, piece in enumerate(block["content"]):
-        if _is_blank_text(to_mapping_or_empty(piece)):
+    for position, piece in enumerate(list_or_empty(block.get("content"))):
+        inner = to_mapping_or_empty(piece)
+        if inner.get("type") == "text" and is_blank(str(inner.get("text"))):
             yield f".content[{position}]"
-
-
-def _is_blank_text(block: Block) -> bool:
-    return block.get("type") == "text" and is_blank(str(block.get("text")))
 
 
 def system_messages_stand_right(reading: MessagesReading) -> Breaches:
@@ -116,7 +123,7 @@ def _may_follow(previous: MessageReading | None, system_message: MessageReading)
 
 def system_messages_are_taken(reading: MessagesReading) -> Breaches:
     """A11: models before 4.8 have no system messages, only `system`."""
-    if not refuses_system_messages(model_of(reading.request)):
+    if not refuses_system_messages(read_model(reading.request)):
         return
     for message in reading.messages:
         if message.role == "system":

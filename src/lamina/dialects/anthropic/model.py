@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lamina.core.bound_thinking import Binding
+from lamina.dialects.json_values import text_or_empty
 
 NAME = "anthropic"
 """The name of this dialect."""
@@ -50,7 +51,7 @@ _VERSION_FIRST = re.compile(r"claude-(\d{1,2})(?:[-.](\d{1,2}))?-([a-z]+)", re.A
 """Older names: "claude-3-5-haiku-20241022" is ("3", "5", "haiku")."""
 
 
-def version(model: str) -> tuple[str, tuple[int, int]]:
+def read_version(model: str) -> tuple[str, tuple[int, int]]:
     """Family and version of a model: `("opus", (5, 5))`; `("", (0, 0))` if the name does not say."""
     match = _FAMILY_FIRST.search(model)
     if match is not None:
@@ -63,21 +64,16 @@ def version(model: str) -> tuple[str, tuple[int, int]]:
     return "", (0, 0)
 
 
-def binding(model: str) -> Binding:
-    """What a changed past does to thinking of this model."""
-    if _is_since(model, BOUND):
-        return "strict"
-    return "none"
-
-
-def binding_of(request: Mapping[str, Any]) -> Binding:
+def find_binding(request: Mapping[str, Any]) -> Binding:
     """What a changed past does to thinking in this request. A request may choose; else the model decides."""
     match request.get("thinking"):
         case {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}:
             return "drop"
         case {"block_binding": {"prefix_mismatch_behavior": str()}}:
             return "strict"
-    return binding(model_of(request))
+    if _is_since(read_model(request), BOUND):
+        return "strict"
+    return "none"
 
 
 def takes_system_messages(model: str) -> bool:
@@ -89,30 +85,27 @@ def refuses_system_messages(model: str) -> bool:
 
     Of some models it is not known; clients send them there, so they are passed on.
     """
-    family, number = version(model)
+    family, number = read_version(model)
     return bool(family) and number < NO_SYSTEM_MESSAGES
 
 
-def takes_no_sampling(model: str) -> bool:
+def refuses_sampling(model: str) -> bool:
     return _is_since(model, NO_SAMPLING)
 
 
-def forces_no_tool(model: str) -> bool:
+def refuses_forced_tool(model: str) -> bool:
     return _is_since(model, NO_FORCED_TOOL)
 
 
 def rejects_prefill(model: str) -> bool:
-    return version(model)[1] >= NO_PREFILL
+    return read_version(model)[1] >= NO_PREFILL
 
 
-def model_of(request: Mapping[str, Any]) -> str:
+def read_model(request: Mapping[str, Any]) -> str:
     """The name of the request's model, or ""."""
-    model = request.get("model")
-    if isinstance(model, str):
-        return model
-    return ""
+    return text_or_empty(request.get("model"))
 
 
 def _is_since(model: str, table: Since) -> bool:
-    family, number = version(model)
+    family, number = read_version(model)
     return family in table and number >= table[family]

@@ -27,7 +27,7 @@ from lamina.dialects.anthropic.blocks import (
     refuse_inside,
 )
 from lamina.dialects.anthropic.message_scan import MessageScan
-from lamina.dialects.anthropic.model import model_of, refuses_system_messages
+from lamina.dialects.anthropic.model import read_model, refuses_system_messages
 from lamina.dialects.anthropic.pieces import Piece, build_segment
 from lamina.dialects.port import ParsedRequest, ParseMemo, Request
 from lamina.errors import BadInput
@@ -44,7 +44,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     if not isinstance(messages, LIST_TYPES):
         refuse("no list of messages", "messages", 'give "messages" as a list')
     system = _parse_system(request.get("system"))
-    demotes_system = refuses_system_messages(model_of(request))
+    demotes_system = refuses_system_messages(read_model(request))
 
     reused: list[ParsedMessage] = []
     if memo is not None and memo.basis == demotes_system:

@@ -76,6 +76,10 @@ class EarlierMessages:
         self.markers += message.markers
 
 
+LocatedBlock = tuple[MessageReading, int, Block]
+"""A block with its message and its position in that."""
+
+
 class MessagesReading(NamedTuple):
     """A request as the rules look at it.
 
@@ -89,6 +93,18 @@ class MessagesReading(NamedTuple):
     past: EarlierMessages
     has_earlier_messages: bool
     ledger: Ledger | None = None
+
+    def calls(self) -> Iterator[LocatedBlock]:
+        """The calls of all messages to look at."""
+        for message in self.messages:
+            for block_index, block in message.calls:
+                yield message, block_index, block
+
+    def thoughts(self) -> Iterator[LocatedBlock]:
+        """The thinking blocks of all messages to look at."""
+        for message in self.messages:
+            for block_index, block in message.thoughts:
+                yield message, block_index, block
 
 
 Breaches = Iterator[tuple[str, str]]

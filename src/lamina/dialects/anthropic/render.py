@@ -33,13 +33,14 @@ from lamina.dialects.anthropic.blocks import (
     to_mapping,
     to_mapping_or_empty,
 )
+from lamina.dialects.anthropic.markers import FIELD
 from lamina.dialects.anthropic.messages import (
     Message,
     begins_with_compaction,
     make_opening_message,
     read_role,
 )
-from lamina.dialects.anthropic.model import NAME, model_of
+from lamina.dialects.anthropic.model import NAME, read_model
 from lamina.dialects.anthropic.system_messages import (
     VoiceChooser,
     join_system_messages,
@@ -63,7 +64,7 @@ def render(envelope: Envelope) -> dict[str, Any]:
         request["tools"] = list(envelope.head.tools)
     if system_entries:
         request["system"] = _render_system(system_entries)
-    voices = VoiceChooser(model_of(request), envelope.ledger.repairs)
+    voices = VoiceChooser(read_model(request), envelope.ledger.repairs)
     request["messages"] = _render_messages(message_groups, voices)
     return remove_refused_markers(request)
 
@@ -172,19 +173,32 @@ def _render_entry(entry: Entry) -> list[Any]:
 
 
 def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Block | None:
+    """The block of one part: an updated copy of the block that it came as, or a new one with its marker."""
     sources = [to_mapping_or_empty(block) for block in source_blocks]
     if sources and isinstance(part, ToolCall):
         return _update_call(part, sources[0], entry.segment.parts[0])
     if sources and isinstance(part, ToolResult):
         return _update_result(part, sources[0], entry.segment.parts[0])
+    block = _render_new_block(entry, part)
+    if block is None:
+        return None
+    for source in reversed(sources):
+        marker = source.get(FIELD)
+        if marker:
+            return {**block, FIELD: marker}
+    return block
+
+
+def _render_new_block(entry: Entry, part: Part) -> Block | None:
+    """A block for a part that did not come as one; None if it cannot be sent.
+
+    Another provider's own block is sent as text, except in the assistant's voice: the model did not say that.
+    """
     is_foreign = entry.segment.meta.get("wire", {}).get("dialect", NAME) != NAME
     block = render_part(part, can_be_signed=not is_foreign)
     if block is None and isinstance(part, Raw) and entry.role is not Role.ASSISTANT:
-        block = render_part(Text(text_of((part,))))
-    markers = [source["cache_control"] for source in sources if source.get("cache_control")]
-    if block is None or not markers:
-        return block
-    return {**block, "cache_control": markers[-1]}
+        return render_part(Text(text_of((part,))))
+    return block
 
 
 def _update_call(call: ToolCall, source: Block, parsed_part: Part) -> Block:

@@ -7,10 +7,11 @@ anthropic 2.8 (beta types). This module changes no message and sends nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.core.text.characters import WHITE_SPACE
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty, read_field
 from lamina.dialects.port import Cleared
 
 BETAS = "anthropic-beta"
@@ -28,23 +29,18 @@ def with_drop_block(request: Mapping[str, Any]) -> dict[str, Any]:
     A request that chooses another behaviour keeps it. So does a request without thinking: the field belongs
     to the configuration of thinking.
     """
-    unchanged = request if isinstance(request, dict) else dict(request)
-    thinking = request.get("thinking")
-    if not isinstance(thinking, Mapping) or thinking.get("type") not in _TYPES_WITH_BINDING:
-        return unchanged
-    binding = thinking.get("block_binding")
-    if not isinstance(binding, Mapping):
-        binding = {}
-    if binding.get("prefix_mismatch_behavior") is not None:
-        return unchanged
-    binding = {**binding, "prefix_mismatch_behavior": "drop_block"}
-    return {**request, "thinking": {**thinking, "block_binding": binding}}
+    thinking = mapping_or_empty(request.get("thinking"))
+    binding = mapping_or_empty(thinking.get("block_binding"))
+    chooses_itself = binding.get("prefix_mismatch_behavior") is not None
+    if chooses_itself or thinking.get("type") not in _TYPES_WITH_BINDING:
+        return request if isinstance(request, dict) else dict(request)
+    new_binding = {**binding, "prefix_mismatch_behavior": "drop_block"}
+    return {**request, "thinking": {**thinking, "block_binding": new_binding}}
 
 
 def asks_to_clear(request: Mapping[str, Any]) -> bool:
     """Whether the caller asked the server to leave out old content."""
-    management = request.get("context_management")
-    return isinstance(management, Mapping) and bool(management.get("edits"))
+    return bool(mapping_or_empty(request.get("context_management")).get("edits"))
 
 
 def cleared(answer: Any) -> Cleared:
@@ -70,21 +66,13 @@ def merged_betas(*headers: str) -> str:
     return ",".join(betas)
 
 
-def _read_edits(answer: Any) -> Iterator[Any]:
-    management = _read_field(answer, "context_management")
-    edits = _read_field(management, "applied_edits")
-    if isinstance(edits, list | tuple):
-        yield from edits
-
-
-def _read_field(value: Any, name: str) -> Any:
-    if isinstance(value, Mapping):
-        return value.get(name)
-    return getattr(value, name, None)
+def _read_edits(answer: Any) -> Sequence[Any]:
+    management = read_field(answer, "context_management")
+    return list_or_empty(read_field(management, "applied_edits"))
 
 
 def _read_count(edit: Any, name: str) -> int:
-    count = _read_field(edit, name)
+    count = read_field(edit, name)
     if isinstance(count, int) and count > 0:
         return count
     return 0

@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock
 from lamina.core.text.characters import is_blank
 from lamina.dialects.anthropic.blocks import LIST_TYPES, Block, describe_value, refuse, to_mapping
 from lamina.dialects.anthropic.markers import DEFAULT_LIFETIME, FIELD, THINKING_TYPES
-from lamina.dialects.anthropic.model import NAME, model_of
+from lamina.dialects.anthropic.model import NAME, read_model
 from lamina.dialects.anthropic.stream_settings import read_settings
+from lamina.dialects.json_values import text_or_empty
 from lamina.dialects.port import Request
-from lamina.errors import BadInput
+from lamina.dialects.stream_data import encode_data, read_marker
 
 _SORTS: dict[str, Sort] = {
     "text": "text",
@@ -44,13 +45,13 @@ def stream(request: Request) -> Stream:
         blocks.append(_stream_tool(tool, f"tools[{position}]"))
     blocks += _stream_system(request.get("system"))
     blocks += _stream_messages(request.get("messages"))
-    settings = {name: _encode(value, name) for name, value in read_settings(request, blocks).items()}
+    settings = {name: encode_data(value, name) for name, value in read_settings(request, blocks).items()}
     return Stream(
         dialect=NAME,
-        model=model_of(request),
+        model=read_model(request),
         blocks=tuple(blocks),
         settings=settings,
-        automatic=_read_marker(request),
+        automatic=read_marker(request, FIELD, DEFAULT_LIFETIME),
     )
 
 
@@ -64,11 +65,11 @@ def _stream_tool(tool: Any, place: str) -> StreamBlock:
     return StreamBlock(
         sort="tool",
         role="tool",
-        data=_encode(data, place),
+        data=encode_data(data, place),
         place=place,
         opens=True,
-        name=_text_or_empty(definition.get("name")) or _text_or_empty(definition.get("type")),
-        marker=_read_marker(definition),
+        name=text_or_empty(definition.get("name")) or text_or_empty(definition.get("type")),
+        marker=read_marker(definition, FIELD, DEFAULT_LIFETIME),
         markable=definition.get("defer_loading") is not True,
     )
 
@@ -87,7 +88,7 @@ def _stream_messages(messages: Any) -> Iterator[StreamBlock]:
     tool_names: dict[str, str] = {}
     for message_index, message in enumerate(_read_list(messages, "messages")):
         mapping = _read_object(message, f"messages[{message_index}]")
-        role = _text_or_empty(mapping.get("role"))
+        role = text_or_empty(mapping.get("role"))
         place = f"messages[{message_index}].content"
         is_temporary = mapping.get("clear_at") is not None
         for block_index, piece in enumerate(_read_pieces(mapping.get("content"), place)):
@@ -113,8 +114,8 @@ def _stream_block(
 ) -> StreamBlock:
     """One block. `tool_names` are those of the calls so far, by id; a call adds its own."""
     block = _read_object(piece, place)
-    block_type = _text_or_empty(block.get("type"))
-    marker = _read_marker(block)
+    block_type = text_or_empty(block.get("type"))
+    marker = read_marker(block, FIELD, DEFAULT_LIFETIME)
     data = _drop_marker_and_nulls(block)
     if block_type == "tool_result":
         data, inner_marker = _normalise_result(data, place)
@@ -128,7 +129,7 @@ def _stream_block(
     return StreamBlock(
         sort=sort,
         role=role,
-        data=_encode(data, place),
+        data=encode_data(data, place),
         place=place,
         opens=opens,
         name=_name_block(block, block_type, tool_names),
@@ -158,7 +159,7 @@ def _normalise_result(result: Block, place: str) -> tuple[Block, str]:
     pieces: list[Block] = []
     for position, piece in enumerate(_read_list(content, f"{place}.content")):
         block = _read_object(piece, f"{place}.content[{position}]")
-        marker = _read_marker(block) or marker
+        marker = read_marker(block, FIELD, DEFAULT_LIFETIME) or marker
         pieces.append(_drop_marker_and_nulls(block))
     data["content"] = pieces
     return data, marker
@@ -173,23 +174,10 @@ def _name_block(block: Block, block_type: str, tool_names: dict[str, str]) -> st
         call_id = block.get("id")
         if isinstance(name, str) and isinstance(call_id, str):
             tool_names[call_id] = name
-        return _text_or_empty(name)
+        return text_or_empty(name)
     if "tool_use_id" in block:
-        return tool_names.get(_text_or_empty(block["tool_use_id"]), "")
-    return _text_or_empty(block.get("title"))
-
-
-def _read_marker(holder: Mapping[str, Any]) -> str:
-    """The lifetime that a marker asks for, "" without a marker."""
-    marker = holder.get(FIELD)
-    if marker is None:
-        return ""
-    lifetime = None
-    if isinstance(marker, Mapping):
-        lifetime = marker.get("ttl")
-    if isinstance(lifetime, str) and lifetime:
-        return lifetime
-    return DEFAULT_LIFETIME
+        return tool_names.get(text_or_empty(block["tool_use_id"]), "")
+    return text_or_empty(block.get("title"))
 
 
 def _drop_marker_and_nulls(block: Block) -> Block:
@@ -221,16 +209,3 @@ def _read_object(value: Any, place: str) -> Block:
     if mapping is None:
         refuse(f"{describe_value(value)} is not an object", place, "give a JSON object")
     return mapping
-
-
-def _text_or_empty(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    return ""
-
-
-def _encode(value: Any, place: str) -> bytes:
-    try:
-        return data_of(value)
-    except BadInput as error:
-        raise BadInput(error.problem, place=place, hint=error.hint) from None

@@ -7,6 +7,7 @@ from typing import Any
 
 from lamina.caches.stream import StreamBlock
 from lamina.dialects.anthropic.markers import FIELD
+from lamina.dialects.json_values import drop_default, drop_nulls, mapping_or_empty
 from lamina.dialects.port import Request
 
 _IN_OTHER_PLACES = frozenset(("model", "messages", "system", "tools", FIELD))
@@ -25,26 +26,24 @@ _NOT_IN_THE_PROMPT = frozenset(
 
 def read_settings(request: Request, blocks: Sequence[StreamBlock]) -> dict[str, Any]:
     """The settings of a request, by their names in the rules. Defaults are left out."""
-    output_config = request.get("output_config")
-    if not isinstance(output_config, Mapping):
-        output_config = {}
+    output_config = mapping_or_empty(request.get("output_config"))
     tool_choice = request.get("tool_choice")
     settings: dict[str, Any] = {
         "tool_choice": _normalise_choice(tool_choice),
         "parallel": _read_parallel_switch(tool_choice),
         "thinking": _normalise_thinking(request.get("thinking")),
-        "effort": _drop_default(output_config.get("effort"), "high"),
+        "effort": drop_default(output_config.get("effort"), "high"),
         "format": output_config.get("format") or request.get("output_format"),
         "task_budget": output_config.get("task_budget"),
-        "speed": _drop_default(request.get("speed"), "standard"),
-        "tier": _drop_default(request.get("service_tier"), "auto"),
+        "speed": drop_default(request.get("speed"), "standard"),
+        "tier": drop_default(request.get("service_tier"), "auto"),
         "geo": request.get("inference_geo"),
         "web_search": any(_is_web_search(block) for block in blocks) or None,
         "citations": any(_has_citations(block) for block in blocks) or None,
         "images": any(_has_image(block) for block in blocks) or None,
         "other": _select_unknown_fields(request) or None,
     }
-    return {name: value for name, value in settings.items() if value is not None}
+    return drop_nulls(settings)
 
 
 def _normalise_choice(choice: Any) -> Any:
@@ -71,12 +70,6 @@ def _normalise_thinking(config: Any) -> Any:
     if config.get("type") == "disabled":
         return None
     return {name: value for name, value in config.items() if name not in ("display", "block_binding")}
-
-
-def _drop_default(value: Any, default: str) -> Any:
-    if value == default:
-        return None
-    return value
 
 
 def _is_web_search(block: StreamBlock) -> bool:

@@ -14,7 +14,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.repair import side
 from lamina.core.values import Entry, Head, Layer, Raw, Ref, Role
 from lamina.dialects.anthropic.messages import is_server_result
-from lamina.dialects.anthropic.model import NAME, model_of, refuses_system_messages, takes_system_messages
+from lamina.dialects.anthropic.model import NAME, read_model, refuses_system_messages, takes_system_messages
 from lamina.dialects.port import ON_THE_WIRE, grouped
 
 DEMOTED = "said in the user's voice: the model takes no system messages"
@@ -46,7 +46,7 @@ class VoiceChooser:
 
 def lasting(envelope: Envelope) -> dict[Ref, str]:
     """The lines for the ledger: system messages that this request, and so every later one, has to demote."""
-    if not refuses_system_messages(model_of(envelope.head.parameters)):
+    if not refuses_system_messages(read_model(envelope.head.parameters)):
         return {}
     demoted: dict[Ref, str] = {}
     for entry in envelope.sent:
@@ -59,7 +59,7 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
 def order(entries: Sequence[Entry], head: Head) -> list[int]:
     """The positions of entries in the order in which they are sent."""
     positions = {id(entry): position for position, entry in enumerate(entries)}
-    placed = place_system_messages(grouped(entries), VoiceChooser(model_of(head.parameters)))
+    placed = place_system_messages(grouped(entries), VoiceChooser(read_model(head.parameters)))
     return [positions[id(entry)] for group in placed for entry in group]
 
 

@@ -8,20 +8,20 @@ from lamina.core.bound_thinking import thinks
 from lamina.core.build import build
 from lamina.core.hashing import stem
 from lamina.core.values import Digest, Head, Ledger, Segment
-from lamina.dialects.anthropic.messages import make_opening_message
+from lamina.dialects.anthropic.messages import Message, make_opening_message
 from lamina.dialects.anthropic.parse import parse
 from lamina.dialects.anthropic.readings import Breaches, MessagesReading
+from lamina.dialects.json_values import text_or_empty
 
 
 def thinking_is_whole(reading: MessagesReading) -> Breaches:
     """A9, by shape: thinking has its signature, redacted thinking its data."""
-    for message in reading.messages:
-        for block_index, block in message.thoughts:
-            block_type = block["type"]
-            field = "signature" if block_type == "thinking" else "data"
-            if not isinstance(block.get(field), str) or not block[field]:
-                problem = f"`{block_type}` blocks cannot be modified: {field} is missing"
-                yield message.block_place(block_index), problem
+    for message, block_index, block in reading.thoughts():
+        block_type = block["type"]
+        field = "signature" if block_type == "thinking" else "data"
+        if not text_or_empty(block.get(field)):
+            problem = f"`{block_type}` blocks cannot be modified: {field} is missing"
+            yield message.block_place(block_index), problem
 
 
 def thinking_is_bound(reading: MessagesReading) -> Breaches:
@@ -40,15 +40,19 @@ def thinking_is_bound(reading: MessagesReading) -> Breaches:
     parsed = parse(reading.request)
     unbound = _find_unbound_thoughts(parsed.log, parsed.head, ledger)
     if unbound and reading.messages:
-        first = reading.messages[0].message
-        if first == make_opening_message():
-            rest = [segment for segment in parsed.log if segment.meta["wire"].get("message") is not first]
+        rest = _drop_opening(parsed.log, reading.messages[0].message)
+        if len(rest) < len(parsed.log):
             unbound &= _find_unbound_thoughts(rest, parsed.head, ledger)
-    places: list[str] = []
-    for message in reading.messages:
-        places += [message.block_place(block_index) for block_index, _ in message.thoughts]
+    places = [message.block_place(block_index) for message, block_index, _ in reading.thoughts()]
     for number in sorted(unbound):
         yield places[number], "invalid `signature` in `thinking` block: bound to a different conversation"
+
+
+def _drop_opening(log: Sequence[Segment], first_message: Message) -> Sequence[Segment]:
+    """The log without the user message that `render` may have put first."""
+    if first_message != make_opening_message():
+        return log
+    return [segment for segment in log if segment.meta["wire"].get("message") is not first_message]
 
 
 def _find_unbound_thoughts(log: Sequence[Segment], head: Head, ledger: Ledger) -> set[int]:

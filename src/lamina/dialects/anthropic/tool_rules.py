@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from lamina.dialects.anthropic.blocks import is_safe_name
 from lamina.dialects.anthropic.readings import (
     Breaches,
+    LocatedBlock,
     MessageReading,
     MessagesReading,
-    PlacedBlock,
     collect_ids,
 )
 
@@ -18,7 +18,10 @@ _NO_IDS: frozenset[str] = frozenset()
 
 
 def calls_are_answered(reading: MessagesReading) -> Breaches:
-    """A3: every tool_use has its tool_result in the next message."""
+    """A3: every tool_use has its tool_result in the next message.
+
+    Broken if the user interrupted a call and the client sent only "go on" after it.
+    """
     for position, message in enumerate(reading.messages):
         if not message.calls:
             continue
@@ -33,7 +36,10 @@ def calls_are_answered(reading: MessagesReading) -> Breaches:
 
 
 def results_have_their_call(reading: MessagesReading) -> Breaches:
-    """A4: every tool_result answers a tool_use of the message before it."""
+    """A4: every tool_result answers a tool_use of the message before it.
+
+    Broken if a client cut off the front of its history between a call and its result.
+    """
     previous: MessageReading | None = None
     for message in reading.messages:
         if message.results:
@@ -51,39 +57,27 @@ def results_have_their_call(reading: MessagesReading) -> Breaches:
 def results_come_once(reading: MessagesReading) -> Breaches:
     """A4: a call has one result."""
     for message in reading.messages:
-        if len(message.results) > 1:
-            yield from _find_repeated_ids(
-                message, message.results, "tool_use_id", set(), "a second result for"
-            )
+        if len(message.results) < 2:
+            continue
+        results = [(message, block_index, block) for block_index, block in message.results]
+        yield from _find_repeated_ids(results, "tool_use_id", "a second result for")
 
 
 def call_ids_are_unique(reading: MessagesReading) -> Breaches:
-    """A5: no two tool_use blocks share an id."""
-    seen_ids: set[str] = set()
-    for message in reading.messages:
-        if not message.calls:
-            continue
-        yield from _find_repeated_ids(
-            message,
-            message.calls,
-            "id",
-            seen_ids,
-            "`tool_use` ids must be unique:",
-            earlier_ids=reading.past.call_ids,
-        )
+    """A5: no two tool_use blocks share an id, in the whole conversation.
+
+    Broken by clients that count calls from 1 in each turn.
+    """
+    problem = "`tool_use` ids must be unique:"
+    yield from _find_repeated_ids(reading.calls(), "id", problem, earlier_ids=reading.past.call_ids)
 
 
 def _find_repeated_ids(
-    message: MessageReading,
-    blocks: Sequence[PlacedBlock],
-    field: str,
-    seen_ids: set[str],
-    problem: str,
-    *,
-    earlier_ids: Collection[str] = _NO_IDS,
+    blocks: Iterable[LocatedBlock], field: str, problem: str, *, earlier_ids: Collection[str] = _NO_IDS
 ) -> Breaches:
-    """Reports ids that were seen before, and adds those of these blocks to `seen_ids`."""
-    for block_index, block in blocks:
+    """Reports blocks whose id an earlier one has, among these blocks or before them."""
+    seen_ids: set[str] = set()
+    for message, block_index, block in blocks:
         block_id = block.get(field)
         if not isinstance(block_id, str):
             continue
@@ -93,10 +87,14 @@ def _find_repeated_ids(
 
 
 def results_come_first(reading: MessagesReading) -> Breaches:
-    """A6: in a user message, results come before everything else."""
+    """A6: in a user message, results come before everything else.
+
+    The results of one message are numbered 0, 1, 2 …; if each stands at the position of its number, nothing
+    else comes before it.
+    """
     for message in reading.messages:
         for rank, (block_index, _) in enumerate(message.results):
-            if block_index != rank:  # something else comes before it
+            if block_index != rank:
                 place = message.block_place(block_index)
                 yield place, "`tool_result` blocks must come before other content"
 
@@ -106,12 +104,11 @@ def names_are_allowed(reading: MessagesReading) -> Breaches:
     for position, tool in enumerate(reading.request.get("tools") or ()):
         if "name" in tool and not _is_allowed(tool["name"]):
             yield f"tools[{position}].name", "tool names should match '^[a-zA-Z0-9_-]{1,128}$'"
-    for message in reading.messages:
-        for block_index, call in message.calls:
-            for field in ("name", "id"):
-                if not _is_allowed(call.get(field)):
-                    problem = f"tool_use.{field} should match '^[a-zA-Z0-9_-]{{1,128}}$'"
-                    yield f"{message.block_place(block_index)}.{field}", problem
+    for message, block_index, call in reading.calls():
+        for field in ("name", "id"):
+            if not _is_allowed(call.get(field)):
+                problem = f"tool_use.{field} should match '^[a-zA-Z0-9_-]{{1,128}}$'"
+                yield f"{message.block_place(block_index)}.{field}", problem
 
 
 def _is_allowed(name: Any) -> bool:

@@ -23,7 +23,10 @@ _REQUIRED_FIELDS = {"function_call": ("name", "arguments"), "custom_tool_call": 
 
 
 def outputs_have_calls(reading: ResponsesReading) -> Breaches:
-    """R1: an output answers one call before it, or one that only the server has, and only once."""
+    """R1: an output answers one call before it, or one that only the server has, and only once.
+
+    The server has calls of its own if the request continues a response, or refers to an item by its id.
+    """
     waiting_ids: set[str] = set()
     answered_ids: set[str] = set()
     has_unseen_calls = reading.past.has_unseen_calls or continues_server_state(reading.request)
@@ -45,7 +48,10 @@ def outputs_have_calls(reading: ResponsesReading) -> Breaches:
 
 
 def calls_are_answered(reading: ResponsesReading) -> Breaches:
-    """R2: each call has an output before the model speaks again, or the request ends."""
+    """R2: each call has an output before the model speaks again, or the request ends.
+
+    Calls in a row, without an output between them, were made in parallel: they wait together.
+    """
     waiting_places: dict[str, str] = {}
     was_speaking = False
     for view in reading.items:

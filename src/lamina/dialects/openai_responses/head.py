@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Head
+from lamina.dialects.heads import list_untranslated, read_stream_switch, read_tools
 from lamina.dialects.json_values import drop_nulls, mapping_or_empty, text_or_empty
 from lamina.dialects.openai_responses.items import make_safe_name
 from lamina.dialects.port import OwnHead, PlainHead, Tool, number
@@ -36,16 +37,9 @@ _EMPTY_SCHEMA = {"type": "object", "properties": {}}
 def plain_head(head: Head) -> PlainHead:
     """Translates tools and parameters. `left` names those that only this API has."""
     parameters = drop_nulls(head.parameters)
-    left = [name for name in parameters if name not in _TRANSLATED and name not in _NOT_FOR_THE_MODEL]
-
-    tools: list[Tool] = []
-    for position, definition in enumerate(head.tools):
-        tool = _read_tool(definition)
-        if tool is None:
-            left.append(f"tools[{position}]")
-        else:
-            tools.append(tool)
-
+    left = list_untranslated(parameters, _TRANSLATED, _NOT_FOR_THE_MODEL)
+    tools, unread_places = read_tools(head.tools, _read_tool)
+    left += unread_places
     choice = _read_choice(parameters.get("tool_choice"))
     if choice is None:
         left.append("tool_choice")
@@ -59,19 +53,16 @@ def plain_head(head: Head) -> PlainHead:
     reasoning = mapping_or_empty(parameters.get("reasoning"))
     left += [f"reasoning.{name}" for name in reasoning if name != "effort"]
 
-    stream = None
-    if "stream" in parameters:
-        stream = bool(parameters["stream"])
     return PlainHead(
         model=str(parameters.get("model", "")),
-        tools=tuple(tools),
+        tools=tools,
         output=number(parameters.get("max_output_tokens")),
         temperature=number(parameters.get("temperature")),
         top_p=number(parameters.get("top_p")),
         choice=choice or "",
         answer=answer,
         effort=text_or_empty(reasoning.get("effort")),
-        stream=stream,
+        stream=read_stream_switch(parameters),
         left=tuple(left),
     )
 

@@ -19,13 +19,16 @@ def items_say_what_they_are(reading: ResponsesReading) -> Breaches:
 
 def roles_are_known(reading: ResponsesReading) -> Breaches:
     """A message has one of the roles of this API."""
-    for view in reading.items:
-        if view.item_type == "message" and view.role is None:
+    for view in reading.items_of_type("message"):
+        if view.role is None:
             yield f"{view.place}.role", "not a role of this API"
 
 
 def reasoning_is_followed(reading: ResponsesReading) -> Breaches:
-    """R3: reasoning stands before the item that it led to."""
+    """R3: reasoning stands before the item that it led to.
+
+    Read from the end: what follows a run of reasoning decides for the whole run.
+    """
     is_followed = False
     for view in reversed(reading.items):
         if view.item_type != "reasoning":
@@ -38,20 +41,17 @@ def reasoning_can_be_read_again(reading: ResponsesReading) -> Breaches:
     """R4: if nothing is stored, reasoning needs its encrypted content, and nothing can be referred to."""
     if reading.request.get("store") is not False:
         return
-    for view in reading.items:
-        if view.item_type == "reasoning" and not view.item.get("encrypted_content"):
+    for view in reading.items_of_type("reasoning"):
+        if not view.item.get("encrypted_content"):
             yield view.place, "no encrypted_content, and nothing is stored"
 
 
 def phases_are_known(reading: ResponsesReading) -> Breaches:
     """R5: the phase of a message is one that the API gave, and the assistant's."""
-    for view in reading.items:
-        if view.item_type != "message":
-            continue
+    for view in reading.items_of_type("message"):
         phase = view.item.get("phase")
-        if phase is None:
-            continue
-        if phase not in PHASES or view.role is not Role.ASSISTANT:
+        is_right = phase in PHASES and view.role is Role.ASSISTANT
+        if phase is not None and not is_right:
             yield f"{view.place}.phase", "not a phase of an assistant message"
 
 
@@ -64,8 +64,8 @@ def a_trigger_stands_last(reading: ResponsesReading) -> Breaches:
 
 def compactions_are_whole(reading: ResponsesReading) -> Breaches:
     """R9: a compaction is sent back as it came."""
-    for view in reading.items:
-        if view.item_type == "compaction" and not text_or_empty(view.item.get("encrypted_content")):
+    for view in reading.items_of_type("compaction"):
+        if not text_or_empty(view.item.get("encrypted_content")):
             yield view.place, "no encrypted_content"
 
 
@@ -80,7 +80,10 @@ def item_ids_are_unique(reading: ResponsesReading) -> Breaches:
 
 
 def item_ids_fit_their_type(reading: ResponsesReading) -> Breaches:
-    """The id of a message begins with msg, of a function call with fc, of reasoning with rs."""
+    """The id of a message begins with msg, of a function call with fc, of reasoning with rs.
+
+    Broken by clients that make up ids, such as a UUID for each item.
+    """
     for view in reading.items:
         if not has_fitting_id(view.item):
             yield f"{view.place}.id", "not an id of an item of this type"

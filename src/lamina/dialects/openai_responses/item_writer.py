@@ -70,23 +70,31 @@ class ItemWriter:
     def _write_item(self, group: Sequence[Entry], note: Json, *, lost_id: bool) -> None:
         item = to_item(note["of"])
         item_type = read_type(item)
-        # A compaction keeps its id: it replaces what came before it, and belongs to no reasoning.
-        loses_id = lost_id and item_type != "compaction"
-        without_id = loses_id or "anonymous" in note or item_key(group[0]) in self._written_keys
         part = group[0].parts[0]
         if isinstance(part, ToolCall):
             self._call_types[part.id] = item_type
+        loses_id = self._loses_id(group[0], note, item_type, lost_id=lost_id)
 
         unchanged = original(group, NAME)
-        has_wrong_id = without_id and "id" in item and item_type != "item_reference"
+        has_wrong_id = loses_id and "id" in item and item_type != "item_reference"
         if unchanged is not None and not has_wrong_id and not self._becomes_function(part):
             self.items.append(unchanged)
             return
-        id_must_go = without_id and item_type not in ("local_shell_call_output", "item_reference")
         rewritten = self._rewrite_item(group, item)
-        if id_must_go:
+        # What a reference and the output of a local shell have as their id names another item.
+        if loses_id and item_type not in ("local_shell_call_output", "item_reference"):
             rewritten = [_drop_id(new_item) for new_item in rewritten]
         self.items += rewritten
+
+    def _loses_id(self, entry: Entry, note: Json, item_type: str, *, lost_id: bool) -> bool:
+        """Whether an item is sent without its id.
+
+        Its reasoning is not sent, or the id is not one that the API gave, or it was written before. A
+        compaction belongs to no reasoning: it replaces what came before it.
+        """
+        if lost_id and item_type != "compaction":
+            return True
+        return "anonymous" in note or item_key(entry) in self._written_keys
 
     def _becomes_function(self, part: Part) -> bool:
         return isinstance(part, ToolCall | ToolResult) and part.id in self._as_functions

@@ -32,7 +32,7 @@ class ItemReading:
     place in the item.
     """
 
-    __slots__ = ("call_id", "item", "item_type", "parts", "position", "role")
+    __slots__ = ("call_id", "is_call", "is_output", "item", "item_type", "parts", "position", "role")
 
     def __init__(self, source: Any, position: int) -> None:
         self.position = position
@@ -44,18 +44,12 @@ class ItemReading:
         self.role = None
         if self.item_type:
             self.role = read_role(self.item)
+        self.is_call = self.item_type in OUTPUT_TYPE_OF_CALL
+        self.is_output = self.item_type in OUTPUT_TYPES
         self.call_id = ""
         if self.is_call or self.is_output:
             self.call_id = text_or_empty(self.item.get(find_call_id_field(self.item)))
         self.parts = _read_parts(self.item, self.item_type)
-
-    @property
-    def is_call(self) -> bool:
-        return self.item_type in OUTPUT_TYPE_OF_CALL
-
-    @property
-    def is_output(self) -> bool:
-        return self.item_type in OUTPUT_TYPES
 
     @property
     def place(self) -> str:
@@ -87,6 +81,18 @@ class ResponsesReading(NamedTuple):
     request: Request
     items: Sequence[ItemReading]
     past: EarlierItems
+
+    def items_of_type(self, item_type: str) -> Iterator[ItemReading]:
+        """The items to look at that have this type."""
+        for view in self.items:
+            if view.item_type == item_type:
+                yield view
+
+    def parts(self) -> Iterator[tuple[ItemReading, str, Json]]:
+        """The parts of all items to look at: the item, the part's place in it, and the part."""
+        for view in self.items:
+            for inner_place, part in view.parts:
+                yield view, inner_place, part
 
 
 Rule = Callable[[ResponsesReading], Breaches]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock
 from lamina.dialects.json_values import drop_nulls, mapping_or_empty, text_or_empty
 from lamina.dialects.openai_responses.items import (
     DEFINED_OUTPUT_TYPES,
@@ -32,6 +32,7 @@ from lamina.dialects.openai_responses.json_objects import (
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD, NAME, TEXT_FIELDS
 from lamina.dialects.openai_responses.stream_settings import read_settings
 from lamina.dialects.port import Request
+from lamina.dialects.stream_data import encode_data, read_marker
 from lamina.errors import BadInput
 
 DEFAULT_LIFETIME = "30m"
@@ -48,7 +49,7 @@ def stream(request: Request) -> Stream:
     options = mapping_or_empty(request.get("prompt_cache_options"))
     lifetime = text_or_empty(options.get("ttl")) or DEFAULT_LIFETIME
     blocks = (*_stream_tools(request), *_stream_instructions(request), *_stream_items(request, lifetime))
-    settings = {name: _encode(value, name) for name, value in read_settings(request).items()}
+    settings = {name: encode_data(value, name) for name, value in read_settings(request).items()}
     return Stream(
         dialect=NAME,
         model=text_or_empty(request.get("model")),
@@ -77,7 +78,7 @@ def _stream_tools(request: Request) -> Iterator[StreamBlock]:
         yield StreamBlock(
             sort="tool",
             role="tools",
-            data=_encode(data, place),
+            data=encode_data(data, place),
             place=place,
             opens=True,
             name=text_or_empty(tool.get("name") or tool.get("server_label") or tool.get("type")),
@@ -88,11 +89,11 @@ def _stream_instructions(request: Request) -> Iterator[StreamBlock]:
     """The system text, and the template that may stand for it."""
     instructions = request.get("instructions")
     if isinstance(instructions, str) and instructions:
-        data = _encode({"role": "instructions", "text": instructions}, "instructions")
+        data = encode_data({"role": "instructions", "text": instructions}, "instructions")
         yield StreamBlock(sort="system", role="system", data=data, place="instructions", opens=True)
     prompt = request.get("prompt")
     if prompt:
-        data = _encode({"prompt": prompt}, "prompt")
+        data = encode_data({"prompt": prompt}, "prompt")
         yield StreamBlock(sort="raw", role="system", data=data, place="prompt", opens=True)
 
 
@@ -164,11 +165,11 @@ def _stream_part(
     return StreamBlock(
         sort=_sort_part(part_type, role),
         role=role,
-        data=_encode(data, ""),
+        data=encode_data(data, ""),
         place=place,
         opens=opens,
         name=name or text_or_empty(part.get("filename")),
-        marker=_read_marker(part, lifetime),
+        marker=read_marker(part, MARKER_FIELD, lifetime),
         markable=is_markable,
     )
 
@@ -194,14 +195,6 @@ def _drop_defaults(part: Json) -> Json:
     return data
 
 
-def _read_marker(part: Json, lifetime: str) -> str:
-    """The lifetime that a marker asks for, "" without a marker."""
-    marker = part.get(MARKER_FIELD)
-    if marker is None:
-        return ""
-    return text_or_empty(mapping_or_empty(marker).get("ttl")) or lifetime
-
-
 def _stream_whole_item(item: Json, item_type: str, place: str, tool_names: dict[str, str]) -> StreamBlock:
     """An item that is one block."""
     sort: Sort = "raw"
@@ -222,7 +215,7 @@ def _stream_whole_item(item: Json, item_type: str, place: str, tool_names: dict[
     return StreamBlock(
         sort=sort,
         role=role.value if role else "user",
-        data=_encode({"item": item_type, **_select_seen_fields(item, item_type)}, ""),
+        data=encode_data({"item": item_type, **_select_seen_fields(item, item_type)}, ""),
         place=place,
         opens=True,
         name=name,
@@ -243,10 +236,3 @@ def _select_seen_fields(item: Json, item_type: str) -> Json:
     return {
         field: value for field, value in item.items() if value is not None and field not in _UNSEEN_FIELDS
     }
-
-
-def _encode(value: Any, place: str) -> bytes:
-    try:
-        return data_of(value)
-    except BadInput as error:
-        raise BadInput(error.problem, place=place, hint=error.hint) from None
