@@ -50,16 +50,16 @@ class _Dice:
         return self.random.random() < share
 
     def text(self) -> str:
-        found: str = self.one_of(*TEXTS, weights=(8, 6, 2, 2, 1, 3, 1))
-        return found
+        text: str = self.one_of(*TEXTS, weights=(8, 6, 2, 2, 1, 3, 1))
+        return text
 
     def name(self) -> str:
-        found: str = self.one_of(*NAMES, weights=(12, 6, 2, 1, 1, 1, 1, 1))
-        return found
+        name: str = self.one_of(*NAMES, weights=(12, 6, 2, 1, 1, 1, 1, 1))
+        return name
 
     def id(self) -> str:
-        found: str = self.one_of(*IDS, weights=(8, 8, 6, 2, 1, 1, 1))
-        return found
+        id_: str = self.one_of(*IDS, weights=(8, 8, 6, 2, 1, 1, 1))
+        return id_
 
     def some(self, make: Callable[[], Json], *, least: int = 1, most: int = 3) -> list[Json]:
         return [make() for _ in range(self.random.randint(least, most))]
@@ -84,14 +84,22 @@ def _text_block(dice: _Dice) -> Json:
 
 
 def _asked_block(dice: _Dice) -> Json:
-    said = dice.one_of(
-        {"content": dice.text()}, {"content": [{"type": "text", "text": dice.text()}]}, {}, {"content": []},
+    content = dice.one_of(
+        {"content": dice.text()},
+        {"content": [{"type": "text", "text": dice.text()}]},
+        {},
+        {"content": []},
         {"content": "x", "is_error": True},
-    )  # fmt: skip
-    result = {"type": "tool_result", "tool_use_id": dice.id(), **said, **_marker(dice)}
+    )
+    result = {"type": "tool_result", "tool_use_id": dice.id(), **content, **_marker(dice)}
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-    found = {"type": "search_result", "source": "x", "title": "t", "content": [{"type": "text", "text": "y"}]}
-    block: Json = dice.one_of(result, _text_block(dice), picture, found, weights=(9, 8, 2, 1))
+    search_result = {
+        "type": "search_result",
+        "source": "x",
+        "title": "t",
+        "content": [{"type": "text", "text": "y"}],
+    }
+    block: Json = dice.one_of(result, _text_block(dice), picture, search_result, weights=(9, 8, 2, 1))
     return block
 
 
@@ -100,11 +108,14 @@ def _spoken_block(dice: _Dice) -> Json:
     thought = {"type": "thinking", "thinking": "hm", "signature": dice.one_of("sig", "sig2", "")}
     marked = _marker(dice) if dice.chance(0.2) else {}
     block: Json = dice.one_of(
-        use, _text_block(dice), thought | marked, {"type": "redacted_thinking", "data": "zz"},
+        use,
+        _text_block(dice),
+        thought | marked,
+        {"type": "redacted_thinking", "data": "zz"},
         {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
         {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
         weights=(8, 6, 2.4, 1, 1.4, 1.2),
-    )  # fmt: skip
+    )
     return block
 
 
@@ -193,8 +204,8 @@ def _model_part(dice: _Dice) -> Json:
 def _user_part(dice: _Dice) -> Json:
     response = {"name": dice.name(), "response": {"output": "x"}, **_gemini_id(dice)}
     picture = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
-    said = {"text": dice.text()}
-    part: Json = dice.one_of({"functionResponse": response}, said, picture, weights=(9, 9, 2))
+    text_part = {"text": dice.text()}
+    part: Json = dice.one_of({"functionResponse": response}, text_part, picture, weights=(9, 9, 2))
     return part
 
 

@@ -46,8 +46,8 @@ def request(*items: Any, **fields: Any) -> Json:
     return {"model": "gpt-5.6-sol", "input": list(items), **fields}
 
 
-def fitted(given_: Json, *, window: int | None = None, **dials: Any) -> Envelope:
-    parsed = DIALECT.parse(given_)
+def fitted(body: Json, *, window: int | None = None, **dials: Any) -> Envelope:
+    parsed = DIALECT.parse(body)
     budget = Budget(window=window, reserve=0, **dials) if window else None
     return build(
         parsed.log,
@@ -57,12 +57,12 @@ def fitted(given_: Json, *, window: int | None = None, **dials: Any) -> Envelope
     )
 
 
-def sent(given_: Json, **dials: Any) -> list[Json]:
+def sent(body: Json, **dials: Any) -> list[Json]:
     """The items that are sent; the request is valid, and reads back."""
-    made = DIALECT.render(fitted(given_, **dials))
-    assert DIALECT.check(made) == []
-    DIALECT.parse(json.loads(json.dumps(made)))
-    return list(made["input"])
+    rendered = DIALECT.render(fitted(body, **dials))
+    assert DIALECT.check(rendered) == []
+    DIALECT.parse(json.loads(json.dumps(rendered)))
+    return list(rendered["input"])
 
 
 def conversation(seed: int) -> Json:
@@ -71,10 +71,10 @@ def conversation(seed: int) -> Json:
     items: list[Json] = [{"role": dice.choice(("system", "developer")), "content": "Be brief."}]
     ids = iter(range(1, 1000))
     for turn in range(dice.randint(1, 6)):
-        said = f"{turn} " + "word " * dice.choice((1, 5, 200))
+        words = f"{turn} " + "word " * dice.choice((1, 5, 200))
         picture = {"type": "input_image", "image_url": PIXEL, "detail": "auto"}
         items.append(
-            dice.choice((user(said), user([{"type": "input_text", "text": said}, picture]), user("")))
+            dice.choice((user(words), user([{"type": "input_text", "text": words}, picture]), user("")))
         )
         for step in range(dice.choice((0, 1, 1, 3))):
             items += _step(dice, f"{turn}_{step}", next(ids))
@@ -89,9 +89,9 @@ def _step(dice: Random, name: str, n: int) -> list[Json]:
     items = thought * dice.choice((0, 1))
     items += [says("I look.", n=n, phase="commentary")] * dice.choice((0, 1))
     arguments = json.dumps({"path": "a.py", "text": "x " * dice.choice((1, 500))})
-    made = [_call(dice, f"c{name}_{i}", arguments) for i in range(dice.choice((1, 1, 2, 3)))]
-    items += [call for call, _ in made]
-    outputs = [output for _, output in made]
+    call_items = [_call(dice, f"c{name}_{i}", arguments) for i in range(dice.choice((1, 1, 2, 3)))]
+    items += [call for call, _ in call_items]
+    outputs = [output for _, output in call_items]
     dice.shuffle(outputs)
     return items + outputs
 
@@ -118,8 +118,12 @@ def _call(dice: Random, id_: str, arguments: str) -> tuple[Json, Json]:
 def screen(id_: str) -> tuple[Json, Json]:
     """A call of the computer, and what it shows."""
     call = {
-        "type": "computer_call", "id": f"cu_{id_}", "call_id": id_, "status": "completed",
-        "pending_safety_checks": [], "action": {"type": "screenshot"},
-    }  # fmt: skip
+        "type": "computer_call",
+        "id": f"cu_{id_}",
+        "call_id": id_,
+        "status": "completed",
+        "pending_safety_checks": [],
+        "action": {"type": "screenshot"},
+    }
     shot = {"type": "computer_screenshot", "image_url": PIXEL}
     return call, {"type": "computer_call_output", "call_id": id_, "output": shot}

@@ -22,7 +22,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo
 from lamina.core.options import Options
 from lamina.core.values import Budget, Form, Ledger, ToolResult
-from lamina.dialects.anthropic import DIALECT, binding_of
+from lamina.dialects.anthropic import DIALECT, find_binding
 from lamina.dialects.port import ParseMemo
 from lamina.errors import BadInput, BudgetExceeded
 
@@ -47,17 +47,17 @@ SEARCH: list[Json] = [
 
 
 def fitted(
-    request: Json, *, budget: Budget | None = None, ledger: Ledger = EMPTY,
-    read: ParseMemo | None = None, memo: Memo | None = None,
-) -> tuple[Json, Envelope]:  # fmt: skip
+    request: Json,
+    *,
+    budget: Budget | None = None,
+    ledger: Ledger = EMPTY,
+    read: ParseMemo | None = None,
+    memo: Memo | None = None,
+) -> tuple[Json, Envelope]:
     """The request as lamina sends it."""
     parsed = DIALECT.parse(request, memo=read)
-    options = Options(
-        repairs=DIALECT.repairs, binding=binding_of(request), layout=Layout(context="logged")
-    )  # fmt: skip
-    envelope = build(
-        parsed.log, head=parsed.head, budget=budget, ledger=ledger, options=options, memo=memo
-    )  # fmt: skip
+    options = Options(repairs=DIALECT.repairs, binding=find_binding(request), layout=Layout(context="logged"))
+    envelope = build(parsed.log, head=parsed.head, budget=budget, ledger=ledger, options=options, memo=memo)
     return DIALECT.render(envelope), envelope
 
 
@@ -110,18 +110,18 @@ def call(dice: Random, id_: str) -> Json:
 
 
 def result(dice: Random, id_: str) -> Json:
-    said = text(dice, 400)
+    words = text(dice, 400)
     body: tuple[Json, ...] = (
-        {"content": said},
-        {"content": [{"type": "text", "text": said}]},
-        {"content": [{"type": "text", "text": said}, copy.deepcopy(PICTURE)]},
-        {"content": said, "is_error": True},
+        {"content": words},
+        {"content": [{"type": "text", "text": words}]},
+        {"content": [{"type": "text", "text": words}, copy.deepcopy(PICTURE)]},
+        {"content": words, "is_error": True},
         {},
     )
     return {"type": "tool_result", "tool_use_id": id_, **dice.choice(body)}
 
 
-def made(numbers: list[int]) -> Json:
+def make_request(numbers: list[int]) -> Json:
     """A valid request."""
     dice = Random(numbers[0])  # noqa: S311 - a seeded generator is the point
     messages = [opening(dice)]
@@ -142,7 +142,7 @@ NUMBERS = st.lists(st.integers(0, 4_000), min_size=1, max_size=12)
 
 
 def requests() -> st.SearchStrategy[Json]:
-    return NUMBERS.map(made).map(unique)
+    return NUMBERS.map(make_request).map(unique)
 
 
 def unique(request: Json) -> Json:
@@ -156,9 +156,11 @@ def unique(request: Json) -> Json:
 
 
 OWNED = (
-    ("tool_use", "id", 0), ("tool_result", "tool_use_id", -1),
-    ("thinking", "signature", 0), ("redacted_thinking", "data", 0),
-)  # fmt: skip
+    ("tool_use", "id", 0),
+    ("tool_result", "tool_use_id", -1),
+    ("thinking", "signature", 0),
+    ("redacted_thinking", "data", 0),
+)
 
 
 EVERYTHING: Json = {
@@ -259,13 +261,13 @@ def test_a_fitted_request_is_valid_and_shares_what_it_kept(request_: Json, share
     lowered = {
         id(e.segment) for e in envelope.entries if e.form is not Form.FULL or e.parts != e.segment.parts
     }
-    kept = [
+    unchanged_messages = [
         note["message"]
         for note, whole in messages_of(envelope)
         if not any(id(segment) in lowered for segment in whole)
     ]
     there = [id(message) for message in rendered["messages"]]
-    assert [message for message in kept if id(message) not in there] == []
+    assert [message for message in unchanged_messages if id(message) not in there] == []
 
 
 def messages_of(envelope: Envelope) -> Iterator[tuple[Json, list[Any]]]:

@@ -32,9 +32,14 @@ COUNTS = {
     "output_tokens": 7,
 }
 RESPONSE = {
-    "id": "msg_1", "type": "message", "role": "assistant", "model": "claude-opus-5-5", "content": CONTENT,
-    "stop_reason": "tool_use", "usage": COUNTS,
-}  # fmt: skip
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-opus-5-5",
+    "content": CONTENT,
+    "stop_reason": "tool_use",
+    "usage": COUNTS,
+}
 
 
 def start(index: int, block: Json) -> Json:
@@ -130,8 +135,8 @@ def test_text_is_kept_of_a_stream_that_ends_without_a_word() -> None:
 
 @pytest.mark.parametrize("end", [4, 6, 23], ids=["thought", "unsigned end", "half a call"])
 def test_what_cannot_be_sent_back_is_not_kept(end: int) -> None:
-    kept = [b for s in DIALECT.absorb_stream(STREAM[:end]).segments for b in s.meta["wire"]["block"]]
-    assert kept == CONTENT[: 5 if end > 20 else 0]
+    blocks = [b for s in DIALECT.absorb_stream(STREAM[:end]).segments for b in s.meta["wire"]["block"]]
+    assert blocks == CONTENT[: 5 if end > 20 else 0]
 
 
 def test_unknown_deltas_are_added_by_name() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lamina.core.values import Budget, Ledger
-from lamina.dialects.anthropic import DIALECT, binding_of
+from lamina.dialects.anthropic import DIALECT, find_binding
 from lamina.dialects.anthropic.check import RULES
-from lamina.dialects.anthropic.model import rejects_prefill, takes_system_messages, version
+from lamina.dialects.anthropic.model import read_version, rejects_prefill, takes_system_messages
 from lamina.fitting.request import fit_request
 from tests.dialects.test_anthropic import Json, fitted
 
@@ -43,7 +43,7 @@ VALID: Json = {
     ],
 }
 FIVE, HOUR = {"type": "ephemeral"}, {"type": "ephemeral", "ttl": "1h"}
-SAID = {"role": "assistant", "content": "so"}
+ANSWER = {"role": "assistant", "content": "so"}
 INSTRUCTED = {"role": "system", "content": "Be briefer."}
 
 Breaking = Callable[[Json, list[Json]], Any]
@@ -58,9 +58,9 @@ def instruct_an_older_model(request: Json, messages: list[Json]) -> None:
 BREAKS: list[tuple[str, str, Breaking]] = [
     ("has_limit", "max_tokens", lambda r, _: r.pop("max_tokens")),
     ("has_limit", "max_tokens", lambda r, _: r.update(max_tokens="many")),
-    ("begins_with_user", "messages[0].role", lambda _, m: m.insert(0, SAID)),
+    ("begins_with_user", "messages[0].role", lambda _, m: m.insert(0, ANSWER)),
     ("begins_with_user", "messages", lambda _, m: m.clear()),
-    ("ends_with_user", "messages[3]", lambda _, m: m.append(SAID)),
+    ("ends_with_user", "messages[3]", lambda _, m: m.append(ANSWER)),
     ("calls_are_answered", "messages[1].content[4]", lambda _, m: m[2]["content"].pop(1)),
     ("results_have_their_call", "messages[2].content[1]", lambda _, m: m[1]["content"].pop(4)),
     ("results_come_once", "messages[2].content[1]", lambda _, m: doubled(m[2]["content"])),
@@ -75,7 +75,7 @@ BREAKS: list[tuple[str, str, Breaking]] = [
     ("thinking_is_whole", "messages[1].content[1]", lambda _, m: m[1]["content"][1].update(data="")),
     ("system_messages_stand_right", "messages[0]", lambda _, m: m.insert(0, INSTRUCTED)),
     ("system_messages_stand_right", "messages[4]", lambda _, m: m.extend([INSTRUCTED, INSTRUCTED])),
-    ("system_messages_stand_right", "messages[4]", lambda _, m: m.extend([SAID, INSTRUCTED])),
+    ("system_messages_stand_right", "messages[4]", lambda _, m: m.extend([ANSWER, INSTRUCTED])),
     ("system_messages_are_taken", "messages[3]", instruct_an_older_model),
     ("marks_are_few", "messages[2].content[2]", lambda r, m: mark(FIVE, *four(r, m), m[2]["content"][2])),
     ("marks_are_few", "cache_control", lambda r, m: r.update(cache_control=mark(FIVE, *four(r, m)))),
@@ -96,7 +96,7 @@ BREAKS: list[tuple[str, str, Breaking]] = [
     ("readable", "system[0]", lambda r, _: r.update(system=["text"])),
     ("readable", "tools", lambda r, _: r.update(tools=["read"])),
     ("readable", "messages", lambda r, _: r.pop("messages")),
-]  # fmt: skip
+]
 
 
 def again(messages: list[Json]) -> list[Json]:
@@ -108,8 +108,8 @@ def again(messages: list[Json]) -> list[Json]:
 
 
 def inner(messages: list[Json]) -> Json:
-    found: Json = messages[2]["content"][0]["content"][0]
-    return found
+    block: Json = messages[2]["content"][0]["content"][0]
+    return block
 
 
 def doubled(blocks: list[Json]) -> None:
@@ -167,7 +167,7 @@ DIRECTIVE = {"role": "system", "content": [], "output_config": {"effort": "low"}
         [DIRECTIVE, {"role": "user", "content": "go on"}],
         [INSTRUCTED, DIRECTIVE],
         [DIRECTIVE, INSTRUCTED],
-        [INSTRUCTED, SAID, {"role": "user", "content": "go on"}, INSTRUCTED],
+        [INSTRUCTED, ANSWER, {"role": "user", "content": "go on"}, INSTRUCTED],
     ],
 )
 def test_system_messages_that_only_set_something_may_stand_before_the_user(more: list[Json]) -> None:
@@ -246,17 +246,17 @@ def test_after_a_compaction_the_assistant_may_begin() -> None:
 
 
 def test_a_system_message_may_follow_what_a_server_tool_found() -> None:
-    found = {
+    search_result = {
         "role": "assistant",
         "content": [{"type": "web_search_tool_result", "tool_use_id": "s", "content": []}],
     }
-    messages = [VALID["messages"][0], found, INSTRUCTED]
+    messages = [VALID["messages"][0], search_result, INSTRUCTED]
     assert DIALECT.check(VALID | {"messages": messages}) == []
     assert fitted(VALID | {"messages": messages})[0]["messages"] == messages
 
 
 @pytest.mark.parametrize(
-    ("model", "said"),
+    ("model", "expected"),
     [
         ("claude-opus-5-5", ("opus", (5, 5))),
         ("claude-opus-4-1-20250805", ("opus", (4, 1))),
@@ -270,8 +270,8 @@ def test_a_system_message_may_follow_what_a_server_tool_found() -> None:
         ("llama", ("", (0, 0))),
     ],
 )
-def test_version(model: str, said: tuple[str, tuple[int, int]]) -> None:
-    assert version(model) == said
+def test_version(model: str, expected: tuple[str, tuple[int, int]]) -> None:
+    assert read_version(model) == expected
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_what_a_model_asks_for(model: str, *, bound: str, prefill: bool, system:
     ],
 )
 def test_binding_of_a_request(request_: Json, bound: str) -> None:
-    assert binding_of(request_) == bound
+    assert find_binding(request_) == bound
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 
 from lamina.dialects.anthropic import DIALECT
 from lamina.errors import BudgetExceeded
-from tests.dialects.test_anthropic import EVERYTHING, SHARES, Json, fitted, made, requests, unique, windows
+from tests.dialects.test_anthropic import (
+    EVERYTHING,
+    SHARES,
+    Json,
+    fitted,
+    make_request,
+    requests,
+    unique,
+    windows,
+)
 
 
 class Damage:
@@ -126,14 +135,14 @@ def test_a_damaged_request_is_fitted_valid(
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_to_break_a_request_breaks_one(way: str) -> None:
     """Else the two tests above could not fail."""
-    whole = unique(made([1, 5, 8, 13, 21, 34]))
+    whole = unique(make_request([1, 5, 8, 13, 21, 34]))
     valid_anyway = ("truncate", "blank_blocks")
-    found = any(
+    is_broken = any(
         DIALECT.check(damaged(request, [(way, at)])) or way in valid_anyway
         for request in (whole, EVERYTHING)
         for at in range(len(request["messages"]))
     )
-    assert found
+    assert is_broken
 
 
 def test_a_message_that_lost_one_block_and_gained_another_is_not_the_original() -> None:

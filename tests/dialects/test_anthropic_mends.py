@@ -8,7 +8,8 @@ import pytest
 
 from lamina.core.values import Budget, Ledger, Role
 from lamina.dialects.anthropic import DIALECT
-from lamina.dialects.anthropic.mark import marks_in, with_allowed_marks
+from lamina.dialects.anthropic.allowed_markers import remove_refused_markers
+from lamina.dialects.anthropic.markers import find_markers
 from lamina.dialects.sending import MOVED
 from lamina.errors import InvalidRequest
 from lamina.fitting.request import Fitted, fit_request
@@ -42,15 +43,15 @@ def request(*messages: Json, **fields: Any) -> Json:
     return {"model": "claude-opus-4-8", "max_tokens": 100, "messages": list(messages), **fields}
 
 
-def fitted(given: Json, ledger: Ledger | None = None, budget: Budget = ROOM) -> Fitted:
-    found = fit_request(given, dialect="anthropic", budget=budget, ledger=ledger)
-    assert DIALECT.check(found.request) == []
-    return found
+def fitted(body: Json, ledger: Ledger | None = None, budget: Budget = ROOM) -> Fitted:
+    result = fit_request(body, dialect="anthropic", budget=budget, ledger=ledger)
+    assert DIALECT.check(result.request) == []
+    return result
 
 
 def sent(*messages: Json, **fields: Any) -> list[Json]:
-    found: list[Json] = fitted(request(*messages, **fields)).request["messages"]
-    return found
+    sent_messages: list[Json] = fitted(request(*messages, **fields)).request["messages"]
+    return sent_messages
 
 
 # calls and results
@@ -76,9 +77,9 @@ def test_a_name_that_the_api_refuses_is_mended_in_the_history_only() -> None:
 def test_thinking_without_its_signature_is_left_out_with_that_reason() -> None:
     thought = {"type": "thinking", "thinking": "hm", "signature": ""}
     text = {"type": "text", "text": "a"}
-    found = fitted(request(user(), spoke([thought, text]), user()))
-    assert found.request["messages"][1] == spoke([text])
-    left_out = [entry.why for entry in found.envelope.entries if not entry.parts]
+    result = fitted(request(user(), spoke([thought, text]), user()))
+    assert result.request["messages"][1] == spoke([text])
+    left_out = [entry.why for entry in result.envelope.entries if not entry.parts]
     assert left_out == ["thinking without its signature, which the API refuses"]
 
 
@@ -86,19 +87,19 @@ def test_thinking_without_its_signature_is_left_out_with_that_reason() -> None:
 
 
 def test_what_was_mended_is_told_in_the_account() -> None:
-    found = fitted(request(user(), used("a", "b"), gave("a"), gave("b")))
-    assert found.envelope.notes == (
+    result = fitted(request(user(), used("a", "b"), gave("a"), gave("b")))
+    assert result.envelope.notes == (
         "mended messages[1].content[1]: calls_are_answered",
         "mended messages[3].content[0]: results_have_their_call",
     )
-    assert fitted(found.request).envelope.notes == ()
+    assert fitted(result.request).envelope.notes == ()
 
 
 def test_many_mends_are_counted() -> None:
     blank = {"type": "text", "text": " "}
-    found = fitted(request(*[user([blank] * 9), user()]))
-    assert len(found.envelope.notes) == 6
-    assert found.envelope.notes[-1] == "mended 4 more"
+    result = fitted(request(*[user([blank] * 9), user()]))
+    assert len(result.envelope.notes) == 6
+    assert result.envelope.notes[-1] == "mended 4 more"
 
 
 def test_a_blank_question_is_not_asked_in_other_words() -> None:
@@ -131,7 +132,7 @@ def test_nothing_at_all_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "roles"),
+    ("messages", "roles"),
     [
         ([user(), spoke(), system(), user()], "user assistant user system"),
         ([user(), system(), user()], "user user system"),
@@ -141,9 +142,9 @@ def test_nothing_at_all_is_refused() -> None:
         ([system(), user()], "user"),
     ],
 )
-def test_a_system_message_waits_for_a_place_that_the_api_takes(given: list[Json], roles: str) -> None:
-    found = sent(*given)
-    assert [message["role"] for message in found] == roles.split()
+def test_a_system_message_waits_for_a_place_that_the_api_takes(messages: list[Json], roles: str) -> None:
+    sent_messages = sent(*messages)
+    assert [message["role"] for message in sent_messages] == roles.split()
 
 
 def test_it_stays_there_for_good() -> None:
@@ -154,10 +155,10 @@ def test_it_stays_there_for_good() -> None:
         [spoke("a3"), user([{"type": "text", "text": " "}, {"type": "text", "text": "q4"}])],
     ):
         messages += more
-        found = fitted(request(*messages), ledger)
-        assert found.request["messages"][:4] == [user("q"), spoke(), user("q2"), system()]
-        assert found.ledger.cuts == ()
-        ledger = found.ledger
+        result = fitted(request(*messages), ledger)
+        assert result.request["messages"][:4] == [user("q"), spoke(), user("q2"), system()]
+        assert result.ledger.cuts == ()
+        ledger = result.ledger
 
 
 def test_where_no_place_is_left_the_move_is_a_recorded_cut() -> None:
@@ -178,18 +179,23 @@ def test_a_system_message_after_which_nothing_is_asked_is_refused() -> None:
 
 
 def test_a_model_without_system_messages_is_told_in_the_user_s_voice() -> None:
-    found = fitted(request(user("q"), system(), spoke(), user("q2"), model="claude-sonnet-4-5"))
-    assert [message["role"] for message in found.request["messages"]] == ["user", "user", "assistant", "user"]
-    assert found.log[1].role is Role.SYSTEM, "it is not what the user asked, and is never lowered"
+    result = fitted(request(user("q"), system(), spoke(), user("q2"), model="claude-sonnet-4-5"))
+    assert [message["role"] for message in result.request["messages"]] == [
+        "user",
+        "user",
+        "assistant",
+        "user",
+    ]
+    assert result.log[1].role is Role.SYSTEM, "it is not what the user asked, and is never lowered"
 
 
 def test_instructions_after_a_question_are_not_the_question() -> None:
     """The question is sent in full; what the model was told after it does not take its place."""
     step = [spoke("a " * 900), user("q2 " * 900), spoke("b " * 900)]
     messages = [user("old " * 900), *step, user("the question"), system()]
-    found = fitted(request(*messages, model="claude-sonnet-4-5"), budget=Budget(window=2_000, reserve=0))
-    assert found.ledger.folds
-    assert [message["content"] for message in found.request["messages"][-2:]] == ["the question", "be brief"]
+    result = fitted(request(*messages, model="claude-sonnet-4-5"), budget=Budget(window=2_000, reserve=0))
+    assert result.ledger.folds
+    assert [message["content"] for message in result.request["messages"][-2:]] == ["the question", "be brief"]
 
 
 # cache markers
@@ -201,7 +207,7 @@ def text(lifetime: str) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("tools", "system_", "said", "left"),
+    ("tools", "system_", "message_marks", "left"),
     [
         ("", "", "5m 5m 5m 5m 5m", "messages1 messages2 messages3 messages4"),
         ("5m", "5m", "5m 5m 5m", "tools0 system0 messages1 messages2"),
@@ -214,34 +220,34 @@ def text(lifetime: str) -> Json:
     ],
 )
 def test_the_fewest_markers_are_taken_off_or_made_shorter(
-    tools: str, system_: str, said: str, left: str
+    tools: str, system_: str, message_marks: str, left: str
 ) -> None:
-    given = request(
-        user([text(lifetime) for lifetime in said.split()]),
+    body = request(
+        user([text(lifetime) for lifetime in message_marks.split()]),
         tools=[{"name": "t", **text(lifetime)} for lifetime in tools.split()],
         system=[text(lifetime) for lifetime in system_.split()],
     )
-    before = {placed.place: placed.lifetime for placed in marks_in(given)}
-    found = list(marks_in(with_allowed_marks(given)))
-    told = []
-    for placed in found:
+    before = {placed.place: placed.lifetime for placed in find_markers(body)}
+    markers = list(find_markers(remove_refused_markers(body)))
+    lifetimes = []
+    for placed in markers:
         name = placed.place.replace("messages[0].content", "messages").replace("[", "").replace("]", "")
-        told.append(name if placed.lifetime == before[placed.place] else f"{name}:{placed.lifetime}")
-    assert " ".join(told) == left
-    assert "1h" not in [p.lifetime for p in found if before[p.place] == "5m"]
+        lifetimes.append(name if placed.lifetime == before[placed.place] else f"{name}:{placed.lifetime}")
+    assert " ".join(lifetimes) == left
+    assert "1h" not in [p.lifetime for p in markers if before[p.place] == "5m"]
 
 
 def test_markers_that_the_api_takes_stay_the_same_object() -> None:
-    given = request(user([text("1h"), text("5m"), text("")]))
-    assert with_allowed_marks(given) is given
-    assert fitted(given).request is given
+    body = request(user([text("1h"), text("5m"), text("")]))
+    assert remove_refused_markers(body) is body
+    assert fitted(body).request is body
 
 
 def test_a_marker_for_the_whole_request_counts_as_the_newest() -> None:
-    given = request(user([text("5m")] * 4), cache_control={"type": "ephemeral"})
-    found = fitted(given).request
-    assert [placed.place for placed in marks_in(found)][-1] == "cache_control"
-    assert len(list(marks_in(found))) == 4
+    body = request(user([text("5m")] * 4), cache_control={"type": "ephemeral"})
+    sent_request = fitted(body).request
+    assert [placed.place for placed in find_markers(sent_request)][-1] == "cache_control"
+    assert len(list(find_markers(sent_request))) == 4
 
 
 def test_a_marker_on_thinking_is_taken_off_and_the_thought_stays() -> None:

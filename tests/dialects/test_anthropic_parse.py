@@ -54,8 +54,8 @@ def test_a_late_result_is_named_after_its_call() -> None:
     memo = ParseMemo()
     messages = [*STEP[:2], *REST]
     DIALECT.parse({"messages": messages}, memo=memo)
-    for given in (memo, None):
-        result = DIALECT.parse({"messages": [*messages, late]}, memo=given).log[-1].parts[0]
+    for memo_or_none in (memo, None):
+        result = DIALECT.parse({"messages": [*messages, late]}, memo=memo_or_none).log[-1].parts[0]
         assert isinstance(result, ToolResult)
         assert result.name == "read"
 
@@ -144,7 +144,7 @@ def test_many_blocks_take_linear_time() -> None:
     many = 20_000
     calls = [CALL | {"id": "x"}] * many
     answers = [{"type": "tool_result", "tool_use_id": "x", "content": "a"}] * many
-    found = [{"type": "novel"}] * many
-    messages = [{"role": "assistant", "content": [*found, *calls]}, {"role": "user", "content": answers}]
+    blocks = [{"type": "novel"}] * many
+    messages = [{"role": "assistant", "content": [*blocks, *calls]}, {"role": "user", "content": answers}]
     assert len(DIALECT.parse({"messages": messages}).log) == 2 * many + 1
     assert DIALECT.check({"messages": messages})

@@ -71,10 +71,10 @@ def lowered(messages: list[Json], form: Form, *places: int, model: str = "local"
 def test_a_lowered_result_keeps_marker_and_unknown_fields_and_its_neighbours() -> None:
     sent = lowered(STEP, Form.STUB, 3)
     assert sent[2]["novel"] == 2
-    stub, said = sent[2]["content"]
+    stub, text_block = sent[2]["content"]
     assert stub == RESULT | {"content": stub["content"]}
     assert stub["content"].startswith("[trimmed: read a.py · ")
-    assert said is STEP[2]["content"][1]
+    assert text_block is STEP[2]["content"][1]
     assert [sent[i] is STEP[i] for i in (0, 1, 3)] == [True] * 3
 
 
@@ -184,8 +184,8 @@ def test_messages_stand_where_they_may(messages: list[str], roles: list[str]) ->
     rendered, _ = fitted(request)
     assert DIALECT.check(rendered) == []
     assert [message["role"] for message in rendered["messages"]] == roles
-    said = str(rendered)
-    assert all(f"{role} {i}" in said for i, role in enumerate(messages))
+    text = str(rendered)
+    assert all(f"{role} {i}" in text for i, role in enumerate(messages))
 
 
 def test_a_system_message_before_everything_becomes_system_text() -> None:
@@ -248,9 +248,9 @@ def test_what_came_from_elsewhere_is_rendered_from_its_parts() -> None:
         {"type": "tool_use", "id": renamed, "name": "fs_read", "input": {"path": "a"}},
         {"type": "tool_use", "id": "c2", "name": "now", "input": {"arguments": "not json"}},
     ]
-    said = [{"type": "text", "text": "a"}, PICTURE]
+    content = [{"type": "text", "text": "a"}, PICTURE]
     assert results["content"] == [
-        {"type": "tool_result", "tool_use_id": renamed, "content": said, "is_error": True},
+        {"type": "tool_result", "tool_use_id": renamed, "content": content, "is_error": True},
         {"type": "tool_result", "tool_use_id": "c2"},
     ]
     assert last == {"role": "user", "content": "go on"}
@@ -260,9 +260,9 @@ def test_what_came_from_elsewhere_is_rendered_from_its_parts() -> None:
 def test_later_instructions_are_the_users_where_the_model_takes_no_system_messages(
     model: str, role: str
 ) -> None:
-    said = (segments.system("s"), segments.user("q"))
-    ledger = typed_envelope(*said, model=model).ledger
-    request = typed(*said, segments.memory("new"), model=model, ledger=ledger)
+    log = (segments.system("s"), segments.user("q"))
+    ledger = typed_envelope(*log, model=model).ledger
+    request = typed(*log, segments.memory("new"), model=model, ledger=ledger)
     assert request["messages"][-1]["role"] == role
     assert "new" in request["messages"][-1]["content"]
     assert DIALECT.check(request) == []

@@ -31,8 +31,8 @@ def without_results(envelope: Any) -> dict[str, Any]:
 
 
 def forgetful(request: Mapping[str, Any], *, memo: ParseMemo | None = None) -> ParsedRequest:
-    known = vars(memo).setdefault("first", SOUND.parse(request)) if memo is not None else None
-    return known or SOUND.parse(request)
+    first_parse = vars(memo).setdefault("first", SOUND.parse(request)) if memo is not None else None
+    return first_parse or SOUND.parse(request)
 
 
 def careless(request: Mapping[str, Any], **_: Any) -> ParsedRequest:
@@ -65,7 +65,7 @@ PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
     "marks nothing": ("markers are no part of the stream", {"mark": lambda request, _: dict(request)}),
     "reads backwards": ("the stream reads everything", {"stream": backwards}),
     "trips": ("nonsense is refused", {"parse": careless}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("planted", PLANTED)

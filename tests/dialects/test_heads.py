@@ -12,10 +12,17 @@ from lamina.dialects.port import Dialect, PlainHead, Tool
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 PLAIN = PlainHead(
-    model="claude-sonnet-4-5", tools=(Tool(name="read", description="Reads a file.", schema=SCHEMA),),
-    output=500, temperature=0.5, top_p=0.9, stop=("END",), choice="tool:read", answer=SCHEMA, effort="low",
+    model="claude-sonnet-4-5",
+    tools=(Tool(name="read", description="Reads a file.", schema=SCHEMA),),
+    output=500,
+    temperature=0.5,
+    top_p=0.9,
+    stop=("END",),
+    choice="tool:read",
+    answer=SCHEMA,
+    effort="low",
     stream=True,
-)  # fmt: skip
+)
 PARAMETERS: dict[str, dict[str, Any]] = {
     "anthropic": {"thinking": {"type": "adaptive"}, "metadata": {"user_id": "u"}},
     "openai_chat": {"logit_bias": {"1": 2}, "user": "u"},

@@ -86,7 +86,7 @@ EDITS = ("nothing", "nothing", "rewind", "cut_front", "delete", "double", "swap"
 def edited(messages: list[dict[str, Any]], way: str, at: int) -> list[dict[str, Any]]:
     at %= len(messages)
     before, one, after = messages[:at], messages[at : at + 1], messages[at + 1 :]
-    found = {
+    edits = {
         "nothing": messages,
         "rewind": before + one,
         "cut_front": one + after,
@@ -95,7 +95,7 @@ def edited(messages: list[dict[str, Any]], way: str, at: int) -> list[dict[str, 
         "swap": one + after + before,
         "replace": before + messages[-1:] + after,
     }
-    return found[way]
+    return edits[way]
 
 
 @every_dialect
@@ -168,7 +168,7 @@ def test_a_growing_request_is_checked_at_its_end_as_it_is_as_a_whole(name: str, 
             assert rules(recheck(whole, memo)) == rules(DIALECTS[name].check(whole))
 
 
-def _said(name: str, text: str) -> dict[str, Any]:
+def _user_message(name: str, text: str) -> dict[str, Any]:
     return (
         {"role": "user", "parts": [{"text": text}]} if name == "gemini" else {"role": "user", "content": text}
     )
@@ -177,34 +177,38 @@ def _said(name: str, text: str) -> dict[str, Any]:
 def _anthropic_step(id_: str) -> list[dict[str, Any]]:
     used = {"type": "tool_use", "id": id_, "name": "read", "input": {}}
     gave = {"type": "tool_result", "tool_use_id": id_, "content": "x"}
-    return [_said("", id_), {"role": "assistant", "content": [used]}, {"role": "user", "content": [gave]}]
+    return [
+        _user_message("", id_),
+        {"role": "assistant", "content": [used]},
+        {"role": "user", "content": [gave]},
+    ]
 
 
 def _chat_step(id_: str) -> list[dict[str, Any]]:
     call = {"id": id_, "type": "function", "function": {"name": "read", "arguments": "{}"}}
-    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
-    return [_said("", id_), asked, {"role": "tool", "tool_call_id": id_, "content": "x"}]
+    call_message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return [_user_message("", id_), call_message, {"role": "tool", "tool_call_id": id_, "content": "x"}]
 
 
 def _responses_step(id_: str) -> list[dict[str, Any]]:
     call = {"type": "function_call", "call_id": id_, "name": "read", "arguments": "{}", "id": f"fc_{id_}"}
-    return [_said("", id_), call, {"type": "function_call_output", "call_id": id_, "output": "x"}]
+    return [_user_message("", id_), call, {"type": "function_call_output", "call_id": id_, "output": "x"}]
 
 
 def _gemini_step(id_: str) -> list[dict[str, Any]]:
     call = {"functionCall": {"name": "read", "args": {}, "id": id_}, "thoughtSignature": "c2ln"}
     result = {"functionResponse": {"name": "read", "response": {"output": "x"}, "id": id_}}
     model, user = {"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}
-    return [_said("gemini", id_), model, user]
+    return [_user_message("gemini", id_), model, user]
 
 
 def _ollama_step(id_: str) -> list[dict[str, Any]]:
-    asked = {
+    call_message = {
         "role": "assistant",
         "content": "",
         "tool_calls": [{"function": {"name": "read", "arguments": {}}}],
     }
-    return [_said("", id_), asked, {"role": "tool", "content": "x", "tool_name": "read"}]
+    return [_user_message("", id_), call_message, {"role": "tool", "content": "x", "tool_name": "read"}]
 
 
 STEPS = {

@@ -68,8 +68,10 @@ def test_exactly_the_markers_that_were_asked_for() -> None:
     marked = mark_messages(request, Marking(places=places))
     assert request == before
     assert markers(marked, messages_stream) == {
-        "system[0]": "1h", "messages[1].content[1]": "5m", "messages[2].content[0]": "5m",
-    }  # fmt: skip
+        "system[0]": "1h",
+        "messages[1].content[1]": "5m",
+        "messages[2].content[0]": "5m",
+    }
     assert "cache_control" not in marked
     assert "cache_control" not in marked["tools"][0]
     assert "cache_control" not in marked["messages"][2]["content"][0]["content"][0]
@@ -82,9 +84,9 @@ def test_the_prefix_stream_does_not_see_markers() -> None:
     assert [b.data for b in messages_stream(marked).blocks] == [
         b.data for b in messages_stream(request).blocks
     ]
-    asked = chat()
-    done = mark_chat(asked, Marking(places={"messages[3].content[0]": ""}))
-    assert [b.data for b in chat_stream(done).blocks] == [b.data for b in chat_stream(asked).blocks]
+    chat_request = chat()
+    done = mark_chat(chat_request, Marking(places={"messages[3].content[0]": ""}))
+    assert [b.data for b in chat_stream(done).blocks] == [b.data for b in chat_stream(chat_request).blocks]
 
 
 def test_what_need_not_change_is_the_same_object() -> None:
@@ -104,8 +106,10 @@ def test_a_string_becomes_one_block_where_it_must_carry_a_marker() -> None:
     marked = mark_messages(talk(), Marking(places={"system[0]": "", "messages[0].content[0]": ""}))
     assert marked["system"] == [{"type": "text", "text": "You read files.", "cache_control": MARKER}]
     assert marked["messages"][0]["content"][0] == {
-        "type": "text", "text": "Read a.py.", "cache_control": MARKER,
-    }  # fmt: skip
+        "type": "text",
+        "text": "Read a.py.",
+        "cache_control": MARKER,
+    }
 
 
 def test_the_automatic_marker_is_one_of_four() -> None:
@@ -137,10 +141,10 @@ def test_breakpoints_of_a_chat_request() -> None:
     places = {"messages[0].content[1]": "", "messages[2].content[0]": "12h"}
     marked = mark_chat(request, Marking(places=places))
     assert request == before
-    system, user, said, last = marked["messages"]
+    system, user, answer, last = marked["messages"]
     assert "prompt_cache_breakpoint" not in system["content"][0]
     assert system["content"][1]["prompt_cache_breakpoint"] == {"mode": "explicit"}
-    assert said["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit", "ttl": "12h"}
+    assert answer["content"][0]["prompt_cache_breakpoint"] == {"mode": "explicit", "ttl": "12h"}
     assert (user, last) == (request["messages"][1], request["messages"][3])
     assert user is request["messages"][1]
     assert mark_chat(marked, Marking(places=places)) is marked

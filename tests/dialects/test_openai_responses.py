@@ -23,7 +23,7 @@ from tests.dialects.openai_responses_requests import (
     sent,
     thinks,
     user,
-)  # fmt: skip
+)
 
 EVERYTHING = request(
     {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
@@ -47,35 +47,59 @@ EVERYTHING = request(
         ]
     ),
     thinks(1, content=None, summary=[{"type": "summary_text", "text": "A picture."}]),
-    says("A", n=2, phase="commentary", content=[
-        {"type": "output_text", "text": "A", "annotations": [{"type": "url_citation", "url": "u"}]},
-        {"type": "refusal", "refusal": "No"},
-    ]),
+    says(
+        "A",
+        n=2,
+        phase="commentary",
+        content=[
+            {"type": "output_text", "text": "A", "annotations": [{"type": "url_citation", "url": "u"}]},
+            {"type": "refusal", "refusal": "No"},
+        ],
+    ),
     {"role": "user", "content": ""},
     {"role": "assistant", "content": "Hm."},
     user("Read both."),
-    thinks(3), thinks(4),
+    thinks(3),
+    thinks(4),
     {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}},
     {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["a"], "results": None},
-    {"type": "code_interpreter_call", "id": "ci_1", "code": "1", "container_id": "c", "outputs": [],
-     "status": "completed"},
+    {
+        "type": "code_interpreter_call",
+        "id": "ci_1",
+        "code": "1",
+        "container_id": "c",
+        "outputs": [],
+        "status": "completed",
+    },
     {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "aGk="},
     {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "s", "tools": []},
     {"type": "mcp_call", "id": "mcp_1", "server_label": "s", "name": "n", "arguments": "{}", "output": "o"},
     calls("c1", id="fc_1", status="completed", namespace="files"),
     {"type": "custom_tool_call", "call_id": "c2", "name": "patch", "input": "*** Begin", "id": "ctc_1"},
-    {"type": "local_shell_call", "id": "ls_1", "call_id": "c3", "status": "completed",
-     "action": {"type": "exec", "command": ["ls"], "env": {}}},
+    {
+        "type": "local_shell_call",
+        "id": "ls_1",
+        "call_id": "c3",
+        "status": "completed",
+        "action": {"type": "exec", "command": ["ls"], "env": {}},
+    },
     {"type": "shell_call", "call_id": "c4", "action": {"commands": ["ls"]}},
-    {"type": "apply_patch_call", "call_id": "c5", "status": "completed",
-     "operation": {"type": "delete_file", "path": "a.py"}},
+    {
+        "type": "apply_patch_call",
+        "call_id": "c5",
+        "status": "completed",
+        "operation": {"type": "delete_file", "path": "a.py"},
+    },
     screen("c6")[0],
     {"type": "mcp_approval_request", "id": "mcpr_1", "name": "n", "arguments": "{}", "server_label": "s"},
     {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "done"}]},
     answers("c1"),
     {"type": "local_shell_call_output", "id": "c3", "output": "a.py"},
-    {"type": "shell_call_output", "call_id": "c4", "output": [
-        {"stdout": "a", "stderr": "b", "outcome": {"type": "exit", "exit_code": 0}}]},
+    {
+        "type": "shell_call_output",
+        "call_id": "c4",
+        "output": [{"stdout": "a", "stderr": "b", "outcome": {"type": "exit", "exit_code": 0}}],
+    },
     {"type": "apply_patch_call_output", "call_id": "c5", "status": "completed"},
     screen("c6")[1],
     {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
@@ -94,20 +118,21 @@ EVERYTHING = request(
     {"type": "compaction_trigger"},
     instructions="You review code.",
     tools=[{"type": "function", "name": "read_file", "parameters": {"type": "object"}, "strict": None}],
-    prompt_cache_key="k", prompt_cache_options={"mode": "explicit", "ttl": "12h"},
+    prompt_cache_key="k",
+    prompt_cache_options={"mode": "explicit", "ttl": "12h"},
     metadata={"unknown": ["to", "us"]},
-)  # fmt: skip
+)
 
 
 def test_a_request_that_nothing_is_done_to_comes_back_as_the_same_objects() -> None:
     assert DIALECT.check(EVERYTHING) == []
-    made = DIALECT.render(fitted(EVERYTHING))
-    assert made == EVERYTHING
-    for before, after in zip(EVERYTHING["input"], made["input"], strict=True):
+    rendered = DIALECT.render(fitted(EVERYTHING))
+    assert rendered == EVERYTHING
+    for before, after in zip(EVERYTHING["input"], rendered["input"], strict=True):
         assert before is after
-    assert made["instructions"] is EVERYTHING["instructions"]
-    assert made["tools"][0] is EVERYTHING["tools"][0]
-    assert made["metadata"] is EVERYTHING["metadata"]
+    assert rendered["instructions"] is EVERYTHING["instructions"]
+    assert rendered["tools"][0] is EVERYTHING["tools"][0]
+    assert rendered["metadata"] is EVERYTHING["metadata"]
 
 
 def test_pieces_are_typed() -> None:
@@ -138,31 +163,31 @@ def test_roles_kinds_and_joins() -> None:
 
 
 def test_a_result_is_named_after_its_call_by_position_where_ids_repeat() -> None:
-    asked = (calls("x"), calls("x", "bash", '{"command": "ls"}'))
-    log = DIALECT.parse(request(user(), *asked, answers("x"), answers("x"))).log
+    two_calls = (calls("x"), calls("x", "bash", '{"command": "ls"}'))
+    log = DIALECT.parse(request(user(), *two_calls, answers("x"), answers("x"))).log
     assert [s.parts[0].name for s in log if isinstance(s.parts[0], ToolResult)] == ["read_file", "bash"]
     assert [s.attrs for s in log if s.kind == "tool_result"] == [{"path": "src/a.py"}, {}]
 
 
 def test_a_string_is_what_the_user_says_and_stays_a_string() -> None:
-    given = {"model": "m", "input": "Hello"}
-    assert [(s.role, s.parts) for s in DIALECT.parse(given).log] == [(Role.USER, (Text("Hello"),))]
-    assert DIALECT.render(fitted(given)) == given
+    body = {"model": "m", "input": "Hello"}
+    assert [(s.role, s.parts) for s in DIALECT.parse(body).log] == [(Role.USER, (Text("Hello"),))]
+    assert DIALECT.render(fitted(body)) == body
 
 
 @pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
 def test_an_output_whose_call_the_server_has_is_kept(field: str) -> None:
-    given = request(answers("c9"), user("And?"), **{field: "resp_1"})
-    assert DIALECT.check(given) == []
-    assert DIALECT.render(fitted(given)) == given
+    body = request(answers("c9"), user("And?"), **{field: "resp_1"})
+    assert DIALECT.check(body) == []
+    assert DIALECT.render(fitted(body)) == body
     assert DIALECT.check(request(answers("c9"), user())) != []
 
 
 def test_a_request_that_only_continues_has_no_input() -> None:
-    for given in ({"model": "m", "prompt": {"id": "pmpt_1"}}, {"previous_response_id": "r", "input": []}):
-        assert DIALECT.recognises(given)
-        assert DIALECT.check(given) == []
-        assert DIALECT.render(fitted(given)) == given
+    for body in ({"model": "m", "prompt": {"id": "pmpt_1"}}, {"previous_response_id": "r", "input": []}):
+        assert DIALECT.recognises(body)
+        assert DIALECT.check(body) == []
+        assert DIALECT.render(fitted(body)) == body
 
 
 @pytest.mark.parametrize(
@@ -211,14 +236,19 @@ def test_what_came_from_elsewhere_is_written_from_its_parts() -> None:
         segments.user("And?"),
     ]
     envelope = build(log, options=options_for(DIALECT, DIALECT.parse(request(user())).head, layout=AS_LOGGED))
-    made = DIALECT.render(envelope)
-    assert DIALECT.check(made) == []
-    assert made["instructions"] == "Be brief.\n\nIn French."
-    items = made["input"]
+    rendered = DIALECT.render(envelope)
+    assert DIALECT.check(rendered) == []
+    assert rendered["instructions"] == "Be brief.\n\nIn French."
+    items = rendered["input"]
     assert [item["type"] for item in items] == [
-        "message", "message", "function_call", "function_call", "function_call_output",
-        "function_call_output", "message",
-    ]  # fmt: skip
+        "message",
+        "message",
+        "function_call",
+        "function_call",
+        "function_call_output",
+        "function_call_output",
+        "message",
+    ]
     assert [part["type"] for part in items[0]["content"]] == ["input_text", "input_image", "input_file"]
     assert items[1] == {"type": "message", "role": "assistant", "content": "I look."}
     assert items[2]["name"] == "files_read"
@@ -245,8 +275,8 @@ def test_what_cannot_be_said_here_has_a_reason() -> None:
 
 def test_names_that_the_request_defines_are_left_alone() -> None:
     tools = [{"type": "function", "name": "fs.read"}]
-    made = DIALECT.render(fitted(request(user(), calls("c", "fs.read"), answers("c"), tools=tools)))
-    assert made["input"][1]["name"] == "fs.read"
+    rendered = DIALECT.render(fitted(request(user(), calls("c", "fs.read"), answers("c"), tools=tools)))
+    assert rendered["input"][1]["name"] == "fs.read"
 
 
 def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
@@ -255,7 +285,7 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "place"),
+    ("body", "place"),
     [
         ({}, "input"),
         ({"input": []}, "input"),
@@ -280,9 +310,9 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
         (request(user(), tools=[1]), "tools[0]"),
     ],
 )
-def test_what_is_no_request_is_refused_with_its_place(given_: Json, place: str) -> None:
+def test_what_is_no_request_is_refused_with_its_place(body: Json, place: str) -> None:
     with pytest.raises(BadInput) as caught:
-        DIALECT.parse(given_)
+        DIALECT.parse(body)
     assert caught.value.place == place
 
 
@@ -294,7 +324,7 @@ def test_requests_of_others_are_not_taken_for_ours() -> None:
         {"model": "m", "prompt": "Once upon"},
         {},
     ]
-    for given in others:
-        assert not DIALECT.recognises(given)
+    for body in others:
+        assert not DIALECT.recognises(body)
     assert DIALECT.recognises({"model": "m", "input": "Hello"})
     assert DIALECT.recognises(EVERYTHING)

@@ -25,14 +25,24 @@ OUTPUT: list[Json] = [
     calls("c", id="fc_3", status="completed"),
 ]
 USAGE = {
-    "input_tokens": 90, "output_tokens": 7, "total_tokens": 97,
+    "input_tokens": 90,
+    "output_tokens": 7,
+    "total_tokens": 97,
     "input_tokens_details": {"cached_tokens": 64, "cache_write_tokens": 20},
     "output_tokens_details": {"reasoning_tokens": 3},
-}  # fmt: skip
+}
 RESPONSE: Json = {
-    "id": "resp_1", "object": "response", "created_at": 0, "model": "gpt-5.6-sol", "status": "completed",
-    "output": OUTPUT, "usage": USAGE, "parallel_tool_calls": True, "tool_choice": "auto", "tools": [],
-}  # fmt: skip
+    "id": "resp_1",
+    "object": "response",
+    "created_at": 0,
+    "model": "gpt-5.6-sol",
+    "status": "completed",
+    "output": OUTPUT,
+    "usage": USAGE,
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+}
 
 
 def added(at: int, item: Json) -> Json:
@@ -64,12 +74,12 @@ def test_objects_of_the_sdk_are_taken_as_they_are() -> None:
     response = Response.model_validate(RESPONSE)
     items = sent_back(DIALECT.absorb(response))
     assert all(a is b for a, b in zip(items, response.output, strict=False))
-    given = request(user(), *response.output, answers("c"))
-    assert DIALECT.check(given) == []
-    made = DIALECT.render(fitted(given))
-    assert all(a is b for a, b in zip(made["input"], given["input"], strict=True))
-    assert isinstance(made["input"][2], ResponseOutputMessage)
-    assert isinstance(made["input"][3], ResponseFunctionToolCall)
+    body = request(user(), *response.output, answers("c"))
+    assert DIALECT.check(body) == []
+    rendered = DIALECT.render(fitted(body))
+    assert all(a is b for a, b in zip(rendered["input"], body["input"], strict=True))
+    assert isinstance(rendered["input"][2], ResponseOutputMessage)
+    assert isinstance(rendered["input"][3], ResponseFunctionToolCall)
 
 
 def test_an_answer_that_was_cut_short_says_why() -> None:
@@ -81,10 +91,15 @@ def test_of_a_stream_the_items_that_were_done_count() -> None:
     early = thinks(1, encrypted_content="not yet whole")
     events = [
         {"type": "response.created", "response": RESPONSE | {"output": []}},
-        added(0, early), added(1, says("", n=2)), delta(1, "I "), delta(1, "look."),
-        done(1, OUTPUT[1]), done(0, OUTPUT[0]), done(2, OUTPUT[2]),
+        added(0, early),
+        added(1, says("", n=2)),
+        delta(1, "I "),
+        delta(1, "look."),
+        done(1, OUTPUT[1]),
+        done(0, OUTPUT[0]),
+        done(2, OUTPUT[2]),
         {"type": "response.completed", "response": RESPONSE | {"output": []}},
-    ]  # fmt: skip
+    ]
     absorbed = DIALECT.absorb_stream(events)
     assert sent_back(absorbed)[:2] == OUTPUT[:2]
     assert absorbed.usage.input == 90
@@ -98,10 +113,13 @@ def test_a_stream_with_nothing_but_its_end_is_read_from_that() -> None:
 
 def test_of_a_stream_that_broke_off_only_words_are_kept() -> None:
     events = [
-        done(0, OUTPUT[0]), added(1, says("", n=2, phase="commentary")), delta(1, "I lo"), delta(1, "ok"),
+        done(0, OUTPUT[0]),
+        added(1, says("", n=2, phase="commentary")),
+        delta(1, "I lo"),
+        delta(1, "ok"),
         added(2, OUTPUT[2]),
         {"type": "response.function_call_arguments.delta", "output_index": 2, "delta": '{"pa'},
-    ]  # fmt: skip
+    ]
     items = sent_back(DIALECT.absorb_stream(events))
     assert [item["type"] for item in items] == ["reasoning", "message"]
     assert items[1]["content"][0]["text"] == "I look"

@@ -23,16 +23,24 @@ MARK = {"prompt_cache_breakpoint": {"mode": "explicit"}}
 FUNCTION = {"type": "function", "name": "f", "parameters": {}}
 
 
-def said(sort: str, role: str = "user", **fields: Any) -> Json:
+def message_of(sort: str, role: str = "user", **fields: Any) -> Json:
     return {"role": role, "content": [{"type": sort, "text": "Hi", **fields}]}
 
 
 BROKEN: dict[str, list[Json]] = {
     "something_is_asked": [
-        {"model": "m"}, {"input": []}, {"input": ""}, {"input": 7}, {"input": "x", "instructions": 7},
+        {"model": "m"},
+        {"input": []},
+        {"input": ""},
+        {"input": 7},
+        {"input": "x", "instructions": 7},
     ],
-    "items_say_what_they_are": [request(user(), {}), request(7), request({"type": 5, "role": "user"}),
-        request(user(), {"type": "item_reference"})],
+    "items_say_what_they_are": [
+        request(user(), {}),
+        request(7),
+        request({"type": 5, "role": "user"}),
+        request(user(), {"type": "item_reference"}),
+    ],
     "roles_are_known": [request(user(), {"role": "narrator", "content": "x"})],
     "outputs_have_calls": [
         request(user(), answers("c")),
@@ -93,14 +101,14 @@ BROKEN: dict[str, list[Json]] = {
         request(user(), calls("c"), answers("c", [7])),
     ],
     "parts_fit_their_role": [
-        request(said("output_text")),
-        request(said("text")),
-        request(user(), said("input_text", "assistant")),
+        request(message_of("output_text")),
+        request(message_of("text")),
+        request(user(), message_of("input_text", "assistant")),
         request(user(), calls("c"), answers("c", [{"type": "output_text", "text": "x"}])),
     ],
     "markers_stand_on_parts": [
         request(user(**MARK)),
-        request(user(), said("output_text", "assistant", **MARK)),
+        request(user(), message_of("output_text", "assistant", **MARK)),
         request(user(), tools=[FUNCTION | MARK]),
         request(user(), calls("c") | MARK, answers("c")),
     ],
@@ -109,7 +117,7 @@ BROKEN: dict[str, list[Json]] = {
         request(user(), prompt_cache_options={"ttl": "5m"}),
         request(user(), prompt_cache_retention="1h"),
     ],
-}  # fmt: skip
+}
 
 
 def test_every_rule_has_a_request_that_breaks_it() -> None:
@@ -120,12 +128,12 @@ def test_every_rule_has_a_request_that_breaks_it() -> None:
     ("rule", "at"), [(rule, i) for rule, them in BROKEN.items() for i in range(len(them))]
 )
 def test_a_request_that_breaks_one_rule_is_caught_by_its_name(rule: str, at: int) -> None:
-    found = DIALECT.check(BROKEN[rule][at])
+    violations = DIALECT.check(BROKEN[rule][at])
     beside = {"call_ids_are_unique": {"calls_are_answered", "outputs_have_calls"}}
     beside["reasoning_is_followed"] = {"content_is_there"}
-    assert rule in {violation.rule for violation in found}
-    assert {violation.rule for violation in found} <= {rule} | beside.get(rule, set())
-    assert all(violation.message for violation in found)
+    assert rule in {violation.rule for violation in violations}
+    assert {violation.rule for violation in violations} <= {rule} | beside.get(rule, set())
+    assert all(violation.message for violation in violations)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +148,7 @@ def test_a_request_that_breaks_one_rule_is_caught_by_its_name(rule: str, at: int
         request(user(), thinks(1), says(), store=False),
         request(user(), calls("c"), answers("c", "")),
         request(user(), {"type": "compaction_trigger"}),
-        request(user(), said("input_text", "developer", **MARK)),
+        request(user(), message_of("input_text", "developer", **MARK)),
     ],
 )
 def test_what_the_api_takes_breaks_no_rule(valid: Json) -> None:
@@ -153,10 +161,10 @@ def test_made_up_conversations_are_valid(seed: int) -> None:
 
 
 def test_a_place_is_a_path_into_the_request() -> None:
-    given = request(
+    body = request(
         user(), says(), user([{"type": "input_text", "text": "x"}, {"type": "output_text", "text": "x"}])
     )
-    assert [v.place for v in DIALECT.check(given)] == ["input[2].content[1]"]
+    assert [v.place for v in DIALECT.check(body)] == ["input[2].content[1]"]
 
 
 def test_many_items_take_time_in_proportion() -> None:

@@ -43,12 +43,12 @@ ITEM: TypeAdapter[Any] = TypeAdapter(ResponseInputItemParam)
 REQUEST: TypeAdapter[Any] = TypeAdapter(ResponseCreateParamsNonStreaming)
 
 
-def validated(made: Json) -> None:
+def validated(rendered: Json) -> None:
     """Asks the SDK's own types, of the request and of each item."""
-    exhausted(REQUEST.validate_python(made | {"input": ""}))
-    if isinstance(made["input"], str):
+    exhausted(REQUEST.validate_python(rendered | {"input": ""}))
+    if isinstance(rendered["input"], str):
         return
-    for item in made["input"]:
+    for item in rendered["input"]:
         exhausted(ITEM.validate_python(as_the_sdk_has_it(item)))
 
 
@@ -72,9 +72,9 @@ def exhausted(value: Any) -> None:
 @given(SEEDS)
 def test_a_conversation_comes_back_as_the_same_objects(seed: int) -> None:
     before = conversation(seed)
-    made = DIALECT.render(fitted(before))
-    assert made == before
-    assert all(a is b for a, b in zip(made["input"], before["input"], strict=True))
+    rendered = DIALECT.render(fitted(before))
+    assert rendered == before
+    assert all(a is b for a, b in zip(rendered["input"], before["input"], strict=True))
 
 
 @given(SEEDS, WINDOWS, st.sampled_from((0, 1, 5)))
@@ -82,14 +82,14 @@ def test_a_small_window_gives_a_valid_request(seed: int, window: int, keep_last:
     before = conversation(seed)
     with suppress(BudgetExceeded):
         envelope = fitted(before, window=window, keep_last=keep_last)
-        made = DIALECT.render(envelope)
-        assert DIALECT.check(made) == []
-        validated(made)
+        rendered = DIALECT.render(envelope)
+        assert DIALECT.check(rendered) == []
+        validated(rendered)
         whole = [e for e in envelope.entries if e.form is Form.FULL and e.segment.kind == "tool_call"]
-        kept = {id(item) for item in made["input"]} if isinstance(made["input"], list) else set()
+        sent_ids = {id(item) for item in rendered["input"]} if isinstance(rendered["input"], list) else set()
         untouched = [e for e in whole if "id" not in e.segment.meta["wire"]["of"]]
         functions = [e for e in untouched if e.segment.meta["wire"]["of"]["type"] == "function_call"]
-        assert all(id(e.segment.meta["wire"]["of"]) in kept for e in functions)
+        assert all(id(e.segment.meta["wire"]["of"]) in sent_ids for e in functions)
 
 
 def damaged(items: list[Json], dice: Random) -> list[Json]:
@@ -116,27 +116,27 @@ def test_damage_is_mended(seed: int, window: int | None, store: bool) -> None:  
     dice, before = Random(seed), conversation(seed)  # noqa: S311
     harmed = request(user("Hello"), *damaged(before["input"], dice), store=store)
     with suppress(BudgetExceeded):
-        made = DIALECT.render(fitted(harmed, window=window))
-        assert DIALECT.check(made) == []
-        validated(made)
+        rendered = DIALECT.render(fitted(harmed, window=window))
+        assert DIALECT.check(rendered) == []
+        validated(rendered)
 
 
 @given(SEEDS, st.sampled_from(("role", "content", "id", "call_id")))
 def test_an_item_that_changed_under_a_memo_is_read_again(seed: int, field: str) -> None:
-    given_, memo = copy.deepcopy(conversation(seed)), ParseMemo()
-    DIALECT.parse(given_, memo=memo)
-    item = given_["input"][seed % len(given_["input"])]
+    body, memo = copy.deepcopy(conversation(seed)), ParseMemo()
+    DIALECT.parse(body, memo=memo)
+    item = body["input"][seed % len(body["input"])]
     item |= user("changed") if field == "role" else {field: "changed"}
     with suppress(BadInput):
-        assert DIALECT.parse(given_, memo=memo) == DIALECT.parse(given_)
+        assert DIALECT.parse(body, memo=memo) == DIALECT.parse(body)
 
 
 @given(SEEDS)
 def test_a_growing_request_is_parsed_the_same_with_a_memo(seed: int) -> None:
-    given_, memo = conversation(seed), ParseMemo()
+    body, memo = conversation(seed), ParseMemo()
     before: tuple[Any, ...] = ()
-    for end in range(1, len(given_["input"]) + 1):
-        part = given_ | {"input": copy.deepcopy(given_["input"][:end])}
+    for end in range(1, len(body["input"]) + 1):
+        part = body | {"input": copy.deepcopy(body["input"][:end])}
         now = DIALECT.parse(part, memo=memo)
         assert now == DIALECT.parse(part)
         steady = [s for s in before if s.kind != "thinking" or s is not before[-1]]
@@ -148,8 +148,8 @@ def test_a_memo_forgets_when_what_surrounds_the_items_changes() -> None:
     memo = ParseMemo()
     items = [user(), thinks(1, encrypted_content=""), says(n=1), answers("c")]
     for fields in ({}, {"store": False}, {"previous_response_id": "r"}, {"instructions": "Be brief."}):
-        given_ = request(*items, **fields)
-        assert DIALECT.parse(given_, memo=memo) == DIALECT.parse(given_)
+        body = request(*items, **fields)
+        assert DIALECT.parse(body, memo=memo) == DIALECT.parse(body)
 
 
 @pytest.mark.parametrize("name", ["anthropic", "openai_chat"])
@@ -173,31 +173,64 @@ def said_here(name: str, before: Any, window: int | None = None) -> None:
     envelope = build(
         parsed.log, head=own.head, budget=budget, options=options_for(DIALECT, own.head, layout=AS_LOGGED)
     )
-    made = DIALECT.render(envelope)
-    assert DIALECT.check(made) == []
-    validated(made)
-    again = DIALECT.parse(json.loads(msgspec.json.encode(made)))
-    assert DIALECT.render(build(again.log, head=again.head, options=options_for(DIALECT, own.head))) == made
+    rendered = DIALECT.render(envelope)
+    assert DIALECT.check(rendered) == []
+    validated(rendered)
+    again = DIALECT.parse(json.loads(msgspec.json.encode(rendered)))
+    assert (
+        DIALECT.render(build(again.log, head=again.head, options=options_for(DIALECT, own.head))) == rendered
+    )
 
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=4)
-    | st.dictionaries(
-        st.sampled_from(
-            ("input", "type", "role", "content", "output", "id", "call_id", "name", "arguments", "tools", "x",
-             "summary", "action", "instructions", "caller", "text", "prompt_cache_options", "reasoning")
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(
+                (
+                    "input",
+                    "type",
+                    "role",
+                    "content",
+                    "output",
+                    "id",
+                    "call_id",
+                    "name",
+                    "arguments",
+                    "tools",
+                    "x",
+                    "summary",
+                    "action",
+                    "instructions",
+                    "caller",
+                    "text",
+                    "prompt_cache_options",
+                    "reasoning",
+                )
+            )
+            | st.text(max_size=3),
+            inner
+            | st.sampled_from(
+                (
+                    "message",
+                    "user",
+                    "assistant",
+                    "function_call",
+                    "function_call_output",
+                    "reasoning",
+                    "input_text",
+                    "input_image",
+                    "computer_call_output",
+                    "shell_call_output",
+                    "mcp_approval_request",
+                )
+            ),
+            max_size=5,
         )
-        | st.text(max_size=3),
-        inner
-        | st.sampled_from(
-            ("message", "user", "assistant", "function_call", "function_call_output", "reasoning",
-             "input_text", "input_image", "computer_call_output", "shell_call_output", "mcp_approval_request")
-        ),
-        max_size=5,
     ),
     max_leaves=25,
-)  # fmt: skip
+)
 
 
 @given(JSON | st.builds(lambda items: {"model": "m", "input": items}, st.lists(JSON, max_size=4)))
@@ -210,9 +243,9 @@ def test_arbitrary_json_raises_nothing_but_bad_input(value: Any) -> None:
 @given(st.lists(JSON, min_size=1, max_size=4))
 def test_whatever_can_be_read_becomes_a_valid_request(items: list[Any]) -> None:
     with suppress(BadInput):
-        given_ = request(user(), *items)
-        parsed = DIALECT.parse(given_)
-        left = [v for v in DIALECT.check(DIALECT.render(fitted(given_))) if v.rule in STRUCTURE]
+        body = request(user(), *items)
+        parsed = DIALECT.parse(body)
+        left = [v for v in DIALECT.check(DIALECT.render(fitted(body))) if v.rule in STRUCTURE]
         assert left == []
         assert len(parsed.log) >= len(items)
 
@@ -233,8 +266,8 @@ def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
     for letter in ("<", "{", "\\", ";", "a"):
         text = letter * 1_000_000
         picture = {"type": "input_image", "image_url": "data:" + text, "detail": "auto"}
-        given_ = request(
+        body = request(
             user([{"type": "input_text", "text": text}, picture]), calls("c", "f", text), answers("c", text)
         )
-        assert DIALECT.check(given_) == []
-        assert len(DIALECT.parse(given_).log) == 4
+        assert DIALECT.check(body) == []
+        assert len(DIALECT.parse(body).log) == 4

@@ -8,7 +8,11 @@ from lamina.core.arrange import Filter, Layout
 from lamina.core.build import build
 from lamina.core.values import Form
 from lamina.dialects.openai_responses import DIALECT
-from lamina.dialects.openai_responses.parse import ALONE, TWICE, UNREADABLE
+from lamina.dialects.openai_responses.item_scan import (
+    REASONING_ALONE,
+    REASONING_TWICE,
+    REASONING_UNREADABLE,
+)
 from lamina.dialects.translate import options_for
 from tests.dialects.openai_responses_requests import (
     PIXEL,
@@ -29,10 +33,10 @@ def test_a_lowered_item_is_a_copy_in_which_the_rest_is_the_same() -> None:
     text, picture = {"type": "input_text", "text": "Look."}, {"type": "input_image", "image_url": PIXEL}
     marked = {**picture, "prompt_cache_breakpoint": {"mode": "explicit"}}
     old = calls("c1", "write", json.dumps({"path": "a", "text": "long " * 900}), namespace="files")
-    given = request(
+    body = request(
         user([text, marked]), says(), user(), old, answers("c1"), says("No.", phase="commentary"), user()
     )
-    items = sent(given, window=600, keep_last=0)
+    items = sent(body, window=600, keep_last=0)
     first, call = items[0], next(item for item in items if item["type"] == "function_call")
     assert first["content"][0] is text
     assert first["content"][1]["text"].startswith("[trimmed: image")
@@ -53,40 +57,46 @@ def test_a_lowered_reply_keeps_its_phase_and_loses_what_pointed_into_its_text() 
 
 
 def test_an_item_whose_reasoning_was_left_out_loses_its_id() -> None:
-    given = request(
+    body = request(
         user("word " * 400),
         thinks(1, summary=[{"type": "summary_text", "text": "hm " * 900}]),
         says("I look.", n=2),
         calls("c1", id="fc_3"),
         answers("c1", "text " * 900),
-        user(), thinks(6), says(n=7), user(),
-    )  # fmt: skip
-    items = sent(given, window=1_200, keep_last=1)
+        user(),
+        thinks(6),
+        says(n=7),
+        user(),
+    )
+    items = sent(body, window=1_200, keep_last=1)
     assert "rs_1" not in json.dumps(items)
     assert "msg_2" not in json.dumps(items)
     assert "fc_3" not in json.dumps(items)
-    assert items[-3] is given["input"][-3]
+    assert items[-3] is body["input"][-3]
     assert items[-2]["id"] == "msg_7"
 
 
 def test_reasoning_that_cannot_be_sent_back_is_left_out_with_its_reason() -> None:
     shut = thinks(3, encrypted_content=None)
     cases: list[tuple[Json, str]] = [
-        (request(user(), thinks(1), user()), ALONE),
-        (request(user(), thinks(1)), ALONE),
-        (request(user(), thinks(1), {"type": "message", "role": "assistant", "content": []}, user()), ALONE),
-        (request(user(), thinks(1), says(n=1), user(), thinks(1), says(n=2)), TWICE),
-        (request(user(), shut, says(n=4), store=False), UNREADABLE),
+        (request(user(), thinks(1), user()), REASONING_ALONE),
+        (request(user(), thinks(1)), REASONING_ALONE),
+        (
+            request(user(), thinks(1), {"type": "message", "role": "assistant", "content": []}, user()),
+            REASONING_ALONE,
+        ),
+        (request(user(), thinks(1), says(n=1), user(), thinks(1), says(n=2)), REASONING_TWICE),
+        (request(user(), shut, says(n=4), store=False), REASONING_UNREADABLE),
     ]
-    for given, why in cases:
-        assert DIALECT.check(given)
-        left = [e for e in fitted(given).entries if e.form is Form.OMITTED and e.segment.kind == "thinking"]
+    for body, why in cases:
+        assert DIALECT.check(body)
+        left = [e for e in fitted(body).entries if e.form is Form.OMITTED and e.segment.kind == "thinking"]
         assert [e.why for e in left] == [why]
-        sent(given)
+        sent(body)
 
 
 def test_what_an_approval_is_asked_by_is_told_otherwise_where_its_reasoning_is_gone() -> None:
-    asked = {
+    approval_request = {
         "type": "mcp_approval_request",
         "id": "mcpr_1",
         "name": "n",
@@ -94,22 +104,24 @@ def test_what_an_approval_is_asked_by_is_told_otherwise_where_its_reasoning_is_g
         "server_label": "s",
     }
     answer = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
-    items = sent(request(user(), thinks(1, encrypted_content=None), asked, answer, user(), store=False))
+    items = sent(
+        request(user(), thinks(1, encrypted_content=None), approval_request, answer, user(), store=False)
+    )
     assert [item["type"] for item in items[1:3]] == ["function_call", "function_call_output"]
     assert json.loads(items[2]["output"]) == {"approve": True}
 
 
 def test_reasoning_goes_with_the_item_that_it_led_to() -> None:
-    given = request(user(), thinks(1), calls("c", id="fc_1"), answers("c"), thinks(2), says(n=3), user())
-    parsed = DIALECT.parse(given)
+    body = request(user(), thinks(1), calls("c", id="fc_1"), answers("c"), thinks(2), says(n=3), user())
+    parsed = DIALECT.parse(body)
     layout = Layout(context="logged", exclude=Filter(kinds=frozenset(("tool_call",))))
     envelope = build(parsed.log, head=parsed.head, options=options_for(DIALECT, parsed.head, layout=layout))
-    assert DIALECT.render(envelope)["input"] == [given["input"][0], *given["input"][4:]]
+    assert DIALECT.render(envelope)["input"] == [body["input"][0], *body["input"][4:]]
 
 
 def test_lost_reasoning_takes_no_ids_from_later_answers() -> None:
-    given = request(user(), thinks(1), user(), says(n=2), user())
-    assert sent(given) == [given["input"][0], *given["input"][2:]]
+    body = request(user(), thinks(1), user(), says(n=2), user())
+    assert sent(body) == [body["input"][0], *body["input"][2:]]
 
 
 def test_what_others_depend_on_is_never_lowered() -> None:
@@ -132,13 +144,13 @@ def test_ids_that_the_api_did_not_give_or_gave_once_are_left_out() -> None:
 
 
 def test_an_old_screenshot_is_told_as_the_answer_of_a_function() -> None:
-    shown = [item for i in range(8) for item in screen(f"c{i}")]
-    items = sent(request(user(), *shown), window=12_000, keep_last=0)
+    screens = [item for i in range(8) for item in screen(f"c{i}")]
+    items = sent(request(user(), *screens), window=12_000, keep_last=0)
     kinds = [item["type"] for item in items if item["type"] != "message"]
     assert kinds[:2] == ["function_call", "function_call_output"]
     assert items[1]["name"] == "computer"
     assert kinds[-2:] == ["computer_call", "computer_call_output"]
-    assert items[-1] is shown[-1]
+    assert items[-1] is screens[-1]
 
 
 def test_old_output_of_a_shell_stays_output_of_a_shell() -> None:

@@ -29,21 +29,31 @@ from tests.dialects.openai_responses_requests import (
 )
 
 TOOLS = [{"type": "function", "name": "f", "parameters": {"b": 1, "a": 2}}, {"type": "web_search"}]
-GIVEN = request(
+BODY = request(
     {"role": "developer", "content": "Be brief."},
-    user([{"type": "input_text", "text": "Look", "prompt_cache_breakpoint": {"mode": "explicit"}},
-          {"type": "input_image", "image_url": PIXEL, "detail": "auto"},
-          {"type": "input_file", "filename": "a.pdf", "file_data": "JVBE"}]),
+    user(
+        [
+            {"type": "input_text", "text": "Look", "prompt_cache_breakpoint": {"mode": "explicit"}},
+            {"type": "input_image", "image_url": PIXEL, "detail": "auto"},
+            {"type": "input_file", "filename": "a.pdf", "file_data": "JVBE"},
+        ]
+    ),
     thinks(1),
     says("I look.", n=2, phase="commentary"),
     calls("c1", id="fc_1"),
     {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}},
     answers("c1", "text"),
     user("And?"),
-    instructions="You review code.", tools=TOOLS, prompt_cache_key="k", tool_choice="required",
-    reasoning={"effort": "high", "summary": "auto"}, text={"verbosity": "low"},
-    prompt_cache_options={"ttl": "12h"}, metadata={"a": "b"}, max_output_tokens=9,
-)  # fmt: skip
+    instructions="You review code.",
+    tools=TOOLS,
+    prompt_cache_key="k",
+    tool_choice="required",
+    reasoning={"effort": "high", "summary": "auto"},
+    text={"verbosity": "low"},
+    prompt_cache_options={"ttl": "12h"},
+    metadata={"a": "b"},
+    max_output_tokens=9,
+)
 
 
 def seen(value: Json) -> list[tuple[str, str, bytes, bool]]:
@@ -51,7 +61,7 @@ def seen(value: Json) -> list[tuple[str, str, bytes, bool]]:
 
 
 def test_blocks_stand_in_the_order_in_which_a_cache_reads_them() -> None:
-    stream = DIALECT.stream(GIVEN)
+    stream = DIALECT.stream(BODY)
     assert [(b.sort, b.place, b.name) for b in stream.blocks] == [
         ("tool", "tools[0]", "f"),
         ("tool", "tools[1]", "web_search"),
@@ -68,14 +78,20 @@ def test_blocks_stand_in_the_order_in_which_a_cache_reads_them() -> None:
         ("text", "input[7].content[0]", ""),
     ]
     assert [b.place for b in stream.blocks if b.markable] == [
-        "input[0].content[0]", "input[1].content[0]", "input[1].content[1]", "input[1].content[2]",
-        "input[6].output[0]", "input[7].content[0]",
-    ]  # fmt: skip
+        "input[0].content[0]",
+        "input[1].content[0]",
+        "input[1].content[1]",
+        "input[1].content[2]",
+        "input[6].output[0]",
+        "input[7].content[0]",
+    ]
     assert {b.place: b.marker for b in stream.blocks if b.marker} == {"input[1].content[0]": "12h"}
     assert (stream.key, stream.automatic, stream.model) == ("k", "12h", "gpt-5.6-sol")
     assert dict(stream.settings) == {
-        "tool_choice": b'"required"', "effort": b'"high"', "verbosity": b'"low"',
-    }  # fmt: skip
+        "tool_choice": b'"required"',
+        "effort": b'"high"',
+        "verbosity": b'"low"',
+    }
 
 
 def _shuffled(value: Any, dice: Random) -> Any:
@@ -88,47 +104,47 @@ def _shuffled(value: Any, dice: Random) -> Any:
 
 
 def _harmless() -> dict[str, Json]:
-    items = GIVEN["input"]
+    items = BODY["input"]
     bare = [{k: v for k, v in item.items() if k not in ("id", "status")} for item in items]
     parts = [{"role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]}, *items[1:]]
     output = [{"type": "input_text", "text": "text"}]
-    unmarked = copy.deepcopy(GIVEN)
+    unmarked = copy.deepcopy(BODY)
     del unmarked["input"][1]["content"][0]["prompt_cache_breakpoint"]
     renamed = [item | {"call_id": "other"} if "call_id" in item else item for item in items]
     sampling = {"temperature": 1, "max_output_tokens": 5, "metadata": None, "user": "u", "stream": True}
     return {
-        "ids and states": GIVEN | {"input": bare},
-        "a string as a part": GIVEN | {"input": parts},
-        "an output as a part": GIVEN | {"input": [*items[:6], answers("c1", output), items[7]]},
+        "ids and states": BODY | {"input": bare},
+        "a string as a part": BODY | {"input": parts},
+        "an output as a part": BODY | {"input": [*items[:6], answers("c1", output), items[7]]},
         "markers": unmarked,
-        "order of the fields of the API": _shuffled(GIVEN, Random(3)),  # noqa: S311
-        "ids of calls": GIVEN | {"input": renamed},
-        "parameters that are not in the prompt": GIVEN | sampling,
-        "a null": GIVEN | {"previous_response_id": None},
+        "order of the fields of the API": _shuffled(BODY, Random(3)),  # noqa: S311
+        "ids of calls": BODY | {"input": renamed},
+        "parameters that are not in the prompt": BODY | sampling,
+        "a null": BODY | {"previous_response_id": None},
     }
 
 
 @pytest.mark.parametrize("name", _harmless())
 def test_a_harmless_change_leaves_the_stream_as_it_is(name: str) -> None:
     changed = _harmless()[name]
-    assert changed != GIVEN or name == "order of the fields of the API"
-    assert seen(changed) == seen(GIVEN)
-    assert DIALECT.stream(changed).settings == DIALECT.stream(GIVEN).settings
+    assert changed != BODY or name == "order of the fields of the API"
+    assert seen(changed) == seen(BODY)
+    assert DIALECT.stream(changed).settings == DIALECT.stream(BODY).settings
 
 
 @pytest.mark.parametrize(
     "changed",
     [
-        GIVEN | {"tools": TOOLS[::-1]},
-        GIVEN | {"instructions": "You write code."},
-        GIVEN | {"input": [{"role": "developer", "content": "Be long."}, *GIVEN["input"][1:]]},
-        GIVEN | {"input": [*GIVEN["input"][:2], thinks(9), *GIVEN["input"][3:]]},
-        GIVEN | {"input": [*GIVEN["input"][:3], says("I look."), *GIVEN["input"][4:]]},
-        GIVEN | {"input": [*GIVEN["input"][:-1], says("And?")]},
+        BODY | {"tools": TOOLS[::-1]},
+        BODY | {"instructions": "You write code."},
+        BODY | {"input": [{"role": "developer", "content": "Be long."}, *BODY["input"][1:]]},
+        BODY | {"input": [*BODY["input"][:2], thinks(9), *BODY["input"][3:]]},
+        BODY | {"input": [*BODY["input"][:3], says("I look."), *BODY["input"][4:]]},
+        BODY | {"input": [*BODY["input"][:-1], says("And?")]},
     ],
 )
 def test_a_change_that_a_cache_sees_changes_the_stream(changed: Json) -> None:
-    assert seen(changed) != seen(GIVEN)
+    assert seen(changed) != seen(BODY)
 
 
 def test_reasoning_in_the_clear_is_part_of_the_stream() -> None:
@@ -146,20 +162,35 @@ def test_what_the_assistant_said_takes_no_marker() -> None:
 
 def test_settings_are_in_one_vocabulary_and_leave_defaults_out() -> None:
     defaults = {
-        "tool_choice": "auto", "parallel_tool_calls": True, "service_tier": "auto", "tools": TOOLS,
-        "text": {"format": {"type": "text"}, "verbosity": "medium"}, "reasoning": {"context": "auto"},
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "service_tier": "auto",
+        "tools": TOOLS,
+        "text": {"format": {"type": "text"}, "verbosity": "medium"},
+        "reasoning": {"context": "auto"},
         "image": {"context_compression": "auto"},
-    }  # fmt: skip
+    }
     assert DIALECT.stream(request(user(), **defaults)).settings == {}
     others = {
-        "tool_choice": {"type": "function", "name": "f"}, "parallel_tool_calls": False,
-        "service_tier": "flex", "text": {"format": {"type": "json_object"}, "verbosity": "high"},
-        "reasoning": {"context": "all_turns", "effort": "low"}, "image": {"context_compression": "enabled"},
+        "tool_choice": {"type": "function", "name": "f"},
+        "parallel_tool_calls": False,
+        "service_tier": "flex",
+        "text": {"format": {"type": "json_object"}, "verbosity": "high"},
+        "reasoning": {"context": "all_turns", "effort": "low"},
+        "image": {"context_compression": "enabled"},
         "a_field_of_tomorrow": 1,
-    }  # fmt: skip
+    }
     assert set(DIALECT.stream(request(user(), **others)).settings) == {
-        "tool_choice", "parallel", "tier", "format", "verbosity", "thinking", "effort", "images", "other",
-    }  # fmt: skip
+        "tool_choice",
+        "parallel",
+        "tier",
+        "format",
+        "verbosity",
+        "thinking",
+        "effort",
+        "images",
+        "other",
+    }
 
 
 @given(st.integers(0, 10_000))
@@ -189,10 +220,10 @@ def test_markers_stand_exactly_where_they_were_asked_for(seed: int) -> None:
 
 
 def test_markers_that_were_not_asked_for_are_taken_off() -> None:
-    bare = DIALECT.mark(GIVEN, Marking())
+    bare = DIALECT.mark(BODY, Marking())
     assert "prompt_cache_breakpoint" not in json.dumps(bare)
-    assert "prompt_cache_breakpoint" in json.dumps(GIVEN)
-    assert bare["input"][0] is GIVEN["input"][0]
+    assert "prompt_cache_breakpoint" in json.dumps(BODY)
+    assert bare["input"][0] is BODY["input"][0]
     assert bare["prompt_cache_key"] == "k"
     assert DIALECT.mark(bare, Marking()) is bare
 
@@ -213,27 +244,41 @@ def test_the_lifetime_of_the_whole_request_is_set_where_it_belongs() -> None:
 )
 def test_a_marker_where_none_may_stand_is_refused(place: str) -> None:
     with pytest.raises(BadInput, match="takes a marker"):
-        DIALECT.mark(GIVEN, Marking(places={place: ""}))
+        DIALECT.mark(BODY, Marking(places={place: ""}))
 
 
 def test_objects_of_the_sdk_are_read_and_only_taken_apart_where_marked() -> None:
     output = [thinks(1), says(n=2), calls("c", id="fc_3")]
     response = Response.model_validate(
-        {"id": "r", "object": "response", "created_at": 0, "model": "m", "output": output,
-         "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
-    )  # fmt: skip
-    given_ = request(user(), *response.output, answers("c"))
-    assert seen(given_) == seen(request(user(), *output, answers("c")))
-    marked = DIALECT.mark(given_, Marking(places={"input[4].output[0]": ""}))
-    assert all(a is b for a, b in zip(given_["input"][:4], marked["input"][:4], strict=True))
+        {
+            "id": "r",
+            "object": "response",
+            "created_at": 0,
+            "model": "m",
+            "output": output,
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+        }
+    )
+    body = request(user(), *response.output, answers("c"))
+    assert seen(body) == seen(request(user(), *output, answers("c")))
+    marked = DIALECT.mark(body, Marking(places={"input[4].output[0]": ""}))
+    assert all(a is b for a, b in zip(body["input"][:4], marked["input"][:4], strict=True))
 
 
 HEAD = PlainHead(
     model="gpt-6-sol",
     tools=(Tool(name="files/read", description="Reads.", schema={"type": "object"}), Tool(name="now")),
-    output=100, temperature=0.5, top_p=0.9, choice="tool:files/read", answer={"type": "object"},
-    effort="low", stream=True, stop=("END",),
-)  # fmt: skip
+    output=100,
+    temperature=0.5,
+    top_p=0.9,
+    choice="tool:files/read",
+    answer={"type": "object"},
+    effort="low",
+    stream=True,
+    stop=("END",),
+)
 
 
 def test_a_plain_head_becomes_a_head_that_the_api_takes() -> None:
@@ -241,9 +286,12 @@ def test_a_plain_head_becomes_a_head_that_the_api_takes() -> None:
     assert own.left == ("stop",)
     assert DIALECT.check({**own.head.parameters, "tools": list(own.head.tools), "input": "x"}) == []
     assert own.head.tools[0] == {
-        "type": "function", "name": "files_read", "description": "Reads.", "parameters": {"type": "object"},
+        "type": "function",
+        "name": "files_read",
+        "description": "Reads.",
+        "parameters": {"type": "object"},
         "strict": False,
-    }  # fmt: skip
+    }
     assert own.head.parameters["tool_choice"] == {"type": "function", "name": "files_read"}
     back = DIALECT.plain_head(own.head)
     safe = Tool(name="files_read", description="Reads.", schema={"type": "object"})
@@ -260,16 +308,25 @@ def test_what_only_this_api_has_is_named() -> None:
         {"type": "mcp", "server_label": "s"},
     )
     parameters = {
-        "model": "m", "tool_choice": {"type": "allowed_tools"}, "previous_response_id": "r", "metadata": {},
-        "text": {"format": {"type": "json_object"}, "verbosity": "low"}, "reasoning": {"summary": "auto"},
-    }  # fmt: skip
+        "model": "m",
+        "tool_choice": {"type": "allowed_tools"},
+        "previous_response_id": "r",
+        "metadata": {},
+        "text": {"format": {"type": "json_object"}, "verbosity": "low"},
+        "reasoning": {"summary": "auto"},
+    }
     plain = DIALECT.plain_head(Head(tools=tools, parameters=parameters))
     assert [tool.name for tool in plain.tools] == ["patch"]
     assert plain.tools[0].schema["required"] == ["input"]
     assert plain.left == (
-        "previous_response_id", "tools[0]", "tools[2]", "tool_choice", "text.format", "text.verbosity",
+        "previous_response_id",
+        "tools[0]",
+        "tools[2]",
+        "tool_choice",
+        "text.format",
+        "text.verbosity",
         "reasoning.summary",
-    )  # fmt: skip
+    )
 
 
 def test_an_effort_that_the_api_does_not_have_is_named() -> None:

@@ -59,17 +59,17 @@ def test_with_another_status_it_is_something_else(status: int | None) -> None:
     st.builds(Overflow, asked=st.none() | st.integers(1, 10**6), limit=st.none() | st.integers(1, 10**6)),
     st.integers(2, 10**6),
 )
-def test_the_next_window_is_smaller_than_what_was_refused(found: Overflow, counted: int) -> None:
-    assert found.window(counted, otherwise=0.75) < counted
+def test_the_next_window_is_smaller_than_what_was_refused(refusal: Overflow, counted: int) -> None:
+    assert refusal.window(counted, otherwise=0.75) < counted
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 10**6))
 def test_what_fits_the_next_window_fits_the_limit_as_the_api_counts(
-    asked: int, limit: int, counted: int
+    request_tokens: int, limit: int, counted: int
 ) -> None:
-    window = Overflow(asked=asked, limit=limit).window(counted, otherwise=0.75)
-    if asked > limit:
-        assert window * asked <= limit * counted or asked < counted
+    window = Overflow(asked=request_tokens, limit=limit).window(counted, otherwise=0.75)
+    if request_tokens > limit:
+        assert window * request_tokens <= limit * counted or request_tokens < counted
 
 
 def test_a_long_message_is_read_at_its_beginning_only() -> None:

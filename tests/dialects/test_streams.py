@@ -34,7 +34,7 @@ FUNCTION: dict[str, Any] = {
     "type": "function",
     "function": {"name": "read", "parameters": {"type": "object"}},
 }
-ASKED: dict[str, Any] = {
+CHAT_CALL: dict[str, Any] = {
     "id": "t1",
     "type": "function",
     "function": {"name": "read", "arguments": '{"a": 1}'},
@@ -45,7 +45,7 @@ CHAT: dict[str, Any] = {
     "messages": [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "Read"}, {"type": "text", "text": "it."}]},
-        {"role": "assistant", "reasoning_content": "Hm.", "content": "Yes.", "tool_calls": [ASKED]},
+        {"role": "assistant", "reasoning_content": "Hm.", "content": "Yes.", "tool_calls": [CHAT_CALL]},
         {"role": "tool", "tool_call_id": "t1", "content": "A line."},
     ],
 }
@@ -64,8 +64,8 @@ def prompt(content: Any, role: str = "user") -> list[dict[str, Any]]:
 
 
 def test_blocks_stand_in_the_order_in_which_the_messages_api_reads_them() -> None:
-    found = [(b.sort, b.role, b.place, b.opens, b.name) for b in claude().blocks]
-    assert found == [
+    block_facts = [(b.sort, b.role, b.place, b.opens, b.name) for b in claude().blocks]
+    assert block_facts == [
         ("tool", "tool", "tools[0]", True, "read"),
         ("system", "system", "system[0]", True, ""),
         ("text", "user", "messages[0].content[0]", True, ""),
@@ -78,8 +78,8 @@ def test_blocks_stand_in_the_order_in_which_the_messages_api_reads_them() -> Non
 
 
 def test_blocks_stand_in_the_order_in_which_chat_completions_reads_them() -> None:
-    found = [(b.sort, b.role, b.place, b.opens, b.name) for b in chat().blocks]
-    assert found == [
+    block_facts = [(b.sort, b.role, b.place, b.opens, b.name) for b in chat().blocks]
+    assert block_facts == [
         ("tool", "tool", "tools[0]", True, "read"),
         ("system", "system", "messages[0].content[0]", True, ""),
         ("text", "user", "messages[1].content[0]", True, ""),
@@ -101,21 +101,21 @@ def test_data_is_canonical_json_without_markers() -> None:
 def test_every_marker_is_noted_with_its_lifetime() -> None:
     hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
     inner = {**RESULT, "content": [{"type": "text", "text": "A line.", **MARK}]}
-    found = claude(
+    marked_stream = claude(
         tools=[TOOL | hour],
         messages=prompt([inner, {"type": "text", "text": "Go on.", "cache_control": None}]),
         cache_control={"type": "ephemeral"},
     )
-    assert [b.marker for b in found.blocks] == ["1h", "", "5m", ""]
-    assert (found.automatic, claude().automatic) == ("5m", "")
-    assert found.blocks[2].data == claude(messages=prompt([RESULT])).blocks[2].data
+    assert [b.marker for b in marked_stream.blocks] == ["1h", "", "5m", ""]
+    assert (marked_stream.automatic, claude().automatic) == ("5m", "")
+    assert marked_stream.blocks[2].data == claude(messages=prompt([RESULT])).blocks[2].data
 
 
 def test_markers_of_chat_completions_take_the_lifetime_of_the_request() -> None:
     marked = prompt([{"type": "text", "text": "Hi", **BREAK}])
     assert chat(messages=marked).blocks[1].marker == "30m"
-    asked = chat(messages=marked, prompt_cache_options={"mode": "explicit", "ttl": "12h"})
-    assert (asked.blocks[1].marker, asked.automatic) == ("12h", "explicit 12h")
+    marked_stream = chat(messages=marked, prompt_cache_options={"mode": "explicit", "ttl": "12h"})
+    assert (marked_stream.blocks[1].marker, marked_stream.automatic) == ("12h", "explicit 12h")
     own = [{"type": "text", "text": "Hi", "prompt_cache_breakpoint": {"mode": "explicit", "ttl": "12h"}}]
     assert chat(messages=prompt(own)).blocks[1].marker == "12h"
     default = {"mode": "implicit", "ttl": "30m"}
@@ -137,25 +137,45 @@ def test_markers_go_only_where_chat_completions_takes_them() -> None:
 SAME: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("anthropic", {}, {"system": [{"type": "text", "text": "Be brief."}]}),
     ("anthropic", {}, {"tools": [TOOL | {"type": "custom", "cache_control": None, "defer_loading": False}]}),
-    ("anthropic", {"messages": prompt([RESULT])},
-     {"messages": prompt([{**RESULT, "is_error": False, "content": [{"type": "text", "text": "A line."}]}])}),
-    ("anthropic", {"messages": prompt("Hi")},
-     {"messages": prompt([{"text": "Hi", "type": "text", "citations": None}])}),
+    (
+        "anthropic",
+        {"messages": prompt([RESULT])},
+        {
+            "messages": prompt(
+                [{**RESULT, "is_error": False, "content": [{"type": "text", "text": "A line."}]}]
+            )
+        },
+    ),
+    (
+        "anthropic",
+        {"messages": prompt("Hi")},
+        {"messages": prompt([{"text": "Hi", "type": "text", "citations": None}])},
+    ),
     ("openai_chat", {"messages": prompt("Hi")}, {"messages": prompt([{"type": "text", "text": "Hi"}])}),
-    ("openai_chat", {"messages": [{"role": "assistant", "content": None, "tool_calls": [ASKED]}]},
-     {"messages": [{"role": "assistant", "content": "", "id": "", "tool_calls": [ASKED | {"index": 0}]}]}),
+    (
+        "openai_chat",
+        {"messages": [{"role": "assistant", "content": None, "tool_calls": [CHAT_CALL]}]},
+        {
+            "messages": [
+                {"role": "assistant", "content": "", "id": "", "tool_calls": [CHAT_CALL | {"index": 0}]}
+            ]
+        },
+    ),
     ("openai_chat", {}, {"tools": [{**FUNCTION, "function": {**FUNCTION["function"], "strict": False}}]}),
-    ("openai_chat", {"messages": prompt([{"type": "image_url", "image_url": {"url": "x"}}])},
-     {"messages": prompt([{"type": "image_url", "image_url": {"url": "x", "detail": "auto"}}])}),
-]  # fmt: skip
+    (
+        "openai_chat",
+        {"messages": prompt([{"type": "image_url", "image_url": {"url": "x"}}])},
+        {"messages": prompt([{"type": "image_url", "image_url": {"url": "x", "detail": "auto"}}])},
+    ),
+]
 
 
 @pytest.mark.parametrize(("dialect", "one", "other"), SAME)
 def test_what_says_the_same_is_the_same_stream(
     dialect: str, one: dict[str, Any], other: dict[str, Any]
 ) -> None:
-    made = claude if dialect == "anthropic" else chat
-    assert made(**one) == made(**other)
+    make_stream = claude if dialect == "anthropic" else chat
+    assert make_stream(**one) == make_stream(**other)
 
 
 def test_messages_in_a_row_of_one_role_are_one_message_of_the_messages_api() -> None:
@@ -167,19 +187,48 @@ def test_messages_in_a_row_of_one_role_are_one_message_of_the_messages_api() -> 
 
 
 UNSEEN = {
-    "anthropic": {"max_tokens": 9, "temperature": 1, "top_p": 0.5, "top_k": 3, "metadata": {"user_id": "u"},
-                  "stop_sequences": ["x"], "stream": True, "diagnostics": {"previous_message_id": None}},
-    "openai_chat": {"max_tokens": 9, "max_completion_tokens": 9, "temperature": 1, "user": "u", "seed": 1,
-                    "metadata": {"a": "b"}, "stop": "x", "stream": True, "n": 1, "logprobs": True,
-                    "store": True, "safety_identifier": "u"},
-}  # fmt: skip
+    "anthropic": {
+        "max_tokens": 9,
+        "temperature": 1,
+        "top_p": 0.5,
+        "top_k": 3,
+        "metadata": {"user_id": "u"},
+        "stop_sequences": ["x"],
+        "stream": True,
+        "diagnostics": {"previous_message_id": None},
+    },
+    "openai_chat": {
+        "max_tokens": 9,
+        "max_completion_tokens": 9,
+        "temperature": 1,
+        "user": "u",
+        "seed": 1,
+        "metadata": {"a": "b"},
+        "stop": "x",
+        "stream": True,
+        "n": 1,
+        "logprobs": True,
+        "store": True,
+        "safety_identifier": "u",
+    },
+}
 DEFAULTS = {
-    "anthropic": {"tool_choice": {"type": "auto", "disable_parallel_tool_use": False}, "speed": "standard",
-                  "output_config": {"effort": "high"}, "service_tier": "auto",
-                  "thinking": {"type": "disabled"}},
-    "openai_chat": {"tool_choice": "auto", "parallel_tool_calls": True, "verbosity": "medium",
-                    "response_format": {"type": "text"}, "service_tier": "auto", "reasoning_effort": None},
-}  # fmt: skip
+    "anthropic": {
+        "tool_choice": {"type": "auto", "disable_parallel_tool_use": False},
+        "speed": "standard",
+        "output_config": {"effort": "high"},
+        "service_tier": "auto",
+        "thinking": {"type": "disabled"},
+    },
+    "openai_chat": {
+        "tool_choice": "auto",
+        "parallel_tool_calls": True,
+        "verbosity": "medium",
+        "response_format": {"type": "text"},
+        "service_tier": "auto",
+        "reasoning_effort": None,
+    },
+}
 
 
 @pytest.mark.parametrize("fields", [UNSEEN, DEFAULTS], ids=["not in the prompt", "defaults"])
@@ -200,8 +249,11 @@ SET: list[tuple[str, dict[str, Any], str]] = [
     ("anthropic", {"inference_geo": "us"}, "geo"),
     ("anthropic", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "web_search"),
     ("anthropic", {"messages": prompt([{"type": "image", "source": {"type": "url", "url": "x"}}])}, "images"),
-    ("anthropic", {"messages": prompt([{"type": "document", "source": {}, "citations": {"enabled": True}}])},
-     "citations"),
+    (
+        "anthropic",
+        {"messages": prompt([{"type": "document", "source": {}, "citations": {"enabled": True}}])},
+        "citations",
+    ),
     ("openai_chat", {"tool_choice": "required"}, "tool_choice"),
     ("openai_chat", {"parallel_tool_calls": False}, "parallel"),
     ("openai_chat", {"reasoning_effort": "low"}, "effort"),
@@ -210,23 +262,23 @@ SET: list[tuple[str, dict[str, Any], str]] = [
     ("openai_chat", {"service_tier": "flex"}, "tier"),
     ("openai_chat", {"web_search_options": {}}, "web_search"),
     ("openai_chat", {"enable_thinking": True}, "thinking"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("dialect", "fields", "name"), SET)
 def test_a_parameter_is_noted_under_its_common_name(dialect: str, fields: dict[str, Any], name: str) -> None:
-    found = (claude if dialect == "anthropic" else chat)(**fields)
-    assert list(found.settings) == [name]
+    stream = (claude if dialect == "anthropic" else chat)(**fields)
+    assert list(stream.settings) == [name]
     assert name in SETTINGS
 
 
 def test_how_thinking_is_shown_is_no_setting() -> None:
-    shown = {
+    thinking = {
         "type": "adaptive",
         "display": "omitted",
         "block_binding": {"prefix_mismatch_behavior": "drop_block"},
     }
-    assert claude(thinking=shown) == claude(thinking={"type": "adaptive"})
+    assert claude(thinking=thinking) == claude(thinking={"type": "adaptive"})
 
 
 def test_a_key_and_a_salt_are_kept_apart() -> None:
@@ -293,9 +345,9 @@ REQUESTS = st.dictionaries(
 @given(request_=REQUESTS)
 def test_any_request_has_a_stream_or_is_refused(dialect: str, request_: dict[str, Any]) -> None:
     try:
-        found = DIALECTS[dialect].stream(request_)
+        stream = DIALECTS[dialect].stream(request_)
     except BadInput:
         return
-    assert len(found.chain()) == len(found.blocks)
-    assert all(b"cache_control" not in msgspec.json.decode(b.data) for b in found.blocks)
-    assert found == DIALECTS[dialect].stream(request_)
+    assert len(stream.chain()) == len(stream.blocks)
+    assert all(b"cache_control" not in msgspec.json.decode(b.data) for b in stream.blocks)
+    assert stream == DIALECTS[dialect].stream(request_)

@@ -14,7 +14,7 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.gemini.render import SIGNED
 from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
 from lamina.dialects.port import Dialect
-from lamina.dialects.rechecking import TAIL
+from lamina.dialects.rechecking import TAIL, recheck
 from lamina.dialects.sending import rendered
 from lamina.dialects.words import OPENING
 from lamina.errors import InvalidRequest
@@ -26,15 +26,15 @@ ROOM = Budget(window=20_000)
 
 
 def fitted(dialect: str, request: Json, ledger: Ledger | None = None) -> Fitted:
-    found = fit_request(request, dialect=dialect, budget=ROOM, ledger=ledger)
-    assert DIALECTS[dialect].check(found.request) == []
-    return found
+    result = fit_request(request, dialect=dialect, budget=ROOM, ledger=ledger)
+    assert DIALECTS[dialect].check(result.request) == []
+    return result
 
 
 # Gemini
 
 
-def said(text: str = "q") -> Json:
+def user_content(text: str = "q") -> Json:
     return {"role": "user", "parts": [{"text": text}]}
 
 
@@ -54,11 +54,11 @@ def gemini(*contents: Json, model: str = "gemini-3-pro") -> Json:
 
 
 def test_a_signature_that_a_call_was_given_stays_when_its_turn_is_over() -> None:
-    first = fitted("gemini", gemini(said(), CALL, RESULT))
+    first = fitted("gemini", gemini(user_content(), CALL, RESULT))
     signed = first.request["contents"][1]
     assert signed["parts"][0]["thought_signature"] == FOREIGN_SIGNATURE
     assert list(first.ledger.repairs.values()) == [SIGNED]
-    grown = gemini(said(), CALL, RESULT, spoke(), said("q2"))
+    grown = gemini(user_content(), CALL, RESULT, spoke(), user_content("q2"))
     assert DIALECTS["gemini"].check(grown) == []
     second = fitted("gemini", grown, Ledger.load(first.ledger.dump()))
     assert second.request["contents"][:3] == first.request["contents"]
@@ -66,24 +66,24 @@ def test_a_signature_that_a_call_was_given_stays_when_its_turn_is_over() -> None
 
 
 def test_a_call_that_was_never_sent_unsigned_in_its_turn_leaves_as_it_came() -> None:
-    request = gemini(said(), CALL, RESULT, spoke(), said("q2"))
+    request = gemini(user_content(), CALL, RESULT, spoke(), user_content("q2"))
     assert fitted("gemini", request).request is request
-    older = gemini(said(), CALL, RESULT, model="gemini-2.5-pro")
+    older = gemini(user_content(), CALL, RESULT, model="gemini-2.5-pro")
     assert fitted("gemini", older).request is older
 
 
 def test_a_signature_does_not_cost_the_memo() -> None:
     memo = RequestMemo()
-    found = fit_request(gemini(said(), CALL, RESULT), budget=ROOM, memo=memo)
-    kept = memo.build.checkpoint
-    assert kept is not None
-    assert kept.ledger is found.ledger
+    result = fit_request(gemini(user_content(), CALL, RESULT), budget=ROOM, memo=memo)
+    checkpoint = memo.build.checkpoint
+    assert checkpoint is not None
+    assert checkpoint.ledger is result.ledger
 
 
 def test_five_responses_for_three_calls_are_three() -> None:
     calls = {"role": "model", "parts": [{**CALL["parts"][0], "thoughtSignature": "c2ln"}] * 3}
     results = {"role": "user", "parts": RESULT["parts"] * 5}
-    contents = fitted("gemini", gemini(said(), calls, results)).request["contents"]
+    contents = fitted("gemini", gemini(user_content(), calls, results)).request["contents"]
     assert len(contents[2]["parts"]) == 3
 
 
@@ -91,7 +91,7 @@ def test_a_call_that_stands_first_is_told_to_be_the_beginning() -> None:
     signed = {"role": "model", "parts": [{**CALL["parts"][0], "thoughtSignature": "c2ln"}]}
     first = fitted("gemini", gemini(signed, RESULT))
     assert first.request["contents"][0] == {"role": "user", "parts": [{"text": OPENING}]}
-    second = fitted("gemini", gemini(signed, RESULT, spoke(), said()), first.ledger)
+    second = fitted("gemini", gemini(signed, RESULT, spoke(), user_content()), first.ledger)
     assert second.request["contents"][:3] == first.request["contents"]
 
 
@@ -148,9 +148,9 @@ def test_only_a_reference_before_it_can_know_the_call_of_an_output() -> None:
 
 
 def test_a_compaction_without_its_content_is_left_out_with_that_reason() -> None:
-    found = fitted("openai_responses", responses(USER, {"type": "compaction", "id": "cmp_1"}, USER))
-    assert found.request["input"] == [USER, USER]
-    assert [e.why for e in found.envelope.entries if not e.parts] == [
+    result = fitted("openai_responses", responses(USER, {"type": "compaction", "id": "cmp_1"}, USER))
+    assert result.request["input"] == [USER, USER]
+    assert [e.why for e in result.envelope.entries if not e.parts] == [
         "a compaction without its encrypted content"
     ]
 
@@ -163,9 +163,9 @@ def test_breakpoints_are_taken_off_where_they_may_not_stand(dialect: str) -> Non
     part = {"type": kind, "text": "q", **mark}
     tool: Json = {"type": "function", "name": "f"} | ({"function": {"name": "f", **mark}} if chat else {})
     messages = [{"role": "user", "content": [part], **mark}, {"role": "assistant", "content": "a", **mark}]
-    found = fitted(dialect, {"model": "gpt-5.6", field: messages, "tools": [tool | mark]}).request
-    assert found[field][0] == {"role": "user", "content": [part]}
-    assert str(found).count("prompt_cache_breakpoint") == 1
+    sent_request = fitted(dialect, {"model": "gpt-5.6", field: messages, "tools": [tool | mark]}).request
+    assert sent_request[field][0] == {"role": "user", "content": [part]}
+    assert str(sent_request).count("prompt_cache_breakpoint") == 1
 
 
 # every dialect
@@ -173,7 +173,7 @@ def test_breakpoints_are_taken_off_where_they_may_not_stand(dialect: str) -> Non
 
 def _question(dialect: str, at: int) -> list[Json]:
     if dialect == "gemini":
-        return [said(f"q{at}"), spoke(f"a{at}")]
+        return [user_content(f"q{at}"), spoke(f"a{at}")]
     return [{"role": "user", "content": f"q{at}"}, {"role": "assistant", "content": f"a{at}"}]
 
 
@@ -184,20 +184,23 @@ def test_a_growing_request_is_checked_at_its_end_only(name: str, monkeypatch: py
     model = {"gemini": "gemini-3-pro", "anthropic": "claude-opus-4-8"}.get(name, "gpt-5")
     assert dialect.recheck is not None
     module = __import__(dialect.recheck.__module__, fromlist=["_"])
-    view, seen = module.Turn if name == "anthropic" else module.View, []
+    seen: list[int] = []
 
-    def counted(item: Any, at: int) -> Any:
-        seen.append(at)
-        return view(item, at)
+    def counting_recheck(*arguments: Any, view: Any, **options: Any) -> Any:
+        def counting_view(item: Any, at: int) -> Any:
+            seen.append(at)
+            return view(item, at)
 
-    monkeypatch.setattr(module, view.__name__, counted)
+        return recheck(*arguments, view=counting_view, **options)
+
+    monkeypatch.setattr(module, "recheck", counting_recheck)
     memo, items = RequestMemo(), [turn for at in range(200) for turn in _question(name, at)]
     for count in range(101, 400, 2):
         seen.clear()
         limit = {"max_tokens": 9} if name == "anthropic" else {}
         request = {"model": model, **limit, field: items[:count]}
-        found = fit_request(request, dialect=dialect, budget=Budget(window=100_000), memo=memo)
-        assert found.request is request
+        result = fit_request(request, dialect=dialect, budget=Budget(window=100_000), memo=memo)
+        assert result.request is request
         assert len(seen) <= (count if count == 101 else TAIL + 4)
 
 
@@ -211,13 +214,13 @@ def test_a_message_that_was_changed_in_place_is_checked_again() -> None:
     memo = RequestMemo()
     assert fit_request(request, budget=ROOM, memo=memo).request is request
     messages[2]["content"] = [{"type": "text", "text": " "}, {"type": "text", "text": "changed"}]
-    found = fit_request(request, budget=ROOM, memo=memo).request
-    assert found["messages"][2]["content"] == [{"type": "text", "text": "changed"}]
+    sent_request = fit_request(request, budget=ROOM, memo=memo).request
+    assert sent_request["messages"][2]["content"] == [{"type": "text", "text": "changed"}]
 
 
 def test_whoever_renders_an_envelope_gets_a_valid_request_or_an_error() -> None:
-    found = fitted("gemini", gemini(said(), spoke(), said()))
-    assert rendered(found.envelope, DIALECTS["gemini"]) == found.request
+    result = fitted("gemini", gemini(user_content(), spoke(), user_content()))
+    assert rendered(result.envelope, DIALECTS["gemini"]) == result.request
     with pytest.raises(InvalidRequest, match="ends_with_the_user"):
         rendered(
             fitted("openai_chat", {"model": "m", "messages": _question("", 1)}).envelope, DIALECTS["gemini"]

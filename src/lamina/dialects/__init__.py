@@ -14,17 +14,17 @@ from lamina.errors import BadInput
 DIALECTS: dict[str, Dialect] = {
     dialect.name: dialect for dialect in (ANTHROPIC, OPENAI_RESPONSES, GEMINI, OLLAMA, OPENAI_CHAT, TEXT)
 }
-"""In the order in which a request is tried on them."""
+"""All dialects, in the order in which `recognise` tries them."""
 
 
 def recognise(request: Request) -> Dialect:
-    """The dialect of a request, by its shape."""
+    """The dialect of a request, by its shape. Raises BadInput if it looks like none."""
     for dialect in DIALECTS.values():
         if dialect.recognises(request):
             return dialect
-    known = ", ".join(DIALECTS)
+    names = ", ".join(DIALECTS)
     raise BadInput(
         "this does not look like a request of any dialect",
         place="request",
-        hint=f'it needs "messages", "input", "contents" or "prompt"; or name the dialect: {known}',
+        hint=f'it needs "messages", "input", "contents" or "prompt"; or name the dialect: {names}',
     )

@@ -1,4 +1,4 @@
-"""The file that a call of a tool names in its arguments, for handles that say what a result was."""
+"""The file that a tool call names in its arguments, for handles that say what a result was."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import msgspec
 from lamina.core.text.characters import is_printable
 
 
-class _Paths(msgspec.Struct):
-    """The arguments by which tools name a file; everything else is skipped unread."""
+class _PathArguments(msgspec.Struct):
+    """The arguments by which tools name a file, in the order in which they are tried.
+
+    The decoder skips all other arguments unread.
+    """
 
     path: str | None = None
     file_path: str | None = None
@@ -19,24 +22,23 @@ class _Paths(msgspec.Struct):
     target_file: str | None = None
 
 
-_DECODER = msgspec.json.Decoder(_Paths)
+_DECODER = msgspec.json.Decoder(_PathArguments)
+
 _PATH_LIMIT = 200
+"""Characters of a path that is worth showing in a handle."""
 
 
 def path_of(arguments: str) -> str:
-    """The file that a call names in its arguments, if it is short enough to be shown."""
+    """The file that a call names in its arguments; "" if it names none, or none that can be shown."""
     try:
-        found = _DECODER.decode(arguments)
+        decoded = _DECODER.decode(arguments)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return ""
-    path = (
-        found.path
-        or found.file_path
-        or found.filepath
-        or found.filename
-        or found.file
-        or found.notebook_path
-        or found.target_file
-        or ""
-    )
-    return path if len(path) <= _PATH_LIMIT and is_printable(path) else ""
+    for path in msgspec.structs.astuple(decoded):
+        if path:
+            return path if _can_be_shown(path) else ""
+    return ""
+
+
+def _can_be_shown(path: str) -> bool:
+    return len(path) <= _PATH_LIMIT and is_printable(path)

@@ -1,7 +1,7 @@
-"""Calls and results of wire formats that have no ids: they belong together by name and place.
+"""Pairs calls and results of wire formats that have no ids: by the tool's name and by position.
 
-A result belongs to the first call of its name that has none yet, or, where it names no tool, to the first
-call of all. This file knows one assistant message at a time, and nothing of what is said in it.
+A result belongs to the first call of its name that has no result yet. If it names no tool, it belongs to the
+first call of all that has none. This module sees one assistant message at a time.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import msgspec
 
 from lamina.core.values import ToolCall
 
+Label = tuple[str, str]
+"""How a result may refer to a call: ("name", its tool) or ("id", its id)."""
+
 
 def id_at(place: int, name: str) -> str:
-    """An id for a call that has none on the wire: the same wherever its message stands."""
+    """An id for a call that has none on the wire. It does not depend on where the message stands."""
     return f"call_{place}_{name}"
 
 
@@ -24,15 +27,15 @@ class CallStep:
 
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
-        self._open: dict[tuple[str, str], deque[int]] = {}
+        self._places: dict[Label, deque[int]] = {}
         self._answered: set[int] = set()
-        self._first = 0
+        self._first_open = 0
 
     def add(self, call: ToolCall) -> None:
-        at = len(self.calls)
+        place = len(self.calls)
         self.calls.append(call)
-        for way in (("name", call.name), ("id", call.id)):
-            self._open.setdefault(way, deque()).append(at)
+        self._places.setdefault(("name", call.name), deque()).append(place)
+        self._places.setdefault(("id", call.id), deque()).append(place)
 
     @property
     def waiting(self) -> int:
@@ -40,27 +43,36 @@ class CallStep:
         return len(self.calls) - len(self._answered)
 
     def asks(self, name: str) -> bool:
-        return ("name", name) in self._open
+        """Whether one of the calls is of this tool."""
+        return ("name", name) in self._places
 
     def take(self, name: str, *, id_: str = "") -> int | None:
-        """The place of the call that the next result answers, None if there is none for it."""
-        at = self._next(("id", id_)) if id_ else None
-        if at is None:
-            at = self._next(("name", name)) if name else self._next_of_all()
-        if at is not None:
-            self._answered.add(at)
-        return at
+        """The position of the call that the next result answers, None if there is none for it."""
+        place = None
+        if id_:
+            place = self._find_open(("id", id_))
+        if place is None and name:
+            place = self._find_open(("name", name))
+        elif place is None:
+            place = self._find_first_open()
+        if place is not None:
+            self._answered.add(place)
+        return place
 
-    def _next(self, way: tuple[str, str]) -> int | None:
-        places = self._open.get(way)
+    def _find_open(self, label: Label) -> int | None:
+        places = self._places.get(label)
         while places and places[0] in self._answered:
             places.popleft()
-        return places[0] if places else None
+        if not places:
+            return None
+        return places[0]
 
-    def _next_of_all(self) -> int | None:
-        while self._first in self._answered:
-            self._first += 1
-        return self._first if self._first < len(self.calls) else None
+    def _find_first_open(self) -> int | None:
+        while self._first_open in self._answered:
+            self._first_open += 1
+        if self._first_open >= len(self.calls):
+            return None
+        return self._first_open
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,16 +84,24 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def reading_order(calls: Sequence[ToolCall], results: Sequence[Result]) -> list[int]:
-    """The order in which a reader, who sees names and places only, gives each result to its call.
+    """The order in which a reader, who sees names and positions only, gives each result to its call.
 
-    As they stand, if they are read rightly so; else as the calls stand.
+    The results keep their order if it is read rightly. Otherwise they get the order of their calls.
     """
-    meant, read = CallStep(), CallStep()
+    true_step = CallStep()
+    reader_step = CallStep()
     for call in calls:
-        meant.add(call)
-        read.add(call)
-    places = [meant.take("", id_=result.asked) for result in results]
-    if places == [read.take(result.name, id_=result.id) for result in results]:
+        true_step.add(call)
+        reader_step.add(call)
+    true_places = [true_step.take("", id_=result.asked) for result in results]
+    read_places = [reader_step.take(result.name, id_=result.id) for result in results]
+    if true_places == read_places:
         return list(range(len(results)))
-    last = len(calls)
-    return sorted(range(len(results)), key=lambda at: last if (place := places[at]) is None else place)
+
+    def place_of_call(index: int) -> int:
+        place = true_places[index]
+        if place is None:
+            return len(calls)  # results without a call come last
+        return place
+
+    return sorted(range(len(results)), key=place_of_call)

@@ -1,9 +1,9 @@
-"""Checking a request that grows: only its end is looked at again, and the outcome is the same.
+"""Checks a request that grows: only its end is looked at again, and the outcome is the same.
 
-What stood before the seam of the last clean check stands as it was, so no rule can find a fault there: a seam
-is where the model begins to speak, all earlier calls have their results, and what follows cannot change that.
-A few rules look at the whole conversation (ids that must be unique, markers that must be few); for them a
-dialect keeps what it needs in a `CheckedPast`.
+What came before the seam of the last clean check is unchanged, so no rule can find a fault there. A seam is
+where the model begins to speak: all earlier calls have their results, and what follows cannot change that. A
+few rules look at the whole conversation (ids that must be unique, markers that must be few). For them a
+dialect remembers what it needs in a `CheckedPast`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from lamina.dialects.port import CheckMemo, Violation
+from lamina.dialects.memos import CheckMemo
+from lamina.dialects.port import Violation
 
 TAIL = 32
-"""Items at the end that are always checked again: clients and planners move cache markers about there."""
+"""Items at the end that are always checked again, since clients and planners move cache markers there."""
 
 View = TypeVar("View")
 
@@ -32,7 +33,7 @@ class NoPast:
     """For dialects whose rules look at neighbours only."""
 
     def add(self, view: Any, /) -> None:
-        """Nothing is kept."""
+        """Remembers nothing."""
 
 
 def recheck(
@@ -45,25 +46,35 @@ def recheck(
     seam: Callable[[View, View], bool],
     rules: Callable[[AnyPast, int, list[View]], list[Violation]],
 ) -> list[Violation]:
-    """The violations in some items, of which those that a memo knows to be clean are not read again.
+    """The violations in some items. Items that the memo remembers as clean are not read again.
 
-    `basis` is what the rules depend on besides the items; `view` reads the item at a place; `seam` says
-    whether the model begins to speak with the second of two items; `rules` get the past, the number of items
-    in it, and the views after it.
+    `basis` is what the rules depend on besides the items. `past` makes an empty past. `view` reads the item
+    at a position. `seam` says whether the model begins to speak with the second of two items. `rules` get the
+    past, the number of items in it, and the views after it.
     """
-    start, known = memo.resumed(items, basis) if memo is not None else (0, None)
-    before: AnyPast = known if known is not None else past()
-    views = [view(items[at], at) for at in range(start, len(items))]
-    found = rules(before, start, views)
+    start = 0
+    checked_past: AnyPast | None = None
+    if memo is not None:
+        start, checked_past = memo.resume(items, basis)
+    if checked_past is None:
+        checked_past = past()
+    views = [view(items[position], position) for position in range(start, len(items))]
+    violations = rules(checked_past, start, views)
     if memo is None:
-        return found
-    if found:
+        return violations
+    if violations:
         memo.forget()
-        return found
-    at = len(views) - TAIL
-    while at > 0 and not seam(views[at - 1], views[at]):
-        at -= 1
-    for one in views[: max(at, 0)]:
-        before.add(one)
-    memo.keep(items[: start + max(at, 0)], basis, before)
-    return found
+        return violations
+    clean_count = _find_last_seam(views, seam)
+    for clean_view in views[:clean_count]:
+        checked_past.add(clean_view)
+    memo.remember(items[: start + clean_count], basis, checked_past)
+    return violations
+
+
+def _find_last_seam(views: list[View], seam: Callable[[View, View], bool]) -> int:
+    """The position of the last seam before the tail, 0 if there is none."""
+    for position in range(len(views) - TAIL, 0, -1):
+        if seam(views[position - 1], views[position]):
+            return position
+    return 0

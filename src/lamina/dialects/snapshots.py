@@ -1,7 +1,7 @@
 """What a parse memo compares with: copies of messages that share their text, and how far they still hold.
 
-A message counts as unchanged if it equals its copy, and the object that its segments came from does too: it
-may have been changed in place since.
+A message counts as unchanged if it equals its copy, and the object that its segments came from does too: that
+object may have been changed in place.
 """
 
 from __future__ import annotations
@@ -13,16 +13,19 @@ from typing import Any
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 
-Known = Sequence[tuple[Any, tuple[Segment, ...]]]
+ParsedMessages = Sequence[tuple[Any, tuple[Segment, ...]]]
+"""Copies of messages, each with the segments that the message was parsed into."""
 
 
-def unchanged(messages: Sequence[Any], known: Known) -> int:
-    """How many messages are as they were, and so are the objects that their segments came from."""
+def unchanged(messages: Sequence[Any], parsed_messages: ParsedMessages) -> int:
+    """How many messages are as they were when they were parsed, from the first on."""
     count = 0
     try:
-        for message, (was, segments) in zip(messages, known, strict=False):
-            before = segments[0].meta["wire"]["message"]
-            if message != was or (before is not message and before != was):
+        for message, (message_copy, segments) in zip(messages, parsed_messages, strict=False):
+            source = segments[0].meta["wire"]["message"]
+            if message != message_copy:
+                break
+            if source is not message and source != message_copy:
                 break
             count += 1
     except RecursionError:
@@ -30,40 +33,42 @@ def unchanged(messages: Sequence[Any], known: Known) -> int:
     return count
 
 
-def intact(before: Known, now: Known) -> bool:
-    """Whether none of the messages that were known before has been changed in place since.
+def intact(before: ParsedMessages, now: ParsedMessages) -> bool:
+    """Whether none of the messages that the memo held before has been changed in place since.
 
-    Those that are known still were compared when the request was parsed; the others are compared here.
+    Messages that it still holds were compared when the request was parsed. The others are compared here.
     """
-    same = 0
+    same_count = 0
     for old, new in zip(before, now, strict=False):
         if old is not new:
             break
-        same += 1
+        same_count += 1
     try:
-        return all(_as_it_was(copied, segments) for copied, segments in before[same:])
+        return all(_equals_copy(message_copy, segments) for message_copy, segments in before[same_count:])
     except RecursionError:
         return False
 
 
-def _as_it_was(copied: Any, segments: tuple[Segment, ...]) -> bool:
-    message = segments[0].meta.get("wire", {}).get("message") if segments else None
-    return bool(message == copied)
+def _equals_copy(message_copy: Any, segments: tuple[Segment, ...]) -> bool:
+    source = None
+    if segments:
+        source = segments[0].meta.get("wire", {}).get("message")
+    return bool(source == message_copy)
 
 
 def snapshot(message: Any) -> Any:
-    """A copy to compare with later, sharing all text."""
+    """A copy to compare with later. It shares all text with the message."""
     try:
-        return _copied(message)
+        return _copy_value(message)
     except RecursionError:
         raise BadInput("it is nested too deeply", place="request", hint="give plain JSON") from None
 
 
-def _copied(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     if isinstance(value, str | bytes):
         return value
     if type(value) is dict:
-        return {name: _copied(inner) for name, inner in value.items()}
+        return {name: _copy_value(inner) for name, inner in value.items()}
     if type(value) is list:
-        return [_copied(inner) for inner in value]
+        return [_copy_value(inner) for inner in value]
     return deepcopy(value)

@@ -1,7 +1,7 @@
-"""From one dialect to another: the head in its words, and the options that a build for it needs.
+"""From one dialect to another: the head in the other's words, and the options that a build for it needs.
 
-Messages need no translation: a log is the same for all dialects, and each renders what it did not parse
-from typed parts. What cannot be said there is for the core to lower, with the reason that the dialect gives.
+Messages need no translation. A log is the same for all dialects, and each renders from typed parts what it
+did not parse itself. What a dialect cannot express, the core lowers, with the reason that the dialect gives.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from lamina.core.options import Options
 from lamina.core.values import Head
 from lamina.dialects.port import Dialect, OwnHead
 
-_IN_PLACE = Layout()
+_DEFAULT_LAYOUT = Layout()
 
 
 def translated(head: Head, source: Dialect, target: Dialect, *, model: str = "") -> OwnHead:
-    """Tools and parameters for another dialect, and the names of those that it cannot say."""
+    """Tools and parameters for another dialect, and the names of those that it cannot express."""
     plain = source.plain_head(head)
     if model:
         plain = msgspec.structs.replace(plain, model=model)
@@ -27,8 +27,8 @@ def translated(head: Head, source: Dialect, target: Dialect, *, model: str = "")
     return OwnHead(head=own.head, left=plain.left + own.left)
 
 
-def options_for(dialect: Dialect, head: Head, *, layout: Layout = _IN_PLACE, **more: Any) -> Options:
-    """How to build for a dialect: what it mends, what it cannot say, what a changed past does there."""
+def options_for(dialect: Dialect, head: Head, *, layout: Layout = _DEFAULT_LAYOUT, **more: Any) -> Options:
+    """How to build for a dialect: what it mends, what it cannot express, what a changed past does there."""
     return Options(
         layout=layout,
         repairs=dialect.repairs,

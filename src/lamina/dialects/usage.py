@@ -1,17 +1,18 @@
 """What a call took, in tokens, as the API or a proxy in front of it reports it: each token once.
 
-APIs differ in what their numbers hold. OpenAI, Gemini and Ollama report everything that was read, and say
-beside it how much of that came from the cache. Anthropic and Bedrock report only what was not cached, so the
-cached part has to be added. Proxies such as LiteLLM report both in one object. Which it is, the fields tell;
-where a total is reported too, the total decides. This is the one place that reads them.
+APIs differ in what their numbers mean. OpenAI, Gemini and Ollama report everything that was read, and in
+another field how much of that came from the cache. Anthropic and Bedrock report only what was not cached, so
+the cached part has to be added. Proxies such as LiteLLM report both in one object. The fields tell which it
+is; if a total is reported too, the total decides. This is the one place that reads them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+from lamina.dialects.json_values import read_field
 
 
 class Cleared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -22,9 +23,19 @@ class Cleared(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     thinking_turns: int = 0
 
     def __str__(self) -> str:
-        counts = ((self.tool_uses, "tool use"), (self.thinking_turns, "thinking turn"))
-        told = [f"{count:,} {what}{'s' * (count != 1)}" for count, what in counts if count]
-        return " and ".join(told) or "nothing"
+        counts: list[str] = []
+        if self.tool_uses:
+            counts.append(_count_noun(self.tool_uses, "tool use"))
+        if self.thinking_turns:
+            counts.append(_count_noun(self.thinking_turns, "thinking turn"))
+        return " and ".join(counts) or "nothing"
+
+
+def _count_noun(count: int, noun: str) -> str:
+    """A count with its noun: "1 tool use", "2,000 tool uses"."""
+    if count == 1:
+        return f"{count:,} {noun}"
+    return f"{count:,} {noun}s"
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,22 +52,29 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usage_in(answer: Any) -> Usage:
-    """What an answer says that its call took; Ollama and llama.cpp say it in the answer itself."""
+    """What an answer says that its call took. Ollama and llama.cpp report it in the answer itself."""
     for name in ("usage", "usage_metadata", "usageMetadata"):
-        found = read_usage(_at(answer, name))
-        if found != Usage():
-            return found
+        usage = read_usage(read_field(answer, name))
+        if usage != Usage():
+            return usage
     return read_usage(answer)
 
 
 def read_usage(usage: Any) -> Usage:
     """What a usage object says, whichever API wrote it: a dict, or an object of an SDK."""
-    details = _at(usage, "prompt_tokens_details") or _at(usage, "input_tokens_details")
-    cached = _first(usage, _CACHED) or _first(details, _CACHED)
-    written = _first(usage, _WRITTEN) or _first(details, _WRITTEN)
-    output = _first(usage, _OUTPUT) + _first(usage, _THOUGHTS)
-    whole = _whole(usage, beside=cached + written, output=output, has_details=details is not None)
-    return Usage(input=whole, cached=min(cached, whole), written=min(written, whole), output=output)
+    details = read_field(usage, "prompt_tokens_details") or read_field(usage, "input_tokens_details")
+    cached = _read_count(usage, _CACHED) or _read_count(details, _CACHED)
+    written = _read_count(usage, _WRITTEN) or _read_count(details, _WRITTEN)
+    output = _read_count(usage, _OUTPUT) + _read_count(usage, _THOUGHTS)
+    whole_input = _count_whole_input(
+        usage, cached_and_written=cached + written, output=output, has_details=details is not None
+    )
+    return Usage(
+        input=whole_input,
+        cached=min(cached, whole_input),
+        written=min(written, whole_input),
+        output=output,
+    )
 
 
 _ALL_READ = (
@@ -69,7 +87,7 @@ _ALL_READ = (
 """Fields that count everything that was read."""
 
 _NOT_CACHED = ("input_tokens", "inputTokens")
-"""Fields that count what was not cached, where the cached part stands beside them; else everything."""
+"""Fields that count what was not cached, if the cached part is reported too; else they count everything."""
 
 _CACHED = (
     "cached_tokens",
@@ -95,34 +113,36 @@ _OUTPUT = (
     "eval_count",
     "tokens_predicted",
 )
+"""Fields that count what the model wrote."""
+
 _THOUGHTS = ("thoughts_token_count", "thoughtsTokenCount")
 _SEARCHED = ("tool_use_prompt_token_count", "toolUsePromptTokenCount")
+"""Fields that count what the provider's own tools added to the prompt."""
+
 _TOTAL = ("total_tokens", "totalTokens")
 
 
-def _whole(usage: Any, *, beside: int, output: int, has_details: bool) -> int:
+def _count_whole_input(usage: Any, *, cached_and_written: int, output: int, has_details: bool) -> int:
     """Everything that was read, cached or not."""
-    reported = _first(usage, _ALL_READ)
-    apart = not reported and not has_details
-    reported = reported or _first(usage, _NOT_CACHED)
-    total = _first(usage, _TOTAL)
-    if beside and total and total - output in (reported, reported + beside):
-        return total - output
-    if apart or reported < beside:  # a prompt smaller than what was read of it does not hold it
-        reported += beside
-    return reported + _first(usage, _SEARCHED)
+    reported = _read_count(usage, _ALL_READ)
+    excludes_cached = not reported and not has_details
+    if not reported:
+        reported = _read_count(usage, _NOT_CACHED)
+    total = _read_count(usage, _TOTAL)
+    if cached_and_written and total:
+        total_input = total - output
+        if total_input in (reported, reported + cached_and_written):
+            return total_input
+    # A prompt that is smaller than its cached part cannot include it.
+    if excludes_cached or reported < cached_and_written:
+        reported += cached_and_written
+    return reported + _read_count(usage, _SEARCHED)
 
 
-def _first(holder: Any, names: tuple[str, ...]) -> int:
-    """The first of these fields that counts something."""
+def _read_count(holder: Any, names: tuple[str, ...]) -> int:
+    """The first of these fields that counts something, 0 if none does."""
     for name in names:
-        count = _at(holder, name)
+        count = read_field(holder, name)
         if isinstance(count, int) and not isinstance(count, bool) and count > 0:
             return count
     return 0
-
-
-def _at(holder: Any, name: str) -> Any:
-    if isinstance(holder, Mapping):
-        return holder.get(name)
-    return getattr(holder, name, None)

@@ -1,7 +1,7 @@
-"""Words for content that a wire format has no field for, where it must be said as text.
+"""Text for content that a wire format has no field for.
 
-What has a text is said by it; what stands at an address is named with it; another provider's own block is
-its JSON. Nothing here decides whether content may be said so: that is a dialect's `carries`.
+Content that has a text is sent as that, an address with a few words around it, another provider's own block
+as its JSON. Whether content may be sent so is for a dialect's `carries` to say.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from lamina.core.values import Document, Image, Part
 from lamina.core.wording import text_of
 
 OPENING = "[the conversation begins with the assistant]"
-"""In the place of the user's first message, where an API asks for one: a fact, and nobody's words."""
+"""Sent in place of the user's first message, if an API asks for one. It states a fact, in nobody's name."""
 
 
 def said(parts: Iterable[Part]) -> str:
     """All of some parts as text, one after the other."""
-    return "\n".join(map(_said, parts))
+    return "\n".join(_write_part(part) for part in parts)
 
 
-def _said(part: Part) -> str:
-    if isinstance(part, Image) and part.url and not part.data:
-        return f"[picture at {part.url}]"
-    if isinstance(part, Document) and part.url and not part.data and not part.text:
-        return f"[document {part.name} at {part.url}]" if part.name else f"[document at {part.url}]"
+def _write_part(part: Part) -> str:
+    match part:
+        case Image(data="", url=url) if url:
+            return f"[picture at {url}]"
+        case Document(data="", text="", name="", url=url) if url:
+            return f"[document at {url}]"
+        case Document(data="", text="", name=name, url=url) if url:
+            return f"[document {name} at {url}]"
     return text_of((part,))

@@ -1,14 +1,14 @@
 """The Messages API of Anthropic, as a dialect.
 
     parse ──▶ log, head          render ──▶ request          check ──▶ what the API would refuse
-    absorb, absorb_stream ──▶ an answer as segments          binding_of ──▶ whether thinking is bound
+    absorb, absorb_stream ──▶ an answer as segments          find_binding ──▶ whether thinking is bound
 
 Read `parse` first, then `render`; `blocks` has the shapes, `model` what a model's name says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from lamina.core.repair import Repairs
@@ -17,14 +17,16 @@ from lamina.dialects.anthropic.absorb import absorb, absorb_stream
 from lamina.dialects.anthropic.check import check, check_again
 from lamina.dialects.anthropic.head import own_head, plain_head
 from lamina.dialects.anthropic.mark import mark
-from lamina.dialects.anthropic.model import NAME, binding_of, model_of
+from lamina.dialects.anthropic.model import NAME, find_binding, read_model
 from lamina.dialects.anthropic.parse import parse
-from lamina.dialects.anthropic.render import lasting, order, render
+from lamina.dialects.anthropic.render import render
 from lamina.dialects.anthropic.stream import stream
+from lamina.dialects.anthropic.system_messages import lasting, order
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
 from lamina.dialects.port import Dialect, Request, unsayable
 from lamina.dialects.words import OPENING
 
-__all__ = ["DIALECT", "NAME", "binding_of", "recognises"]
+__all__ = ["DIALECT", "NAME", "find_binding", "recognises"]
 
 _OWN_FIELDS = ("system", "thinking", "stop_sequences", "anthropic_version", "context_management")
 _OWN_BLOCKS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "document", "image"))
@@ -34,35 +36,56 @@ _OTHER_BLOCKS = frozenset(("image_url", "input_text", "input_audio", "output_tex
 def recognises(request: Request) -> bool:
     """Whether a request looks like this dialect's: nothing speaks against it, and something for it."""
     messages = request.get("messages")
-    if not isinstance(messages, list | tuple) or not all(isinstance(m, Mapping) for m in messages):
+    if not isinstance(messages, list | tuple):
         return False
-    given = request.get("tools")
-    tools = [t for t in given if isinstance(t, Mapping)] if isinstance(given, list | tuple) else []
-    sorts = {sort for message in messages for sort in _sorts(message)}
-    if any(_foreign(m) for m in messages) or sorts & _OTHER_BLOCKS or any("function" in t for t in tools):
+    if not all(isinstance(message, Mapping) for message in messages):
         return False
+    tools = _read_tools(request)
+    block_types = _collect_block_types(messages)
+    if _looks_foreign(messages, tools, block_types):
+        return False
+    if any(field in request for field in _OWN_FIELDS):
+        return True
+    if any("input_schema" in tool for tool in tools):
+        return True
+    return bool(block_types & _OWN_BLOCKS) or "claude" in read_model(request)
+
+
+def _read_tools(request: Request) -> list[Mapping[str, Any]]:
+    return [tool for tool in list_or_empty(request.get("tools")) if isinstance(tool, Mapping)]
+
+
+def _collect_block_types(messages: Iterable[Mapping[str, Any]]) -> set[str]:
+    block_types: set[str] = set()
+    for message in messages:
+        for block in list_or_empty(message.get("content")):
+            block_types.add(text_or_empty(mapping_or_empty(block).get("type")))
+    return block_types
+
+
+def _looks_foreign(
+    messages: Sequence[Mapping[str, Any]], tools: Iterable[Mapping[str, Any]], block_types: set[str]
+) -> bool:
+    """Whether something in a request says that it is not of this API."""
     if messages and messages[0].get("role") == "system":
-        return False
-    named = any(name in request for name in _OWN_FIELDS) or any("input_schema" in tool for tool in tools)
-    return named or bool(sorts & _OWN_BLOCKS) or "claude" in model_of(request)
-
-
-def _foreign(message: Mapping[str, Any]) -> bool:
-    return message.get("role") not in ("user", "assistant", "system") or "tool_calls" in message
-
-
-def _sorts(message: Mapping[str, Any]) -> list[str]:
-    content = message.get("content")
-    blocks = content if isinstance(content, list | tuple) else ()
-    sorts = (block.get("type") for block in blocks if isinstance(block, (dict, Mapping)))
-    return [sort for sort in sorts if isinstance(sort, str)]
+        return True
+    for message in messages:
+        if message.get("role") not in ("user", "assistant", "system") or "tool_calls" in message:
+            return True
+    if block_types & _OTHER_BLOCKS:
+        return True
+    return any("function" in tool for tool in tools)
 
 
 def carries(segment: Segment) -> str:
-    """Why a segment cannot be said here: only its own model can read it, or its signature is missing."""
-    thought = segment.parts[0] if segment.parts else None
-    if isinstance(thought, Thinking) and not thought.signature and segment.origin == NAME:
-        return "thinking without its signature, which the API refuses"
+    """Why a segment cannot be sent here, "" if it can.
+
+    Either only its own model can read it, or it is thinking without its signature.
+    """
+    if segment.parts and segment.origin == NAME:
+        part = segment.parts[0]
+        if isinstance(part, Thinking) and not part.signature:
+            return "thinking without its signature, which the API refuses"
     return unsayable(segment, NAME)
 
 
@@ -74,7 +97,7 @@ DIALECT = Dialect(
     check=check,
     absorb=absorb,
     absorb_stream=absorb_stream,
-    binding=binding_of,
+    binding=find_binding,
     stream=stream,
     mark=mark,
     carries=carries,

@@ -1,8 +1,8 @@
-"""An answer of the Messages API, whole or as a stream of events, as segments for the log.
+"""Reads an answer of the Messages API, whole or as a stream of events, into segments for the log.
 
-The segments, rendered, are the assistant message to send back: blocks as they came, signatures and unknown
-fields included. Of a stream that broke off, what can be sent back is kept: text; not reasoning without its
-signature, nor a call with half its arguments.
+The segments, rendered again, are the assistant message to send back: blocks as they came, signatures and
+unknown fields included. If a stream broke off, only what can be sent back is read: text, but not reasoning
+without its signature, nor a call with half of its arguments.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ from typing import Any
 import msgspec
 
 from lamina.core.text.characters import is_blank
-from lamina.dialects.anthropic.blocks import plain, refuse
+from lamina.core.values import Segment
+from lamina.dialects.anthropic.blocks import refuse, to_mapping, to_mapping_or_empty
 from lamina.dialects.anthropic.parse import parse_message
 from lamina.dialects.anthropic.server import cleared
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import Cleared, read_usage
 
 BROKEN = "error"
-"""Why a stream stopped that did not come to its end."""
+"""The stop reason of an error, and of a stream that ended too early."""
 
 
 def absorb(response: Any) -> Absorbed:
-    """A whole response: a dict, or an object of the SDK."""
-    message = plain(response)
+    """Reads a whole response: a dict, or an object of the SDK."""
+    message = to_mapping(response)
     if message is None or not isinstance(message.get("type", "message"), str):
         refuse("not a message", "response", "give what the Messages API answered")
     if message.get("type") == "error":
@@ -34,128 +35,142 @@ def absorb(response: Any) -> Absorbed:
     content = message.get("content")
     if not isinstance(content, list):
         refuse("no list of blocks", "response.content", "give what the Messages API answered")
-    return _absorbed(content, message.get("usage"), message.get("stop_reason"), cleared(message))
+    return _absorb_content(content, message.get("usage"), message.get("stop_reason"), cleared(message))
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
-    """All events of a stream, in order: dicts, or objects of the SDK. Unknown ones are passed over."""
-    stream = _Stream()
+    """Reads all events of a stream, in order: dicts, or objects of the SDK. Unknown events are skipped."""
+    stream = _StreamedMessage()
     for event in events:
-        given = plain(event)
-        if given is None:
-            refuse(
-                f"an event is a value of type {type(event).__name__}",
-                "stream",
-                "give the events as they came",
-            )
-        stream.take(given)
-    return stream.absorbed()
+        mapping = to_mapping(event)
+        if mapping is None:
+            problem = f"an event is a value of type {type(event).__name__}"
+            refuse(problem, "stream", "give the events as they came")
+        stream.take(mapping)
+    return stream.finish()
 
 
-def _absorbed(content: list[Any], usage: Any, stop: Any, left_out: Cleared) -> Absorbed:
-    answer = {"role": "assistant", "content": content}
-    segments = parse_message(answer) if content else ()
-    used = msgspec.structs.replace(read_usage(usage), cleared=left_out)
-    return Absorbed(segments=segments, usage=used, stop=stop if isinstance(stop, str) else "")
+def _absorb_content(content: list[Any], usage: Any, stop: Any, cleared_context: Cleared) -> Absorbed:
+    segments: tuple[Segment, ...] = ()
+    if content:
+        segments = parse_message({"role": "assistant", "content": content})
+    reported_usage = msgspec.structs.replace(read_usage(usage), cleared=cleared_context)
+    if not isinstance(stop, str):
+        stop = ""
+    return Absorbed(segments=segments, usage=reported_usage, stop=stop)
 
 
-class _Stream:
-    """A message as its events make it."""
+class _StreamedMessage:
+    """A message that grows with each event of a stream."""
 
     def __init__(self) -> None:
-        self.blocks: dict[int, _Growing] = {}
+        self.blocks: dict[int, _StreamedBlock] = {}
         self.usage: dict[str, Any] = {}
         self.stop: Any = ""
         self.cleared = Cleared()
-        self.ended = False
+        self.has_ended = False
 
     def take(self, event: Mapping[str, Any]) -> None:
         match event:
             case {"type": "message_start", "message": message}:
-                self._used(plain(message) or {})
+                self._add_usage(to_mapping_or_empty(message))
             case {"type": "content_block_start", "index": int() as index, "content_block": block}:
-                self.blocks[index] = _Growing(plain(block) or {})
-            case {"type": "content_block_delta", "index": int() as index, "delta": delta}:
-                if index in self.blocks:
-                    self.blocks[index].grow(plain(delta) or {})
-            case {"type": "content_block_stop", "index": int() as index}:
-                if index in self.blocks:
-                    self.blocks[index].done = True
+                self.blocks[index] = _StreamedBlock(to_mapping_or_empty(block))
+            case {"type": "content_block_delta", "index": int() as index, "delta": delta} if (
+                index in self.blocks
+            ):
+                self.blocks[index].add(to_mapping_or_empty(delta))
+            case {"type": "content_block_stop", "index": int() as index} if index in self.blocks:
+                self.blocks[index].has_ended = True
             case {"type": "message_delta", "delta": delta}:
-                self.stop = (plain(delta) or {}).get("stop_reason") or self.stop
-                self.cleared = cleared(event) if event.get("context_management") else self.cleared
-                self._used(event)
+                self._take_message_delta(event, to_mapping_or_empty(delta))
             case {"type": "message_stop"}:
-                self.ended = True
+                self.has_ended = True
             case {"type": "error"}:
-                self.stop, self.ended = BROKEN, False
+                self.stop = BROKEN
+                self.has_ended = False
 
-    def absorbed(self) -> Absorbed:
-        grown = (block.grown() for _, block in sorted(self.blocks.items()))
-        content = [block for block in grown if block is not None]
-        stop = self.stop if self.ended or self.stop else BROKEN
-        return _absorbed(content, self.usage, stop, self.cleared)
+    def _take_message_delta(self, event: Mapping[str, Any], delta: Mapping[str, Any]) -> None:
+        self.stop = delta.get("stop_reason") or self.stop
+        if event.get("context_management"):
+            self.cleared = cleared(event)
+        self._add_usage(event)
 
-    def _used(self, event: Mapping[str, Any]) -> None:
-        """Later counts are of the whole message; one that is not given stands as it was."""
-        counts = plain(event.get("usage")) or {}
-        self.usage |= {name: count for name, count in counts.items() if count is not None}
+    def finish(self) -> Absorbed:
+        content: list[dict[str, Any]] = []
+        for _, streamed in sorted(self.blocks.items()):
+            block = streamed.finish()
+            if block is not None:
+                content.append(block)
+        stop = self.stop
+        if not stop and not self.has_ended:
+            stop = BROKEN
+        return _absorb_content(content, self.usage, stop, self.cleared)
+
+    def _add_usage(self, holder: Mapping[str, Any]) -> None:
+        """Later counts are for the whole message. A count that is absent or null stays as it was."""
+        for name, count in to_mapping_or_empty(holder.get("usage")).items():
+            if count is not None:
+                self.usage[name] = count
 
 
-_APPENDED = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
-_UNDONE = frozenset(("text",))
-"""Blocks that can be sent back though their end never came."""
+_FIELD_OF_DELTA = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}
+"""The field of its block that a delta adds to."""
 
 
-class _Growing:
-    """A block and what its deltas add to it, joined once at the end: a long answer has many of them."""
+class _StreamedBlock:
+    """A block, and what its deltas add to it. They are joined once at the end: a long answer has many."""
 
     def __init__(self, block: Mapping[str, Any]) -> None:
         self.block = dict(block)
         self.texts: dict[str, list[str]] = {}
-        self.json: list[str] = []
+        self.input_json: list[str] = []
         self.citations: list[Any] = []
-        self.done = False
+        self.has_ended = False
 
-    def grow(self, delta: Mapping[str, Any]) -> None:
-        sort = delta.get("type")
-        if sort == "input_json_delta":
-            self.json.append(str(delta.get("partial_json", "")))
-        elif sort == "citations_delta":
+    def add(self, delta: Mapping[str, Any]) -> None:
+        delta_type = delta.get("type")
+        if delta_type == "input_json_delta":
+            self.input_json.append(str(delta.get("partial_json", "")))
+        elif delta_type == "citations_delta":
             self.citations.append(delta.get("citation"))
-        elif isinstance(sort, str) and sort in _APPENDED:
-            self._append(_APPENDED[sort], delta.get(_APPENDED[sort]))
+        elif isinstance(delta_type, str) and delta_type in _FIELD_OF_DELTA:
+            field = _FIELD_OF_DELTA[delta_type]
+            self._append(field, delta.get(field))
         else:
-            for name, value in delta.items():
-                if name != "type":
-                    self._append(name, value)
+            for field, value in delta.items():
+                if field != "type":
+                    self._append(field, value)
 
-    def grown(self) -> dict[str, Any] | None:
-        """The block, or None where it broke off so that it cannot be sent back."""
+    def finish(self) -> dict[str, Any] | None:
+        """The block, or None if it broke off so that it cannot be sent back."""
         block = self.block
-        if not self.done and block.get("type") not in _UNDONE:
+        is_text = block.get("type") == "text"
+        if not self.has_ended and not is_text:
             return None
-        for name, texts in self.texts.items():
-            before = block.get(name)
-            block[name] = "".join([before if isinstance(before, str) else "", *texts])
+        for field, texts in self.texts.items():
+            start = block.get(field)
+            if not isinstance(start, str):
+                start = ""
+            block[field] = "".join([start, *texts])
         if self.citations:
             block["citations"] = [*(block.get("citations") or ()), *self.citations]
-        if block.get("type") == "text" and not block.get("text"):
+        if is_text and not block.get("text"):
             return None
         return self._with_input(block)
 
-    def _append(self, name: str, value: Any) -> None:
+    def _append(self, field: str, value: Any) -> None:
         if isinstance(value, str):
-            self.texts.setdefault(name, []).append(value)
+            self.texts.setdefault(field, []).append(value)
         elif value is not None:
-            self.block[name] = value
+            self.block[field] = value
 
     def _with_input(self, block: dict[str, Any]) -> dict[str, Any] | None:
-        text = "".join(self.json)
+        text = "".join(self.input_json)
         if is_blank(text):
             return block
         try:
-            given = json.loads(text)
+            tool_input = json.loads(text)
         except (ValueError, RecursionError):
             return None
-        return block | {"input": given}
+        return block | {"input": tool_input}

@@ -1,7 +1,8 @@
-"""Content blocks of the Messages API as parts, and parts as blocks.
+"""Content blocks of the Messages API as typed parts, and parts as content blocks.
 
-What is not understood becomes a `Raw` part that holds the block as it is. Nothing here knows where in a
-request a block stands, besides the place that its errors name.
+A block of an unknown type becomes a `Raw` part that holds the block unchanged. This module does not know
+where in a request a block stands. The places in its errors are relative to the block, and callers put their
+own place in front of them (`refuse_inside`).
 """
 
 from __future__ import annotations
@@ -17,21 +18,29 @@ from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.values import Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic.model import NAME
+from lamina.dialects.json_values import text_or_empty
 from lamina.errors import BadInput
 
 Block = Mapping[str, Any]
-Inner = Text | Image | Document | Raw
+ContentPart = Text | Image | Document | Raw
+"""A part that may stand in a message and inside a tool result."""
 
-LISTS = (list, tuple)
-"""What may stand where JSON has a list. Spelled as a tuple: a union would be made anew at each look."""
+LIST_TYPES = (list, tuple)
+"""Types that are accepted where JSON has a list. A tuple: `list | tuple` would be rebuilt on each use."""
+
+NAME_LIMIT = 128
+"""Characters that a tool's name may have."""
 
 _ENCODER = msgspec.json.Encoder()
-_SAFE = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_UNSAFE = re.compile(r"[^a-zA-Z0-9_-]")
+
+_SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+"""A name that the API accepts: "read_file", but not "fs.read"."""
+
+_UNSAFE_CHARACTER = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def plain(value: Any) -> Block | None:
-    """A block as a mapping, whether it is one or an object of an SDK; None if it is neither."""
+def to_mapping(value: Any) -> Block | None:
+    """A mapping for a dict, another mapping or an object of the SDK; None for anything else."""
     if isinstance(value, dict):
         return value
     if isinstance(value, Mapping):
@@ -40,85 +49,125 @@ def plain(value: Any) -> Block | None:
     if not callable(dump):
         return None
     dumped = dump(mode="json", exclude_unset=True)
-    return dumped if isinstance(dumped, dict) else None
+    if isinstance(dumped, dict):
+        return dumped
+    return None
+
+
+def to_mapping_or_empty(value: Any) -> Block:
+    """Like `to_mapping`, with an empty mapping for values that are not objects."""
+    if isinstance(value, dict):  # nearly always: this saves a call for every block of a long request
+        return value
+    mapping = to_mapping(value)
+    if mapping is None:
+        return {}
+    return mapping
 
 
 def refuse(problem: str, place: str, hint: str) -> NoReturn:
-    """Raises BadInput. Places inside a block are relative; who knows where it stands adds that."""
+    """Raises BadInput. `place` is relative to the block."""
     raise BadInput(problem, place=place, hint=hint)
 
 
-def text_field(block: Block, name: str) -> str:
+def refuse_inside(outer_place: str, error: BadInput) -> NoReturn:
+    """Raises the error of an inner block again, with the place of what holds it put in front."""
+    refuse(error.problem, f"{outer_place}{error.place}", error.hint)
+
+
+def describe_value(value: Any) -> str:
+    """A short description for an error. It never walks into the value, which may be huge."""
+    if isinstance(value, str):
+        return repr(value[:40])
+    return f"a value of type {type(value).__name__}"
+
+
+def read_text_field(block: Block, name: str) -> str:
     value = block.get(name)
     if isinstance(value, str):
         return value
-    refuse(f"{name!r} is {shown(value)}", f".{name}", "give a string")
+    refuse(f"{name!r} is {describe_value(value)}", f".{name}", "give a string")
 
 
-def call_of(block: Block) -> ToolCall:
-    asked, id_ = block.get("input"), block.get("id", "")
-    if asked is not None and not isinstance(asked, dict):
-        refuse(f"'input' is {shown(asked)}", ".input", "give an object")
+def parse_call(block: Block) -> ToolCall:
+    """Reads a tool_use block."""
+    tool_input = block.get("input")
+    if tool_input is not None and not isinstance(tool_input, dict):
+        refuse(f"'input' is {describe_value(tool_input)}", ".input", "give an object")
     try:
-        arguments = _ENCODER.encode(asked or {}).decode()
+        arguments = _ENCODER.encode(tool_input or {}).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         refuse(f"not a JSON value: {error}", ".input", "use str, int, float, bool, None, list and dict")
-    id_ = id_ if isinstance(id_, str) else ""
-    return ToolCall(id=id_, name=text_field(block, "name"), arguments=arguments)
+    call_id = text_or_empty(block.get("id"))
+    return ToolCall(id=call_id, name=read_text_field(block, "name"), arguments=arguments)
 
 
-def thinking_of(block: Block) -> Thinking:
-    """Reasoning, in the clear or redacted; what is signed or encrypted is never read."""
-    texts = (block.get("thinking"), block.get("signature"), block.get("data"))
-    thought, signature, data = (text if isinstance(text, str) else "" for text in texts)
-    return Thinking(text=thought, signature=signature or data)
+def parse_thinking(block: Block) -> Thinking:
+    """Reads a thinking or redacted_thinking block. Its signature or encrypted data is passed on unread."""
+    text = text_or_empty(block.get("thinking"))
+    signature = text_or_empty(block.get("signature"))
+    encrypted = text_or_empty(block.get("data"))
+    return Thinking(text=text, signature=signature or encrypted)
 
 
-def result_of(block: Block, id_: str, name: str) -> tuple[ToolResult, Block | None]:
-    """A tool result; and, where its block has texts that are blank, the block without them."""
-    content, error = block.get("content"), block.get("is_error") is True
+def parse_result(block: Block, call_id: str, tool_name: str) -> tuple[ToolResult, Block | None]:
+    """Reads a tool_result block.
+
+    The API refuses blank texts. If the result holds some, a copy of the block without them is returned too.
+    """
+    content = block.get("content")
+    is_error = block.get("is_error") is True
     if isinstance(content, str):
-        return ToolResult(id=id_, content=(Text(content),) if content else (), name=name, error=error), None
-    if content is not None and not isinstance(content, LISTS):
-        refuse(f"'content' is {shown(content)}", ".content", "give a string or a list of blocks")
-    parts = _inners(content or ())
-    result = ToolResult(id=id_, content=tuple(p for p in parts if not _blank(p)), name=name, error=error)
-    if len(result.content) == len(parts):
+        parts: tuple[ContentPart, ...] = ()
+        if content:
+            parts = (Text(content),)
+        return ToolResult(id=call_id, content=parts, name=tool_name, error=is_error), None
+    if content is None:
+        content = ()
+    if not isinstance(content, LIST_TYPES):
+        refuse(f"'content' is {describe_value(content)}", ".content", "give a string or a list of blocks")
+
+    all_parts = _parse_result_parts(content)
+    filled_parts: list[ContentPart] = []
+    filled_pieces: list[Any] = []
+    for piece, part in zip(content, all_parts, strict=True):
+        if isinstance(part, Text) and is_blank(part.text):
+            continue
+        filled_parts.append(part)
+        filled_pieces.append(piece)
+    result = ToolResult(id=call_id, content=tuple(filled_parts), name=tool_name, error=is_error)
+    if len(filled_parts) == len(all_parts):
         return result, None
-    kept = [piece for piece, part in zip(content or (), parts, strict=True) if not _blank(part)]
-    return result, {**block, "content": kept}
+    return result, {**block, "content": filled_pieces}
 
 
-def _inners(pieces: Sequence[Any]) -> list[Inner]:
-    parts: list[Inner] = []
-    for i, piece in enumerate(pieces):
+def _parse_result_parts(pieces: Sequence[Any]) -> list[ContentPart]:
+    parts: list[ContentPart] = []
+    for position, piece in enumerate(pieces):
         try:
-            parts.append(inner_of(piece))
+            parts.append(parse_content_block(piece))
         except BadInput as error:
-            refuse(error.problem, f".content[{i}]{error.place}", error.hint)
+            refuse_inside(f".content[{position}]", error)
     return parts
 
 
-def _blank(part: Part) -> bool:
-    return isinstance(part, Text) and is_blank(part.text)
-
-
-def inner_of(piece: Any) -> Inner:
-    """A block that may stand in a message or in a tool result."""
-    block = piece if isinstance(piece, dict) else plain(piece)
+def parse_content_block(piece: Any) -> ContentPart:
+    """Reads a block that may stand in a message or in a tool result."""
+    block = to_mapping(piece)
     if block is None:
-        refuse(f"a block is {shown(piece)}", "", 'give an object with a "type"')
-    sort = block.get("type")
-    if sort == "text":
-        return Text(text_field(block, "text"))
-    if not isinstance(sort, str):
-        refuse(f"'type' is {shown(sort)}", ".type", "say what the block is")
-    if sort == "image":
-        return _image(block)
-    return _document(block) if sort == "document" else Raw(dialect=NAME, data=block)
+        refuse(f"a block is {describe_value(piece)}", "", 'give an object with a "type"')
+    block_type = block.get("type")
+    if block_type == "text":
+        return Text(read_text_field(block, "text"))
+    if not isinstance(block_type, str):
+        refuse(f"'type' is {describe_value(block_type)}", ".type", "say what the block is")
+    if block_type == "image":
+        return _parse_image(block)
+    if block_type == "document":
+        return _parse_document(block)
+    return Raw(dialect=NAME, data=block)
 
 
-def _image(block: Block) -> Image | Raw:
+def _parse_image(block: Block) -> Image | Raw:
     match block.get("source"):
         case {"type": "base64", "data": str() as data, "media_type": str() as media}:
             return Image(data=data, media_type=media)
@@ -127,88 +176,119 @@ def _image(block: Block) -> Image | Raw:
     return Raw(dialect=NAME, data=block)
 
 
-def _document(block: Block) -> Document | Raw:
-    title, context = block.get("title"), block.get("context")
-    name = title if isinstance(title, str) else ""
-    about = context if isinstance(context, str) else ""
+def _parse_document(block: Block) -> Document | Raw:
+    name = text_or_empty(block.get("title"))
+    context = text_or_empty(block.get("context"))
     match block.get("source"):
         case {"type": "base64", "data": str() as data, "media_type": str() as media}:
-            return Document(data=data, media_type=media, name=name, context=about)
+            return Document(data=data, media_type=media, name=name, context=context)
         case {"type": "text", "data": str() as text}:
-            return Document(text=text, media_type="text/plain", name=name, context=about)
+            return Document(text=text, media_type="text/plain", name=name, context=context)
         case {"type": "url", "url": str() as url}:
-            return Document(url=url, name=name, context=about)
+            return Document(url=url, name=name, context=context)
     return Raw(dialect=NAME, data=block)
 
 
-def block_of(part: Part, *, signed: bool = True) -> dict[str, Any] | None:
-    """A block for a part that did not come as one; None for what this dialect cannot say.
+def render_part(part: Part, *, can_be_signed: bool = True) -> dict[str, Any] | None:
+    """The block for a part that did not come as a block; None if the API has no block for it.
 
-    Thinking of another provider (not `signed` here) cannot be sent, nor can its own blocks.
+    Thinking of another provider (`can_be_signed=False`) cannot be sent, nor can its own blocks.
     """
+    block: dict[str, Any] | None = None
     match part:
-        case Text(text):
-            return None if is_blank(text) else {"type": "text", "text": text}
+        case Text():
+            if not is_blank(part.text):
+                block = {"type": "text", "text": part.text}
         case ToolCall():
-            name, arguments = safe_name(part.name), arguments_of(part)
-            return {"type": "tool_use", "id": part.id, "name": name, "input": arguments}
+            block = _render_call(part)
         case ToolResult():
-            block: dict[str, Any] = {"type": "tool_result", "tool_use_id": part.id}
-            block |= {"content": result_content(part)} if part.content else {}
-            return block | ({"is_error": True} if part.error else {})
+            block = _render_result(part)
         case Thinking():
-            sealed = {"type": "thinking", "thinking": part.text, "signature": part.signature}
-            return sealed if signed and part.signature else None
+            if can_be_signed and part.signature:
+                block = {"type": "thinking", "thinking": part.text, "signature": part.signature}
         case Raw():
-            return part.data if part.dialect == NAME else None
-    return _media(part)
+            if part.dialect == NAME:
+                block = part.data
+        case Image() | Document():
+            block = _render_media(part)
+    return block
 
 
-def is_safe_name(name: str) -> bool:
-    return _SAFE.fullmatch(name) is not None
+def _render_call(call: ToolCall) -> dict[str, Any]:
+    name = make_safe_name(call.name)
+    return {"type": "tool_use", "id": call.id, "name": name, "input": decode_arguments(call)}
 
 
-def safe_name(name: str) -> str:
-    """A name of a tool that this API takes."""
-    return _UNSAFE.sub("_", name)[:128] or "tool"
+def _render_result(result: ToolResult) -> dict[str, Any]:
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": result.id}
+    if result.content:
+        block["content"] = render_result_content(result)
+    if result.error:
+        block["is_error"] = True
+    return block
 
 
-def _media(part: Image | Document) -> dict[str, Any]:
+def _render_media(part: Image | Document) -> dict[str, Any]:
     if isinstance(part, Image):
-        return {"type": "image", "source": _source(part, "image/png")}
-    named = {"title": part.name} if part.name else {}
-    about = {"context": part.context} if part.context else {}
-    return {"type": "document", "source": _source(part, "application/pdf"), **named, **about}
+        return {"type": "image", "source": _render_source(part, "image/png")}
+    block: dict[str, Any] = {"type": "document", "source": _render_source(part, "application/pdf")}
+    if part.name:
+        block["title"] = part.name
+    if part.context:
+        block["context"] = part.context
+    return block
 
 
-def result_content(result: ToolResult) -> str | list[dict[str, Any]]:
-    """What a result says: a string where it is one text, else blocks; other providers' own as JSON."""
+def _render_source(part: Image | Document, default_media_type: str) -> dict[str, Any]:
+    if isinstance(part, Document) and part.text:
+        return {"type": "text", "media_type": "text/plain", "data": part.text}
+    if part.data:
+        media_type = part.media_type or default_media_type
+        return {"type": "base64", "media_type": media_type, "data": part.data}
+    # A data URL, for example "data:image/png;base64,iVBORw0…", is sent as what it holds.
+    head, separator, data = part.url.partition(";base64,")
+    if separator and head.startswith("data:"):
+        media_type = head.removeprefix("data:") or default_media_type
+        return {"type": "base64", "media_type": media_type, "data": data}
+    return {"type": "url", "url": part.url}
+
+
+def render_result_content(result: ToolResult) -> str | list[dict[str, Any]]:
+    """The content of a result: a string if it is one text, else blocks.
+
+    Blocks of other providers are sent as text, which is their JSON.
+    """
     if len(result.content) == 1 and isinstance(result.content[0], Text):
         return result.content[0].text
-    blocks = (block_of(part) or block_of(Text(text_of((part,)))) for part in result.content)
-    return [block for block in blocks if block is not None]
+    blocks: list[dict[str, Any]] = []
+    for part in result.content:
+        block = render_part(part)
+        if not block:
+            block = render_part(Text(text_of((part,))))
+        if block is not None:
+            blocks.append(block)
+    return blocks
 
 
-def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """The arguments as an object; what a model wrote that is not one stays readable inside one."""
+def decode_arguments(call: ToolCall) -> dict[str, Any]:
+    """The arguments of a call as an object.
+
+    If the model wrote something that is not a JSON object, it is sent as the field "arguments" of one.
+    """
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
         arguments = call.arguments.strip(WHITE_SPACE) or {}
-    return arguments if isinstance(arguments, dict) else {"arguments": arguments}
+    if isinstance(arguments, dict):
+        return arguments
+    return {"arguments": arguments}
 
 
-def _source(part: Image | Document, media: str) -> dict[str, Any]:
-    if isinstance(part, Document) and part.text:
-        return {"type": "text", "media_type": "text/plain", "data": part.text}
-    if part.data:
-        return {"type": "base64", "media_type": part.media_type or media, "data": part.data}
-    head, comma, data = part.url.partition(";base64,")
-    if comma and head.startswith("data:"):
-        return {"type": "base64", "media_type": head[5:] or media, "data": data}
-    return {"type": "url", "url": part.url}
+def is_safe_name(name: str) -> bool:
+    """Whether the API accepts a tool's name."""
+    return _SAFE_NAME.fullmatch(name) is not None
 
 
-def shown(value: Any) -> str:
-    """A value in an error: short, and never walked."""
-    return repr(value[:40]) if isinstance(value, str) else f"a value of type {type(value).__name__}"
+def make_safe_name(name: str) -> str:
+    """The tool's name with every character that the API refuses replaced: "fs.read" becomes "fs_read"."""
+    return _UNSAFE_CHARACTER.sub("_", name)[:NAME_LIMIT] or "tool"

@@ -1,7 +1,7 @@
-"""Everything of a Messages request that is not a message, in plain words and back.
+"""Translates everything of a Messages request that is not a message: to a plain head, and back.
 
-Newer models take no sampling parameters and no forced choice of a tool; what a model refuses is named
-in `left`, never sent.
+Newer models take no sampling parameters and no forced choice of a tool. What a model refuses is never sent;
+`left` names it.
 """
 
 from __future__ import annotations
@@ -10,18 +10,34 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Head
-from lamina.dialects.anthropic.blocks import safe_name
-from lamina.dialects.anthropic.model import forces_no_tool, takes_no_sampling
+from lamina.dialects.anthropic.blocks import make_safe_name
+from lamina.dialects.anthropic.model import refuses_forced_tool, refuses_sampling
+from lamina.dialects.heads import list_untranslated, read_stream_switch, read_tools
+from lamina.dialects.json_values import drop_nulls, mapping_or_empty
 from lamina.dialects.port import OwnHead, PlainHead, Tool, number, texts
 
-OUTPUT = 8_192
-"""Tokens of the answer where nobody says how many: this API wants a number, and every model can that."""
+DEFAULT_OUTPUT = 8_192
+"""Tokens of the answer if the caller names no limit. The API wants one, and every model allows this many."""
 
-_SILENT = frozenset(
+_TRANSLATED = frozenset(
+    (
+        "model",
+        "max_tokens",
+        "temperature",
+        "top_p",
+        "stop_sequences",
+        "tool_choice",
+        "output_config",
+        "stream",
+    )
+)
+"""Parameters that a plain head has a field for."""
+
+_NOT_FOR_THE_MODEL = frozenset(
     """metadata service_tier inference_geo betas anthropic_beta anthropic_version container cache_control
     diagnostics user_profile_id workspace_id system speed""".split()
 )
-"""What says how a request is sent, kept or paid for, and nothing to the model: not missed elsewhere."""
+"""Parameters about sending, storing or paying. The model does not read them, so `left` does not name them."""
 
 _EFFORTS = {
     "minimal": "low",
@@ -34,106 +50,108 @@ _EFFORTS = {
 
 
 def plain_head(head: Head) -> PlainHead:
-    """What tools and parameters mean; `left` names those that only this API has."""
-    given = {name: value for name, value in head.parameters.items() if value is not None}
-    tools = [_tool(tool) for tool in head.tools]
-    config = given.get("output_config")
-    config = config if isinstance(config, Mapping) else {}
-    choice = _choice(given.get("tool_choice"))
+    """Translates tools and parameters. `left` names those that only this API has."""
+    parameters = drop_nulls(head.parameters)
+    left = list_untranslated(parameters, _TRANSLATED, _NOT_FOR_THE_MODEL)
+    tools, unread_places = read_tools(head.tools, _read_tool)
+    left += unread_places
+    choice = _read_choice(parameters.get("tool_choice"))
+    if choice is None:
+        left.append("tool_choice")
+
+    output_config = mapping_or_empty(parameters.get("output_config"))
     return PlainHead(
-        model=str(given.get("model", "")),
-        tools=tuple(tool for tool in tools if tool is not None),
-        output=number(given.get("max_tokens")),
-        temperature=number(given.get("temperature")),
-        top_p=number(given.get("top_p")),
-        stop=texts(given.get("stop_sequences")),
+        model=str(parameters.get("model", "")),
+        tools=tools,
+        output=number(parameters.get("max_tokens")),
+        temperature=number(parameters.get("temperature")),
+        top_p=number(parameters.get("top_p")),
+        stop=texts(parameters.get("stop_sequences")),
         choice=choice or "",
-        answer=_answer(config),
-        effort=str(config.get("effort") or ""),
-        stream=bool(given["stream"]) if "stream" in given else None,
-        left=tuple(name for name in given if name not in _READ and name not in _SILENT)
-        + tuple(f"tools[{i}]" for i, tool in enumerate(tools) if tool is None)
-        + (("tool_choice",) if choice is None else ()),
+        answer=_read_answer_schema(output_config),
+        effort=str(output_config.get("effort") or ""),
+        stream=read_stream_switch(parameters),
+        left=tuple(left),
     )
 
 
 def own_head(plain: PlainHead) -> OwnHead:
-    """The same in the words of this API, as far as the model takes them."""
-    choice, effort = _own_choice(plain), _EFFORTS.get(plain.effort)
-    sampling = {"temperature": plain.temperature, "top_p": plain.top_p}
-    left = [name for name, value in sampling.items() if value is not None and takes_no_sampling(plain.model)]
-    left += ["choice"] if plain.choice and plain.tools and choice is None else []
-    left += ["effort"] if plain.effort and effort is None else []
-    config = {"effort": effort} if effort else {}
-    config |= {"format": {"type": "json_schema", "schema": plain.answer}} if plain.answer else {}  # type: ignore[dict-item]
-    said: dict[str, Any] = {
+    """Translates a plain head into this API's words, as far as the model takes them."""
+    left: list[str] = []
+    sampling = drop_nulls({"temperature": plain.temperature, "top_p": plain.top_p})
+    if refuses_sampling(plain.model):
+        left += sampling
+        sampling = {}
+    choice = _write_choice(plain)
+    if plain.choice and plain.tools and choice is None:
+        left.append("choice")
+    effort = _EFFORTS.get(plain.effort)
+    if plain.effort and effort is None:
+        left.append("effort")
+
+    output_config: dict[str, Any] = {}
+    if effort:
+        output_config["effort"] = effort
+    if plain.answer:
+        output_config["format"] = {"type": "json_schema", "schema": plain.answer}
+    candidates: dict[str, Any] = {
         "model": plain.model or None,
-        "max_tokens": plain.output or OUTPUT,
+        "max_tokens": plain.output or DEFAULT_OUTPUT,
         "stop_sequences": list(plain.stop) or None,
         "tool_choice": choice,
-        "output_config": config or None,
+        "output_config": output_config or None,
         "stream": plain.stream,
-        **{name: value for name, value in sampling.items() if name not in left},
+        **sampling,
     }
-    parameters = {name: value for name, value in said.items() if value is not None}
-    return OwnHead(
-        head=Head(tools=tuple(map(_own_tool, plain.tools)), parameters=parameters), left=tuple(left)
-    )
+    tools = tuple(_write_tool(tool) for tool in plain.tools)
+    return OwnHead(head=Head(tools=tools, parameters=drop_nulls(candidates)), left=tuple(left))
 
 
-_READ = frozenset(
-    (
-        "model",
-        "max_tokens",
-        "temperature",
-        "top_p",
-        "stop_sequences",
-        "tool_choice",
-        "output_config",
-        "stream",
-    )
-)
-
-
-def _tool(tool: Mapping[str, Any]) -> Tool | None:
-    match tool:
+def _read_tool(definition: Mapping[str, Any]) -> Tool | None:
+    """The tool of a definition; None for tools that the API itself runs, which have no schema."""
+    match definition:
         case {"name": str(name), "input_schema": dict(schema)} if name:
-            return Tool(name=name, description=str(tool.get("description") or ""), schema=schema)
+            return Tool(name=name, description=str(definition.get("description") or ""), schema=schema)
     return None
 
 
-def _own_tool(tool: Tool) -> dict[str, Any]:
-    described = {"description": tool.description} if tool.description else {}
-    schema = tool.schema if tool.schema.get("type") == "object" else {"type": "object", **tool.schema}
-    return {"name": safe_name(tool.name), **described, "input_schema": schema}
+def _write_tool(tool: Tool) -> dict[str, Any]:
+    definition: dict[str, Any] = {"name": make_safe_name(tool.name)}
+    if tool.description:
+        definition["description"] = tool.description
+    if tool.schema.get("type") == "object":
+        definition["input_schema"] = tool.schema
+    else:
+        definition["input_schema"] = {"type": "object", **tool.schema}
+    return definition
 
 
-def _choice(given: Any) -> str | None:
-    """The plain choice, "" without one, None for one that only this API has."""
-    match given:
+def _read_choice(tool_choice: Any) -> str | None:
+    """The plain choice: "" if there is none, None for a choice that only this API has."""
+    match tool_choice:
         case None:
             return ""
-        case {"type": "auto" | "none" | "any" as sort}:
-            return str(sort)
+        case {"type": "auto" | "none" | "any" as choice}:
+            return str(choice)
         case {"type": "tool", "name": str(name)}:
             return f"tool:{name}"
     return None
 
 
-def _own_choice(plain: PlainHead) -> dict[str, str] | None:
+def _write_choice(plain: PlainHead) -> dict[str, str] | None:
     if not plain.choice or not plain.tools:
         return None
     if plain.choice in ("auto", "none"):
         return {"type": plain.choice}
-    if forces_no_tool(plain.model):
+    if refuses_forced_tool(plain.model):
         return None
     if plain.choice == "any":
         return {"type": "any"}
-    return {"type": "tool", "name": safe_name(plain.choice.removeprefix("tool:"))}
+    return {"type": "tool", "name": make_safe_name(plain.choice.removeprefix("tool:"))}
 
 
-def _answer(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    match config.get("format"):
+def _read_answer_schema(output_config: Mapping[str, Any]) -> dict[str, Any] | None:
+    match output_config.get("format"):
         case {"schema": dict(schema)}:
             return schema
     return None

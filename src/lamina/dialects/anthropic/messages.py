@@ -1,52 +1,60 @@
-"""What a message of the Messages API says of itself: its role, its blocks, how it begins and ends."""
+"""Simple facts about one message of the Messages API: its role, its blocks, how it begins and ends."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from lamina.dialects.anthropic.blocks import LISTS, plain
+from lamina.dialects.anthropic.blocks import LIST_TYPES, to_mapping_or_empty
 from lamina.dialects.words import OPENING
 
 Message = Any
-"""A message as it came, or a dict that was made here."""
+"""A message as the caller sent it (a dict or an object of the SDK), or a dict that `render` wrote."""
 
 
-def role_of(message: Message) -> str:
-    return str((plain(message) or {}).get("role"))
+def read_role(message: Message) -> str:
+    return str(to_mapping_or_empty(message).get("role"))
 
 
-def content_of(message: Message) -> list[Any]:
-    """The blocks of a message; a string is read as one."""
-    content = (plain(message) or {}).get("content")
+def read_blocks(message: Message) -> list[Any]:
+    """The blocks of a message. A string counts as one text block."""
+    content = to_mapping_or_empty(message).get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return list(content) if isinstance(content, LISTS) else []
+    if isinstance(content, LIST_TYPES):
+        return list(content)
+    return []
 
 
-def opening() -> Message:
-    """What stands first where the assistant would: the API wants a message of the user there."""
+def make_opening_message() -> Message:
+    """The user message to put first where the assistant would begin: the API wants the user first."""
     return {"role": "user", "content": OPENING}
 
 
 def is_directive(message: Message) -> bool:
-    """Whether it is a system message without words, which only sets something: `"content": []`."""
-    given = plain(message) or {}
-    return given.get("role") == "system" and isinstance(given.get("content"), LISTS) and not given["content"]
+    """Whether this is a system message without words, which only sets something: `"content": []`."""
+    mapping = to_mapping_or_empty(message)
+    if mapping.get("role") != "system":
+        return False
+    content = mapping.get("content")
+    return isinstance(content, LIST_TYPES) and not content
 
 
-def begins_compacted(message: Message) -> bool:
-    """Whether a message begins with a compaction, which stands for everything that was said before."""
-    return _sort(content_of(message)[:1]) == "compaction"
+def begins_with_compaction(message: Message) -> bool:
+    """Whether the first block is a compaction, which replaces everything that came before it."""
+    blocks = read_blocks(message)
+    return bool(blocks) and _read_type(blocks[0]) == "compaction"
 
 
-def ends_in_server_result(message: Message) -> bool:
-    """Whether an assistant message ends with what a tool on the API's side gave."""
-    return is_server_result(next(reversed(content_of(message)), None))
+def ends_with_server_result(message: Message) -> bool:
+    """Whether the last block is the result of a tool that ran on the API's side."""
+    blocks = read_blocks(message)
+    return bool(blocks) and is_server_result(blocks[-1])
 
 
 def is_server_result(block: Any) -> bool:
-    return str((plain(block) or {}).get("type")).endswith("_tool_result")
+    """Whether a block is such a result: its type is "web_search_tool_result", for example."""
+    return _read_type(block).endswith("_tool_result")
 
 
-def _sort(blocks: list[Any]) -> str:
-    return str((plain(blocks[0]) or {}).get("type")) if blocks else ""
+def _read_type(block: Any) -> str:
+    return str(to_mapping_or_empty(block).get("type"))

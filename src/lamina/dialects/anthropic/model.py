@@ -1,7 +1,7 @@
-"""What the name of a Claude model says about the rules that it follows: dated data, and lookups.
+"""Which rules a Claude model follows, by its name: dated data, and lookups.
 
-Names come from many places (dated, with a cloud's prefix, with dots), so only family and version are
-read. A name that says nothing gets the rules of the models that ask for least. Read 2026-09-26.
+Names come in many forms (with a date, with a cloud's prefix, with dots), so only family and version are read.
+A name without them gets the rules of the models that have the fewest. Read 2026-09-26.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lamina.core.bound_thinking import Binding
+from lamina.dialects.json_values import text_or_empty
 
 NAME = "anthropic"
 """The name of this dialect."""
@@ -28,7 +29,7 @@ SYSTEM_MESSAGES: Since = MappingProxyType(
 """Messages may have the role "system". Nobody has verified it for Sonnet 5.5."""
 
 NO_SYSTEM_MESSAGES = (4, 8)
-"""Before this version no family takes the role "system" in messages: "Unexpected role"."""
+"""Before this version no family takes the role "system" in messages. The API answers "Unexpected role"."""
 
 NO_SAMPLING: Since = MappingProxyType(
     {"opus": (4, 7), "sonnet": (5, 0), "haiku": (5, 0), "fable": (5, 0), "mythos": (5, 0)}
@@ -41,63 +42,70 @@ NO_FORCED_TOOL: Since = MappingProxyType(
 """The model may not be made to call a tool."""
 
 NO_PREFILL = (4, 6)
-"""From this version on, of any family, a conversation may not end with the assistant."""
+"""From this version on, in every family, a conversation may not end with the assistant."""
 
 _FAMILY_FIRST = re.compile(r"claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)", re.ASCII)
+"""Newer names: "claude-opus-4-5-20251101" is ("opus", "4", "5"), "claude-sonnet-4-20250514" has no minor."""
+
 _VERSION_FIRST = re.compile(r"claude-(\d{1,2})(?:[-.](\d{1,2}))?-([a-z]+)", re.ASCII)
+"""Older names: "claude-3-5-haiku-20241022" is ("3", "5", "haiku")."""
 
 
-def version(model: str) -> tuple[str, tuple[int, int]]:
-    """Family and version of a model: `("opus", (5, 5))`; `("", (0, 0))` where the name does not say."""
-    if found := _FAMILY_FIRST.search(model):
-        return found[1], (int(found[2]), int(found[3] or 0))
-    if found := _VERSION_FIRST.search(model):
-        return found[3], (int(found[1]), int(found[2] or 0))
+def read_version(model: str) -> tuple[str, tuple[int, int]]:
+    """Family and version of a model: `("opus", (5, 5))`; `("", (0, 0))` if the name does not say."""
+    match = _FAMILY_FIRST.search(model)
+    if match is not None:
+        family, major, minor = match.groups()
+        return family, (int(major), int(minor or 0))
+    match = _VERSION_FIRST.search(model)
+    if match is not None:
+        major, minor, family = match.groups()
+        return family, (int(major), int(minor or 0))
     return "", (0, 0)
 
 
-def binding(model: str) -> Binding:
-    """What a changed past does to thinking of this model."""
-    return "strict" if _since(model, BOUND) else "none"
-
-
-def binding_of(request: Mapping[str, Any]) -> Binding:
-    """What a changed past does to thinking in this request: what it asks for, else what its model does."""
+def find_binding(request: Mapping[str, Any]) -> Binding:
+    """What a changed past does to thinking in this request. A request may choose; else the model decides."""
     match request.get("thinking"):
         case {"block_binding": {"prefix_mismatch_behavior": "drop_block"}}:
             return "drop"
         case {"block_binding": {"prefix_mismatch_behavior": str()}}:
             return "strict"
-    return binding(model_of(request))
+    if _is_since(read_model(request), BOUND):
+        return "strict"
+    return "none"
 
 
 def takes_system_messages(model: str) -> bool:
-    return _since(model, SYSTEM_MESSAGES)
+    return _is_since(model, SYSTEM_MESSAGES)
 
 
 def refuses_system_messages(model: str) -> bool:
-    """Whether the model is known to refuse them. Of some it is not known, and clients send them there."""
-    family, number = version(model)
+    """Whether the model is known to refuse system messages.
+
+    Of some models it is not known; clients send them there, so they are passed on.
+    """
+    family, number = read_version(model)
     return bool(family) and number < NO_SYSTEM_MESSAGES
 
 
-def takes_no_sampling(model: str) -> bool:
-    return _since(model, NO_SAMPLING)
+def refuses_sampling(model: str) -> bool:
+    return _is_since(model, NO_SAMPLING)
 
 
-def forces_no_tool(model: str) -> bool:
-    return _since(model, NO_FORCED_TOOL)
+def refuses_forced_tool(model: str) -> bool:
+    return _is_since(model, NO_FORCED_TOOL)
 
 
 def rejects_prefill(model: str) -> bool:
-    return version(model)[1] >= NO_PREFILL
+    return read_version(model)[1] >= NO_PREFILL
 
 
-def model_of(request: Mapping[str, Any]) -> str:
-    model = request.get("model")
-    return model if isinstance(model, str) else ""
+def read_model(request: Mapping[str, Any]) -> str:
+    """The name of the request's model, or ""."""
+    return text_or_empty(request.get("model"))
 
 
-def _since(model: str, table: Since) -> bool:
-    family, number = version(model)
+def _is_since(model: str, table: Since) -> bool:
+    family, number = read_version(model)
     return family in table and number >= table[family]

@@ -1,237 +1,228 @@
-"""An envelope as a request of the Messages API.
+"""Renders an envelope as a request of the Messages API.
 
-A message of which nothing changed is the object that was parsed; of one that changed in part, the other
-blocks are. Rendering mends what this API refuses: the results of one assistant message stand together, first
-in the user message after it; a system message stands last on the user's side; a conversation that would begin
-with the assistant begins with a user message that says so; names of tools that were called have letters that
-the API takes; and of the client's cache markers, as many are left as it takes. It decides nothing about what
-is sent, and places no markers: one on a lowered block stays there.
+A message in which nothing changed is sent as the very object that was parsed. In a message that changed in
+part, the unchanged blocks are the parsed objects. Rendering mends what this API refuses:
+
+- The results of one assistant message stand together, first in the user message after it.
+- A system message stands last on the user's side (`system_messages`).
+- A conversation that would begin with the assistant begins with a user message that says so.
+- Names of called tools have only characters that the API takes.
+- Of the client's cache markers, as many stay as the API takes.
+
+This module does not decide what is sent, and it places no markers: one on a lowered block stays there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
 from lamina.core.envelope import Envelope
 from lamina.core.repair import side
-from lamina.core.values import Entry, Head, Layer, Raw, Ref, Role, Text, ToolCall, ToolResult
+from lamina.core.values import Entry, Layer, Part, Raw, Role, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
+from lamina.dialects.anthropic.allowed_markers import remove_refused_markers
 from lamina.dialects.anthropic.blocks import (
     Block,
-    arguments_of,
-    block_of,
+    decode_arguments,
     is_safe_name,
-    plain,
-    result_content,
-    safe_name,
+    make_safe_name,
+    render_part,
+    render_result_content,
+    to_mapping,
+    to_mapping_or_empty,
 )
-from lamina.dialects.anthropic.mark import with_allowed_marks
-from lamina.dialects.anthropic.messages import Message, begins_compacted, is_server_result, opening, role_of
-from lamina.dialects.anthropic.model import NAME, model_of, refuses_system_messages, takes_system_messages
-from lamina.dialects.port import ON_THE_WIRE, grouped, groups, original, wire
+from lamina.dialects.anthropic.markers import FIELD
+from lamina.dialects.anthropic.messages import (
+    Message,
+    begins_with_compaction,
+    make_opening_message,
+    read_role,
+)
+from lamina.dialects.anthropic.model import NAME, read_model
+from lamina.dialects.anthropic.system_messages import (
+    VoiceChooser,
+    join_system_messages,
+    note_of,
+    place_system_messages,
+)
+from lamina.dialects.port import groups, original, wire
 
 
 def render(envelope: Envelope) -> dict[str, Any]:
     """The request for this envelope."""
     request = dict(envelope.head.parameters)
-    found = groups(envelope)
-    system = [entry for group in found if group[0].layer is Layer.SYSTEM for entry in group]
-    said = [group for group in found if group[0].layer is not Layer.SYSTEM]
+    system_entries: list[Entry] = []
+    message_groups: list[list[Entry]] = []
+    for group in groups(envelope):
+        if group[0].layer is Layer.SYSTEM:
+            system_entries += group
+        else:
+            message_groups.append(group)
     if envelope.head.tools:
         request["tools"] = list(envelope.head.tools)
-    if system:
-        request["system"] = _system(system)
-    request["messages"] = _messages(said, _Voices(model_of(request), envelope.ledger.repairs))
-    return with_allowed_marks(request)
+    if system_entries:
+        request["system"] = _render_system(system_entries)
+    voices = VoiceChooser(read_model(request), envelope.ledger.repairs)
+    request["messages"] = _render_messages(message_groups, voices)
+    return remove_refused_markers(request)
 
 
-def _system(entries: list[Entry]) -> Any:
-    """The system text as it came, or as blocks: a system message that nothing precedes belongs to it too."""
-    whole = original(entries, NAME)
-    if whole is not None and plain(whole) is None:
-        return whole
-    return [block for entry in entries for block in _blocks(entry)]
+def _render_system(entries: list[Entry]) -> Any:
+    """The system text as it came, else as blocks.
+
+    System messages before all other messages belong to the system text too. They came as messages, so they
+    cannot be sent as they came.
+    """
+    unchanged = original(entries, NAME)
+    if unchanged is not None and to_mapping(unchanged) is None:
+        return unchanged
+    return _render_entries(entries)
 
 
-DEMOTED = "said in the user's voice: the model takes no system messages"
-
-
-def lasting(envelope: Envelope) -> dict[Ref, str]:
-    """System messages that are said in the user's voice, for a model that takes none. They stay so."""
-    if not refuses_system_messages(model_of(envelope.head.parameters)):
-        return {}
-    later = [
-        entry for entry in envelope.sent if entry.role is Role.SYSTEM and entry.layer is not Layer.SYSTEM
-    ]
-    return {Ref(f"{entry.ref}{ON_THE_WIRE}"): DEMOTED for entry in later if _note(entry)}
-
-
-def _messages(said: list[list[Entry]], voices: _Voices) -> list[Message]:
+def _render_messages(message_groups: list[list[Entry]], voices: VoiceChooser) -> list[Message]:
     messages: list[Message] = []
-    placed = _instructions_placed(said, voices)
-    for voice, in_a_row in groupby(placed, key=lambda group: voices.of(group[0])):
-        run = list(in_a_row)
+    placed = place_system_messages(message_groups, voices)
+    for voice, groups_in_a_row in groupby(placed, key=lambda group: voices.choose(group[0])):
+        run = list(groups_in_a_row)
         if voice == "user":
-            run = _together(run)
+            run = _join_results(run)
         elif voice == "system":
-            run = _joined(run)
-        messages += [made for group in run if (made := _message(group, voice)) is not None]
-    return _begun(messages)
+            run = join_system_messages(run)
+        for group in run:
+            message = _render_message(group, voice)
+            if message is not None:
+                messages.append(message)
+    return _begin_with_user(messages)
 
 
-class _Voices:
-    """Whose message an entry is. Where the model takes no system messages, later instructions are the user's.
-
-    Where it is not known whether it does, a client's own system messages are passed on. What an earlier
-    request said in the user's voice stays so.
-    """
-
-    def __init__(self, model: str, repairs: Container[str] = ()) -> None:
-        self.native = takes_system_messages(model)
-        self.refused = refuses_system_messages(model)
-        self.repairs = repairs
-
-    def of(self, entry: Entry) -> str:
-        if entry.role is not Role.SYSTEM:
-            return side(entry.role)
-        if f"{entry.ref}{ON_THE_WIRE}" in self.repairs or self.refused:
-            return "user"
-        return "system" if self.native or _note(entry) else "user"
+def _join_results(run: list[list[Entry]]) -> list[list[Entry]]:
+    """User messages in a row, with those up to the last tool result joined into one."""
+    last = 0
+    for position, group in enumerate(run):
+        if any(_holds_result(entry) for entry in group):
+            last = position
+    if last == 0:
+        return run
+    joined = [entry for group in run[: last + 1] for entry in group]
+    return [joined, *run[last + 1 :]]
 
 
-def order(said: Sequence[Entry], head: Head) -> list[int]:
-    """The positions of entries as they stand on the wire."""
-    at = {id(entry): i for i, entry in enumerate(said)}
-    placed = _instructions_placed(grouped(said), _Voices(model_of(head.parameters)))
-    return [at[id(entry)] for group in placed for entry in group]
-
-
-def _instructions_placed(said: list[list[Entry]], voices: _Voices) -> list[list[Entry]]:
-    """The messages with each system message at the first place, from its own on, where the API takes it.
-
-    A11: after the user or a server tool's result; last, or before the assistant. One without words may stand
-    before the user too. What finds no place stands last: `check` says that it cannot stand there.
-    """
-    placed: list[list[Entry]] = []
-    waiting: list[list[Entry]] = []
-    may_follow = False
-    for group in said:
-        voice = voices.of(group[0])
-        if voice == "system":
-            stays = may_follow and not waiting and _sets_only(group[0])
-            (placed if stays else waiting).append(group)
-            continue
-        if waiting and voice == "assistant" and may_follow:
-            placed += waiting
-            waiting = []
-        placed.append(group)
-        may_follow = voice == "user" or _served(group[-1])
-    return placed + waiting
-
-
-def _sets_only(entry: Entry) -> bool:
-    """Whether a system message has no words: it came as a directive of this API."""
-    return isinstance(entry.parts[0], Raw) and _note(entry).get("block") == []
-
-
-def _served(entry: Entry) -> bool:
-    part = entry.parts[-1]
-    return isinstance(part, Raw) and part.dialect == NAME and is_server_result(part.data)
-
-
-def _joined(run: list[list[Entry]]) -> list[list[Entry]]:
-    """System messages in a row as one, which is what the API takes; directives stay by themselves."""
-    joined: list[list[Entry]] = []
-    for silent, in_a_row in groupby(run, key=lambda group: _sets_only(group[0])):
-        same = list(in_a_row)
-        joined += same if silent else [[entry for group in same for entry in group]]
-    return joined
-
-
-def _together(run: list[list[Entry]]) -> list[list[Entry]]:
-    """What the user's side says in a row, with all its results in the first message."""
-    last = max((i for i, group in enumerate(run) if any(map(_answers, group))), default=0)
-    return [[e for group in run[: last + 1] for e in group], *run[last + 1 :]] if last else run
-
-
-def _answers(entry: Entry) -> bool:
+def _holds_result(entry: Entry) -> bool:
     return isinstance(entry.parts[0], ToolResult)
 
 
-def _message(group: list[Entry], voice: str) -> Message | None:
-    whole = original(group, NAME)
-    if whole is not None and role_of(whole) == voice:
-        return whole
-    group = sorted(group, key=lambda entry: not _answers(entry))
-    blocks = [block for entry in group for block in _blocks(entry)]
+def _render_message(group: list[Entry], voice: str) -> Message | None:
+    """The message for a group of entries; None if none of them has anything to send."""
+    unchanged = original(group, NAME)
+    if unchanged is not None and read_role(unchanged) == voice:
+        return unchanged
+    results_first = sorted(group, key=lambda entry: not _holds_result(entry))
+    blocks = _render_entries(results_first)
     if not blocks:
         return None
     fields: dict[str, Any] = {}
-    for entry in group:
+    for entry in results_first:
         if entry.role is not Role.SYSTEM or voice == "system":
-            fields = _fields(entry) | fields
-    return {"role": voice, **fields, "content": blocks[0]["text"] if _one_string(group) else blocks}
+            fields = _read_extra_fields(entry) | fields
+    content: Any = blocks
+    if _is_one_string(results_first):
+        content = blocks[0]["text"]
+    return {"role": voice, **fields, "content": content}
 
 
-def _fields(entry: Entry) -> dict[str, Any]:
-    """What the entry's message had besides role and content, if it was said in that voice."""
-    note = _note(entry)
-    if "of" in note and role_of(note["of"]) != side(entry.role):
+def _read_extra_fields(entry: Entry) -> dict[str, Any]:
+    """What the entry's message had besides role and content, if it was sent in the voice of its role."""
+    note = note_of(entry)
+    if "of" in note and read_role(note["of"]) != side(entry.role):
         return {}
-    whole = plain(note.get("message")) or note.get("fields", {})
-    return {name: value for name, value in whole.items() if name not in ("role", "content")}
+    message = to_mapping(note.get("message")) or note.get("fields", {})
+    return {name: value for name, value in message.items() if name not in ("role", "content")}
 
 
-def _one_string(group: Sequence[Entry]) -> bool:
-    """Whether a message is one text that did not come as a block."""
+def _is_one_string(group: Sequence[Entry]) -> bool:
+    """Whether a message is a single text that did not come as a block."""
+    if len(group) != 1:
+        return False
     parts = group[0].parts
-    return len(group) == len(parts) == 1 and isinstance(parts[0], Text) and "block" not in _note(group[0])
+    return len(parts) == 1 and isinstance(parts[0], Text) and "block" not in note_of(group[0])
 
 
-def _note(entry: Entry) -> dict[str, Any]:
-    """What parsing noted on the entry's segment, whether or not it is sent as it came."""
-    note: dict[str, Any] = entry.segment.meta.get("wire", {})
-    return note if note.get("dialect") == NAME else {}
+def _render_entries(entries: Iterable[Entry]) -> list[Any]:
+    blocks: list[Any] = []
+    for entry in entries:
+        blocks += _render_entry(entry)
+    return blocks
 
 
-def _blocks(entry: Entry) -> Iterable[Any]:
-    came, part = _note(entry).get("block"), entry.parts[0]
+def _render_entry(entry: Entry) -> list[Any]:
+    """The blocks of one entry: as they came where nothing changed, else written anew."""
+    source_blocks = note_of(entry).get("block") or []
+    part = entry.parts[0]
     if isinstance(part, ToolCall) and not is_safe_name(part.name):
-        return [_block(entry, part, came)]
-    if came and wire(entry, NAME):
-        return list(came)
-    blocks = (_block(entry, part, came) for part in entry.parts)
-    return [block for block in blocks if block is not None]
+        return [_render_block(entry, part, source_blocks)]
+    if source_blocks and wire(entry, NAME):
+        return list(source_blocks)
+    blocks: list[Block] = []
+    for part in entry.parts:
+        block = _render_block(entry, part, source_blocks)
+        if block is not None:
+            blocks.append(block)
+    return blocks
 
 
-def _block(entry: Entry, part: Any, came: list[Any] | None) -> Block | None:
-    was = [plain(block) or {} for block in came or ()]
-    if was and isinstance(part, ToolCall | ToolResult):
-        return _changed(part, was[0], entry.segment.parts[0])
-    marks = [block["cache_control"] for block in was if block.get("cache_control")]
-    foreign = entry.segment.meta.get("wire", {}).get("dialect", NAME) != NAME
-    made = block_of(part, signed=not foreign)
-    if made is None and isinstance(part, Raw) and entry.role is not Role.ASSISTANT:
-        made = block_of(Text(text_of((part,))))
-    return {**made, "cache_control": marks[-1]} if made is not None and marks else made
+def _render_block(entry: Entry, part: Part, source_blocks: list[Any]) -> Block | None:
+    """The block of one part: an updated copy of the block that it came as, or a new one with its marker."""
+    sources = [to_mapping_or_empty(block) for block in source_blocks]
+    if sources and isinstance(part, ToolCall):
+        return _update_call(part, sources[0], entry.segment.parts[0])
+    if sources and isinstance(part, ToolResult):
+        return _update_result(part, sources[0], entry.segment.parts[0])
+    block = _render_new_block(entry, part)
+    if block is None:
+        return None
+    for source in reversed(sources):
+        marker = source.get(FIELD)
+        if marker:
+            return {**block, FIELD: marker}
+    return block
 
 
-def _changed(part: ToolCall | ToolResult, was: Block, came: Any) -> Block:
-    """The block of a call or result with only what changed made anew, so markers and unknown fields stay."""
-    if isinstance(part, ToolCall):
-        same = isinstance(came, ToolCall) and came.arguments == part.arguments
-        arguments = was.get("input", {}) if same else arguments_of(part)
-        return {**was, "id": part.id, "name": safe_name(part.name), "input": arguments}
-    block = {**was, "tool_use_id": part.id}
-    if isinstance(came, ToolResult) and came.content == part.content:
+def _render_new_block(entry: Entry, part: Part) -> Block | None:
+    """A block for a part that did not come as one; None if it cannot be sent.
+
+    Another provider's own block is sent as text, except in the assistant's voice: the model did not say that.
+    """
+    is_foreign = entry.segment.meta.get("wire", {}).get("dialect", NAME) != NAME
+    block = render_part(part, can_be_signed=not is_foreign)
+    if block is None and isinstance(part, Raw) and entry.role is not Role.ASSISTANT:
+        return render_part(Text(text_of((part,))))
+    return block
+
+
+def _update_call(call: ToolCall, source: Block, parsed_part: Part) -> Block:
+    """The call's block with only what changed written anew, so that markers and unknown fields stay."""
+    if isinstance(parsed_part, ToolCall) and parsed_part.arguments == call.arguments:
+        tool_input = source.get("input", {})
+    else:
+        tool_input = decode_arguments(call)
+    return {**source, "id": call.id, "name": make_safe_name(call.name), "input": tool_input}
+
+
+def _update_result(result: ToolResult, source: Block, parsed_part: Part) -> Block:
+    """The result's block with only what changed written anew, so that markers and unknown fields stay."""
+    block = {**source, "tool_use_id": result.id}
+    if isinstance(parsed_part, ToolResult) and parsed_part.content == result.content:
         return block
-    return {**block, "content": result_content(part)}
+    return {**block, "content": render_result_content(result)}
 
 
-def _begun(messages: list[Message]) -> list[Message]:
-    """Messages that begin with the user, or with a compaction, which stands for what the user said."""
-    if messages and role_of(messages[0]) == "assistant" and not begins_compacted(messages[0]):
-        return [opening(), *messages]
-    return messages
+def _begin_with_user(messages: list[Message]) -> list[Message]:
+    """Puts a user message first if the assistant would begin, as the API asks.
+
+    A compaction may come first: it replaces what the user said.
+    """
+    if not messages or read_role(messages[0]) != "assistant" or begins_with_compaction(messages[0]):
+        return messages
+    return [make_opening_message(), *messages]

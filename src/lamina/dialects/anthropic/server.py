@@ -1,16 +1,17 @@
-"""What Anthropic's server can do to a request's history, and what an answer says that it did.
+"""What Anthropic's server can do to a request's history, and what an answer reports about it.
 
-Two things only: dropping thinking that no longer fits what stands before it, where it is asked for, and
-clearing old tool uses and thinking, which the caller asks for in `context_management`. Shapes: anthropic 2.8
-(beta types). It changes no message, and sends nothing.
+The server does two things. It drops thinking that no longer fits what comes before it, if the request asks
+for that. And it clears old tool uses and thinking, if the caller asks for it in `context_management`. Shapes:
+anthropic 2.8 (beta types). This module changes no message and sends nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lamina.core.text.characters import WHITE_SPACE
+from lamina.dialects.json_values import list_or_empty, mapping_or_empty, read_field
 from lamina.dialects.port import Cleared
 
 BETAS = "anthropic-beta"
@@ -18,56 +19,60 @@ BETAS = "anthropic-beta"
 
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
 
-_TAKES_BINDING = ("enabled", "adaptive")
+_TYPES_WITH_BINDING = ("enabled", "adaptive")
+"""Configurations of thinking that may have a `block_binding`."""
 
 
 def with_drop_block(request: Mapping[str, Any]) -> dict[str, Any]:
-    """The request, asking that thinking which no longer fits is dropped; what it says itself of that stays.
+    """The request, asking the server to drop thinking that no longer fits.
 
-    The field belongs to the configuration of thinking, so a request without one is left as it is.
+    A request that chooses another behaviour keeps it. So does a request without thinking: the field belongs
+    to the configuration of thinking.
     """
-    thinking = request.get("thinking")
-    given = thinking if isinstance(thinking, Mapping) else {}
-    binding = given.get("block_binding")
-    binding = binding if isinstance(binding, Mapping) else {}
-    if given.get("type") not in _TAKES_BINDING or binding.get("prefix_mismatch_behavior") is not None:
+    thinking = mapping_or_empty(request.get("thinking"))
+    binding = mapping_or_empty(thinking.get("block_binding"))
+    chooses_itself = binding.get("prefix_mismatch_behavior") is not None
+    if chooses_itself or thinking.get("type") not in _TYPES_WITH_BINDING:
         return request if isinstance(request, dict) else dict(request)
-    asked = {**given, "block_binding": {**binding, "prefix_mismatch_behavior": "drop_block"}}
-    return {**request, "thinking": asked}
+    new_binding = {**binding, "prefix_mismatch_behavior": "drop_block"}
+    return {**request, "thinking": {**thinking, "block_binding": new_binding}}
 
 
 def asks_to_clear(request: Mapping[str, Any]) -> bool:
-    """Whether the caller asked the server to leave out what is old."""
-    management = request.get("context_management")
-    return isinstance(management, Mapping) and bool(management.get("edits"))
+    """Whether the caller asked the server to leave out old content."""
+    return bool(mapping_or_empty(request.get("context_management")).get("edits"))
 
 
 def cleared(answer: Any) -> Cleared:
-    """What an answer (a dict, or an object of the SDK) says was cleared from its prompt."""
-    edits = list(_edits(answer))
-    return Cleared(
-        tokens=sum(_count(edit, "cleared_input_tokens") for edit in edits),
-        tool_uses=sum(_count(edit, "cleared_tool_uses") for edit in edits),
-        thinking_turns=sum(_count(edit, "cleared_thinking_turns") for edit in edits),
-    )
+    """What an answer (a dict, or an object of the SDK) reports as cleared from its prompt."""
+    tokens = 0
+    tool_uses = 0
+    thinking_turns = 0
+    for edit in _read_edits(answer):
+        tokens += _read_count(edit, "cleared_input_tokens")
+        tool_uses += _read_count(edit, "cleared_tool_uses")
+        thinking_turns += _read_count(edit, "cleared_thinking_turns")
+    return Cleared(tokens=tokens, tool_uses=tool_uses, thinking_turns=thinking_turns)
 
 
 def merged_betas(*headers: str) -> str:
-    """Several values of the header as one, each beta once, in the order of their first mention."""
-    names = (name.strip(WHITE_SPACE) for header in headers for name in header.split(","))
-    return ",".join(dict.fromkeys(name for name in names if name))
+    """Several values of the header as one: each beta once, in the order of its first mention."""
+    betas: dict[str, None] = {}
+    for header in headers:
+        for entry in header.split(","):
+            beta = entry.strip(WHITE_SPACE)
+            if beta:
+                betas[beta] = None
+    return ",".join(betas)
 
 
-def _edits(answer: Any) -> Iterator[Any]:
-    applied = _field(_field(answer, "context_management"), "applied_edits")
-    if isinstance(applied, list | tuple):
-        yield from applied
+def _read_edits(answer: Any) -> Sequence[Any]:
+    management = read_field(answer, "context_management")
+    return list_or_empty(read_field(management, "applied_edits"))
 
 
-def _field(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-
-
-def _count(edit: Any, name: str) -> int:
-    count = _field(edit, name)
-    return count if isinstance(count, int) and count > 0 else 0
+def _read_count(edit: Any, name: str) -> int:
+    count = read_field(edit, name)
+    if isinstance(count, int) and count > 0:
+        return count
+    return 0

@@ -1,95 +1,111 @@
-"""An answer of the Responses API as segments: the items as the model gave them, ready to be sent back.
+"""Reads an answer of the Responses API as segments: the items as the model gave them, ready to be sent back.
 
-Of a stream, an item counts as it was when it was done, since only then its encrypted content is whole. If
-the stream broke off, what the model had said of a message is kept; a call or reasoning that was not finished
+Of a stream, an item is read as it was when it was done, since only then its encrypted content is whole. If
+the stream broke off, the text of an unfinished message is read too. A call or reasoning that was not finished
 is not, since nobody may act on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
-from lamina.dialects.openai_responses.parse import Scan
-from lamina.dialects.openai_responses.parts import Json, listed, plain, spoken
+from lamina.dialects.json_values import text_or_empty
+from lamina.dialects.openai_responses.item_scan import ItemScan
+from lamina.dialects.openai_responses.json_objects import Json, read_list, read_object
+from lamina.dialects.openai_responses.parts import render_assistant_text
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import read_usage
 
-_TEXT = ("response.output_text.delta", "response.refusal.delta")
-_ENDS = ("response.completed", "response.incomplete", "response.failed")
+_TEXT_EVENTS = ("response.output_text.delta", "response.refusal.delta")
+_LAST_EVENTS = ("response.completed", "response.incomplete", "response.failed")
 
 
 def absorb(response: Any) -> Absorbed:
-    """A response, as a dict or as the SDK's object."""
-    answer = plain(response, "response")
-    items = getattr(response, "output", None)  # the SDK's own objects, where it has them
-    output = items if isinstance(items, list) else listed(answer, "output")
-    return Absorbed(
-        segments=tuple(segment for segments in Scan().read(output) for segment in segments),
-        usage=read_usage(answer.get("usage")),
-        stop=_stop(answer),
-    )
+    """Reads a whole response: a dict, or an object of the SDK."""
+    answer = read_object(response, "response")
+    sdk_items = getattr(response, "output", None)
+    if isinstance(sdk_items, list):
+        return _absorb_items(sdk_items, answer)
+    return _absorb_items(read_list(answer, "output"), answer)
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
-    """All events of a stream, in order."""
-    items = _Items()
+    """Reads all events of a stream, in order."""
+    items = _StreamedItems()
     answer: Json = {}
-    for event in events:
-        wire = plain(event, "event")
-        if wire.get("type") in _ENDS:
-            answer = _object(wire.get("response"))
+    for value in events:
+        event = read_object(value, "event")
+        if event.get("type") in _LAST_EVENTS:
+            answer = _read_object_or_empty(event.get("response"))
         else:
-            items.take(wire)
-    whole = answer.get("output")
-    output = items.finished() or (whole if isinstance(whole, list) else [])
-    return Absorbed(
-        segments=tuple(segment for segments in Scan().read(output) for segment in segments),
-        usage=read_usage(answer.get("usage")),
-        stop=_stop(answer),
-    )
+            items.take(event)
+    output: Sequence[Any] = items.finish()
+    if not output and isinstance(answer.get("output"), list):
+        output = answer["output"]
+    return _absorb_items(output, answer)
 
 
-class _Items:
-    """Items by their place in the answer: done, or begun with the text that has arrived."""
+def _absorb_items(items: Sequence[Any], answer: Json) -> Absorbed:
+    segments = tuple(chain.from_iterable(ItemScan().read(items)))
+    return Absorbed(segments=segments, usage=read_usage(answer.get("usage")), stop=_read_stop(answer))
+
+
+class _StreamedItems:
+    """Items by their position in the answer: done, or begun with the text that has arrived so far."""
 
     def __init__(self) -> None:
         self.done: dict[int, Json] = {}
         self.begun: dict[int, Json] = {}
-        self.said: dict[int, dict[int, list[str]]] = {}
+        self.texts: dict[int, dict[int, list[str]]] = {}
 
     def take(self, event: Json) -> None:
-        sort, at, inner = event.get("type"), _count(event.get("output_index")), event.get("content_index")
-        if sort == "response.output_item.done":
-            self.done[at] = _object(event.get("item"))
-        elif sort == "response.output_item.added":
-            self.begun[at] = _object(event.get("item"))
-        elif sort in _TEXT and isinstance(delta := event.get("delta"), str):
-            self.said.setdefault(at, {}).setdefault(_count(inner), []).append(delta)
+        event_type = event.get("type")
+        position = _read_index(event.get("output_index"))
+        if event_type == "response.output_item.done":
+            self.done[position] = _read_object_or_empty(event.get("item"))
+        elif event_type == "response.output_item.added":
+            self.begun[position] = _read_object_or_empty(event.get("item"))
+        elif event_type in _TEXT_EVENTS:
+            delta = event.get("delta")
+            if isinstance(delta, str):
+                part_index = _read_index(event.get("content_index"))
+                self.texts.setdefault(position, {}).setdefault(part_index, []).append(delta)
 
-    def finished(self) -> list[Json]:
-        found = self.done | {at: self._broken(at) for at in self.said if at not in self.done}
-        return [found[at] for at in sorted(found) if found[at]]
+    def finish(self) -> list[Json]:
+        items = dict(self.done)
+        for position in self.texts:
+            if position not in items:
+                items[position] = self._finish_broken_message(position)
+        return [item for _, item in sorted(items.items()) if item]
 
-    def _broken(self, at: int) -> Json:
-        """A message that was not finished. Its id names nothing that was stored, so it has none."""
-        texts = self.said[at]
-        phase = self.begun.get(at, {}).get("phase")
-        content = [spoken("".join(texts[i])) for i in sorted(texts)]
+    def _finish_broken_message(self, position: int) -> Json:
+        """A message that was not finished. Its id names nothing that was stored, so it is left out."""
+        texts = self.texts[position]
+        content = [render_assistant_text("".join(texts[index])) for index in sorted(texts)]
         message: Json = {"type": "message", "role": "assistant", "content": content}
-        return message | ({"phase": phase} if phase else {})
+        phase = self.begun.get(position, {}).get("phase")
+        if phase:
+            message["phase"] = phase
+        return message
 
 
-def _stop(answer: Json) -> str:
-    """Why it ended: the reason where it is incomplete, else its status."""
-    reason, status = _object(answer.get("incomplete_details")).get("reason"), answer.get("status")
-    return reason if isinstance(reason, str) else status if isinstance(status, str) else ""
+def _read_stop(answer: Json) -> str:
+    """Why the answer ended: the reason if it is incomplete, else its status."""
+    reason = _read_object_or_empty(answer.get("incomplete_details")).get("reason")
+    if isinstance(reason, str):
+        return reason
+    return text_or_empty(answer.get("status"))
 
 
-def _object(value: Any) -> Json:
-    given = value is not None and (isinstance(value, Mapping) or hasattr(value, "model_dump"))
-    return plain(value, "response") if given else {}
+def _read_object_or_empty(value: Any) -> Json:
+    if isinstance(value, Mapping) or hasattr(value, "model_dump"):
+        return read_object(value, "response")
+    return {}
 
 
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and value > 0 else 0
+def _read_index(value: Any) -> int:
+    if isinstance(value, int) and value > 0:
+        return value
+    return 0

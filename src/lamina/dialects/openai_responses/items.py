@@ -1,25 +1,16 @@
-"""What the items of an input are: which call an output answers, whose they are, which ids they may have.
-
-An item is read by its type alone. Calls of functions and of tools that the client runs are paired with
-their outputs here, whatever the types of both; items that the server answers itself stay as they are.
-"""
+"""What an item of the input is, by its type alone: whose it is, which ids it may have, what depends on it."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from lamina.core.values import Raw, Role, Text, ToolCall
-from lamina.dialects.openai_responses.parts import Content, Json, part_of, shown
-from lamina.errors import BadInput
+from lamina.core.values import Role
 
-SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""What a function may be called."""
+Item = Mapping[str, Any]
 
-OUTPUT_OF = {
+OUTPUT_TYPE_OF_CALL = {
     "function_call": "function_call_output",
     "custom_tool_call": "custom_tool_call_output",
     "computer_call": "computer_call_output",
@@ -28,15 +19,25 @@ OUTPUT_OF = {
     "apply_patch_call": "apply_patch_call_output",
     "mcp_approval_request": "mcp_approval_response",
 }
-"""Calls that the client answers, and with what."""
+"""Calls that the client answers, each with the type of its answer."""
 
-OUTPUTS = frozenset(OUTPUT_OF.values())
+OUTPUT_TYPES = frozenset(OUTPUT_TYPE_OF_CALL.values())
 
-NAMED = ("function_call", "custom_tool_call")
-"""Calls of what the client itself has defined."""
+DEFINED_CALL_TYPES = ("function_call", "custom_tool_call")
+"""Calls of tools that the client itself has defined."""
 
-NEEDS_ID = ("computer_call", "local_shell_call", "mcp_approval_request")
-"""Calls that cannot be said without the id that the API gave them."""
+DEFINED_OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output")
+
+CALL_TYPES_THAT_NEED_AN_ID = ("computer_call", "local_shell_call", "mcp_approval_request")
+"""Calls that cannot be sent without the id that the API gave them."""
+
+ARGUMENT_FIELDS = {
+    "computer_call": ("action", "actions"),
+    "local_shell_call": ("action",),
+    "shell_call": ("action",),
+    "apply_patch_call": ("operation",),
+}
+"""Fields that hold what a call of a built-in tool asks for."""
 
 ROLES = {
     "user": Role.USER,
@@ -47,10 +48,13 @@ ROLES = {
 
 PHASES = ("commentary", "final_answer")
 
-SETTING = frozenset(("additional_tools", "configuration_update", "compaction_trigger"))
-"""Items that change how the model is asked, and so must stand where they are."""
+CALL_ID_LIMIT = 64
+"""Characters of an id that pairs a call with its output."""
 
-_HELD = {
+_SETTING_TYPES = frozenset(("additional_tools", "configuration_update", "compaction_trigger"))
+"""Items that change how the model is asked, and so must stay in their place."""
+
+_PINNED_TYPES = {
     "additional_tools": "later calls may be of tools that it adds",
     "configuration_update": "everything after it is asked in this way",
     "compaction": "it stands for what was said before, and only the server can read it",
@@ -62,211 +66,124 @@ _HELD = {
 }
 """Items that are pinned, and what would break or be lost without each. All others may be lowered."""
 
-LONGEST_ID = 64
-"""Characters of an id that pairs a call with its output."""
-
-_ID_FIELDS = {
+_CALL_ID_FIELDS = {
     "mcp_approval_request": "id",
     "mcp_approval_response": "approval_request_id",
     "local_shell_call_output": "id",
 }
-_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
-_ID = re.compile(r"[a-zA-Z0-9_-]+")
-ASKED = {
-    "computer_call": ("action", "actions"),
-    "local_shell_call": ("action",),
-    "shell_call": ("action",),
-    "apply_patch_call": ("operation",),
-}
-"""Fields that hold what a call of a built-in tool asks for."""
+"""The field that pairs a call with its output, where it is not `call_id`."""
 
-_DECISION = ("approve", "reason")
+_ID_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
+_ID_PREFIXES_OF_OTHERS = ("msg_", "rs_", "cmp_")
+"""How the ids of messages, reasoning and compactions begin: items that are not calls."""
+
+_ITEM_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_SAFE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""A name that a function may have: "read_file", but not "fs.read"."""
 
 
-def sort_of(item: Mapping[str, Any]) -> str:
-    """The type of an item, also where it is left out; nothing for what is no item."""
-    sort = item.get("type")
-    if isinstance(sort, str):
-        return sort
-    if sort is not None:
+def read_type(item: Item) -> str:
+    """The type of an item, also if the item leaves it out; "" for what is not an item."""
+    item_type = item.get("type")
+    if isinstance(item_type, str):
+        return item_type
+    if item_type is not None:
         return ""
-    return "message" if "role" in item else "item_reference" if "id" in item else ""
+    if "role" in item:
+        return "message"
+    if "id" in item:
+        return "item_reference"
+    return ""
 
 
-def role_of(item: Mapping[str, Any]) -> Role | None:
-    """Whose item it is; None for a message of a role that there is not."""
-    sort = sort_of(item)
-    if sort == "message":
+def read_role(item: Item) -> Role | None:
+    """Whose item it is; None for a message with a role that does not exist."""
+    item_type = read_type(item)
+    if item_type == "message":
         role = item.get("role")
-        return ROLES.get(role) if isinstance(role, str) else None
-    if sort in OUTPUTS:
+        if not isinstance(role, str):
+            return None
+        return ROLES.get(role)
+    if item_type in OUTPUT_TYPES:
         return Role.TOOL
-    return Role.SYSTEM if sort in SETTING else Role.ASSISTANT
+    if item_type in _SETTING_TYPES:
+        return Role.SYSTEM
+    return Role.ASSISTANT
 
 
-def leads(item: Mapping[str, Any]) -> bool:
+def may_follow_reasoning(item: Item) -> bool:
     """Whether reasoning may lead to this item: the model made it, and it says something."""
-    if sort_of(item) == "message" and not item.get("content") and item.get("content") != "":
+    item_type = read_type(item)
+    if item_type in ("reasoning", "compaction"):
         return False
-    return role_of(item) is Role.ASSISTANT and sort_of(item) not in ("reasoning", "compaction")
+    if item_type == "message":
+        content = item.get("content")
+        if not content and content != "":
+            return False
+    return read_role(item) is Role.ASSISTANT
 
 
-def held(item: Mapping[str, Any]) -> bool:
-    """Whether an item must stay as it is: others depend on it in ways that only the server knows."""
+def must_stay(item: Item) -> bool:
+    """Whether an item must be sent as it is, since others depend on it in ways that only the server knows."""
     caller = item.get("caller")
     if caller is None:
-        return sort_of(item) in _HELD
-    return isinstance(caller, Mapping) and caller.get("type") == "program" and sort_of(item) in OUTPUT_OF
+        return read_type(item) in _PINNED_TYPES
+    is_made_by_program = isinstance(caller, Mapping) and caller.get("type") == "program"
+    return is_made_by_program and read_type(item) in OUTPUT_TYPE_OF_CALL
 
 
-def own_id(item: Mapping[str, Any]) -> str:
-    """The id of the item itself, where it has one that must be its alone."""
-    id_ = item.get("id")
-    if not isinstance(id_, str) or sort_of(item) in ("local_shell_call_output", "mcp_approval_request"):
+def read_item_id(item: Item) -> str:
+    """The item's own id, which no other item may have; "" if it has none."""
+    if read_type(item) in ("local_shell_call_output", "mcp_approval_request"):
+        return ""  # here the field "id" pairs a call with its output
+    item_id = item.get("id")
+    if not isinstance(item_id, str):
         return ""
-    return id_
+    return item_id
 
 
-def id_may_pair(id_: str) -> bool:
-    """Whether an id may stand in the field that pairs a call with its output."""
-    return 1 <= len(id_) <= LONGEST_ID
-
-
-def id_fits(item: Mapping[str, Any]) -> bool:
+def has_fitting_id(item: Item) -> bool:
     """Whether the item's id, if it has one, is one that the API gave to an item of this type."""
-    id_ = item.get("id")
-    if id_ is None or sort_of(item) == "local_shell_call_output":  # that is the id of its call
+    item_id = item.get("id")
+    if item_id is None:
         return True
-    fits = isinstance(id_, str) and _ID.fullmatch(id_) is not None
-    return fits and id_.startswith(_PREFIXES.get(sort_of(item), ""))
+    item_type = read_type(item)
+    if item_type == "local_shell_call_output":  # that is the id of its call
+        return True
+    if not isinstance(item_id, str) or _ITEM_ID.fullmatch(item_id) is None:
+        return False
+    return item_id.startswith(_ID_PREFIXES.get(item_type, ""))
 
 
-def id_field(item: Mapping[str, Any]) -> str:
+def is_reference(item: Item) -> bool:
+    """Whether an item stands for one that only the server has."""
+    return read_type(item) == "item_reference" and bool(read_item_id(item)) and has_fitting_id(item)
+
+
+def may_refer_to_call(item: Item) -> bool:
+    """Whether an item stands for one that only the server has, and that one may be a call."""
+    return is_reference(item) and not read_item_id(item).startswith(_ID_PREFIXES_OF_OTHERS)
+
+
+def find_call_id_field(item: Item) -> str:
     """The field by which a call and its output are paired."""
     if "call_id" in item:
         return "call_id"
-    return _ID_FIELDS.get(sort_of(item), "call_id")
+    return _CALL_ID_FIELDS.get(read_type(item), "call_id")
 
 
-def call_id(item: Mapping[str, Any]) -> str:
-    """The id that pairs it; empty where there is none."""
-    id_ = item.get(id_field(item))
-    if id_ is not None and not isinstance(id_, str):
-        raise BadInput(f"{id_field(item)} is {shown(id_)}", place=id_field(item), hint="give a string")
-    return id_ or ""
+def is_valid_call_id(call_id: str) -> bool:
+    """Whether an id may stand in the field that pairs a call with its output."""
+    return 1 <= len(call_id) <= CALL_ID_LIMIT
 
 
-def call_of(item: Mapping[str, Any]) -> ToolCall:
-    """A call, its arguments as JSON text."""
-    sort = sort_of(item)
-    if sort not in NAMED:
-        given = item.get("arguments") or {name: item[name] for name in ASKED.get(sort, ()) if name in item}
-        return ToolCall(id=call_id(item), name=sort.removesuffix("_call"), arguments=_arguments(given))
-    name = item.get("name")
-    if not isinstance(name, str):
-        raise BadInput(f"the name is {shown(name)}", place="name", hint="give the function's name")
-    given = item.get("arguments")
-    if sort == "custom_tool_call":
-        given = {"input": text if isinstance(text := item.get("input"), str) else ""}
-    return ToolCall(id=call_id(item), name=name, arguments=_arguments(given))
+def is_safe_name(name: str) -> bool:
+    """Whether the API accepts a function's name."""
+    return _SAFE_NAME.fullmatch(name) is not None
 
 
-def call_is_whole(item: Mapping[str, Any]) -> bool:
-    """Whether a call may be sent as it came."""
-    if sort_of(item) not in NAMED:
-        return True
-    given = item.get("arguments" if sort_of(item) == "function_call" else "input")
-    name = item.get("name")
-    return isinstance(given, str) and isinstance(name, str) and SAFE_NAME.fullmatch(name) is not None
-
-
-def answer_of(item: Mapping[str, Any]) -> tuple[Content, ...]:
-    """What an output says."""
-    sort, output = sort_of(item), item.get("output")
-    if sort == "mcp_approval_response":
-        return (Text(_arguments({name: item[name] for name in _DECISION if name in item})),)
-    if sort == "computer_call_output":
-        return () if output is None else (part_of(output, "output"),)
-    if output is None:
-        status = item.get("status")
-        return (Text(status),) if sort == "apply_patch_call_output" and isinstance(status, str) else ()
-    if isinstance(output, str):
-        return (Text(output),)
-    if not isinstance(output, list | tuple):
-        raise BadInput(f"output is {shown(output)}", place="output", hint="give text or a list of parts")
-    if sort == "shell_call_output":
-        return tuple(_chunk(chunk) for chunk in output)
-    return tuple(part_of(block, f"output[{i}]") for i, block in enumerate(output))
-
-
-def answer_is_whole(item: Mapping[str, Any]) -> bool:
-    """Whether an output may be sent as it came."""
-    if sort_of(item) not in ("function_call_output", "custom_tool_call_output"):
-        return True
-    return isinstance(item.get("output"), str | list | tuple)
-
-
-def reworded(item: Json, text: str) -> Json | None:
-    """An output that says this text instead; None where its type has no words for text."""
-    write = _WRITERS.get(sort_of(item))
-    return None if write is None else {**item, **write(item, text)}
-
-
-def safe_name(name: str) -> str:
-    """A name that a function may have."""
-    return name if SAFE_NAME.fullmatch(name) else re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"
-
-
-class ResponsesCalls:
-    """The calls so far, so that each output is named after the one that it answers."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, deque[ToolCall]] = {}
-        self._known: dict[str, ToolCall] = {}
-
-    def begin(self) -> None:
-        """The model speaks again: what still waits for an output got none."""
-        self._waiting.clear()
-
-    def add(self, call: ToolCall) -> None:
-        self._waiting.setdefault(call.id, deque()).append(call)
-        self._known[call.id] = call
-
-    def answered(self, id_: str) -> ToolCall | None:
-        """The call that an output with this id answers: of those that wait the first, else the newest."""
-        waiting = self._waiting.get(id_)
-        return waiting.popleft() if waiting else self._known.get(id_)
-
-
-def _arguments(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if value is not None and not isinstance(value, dict):
-        raise BadInput(f"arguments is {shown(value)}", place="arguments", hint="give JSON text")
-    try:
-        return json.dumps(value or {}, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError, RecursionError):
-        raise BadInput("not JSON", place="arguments", hint="give JSON text") from None
-
-
-def _chunk(chunk: Any) -> Text | Raw:
-    """What a command printed."""
-    match chunk:
-        case {"stdout": str(out), "stderr": str(err)}:
-            return Text(f"{out}\n{err}" if out and err else out or err)
-    return Text(_arguments(chunk if isinstance(chunk, dict | str) else {}))
-
-
-def _printed(_: Json, text: str) -> Json:
-    return {"output": [{"stdout": text, "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}]}
-
-
-def _patched(item: Json, text: str) -> Json:
-    return {"status": item.get("status", "failed"), "output": text}
-
-
-_WRITERS: dict[str, Callable[[Json, str], Json]] = {
-    "shell_call_output": _printed,
-    "apply_patch_call_output": _patched,
-    "local_shell_call_output": lambda _, text: {"output": text},
-}
+def make_safe_name(name: str) -> str:
+    """The name with every character that the API refuses replaced: "fs.read" becomes "fs_read"."""
+    if is_safe_name(name):
+        return name
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:64] or "unnamed"

@@ -1,8 +1,8 @@
-"""Cache breakpoints on a Responses request: exactly those that are asked for, all others taken off.
+"""Puts cache breakpoints on a Responses request: exactly those that a `Marking` names, and no others.
 
-Whatever need not change stays the same object, and the request that was given is never written to. The key
-and the mode of caching are set where they are asked for, and else stay the caller's. It does not know which
-models take these fields: others refuse them.
+Whatever need not change stays the same object, and the caller's request is never written to. The key and the
+mode of caching are set if the `Marking` names them, and else stay the caller's. This module does not know
+which models take these fields: others refuse them.
 """
 
 from __future__ import annotations
@@ -10,132 +10,178 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lamina.dialects.openai_responses.items import sort_of
-from lamina.dialects.openai_responses.parts import MARKED, MARKER, plain
+from lamina.dialects.json_values import mapping_or_empty
+from lamina.dialects.openai_responses.items import read_type
+from lamina.dialects.openai_responses.json_objects import Json, read_object_or_none
+from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD
 from lamina.dialects.port import Marking, Request
 from lamina.dialects.unmarked import changed_in, without
 from lamina.errors import BadInput
 
-KEY, OPTIONS, RETENTION = "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"
-MODES, RETENTIONS = ("implicit", "explicit"), ("in_memory", "24h")
+KEY_FIELD = "prompt_cache_key"
+OPTIONS_FIELD = "prompt_cache_options"
+RETENTION_FIELD = "prompt_cache_retention"
+
+MODES = ("implicit", "explicit")
+RETENTIONS = ("in_memory", "24h")
 LIFETIMES = ("30m", "12h")
 
-_LISTS = (list, tuple)
-_HOLDERS = {
+Places = dict[str, str]
+"""The lifetime of each marker that is still to be placed, by its place. Placing one removes it."""
+
+_CONTENT_FIELDS = {
     "message": "content",
     "function_call_output": "output",
     "custom_tool_call_output": "output",
 }
+"""The field of an item that holds its parts."""
 
 
 def mark(request: Request, marking: Marking) -> dict[str, Any]:
-    """The request with these breakpoints and no others. A string that must carry one becomes a text part."""
-    left = dict(marking.places)
-    given = request.get("input")
-    items = given
-    if isinstance(given, str) and "input[0].content[0]" in left:
-        items = _items([{"type": "message", "role": "user", "content": given}], left)
-    elif isinstance(given, list | tuple):
-        items = _items(given, left)
-    changed: dict[str, Any] = {} if items is given else {"input": items}
-    if left:
-        raise BadInput(
-            f"no part at {next(iter(left))!r} takes a marker",
-            place="marking",
-            hint="take places from the stream",
-        )
-    changed |= _whole(request, marking)
+    """The request with these breakpoints and no others.
+
+    A string that must carry one becomes a text part.
+    """
+    places = dict(marking.places)
+    request_input = request.get("input")
+    items: Any = request_input
+    if isinstance(request_input, str) and "input[0].content[0]" in places:
+        items = _mark_items([{"type": "message", "role": "user", "content": request_input}], places)
+    elif isinstance(request_input, list | tuple):
+        items = _mark_items(request_input, places)
+    if places:
+        first_place = next(iter(places))
+        problem = f"no part at {first_place!r} takes a marker"
+        raise BadInput(problem, place="marking", hint="take places from the stream")
+
+    changed: dict[str, Any] = {}
+    if items is not request_input:
+        changed["input"] = items
+    changed |= _choose_request_fields(request, marking)
     if not changed and isinstance(request, dict):
         return request
     return {**request, **changed}
 
 
-def _items(given: Sequence[Any], left: dict[str, str]) -> Sequence[Any]:
-    items = [_item(item, f"input[{at}]", left) for at, item in enumerate(given)]
-    return given if all(a is b for a, b in zip(items, given, strict=True)) else items
-
-
-def _whole(request: Request, marking: Marking) -> dict[str, Any]:
-    """What is said of the request as a whole: the key, and the mode or the lifetime."""
-    changed: dict[str, Any] = {}
-    if marking.key and request.get(KEY) != marking.key:
-        changed[KEY] = marking.key
+def _choose_request_fields(request: Request, marking: Marking) -> dict[str, Any]:
+    """The fields to set on the request as a whole: the key, and the mode or the lifetime."""
+    fields: dict[str, Any] = {}
+    if marking.key:
+        fields[KEY_FIELD] = marking.key
     if marking.automatic in RETENTIONS:
-        changed |= {} if request.get(RETENTION) == marking.automatic else {RETENTION: marking.automatic}
+        fields[RETENTION_FIELD] = marking.automatic
     elif marking.automatic:
-        given = request.get(OPTIONS)
-        options = dict(given) if isinstance(given, Mapping) else {}
-        options["mode" if marking.automatic in MODES else "ttl"] = marking.automatic
-        changed |= {} if options == given else {OPTIONS: options}
-    return changed
+        option = "mode" if marking.automatic in MODES else "ttl"
+        options = mapping_or_empty(request.get(OPTIONS_FIELD))
+        fields[OPTIONS_FIELD] = {**options, option: marking.automatic}
+    return {name: value for name, value in fields.items() if request.get(name) != value}
 
 
-def _item(item: Any, place: str, left: dict[str, str]) -> Any:
-    """An item with its parts marked. Only where one is asked for is an object of an SDK taken apart."""
-    given = _plain(item)
-    holder = _HOLDERS.get(sort_of(given)) if given is not None else None
-    if given is None or holder is None:
-        return item
-    content, place = given.get(holder), f"{place}.{holder}"
-    spoken = given.get("role") == "assistant"
+def _mark_items(items: Sequence[Any], places: Places) -> Sequence[Any]:
+    marked = [_mark_item(item, f"input[{position}]", places) for position, item in enumerate(items)]
+    return _prefer_same(marked, items)
+
+
+def _mark_item(source: Any, place: str, places: Places) -> Any:
+    """An item with its parts marked. An object of the SDK becomes a dict only if something changed."""
+    item = read_object_or_none(source)
+    if item is None:
+        return source
+    field = _CONTENT_FIELDS.get(read_type(item))
+    if field is None:
+        return source
+    content = item.get(field)
+    content_place = f"{place}.{field}"
+    is_assistant = item.get("role") == "assistant"
+    marked: Any = content
     if isinstance(content, str):
-        if f"{place}[0]" not in left or spoken or not content:
-            return item
-        return {**given, holder: [_with({"type": "input_text", "text": content}, left.pop(f"{place}[0]"))]}
-    if not isinstance(content, _LISTS):
-        return item
-    parts = [_part(part, f"{place}[{at}]", left, spoken=spoken) for at, part in enumerate(content)]
-    same = all(a is b for a, b in zip(parts, content, strict=True))
-    return item if same else {**given, holder: parts}
+        if content and not is_assistant:
+            marked = _mark_text(content, content_place, places)
+    elif isinstance(content, list | tuple):
+        parts = [
+            _mark_part(part, f"{content_place}[{index}]", places, is_assistant=is_assistant)
+            for index, part in enumerate(content)
+        ]
+        marked = _prefer_same(parts, content)
+    if marked is content:
+        return source
+    return {**item, field: marked}
 
 
-def _part(part: Any, place: str, left: dict[str, str], *, spoken: bool) -> Any:
-    given = _plain(part)
-    if given is None:
-        return part
-    takes = not spoken and str(given.get("type")) in MARKED
-    marked = _with(given, left.pop(place, None) if takes else None)
-    return part if marked is given else marked
+def _mark_text(text: str, place: str, places: Places) -> Any:
+    part_place = f"{place}[0]"
+    if part_place not in places:
+        return text
+    return [_set_marker({"type": "input_text", "text": text}, places.pop(part_place))]
 
 
-def _with(given: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:
-    """A part with this breakpoint, or without any; the same object where that is so already."""
-    marker = given.get(MARKER)
+def _mark_part(source: Any, place: str, places: Places, *, is_assistant: bool) -> Any:
+    part = read_object_or_none(source)
+    if part is None:
+        return source
+    lifetime = None
+    if not is_assistant and str(part.get("type")) in MARKABLE_TYPES:
+        lifetime = places.pop(place, None)
+    marked = _set_marker(part, lifetime)
+    if marked is part:
+        return source
+    return marked
+
+
+def _set_marker(part: Json, lifetime: str | None) -> Mapping[str, Any]:
+    """A part with a breakpoint of this lifetime, or without one (None).
+
+    The same object comes back if its breakpoint is as it should be.
+    """
+    present_marker = part.get(MARKER_FIELD)
     if lifetime is None:
-        return given if marker is None else {name: given[name] for name in given if name != MARKER}
-    wanted = {"mode": "explicit"} | ({"ttl": lifetime} if lifetime in LIFETIMES else {})
-    return given if marker == wanted else {**given, MARKER: wanted}
-
-
-def _plain(value: Any) -> dict[str, Any] | None:
-    try:
-        return plain(value)
-    except BadInput:
-        return None
-
-
-def with_allowed_marks(request: dict[str, Any]) -> dict[str, Any]:
-    """The request without breakpoints where the API refuses them; the same object where there are none."""
-    bare = changed_in(request, "tools", lambda tool: without(tool, MARKER))
-    bare = changed_in(bare, "input", _allowed)
-    return bare if isinstance(bare, dict) else dict(bare)
-
-
-def _allowed(item: Any) -> Any:
-    """An item with breakpoints on parts only, and only on those that may have one."""
-    given = _plain(item)
-    if given is None:
-        return item
-    bare = without(given, MARKER)
-    holder = _HOLDERS.get(sort_of(given))
-    if holder is not None:
-        bare = changed_in(bare, holder, _allowed_part)
-    return item if bare is given else bare
-
-
-def _allowed_part(part: Any) -> Any:
-    given = _plain(part)
-    if given is None or str(given.get("type")) in MARKED:
+        if present_marker is None:
+            return part
+        return {name: value for name, value in part.items() if name != MARKER_FIELD}
+    marker = {"mode": "explicit"}
+    if lifetime in LIFETIMES:
+        marker["ttl"] = lifetime
+    if present_marker == marker:
         return part
-    bare = without(given, MARKER)
-    return part if bare is given else bare
+    return {**part, MARKER_FIELD: marker}
+
+
+def _prefer_same(items: list[Any], originals: Sequence[Any]) -> Sequence[Any]:
+    """The original list if each of its items is still the same object, else the new one."""
+    for item, original in zip(items, originals, strict=True):
+        if item is not original:
+            return items
+    return originals
+
+
+def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
+    """The request without breakpoints that the API refuses; the same object if there are none."""
+    allowed = changed_in(request, "tools", lambda tool: without(tool, MARKER_FIELD))
+    allowed = changed_in(allowed, "input", _remove_from_item)
+    if isinstance(allowed, dict):
+        return allowed
+    return dict(allowed)
+
+
+def _remove_from_item(source: Any) -> Any:
+    """An item with breakpoints on its parts only, and only on those that may have one."""
+    item = read_object_or_none(source)
+    if item is None:
+        return source
+    allowed = without(item, MARKER_FIELD)
+    field = _CONTENT_FIELDS.get(read_type(item))
+    if field is not None:
+        allowed = changed_in(allowed, field, _remove_from_part)
+    if allowed is item:
+        return source
+    return allowed
+
+
+def _remove_from_part(source: Any) -> Any:
+    part = read_object_or_none(source)
+    if part is None or str(part.get("type")) in MARKABLE_TYPES:
+        return source
+    allowed = without(part, MARKER_FIELD)
+    if allowed is part:
+        return source
+    return allowed

@@ -1,0 +1,40 @@
+"""What the translations of heads have in common, whatever the dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any
+
+from lamina.dialects.port import Tool
+
+ReadTool = Callable[[Mapping[str, Any]], Tool | None]
+"""Reads one definition; None if the tool has no plain meaning, since the API itself runs it."""
+
+
+def read_tools(
+    definitions: Iterable[Mapping[str, Any]], read_tool: ReadTool
+) -> tuple[tuple[Tool, ...], list[str]]:
+    """The plain tools of some definitions, and the places of those that have no plain meaning."""
+    tools: list[Tool] = []
+    unread_places: list[str] = []
+    for position, definition in enumerate(definitions):
+        tool = read_tool(definition)
+        if tool is None:
+            unread_places.append(f"tools[{position}]")
+        else:
+            tools.append(tool)
+    return tuple(tools), unread_places
+
+
+def read_stream_switch(parameters: Mapping[str, Any]) -> bool | None:
+    """Whether the answer is streamed; None if the request does not say."""
+    if "stream" not in parameters:
+        return None
+    return bool(parameters["stream"])
+
+
+def list_untranslated(
+    parameters: Iterable[str], translated: Container[str], not_for_the_model: Container[str]
+) -> list[str]:
+    """The names of parameters that mean something to the model, and that a plain head has no field for."""
+    return [name for name in parameters if name not in translated and name not in not_for_the_model]

@@ -1,0 +1,26 @@
+"""What the streams of all dialects have in common: encoded data, and the lifetimes of cache markers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from lamina.caches.stream import data_of
+from lamina.dialects.json_values import mapping_or_empty, text_or_empty
+from lamina.errors import BadInput
+
+
+def encode_data(value: Any, place: str) -> bytes:
+    """The bytes that a cache compares. Raises BadInput with this place if the value is not JSON."""
+    try:
+        return data_of(value)
+    except BadInput as error:
+        raise BadInput(error.problem, place=place, hint=error.hint) from None
+
+
+def read_marker(holder: Mapping[str, Any], field: str, default_lifetime: str) -> str:
+    """The lifetime that a marker in this field asks for, "" if there is no marker."""
+    marker = holder.get(field)
+    if marker is None:
+        return ""
+    return text_or_empty(mapping_or_empty(marker).get("ttl")) or default_lifetime
