@@ -14,10 +14,9 @@ import pytest
 from lamina import BadInput, Budget
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BINDING_BETA
-from lamina.fitting import conversations as calls
-from lamina.fitting import wrap
+from lamina.fitting import conversations, wrap
 from lamina.fitting.request import ServerHelp
-from lamina.fitting.wrap import with_headers
+from lamina.fitting.sdk_calls import with_headers
 from tests.fitting.test_server_help import CLEARING, answer, thinking
 from tests.talking import refusing
 
@@ -60,7 +59,7 @@ def test_headers_leave_the_callers_arguments_alone() -> None:
 
 def kept(wrapped: Any) -> Any:
     """What is remembered of the one conversation."""
-    (known,) = vars(wrapped)["_conversations"].kept.values()
+    (known,) = vars(wrapped)["_conversations"].by_key.values()
     return known
 
 
@@ -237,7 +236,7 @@ def test_a_client_of_several_conversations_says_only_whose_answer_is_asked_for()
 
 
 def test_several_stay_several_when_they_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "CONVERSATIONS", 1)
+    monkeypatch.setattr(conversations, "CONVERSATIONS", 1)
     wrapped, answers = talking("mine", "yours")
     with pytest.raises(BadInput, match="more than one conversation"):
         _ = wrapped.fitted

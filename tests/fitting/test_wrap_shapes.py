@@ -182,7 +182,7 @@ def test_what_is_sent_is_fitted_and_what_is_reported_is_learnt(
     assert len(seen) >= 2
     assert all(len(body) < whole for body in seen)
     assert client.fitted.ledger.cuts
-    (known,) = vars(client)["_conversations"].kept.values()
+    (known,) = vars(client)["_conversations"].by_key.values()
     assert known.usage.input == READ
     assert client.fitted.ledger.calibration is not None
 

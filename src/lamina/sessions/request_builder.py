@@ -31,7 +31,7 @@ from lamina.core.wording import text_of
 from lamina.dialects.port import CheckMemo
 from lamina.dialects.sending import broken_rules, refused, settled
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.fitting.markers import Breakpoints, known_breakpoints, marked
+from lamina.fitting.markers import Breakpoints, check_breakpoints, marked
 from lamina.models.counters import counter_for
 from lamina.segments import user
 from lamina.sessions.attachments import LEFT_OUT, foreign
@@ -79,7 +79,7 @@ class RequestBuilder:
 
     def __init__(self, setup: Setup, ways: Ways, workspace: str) -> None:
         self.setup, self.ways, self.workspace = setup, ways, workspace
-        known_breakpoints(ways.breakpoints)
+        check_breakpoints(ways.breakpoints)
         self.dialect = speaks(setup)
         own = head_for(setup, self.dialect)
         self.head, self.left = own.head, own.left

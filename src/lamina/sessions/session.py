@@ -35,7 +35,7 @@ from lamina.core.values import Budget, Form, Head, Ledger, Segment, ToolCall
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, BudgetExceeded, Conflict
 from lamina.fitting.markers import Breakpoints
-from lamina.fitting.server_reports import calibrated, noted
+from lamina.fitting.server_reports import calibrated, record_clearing
 from lamina.sessions.answers import Answer, Recorded, Results, absorbed, results_of
 from lamina.sessions.attachments import Attachable, attached, hinted, turn_of
 from lamina.sessions.mentioned_attachments import Mentioned, files_mentioned
@@ -279,7 +279,7 @@ class Session:
             found = await absorbed(answer, self._desk.dialect)
             segments = self._desk.ready(found.segments)
             state = self._kept.state
-            ledger = noted(calibrated(state.ledger, found.usage, self._desk.counter), found.usage)
+            ledger = record_clearing(calibrated(state.ledger, found.usage, self._desk.counter), found.usage)
             if segments:
                 await self._work.append(
                     segments, state=state.grown(ledger), once=once(key, found.segments), rebase=False
