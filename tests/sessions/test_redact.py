@@ -7,7 +7,7 @@ import pytest
 from lamina.core.values import Document, Raw, Segment, Text, Thinking, ToolCall
 from lamina.dialects import DIALECTS
 from lamina.segments import assistant, call, document, file, result, segment, thinking, user
-from lamina.sessions.redaction import redacted
+from lamina.sessions.redaction import redact_segments
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
 from tests.sessions.talking import answer, awaited, opened, setup_of
@@ -68,7 +68,7 @@ def test_every_sort_of_part_is_seen() -> None:
         user("x", meta={"note": (SECRET,)}),
         thinking(SECRET),
     ]
-    found = redacted(given, hide)
+    found = redact_segments(given, hide)
     assert len(found) == len(given)
     assert SECRET not in repr(found)
     arguments = found[0].parts[0]
@@ -78,13 +78,13 @@ def test_every_sort_of_part_is_seen() -> None:
 
 
 def test_arguments_that_say_nothing_secret_keep_their_bytes() -> None:
-    (found,) = redacted([call("run", '{"cmd" :  "ls"}', id="1")], hide)
+    (found,) = redact_segments([call("run", '{"cmd" :  "ls"}', id="1")], hide)
     assert found.parts == (ToolCall(id="1", name="run", arguments='{"cmd" :  "ls"}'),)
 
 
 def test_signed_thinking_is_left_out_rather_than_changed() -> None:
     signed, clean = thinking(SECRET, signature="s"), thinking("fine", signature="s")
-    assert redacted([signed, clean, assistant("hi")], hide) == [clean, assistant("hi")]
+    assert redact_segments([signed, clean, assistant("hi")], hide) == [clean, assistant("hi")]
     assert isinstance(clean.parts[0], Thinking)
 
 

@@ -32,7 +32,7 @@ class Open:
 
     @property
     def terms(self) -> Terms:
-        desk = self.session._desk  # noqa: SLF001 - until a session says what it builds with
+        desk = self.session._builder  # noqa: SLF001 - until a session says what it builds with
         return Terms(budget=desk.budget, head=desk.head, counter=desk.counter, options=desk.options)
 
     async def add(self, *segments: Segment, key: str = "") -> Any:
