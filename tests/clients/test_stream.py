@@ -17,11 +17,11 @@ import pytest
 
 from lamina.clients.anthropic import Events, anthropic_messages
 from lamina.clients.events import Called, CallUsage, Client, Event, Sdk, Spoke, Stopped, Thought
-from lamina.clients.failures import Busy, CallFailed, Denied, RequestRefused, Unreachable, failure, mapped
+from lamina.clients.failures import Busy, CallFailed, Denied, RequestRefused, Unreachable, failure, map_error
 from lamina.clients.gemini import gemini_content
 from lamina.clients.known import client_for
 from lamina.clients.ollama import ollama_chat
-from lamina.clients.openai import Chunks, Items, openai_chat, openai_responses
+from lamina.clients.openai import Chunks, ResponsesReader, openai_chat, openai_responses
 from lamina.clients.scripted import Scripted, ScriptedAnswer
 from lamina.core.values import ToolCall
 from lamina.dialects import DIALECTS
@@ -282,7 +282,7 @@ def test_calls_in_pieces_are_told_apart_even_where_a_server_gives_one_index_to_a
         ]
 
 
-@pytest.mark.parametrize("reader", [Chunks, Items, Events])
+@pytest.mark.parametrize("reader", [Chunks, ResponsesReader, Events])
 def test_a_stream_that_ends_without_a_word_did_not_end_well(reader: Any) -> None:
     assert list(reader().end()) == [Stopped(reason="error", said="")]
 
@@ -292,9 +292,9 @@ def test_a_stream_that_ends_without_a_word_did_not_end_well(reader: Any) -> None
     [
         (Chunks, {"error": {"code": 429, "message": "slow down"}}, Busy),
         (Events, {"type": "error", "error": {"type": "overloaded_error", "message": "slow down"}}, Busy),
-        (Items, {"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, Busy),
+        (ResponsesReader, {"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, Busy),
         (
-            Items,
+            ResponsesReader,
             {"type": "response.failed", "response": {"status": "failed", "error": {
                 "code": "context_length_exceeded", "message": "slow down"}}},
             RequestRefused,
@@ -307,9 +307,9 @@ def test_an_error_inside_a_stream_is_raised(reader: Any, item: Any, error: type[
 
 
 def test_errors_that_are_not_about_a_call_stay_what_they_are() -> None:
-    assert mapped(KeyError("x")) is None
+    assert map_error(KeyError("x")) is None
     known = failure(429, "wait", wait=3.0)
-    assert mapped(known) is known
+    assert map_error(known) is known
     assert (known.wait, known.status) == (3.0, 429)
 
 
