@@ -84,7 +84,7 @@ async def test_what_a_plan_looked_up_stands_before_what_the_user_attached(dialec
 async def test_the_planner_is_told_to_plan_and_only_the_planner(dialect: str, told_to: str) -> None:
     client = Scripted([calls("read"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect)
     actions = (reading(),)
-    plan = ByModel(client, "gpt-5", actions, told=told_to)
+    plan = ByModel(client, "gpt-5", actions, instructions=told_to)
     async with opened(agent := Agent(client=client, actions=actions, plan=plan)) as session:
         await agent.run(session, "How many?")
     planned, answered = (DIALECTS[dialect].parse(request).log for request in client.requests)
