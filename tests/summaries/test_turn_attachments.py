@@ -19,7 +19,7 @@ from lamina.errors import BadInput
 from lamina.segments import assistant, clock, file, note, selected_text, system, user
 from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
-from lamina.summaries import Bounds, Condense, Question, SummaryOutcome, Terms, condensed, with_summary
+from lamina.summaries import Bounds, Condense, Question, SummaryOutcome, Terms, condense_attachments, with_summary
 from tests.sessions.talking import awaited, opened
 from tests.summaries.test_summary import Script
 
@@ -41,7 +41,7 @@ ASK = user("What do they say?")
 
 def made(turn: list[Segment], write: Any, log: list[Segment] = LOG, **given: Any) -> SummaryOutcome:
     terms = given.pop("terms", TERMS)
-    return anyio.run(partial(condensed, log, turn, Condense(write=write, **given), terms=terms))
+    return anyio.run(partial(condense_attachments, log, turn, Condense(write=write, **given), terms=terms))
 
 
 def names_all(asked: Question) -> str:

@@ -80,7 +80,7 @@ from lamina.sessions.turns import (
 )
 from lamina.settings import Settings
 from lamina.stores.port import Store, Where
-from lamina.summaries import Condense, Terms, condensed, with_summary
+from lamina.summaries import Condense, Terms, condense_attachments, with_summary
 
 
 class Session:
@@ -478,7 +478,7 @@ class Session:
 
         If there is no summary, a note says why.
         """
-        outcome = await condensed(self.log, turn, condense, terms=self.terms, ledger=self.ledger)
+        outcome = await condense_attachments(self.log, turn, condense, terms=self.terms, ledger=self.ledger)
         self._stored.notes += outcome.notes
         if outcome.segment is None:
             return turn
