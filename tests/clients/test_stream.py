@@ -31,7 +31,7 @@ from tests.sessions.talking import awaited
 from tests.talking import refusing
 
 SPOKEN = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
-ASKED = [{"role": "user", "content": "Say a word"}]
+MESSAGES = [{"role": "user", "content": "Say a word"}]
 
 
 async def heard(client: Client, request: dict[str, Any]) -> tuple[list[Event], list[Any]]:
@@ -65,30 +65,30 @@ async def test_events_and_the_raw_answer_say_the_same(dialect: str) -> None:
     called = [(event.name, json.loads(event.arguments)) for event in events if isinstance(event, Called)]
     assert called == [("read", {"path": "a"}), ("ls", {})]
     assert events[-2:] == [used, Stopped(reason="tool", said=events[-1].said)]  # type: ignore[union-attr]
-    found = DIALECTS[dialect].absorb_stream(raw)
-    made = [part for one in found.segments for part in one.parts if isinstance(part, ToolCall)]
-    assert [(part.name, json.loads(part.arguments)) for part in made] == called
-    assert (found.usage.input, found.usage.cached, found.usage.output) == (50, used.cached, 7)
+    absorbed = DIALECTS[dialect].absorb_stream(raw)
+    calls_absorbed = [part for one in absorbed.segments for part in one.parts if isinstance(part, ToolCall)]
+    assert [(part.name, json.loads(part.arguments)) for part in calls_absorbed] == called
+    assert (absorbed.usage.input, absorbed.usage.cached, absorbed.usage.output) == (50, used.cached, 7)
 
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses", "anthropic"])
 @awaited
 async def test_a_real_server_is_heard_word_by_word(dialect: str, own: bool, server: Upstream) -> None:  # noqa: FBT001
-    made: dict[str, Any] = {
+    clients: dict[str, Any] = {
         "openai_chat": openai_chat, "openai_responses": openai_responses, "anthropic": anthropic_messages,
     }  # fmt: skip
     url = server.url if dialect == "anthropic" else f"{server.url}/v1"
     sdk: Any = anthropic.AsyncAnthropic if dialect == "anthropic" else openai.AsyncOpenAI
-    given: Any = sdk(base_url=url, api_key="none", max_retries=0) if own else None
-    request: dict[str, Any] = {"model": MODEL, "messages": ASKED, "max_tokens": 8}
+    own_client: Any = sdk(base_url=url, api_key="none", max_retries=0) if own else None
+    request: dict[str, Any] = {"model": MODEL, "messages": MESSAGES, "max_tokens": 8}
     if dialect == "openai_responses":
         request = {"model": MODEL, "input": "Say a word", "max_output_tokens": 8}
-    client: Sdk = made[dialect](given) if own else made[dialect](base_url=url, api_key="none")
+    client: Sdk = clients[dialect](own_client) if own else clients[dialect](base_url=url, api_key="none")
     async with client:
         events, raw = await heard(client, request | {"cache_prompt": True})
     if own:
-        await given.close()
+        await own_client.close()
     text = joined(events, Spoke)
     assert len(text) >= 4
     assert len([event for event in events if isinstance(event, Spoke)]) > 1
@@ -111,9 +111,9 @@ async def test_a_real_server_that_refuses_says_why(dialect: str, server: Upstrea
             await heard(client, {"model": MODEL, "messages": long, "max_tokens": 8})
     from lamina.dialects.overflow import overflow  # noqa: PLC0415 - what reads the words of the error
 
-    found = overflow(caught.value.status, caught.value.said)
-    assert found is not None
-    assert found.limit == 1024
+    reported = overflow(caught.value.status, caught.value.said)
+    assert reported is not None
+    assert reported.limit == 1024
 
 
 @awaited
@@ -121,7 +121,7 @@ async def test_a_stream_that_is_left_early_is_closed_and_the_server_answers_the_
     server: Upstream,
 ) -> None:
     async with openai_chat(base_url=f"{server.url}/v1", api_key="none") as client:
-        request = {"model": MODEL, "messages": ASKED, "max_tokens": 500}
+        request = {"model": MODEL, "messages": MESSAGES, "max_tokens": 500}
         with anyio.CancelScope() as scope:
             async with client.send(request) as reply:
                 async for event in reply:
@@ -144,9 +144,11 @@ async def test_statuses_of_real_sdks_become_one_tree(
 ) -> None:
     with refusing(status, "too bad") as (url, _):
         sdk: Any = anthropic.AsyncAnthropic if dialect == "anthropic" else openai.AsyncOpenAI
-        async with sdk(base_url=url, api_key="none", max_retries=0) as given:
+        async with sdk(base_url=url, api_key="none", max_retries=0) as own_client:
             with pytest.raises(error, match="too bad") as caught:
-                await heard(client_for(dialect, given), {"model": "m", "messages": ASKED, "max_tokens": 1})
+                await heard(
+                    client_for(dialect, own_client), {"model": "m", "messages": MESSAGES, "max_tokens": 1}
+                )
     assert type(caught.value) is error
     assert caught.value.status == status
     assert isinstance(caught.value, LaminaError)
@@ -156,16 +158,16 @@ async def test_statuses_of_real_sdks_become_one_tree(
 @pytest.mark.parametrize("dialect", ["openai_chat", "anthropic", "ollama"])
 @awaited
 async def test_a_server_that_is_not_there_is_unreachable(dialect: str) -> None:
-    made: Any = {"openai_chat": openai.AsyncOpenAI, "anthropic": anthropic.AsyncAnthropic}
+    sdks: Any = {"openai_chat": openai.AsyncOpenAI, "anthropic": anthropic.AsyncAnthropic}
     url = "http://127.0.0.1:9"
-    given = made[dialect](base_url=url, api_key="none", max_retries=0) if dialect in made else None
-    client = client_for(dialect, given, base_url=url)
+    own_client = sdks[dialect](base_url=url, api_key="none", max_retries=0) if dialect in sdks else None
+    client = client_for(dialect, own_client, base_url=url)
     with pytest.raises(Unreachable):
         await heard(
-            client, {"model": "m", "messages": ASKED} | ({} if dialect == "ollama" else {"max_tokens": 1})
+            client, {"model": "m", "messages": MESSAGES} | ({} if dialect == "ollama" else {"max_tokens": 1})
         )
-    if given is not None:
-        await given.close()
+    if own_client is not None:
+        await own_client.close()
     await client.aclose()
 
 
@@ -175,8 +177,8 @@ class Aio:
     def __init__(self, *items: Any) -> None:
         self.items, self.given, self.closed = items, dict[str, Any](), False
 
-    async def __call__(self, **given: Any) -> AsyncIterator[Any]:
-        self.given = given
+    async def __call__(self, **arguments: Any) -> AsyncIterator[Any]:
+        self.given = arguments
         return self._flow()
 
     async def _flow(self) -> AsyncIterator[Any]:
@@ -222,17 +224,17 @@ async def test_ollama_is_read_from_the_sdks_own_objects_and_told_the_window() ->
     call = ollama.Message.ToolCall(
         function=ollama.Message.ToolCall.Function(name="read", arguments={"path": "a"})
     )
-    said = ollama.Message(role="assistant", content="Yes", thinking="Hm.", tool_calls=[call])
+    message = ollama.Message(role="assistant", content="Yes", thinking="Hm.", tool_calls=[call])
     flow = Aio(
-        ollama.ChatResponse(message=said),
+        ollama.ChatResponse(message=message),
         {"message": {"content": ""}, "done": True, "done_reason": "stop"}
         | {"prompt_eval_count": 9, "eval_count": 3},
     )  # fmt: skip
     client = ollama_chat(SimpleNamespace(chat=flow), window=9_000)
-    asked = {"model": "m", "messages": ASKED, "truncate": False, "stream": False, "options": {"seed": 1}}
-    events, raw = await heard(client, asked)
+    request = {"model": "m", "messages": MESSAGES, "truncate": False, "stream": False, "options": {"seed": 1}}
+    events, raw = await heard(client, request)
     assert flow.given == {
-        "model": "m", "messages": ASKED, "options": {"num_ctx": 9_000, "seed": 1}, "stream": True,
+        "model": "m", "messages": MESSAGES, "options": {"num_ctx": 9_000, "seed": 1}, "stream": True,
     }  # fmt: skip
     assert events[-2:] == [CallUsage(input=9, output=3), Stopped(reason="tool", said="stop")]
     assert events[:3] == [Thought("Hm."), Spoke("Yes"), Called(id="", name="read", arguments='{"path": "a"}')]
@@ -308,9 +310,9 @@ def test_an_error_inside_a_stream_is_raised(reader: Any, item: Any, error: type[
 
 def test_errors_that_are_not_about_a_call_stay_what_they_are() -> None:
     assert map_error(KeyError("x")) is None
-    known = failure(429, "wait", wait=3.0)
-    assert map_error(known) is known
-    assert (known.wait, known.status) == (3.0, 429)
+    busy = failure(429, "wait", wait=3.0)
+    assert map_error(busy) is busy
+    assert (busy.wait, busy.status) == (3.0, 429)
 
 
 def test_a_sync_client_and_an_unknown_dialect_are_refused() -> None:

@@ -34,8 +34,8 @@ def call(among: Conversations, messages: Messages, *, model: str = "m") -> Pendi
 def sent(among: Conversations, messages: Messages, *, model: str = "m") -> Messages:
     pending = call(among, messages, model=model)
     pending.finish()
-    found: Messages = pending.request["messages"]
-    return found
+    messages_sent: Messages = pending.request["messages"]
+    return messages_sent
 
 
 def history(steps: int, about: str = "", *, system: str = "Be brief.") -> Messages:
@@ -301,11 +301,11 @@ class Plain:
 
 @given(requests)
 def test_conversations_are_told_apart_by_what_is_said_not_by_how_it_is_written(
-    asked: list[tuple[str, list[Turn]]],
+    requests: list[tuple[str, list[Turn]]],
 ) -> None:
     """Forks, edits, regenerated answers, parallel talks; strings that become blocks, markers that move."""
     among, plain = conversations(window=90_000), Plain()
-    for system, texts in asked:
+    for system, texts in requests:
         messages = [as_message(at, turn) for at, turn in enumerate(texts)]
         request: dict[str, Any] = {"model": "claude-opus-4-5", "max_tokens": 9, "messages": messages}
         if system:

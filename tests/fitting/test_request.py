@@ -97,9 +97,9 @@ def test_untouched_messages_are_the_same_objects() -> None:
     fitted = fit_request(request, budget=SMALL)
     assert fitted.request is not request
     mine = {id(message) for message in request["messages"]}
-    kept = [message for message in fitted.request["messages"] if id(message) in mine]
+    same_messages = [message for message in fitted.request["messages"] if id(message) in mine]
     assert fitted.request["messages"][-1] is request["messages"][-1]
-    assert len(kept) >= 5
+    assert len(same_messages) >= 5
     assert fitted.request["temperature"] == 0
 
 

@@ -91,10 +91,10 @@ def answer(**edits: int) -> BetaMessage:
 
 
 def test_an_answer_says_what_was_cleared() -> None:
-    told = Cleared(tokens=1_000, tool_uses=12, thinking_turns=1)
-    assert cleared(answer(uses=12)) == told
-    assert cleared(answer(uses=12).to_dict()) == told
-    assert str(told) == "12 tool uses and 1 thinking turn"
+    expected = Cleared(tokens=1_000, tool_uses=12, thinking_turns=1)
+    assert cleared(answer(uses=12)) == expected
+    assert cleared(answer(uses=12).to_dict()) == expected
+    assert str(expected) == "12 tool uses and 1 thinking turn"
     silent: tuple[Any, ...] = (None, {}, {"context_management": None}, SimpleNamespace())
     for nothing in silent:
         assert cleared(nothing) == Cleared()

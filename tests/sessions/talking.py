@@ -34,9 +34,9 @@ def awaited(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     return run
 
 
-def opened(store: Store, name: str = "a", **given: Any) -> AbstractAsyncContextManager[Session]:
+def opened(store: Store, name: str = "a", **arguments: Any) -> AbstractAsyncContextManager[Session]:
     """A session that looks at nothing of the machine it runs on."""
-    return Session.open(store, name, settings=Settings(), **({"clock": None} | given))
+    return Session.open(store, name, settings=Settings(), **({"clock": None} | arguments))
 
 
 def said(session: Session) -> list[str]:
@@ -49,7 +49,7 @@ def wire(request: dict[str, Any]) -> str:
 
 def answer(dialect: str, text: str, *, call: str = "", read: int = 0) -> Any:
     """What a provider answers: some text, perhaps a call of read_file with this id."""
-    made: dict[str, Callable[[], Any]] = {
+    answers: dict[str, Callable[[], Any]] = {
         "anthropic": lambda: _anthropic(text, call, read),
         "openai_chat": lambda: _chat(text, call, read),
         "openai_responses": lambda: _responses(text, call, read),
@@ -57,7 +57,7 @@ def answer(dialect: str, text: str, *, call: str = "", read: int = 0) -> Any:
         "ollama": lambda: _ollama(text, call, read),
         "text": lambda: {"choices": [{"text": text}], "usage": {"prompt_tokens": read}},
     }
-    return made[dialect]()
+    return answers[dialect]()
 
 
 PATH = {"path": "src/a.py"}

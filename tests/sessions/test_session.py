@@ -97,13 +97,13 @@ async def test_settings_say_what_neither_caller_nor_conversation_does() -> None:
 async def test_answers_of_every_dialect_are_recorded_with_what_they_took(dialect: str) -> None:
     async with opened(MemoryStore(), **setup_of(dialect)) as session:
         await session.ask("hello")
-        found = await session.record(answer(dialect, "well met", read=41))
-        assert (found.usage.input, said(session)) == (41, ["hello", "well met"])
+        recorded = await session.record(answer(dialect, "well met", read=41))
+        assert (recorded.usage.input, said(session)) == (41, ["hello", "well met"])
         if dialect != "text":
             await session.ask("read it")
-            found = await session.record(answer(dialect, "reading", call="c1"))
-            assert [call.name for call in found.calls] == ["read_file"]
-            envelope = await session.results({call.id: "contents" for call in found.calls})
+            recorded = await session.record(answer(dialect, "reading", call="c1"))
+            assert [call.name for call in recorded.calls] == ["read_file"]
+            envelope = await session.results({call.id: "contents" for call in recorded.calls})
             assert text_of(envelope.sent[-1].parts) == "contents"
         else:
             await session.ask("once more")
@@ -122,14 +122,14 @@ def chunk(**delta: Any) -> dict[str, Any]:
 @awaited
 async def test_an_answer_may_be_a_stream_a_list_of_events_or_text() -> None:
     async with opened(MemoryStore(), model="gpt-5") as session:
-        for given in (
+        for results in (
             events(chunk(role="assistant", content="he"), chunk(content="llo")),
             [chunk(role="assistant", content="he"), chunk(content="llo")],
             iter([chunk(role="assistant", content="he"), chunk(content="llo")]),
             "hello",
         ):
             await session.ask("hi")
-            await session.record(given)
+            await session.record(results)
         assert said(session)[1::2] == ["hello"] * 4
 
 
@@ -137,8 +137,8 @@ async def test_an_answer_may_be_a_stream_a_list_of_events_or_text() -> None:
 async def test_an_empty_answer_is_not_kept() -> None:
     async with opened(MemoryStore(), model="gpt-5") as session:
         await session.ask("hi")
-        found = await session.record([])
-        assert (found.segments, session.pending) == ((), True)
+        recorded = await session.record([])
+        assert (recorded.segments, session.pending) == ((), True)
 
 
 @awaited
@@ -248,9 +248,9 @@ async def test_results_are_kept_though_no_request_is_possible_with_them() -> Non
     store, budget = MemoryStore(), Budget(window=300, reserve=0)
     async with opened(store, model="gpt-5", head=HEAD, budget=budget) as session:
         await session.ask("read")
-        found = await session.record(answer("openai_chat", "reading", call="c1"))
+        recorded = await session.record(answer("openai_chat", "reading", call="c1"))
         with pytest.raises(BudgetExceeded):
-            await session.results(result("word " * 900, id=found.calls[0].id, pinned=True))
+            await session.results(result("word " * 900, id=recorded.calls[0].id, pinned=True))
     async with opened(store) as session:
         assert session.log[-1].kind == "tool_result"
 

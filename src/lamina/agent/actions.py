@@ -113,6 +113,7 @@ def index_actions(actions: Iterable[Action]) -> dict[str, Action]:
 
 
 async def _run_call(call: ToolCall, action: Action | None, options: RunOptions) -> Segment:
+    """Check a call, ask for approval if it writes, and run it."""
     if action is None:
         return refuse_call(call, f"there is no tool named {call.name!r}")
     try:
@@ -132,6 +133,7 @@ async def _run_call(call: ToolCall, action: Action | None, options: RunOptions) 
 async def _run_action(
     call: ToolCall, action: Action, arguments: dict[str, Any], seconds: float | None
 ) -> Segment:
+    """Run the function of an action. If it fails or takes too long, the result says so."""
     problem = f"it did not end within {seconds} seconds"
     try:
         with anyio.move_on_after(seconds):
@@ -159,6 +161,7 @@ async def _find_objection(call: ToolCall, action: Action, approve: Approve | Non
 
 
 def _read_arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
+    """Read the arguments of a call. Raises BadInput, in words for the model, if one is missing."""
     try:
         arguments = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
@@ -204,6 +207,7 @@ def _describe_segment(segment: Segment) -> str:
 
 
 def _is_parts(value: Any) -> bool:
+    """Whether a value is a part, or a list of parts."""
     if isinstance(value, list | tuple):
         return bool(value) and all(isinstance(item, msgspec.Struct) for item in value)
     return isinstance(value, msgspec.Struct)

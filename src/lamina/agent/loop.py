@@ -79,6 +79,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         return await self._run_steps(session, _last_question(session.log), hear, _Turn())
 
     async def _run_steps(self, session: Session, prompt: str, hear: Hear, turn: _Turn) -> TurnOutcome:
+        """Call the model and run its calls, until it makes none or a limit is reached."""
         hooks = Hooks(before=self.before, after=self.after)
         while True:
             ahead = (await session.build()).tokens
@@ -136,6 +137,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _make_outcome(self, session: Session, turn: _Turn, ending: Ending | Any) -> TurnOutcome:
+        """Return the outcome of a turn, with its citations if the agent `cites`."""
         citations: tuple[Citation, ...] = ()
         unfounded: tuple[str, ...] = ()
         if self.cites:
@@ -150,6 +152,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def _check(self, session: Session) -> None:
+        """Raise BadInput if the limits or the client do not suit the session."""
         check_price(self.limits, session.setup.model)
         dialect = dialect_for(session.setup).name
         if self.client.dialect != dialect:
@@ -196,6 +199,7 @@ def _last_question(log: Sequence[Segment]) -> str:
 
 
 def _ending_of(answer: ModelAnswer) -> Ending:
+    """Return why a turn ended whose last answer calls no tools."""
     if not answer.recorded.segments:
         return "empty"
     match answer.reason:

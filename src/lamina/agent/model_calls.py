@@ -76,6 +76,7 @@ class _Reading(msgspec.Struct, kw_only=True):
 
 
 async def _send_request(session: Session, client: Client, before: Sequence[Before], hear: Hear) -> _Reading:
+    """Send the session's next request and read the reply. What arrived before a failure is recorded."""
     request = await session.request()
     for hook in before:
         request = await hook(session, request) or request

@@ -57,6 +57,7 @@ def scratchpad(path: str | PathLike[str]) -> tuple[Action, ...]:
 
 
 def _add_note(path: Path, text: str) -> str:
+    """Append a line to the notes, and return what the model reads about it."""
     line = text.rstrip(WHITE_SPACE) + "\n"
     size = path.stat().st_size if path.exists() else 0
     if size + len(line.encode()) > LARGEST:

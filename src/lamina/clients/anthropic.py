@@ -7,7 +7,7 @@ from typing import Any
 
 from lamina.clients.events import Event, Reason, Sdk, Spoke, Stopped, Thought, move_into_body
 from lamina.clients.failures import failure
-from lamina.clients.reading import GrowingCalls, count_at, make_usage, text_at, value_at
+from lamina.clients.reading import GrowingCalls, count_at, make_usage, read_stop, text_at, value_at
 
 _STOPS: dict[str, Reason] = {
     "end_turn": "end",
@@ -78,6 +78,7 @@ class Events:
                 yield from self._read_delta(value_at(item, "index"), value_at(item, "delta"))
 
     def _read_start(self, index: Any, block: Any) -> Iterable[Event]:
+        """Read the start of a block. Only a call of the caller's tools is noted, not one of the server's."""
         if text_at(block, "type") == "tool_use":
             self._tool_blocks.add(index)
             self._calls.add(index, text_at(block, "id"), text_at(block, "name"), "")
@@ -103,7 +104,4 @@ class Events:
         yield from self._calls.events()
         if self._usage:
             yield make_usage(self._usage)
-        if not self._stop:
-            yield Stopped(reason="error", said="")
-        else:
-            yield Stopped(reason=_STOPS.get(self._stop, "other"), said=self._stop)
+        yield Stopped(reason=read_stop(self._stop, _STOPS), said=self._stop)

@@ -40,6 +40,7 @@ def with_cache_points(request: Mapping[str, Any], places: Mapping[str, str]) -> 
 
 
 def _place_in_message(message: Any, index: int, unplaced: dict[str, str]) -> Any:
+    """Return a message with its points. If nothing changes, it is the same object."""
     if not isinstance(message, Mapping):
         return message
     content = message.get("content")

@@ -104,6 +104,7 @@ class Reply:
         await self._events.aclose()  # type: ignore[attr-defined]
 
     async def _read_events(self) -> AsyncIterator[Event]:
+        """Open the stream, and yield its events. An SDK's error is raised as one of `failures`."""
         stream: Any = None
         try:
             stream = await self._open_stream()
@@ -123,6 +124,7 @@ class Reply:
 
 
 async def _close_stream(stream: Any) -> None:
+    """Close a stream of an SDK, which has `close`, or a generator, which has `aclose`."""
     close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
     if close is not None:
         with anyio.move_on_after(CLOSE_SECONDS, shield=True):
@@ -170,6 +172,7 @@ class Sdk:
         await self.aclose()
 
     async def _open_stream(self, request: dict[str, Any]) -> AsyncIterator[Any]:
+        """Send the request. Raises BadInput for the SDK's blocking client."""
         if self._client is None:
             self._client = self._make_client()
         call = self._begin(self._client, request)

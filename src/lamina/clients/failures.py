@@ -78,6 +78,7 @@ def map_error(error: Exception) -> CallFailed | None:
 
 
 def _map_sdk_error(error: Exception) -> CallFailed:
+    """Map by the status. Without one, the name of the error says whether the server was reached at all."""
     status = _read_status(error)
     if status is not None:
         return failure(status, _read_message(error), wait=_read_wait(error))
@@ -99,6 +100,7 @@ def _read_message(error: Exception) -> str:
 
 
 def _read_status(error: Exception) -> int | None:
+    """Return the HTTP status. In some SDKs `code` is the status, in others a number of their own."""
     for name in ("status_code", "code"):
         status = getattr(error, name, None)
         if isinstance(status, int) and status >= 100:
@@ -107,6 +109,7 @@ def _read_status(error: Exception) -> int | None:
 
 
 def _read_wait(error: Exception) -> float | None:
+    """Return how many seconds the API asks to wait."""
     headers: Any = getattr(getattr(error, "response", None), "headers", None)
     try:
         return max(float(headers.get("retry-after")), 0.0)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lamina.clients.events import Called, CallUsage, Event, Reason, Sdk, Spoke, Stopped, Thought
-from lamina.clients.reading import make_usage, text_at, value_at
+from lamina.clients.reading import make_usage, read_stop, text_at, value_at
 
 _STOPS: dict[str, Reason] = {
     "STOP": "end",
@@ -69,14 +69,8 @@ class GeminiReader:
     def end(self) -> Iterable[Event]:
         if self._usage != CallUsage():
             yield self._usage
-        yield Stopped(reason=self._stop_reason(), said=self._stop)
-
-    def _stop_reason(self) -> Reason:
-        if not self._stop:
-            return "error"
-        if self._stop == "STOP" and self._has_calls:
-            return "tool"
-        return _STOPS.get(self._stop, "other")
+        reason = read_stop(self._stop, _STOPS, has_calls=self._has_calls)
+        yield Stopped(reason=reason, said=self._stop)
 
 
 def _read_either(value: Any, snake_name: str, camel_name: str) -> Any:

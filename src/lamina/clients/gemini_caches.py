@@ -122,6 +122,7 @@ class _Head:
         return (yield from self._make_cache(now))
 
     def _make_cache(self, now: float) -> Steps:
+        """Make a cache and return its name. The provider counts its tokens."""
         config = {**self._head, "ttl": f"{self._lifetime:g}s"}
         cache = yield _CacheCall("create", {"model": self._model, "config": config})
         self._name = cache.name
@@ -142,6 +143,7 @@ class _Head:
         return {"model": self._model, **request, "config": with_cached(request.get("config"), name)}
 
     def _delete_cache(self) -> Steps:
+        """Delete the cache. If it is gone already, that is fine."""
         if not self._name:
             return
         name = self._name
@@ -189,6 +191,7 @@ class CachedHead(_Head):
         self.delete()
 
     def _run(self, steps: Steps) -> Any:
+        """Make the calls of the steps, and return what the steps return."""
         with self._lock:
             advance: Callable[[Any], _CacheCall] = steps.send
             value: Any = None
@@ -238,6 +241,7 @@ class AsyncCachedHead(_Head):
         await self.delete()
 
     async def _run(self, steps: Steps) -> Any:
+        """Make the calls of the steps, and return what the steps return."""
         async with self._lock:
             advance: Callable[[Any], _CacheCall] = steps.send
             value: Any = None
@@ -270,6 +274,7 @@ def with_cached(config: Any, name: str) -> Any:
 
 
 def _read_fields(config: Any) -> Mapping[str, Any]:
+    """Return the fields of a config: of a dict, or of the SDK's own type."""
     if config is None:
         return {}
     if isinstance(config, Mapping):

@@ -21,7 +21,7 @@ from lamina.clients.events import (
     move_into_body,
 )
 from lamina.clients.failures import failure
-from lamina.clients.reading import GrowingCalls, make_usage, text_at, value_at
+from lamina.clients.reading import GrowingCalls, make_usage, read_stop, text_at, value_at
 
 _CHAT_STOPS: dict[str, Reason] = {
     "stop": "end",
@@ -58,6 +58,8 @@ def openai_responses(client: Any = None, *, base_url: str | None = None, api_key
 
 
 def _make_with(base_url: str | None, api_key: str | None) -> Callable[[], Any]:
+    """Return a function that makes the SDK's client."""
+
     def make() -> Any:
         import openai  # noqa: PLC0415 - an SDK is imported by who uses it
 
@@ -106,15 +108,15 @@ class Chunks:
         yield from self._calls.events()
         if self._usage != CallUsage():
             yield self._usage
-        yield Stopped(reason=self._stop_reason(), said=self._stop)
+        reason = read_stop(self._stop, _CHAT_STOPS, has_calls=bool(self._calls))
+        yield Stopped(reason=reason, said=self._stop)
 
-    def _stop_reason(self) -> Reason:
-        if not self._stop:
-            return "error"
-        if self._stop == "stop" and self._calls:
-            return "tool"
-        return _CHAT_STOPS.get(self._stop, "other")
 
+_RESPONSES_STOPS: dict[str, Reason] = {
+    "completed": "end",
+    "max_output_tokens": "length",
+    "content_filter": "refused",
+}
 
 _STATUS_OF_CODE = {"rate_limit_exceeded": 429, "context_length_exceeded": 400, "invalid_prompt": 400}
 
@@ -147,6 +149,7 @@ class ResponsesReader:
             self._calls.add(own_index, text_at(item, "call_id"), text_at(item, "name"), arguments)
 
     def _read_response(self, response: Any) -> None:
+        """Read the end of an answer: why it stopped, and what it took."""
         status = text_at(response, "status")
         self._stop = text_at(response, "incomplete_details", "reason") or status
         self._usage = make_usage(value_at(response, "usage"))
@@ -157,24 +160,12 @@ class ResponsesReader:
         yield from self._calls.events()
         if self._usage != CallUsage():
             yield self._usage
-        yield Stopped(reason=self._stop_reason(), said=self._stop)
-
-    def _stop_reason(self) -> Reason:
-        match self._stop:
-            case "":
-                return "error"
-            case "completed" if self._calls:
-                return "tool"
-            case "completed":
-                return "end"
-            case "max_output_tokens":
-                return "length"
-            case "content_filter":
-                return "refused"
-        return "other"
+        reason = read_stop(self._stop, _RESPONSES_STOPS, has_calls=bool(self._calls))
+        yield Stopped(reason=reason, said=self._stop)
 
 
 def _make_failure(error: Any) -> Exception:
+    """Return the error for one that the stream reports. It has a code, and no status of HTTP."""
     code = text_at(error, "code")
     words = [text_at(error, "message"), code]
     return failure(_STATUS_OF_CODE.get(code, 500), " ".join(filter(None, words)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.clients.events import Called, CallUsage, Event
+from lamina.clients.events import Called, CallUsage, Event, Reason
 from lamina.dialects.usage import read_usage
 
 
@@ -13,6 +13,20 @@ def make_usage(usage: Any) -> CallUsage:
     """Return the event for a usage object of any API."""
     tokens = read_usage(usage)
     return CallUsage(input=tokens.input, cached=tokens.cached, written=tokens.written, output=tokens.output)
+
+
+def read_stop(word: str, reasons: Mapping[str, Reason], *, has_calls: bool = False) -> Reason:
+    """Return why an answer stopped, from the API's own word for it.
+
+    Without a word the answer broke off. Some APIs have only one word for an answer that is finished and for
+    one that calls tools.
+    """
+    if not word:
+        return "error"
+    reason = reasons.get(word, "other")
+    if reason == "end" and has_calls:
+        return "tool"
+    return reason
 
 
 def value_at(value: Any, *path: str | int) -> Any:
@@ -28,6 +42,7 @@ def value_at(value: Any, *path: str | int) -> Any:
 
 
 def _item_at(value: Any, index: int) -> Any:
+    """Return an item of a list, or None if it is no list or too short."""
     if isinstance(value, list | tuple) and index < len(value):
         return value[index]
     return None

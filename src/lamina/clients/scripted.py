@@ -84,6 +84,8 @@ class Scripted:
 def _read_in_turn(
     answers: Iterator[ScriptedAnswer | str | Exception],
 ) -> Callable[[Mapping[str, Any]], ScriptedAnswer | str | Exception]:
+    """Return a function that gives the next answer, whatever the request is."""
+
     def next_answer(_: Mapping[str, Any]) -> ScriptedAnswer | str | Exception:
         try:
             return next(answers)

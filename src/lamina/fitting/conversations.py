@@ -281,6 +281,7 @@ _NOT_NEAR = _Nearness()
 
 
 def _measure_nearness(new: Conversation, conversation: Conversation, key: str | int) -> _Nearness:
+    """Compare a new request with one conversation. Named ones are never recognised by their content."""
     if isinstance(key, str) or conversation.dialect != new.dialect:
         return _NOT_NEAR
     shared = count_shared_links(new.digests.chain, conversation.digests.chain)

@@ -65,6 +65,7 @@ class _SdkCall(NamedTuple):
         return self.send(**with_headers(self.pending.request, self.pending.headers, beta=is_beta))
 
     def send_now(self) -> Any:
+        """Send the request, and once more if it was too long. Returns the SDK's answer."""
         try:
             answer = self.send_once()
         except Exception as error:
@@ -76,6 +77,7 @@ class _SdkCall(NamedTuple):
         return self._finish(answer)
 
     async def send_async(self) -> Any:
+        """Do as `send_now` with an async client."""
         try:
             answer = await self.send_once()
         except Exception as error:

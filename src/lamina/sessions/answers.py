@@ -72,6 +72,7 @@ def make_results(
 
 
 def _result_segments(item: Results, calls: Sequence[ToolCall]) -> list[Segment]:
+    """Return the segments of results in any of their forms. The calls give the tools' names."""
     if isinstance(item, Segment):
         return [item]
     names = {call.id: call.name for call in calls}

@@ -135,6 +135,7 @@ def _open_workspace(root: Path, **rules: Any) -> Iterator[Workspace]:
 
 
 def _make_segment(name: str, data: bytes) -> Segment:
+    """Return a file as a document, an image or text, by the ending of its name."""
     media_type = MEDIA.get(lower_ascii(PurePath(name).suffix), "")
     if media_type == "application/pdf":
         return document(name=PurePath(name).name, data=_encode_base64(data), media_type=media_type, key=name)

@@ -78,6 +78,7 @@ def answer_recall(log: Sequence[Segment], call: ToolCall, *, ledger: Ledger) -> 
 
 
 def _read_arguments(call: ToolCall) -> dict[str, Any]:
+    """Read the arguments of a recall. Raises BadInput, in words for the model, if there is no key."""
     hint = 'give {"key": "..."}, and `start` or `find` if you like'
     try:
         arguments = json.loads(call.arguments or "{}")
@@ -90,6 +91,7 @@ def _read_arguments(call: ToolCall) -> dict[str, Any]:
 
 
 def _answer_text(log: Sequence[Segment], arguments: dict[str, Any], ledger: Ledger) -> str:
+    """Return what the model reads: the text, one piece of it with its place, or a list of matches."""
     start = arguments.get("start") or 0
     find = arguments.get("find") or ""
     if not isinstance(start, int) or not isinstance(find, str):

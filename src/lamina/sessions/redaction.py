@@ -65,6 +65,7 @@ def _breaks_signature(old_part: Part, new_part: Part) -> bool:
 
 
 def _redact_part(part: Any, redact: Redact) -> Any:
+    """Redact every text of a part. In calls and raw data these are nested in JSON."""
     match part:
         case ToolCall():
             return msgspec.structs.replace(part, arguments=_redact_arguments(part.arguments, redact))
@@ -119,6 +120,7 @@ def _stays_same(wire: Any, redact: Redact) -> bool:
 
 
 def _redact_value(value: Any, redact: Redact) -> Any:
+    """Redact every text in plain JSON or in an object of an SDK. The names of fields stay."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):

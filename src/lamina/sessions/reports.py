@@ -122,6 +122,7 @@ def _stream_of(request: SentRequest) -> Stream:
 
 
 def _measure(envelope: Envelope, *, seconds: dict[str, float], left_out: int) -> Metrics:
+    """Count what became of the segments of a request."""
     lines = envelope.ledger.lines
     referenced = 0
     lowered = 0

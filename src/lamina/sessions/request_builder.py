@@ -286,6 +286,7 @@ def prompt_of(typed: str, template: Template | None) -> Segment:
 
 
 def _fill_template(typed: str, template: Template | None) -> str:
+    """Return what is sent for what was typed."""
     if template is None:
         return typed
     if not isinstance(template, str):

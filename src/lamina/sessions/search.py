@@ -158,6 +158,10 @@ class StoredIndex(Index):
             return removed
 
     async def _put(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> int:
+        """Index chunks of a source, after its other chunks or in their place. Returns how many are new.
+
+        They are written to the index in memory first. If the store refuses them, the source is read again.
+        """
         vector_cache: dict[str, bytes] = {}
         async with self._lock:
             for _ in range(TRIES):

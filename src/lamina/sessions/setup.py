@@ -80,6 +80,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
 
 
 def _check_window(history: Any) -> LastN | None:
+    """Return the window over history; None for "all"."""
     if history == "all":
         return None
     if not isinstance(history, LastN):
@@ -97,6 +98,7 @@ def dialect_for(setup: Setup) -> Dialect:
 
 
 def _dialect_of_model(model: str) -> str:
+    """Return the dialect of the model's own provider, by its name."""
     name = own_name(model)
     if "claude" in name:
         return "anthropic"

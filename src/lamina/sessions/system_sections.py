@@ -97,6 +97,7 @@ def changes_by_turn(contract: Words, persona: Persona) -> bool:
 
 
 async def _read_words(words: Words, store: Store, workspace: str) -> str:
+    """Return a text that is given itself, in a file, in the store, or by a function."""
     if isinstance(words, Path):
         return await to_thread.run_sync(_read_file, words)
     if isinstance(words, Stored):

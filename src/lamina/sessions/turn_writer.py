@@ -244,6 +244,7 @@ class TurnWriter:
         return self.stored.group(controls, [*sections, *segments])
 
     def _remember_envelope(self, envelope: Envelope) -> None:
+        """Remember the request for the log as it is. The one for a shorter log is the request before it."""
         count = self.stored.live.count
         if self._envelope_count != count:
             self._request_before = self._latest_request

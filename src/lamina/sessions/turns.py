@@ -54,6 +54,7 @@ def list_dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
 
 
 def _make_utterance(segment: Segment, text: str) -> Utterance:
+    """Return what was typed, and what was sent if that is not the same."""
     typed = segment.meta.get(TYPED)
     if isinstance(typed, str):
         return Utterance(role=segment.role, text=typed, at=segment.at, sent=text)
@@ -61,6 +62,7 @@ def _make_utterance(segment: Segment, text: str) -> Utterance:
 
 
 def _visible_text(segment: Segment) -> str:
+    """Return the text of a message, with a word in place of each image."""
     lines: list[str] = []
     for part in segment.parts:
         if isinstance(part, Text):

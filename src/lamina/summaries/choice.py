@@ -138,6 +138,7 @@ def _list_free(entries: Sequence[Entry], logged: set[Ref], terms: Terms) -> set[
 
 
 def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:
+    """Whether the kind of an entry allows that a summary is sent in its place."""
     kind = row(kinds, entry.segment)
     return (
         entry.form is not Form.OMITTED

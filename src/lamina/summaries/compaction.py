@@ -72,6 +72,7 @@ async def cover_if_due(
 
 
 async def _record_summary(session: SummarizedSession, outcome: SummaryOutcome) -> SummaryOutcome:
+    """Add the summary to the session, with its sizes and notes in its `meta`."""
     if outcome.segment is None:
         return outcome
     description = outcome.segment.meta["summary"] | {"before": outcome.before, "after": outcome.after}

@@ -105,6 +105,7 @@ def problems(text: str, required: RequiredFacts, *, source: str) -> list[str]:
 
 
 def _find_lost_facts(text: str, words: set[str], required: RequiredFacts) -> Iterator[str]:
+    """Yield a reason for each fact that a text does not have. `words` are those of the text."""
     folded_text = fold_case(text)
     for name in required.names:
         if not _has_name(folded_text, name):
@@ -124,6 +125,7 @@ def _has_name(folded_text: str, name: str) -> bool:
 
 
 def _has_line(words: set[str], line: str) -> bool:
+    """Whether a text with these words says what a line says."""
     line_words = _list_words(line)
     return len(line_words & words) >= SHARE_OF_WORDS * len(line_words)
 
@@ -133,6 +135,7 @@ def _list_words(text: str) -> set[str]:
 
 
 def _list_names(segment: Segment) -> Iterator[str]:
+    """Yield the segment's own name, and the paths in its calls and replies."""
     if name := named(segment):
         yield clean(name)
     for part in segment.parts:

@@ -87,6 +87,7 @@ def _is_undecided(segment: Segment, terms: Terms) -> bool:
 
 
 def _make_question(attachments: Sequence[Segment], prompt: str) -> list[Segment]:
+    """Return the beginning of each attachment as data, and the instruction after it."""
     lines: list[str] = []
     for number, attachment in enumerate(attachments, 1):
         name = one_line(described(attachment), 160)

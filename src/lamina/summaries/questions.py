@@ -162,6 +162,7 @@ class QuestionRun:
         return answers
 
     async def _read_piece(self, piece: str, place: str, most: int) -> str:
+        """Ask about one piece. Raises `Unanswered` if the answer is unusable or hardly shorter."""
         envelope = self._make_question(piece, place, self.part.format(words=most * 2 // 3))
         answer = await self.ask(envelope, "part", most=most)
         reasons = problems(answer, RequiredFacts(), source=piece)
@@ -189,6 +190,7 @@ class QuestionRun:
         return pieces
 
     def _split(self, text: str, room: int) -> list[str]:
+        """Halve a text until each piece is below `room` tokens."""
         if self._count(text) < room or len(text) < 2:
             return [text]
         middle = len(text) // 2
