@@ -62,9 +62,10 @@ async def test_an_answer_from_search_names_its_source(
     (tmp_path / "limits.md").write_text(LIMITS, encoding="utf-8")
     await agent_search.main(str(tmp_path))
     assert capsys.readouterr().out.splitlines() == [
-        "user: How many requests may I send?", "assistant: 20 a minute [[limits.md]].",
+        "user: How many requests may I send?",
+        "assistant: 20 a minute [[limits.md]].",
         "source: limits.md, line 3",
-    ]  # fmt: skip
+    ]
 
 
 def workspace(folder: Path) -> Path:
@@ -105,9 +106,11 @@ async def test_an_utterance_is_orchestrated(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     await orchestration.main(str(tmp_path))
     assert capsys.readouterr().out.splitlines() == [
-        "> When is the boiler lit?", "At six in the morning.",
-        "> And how many lamps are on the porch?", "Twelve.",
-    ]  # fmt: skip
+        "> When is the boiler lit?",
+        "At six in the morning.",
+        "> And how many lamps are on the porch?",
+        "Twelve.",
+    ]
 
 
 @pytest.mark.parametrize("example", [lifecycle, orchestration])

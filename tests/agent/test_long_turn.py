@@ -84,9 +84,11 @@ async def test_a_fact_of_step_3_is_recalled_at_step_190_of_200_under_16k(dialect
 
     client = Scripted(model, dialect=dialect)
     agent = Agent(
-        client=client, limits=TurnLimits(steps=STEPS + 1), before=(weigh,),
+        client=client,
+        limits=TurnLimits(steps=STEPS + 1),
+        before=(weigh,),
         actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=part),),
-    )  # fmt: skip
+    )
     async with opened(agent, budget=BUDGET, counter=counter_for("gpt-5")) as session:
         outcome = await agent.run(session, "Read all parts, and say how the lighthouse opens.")
         layers = {entry.segment.kind: entry.layer for entry in (await session.build()).entries}

@@ -128,10 +128,12 @@ async def test_an_approval_that_fails_is_none() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ('{"path": ', "not JSON"), ("[1]", "not an object"), ("{}", "'path' is missing"),
+        ('{"path": ', "not JSON"),
+        ("[1]", "not an object"),
+        ("{}", "'path' is missing"),
         ('{"path": "x"}', "ZeroDivisionError"),
     ],
-)  # fmt: skip
+)
 @awaited
 async def test_whatever_goes_wrong_with_a_call_is_told_to_the_model(arguments: str, why: str) -> None:
     async def fail(_: dict[str, Any]) -> str:
@@ -160,9 +162,10 @@ async def test_a_tool_that_takes_too_long_is_given_up() -> None:
         return ""
 
     agent = Agent(
-        client=Scripted([calls("read"), "Too bad."]), limits=TurnLimits(seconds=0.01),
+        client=Scripted([calls("read"), "Too bad."]),
+        limits=TurnLimits(seconds=0.01),
         actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=forever),),
-    )  # fmt: skip
+    )
     async with opened(agent) as session:
         await agent.run(session, "Go")
         assert "did not end within 0.01 seconds" in result_text(results(session)[0])

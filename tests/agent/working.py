@@ -43,9 +43,12 @@ def opened(
     agent: Agent, store: MemoryStore | None = None, name: str = "a", **options: Any
 ) -> AbstractAsyncContextManager[Session]:
     usual: dict[str, Any] = {
-        "model": MODELS[agent.client.dialect], "budget": Budget(window=30_000, reserve=1_000),
-        "settings": Settings(), "clock": None, "persona": "",
-    }  # fmt: skip
+        "model": MODELS[agent.client.dialect],
+        "budget": Budget(window=30_000, reserve=1_000),
+        "settings": Settings(),
+        "clock": None,
+        "persona": "",
+    }
     return open_for(agent, store or MemoryStore(), name, **(usual | options))
 
 

@@ -143,8 +143,11 @@ def test_a_request_whose_cache_is_gone_is_sent_again_with_a_new_one(gemini: Gemi
     gemini.caches.clear()
     assert cached.generate_content(contents="Hello").text != f"from {name}"
     assert [call.split()[1].split("/")[-1] for call in gemini.asked] == [
-        "cachedContents", f"{MODEL}:generateContent", "cachedContents", f"{MODEL}:generateContent",
-    ]  # fmt: skip
+        "cachedContents",
+        f"{MODEL}:generateContent",
+        "cachedContents",
+        f"{MODEL}:generateContent",
+    ]
 
 
 def test_another_error_is_the_sdks_own_and_nothing_is_sent_again(gemini: Gemini) -> None:

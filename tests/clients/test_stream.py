@@ -76,8 +76,10 @@ async def test_events_and_the_raw_answer_say_the_same(dialect: str) -> None:
 @awaited
 async def test_a_real_server_is_heard_word_by_word(dialect: str, own: bool, server: Upstream) -> None:  # noqa: FBT001
     clients: dict[str, Any] = {
-        "openai_chat": openai_chat, "openai_responses": openai_responses, "anthropic": anthropic_messages,
-    }  # fmt: skip
+        "openai_chat": openai_chat,
+        "openai_responses": openai_responses,
+        "anthropic": anthropic_messages,
+    }
     url = server.url if dialect == "anthropic" else f"{server.url}/v1"
     sdk: Any = anthropic.AsyncAnthropic if dialect == "anthropic" else openai.AsyncOpenAI
     own_client: Any = sdk(base_url=url, api_key="none", max_retries=0) if own else None
@@ -97,8 +99,14 @@ async def test_a_real_server_is_heard_word_by_word(dialect: str, own: bool, serv
     assert used.output >= 4
     assert isinstance(events[-1], Stopped)
     assert events[-1].reason == ("length" if dialect != "openai_responses" else events[-1].reason)
-    assert text in json.dumps([part.text for one in DIALECTS[dialect].absorb_stream(raw).segments
-                               for part in one.parts if hasattr(part, "text")])  # fmt: skip
+    assert text in json.dumps(
+        [
+            part.text
+            for one in DIALECTS[dialect].absorb_stream(raw).segments
+            for part in one.parts
+            if hasattr(part, "text")
+        ]
+    )
 
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "anthropic"])
@@ -202,18 +210,22 @@ async def test_gemini_is_read_from_the_sdks_own_objects() -> None:
     usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=9, candidates_token_count=3)
     call = types.FunctionCall(id="c", name="read", args={"path": "ä"})
     flow = Aio(
-        chunk(types.Part(text="Hm.", thought=True)), chunk(types.Part(text="Yes")),
+        chunk(types.Part(text="Hm.", thought=True)),
+        chunk(types.Part(text="Yes")),
         chunk(types.Part(function_call=call), stop=types.FinishReason.STOP, usage=usage),
-    )  # fmt: skip
+    )
     models = SimpleNamespace(generate_content_stream=flow)
     client = gemini_content(SimpleNamespace(aio=SimpleNamespace(models=models)))
     request = {"model": "gemini-3-pro", "contents": [], "config": {}}
     events, raw = await heard(client, request)
     assert flow.given == request
     assert events == [
-        Thought("Hm."), Spoke("Yes"), Called(id="c", name="read", arguments='{"path": "ä"}'),
-        CallUsage(input=9, output=3), Stopped(reason="tool", said="STOP"),
-    ]  # fmt: skip
+        Thought("Hm."),
+        Spoke("Yes"),
+        Called(id="c", name="read", arguments='{"path": "ä"}'),
+        CallUsage(input=9, output=3),
+        Stopped(reason="tool", said="STOP"),
+    ]
     assert DIALECTS["gemini"].absorb_stream(raw).stop == "STOP"
 
 
@@ -229,13 +241,16 @@ async def test_ollama_is_read_from_the_sdks_own_objects_and_told_the_window() ->
         ollama.ChatResponse(message=message),
         {"message": {"content": ""}, "done": True, "done_reason": "stop"}
         | {"prompt_eval_count": 9, "eval_count": 3},
-    )  # fmt: skip
+    )
     client = ollama_chat(SimpleNamespace(chat=flow), window=9_000)
     request = {"model": "m", "messages": MESSAGES, "truncate": False, "stream": False, "options": {"seed": 1}}
     events, raw = await heard(client, request)
     assert flow.given == {
-        "model": "m", "messages": MESSAGES, "options": {"num_ctx": 9_000, "seed": 1}, "stream": True,
-    }  # fmt: skip
+        "model": "m",
+        "messages": MESSAGES,
+        "options": {"num_ctx": 9_000, "seed": 1},
+        "stream": True,
+    }
     assert events[-2:] == [CallUsage(input=9, output=3), Stopped(reason="tool", said="stop")]
     assert events[:3] == [Thought("Hm."), Spoke("Yes"), Called(id="", name="read", arguments='{"path": "a"}')]
     assert DIALECTS["ollama"].absorb_stream(raw).usage.input == 9
@@ -272,7 +287,7 @@ def test_calls_in_pieces_are_told_apart_even_where_a_server_gives_one_index_to_a
         [piece(0, "a", "read", '{"x"'), piece(1, "b", "ls", "{"), more(0, ": 1}"), more(1, "}")],
         [piece(0, "a", "read", '{"x": 1}'), piece(0, "b", "ls", "{}")],
         [piece(None, "a", "read", '{"x"'), more(None, ": 1}"), piece(None, "b", "ls", "{}")],
-    )  # fmt: skip
+    )
     for flow in flows:
         reader = Chunks()
         for one in flow:
@@ -297,12 +312,17 @@ def test_a_stream_that_ends_without_a_word_did_not_end_well(reader: Any) -> None
         (ResponsesReader, {"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, Busy),
         (
             ResponsesReader,
-            {"type": "response.failed", "response": {"status": "failed", "error": {
-                "code": "context_length_exceeded", "message": "slow down"}}},
+            {
+                "type": "response.failed",
+                "response": {
+                    "status": "failed",
+                    "error": {"code": "context_length_exceeded", "message": "slow down"},
+                },
+            },
             RequestRefused,
         ),
     ],
-)  # fmt: skip
+)
 def test_an_error_inside_a_stream_is_raised(reader: Any, item: Any, error: type[CallFailed]) -> None:
     with pytest.raises(error, match="slow down"):
         list(reader().read(item))
@@ -317,8 +337,13 @@ def test_errors_that_are_not_about_a_call_stay_what_they_are() -> None:
 
 def test_a_sync_client_and_an_unknown_dialect_are_refused() -> None:
     with pytest.raises(BadInput, match="not async"):
-        anyio.run(heard, openai_chat(SimpleNamespace(chat=SimpleNamespace(
-            completions=SimpleNamespace(create=lambda **_: [])))), {})  # fmt: skip
+        anyio.run(
+            heard,
+            openai_chat(
+                SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=lambda **_: [])))
+            ),
+            {},
+        )
     with pytest.raises(BadInput, match="no client speaks"):
         client_for("latin")
     with pytest.raises(BadInput, match="no script"):

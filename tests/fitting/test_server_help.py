@@ -45,8 +45,10 @@ def test_thinking_that_no_longer_fits_is_dropped_by_the_server_where_that_is_ask
         fit_request(request, budget=budget)
     fitted = fit_request(request, budget=budget, server=DROP)
     assert fitted.request["thinking"] == {
-        "type": "adaptive", "display": "omitted", "block_binding": {"prefix_mismatch_behavior": "drop_block"},
-    }  # fmt: skip
+        "type": "adaptive",
+        "display": "omitted",
+        "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+    }
     assert fitted.headers == {"anthropic-beta": BINDING_BETA}
     assert fitted.envelope.cut is not None
     assert request == before
@@ -85,9 +87,15 @@ def answer(**edits: int) -> BetaMessage:
         {"type": "clear_thinking_20251015", "cleared_input_tokens": 100, "cleared_thinking_turns": 1},
     ]
     return BetaMessage.construct(
-        id="m", type="message", role="assistant", content=[], model="claude-opus-5", stop_reason="end_turn",
-        usage={"input_tokens": 500, "output_tokens": 1}, context_management={"applied_edits": applied},
-    )  # fmt: skip
+        id="m",
+        type="message",
+        role="assistant",
+        content=[],
+        model="claude-opus-5",
+        stop_reason="end_turn",
+        usage={"input_tokens": 500, "output_tokens": 1},
+        context_management={"applied_edits": applied},
+    )
 
 
 def test_an_answer_says_what_was_cleared() -> None:

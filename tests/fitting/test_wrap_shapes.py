@@ -169,10 +169,16 @@ def by_ollama_later(url: str) -> Any:
 @pytest.mark.parametrize(
     "way",
     [
-        by_responses, by_responses_later, by_gemini, by_gemini_stream, by_gemini_later, by_ollama,
-        by_ollama_stream, by_ollama_later,
+        by_responses,
+        by_responses_later,
+        by_gemini,
+        by_gemini_stream,
+        by_gemini_later,
+        by_ollama,
+        by_ollama_stream,
+        by_ollama_later,
     ],
-)  # fmt: skip
+)
 def test_what_is_sent_is_fitted_and_what_is_reported_is_learnt(
     server: tuple[str, list[bytes]], way: Way
 ) -> None:

@@ -82,9 +82,16 @@ def test_the_context_is_rebuilt_before_the_first_request_and_links_are_left_alon
         async with opened(store, root=folder) as session:
             await session.ask("And next year?")
             assert keys(session) == [
-                "docs/spec.md", "plans/next.md", "What does the spec allow?", "20 requests a minute.",
-                "archive/minutes.md", "log.md", "Who decided that?", "Ana did.", "And next year?",
-            ]  # fmt: skip
+                "docs/spec.md",
+                "plans/next.md",
+                "What does the spec allow?",
+                "20 requests a minute.",
+                "archive/minutes.md",
+                "log.md",
+                "Who decided that?",
+                "Ana did.",
+                "And next year?",
+            ]
             request = wire(await session.request())
             for text in ("At most 20 requests", "Raise it to 40.", "Ana decided.", "#release on Monday"):
                 assert text in request

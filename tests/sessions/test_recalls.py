@@ -69,9 +69,13 @@ async def test_the_models_own_recalls_are_answered_in_pieces() -> None:
         handle = await lowered(session)
         texts = []
         for arguments in (
-            {"key": handle}, {"key": handle, "start": len(LONG) - 50}, {"key": handle, "find": "line 77 "},
-            {"key": "k0"}, {"start": 3}, {"key": handle, "start": "x"},
-        ):  # fmt: skip
+            {"key": handle},
+            {"key": handle, "start": len(LONG) - 50},
+            {"key": handle, "find": "line 77 "},
+            {"key": "k0"},
+            {"start": 3},
+            {"key": handle, "start": "x"},
+        ):
             recorded = await session.record(recall_answer(**arguments))
             assert recorded.calls == ()
             await session.results()

@@ -56,9 +56,7 @@ async def test_history_never_contains_the_current_prompt() -> None:
         await session.record("first")
         envelope = await session.ask("two")
         places = [(e.layer, text_of(e.parts)) for e in envelope.sent]
-        assert places == [
-            (Layer.HISTORY, "one"), (Layer.HISTORY, "first"), (Layer.PROMPT, "two")
-        ]  # fmt: skip
+        assert places == [(Layer.HISTORY, "one"), (Layer.HISTORY, "first"), (Layer.PROMPT, "two")]
         request = await session.request()
         assert [message["content"] for message in request["messages"]] == ["one", "first", "two"]
 
@@ -145,16 +143,21 @@ async def test_an_empty_answer_is_not_kept() -> None:
 async def test_results_stand_in_the_order_of_their_calls() -> None:
     async with opened(MemoryStore(), model="gpt-5", head=HEAD) as session:
         await session.ask("read both")
-        await session.add(*[
-            Segment(role=s.role, kind="tool_call", parts=(ToolCall(id=i, name="read_file"),), joins=i == "b")
-            for i, s in (("a", assistant("")), ("b", assistant("")))
-        ])  # fmt: skip
+        await session.add(
+            *[
+                Segment(
+                    role=s.role, kind="tool_call", parts=(ToolCall(id=i, name="read_file"),), joins=i == "b"
+                )
+                for i, s in (("a", assistant("")), ("b", assistant("")))
+            ]
+        )
         assert [call.id for call in session.calls] == ["a", "b"]
         await session.results({"b": "two"}, ToolResult(id="a", content=(Text("one"),), error=True))
         results = [part for s in session.log for part in s.parts if isinstance(part, ToolResult)]
         assert [(each.id, each.name, each.error) for each in results] == [
-            ("a", "read_file", True), ("b", "read_file", False)
-        ]  # fmt: skip
+            ("a", "read_file", True),
+            ("b", "read_file", False),
+        ]
         assert session.calls == ()
 
 
@@ -269,8 +272,13 @@ async def test_persona_sections_stand_in_order_from_code_file_and_store(tmp_path
         envelope = await session.ask("hello")
         system = [e for e in envelope.sent if e.layer is Layer.SYSTEM]
         assert [e.segment.key for e in system] == [
-            "contract", "persona:default", "persona:workspace", "persona:user", "project", "memory"
-        ]  # fmt: skip
+            "contract",
+            "persona:default",
+            "persona:workspace",
+            "persona:user",
+            "project",
+            "memory",
+        ]
         assert "Call me Ada." in text_of(system[3].parts)
 
 
@@ -291,8 +299,12 @@ async def test_a_changed_section_is_appended_and_the_prefix_stays() -> None:
         await session.build()
         envelope = await session.ask("two")
         assert [text_of(e.segment.parts) for e in envelope.sent] == [
-            "You are calm.", "one", "first", "You are bold.", "two"
-        ]  # fmt: skip
+            "You are calm.",
+            "one",
+            "first",
+            "You are bold.",
+            "two",
+        ]
         assert session.report().continues
         await session.record("second")
         await session.ask("three")
@@ -338,8 +350,10 @@ async def test_equal_attachments_are_sent_once_and_changed_ones_anew() -> None:
             envelope = await session.ask("look", attach=[file("a.md", text)])
             await session.record("seen")
         assert [e.form for e in envelope.sent if e.segment.kind == "file"] == [
-            Form.FULL, Form.STUB, Form.FULL
-        ]  # fmt: skip
+            Form.FULL,
+            Form.STUB,
+            Form.FULL,
+        ]
 
 
 @awaited

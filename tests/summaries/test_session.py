@@ -66,8 +66,10 @@ async def test_compact_records_a_summary_and_the_next_request_has_it() -> None:
     async with opened(store) as again:
         assert await again.request() == request
         assert again.log[before - 1].meta["summary"] == {
-            "by": "model", "before": outcome.before, "after": outcome.after,
-        }  # fmt: skip
+            "by": "model",
+            "before": outcome.before,
+            "after": outcome.after,
+        }
         assert "Reading part 3" in again.recall("reply-3").text
 
 

@@ -103,8 +103,10 @@ def test_a_good_summary_stands_for_what_a_cut_would_fold() -> None:
     assert (outcome.by, outcome.asked, outcome.notes) == ("model", 1, ())
     assert outcome.segment is not None
     assert (outcome.segment.kind, outcome.segment.role, outcome.segment.meta) == (
-        "progress_summary", Role.USER, {"summary": {"by": "model"}},
-    )  # fmt: skip
+        "progress_summary",
+        Role.USER,
+        {"summary": {"by": "model"}},
+    )
     assert 0 < outcome.after < outcome.before
     envelope = built([*log, outcome.segment, user("And now?")])
     gone = [e for e in envelope.entries if e.why == f"covered by {outcome.segment.key}"]

@@ -25,12 +25,13 @@ from lamina.caches import CacheRules, rates, rules_for
 from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.arrange import Layout
 from lamina.core.build import build
+from lamina.core.cut_target import Rates
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import stem
 from lamina.core.memo import Memo
 from lamina.core.recall import recall
 from lamina.core.tokens import Counter
-from lamina.core.values import Budget, Entry, Form, Head, Ledger, Segment, SentMark
+from lamina.core.values import Budget, Entry, Form, Head, Ledger, Segment
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.anthropic.server import asks_to_clear
@@ -134,42 +135,30 @@ def fit_request(
         incoming = add_server_help(request, source, server)
 
     parsed = _parse(incoming.request, source, memo)
-
     own_head = _head_for(parsed.head, source, target, model)
-    head = own_head.head
-    model_name = str(head.parameters.get("model", ""))
-    counter = counter or counter_for(model_name)
-    rules = rules or rules_for(model_name, dialect=target.name)
-    reported = usage_of(usage)
-    previous_ledger = _load_ledger(ledger)
-    envelope = build(
-        parsed.log,
-        head=head,
-        budget=_budget_for(incoming.request, head, target, budget, reported),
-        ledger=_record_usage(previous_ledger, reported, counter, incoming.request),
-        counter=counter,
-        idle=idle or 0,
-        memo=memo.build,
-        options=options_for(target, head, layout=AS_LOGGED, rates=rates(rules, model_name)),
-    )
-    envelope = settled(envelope, target, before=previous_ledger.mark, memo=memo.build)
-
-    final_stages = _FinalStages(
-        envelope=envelope,
+    model_name = str(own_head.head.parameters.get("model", ""))
+    fit = _Fit(
+        original=incoming.request if target is source else None,
+        parsed=parsed,
+        head=own_head.head,
         target=target,
+        counter=counter or counter_for(model_name),
+        rules=rules or rules_for(model_name, dialect=target.name),
         breakpoints=breakpoints,
-        counter=counter,
-        rules=rules,
-        previous_mark=previous_ledger.mark,
+        previous_ledger=_load_ledger(ledger),
         memo=memo,
     )
-    if target is not source:
-        outgoing = _render_mark_check(final_stages)
-    elif head is parsed.head and _is_unchanged(envelope):
-        outgoing = _mark_check_original(final_stages, incoming.request)
-    else:
-        violations = broken_rules(incoming.request, target, memo.incoming)
-        outgoing = _render_mark_check(final_stages, incoming.request, violations)
+    reported = usage_of(usage)
+    envelope = _build(
+        fit,
+        budget=_budget_for(incoming.request, fit.head, target, budget, reported),
+        ledger=_record_usage(fit.previous_ledger, reported, fit.counter, incoming.request),
+        rates=rates(fit.rules, model_name),
+        idle=idle or 0,
+    )
+    rendered = _render(fit, envelope)
+    marked_request = _mark(fit, envelope, rendered)
+    outgoing = _check(fit, envelope, marked_request, as_it_came=rendered is fit.original)
 
     if outgoing.notes:
         envelope = msgspec.structs.replace(envelope, notes=envelope.notes + outgoing.notes)
@@ -182,6 +171,24 @@ def fit_request(
         plan=outgoing.plan,
         left=own_head.left,
     )
+
+
+class _Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """What the stages of one call share.
+
+    `original` is the request as it came, if it came in the target dialect. `head` is the head to send: it is
+    that of `parsed` itself, if nothing about it has to change.
+    """
+
+    original: Request | None
+    parsed: ParsedRequest
+    head: Head
+    target: Dialect
+    counter: Counter
+    rules: CacheRules
+    breakpoints: Breakpoints
+    previous_ledger: Ledger
+    memo: RequestMemo
 
 
 def named(dialect: str | Dialect) -> Dialect:
@@ -272,6 +279,28 @@ def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Re
     return record_clearing(calibrated_ledger, reported)
 
 
+def _build(fit: _Fit, *, budget: Budget, ledger: Ledger, rates: Rates, idle: float) -> Envelope:
+    """Build the envelope, with what rendering will mend for good written into its ledger."""
+    envelope = build(
+        fit.parsed.log,
+        head=fit.head,
+        budget=budget,
+        ledger=ledger,
+        counter=fit.counter,
+        idle=idle,
+        memo=fit.memo.build,
+        options=options_for(fit.target, fit.head, layout=AS_LOGGED, rates=rates),
+    )
+    return settled(envelope, fit.target, before=fit.previous_ledger.mark, memo=fit.memo.build)
+
+
+def _render(fit: _Fit, envelope: Envelope) -> Request:
+    """Write the envelope in the target dialect. If nothing was changed, return the request as it came."""
+    if fit.original is not None and fit.head is fit.parsed.head and _is_unchanged(envelope):
+        return fit.original
+    return fit.target.render(envelope)
+
+
 def _is_unchanged(envelope: Envelope) -> bool:
     """Whether every entry is sent exactly as it came."""
     rewritten = written_anew(envelope.ledger)
@@ -293,28 +322,17 @@ def _is_untouched(entry: Entry, rewritten: frozenset[str]) -> bool:
     return entry.ref not in rewritten and stem(entry.ref) not in rewritten
 
 
-class _FinalStages(msgspec.Struct, frozen=True, kw_only=True):
-    """What the stages after `build` need: render, mark, check."""
-
-    envelope: Envelope
-    target: Dialect
-    breakpoints: Breakpoints
-    counter: Counter
-    rules: CacheRules
-    previous_mark: SentMark | None
-    memo: RequestMemo
-
-    def mark(self, request: Mapping[str, Any]) -> Marked:
-        """Place the cache markers on a finished request."""
-        return marked(
-            request,
-            self.envelope,
-            self.target,
-            breakpoints=self.breakpoints,
-            counter=self.counter,
-            rules=self.rules,
-            before=self.previous_mark,
-        )
+def _mark(fit: _Fit, envelope: Envelope, request: Request) -> Marked:
+    """Place the cache markers."""
+    return marked(
+        request,
+        envelope,
+        fit.target,
+        breakpoints=fit.breakpoints,
+        counter=fit.counter,
+        rules=fit.rules,
+        before=fit.previous_ledger.mark,
+    )
 
 
 class _Outgoing(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,26 +343,23 @@ class _Outgoing(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def _mark_check_original(stages: _FinalStages, request: Request) -> _Outgoing:
-    """Send the request as it came, with its markers; if it breaks a rule, render it."""
-    marked_request = stages.mark(request)
-    violations = broken_rules(marked_request.request, stages.target, stages.memo.incoming)
-    if violations:
-        return _render_mark_check(stages, request, violations)
-    return _Outgoing(request=marked_request.request, plan=marked_request.plan)
+def _check(fit: _Fit, envelope: Envelope, marked_request: Marked, *, as_it_came: bool) -> _Outgoing:
+    """Check the request by the provider's rules.
 
-
-def _render_mark_check(
-    stages: _FinalStages, original: Request | None = None, violations: Sequence[Violation] = ()
-) -> _Outgoing:
-    """Render the envelope, which mends what can be mended. Raises InvalidRequest if a rule is still broken.
-
-    `original` is the request as it came, if it came in the target dialect, and `violations` are the rules
-    that it broke. They are named in the error, or in the notes if rendering mended them.
+    A request that breaks a rule as it came is rendered, which mends what can be mended. The rules that it
+    broke are noted. Raises InvalidRequest if a rendered request still breaks a rule.
     """
-    rendered = stages.target.render(stages.envelope)
-    marked_request = stages.mark(rendered)
-    remaining = broken_rules(marked_request.request, stages.target, stages.memo.outgoing)
-    if remaining:
-        raise refused(marked_request.request, remaining, asked=original, mended=violations)
-    return _Outgoing(request=marked_request.request, plan=marked_request.plan, notes=mended(violations))
+    mended_violations: Sequence[Violation] = ()
+    if as_it_came:
+        mended_violations = broken_rules(marked_request.request, fit.target, fit.memo.incoming)
+        if not mended_violations:
+            return _Outgoing(request=marked_request.request, plan=marked_request.plan)
+        marked_request = _mark(fit, envelope, fit.target.render(envelope))
+    elif fit.original is not None:
+        mended_violations = broken_rules(fit.original, fit.target, fit.memo.incoming)
+    violations = broken_rules(marked_request.request, fit.target, fit.memo.outgoing)
+    if violations:
+        raise refused(marked_request.request, violations, asked=fit.original, mended=mended_violations)
+    return _Outgoing(
+        request=marked_request.request, plan=marked_request.plan, notes=mended(mended_violations)
+    )
