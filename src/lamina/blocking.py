@@ -1,4 +1,4 @@
-"""The session for programs without an event loop: the same one, over a portal, not a second one.
+"""The session for programs without an event loop: `Session` runs the async session in a background thread.
 
     with Session.open("chats.db", "support-42", model="gpt-5") as session:
         session.ask("Summarise this", attach=["docs/spec.md"])
@@ -23,8 +23,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _blocking(method: Callable[Concatenate[Async, P], Awaitable[T]]) -> Callable[Concatenate[Session, P], T]:
-    """A method that waits for that of the session behind it."""
+def _run_blocking(
+    method: Callable[Concatenate[Async, P], Awaitable[T]],
+) -> Callable[Concatenate[Session, P], T]:
+    """Return a method that runs the async one in the session's thread, and waits for it."""
 
     @wraps(method)
     def call(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -33,8 +35,8 @@ def _blocking(method: Callable[Concatenate[Async, P], Awaitable[T]]) -> Callable
     return call
 
 
-def _plain(method: Callable[Concatenate[Async, P], T]) -> Callable[Concatenate[Session, P], T]:
-    """A method that has nothing to wait for."""
+def _run_directly(method: Callable[Concatenate[Async, P], T]) -> Callable[Concatenate[Session, P], T]:
+    """Return a method that calls the one of the async session, which is not async itself."""
 
     @wraps(method)
     def call(self: Session, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -43,45 +45,48 @@ def _plain(method: Callable[Concatenate[Async, P], T]) -> Callable[Concatenate[S
     return call
 
 
-def _opened(
-    opens: Callable[P, AbstractAsyncContextManager[Async]],
+def _open_blocking(
+    open_async: Callable[P, AbstractAsyncContextManager[Async]],
 ) -> Callable[P, AbstractContextManager[Session]]:
+    """Return a context manager that starts the thread and opens the async session in it."""
+
     @contextmanager
-    def opened(*args: P.args, **kwargs: P.kwargs) -> Iterator[Session]:
+    def open_session(*args: P.args, **kwargs: P.kwargs) -> Iterator[Session]:
         with (
             start_blocking_portal() as portal,
-            portal.wrap_async_context_manager(opens(*args, **kwargs)) as session,
+            portal.wrap_async_context_manager(open_async(*args, **kwargs)) as session,
         ):
             yield Session(session, portal)
 
-    return wraps(opens)(opened)
+    return wraps(open_async)(open_session)
 
 
 class Session:
-    """One conversation, open. `session` is the one behind it, with the same properties."""
+    """One open conversation. `session` is the async session, and has the same properties."""
 
     def __init__(self, session: Async, portal: BlockingPortal) -> None:
-        self.session, self.portal = session, portal
+        self.session = session
+        self.portal = portal
 
-    open = staticmethod(_opened(Async.open))
+    open = staticmethod(_open_blocking(Async.open))
 
-    ask = _blocking(Async.ask)
-    record = _blocking(Async.record)
-    results = _blocking(Async.results)
-    add = _blocking(Async.add)
-    build = _blocking(Async.build)
-    request = _blocking(Async.request)
-    pin = _blocking(Async.pin)
-    rewind = _blocking(Async.rewind)
-    regenerate = _blocking(Async.regenerate)
-    reload = _blocking(Async.reload)
+    ask = _run_blocking(Async.ask)
+    record = _run_blocking(Async.record)
+    results = _run_blocking(Async.results)
+    add = _run_blocking(Async.add)
+    build = _run_blocking(Async.build)
+    request = _run_blocking(Async.request)
+    pin = _run_blocking(Async.pin)
+    rewind = _run_blocking(Async.rewind)
+    regenerate = _run_blocking(Async.regenerate)
+    reload = _run_blocking(Async.reload)
 
-    explain = _plain(Async.explain)
-    report = _plain(Async.report)
-    dialogue = _plain(Async.dialogue)
-    recall = _plain(Async.recall)
-    limit = _plain(Async.limit)
-    set_history = _plain(Async.set_history)
+    explain = _run_directly(Async.explain)
+    report = _run_directly(Async.report)
+    dialogue = _run_directly(Async.dialogue)
+    recall = _run_directly(Async.recall)
+    limit = _run_directly(Async.limit)
+    set_history = _run_directly(Async.set_history)
 
     def fork(self, at: int | str | None = None, name: str = "") -> Session:
         """As `lamina.sessions.Session.fork`."""

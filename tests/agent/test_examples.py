@@ -30,10 +30,10 @@ async def test_the_coworker_looks_asks_and_edits(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "limits.md").write_text(LIMITS, encoding="utf-8")
     await coworker.main(str(tmp_path))
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert (tmp_path / "limits.md").read_text("utf-8") == LIMITS.replace("20", "30")
-    assert "[edit is approved]" in said
-    assert said.endswith("limits.md says 30 requests a minute now.\nend after 4 steps; 3 calls\n")
+    assert "[edit is approved]" in printed
+    assert printed.endswith("limits.md says 30 requests a minute now.\nend after 4 steps; 3 calls\n")
 
 
 @awaited
@@ -62,9 +62,10 @@ async def test_an_answer_from_search_names_its_source(
     (tmp_path / "limits.md").write_text(LIMITS, encoding="utf-8")
     await agent_search.main(str(tmp_path))
     assert capsys.readouterr().out.splitlines() == [
-        "user: How many requests may I send?", "assistant: 20 a minute [[limits.md]].",
+        "user: How many requests may I send?",
+        "assistant: 20 a minute [[limits.md]].",
         "source: limits.md, line 3",
-    ]  # fmt: skip
+    ]
 
 
 def workspace(folder: Path) -> Path:
@@ -105,9 +106,11 @@ async def test_an_utterance_is_orchestrated(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     await orchestration.main(str(tmp_path))
     assert capsys.readouterr().out.splitlines() == [
-        "> When is the boiler lit?", "At six in the morning.",
-        "> And how many lamps are on the porch?", "Twelve.",
-    ]  # fmt: skip
+        "> When is the boiler lit?",
+        "At six in the morning.",
+        "> And how many lamps are on the porch?",
+        "Twelve.",
+    ]
 
 
 @pytest.mark.parametrize("example", [lifecycle, orchestration])
@@ -120,7 +123,7 @@ async def test_the_example_talks_to_a_real_server_twice(
     with upstream(window=16_384) as server:
         for turn in range(2):
             await example.main(str(root), f"{server.url}/v1", MODEL)
-            said = capsys.readouterr().out
-            answers = [line for line in said.splitlines() if len(line) >= 50 and line.isalpha()]
-            assert len(answers) == (1 if example is lifecycle else 2), said
-            assert f"{turn} turns before" in said or example is orchestration
+            printed = capsys.readouterr().out
+            answers = [line for line in printed.splitlines() if len(line) >= 50 and line.isalpha()]
+            assert len(answers) == (1 if example is lifecycle else 2), printed
+            assert f"{turn} turns before" in printed or example is orchestration

@@ -50,24 +50,24 @@ class Reader:
             return self._calls("read", {"path": f"part_{self.step}.txt"})
         if "QUARTZ" in text:
             self.found_at = self.step
-            return self._calls("read", {"path": f"part_{self.step}.txt"}, said=self._remembered(text))
+            return self._calls("read", {"path": f"part_{self.step}.txt"}, text=self._remembered(text))
         handle = next(one for one in HANDLE.findall(text) if one not in self.tried)
         self.tried.append(handle)
         return self._calls("recall", {"key": handle, "find": "lighthouse"})
 
-    def _calls(self, name: str, arguments: dict[str, str], *, said: str = "") -> ScriptedAnswer:
+    def _calls(self, name: str, arguments: dict[str, str], *, text: str = "") -> ScriptedAnswer:
         call = Called(id=f"call-{self.step}", name=name, arguments=json.dumps(arguments))
-        return ScriptedAnswer(text=said or f"Step {self.step}.", calls=(call,))
+        return ScriptedAnswer(text=text or f"Step {self.step}.", calls=(call,))
 
     @staticmethod
     def _remembered(text: str) -> str:
-        found = re.search(r"7-QUARTZ-\d+", text)
-        return f"It opens with {found[0]}." if found else "I do not know."
+        code = re.search(r"7-QUARTZ-\d+", text)
+        return f"It opens with {code[0]}." if code else "I do not know."
 
 
-async def part(given: dict[str, Any]) -> str:
+async def part(arguments: dict[str, Any]) -> str:
     """A file of about three hundred tokens."""
-    number = int(given["path"].removeprefix("part_").removesuffix(".txt"))
+    number = int(arguments["path"].removeprefix("part_").removesuffix(".txt"))
     lines = [f"{i}: the {number + i} lamps of row {i * number} burn" for i in range(20)]
     if number == FIRST:
         lines[10] = FACT
@@ -84,17 +84,19 @@ async def test_a_fact_of_step_3_is_recalled_at_step_190_of_200_under_16k(dialect
 
     client = Scripted(model, dialect=dialect)
     agent = Agent(
-        client=client, limits=TurnLimits(steps=STEPS + 1), before=(weigh,),
+        client=client,
+        limits=TurnLimits(steps=STEPS + 1),
+        before=(weigh,),
         actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=part),),
-    )  # fmt: skip
+    )
     async with opened(agent, budget=BUDGET, counter=counter_for("gpt-5")) as session:
         outcome = await agent.run(session, "Read all parts, and say how the lighthouse opens.")
         layers = {entry.segment.kind: entry.layer for entry in (await session.build()).entries}
-        said = [one.text for one in session.dialogue()]
+        texts = [one.text for one in session.dialogue()]
         cuts = session.ledger.cuts
         assert session.turns == 1
     assert (outcome.text, outcome.spent.steps) == ("All read.", STEPS + 1)
-    assert said[model.found_at] == "It opens with 7-QUARTZ-19."
+    assert texts[model.found_at] == "It opens with 7-QUARTZ-19."
     assert LATE < model.found_at <= LATE + 8
     assert max(model.knew_before) < 100, "the fact must be out of sight long before it is needed"
     assert layers["tool_result"] is Layer.STEPS

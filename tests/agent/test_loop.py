@@ -21,7 +21,7 @@ from lamina.errors import BadInput
 from lamina.models.facts import model
 from lamina.sessions import Recorded, Session
 from lamina.stores.memory import MemoryStore
-from tests.agent.working import SCHEMA, calls, opened, reading, results, told
+from tests.agent.working import SCHEMA, calls, opened, reading, result_text, results
 from tests.sessions.talking import answer, awaited
 
 SPOKEN = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
@@ -55,8 +55,8 @@ async def test_a_chat_is_the_loop_without_actions() -> None:
     async with opened(agent, recall=False) as session:
         await agent.run(session, "Hello", hear=hear)
         await agent.run(session, "And now?")
-        said = [one.text for one in session.dialogue()]
-    assert said == ["Hello", "Hello you.", "And now?", "Still here."]
+        texts = [one.text for one in session.dialogue()]
+    assert texts == ["Hello", "Hello you.", "And now?", "Still here."]
     assert "".join(event.text for event in heard if isinstance(event, Spoke)) == "Hello you."
     assert "tools" not in client.requests[0]
 
@@ -78,7 +78,7 @@ async def test_reads_run_side_by_side_and_a_write_alone_in_its_place() -> None:
     agent = Agent(client=client, actions=(slow("a"), slow("b"), slow("write", writes=True)), approve=always)
     async with opened(agent) as session:
         await agent.run(session, "Go")
-        assert [told(one) for one in results(session)] == ["a", "b", "write", "a"]
+        assert [result_text(one) for one in results(session)] == ["a", "b", "write", "a"]
     assert order[:2] == ["a begins", "b begins"]
     assert order[4:] == ["write begins", "write ends", "a begins", "a ends"]
 
@@ -96,22 +96,22 @@ async def test_reads_run_side_by_side_and_a_write_alone_in_its_place() -> None:
 async def test_what_writes_is_done_only_if_it_is_approved(approve: Any, why: str) -> None:
     done: list[str] = []
 
-    async def write(given: dict[str, Any]) -> str:
-        done.append(given["path"])
+    async def write(arguments: dict[str, Any]) -> str:
+        done.append(arguments["path"])
         return "written"
 
     async def decide(_: Any, __: Any) -> Any:
         return approve
 
     action = Action(tool=Tool(name="write", schema=SCHEMA), run=write, writes=True)
-    asked = None if approve is None else decide
-    agent = Agent(client=Scripted([calls("write"), "Done."]), actions=(action,), approve=asked)
+    approver = None if approve is None else decide
+    agent = Agent(client=Scripted([calls("write"), "Done."]), actions=(action,), approve=approver)
     async with opened(agent) as session:
         await agent.run(session, "Write it")
         (result,) = results(session)
     assert done == (["a.txt"] if approve is True else [])
     assert result.error is (approve is not True)
-    assert why in told(result)
+    assert why in result_text(result)
 
 
 @awaited
@@ -122,23 +122,27 @@ async def test_an_approval_that_fails_is_none() -> None:
     agent = Agent(client=Scripted([calls("read"), "Ok."]), actions=(reading(writes=True),), approve=broken)
     async with opened(agent) as session:
         await agent.run(session, "Go")
-        assert "approval failed: OSError('no terminal')" in told(results(session)[0])
+        assert "approval failed: OSError('no terminal')" in result_text(results(session)[0])
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("arguments", "why"),
     [
-        ('{"path": ', "not JSON"), ("[1]", "not an object"), ("{}", "'path' is missing"),
+        ('{"path": ', "not JSON"),
+        ("[1]", "not an object"),
+        ("{}", "'path' is missing"),
         ('{"path": "x"}', "ZeroDivisionError"),
     ],
-)  # fmt: skip
+)
 @awaited
-async def test_whatever_goes_wrong_with_a_call_is_told_to_the_model(given: str, why: str) -> None:
+async def test_whatever_goes_wrong_with_a_call_is_told_to_the_model(arguments: str, why: str) -> None:
     async def fail(_: dict[str, Any]) -> str:
         return str(1 / 0)
 
     line = calls("read", "other")
-    line = ScriptedAnswer(calls=(type(line.calls[0])(id="x", name="read", arguments=given), line.calls[1]))
+    line = ScriptedAnswer(
+        calls=(type(line.calls[0])(id="x", name="read", arguments=arguments), line.calls[1])
+    )
     agent = Agent(
         client=Scripted([line, "I see."]), actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=fail),)
     )
@@ -147,8 +151,8 @@ async def test_whatever_goes_wrong_with_a_call_is_told_to_the_model(given: str, 
         first, second = results(session)
     assert outcome.text == "I see."
     assert (first.error, second.error) == (True, True)
-    assert why in told(first)
-    assert "no tool named 'other'" in told(second)
+    assert why in result_text(first)
+    assert "no tool named 'other'" in result_text(second)
 
 
 @awaited
@@ -158,12 +162,13 @@ async def test_a_tool_that_takes_too_long_is_given_up() -> None:
         return ""
 
     agent = Agent(
-        client=Scripted([calls("read"), "Too bad."]), limits=TurnLimits(seconds=0.01),
+        client=Scripted([calls("read"), "Too bad."]),
+        limits=TurnLimits(seconds=0.01),
         actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=forever),),
-    )  # fmt: skip
+    )
     async with opened(agent) as session:
         await agent.run(session, "Go")
-        assert "did not end within 0.01 seconds" in told(results(session)[0])
+        assert "did not end within 0.01 seconds" in result_text(results(session)[0])
 
 
 @pytest.mark.parametrize(
@@ -187,7 +192,7 @@ async def test_a_limit_ends_the_turn_and_leaves_a_log_that_goes_on(
         assert 1 < outcome.spent.steps < 20
         assert session.calls == ()
         if ending != "tokens":  # which is known before a request is sent: then no call is left
-            assert told(results(session)[-1]).startswith("Not run: the limit of")
+            assert result_text(results(session)[-1]).startswith("Not run: the limit of")
         again = Agent(client=Scripted(["Well."]))
         assert (await again.run(session, "And?")).text == "Well."
 
@@ -217,7 +222,7 @@ async def test_the_question_stands_again_after_the_result_of_a_search_only() -> 
     agent = Agent(client=client, actions=(reading("hits", name="search", searches=True), reading()))
     async with opened(agent) as session:
         await agent.run(session, "Where is the lamp?")
-        search, read = map(told, results(session))
+        search, read = map(result_text, results(session))
     assert search.endswith("hits\n\n[The user's question]: Where is the lamp?")
     assert "lamp" not in read
 
@@ -280,8 +285,8 @@ async def test_results_that_were_there_when_a_turn_was_cancelled_are_kept() -> N
             group.cancel_scope.cancel()
         first, second = results(session)
         assert (first.error, second.error) == (False, True)
-        assert told(first) == "a.txt: done"
-        assert "cancelled" in told(second)
+        assert result_text(first) == "a.txt: done"
+        assert "cancelled" in result_text(second)
         assert (await agent.go_on(session)).text == "Later."
 
 
@@ -294,7 +299,7 @@ async def test_a_turn_goes_on_after_the_program_was_killed_between_call_and_resu
         await session.record(answer("openai_chat", "Reading.", call="c1"))
     async with opened(agent, store) as session:
         assert (await agent.go_on(session)).text == "It was lost."
-        assert "the program ended" in told(results(session)[0])
+        assert "the program ended" in result_text(results(session)[0])
 
 
 TOO_LONG = "This model's maximum context length is 4000 tokens, however you requested 9000 tokens"

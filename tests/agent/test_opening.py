@@ -16,9 +16,9 @@ from lamina.stores.port import Store
 from tests.sessions.talking import awaited
 
 
-def opening(store: Store, **given: Any) -> AbstractAsyncContextManager[Session]:
+def opening(store: Store, **arguments: Any) -> AbstractAsyncContextManager[Session]:
     agent = Agent(client=Scripted(["one", "two", "three"]))
-    return open_for(agent, store, "a", **({"settings": Settings(), "clock": None} | given))
+    return open_for(agent, store, "a", **({"settings": Settings(), "clock": None} | arguments))
 
 
 def personas(session: Session) -> list[str]:

@@ -24,9 +24,13 @@ async def test_a_session_with_too_large_a_budget_learns_the_servers_window(diale
         async with client_for(dialect, base_url=url, api_key="none") as client:
             agent = Agent(client=client)
             async with opened(
-                agent, model=MODEL, budget=Budget(window=20_000, reserve=100, keep_last=1),
-                counter=COUNTER, head=PlainHead(output=8), recall=False,
-            ) as session:  # fmt: skip
+                agent,
+                model=MODEL,
+                budget=Budget(window=20_000, reserve=100, keep_last=1),
+                counter=COUNTER,
+                head=PlainHead(output=8),
+                recall=False,
+            ) as session:
                 for turn in range(6):
                     outcome = await agent.run(session, f"Turn {turn}", attach=[note(f"p{turn}.md", PAGE)])
                     assert outcome.text

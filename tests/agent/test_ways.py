@@ -41,7 +41,7 @@ from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
 from lamina.summaries import Condense, Question
 from tests.agent.test_loop import SPOKEN
-from tests.agent.working import USED, calls, opened, reading, results, told
+from tests.agent.working import USED, calls, opened, reading, result_text, results
 from tests.sessions.talking import awaited
 
 
@@ -84,12 +84,15 @@ async def test_what_a_plan_looked_up_stands_before_what_the_user_attached(dialec
 async def test_the_planner_is_told_to_plan_and_only_the_planner(dialect: str, told_to: str) -> None:
     client = Scripted([calls("read"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect)
     actions = (reading(),)
-    plan = ByModel(client, "gpt-5", actions, told=told_to)
+    plan = ByModel(client, "gpt-5", actions, instructions=told_to)
     async with opened(agent := Agent(client=client, actions=actions, plan=plan)) as session:
         await agent.run(session, "How many?")
     planned, answered = (DIALECTS[dialect].parse(request).log for request in client.requests)
-    assert [(one.role, told(one)) for one in planned] == [(Role.SYSTEM, told_to), (Role.USER, "How many?")]
-    assert not any(told_to in told(one) for one in answered)
+    assert [(one.role, result_text(one)) for one in planned] == [
+        (Role.SYSTEM, told_to),
+        (Role.USER, "How many?"),
+    ]
+    assert not any(told_to in result_text(one) for one in answered)
 
 
 @awaited
@@ -142,10 +145,10 @@ async def test_a_session_plans_its_cache_markers_unless_it_is_told_to_keep_them(
     """The request of an agent is marked at its end, where the next step of the turn goes on."""
     long = "A line that makes the request worth a marker. " * 400
     ways: tuple[tuple[dict[str, Any], bool], ...] = (({}, True), ({"breakpoints": "keep"}, False))
-    for given, marked in ways:
+    for arguments, marked in ways:
         client = Scripted([calls("read"), ScriptedAnswer(text="Done.", used=USED)], dialect="anthropic")
         agent = Agent(client=client, actions=(reading(long),))
-        async with opened(agent, system=long, **given) as session:
+        async with opened(agent, system=long, **arguments) as session:
             await agent.run(session, "Read it.")
         for request in client.requests:
             assert ("cache_control" in json.dumps(request["messages"][-1])) is marked
@@ -154,10 +157,10 @@ async def test_a_session_plans_its_cache_markers_unless_it_is_told_to_keep_them(
 
 @awaited
 async def test_attachments_that_are_too_much_are_condensed_before_the_model_is_asked() -> None:
-    asked: list[Question] = []
+    questions: list[Question] = []
 
     async def write(question: Question) -> str:
-        asked.append(question)
+        questions.append(question)
         return "long.md says that lamps are lit at dusk."
 
     client = Scripted(["At dusk."])
@@ -166,7 +169,7 @@ async def test_attachments_that_are_too_much_are_condensed_before_the_model_is_a
     async with opened(agent, recall=False) as session:
         condense = Condense(write=write, limit=500)
         outcome = await agent.run(session, "When?", attach=[long], condense=condense)
-    assert (outcome.text, len(asked)) == ("At dusk.", 1)
+    assert (outcome.text, len(questions)) == ("At dusk.", 1)
     assert len(json.dumps(client.requests[0])) < 2_000
     assert "long.md says that lamps are lit at dusk." in json.dumps(client.requests[0])
 
@@ -191,8 +194,8 @@ async def test_an_answer_from_search_names_the_segments_that_it_cites() -> None:
             excerpt("Lamps are lit at dusk.", source="docs/dusk.md", key="dusk"),
         ]
 
-    said = "It has 12 volts [[docs/lamp.md:12-30]], really [[docs/lamp.md]]; see [[docs/moon.md]]."
-    agent = Agent(client=Scripted([said]), cites=True)
+    answer_text = "It has 12 volts [[docs/lamp.md:12-30]], really [[docs/lamp.md]]; see [[docs/moon.md]]."
+    agent = Agent(client=Scripted([answer_text]), cites=True)
     async with opened(agent, sources=[search]) as session:
         outcome = await agent.run(session, "How many volts?")
         request = await session.request()
@@ -207,12 +210,12 @@ async def test_an_answer_from_search_names_the_segments_that_it_cites() -> None:
 async def test_an_answer_cites_attachments_of_kinds_that_the_application_made() -> None:
     ticket = Kind(tag="ticket", role=Role.USER, layer=Layer.TURN, attachment=True, attributes=("name",))
     options = Options(kinds={**KINDS, "ticket": ticket})
-    given = Segment(
+    segment_given = Segment(
         role=Role.USER, kind="ticket", parts=(Text("The lamp is broken."),), key="T-7", attrs={"name": "T-7"}
     )
     agent = Agent(client=Scripted(["It is broken [[T-7]]."]), cites=True)
     async with opened(agent, options=options) as session:
-        outcome = await agent.run(session, "What is wrong?", attach=[given])
+        outcome = await agent.run(session, "What is wrong?", attach=[segment_given])
     assert [one.key for one in outcome.citations] == ["T-7"]
     assert outcome.unfounded == ()
 
@@ -249,7 +252,7 @@ async def test_a_sub_agent_has_a_conversation_of_its_own_linked_on_both_sides(di
     assert DIALECTS[dialect].check(client.requests[1]) == []
     async with opened(child, store, names[0]) as session:
         first = next(one for one in session.log if one.kind == "parent_message")
-        assert (told(first), first.attrs) == ("Count the lamps", {"parent_agent_id": "a"})
+        assert (result_text(first), first.attrs) == ("Count the lamps", {"parent_agent_id": "a"})
         assert results(session)
 
 
@@ -284,10 +287,10 @@ async def test_an_application_hands_over_between_two_turns() -> None:
 async def test_a_task_that_is_given_again_later_is_done_again() -> None:
     store, names = MemoryStore(), list[str]()
     child = Agent(client=Scripted(["Twelve.", "Thirteen."]))
-    for said in ("Twelve.", "Thirteen."):
+    for answer_text in ("Twelve.", "Thirteen."):
         tool = delegate(child, children(child, store, names), parent="a")  # as after a restart
-        given: Any = await tool.run({"task": "Count"})
-        assert told(given.parts[0]) == said
+        child_result: Any = await tool.run({"task": "Count"})
+        assert result_text(child_result.parts[0]) == answer_text
     assert len(set(names)) == 2
 
 
@@ -301,12 +304,12 @@ async def test_notes_outlive_the_conversation(tmp_path: Path) -> None:
         )
         async with opened(agent) as session:
             await agent.run(session, "Go")
-            last = told(results(session)[-1])
+            last = result_text(results(session)[-1])
     assert last == "lamps: 12\ndusk: 18:40\n"
     agent = Agent(client=Scripted([calls("note_down", text="x" * LARGEST), "ok"]), actions=scratchpad(path))
     async with opened(agent) as session:
         await agent.run(session, "Go")
-        assert "bytes already" in told(results(session)[0])
+        assert "bytes already" in result_text(results(session)[0])
     assert path.read_text("utf-8") == last
 
 
@@ -352,8 +355,11 @@ async def test_what_a_search_finds_is_shown_with_its_place() -> None:
     agent = Agent(client=Scripted([calls("search"), "Found."]), actions=(find,))
     async with opened(agent) as session:
         await agent.run(session, "Volts?")
-        (found,) = results(session)
-    assert told(found) == "[lamp.md 3]\n12 volts\n\n[dusk.md]\ndusk\n\n[The user's question]: Volts?"
+        (result_found,) = results(session)
+    assert (
+        result_text(result_found)
+        == "[lamp.md 3]\n12 volts\n\n[dusk.md]\ndusk\n\n[The user's question]: Volts?"
+    )
 
 
 @awaited
@@ -365,6 +371,6 @@ async def test_an_index_is_searched_by_an_action() -> None:
         )
         async with opened(agent) as session:
             await agent.run(session, "Volts?")
-            (found,) = results(session)
-    assert not found.error
-    assert "twelve volts" in told(found)
+            (result_found,) = results(session)
+    assert not result_found.error
+    assert "twelve volts" in result_text(result_found)

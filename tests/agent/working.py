@@ -23,35 +23,40 @@ USED = CallUsage(input=100, cached=60, output=10)
 
 def calls(*names: str, said: str = "", **arguments: Any) -> ScriptedAnswer:
     """An answer that calls these tools, all with the same arguments."""
-    given = json.dumps(arguments or {"path": "a.txt"})
-    made = tuple(Called(id=f"{name}-{i}", name=name, arguments=given) for i, name in enumerate(names))
-    return ScriptedAnswer(text=said, calls=made, used=USED)
+    json_arguments = json.dumps(arguments or {"path": "a.txt"})
+    tool_calls = tuple(
+        Called(id=f"{name}-{i}", name=name, arguments=json_arguments) for i, name in enumerate(names)
+    )
+    return ScriptedAnswer(text=said, calls=tool_calls, used=USED)
 
 
 def reading(text: str = "content", *, name: str = "read", **more: Any) -> Action:
     """A tool that gives this text."""
 
-    async def run(given: dict[str, Any]) -> str:
-        return f"{given['path']}: {text}"
+    async def run(arguments: dict[str, Any]) -> str:
+        return f"{arguments['path']}: {text}"
 
     return Action(tool=Tool(name=name, description="Reads a file.", schema=SCHEMA), run=run, **more)
 
 
 def opened(
-    agent: Agent, store: MemoryStore | None = None, name: str = "a", **given: Any
+    agent: Agent, store: MemoryStore | None = None, name: str = "a", **options: Any
 ) -> AbstractAsyncContextManager[Session]:
     usual: dict[str, Any] = {
-        "model": MODELS[agent.client.dialect], "budget": Budget(window=30_000, reserve=1_000),
-        "settings": Settings(), "clock": None, "persona": "",
-    }  # fmt: skip
-    return open_for(agent, store or MemoryStore(), name, **(usual | given))
+        "model": MODELS[agent.client.dialect],
+        "budget": Budget(window=30_000, reserve=1_000),
+        "settings": Settings(),
+        "clock": None,
+        "persona": "",
+    }
+    return open_for(agent, store or MemoryStore(), name, **(usual | options))
 
 
 def results(session: Session) -> list[ToolResult]:
     return [part for one in session.log for part in one.parts if isinstance(part, ToolResult)]
 
 
-def told(segment_or_result: Segment | ToolResult) -> str:
+def result_text(segment_or_result: Segment | ToolResult) -> str:
     if isinstance(segment_or_result, ToolResult):
         return text_of(segment_or_result.content)
     return text_of(segment_or_result.parts)

@@ -37,11 +37,11 @@ class Gemini:
         if self.broken:
             return 500, {"error": {"code": 500, "message": "internal", "status": "INTERNAL"}}
         if method == "POST" and name == "cachedContents":
-            made = f"cachedContents/{len(self.asked)}"
-            self.caches[made] = body
-            return 200, {"name": made, "usageMetadata": {"totalTokenCount": 2_000}}
-        wanted = body.get("cachedContent", "") if method == "POST" else name
-        if wanted not in self.caches:
+            new_name = f"cachedContents/{len(self.asked)}"
+            self.caches[new_name] = body
+            return 200, {"name": new_name, "usageMetadata": {"totalTokenCount": 2_000}}
+        cache_name = body.get("cachedContent", "") if method == "POST" else name
+        if cache_name not in self.caches:
             message = "CachedContent not found (or permission denied)"
             return 403, {"error": {"code": 403, "message": message, "status": "PERMISSION_DENIED"}}
         if method == "DELETE":
@@ -49,7 +49,7 @@ class Gemini:
             return 200, {}
         if method == "PATCH":
             return 200, {"name": name}
-        content = {"role": "model", "parts": [{"text": f"from {wanted}"}]}
+        content = {"role": "model", "parts": [{"text": f"from {cache_name}"}]}
         return 200, {"candidates": [{"content": content}]}
 
 
@@ -122,7 +122,7 @@ def test_a_cache_is_renewed_before_it_expires(gemini: Gemini) -> None:
     assert cached.name() == name
     clock.now += 74
     assert cached.name() == name
-    assert [asked.split()[0] for asked in gemini.asked] == ["POST", "PATCH"]
+    assert [call.split()[0] for call in gemini.asked] == ["POST", "PATCH"]
 
 
 @pytest.mark.parametrize("passed", [76, 101])
@@ -142,9 +142,12 @@ def test_a_request_whose_cache_is_gone_is_sent_again_with_a_new_one(gemini: Gemi
     name = cached.name()
     gemini.caches.clear()
     assert cached.generate_content(contents="Hello").text != f"from {name}"
-    assert [asked.split()[1].split("/")[-1] for asked in gemini.asked] == [
-        "cachedContents", f"{MODEL}:generateContent", "cachedContents", f"{MODEL}:generateContent",
-    ]  # fmt: skip
+    assert [call.split()[1].split("/")[-1] for call in gemini.asked] == [
+        "cachedContents",
+        f"{MODEL}:generateContent",
+        "cachedContents",
+        f"{MODEL}:generateContent",
+    ]
 
 
 def test_another_error_is_the_sdks_own_and_nothing_is_sent_again(gemini: Gemini) -> None:
@@ -167,7 +170,7 @@ def test_deleting_what_is_gone_is_no_error_and_nothing_is_deleted_twice(gemini: 
     gemini.caches.clear()
     cached.delete()
     cached.delete()
-    assert [asked.split()[0] for asked in gemini.asked] == ["POST", "DELETE"]
+    assert [call.split()[0] for call in gemini.asked] == ["POST", "DELETE"]
 
 
 def test_storage_is_told_in_token_hours_and_money(gemini: Gemini) -> None:
@@ -191,8 +194,8 @@ def test_the_same_with_an_async_client(gemini: Gemini) -> None:
 
     async def talk() -> list[str]:
         async with AsyncCachedHead(client(gemini), model=MODEL, system=HANDBOOK, clock=clock) as cached:
-            asked = (cached.generate_content(contents=f"What is in {i}?") for i in range(3))
-            answers = [answer.text for answer in await asyncio.gather(*asked)]
+            calls = (cached.generate_content(contents=f"What is in {i}?") for i in range(3))
+            answers = [answer.text for answer in await asyncio.gather(*calls)]
             gemini.caches.clear()
             answers.append((await cached.generate_content(contents="And now?")).text)
         return answers
@@ -200,7 +203,7 @@ def test_the_same_with_an_async_client(gemini: Gemini) -> None:
     answers = asyncio.run(talk())
     assert len(set(answers[:3])) == 1
     assert answers[3] != answers[0]
-    assert sum(asked.endswith("cachedContents") for asked in gemini.asked) == 2
+    assert sum(answers.endswith("cachedContents") for answers in gemini.asked) == 2
     assert gemini.caches == {}
 
 

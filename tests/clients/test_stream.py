@@ -17,11 +17,11 @@ import pytest
 
 from lamina.clients.anthropic import Events, anthropic_messages
 from lamina.clients.events import Called, CallUsage, Client, Event, Sdk, Spoke, Stopped, Thought
-from lamina.clients.failures import Busy, CallFailed, Denied, RequestRefused, Unreachable, failure, mapped
+from lamina.clients.failures import Busy, CallFailed, Denied, RequestRefused, Unreachable, failure, map_error
 from lamina.clients.gemini import gemini_content
 from lamina.clients.known import client_for
 from lamina.clients.ollama import ollama_chat
-from lamina.clients.openai import Chunks, Items, openai_chat, openai_responses
+from lamina.clients.openai import Chunks, ResponsesReader, openai_chat, openai_responses
 from lamina.clients.scripted import Scripted, ScriptedAnswer
 from lamina.core.values import ToolCall
 from lamina.dialects import DIALECTS
@@ -31,7 +31,7 @@ from tests.sessions.talking import awaited
 from tests.talking import refusing
 
 SPOKEN = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
-ASKED = [{"role": "user", "content": "Say a word"}]
+MESSAGES = [{"role": "user", "content": "Say a word"}]
 
 
 async def heard(client: Client, request: dict[str, Any]) -> tuple[list[Event], list[Any]]:
@@ -65,30 +65,32 @@ async def test_events_and_the_raw_answer_say_the_same(dialect: str) -> None:
     called = [(event.name, json.loads(event.arguments)) for event in events if isinstance(event, Called)]
     assert called == [("read", {"path": "a"}), ("ls", {})]
     assert events[-2:] == [used, Stopped(reason="tool", said=events[-1].said)]  # type: ignore[union-attr]
-    found = DIALECTS[dialect].absorb_stream(raw)
-    made = [part for one in found.segments for part in one.parts if isinstance(part, ToolCall)]
-    assert [(part.name, json.loads(part.arguments)) for part in made] == called
-    assert (found.usage.input, found.usage.cached, found.usage.output) == (50, used.cached, 7)
+    absorbed = DIALECTS[dialect].absorb_stream(raw)
+    calls_absorbed = [part for one in absorbed.segments for part in one.parts if isinstance(part, ToolCall)]
+    assert [(part.name, json.loads(part.arguments)) for part in calls_absorbed] == called
+    assert (absorbed.usage.input, absorbed.usage.cached, absorbed.usage.output) == (50, used.cached, 7)
 
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses", "anthropic"])
 @awaited
 async def test_a_real_server_is_heard_word_by_word(dialect: str, own: bool, server: Upstream) -> None:  # noqa: FBT001
-    made: dict[str, Any] = {
-        "openai_chat": openai_chat, "openai_responses": openai_responses, "anthropic": anthropic_messages,
-    }  # fmt: skip
+    clients: dict[str, Any] = {
+        "openai_chat": openai_chat,
+        "openai_responses": openai_responses,
+        "anthropic": anthropic_messages,
+    }
     url = server.url if dialect == "anthropic" else f"{server.url}/v1"
     sdk: Any = anthropic.AsyncAnthropic if dialect == "anthropic" else openai.AsyncOpenAI
-    given: Any = sdk(base_url=url, api_key="none", max_retries=0) if own else None
-    request: dict[str, Any] = {"model": MODEL, "messages": ASKED, "max_tokens": 8}
+    own_client: Any = sdk(base_url=url, api_key="none", max_retries=0) if own else None
+    request: dict[str, Any] = {"model": MODEL, "messages": MESSAGES, "max_tokens": 8}
     if dialect == "openai_responses":
         request = {"model": MODEL, "input": "Say a word", "max_output_tokens": 8}
-    client: Sdk = made[dialect](given) if own else made[dialect](base_url=url, api_key="none")
+    client: Sdk = clients[dialect](own_client) if own else clients[dialect](base_url=url, api_key="none")
     async with client:
         events, raw = await heard(client, request | {"cache_prompt": True})
     if own:
-        await given.close()
+        await own_client.close()
     text = joined(events, Spoke)
     assert len(text) >= 4
     assert len([event for event in events if isinstance(event, Spoke)]) > 1
@@ -97,8 +99,14 @@ async def test_a_real_server_is_heard_word_by_word(dialect: str, own: bool, serv
     assert used.output >= 4
     assert isinstance(events[-1], Stopped)
     assert events[-1].reason == ("length" if dialect != "openai_responses" else events[-1].reason)
-    assert text in json.dumps([part.text for one in DIALECTS[dialect].absorb_stream(raw).segments
-                               for part in one.parts if hasattr(part, "text")])  # fmt: skip
+    assert text in json.dumps(
+        [
+            part.text
+            for one in DIALECTS[dialect].absorb_stream(raw).segments
+            for part in one.parts
+            if hasattr(part, "text")
+        ]
+    )
 
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "anthropic"])
@@ -111,9 +119,9 @@ async def test_a_real_server_that_refuses_says_why(dialect: str, server: Upstrea
             await heard(client, {"model": MODEL, "messages": long, "max_tokens": 8})
     from lamina.dialects.overflow import overflow  # noqa: PLC0415 - what reads the words of the error
 
-    found = overflow(caught.value.status, caught.value.said)
-    assert found is not None
-    assert found.limit == 1024
+    reported = overflow(caught.value.status, caught.value.said)
+    assert reported is not None
+    assert reported.limit == 1024
 
 
 @awaited
@@ -121,7 +129,7 @@ async def test_a_stream_that_is_left_early_is_closed_and_the_server_answers_the_
     server: Upstream,
 ) -> None:
     async with openai_chat(base_url=f"{server.url}/v1", api_key="none") as client:
-        request = {"model": MODEL, "messages": ASKED, "max_tokens": 500}
+        request = {"model": MODEL, "messages": MESSAGES, "max_tokens": 500}
         with anyio.CancelScope() as scope:
             async with client.send(request) as reply:
                 async for event in reply:
@@ -144,9 +152,11 @@ async def test_statuses_of_real_sdks_become_one_tree(
 ) -> None:
     with refusing(status, "too bad") as (url, _):
         sdk: Any = anthropic.AsyncAnthropic if dialect == "anthropic" else openai.AsyncOpenAI
-        async with sdk(base_url=url, api_key="none", max_retries=0) as given:
+        async with sdk(base_url=url, api_key="none", max_retries=0) as own_client:
             with pytest.raises(error, match="too bad") as caught:
-                await heard(client_for(dialect, given), {"model": "m", "messages": ASKED, "max_tokens": 1})
+                await heard(
+                    client_for(dialect, own_client), {"model": "m", "messages": MESSAGES, "max_tokens": 1}
+                )
     assert type(caught.value) is error
     assert caught.value.status == status
     assert isinstance(caught.value, LaminaError)
@@ -156,16 +166,16 @@ async def test_statuses_of_real_sdks_become_one_tree(
 @pytest.mark.parametrize("dialect", ["openai_chat", "anthropic", "ollama"])
 @awaited
 async def test_a_server_that_is_not_there_is_unreachable(dialect: str) -> None:
-    made: Any = {"openai_chat": openai.AsyncOpenAI, "anthropic": anthropic.AsyncAnthropic}
+    sdks: Any = {"openai_chat": openai.AsyncOpenAI, "anthropic": anthropic.AsyncAnthropic}
     url = "http://127.0.0.1:9"
-    given = made[dialect](base_url=url, api_key="none", max_retries=0) if dialect in made else None
-    client = client_for(dialect, given, base_url=url)
+    own_client = sdks[dialect](base_url=url, api_key="none", max_retries=0) if dialect in sdks else None
+    client = client_for(dialect, own_client, base_url=url)
     with pytest.raises(Unreachable):
         await heard(
-            client, {"model": "m", "messages": ASKED} | ({} if dialect == "ollama" else {"max_tokens": 1})
+            client, {"model": "m", "messages": MESSAGES} | ({} if dialect == "ollama" else {"max_tokens": 1})
         )
-    if given is not None:
-        await given.close()
+    if own_client is not None:
+        await own_client.close()
     await client.aclose()
 
 
@@ -175,8 +185,8 @@ class Aio:
     def __init__(self, *items: Any) -> None:
         self.items, self.given, self.closed = items, dict[str, Any](), False
 
-    async def __call__(self, **given: Any) -> AsyncIterator[Any]:
-        self.given = given
+    async def __call__(self, **arguments: Any) -> AsyncIterator[Any]:
+        self.given = arguments
         return self._flow()
 
     async def _flow(self) -> AsyncIterator[Any]:
@@ -200,18 +210,22 @@ async def test_gemini_is_read_from_the_sdks_own_objects() -> None:
     usage = types.GenerateContentResponseUsageMetadata(prompt_token_count=9, candidates_token_count=3)
     call = types.FunctionCall(id="c", name="read", args={"path": "ä"})
     flow = Aio(
-        chunk(types.Part(text="Hm.", thought=True)), chunk(types.Part(text="Yes")),
+        chunk(types.Part(text="Hm.", thought=True)),
+        chunk(types.Part(text="Yes")),
         chunk(types.Part(function_call=call), stop=types.FinishReason.STOP, usage=usage),
-    )  # fmt: skip
+    )
     models = SimpleNamespace(generate_content_stream=flow)
     client = gemini_content(SimpleNamespace(aio=SimpleNamespace(models=models)))
     request = {"model": "gemini-3-pro", "contents": [], "config": {}}
     events, raw = await heard(client, request)
     assert flow.given == request
     assert events == [
-        Thought("Hm."), Spoke("Yes"), Called(id="c", name="read", arguments='{"path": "ä"}'),
-        CallUsage(input=9, output=3), Stopped(reason="tool", said="STOP"),
-    ]  # fmt: skip
+        Thought("Hm."),
+        Spoke("Yes"),
+        Called(id="c", name="read", arguments='{"path": "ä"}'),
+        CallUsage(input=9, output=3),
+        Stopped(reason="tool", said="STOP"),
+    ]
     assert DIALECTS["gemini"].absorb_stream(raw).stop == "STOP"
 
 
@@ -222,18 +236,21 @@ async def test_ollama_is_read_from_the_sdks_own_objects_and_told_the_window() ->
     call = ollama.Message.ToolCall(
         function=ollama.Message.ToolCall.Function(name="read", arguments={"path": "a"})
     )
-    said = ollama.Message(role="assistant", content="Yes", thinking="Hm.", tool_calls=[call])
+    message = ollama.Message(role="assistant", content="Yes", thinking="Hm.", tool_calls=[call])
     flow = Aio(
-        ollama.ChatResponse(message=said),
+        ollama.ChatResponse(message=message),
         {"message": {"content": ""}, "done": True, "done_reason": "stop"}
         | {"prompt_eval_count": 9, "eval_count": 3},
-    )  # fmt: skip
+    )
     client = ollama_chat(SimpleNamespace(chat=flow), window=9_000)
-    asked = {"model": "m", "messages": ASKED, "truncate": False, "stream": False, "options": {"seed": 1}}
-    events, raw = await heard(client, asked)
+    request = {"model": "m", "messages": MESSAGES, "truncate": False, "stream": False, "options": {"seed": 1}}
+    events, raw = await heard(client, request)
     assert flow.given == {
-        "model": "m", "messages": ASKED, "options": {"num_ctx": 9_000, "seed": 1}, "stream": True,
-    }  # fmt: skip
+        "model": "m",
+        "messages": MESSAGES,
+        "options": {"num_ctx": 9_000, "seed": 1},
+        "stream": True,
+    }
     assert events[-2:] == [CallUsage(input=9, output=3), Stopped(reason="tool", said="stop")]
     assert events[:3] == [Thought("Hm."), Spoke("Yes"), Called(id="", name="read", arguments='{"path": "a"}')]
     assert DIALECTS["ollama"].absorb_stream(raw).usage.input == 9
@@ -270,7 +287,7 @@ def test_calls_in_pieces_are_told_apart_even_where_a_server_gives_one_index_to_a
         [piece(0, "a", "read", '{"x"'), piece(1, "b", "ls", "{"), more(0, ": 1}"), more(1, "}")],
         [piece(0, "a", "read", '{"x": 1}'), piece(0, "b", "ls", "{}")],
         [piece(None, "a", "read", '{"x"'), more(None, ": 1}"), piece(None, "b", "ls", "{}")],
-    )  # fmt: skip
+    )
     for flow in flows:
         reader = Chunks()
         for one in flow:
@@ -282,7 +299,7 @@ def test_calls_in_pieces_are_told_apart_even_where_a_server_gives_one_index_to_a
         ]
 
 
-@pytest.mark.parametrize("reader", [Chunks, Items, Events])
+@pytest.mark.parametrize("reader", [Chunks, ResponsesReader, Events])
 def test_a_stream_that_ends_without_a_word_did_not_end_well(reader: Any) -> None:
     assert list(reader().end()) == [Stopped(reason="error", said="")]
 
@@ -292,31 +309,41 @@ def test_a_stream_that_ends_without_a_word_did_not_end_well(reader: Any) -> None
     [
         (Chunks, {"error": {"code": 429, "message": "slow down"}}, Busy),
         (Events, {"type": "error", "error": {"type": "overloaded_error", "message": "slow down"}}, Busy),
-        (Items, {"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, Busy),
+        (ResponsesReader, {"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, Busy),
         (
-            Items,
-            {"type": "response.failed", "response": {"status": "failed", "error": {
-                "code": "context_length_exceeded", "message": "slow down"}}},
+            ResponsesReader,
+            {
+                "type": "response.failed",
+                "response": {
+                    "status": "failed",
+                    "error": {"code": "context_length_exceeded", "message": "slow down"},
+                },
+            },
             RequestRefused,
         ),
     ],
-)  # fmt: skip
+)
 def test_an_error_inside_a_stream_is_raised(reader: Any, item: Any, error: type[CallFailed]) -> None:
     with pytest.raises(error, match="slow down"):
         list(reader().read(item))
 
 
 def test_errors_that_are_not_about_a_call_stay_what_they_are() -> None:
-    assert mapped(KeyError("x")) is None
-    known = failure(429, "wait", wait=3.0)
-    assert mapped(known) is known
-    assert (known.wait, known.status) == (3.0, 429)
+    assert map_error(KeyError("x")) is None
+    busy = failure(429, "wait", wait=3.0)
+    assert map_error(busy) is busy
+    assert (busy.wait, busy.status) == (3.0, 429)
 
 
 def test_a_sync_client_and_an_unknown_dialect_are_refused() -> None:
     with pytest.raises(BadInput, match="not async"):
-        anyio.run(heard, openai_chat(SimpleNamespace(chat=SimpleNamespace(
-            completions=SimpleNamespace(create=lambda **_: [])))), {})  # fmt: skip
+        anyio.run(
+            heard,
+            openai_chat(
+                SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=lambda **_: [])))
+            ),
+            {},
+        )
     with pytest.raises(BadInput, match="no client speaks"):
         client_for("latin")
     with pytest.raises(BadInput, match="no script"):

@@ -17,7 +17,8 @@ from lamina.core.values import Calibration
 from lamina.dialects import DIALECTS
 from lamina.dialects.openai_chat import DIALECT
 from lamina.dialects.overflow import Overflow
-from lamina.fitting.conversations import CONVERSATIONS, Conversations, PendingCall
+from lamina.fitting.conversations import CONVERSATIONS, Conversations
+from lamina.fitting.pending_call import PendingCall
 
 Messages = list[dict[str, Any]]
 
@@ -31,10 +32,10 @@ def call(among: Conversations, messages: Messages, *, model: str = "m") -> Pendi
 
 
 def sent(among: Conversations, messages: Messages, *, model: str = "m") -> Messages:
-    made = call(among, messages, model=model)
-    made.done()
-    found: Messages = made.request["messages"]
-    return found
+    pending = call(among, messages, model=model)
+    pending.finish()
+    messages_sent: Messages = pending.request["messages"]
+    return messages_sent
 
 
 def history(steps: int, about: str = "", *, system: str = "Be brief.") -> Messages:
@@ -75,7 +76,7 @@ def test_another_system_text_is_another_conversation_with_the_same_past() -> Non
         before = sent(among, history(steps, "tea"))
     assert sent(among, history(13, "tea", system="It is noon."))[1:] == before[1:]
     assert sent(among, history(13, "tea")) == before
-    assert len(among.kept) == 2
+    assert len(among.by_key) == 2
 
 
 def test_a_fork_takes_nothing_over_that_it_does_not_share() -> None:
@@ -92,61 +93,61 @@ def test_a_fork_takes_nothing_over_that_it_does_not_share() -> None:
 def test_a_call_that_failed_leaves_no_trace() -> None:
     among = conversations()
     call(among, history(20, "tea"))
-    assert not among.kept
-    assert among.last() is None
+    assert not among.by_key
+    assert among.last_fitted() is None
 
 
 def test_the_one_not_used_for_longest_is_forgotten() -> None:
     among = conversations()
     for number in range(CONVERSATIONS + 1):
-        sent(among.named(f"number {number}"), history(0))
-    assert len(among.kept) == CONVERSATIONS
-    assert among.named("number 0").last() is None
-    assert among.named("number 1").last() is not None
+        sent(among.with_name(f"number {number}"), history(0))
+    assert len(among.by_key) == CONVERSATIONS
+    assert among.with_name("number 0").last_fitted() is None
+    assert among.with_name("number 1").last_fitted() is not None
 
 
 def test_an_overflow_is_learnt_for_its_model_and_conversation_only() -> None:
     among = conversations(window=20_000)
-    refused = call(among.named("a"), history(20, "tea"))
-    assert refused.deepened(Overflow(asked=9000, limit=3000))
+    refused = call(among.with_name("a"), history(20, "tea"))
+    assert refused.shrink(Overflow(asked=9000, limit=3000))
     assert lowered(refused.request["messages"])
-    refused.done()
-    assert lowered(sent(among.named("a"), history(21, "tea")))
-    assert not lowered(sent(among.named("b"), history(20, "tea")))
-    assert lowered(sent(among.named("a"), history(20, "coffee")))
-    assert not lowered(sent(among.named("a"), history(20, "milk")[2:], model="larger"))
+    refused.finish()
+    assert lowered(sent(among.with_name("a"), history(21, "tea")))
+    assert not lowered(sent(among.with_name("b"), history(20, "tea")))
+    assert lowered(sent(among.with_name("a"), history(20, "coffee")))
+    assert not lowered(sent(among.with_name("a"), history(20, "milk")[2:], model="larger"))
 
 
 def test_an_explicit_reserve_yields_to_a_smaller_window() -> None:
     among = Conversations(Budget(window=20_000, reserve=4000), STRICT)
     refused = call(among, history(20, "tea"))
-    assert refused.deepened(Overflow(asked=9000, limit=3000))
+    assert refused.shrink(Overflow(asked=9000, limit=3000))
 
 
 def test_when_the_limit_cannot_be_met_the_smallest_request_is_tried() -> None:
     among = conversations(window=20_000)
     refused = call(among, [*history(9, "tea"), {"role": "user", "content": "x" * 2000}])
-    assert refused.deepened(Overflow(asked=9000, limit=300))
+    assert refused.shrink(Overflow(asked=9000, limit=300))
     assert len(str(refused.request)) < 3000
-    assert not refused.deepened(Overflow(asked=3000, limit=300))
+    assert not refused.shrink(Overflow(asked=3000, limit=300))
 
 
 def test_of_two_calls_at_once_neither_is_lost() -> None:
     among = conversations()
     sent(among, history(5, "tea"))
     left, right = call(among, history(9, "tea")), call(among, [*history(8, "tea"), *history(1, "milk")[2:]])
-    left.done()
-    right.done()
-    assert sorted(len(known.told) for known in among.kept.values()) == [19, 19]
+    left.finish()
+    right.finish()
+    assert sorted(len(conversation.digests.digests) for conversation in among.by_key.values()) == [19, 19]
 
 
 def test_a_cut_is_not_forgotten_for_a_call_that_began_before_it() -> None:
-    among = conversations().named("a")
+    among = conversations().with_name("a")
     early, late = call(among, history(2, "tea")), call(among, history(13, "tea"))
-    late.done()
-    early.done()
-    assert among.last() is not None
-    assert len(among.kept["a"].ledger.cuts) == 1
+    late.finish()
+    early.finish()
+    assert among.last_fitted() is not None
+    assert len(among.by_key["a"].ledger.cuts) == 1
 
 
 def test_threads_may_share_a_client() -> None:
@@ -172,8 +173,8 @@ def test_threads_may_share_a_client() -> None:
 def test_an_iterator_is_read_once() -> None:
     messages = history(3, "tea")
     among = conversations()
-    made = PendingCall(among, DIALECT, {"model": "m", "messages": iter(messages)})
-    assert made.request["messages"] == messages
+    pending = PendingCall(among, DIALECT, {"model": "m", "messages": iter(messages)})
+    assert pending.request["messages"] == messages
 
 
 @pytest.mark.parametrize("messages", ["Hello", None, [{"role": "nobody"}]])
@@ -202,7 +203,7 @@ def test_of_a_growing_request_only_what_is_new_is_read(
 ) -> None:
     everyone = conversations(window=90_000)
     sent(everyone, history(50, "coffee"))
-    among = everyone.named("mine") if named else everyone
+    among = everyone.with_name("mine") if named else everyone
     sent(among, history(50, "tea"))
     seen = read_messages(monkeypatch)
     for steps in range(51, 60):
@@ -220,25 +221,25 @@ def test_after_an_edit_only_what_follows_it_is_read(monkeypatch: pytest.MonkeyPa
 
 def test_a_conversation_may_go_on_in_another_dialect_of_the_same_client() -> None:
     """What was remembered of parsing one wire format means nothing in another."""
-    for among in (conversations(), conversations().named("a")):
+    for among in (conversations(), conversations().with_name("a")):
         sent(among, history(9, "tea"))
         items = [message for message in history(9, "tea") if message["role"] != "system"]
-        made = PendingCall(among, DIALECTS["openai_responses"], {"model": "m", "input": items})
-        made.done()
-        assert made.request["input"] == items
+        pending = PendingCall(among, DIALECTS["openai_responses"], {"model": "m", "input": items})
+        pending.finish()
+        assert pending.request["input"] == items
         assert lowered(sent(among, history(13, "tea")))
 
 
 def test_reports_of_an_earlier_call_do_not_stand_for_a_later_one() -> None:
-    among = conversations().named("a")
+    among = conversations().with_name("a")
     first = call(among, history(2, "tea"))
-    first.done(usage=11)
+    first.finish(usage=11)
     second = call(among, history(3, "tea"))
-    second.done(usage=22)
-    first.counted(99)
-    assert among.kept["a"].usage == 22
-    second.counted(33)
-    assert among.kept["a"].usage == 33
+    second.finish(usage=22)
+    first.record_usage(99)
+    assert among.by_key["a"].usage == 22
+    second.record_usage(33)
+    assert among.by_key["a"].usage == 33
 
 
 def test_system_messages_that_come_later_are_part_of_what_was_said() -> None:
@@ -248,12 +249,12 @@ def test_system_messages_that_come_later_are_part_of_what_was_said() -> None:
     sent(among, messages)
     messages += [{"role": "system", "content": "Be kind."}, *history(1, "milk")[2:]]
     sent(among, messages)
-    assert len(among.kept) == 1
+    assert len(among.by_key) == 1
     sent(among, [*messages, {"role": "system", "content": "Be quick."}])
-    assert len(among.kept) == 1
+    assert len(among.by_key) == 1
     without = [message for message in messages if message["content"] != "Be kind."]
     sent(among, [*without, {"role": "user", "content": "More."}])
-    assert len(among.kept) == 2
+    assert len(among.by_key) == 2
 
 
 Turn = tuple[str, bool, bool]
@@ -281,56 +282,56 @@ class Plain:
     """Which conversation a request belongs to, by its words alone: the rule, as it is meant."""
 
     def __init__(self) -> None:
-        self.kept: list[tuple[str, list[str]]] = []
+        self.histories: list[tuple[str, list[str]]] = []
 
     def find(self, system: str, words: list[str]) -> int:
         """The number of the conversation: that of the nearest, if the request goes on from all of it."""
         ranked = []
-        for number, (its_system, its_words) in enumerate(self.kept):
+        for number, (its_system, its_words) in enumerate(self.histories):
             pairs = takewhile(lambda pair: pair[0] == pair[1], zip(words, its_words, strict=False))
             shared = len(list(pairs))
             ranked.append((shared, shared == len(its_words), its_system == system, number))
         _, continues, same_system, number = max(ranked, default=(0, False, False, -1))
         if continues and same_system:
-            self.kept[number] = (system, words)
+            self.histories[number] = (system, words)
             return number
-        self.kept.append((system, words))
-        return len(self.kept) - 1
+        self.histories.append((system, words))
+        return len(self.histories) - 1
 
 
 @given(requests)
 def test_conversations_are_told_apart_by_what_is_said_not_by_how_it_is_written(
-    asked: list[tuple[str, list[Turn]]],
+    requests: list[tuple[str, list[Turn]]],
 ) -> None:
     """Forks, edits, regenerated answers, parallel talks; strings that become blocks, markers that move."""
     among, plain = conversations(window=90_000), Plain()
-    for system, said in asked:
-        messages = [as_message(at, turn) for at, turn in enumerate(said)]
+    for system, texts in requests:
+        messages = [as_message(at, turn) for at, turn in enumerate(texts)]
         request: dict[str, Any] = {"model": "claude-opus-4-5", "max_tokens": 9, "messages": messages}
         if system:
             request["system"] = system
-        PendingCall(among, DIALECTS["anthropic"], request).done()
-        newest, known = list(among.kept.items())[-1]
-        number = plain.find(system, [words for words, _, _ in said])
-        assert sorted(among.kept, key=int).index(newest) == number
-        assert len(known.told) == len(said)
+        PendingCall(among, DIALECTS["anthropic"], request).finish()
+        newest, conversation = list(among.by_key.items())[-1]
+        number = plain.find(system, [words for words, _, _ in texts])
+        assert sorted(among.by_key, key=int).index(newest) == number
+        assert len(conversation.digests.digests) == len(texts)
 
 
 def test_usage_that_comes_late_is_that_of_its_own_call_and_not_of_a_later_one() -> None:
     """A stream says what it took at its end: by then another call may have been answered."""
-    among = Conversations(Budget(window=100_000, reserve=0), ESTIMATE).named("a")
+    among = Conversations(Budget(window=100_000, reserve=0), ESTIMATE).with_name("a")
 
     def learnt() -> Calibration | None:
         """What the next call is calibrated with."""
-        call(among, history(3, "tea")).done()
-        last = among.last()
+        call(among, history(3, "tea")).finish()
+        last = among.last_fitted()
         return last.ledger.calibration if last else None
 
     def answered(*, early: int, late: int) -> tuple[PendingCall, PendingCall]:
-        among.kept.clear()
+        among.by_key.clear()
         first, second = call(among, history(1, "tea")), call(among, history(2, "tea"))
-        first.done(usage=early)
-        second.done(usage=late)
+        first.finish(usage=early)
+        second.finish(usage=late)
         return first, second
 
     answered(early=0, late=0)
@@ -338,17 +339,17 @@ def test_usage_that_comes_late_is_that_of_its_own_call_and_not_of_a_later_one() 
     first, second = answered(early=0, late=900)
     before = learnt()
     first, second = answered(early=0, late=900)
-    first.counted(77)  # too late: the second call is what counts
+    first.record_usage(77)  # too late: the second call is what counts
     assert learnt() == before
     first, second = answered(early=0, late=0)
-    second.counted(900)
+    second.record_usage(900)
     assert learnt() == before
 
 
 def test_usage_of_a_conversation_that_was_forgotten_brings_nothing_back() -> None:
-    among = conversations().named("a")
-    made = call(among, history(1, "tea"))
-    made.done()
-    among.kept.clear()
-    made.counted(100)
-    assert not among.kept
+    among = conversations().with_name("a")
+    pending = call(among, history(1, "tea"))
+    pending.finish()
+    among.by_key.clear()
+    pending.record_usage(100)
+    assert not among.by_key

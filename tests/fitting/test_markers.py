@@ -100,8 +100,8 @@ def test_what_a_cut_left_ends_right_before_the_first_thing_that_it_changed() -> 
     assert after.plan is not None
     pairs = zip(data(MESSAGES, before.request), data(MESSAGES, after.request), strict=False)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    kept = next(place for place, why in after.plan.reasons.items() if why == KEPT)
-    assert kept == MESSAGES.stream(after.request).blocks[same - 1].place
+    last_place = next(place for place, why in after.plan.reasons.items() if why == KEPT)
+    assert last_place == MESSAGES.stream(after.request).blocks[same - 1].place
 
 
 def _weighed(fitted: Fitted) -> Stream:

@@ -97,9 +97,9 @@ def test_untouched_messages_are_the_same_objects() -> None:
     fitted = fit_request(request, budget=SMALL)
     assert fitted.request is not request
     mine = {id(message) for message in request["messages"]}
-    kept = [message for message in fitted.request["messages"] if id(message) in mine]
+    same_messages = [message for message in fitted.request["messages"] if id(message) in mine]
     assert fitted.request["messages"][-1] is request["messages"][-1]
-    assert len(kept) >= 5
+    assert len(same_messages) >= 5
     assert fitted.request["temperature"] == 0
 
 
@@ -139,16 +139,24 @@ def test_a_prompt_that_cannot_fit_is_refused_with_its_floor() -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        None, 7, "text", [], {},
-        {"messages": None}, {"messages": {}}, {"messages": [None]}, {"messages": [[]]},
-        {"messages": [{"role": "king", "content": "x"}]}, {"messages": [{"content": "x"}]},
+        None,
+        7,
+        "text",
+        [],
+        {},
+        {"messages": None},
+        {"messages": {}},
+        {"messages": [None]},
+        {"messages": [[]]},
+        {"messages": [{"role": "king", "content": "x"}]},
+        {"messages": [{"content": "x"}]},
         {"model": "gpt-4o", "messages": [{"role": "user", "content": "\ud800"}]},
         {"model": "gpt-4o", "messages": [{"role": "user", "content": 7}]},
         {"model": "gpt-4o", "messages": [{"role": "tool", "content": "x"}]},
         {"model": "nobody-knows", "messages": [{"role": "user", "content": "x"}]},
         {"model": "gpt-4o", "messages": [{"role": "assistant", "tool_calls": "no"}]},
     ],
-)  # fmt: skip
+)
 def test_bad_input_is_a_typed_error(request_: Any) -> None:
     with pytest.raises(BadInput) as refused:
         fit_request(request_)

@@ -22,7 +22,7 @@ from lamina.dialects.anthropic.server import (
 from lamina.dialects.port import Cleared, Usage
 from lamina.errors import BudgetExceeded
 from lamina.fitting.request import ServerHelp
-from lamina.fitting.server_reports import noted, roomier
+from lamina.fitting.server_reports import extend_budget, record_clearing
 from tests.fitting.test_request import talk
 
 DROP = ServerHelp(drop_block=True)
@@ -45,8 +45,10 @@ def test_thinking_that_no_longer_fits_is_dropped_by_the_server_where_that_is_ask
         fit_request(request, budget=budget)
     fitted = fit_request(request, budget=budget, server=DROP)
     assert fitted.request["thinking"] == {
-        "type": "adaptive", "display": "omitted", "block_binding": {"prefix_mismatch_behavior": "drop_block"},
-    }  # fmt: skip
+        "type": "adaptive",
+        "display": "omitted",
+        "block_binding": {"prefix_mismatch_behavior": "drop_block"},
+    }
     assert fitted.headers == {"anthropic-beta": BINDING_BETA}
     assert fitted.envelope.cut is not None
     assert request == before
@@ -85,16 +87,22 @@ def answer(**edits: int) -> BetaMessage:
         {"type": "clear_thinking_20251015", "cleared_input_tokens": 100, "cleared_thinking_turns": 1},
     ]
     return BetaMessage.construct(
-        id="m", type="message", role="assistant", content=[], model="claude-opus-5", stop_reason="end_turn",
-        usage={"input_tokens": 500, "output_tokens": 1}, context_management={"applied_edits": applied},
-    )  # fmt: skip
+        id="m",
+        type="message",
+        role="assistant",
+        content=[],
+        model="claude-opus-5",
+        stop_reason="end_turn",
+        usage={"input_tokens": 500, "output_tokens": 1},
+        context_management={"applied_edits": applied},
+    )
 
 
 def test_an_answer_says_what_was_cleared() -> None:
-    told = Cleared(tokens=1_000, tool_uses=12, thinking_turns=1)
-    assert cleared(answer(uses=12)) == told
-    assert cleared(answer(uses=12).to_dict()) == told
-    assert str(told) == "12 tool uses and 1 thinking turn"
+    expected = Cleared(tokens=1_000, tool_uses=12, thinking_turns=1)
+    assert cleared(answer(uses=12)) == expected
+    assert cleared(answer(uses=12).to_dict()) == expected
+    assert str(expected) == "12 tool uses and 1 thinking turn"
     silent: tuple[Any, ...] = (None, {}, {"context_management": None}, SimpleNamespace())
     for nothing in silent:
         assert cleared(nothing) == Cleared()
@@ -104,7 +112,7 @@ def test_what_was_cleared_is_a_line_in_the_ledger_once_for_each_change() -> None
     ledger = Ledger()
     for uses in (0, 3, 3, 3, 5, 5):
         usage = Usage(input=500, cleared=Cleared(tokens=100 * uses, tool_uses=uses))
-        ledger = noted(ledger, usage)
+        ledger = record_clearing(ledger, usage)
     assert ledger.cuts == (
         Cut(number=1, reason="the provider cleared 3 tool uses", before=800, after=500),
         Cut(number=2, reason="the provider cleared 5 tool uses", before=1_000, after=500),
@@ -140,12 +148,12 @@ def test_what_the_server_clears_is_not_cut_once_more() -> None:
 def test_a_cut_that_is_due_all_the_same_goes_as_deep_as_ever() -> None:
     """It lowers what the server clears, so what is left must fit even if the server clears nothing more."""
     budget, head = Budget(window=10_000, reserve=1_000), Head()
-    wider = roomier(budget, head, 9_000)
+    wider = extend_budget(budget, head, 9_000)
     assert wider.window - (wider.reserve or 0) == 18_000
     assert wider.trigger * 18_000 == pytest.approx(0.95 * 9_000 + 9_000)
     assert wider.target is not None
     assert wider.target * 18_000 < 0.8 * 9_000
-    assert roomier(budget, head, 0) is budget
+    assert extend_budget(budget, head, 0) is budget
 
 
 def test_betas_are_named_once() -> None:

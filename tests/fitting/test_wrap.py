@@ -40,26 +40,26 @@ class Turn(NamedTuple):
 
 class Session(NamedTuple):
     turns: list[Turn]
-    said: list[str]
+    texts: list[str]
     fitted: Fitted
 
 
 async def session(speaker: Speaker, client: Any, turns: int, *, about: str = "part") -> Session:
     """An agent that is asked, reads a file, answers; each turn is one request, each in another way."""
     history: list[Any] = []
-    said: list[str] = []
+    texts: list[str] = []
     taken: list[Turn] = []
     for turn in range(turns):
         asks = turn % 2 == 0
-        said.append(f"What does {about} {turn} do?" if asks else listing(f"{about}_{turn}"))
+        texts.append(f"What does {about} {turn} do?" if asks else listing(f"{about}_{turn}"))
         history.append(
-            {"role": "user", "content": said[-1]} if asks else speaker.result(f"c{turn - 1}", said[-1])
+            {"role": "user", "content": texts[-1]} if asks else speaker.result(f"c{turn - 1}", texts[-1])
         )
         answer = await speaker.ask(client, history, way=turn)
         path = f"src/{about}_{turn}.py"
         history.append(speaker.calling(answer.said, f"c{turn}", path) if asks else answer.said)
         taken.append(Turn(answer, client.fitted.envelope.tokens, len(client.fitted.ledger.cuts)))
-    return Session(taken, said, client.fitted)
+    return Session(taken, texts, client.fitted)
 
 
 @each_speaker
@@ -73,7 +73,7 @@ def test_a_long_session_is_never_refused_and_keeps_the_servers_cache(
             # of its own, so that what is cached was sent by this very client
             return await session(speaker, client, TURNS, about=named(speaker))
 
-    turns, said, fitted = asyncio.run(talk())
+    turns, texts, fitted = asyncio.run(talk())
     assert wire.statuses == [200] * TURNS
     assert turns[-1].cuts >= 3
     for before, after in pairwise(turns):
@@ -81,7 +81,7 @@ def test_a_long_session_is_never_refused_and_keeps_the_servers_cache(
         if before.cuts == after.cuts:
             assert after.answer.cached >= before.answer.prompt
     within_reach = reachable(fitted)
-    assert [text for text in said if text not in within_reach] == []
+    assert [text for text in texts if text not in within_reach] == []
     lowered = [entry for entry in fitted.envelope.entries if entry.form is not Form.FULL]
     assert [fitted.recall(e.ref) for e in lowered] == [text_of(e.segment.parts) for e in lowered]
 
@@ -254,10 +254,10 @@ def test_many_conversations_at_once(server: Upstream) -> None:
 
     sessions = asyncio.run(talk())
     assert wire.statuses == [200] * 60
-    for number, (_, said, fitted) in enumerate(sessions):
+    for number, (_, texts, fitted) in enumerate(sessions):
         assert len(fitted.ledger.cuts) > 0
         within_reach = reachable(fitted)
-        assert [text for text in said if text not in within_reach] == []
+        assert [text for text in texts if text not in within_reach] == []
         assert set(re.findall(r"topic\d", within_reach)) == {f"topic{number}"}
 
 

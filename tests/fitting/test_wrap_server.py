@@ -14,10 +14,9 @@ import pytest
 from lamina import BadInput, Budget
 from lamina.core.tokens import STRICT
 from lamina.dialects.anthropic.server import BINDING_BETA
-from lamina.fitting import conversations as calls
-from lamina.fitting import wrap
+from lamina.fitting import conversations, wrap
 from lamina.fitting.request import ServerHelp
-from lamina.fitting.wrap import with_headers
+from lamina.fitting.sdk_calls import with_headers
 from tests.fitting.test_server_help import CLEARING, answer, thinking
 from tests.talking import refusing
 
@@ -58,10 +57,10 @@ def test_headers_leave_the_callers_arguments_alone() -> None:
     assert request == {"extra_headers": {"anthropic-beta": "one"}, "betas": ["two"]}
 
 
-def kept(wrapped: Any) -> Any:
+def remembered_conversation(wrapped: Any) -> Any:
     """What is remembered of the one conversation."""
-    (known,) = vars(wrapped)["_conversations"].kept.values()
-    return known
+    (conversation,) = vars(wrapped)["_conversations"].by_key.values()
+    return conversation
 
 
 def clearing_client(answers: list[Any], **more: Any) -> Any:
@@ -77,15 +76,20 @@ def clearing_client(answers: list[Any], **more: Any) -> Any:
 
 def test_what_the_server_cleared_is_given_to_the_next_call() -> None:
     """An answer that does not say what was cleared leaves that as it was."""
-    told = [answer(uses=12), SimpleNamespace(), answer(uses=12), answer(uses=14)]
-    client = clearing_client(told)
+    answers = [answer(uses=12), SimpleNamespace(), answer(uses=12), answer(uses=14)]
+    client = clearing_client(answers)
     wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), counter=STRICT)
     request = thinking(3, model="claude-opus-5") | {"context_management": CLEARING}
     reasons, remembered = [], []
-    for _ in told:
+    for _ in answers:
         wrapped.beta.messages.create(**request)
         reasons.append([cut.reason for cut in wrapped.fitted.ledger.cuts])
-        remembered.append((kept(wrapped).usage.input, kept(wrapped).usage.cleared.tool_uses))
+        remembered.append(
+            (
+                remembered_conversation(wrapped).usage.input,
+                remembered_conversation(wrapped).usage.cleared.tool_uses,
+            )
+        )
     once = ["the provider cleared 12 tool uses and 1 thinking turn"]
     assert reasons == [[], once, once, once]
     assert remembered == [(500, 12), (0, 12), (500, 12), (500, 14)]
@@ -104,8 +108,8 @@ def test_a_stream_says_at_its_end_what_was_counted_and_cleared() -> None:
     wrapped = wrap(client, budget=Budget(window=9_000, reserve=0), counter=STRICT)
     with wrapped.beta.messages.stream(**thinking(1, model="claude-opus-5")):
         pass
-    known = kept(wrapped)
-    assert (known.usage.input, known.usage.cleared.tool_uses) == (500, 2)
+    conversation = remembered_conversation(wrapped)
+    assert (conversation.usage.input, conversation.usage.cleared.tool_uses) == (500, 2)
 
 
 class Refused(Exception):
@@ -131,8 +135,8 @@ def flowing(seen: list[Any]) -> Any:
 
 
 def history() -> list[dict[str, str]]:
-    said = [{"role": "assistant", "content": f"Part {i}. " + "and so on, " * 30} for i in range(20)]
-    return [m for one in said for m in ({"role": "user", "content": "Go on."}, one)] + [
+    messages = [{"role": "assistant", "content": f"Part {i}. " + "and so on, " * 30} for i in range(20)]
+    return [m for one in messages for m in ({"role": "user", "content": "Go on."}, one)] + [
         {"role": "user", "content": "And?"}
     ]
 
@@ -143,8 +147,8 @@ def test_a_generator_that_is_refused_is_asked_once_more_for_less() -> None:
     chunks = wrapped.chat("a-model", history(), stream=True)
     assert [chunk.text for chunk in chunks] == ["a", "b"]
     assert seen == [("a-model", True)] * 2
-    known = kept(wrapped)
-    assert known.usage.input == 77
+    conversation = remembered_conversation(wrapped)
+    assert conversation.usage.input == 77
     with pytest.raises(TypeError, match="multiple values"):
         wrapped.chat("a-model", model="another")
 
@@ -212,13 +216,13 @@ def talking(*texts: str) -> Any:
     return wrapped, answers
 
 
-def said(fitted: Any) -> str:
+def question_in(fitted: Any) -> str:
     return str(fitted.request["messages"][0]["content"])
 
 
 def test_a_client_of_one_conversation_says_what_was_sent_last() -> None:
     wrapped, (answer,) = talking("mine")
-    assert said(wrapped.fitted) == "mine"
+    assert question_in(wrapped.fitted) == "mine"
     assert wrapped.fitted_of(answer) is wrapped.fitted
     assert wrapped.conversation("another").fitted is None
 
@@ -228,20 +232,20 @@ def test_a_client_of_several_conversations_says_only_whose_answer_is_asked_for()
     wrapped, answers = talking("mine", "yours", "theirs")
     with pytest.raises(BadInput, match=r"more than one conversation.*fitted_of\(answer\)"):
         _ = wrapped.fitted
-    assert [said(wrapped.fitted_of(answer)) for answer in answers] == ["mine", "yours", "theirs"]
+    assert [question_in(wrapped.fitted_of(answer)) for answer in answers] == ["mine", "yours", "theirs"]
     named = wrapped.conversation("support-42")
     assert named.fitted is None
-    asked = [{"role": "user", "content": "named"}]
-    answer = named.chat.completions.create(model="m", messages=asked)
-    assert said(named.fitted) == said(wrapped.fitted_of(answer)) == "named"
+    messages = [{"role": "user", "content": "named"}]
+    answer = named.chat.completions.create(model="m", messages=messages)
+    assert question_in(named.fitted) == question_in(wrapped.fitted_of(answer)) == "named"
 
 
 def test_several_stay_several_when_they_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "CONVERSATIONS", 1)
+    monkeypatch.setattr(conversations, "CONVERSATIONS", 1)
     wrapped, answers = talking("mine", "yours")
     with pytest.raises(BadInput, match="more than one conversation"):
         _ = wrapped.fitted
-    assert said(wrapped.fitted_of(answers[0])) == "mine"
+    assert question_in(wrapped.fitted_of(answers[0])) == "mine"
 
 
 @pytest.mark.parametrize("answer", [None, {"choices": []}, Answer("from elsewhere")])
@@ -253,11 +257,11 @@ def test_what_is_no_answer_of_this_client_is_refused(answer: Any) -> None:
 
 def test_an_answer_that_nobody_holds_is_forgotten() -> None:
     wrapped, answers = talking("mine", "yours")
-    known = vars(wrapped)["_conversations"].answers
-    assert len(vars(known)["_calls"]) == 2
+    answer_calls = vars(wrapped)["_conversations"].answers
+    assert len(vars(answer_calls)["_calls"]) == 2
     answers.clear()
     gc.collect()
-    assert vars(known)["_calls"] == {}
+    assert vars(answer_calls)["_calls"] == {}
 
 
 def test_streams_are_answers_too() -> None:

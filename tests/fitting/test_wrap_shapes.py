@@ -47,14 +47,14 @@ def server() -> Iterator[tuple[str, list[bytes]]]:
     class Answering(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             seen.append(self.rfile.read(int(self.headers["Content-Length"])))
-            said = answer(self.path.partition("?")[0])
+            text_said = answer(self.path.partition("?")[0])
             if b'"stream": false' in seen[-1] or b'"stream":false' in seen[-1]:
-                said = said.splitlines()[-1]
+                text_said = text_said.splitlines()[-1]
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(said)))
+            self.send_header("Content-Length", str(len(text_said)))
             self.end_headers()
-            self.wfile.write(said.encode())
+            self.wfile.write(text_said.encode())
 
         def log_message(self, *_: object) -> None:
             """Says nothing."""
@@ -65,7 +65,7 @@ def server() -> Iterator[tuple[str, list[bytes]]]:
         running.shutdown()
 
 
-def said(assistant: str) -> list[dict[str, str]]:
+def text_said(assistant: str) -> list[dict[str, str]]:
     both = ([{"role": "user", "content": "Go on."}, {"role": assistant, "content": text}] for text in TEXTS)
     return [*[message for pair in both for message in pair], {"role": "user", "content": "And?"}]
 
@@ -73,7 +73,7 @@ def said(assistant: str) -> list[dict[str, str]]:
 def contents() -> list[Any]:
     return [
         types.Content(role=message["role"], parts=[types.Part(text=message["content"])])
-        for message in said("model")
+        for message in text_said("model")
     ]
 
 
@@ -94,7 +94,7 @@ Way = Callable[[str], Any]
 def by_responses(url: str) -> Any:
     client = responses(url, later=False)
     for _ in range(2):
-        client.responses.create(model="gpt-5", input=said("assistant"))
+        client.responses.create(model="gpt-5", input=text_said("assistant"))
     return client
 
 
@@ -104,7 +104,7 @@ def by_responses_later(url: str) -> Any:
     async def talk() -> None:
         async with client:
             for _ in range(2):
-                await client.responses.create(model="gpt-5", input=said("assistant"))
+                await client.responses.create(model="gpt-5", input=text_said("assistant"))
 
     asyncio.run(talk())
     return client
@@ -142,15 +142,15 @@ def by_gemini_later(url: str) -> Any:
 
 def by_ollama(url: str) -> Any:
     client = wrap(ollama.Client(host=url), budget=BUDGET, counter=BYTES4)
-    client.chat("llama3.1", said("assistant"))
-    assert client.chat(model="llama3.1", messages=said("assistant")).message.content == "ok"
+    client.chat("llama3.1", text_said("assistant"))
+    assert client.chat(model="llama3.1", messages=text_said("assistant")).message.content == "ok"
     return client
 
 
 def by_ollama_stream(url: str) -> Any:
     client = wrap(ollama.Client(host=url), budget=BUDGET, counter=BYTES4)
     for _ in range(2):
-        assert len(list(client.chat(model="llama3.1", messages=said("assistant"), stream=True))) == 2
+        assert len(list(client.chat(model="llama3.1", messages=text_said("assistant"), stream=True))) == 2
     return client
 
 
@@ -158,8 +158,8 @@ def by_ollama_later(url: str) -> Any:
     client = wrap(ollama.AsyncClient(host=url), budget=BUDGET, counter=BYTES4)
 
     async def talk() -> None:
-        await client.chat(model="llama3.1", messages=said("assistant"))
-        stream = await client.chat(model="llama3.1", messages=said("assistant"), stream=True)
+        await client.chat(model="llama3.1", messages=text_said("assistant"))
+        stream = await client.chat(model="llama3.1", messages=text_said("assistant"), stream=True)
         assert len([chunk async for chunk in stream]) == 2
 
     asyncio.run(talk())
@@ -169,10 +169,16 @@ def by_ollama_later(url: str) -> Any:
 @pytest.mark.parametrize(
     "way",
     [
-        by_responses, by_responses_later, by_gemini, by_gemini_stream, by_gemini_later, by_ollama,
-        by_ollama_stream, by_ollama_later,
+        by_responses,
+        by_responses_later,
+        by_gemini,
+        by_gemini_stream,
+        by_gemini_later,
+        by_ollama,
+        by_ollama_stream,
+        by_ollama_later,
     ],
-)  # fmt: skip
+)
 def test_what_is_sent_is_fitted_and_what_is_reported_is_learnt(
     server: tuple[str, list[bytes]], way: Way
 ) -> None:
@@ -182,8 +188,8 @@ def test_what_is_sent_is_fitted_and_what_is_reported_is_learnt(
     assert len(seen) >= 2
     assert all(len(body) < whole for body in seen)
     assert client.fitted.ledger.cuts
-    (known,) = vars(client)["_conversations"].kept.values()
-    assert known.usage.input == READ
+    (conversation,) = vars(client)["_conversations"].by_key.values()
+    assert conversation.usage.input == READ
     assert client.fitted.ledger.calibration is not None
 
 

@@ -135,13 +135,13 @@ def test_what_the_api_counted_calibrates_an_estimate(server: Upstream) -> None:
 
 
 def test_a_named_conversation_goes_on_in_another_process(client: Any, server: Upstream, wire: Wire) -> None:
-    first, asked = client.conversation("support-42"), too_long()
-    first.chat.completions.create(**asked)
+    first, request = client.conversation("support-42"), too_long()
+    first.chat.completions.create(**request)
     saved = json.loads(json.dumps(first.fitted.ledger.dump()))
-    asked["messages"] += [{"role": "assistant", "content": "So."}, {"role": "user", "content": "And?"}]
-    first.chat.completions.create(**asked)
+    request["messages"] += [{"role": "assistant", "content": "So."}, {"role": "user", "content": "And?"}]
+    first.chat.completions.create(**request)
     with lamina.wrap(OPENAI.client(server.url, wire), budget=Budget(window=8192), counter=COUNTER) as later:
-        later.conversation("support-42", ledger=lamina.Ledger.load(saved)).chat.completions.create(**asked)
+        later.conversation("support-42", ledger=lamina.Ledger.load(saved)).chat.completions.create(**request)
     assert wire.statuses == [400, 200, 200, 200]
     assert wire.bodies[2] == wire.bodies[3]
 

@@ -34,9 +34,9 @@ def awaited(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     return run
 
 
-def opened(store: Store, name: str = "a", **given: Any) -> AbstractAsyncContextManager[Session]:
+def opened(store: Store, name: str = "a", **arguments: Any) -> AbstractAsyncContextManager[Session]:
     """A session that looks at nothing of the machine it runs on."""
-    return Session.open(store, name, settings=Settings(), **({"clock": None} | given))
+    return Session.open(store, name, settings=Settings(), **({"clock": None} | arguments))
 
 
 def said(session: Session) -> list[str]:
@@ -49,7 +49,7 @@ def wire(request: dict[str, Any]) -> str:
 
 def answer(dialect: str, text: str, *, call: str = "", read: int = 0) -> Any:
     """What a provider answers: some text, perhaps a call of read_file with this id."""
-    made: dict[str, Callable[[], Any]] = {
+    answers: dict[str, Callable[[], Any]] = {
         "anthropic": lambda: _anthropic(text, call, read),
         "openai_chat": lambda: _chat(text, call, read),
         "openai_responses": lambda: _responses(text, call, read),
@@ -57,7 +57,7 @@ def answer(dialect: str, text: str, *, call: str = "", read: int = 0) -> Any:
         "ollama": lambda: _ollama(text, call, read),
         "text": lambda: {"choices": [{"text": text}], "usage": {"prompt_tokens": read}},
     }
-    return made[dialect]()
+    return answers[dialect]()
 
 
 PATH = {"path": "src/a.py"}
@@ -65,8 +65,9 @@ PATH = {"path": "src/a.py"}
 
 def _anthropic(text: str, call: str, read: int) -> Any:
     content: list[Any] = [
-        {"type": "thinking", "thinking": "hm", "signature": "c2ln"}, {"type": "text", "text": text}
-    ]  # fmt: skip
+        {"type": "thinking", "thinking": "hm", "signature": "c2ln"},
+        {"type": "text", "text": text},
+    ]
     content += [{"type": "tool_use", "id": call, "name": "read_file", "input": PATH}] if call else []
     stop = "tool_use" if call else "end_turn"
     usage = {"input_tokens": read, "output_tokens": 5}
@@ -99,9 +100,11 @@ def _responses(text: str, call: str, read: int) -> Any:
         function = {"type": "function_call", "id": f"fc_{call}", "call_id": call, "name": "read_file"}
         output.append(function | {"arguments": json.dumps(PATH), "status": "completed"})
     return {
-        "object": "response", "status": "completed", "output": output,
+        "object": "response",
+        "status": "completed",
+        "output": output,
         "usage": {"input_tokens": read, "output_tokens": 5},
-    }  # fmt: skip
+    }
 
 
 def _gemini(text: str, call: str, read: int) -> Any:
@@ -130,8 +133,16 @@ class Flaky(MemoryStore):
         super().__init__()
         self.fails = ""
 
-    async def append(self, where: Where, records: Any, *, expect: int | None = None, was: bytes | None = None,
-                     once: Once | None = None, state: bytes | None = None) -> StoredHead:  # fmt: skip
+    async def append(
+        self,
+        where: Where,
+        records: Any,
+        *,
+        expect: int | None = None,
+        was: bytes | None = None,
+        once: Once | None = None,
+        state: bytes | None = None,
+    ) -> StoredHead:
         fails, self.fails = self.fails, ""
         if fails == "before":
             raise OSError("the disk is gone")

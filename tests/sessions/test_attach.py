@@ -16,7 +16,7 @@ from lamina.stores.memory import MemoryStore
 from tests.sessions.talking import awaited, opened
 
 
-async def asked(*paths: str | Path, root: Path | None) -> Session:
+async def ask_with(*paths: str | Path, root: Path | None) -> Session:
     async with opened(MemoryStore(), model="gpt-5", counter=CHARS4, root=root) as session:
         await session.ask("look", attach=paths)
         return session
@@ -36,7 +36,7 @@ async def test_a_note_names_the_path_and_the_reason(tmp_path: Path) -> None:
     (root / ".env").write_text("KEY=1")
     os.link(tmp_path / "secret.md", root / "twin.md")
     os.mkfifo(root / "pipe.md")
-    session = await asked(
+    session = await ask_with(
         "./a.md",
         "../secret.md",
         "../nothing.md",
@@ -74,7 +74,7 @@ async def test_what_is_wrong_with_ones_own_file_is_an_error(tmp_path: Path, name
     (tmp_path / "docs").mkdir()
     (tmp_path / "b.bin").write_bytes(b"\xff\x00")
     with pytest.raises(BadInput, match=why):
-        await asked(name, root=tmp_path)
+        await ask_with(name, root=tmp_path)
 
 
 @awaited
@@ -83,9 +83,9 @@ async def test_a_file_too_large_is_an_error_with_and_without_a_root(
 ) -> None:
     monkeypatch.setattr(attaching, "LARGEST", 10)
     (tmp_path / "big.md").write_text("x" * 11)
-    for given, root in (("big.md", tmp_path), (tmp_path / "big.md", None)):
+    for path, root in (("big.md", tmp_path), (tmp_path / "big.md", None)):
         with pytest.raises(BadInput, match="larger than 10 bytes"):
-            await asked(given, root=root)
+            await ask_with(path, root=root)
 
 
 @awaited
@@ -94,13 +94,13 @@ async def test_without_a_root_links_and_keys_may_be_attached_but_no_pipe_or_devi
     (tmp_path / "link.md").symlink_to("a.md")
     (tmp_path / ".env").write_text("KEY=1")
     os.link(tmp_path / ".env", tmp_path / "twin")
-    session = await asked(*(tmp_path / name for name in ("link.md", ".env", "twin")), root=None)
+    session = await ask_with(*(tmp_path / name for name in ("link.md", ".env", "twin")), root=None)
     assert keys(session) == [str(tmp_path / name) for name in ("link.md", ".env", "twin")]
     assert text_of(session.log[0].parts) == "mine"
     os.mkfifo(tmp_path / "pipe")
     for bad in (tmp_path / "pipe", "/dev/zero", tmp_path, tmp_path / "gone", "a\0b", tmp_path / ("x" * 300)):
         with pytest.raises(BadInput):
-            await asked(bad, root=None)
+            await ask_with(bad, root=None)
 
 
 def handles() -> int:
@@ -113,5 +113,5 @@ async def test_no_folder_stays_open(tmp_path: Path) -> None:
     before = handles()
     for root in (tmp_path, None):
         for _ in range(5):
-            await asked("a.md" if root else tmp_path / "a.md", root=root)
+            await ask_with("a.md" if root else tmp_path / "a.md", root=root)
     assert handles() <= before + 3

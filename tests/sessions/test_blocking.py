@@ -76,5 +76,5 @@ def test_without_a_store_it_is_a_file_of_the_user(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     with Session.open(None, "a", settings=USUAL) as session:
         session.ask("hello")
-    (kept,) = tmp_path.rglob("*.db")
-    assert kept.parent.stat().st_mode & 0o077 == 0
+    (database,) = tmp_path.rglob("*.db")
+    assert database.parent.stat().st_mode & 0o077 == 0

@@ -50,7 +50,7 @@ async def at_once() -> list[bytes]:
 async def reopened(store: Opened) -> list[bytes]:
     sent: list[bytes] = []
     for turn in range(TURNS):
-        async with store() as found, opening(found) as session:
+        async with store() as opened_store, opening(opened_store) as session:
             sent += await move(session, turn)
     return sent
 

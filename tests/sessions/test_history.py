@@ -66,8 +66,8 @@ async def test_regenerate_asks_the_same_again(dialect: str) -> None:
     async with opened(MemoryStore(), **setup_of(dialect)) as session:
         await session.ask("read it")
         first = wire(await session.request())
-        found = await session.record(answer(dialect, "reading", call="c1"))
-        await session.results({found.calls[0].id: "contents"})
+        recorded = await session.record(answer(dialect, "reading", call="c1"))
+        await session.results({recorded.calls[0].id: "contents"})
         await session.record(answer(dialect, "done"))
         await session.regenerate()
         assert said(session) == ["read it"]

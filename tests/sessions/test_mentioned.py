@@ -82,9 +82,16 @@ def test_the_context_is_rebuilt_before_the_first_request_and_links_are_left_alon
         async with opened(store, root=folder) as session:
             await session.ask("And next year?")
             assert keys(session) == [
-                "docs/spec.md", "plans/next.md", "What does the spec allow?", "20 requests a minute.",
-                "archive/minutes.md", "log.md", "Who decided that?", "Ana did.", "And next year?",
-            ]  # fmt: skip
+                "docs/spec.md",
+                "plans/next.md",
+                "What does the spec allow?",
+                "20 requests a minute.",
+                "archive/minutes.md",
+                "log.md",
+                "Who decided that?",
+                "Ana did.",
+                "And next year?",
+            ]
             request = wire(await session.request())
             for text in ("At most 20 requests", "Raise it to 40.", "Ana decided.", "#release on Monday"):
                 assert text in request
@@ -118,10 +125,10 @@ def test_a_request_for_a_chat_that_waits_for_its_answer_is_rebuilt_too(folder: P
 
 @awaited
 async def test_what_finds_it_may_be_given_and_may_be_asked_for_links() -> None:
-    asked: list[Mention] = []
+    mentions_seen: list[Mention] = []
 
     async def find(mention: Mention) -> Sequence[Segment]:
-        asked.append(mention)
+        mentions_seen.append(mention)
         if mention.sort == "url":
             return [url(mention.name, "a page")]
         return [note(mention.name, "a note")] if mention.name == "minutes" else []
@@ -132,7 +139,7 @@ async def test_what_finds_it_may_be_given_and_may_be_asked_for_links() -> None:
         await session.ask("And next year?")
         assert "https://x.org" in keys(session)
         assert "minutes" in keys(session)
-        assert [mention.sort for mention in asked] == ["note", "url", "folder", "note", "tag"]
+        assert [mention.sort for mention in mentions_seen] == ["note", "url", "folder", "note", "tag"]
         exported = write(MarkdownChat(log=session.log), hidden=False)
         assert "[Context: Notes: docs/spec.md | URLs: https://x.org | Folders: plans]" in exported
 

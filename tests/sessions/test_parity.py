@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRi
 ROOT = Path(__file__).resolve().parents[2]
 TEXTS = ("alpha beta gamma " * 70, "# One\n\nfirst\n\n# Two\n\n" + "line of text\n" * 90, "short")
 
-Made = list[tuple[bool, str]]
+Requests = list[tuple[bool, str]]
 
 
 async def move(session: Session, number: int, dialect: str) -> None:
@@ -53,9 +53,9 @@ async def _spoken(session: Session, number: int, dialect: str) -> None:
     name = f"{number}_{len(session.log)}"
     call = f"call{name}" if number % 3 == 0 and dialect != "text" else ""
     size = (await session.build()).tokens
-    found = await session.record(answer(dialect, f"answer {name}", call=call, read=size + number))
-    if found.calls:
-        await session.results({each.id: TEXTS[number % 3] for each in found.calls})
+    recorded = await session.record(answer(dialect, f"answer {name}", call=call, read=size + number))
+    if recorded.calls:
+        await session.results({each.id: TEXTS[number % 3] for each in recorded.calls})
 
 
 async def requested(session: Session) -> tuple[bool, str]:
@@ -69,23 +69,23 @@ async def requested(session: Session) -> tuple[bool, str]:
         return False, str(refused)
 
 
-async def played(store: Store, numbers: list[int], dialect: str, *, restarts: bool, **more: Any) -> Made:
+async def played(store: Store, numbers: list[int], dialect: str, *, restarts: bool, **more: Any) -> Requests:
     """The request after each move, and if the model is to speak; from one session, or a new one each time."""
-    made: Made = []
-    given = setup_of(dialect, system="Be brief.", **more)
-    async with opened(store, **given) as session:
+    requests: Requests = []
+    setup = setup_of(dialect, system="Be brief.", **more)
+    async with opened(store, **setup) as session:
         for number in numbers:
             await move(session, number, dialect)
             if restarts:
                 break
-            made.append(await requested(session))
+            requests.append(await requested(session))
     for done, _ in enumerate(numbers if restarts else (), 1):
         async with opened(store, system="Be brief.") as session:
-            made.append(await requested(session))
+            requests.append(await requested(session))
         async with opened(store, system="Be brief.") as session:
             for number in numbers[done : done + 1]:
                 await move(session, number, dialect)
-    return made
+    return requests
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -142,30 +142,30 @@ async def test_cache_markers_are_planned_and_are_the_same_after_a_reload() -> No
 
 SCRIPT = """
 import sys, anyio
-from tests.sessions.test_parity import told
-print(anyio.run(told, sys.argv[1]))
+from tests.sessions.test_parity import list_requests
+print(anyio.run(list_requests, sys.argv[1]))
 """
 
 
-async def told(path: str) -> str:
+async def list_requests(path: str) -> str:
     async with open_sqlite(path) as store:
-        made = []
+        requests = []
         for dialect in DIALECTS:
             async with opened(store, dialect) as session:
-                made.append(wire(await session.request()))
-    return "\n".join(made)
+                requests.append(wire(await session.request()))
+    return "\n".join(requests)
 
 
 def test_another_process_builds_the_same_bytes(tmp_path: Path) -> None:
     async def here() -> str:
         async with open_sqlite(tmp_path / "chats.db") as store:
-            made = []
+            requests = []
             for dialect in DIALECTS:
                 async with opened(store, dialect, **setup_of(dialect)) as session:
                     for number in LONG:
                         await move(session, number, dialect)
-                    made.append(wire(await session.request()))
-        return "\n".join(made)
+                    requests.append(wire(await session.request()))
+        return "\n".join(requests)
 
     expected = anyio.run(here)
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "chats.db")]

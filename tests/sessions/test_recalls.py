@@ -19,7 +19,7 @@ from tests.sessions.talking import HEAD, answer, awaited, opened, setup_of
 LONG = "".join(f"line {number} of the report\n" for number in range(2_000))
 
 
-def asked(**arguments: Any) -> dict[str, Any]:
+def recall_answer(**arguments: Any) -> dict[str, Any]:
     """An answer that calls the recall tool."""
     function = {"name": "recall", "arguments": json.dumps(arguments)}
     call = {"id": "r1", "type": "function", "function": function}
@@ -51,8 +51,8 @@ async def test_what_was_lowered_is_recalled_in_full_in_slices_and_by_search_afte
         assert session.recall(handle).text == session.recall("report.txt").text == LONG
         piece = session.recall(handle, part=(5, 20))
         assert (piece.text, piece.start, piece.end, piece.total) == (LONG[5:25], 5, 25, len(LONG))
-        found = session.recall(handle, find="LINE 1999 ")
-        (match,) = found.matches
+        recalled = session.recall(handle, find="LINE 1999 ")
+        (match,) = recalled.matches
         assert LONG[match.at :].startswith("line 1999 ")
         assert len(match.text) <= 2 * AROUND + 10
         assert session.recall(handle, find="line").more == 2_000 - MATCHES
@@ -67,25 +67,29 @@ async def test_what_was_lowered_is_recalled_in_full_in_slices_and_by_search_afte
 async def test_the_models_own_recalls_are_answered_in_pieces() -> None:
     async with opened(MemoryStore(), model="gpt-5", budget=BUDGET, recall=True) as session:
         handle = await lowered(session)
-        told = []
+        texts = []
         for arguments in (
-            {"key": handle}, {"key": handle, "start": len(LONG) - 50}, {"key": handle, "find": "line 77 "},
-            {"key": "k0"}, {"start": 3}, {"key": handle, "start": "x"},
-        ):  # fmt: skip
-            found = await session.record(asked(**arguments))
-            assert found.calls == ()
+            {"key": handle},
+            {"key": handle, "start": len(LONG) - 50},
+            {"key": handle, "find": "line 77 "},
+            {"key": "k0"},
+            {"start": 3},
+            {"key": handle, "start": "x"},
+        ):
+            recorded = await session.record(recall_answer(**arguments))
+            assert recorded.calls == ()
             await session.results()
-            told.append(text_of(session.log[-1].parts))
+            texts.append(text_of(session.log[-1].parts))
             await session.record("I see")
             await session.ask("and?")
         assert (
-            told[0]
+            texts[0]
             == f"[characters 0 to {PIECE:,} of {len(LONG):,}; go on with start={PIECE}]\n" + LONG[:PIECE]
         )
-        assert told[1].endswith(LONG[-50:])
-        assert "go on" not in told[1]
-        assert "line 77 of the report" in told[2]
-        assert [("no segment" in told[3]), ("no key" in told[4]), ("number" in told[5])] == [True] * 3
+        assert texts[1].endswith(LONG[-50:])
+        assert "go on" not in texts[1]
+        assert "line 77 of the report" in texts[2]
+        assert [("no segment" in texts[3]), ("no key" in texts[4]), ("number" in texts[5])] == [True] * 3
 
 
 @pytest.mark.parametrize("dialect", [name for name in DIALECTS if name != "text"])

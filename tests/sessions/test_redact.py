@@ -7,7 +7,7 @@ import pytest
 from lamina.core.values import Document, Raw, Segment, Text, Thinking, ToolCall
 from lamina.dialects import DIALECTS
 from lamina.segments import assistant, call, document, file, result, segment, thinking, user
-from lamina.sessions.redaction import redacted
+from lamina.sessions.redaction import redact_segments
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
 from tests.sessions.talking import answer, awaited, opened, setup_of
@@ -30,11 +30,11 @@ async def test_nothing_is_kept_or_sent_before_the_hook_saw_it(dialect: str) -> N
         ),
     ) as session:
         await session.ask(f"my word is {SECRET}", attach=[file(f"{SECRET}.md", SECRET)], hints={"a": SECRET})
-        found = await session.record(
+        recorded = await session.record(
             answer(dialect, f"it is {SECRET}", call="" if dialect == "text" else "c1")
         )
-        if found.calls:
-            await session.results({each.id: f"file: {SECRET}" for each in found.calls})
+        if recorded.calls:
+            await session.results({each.id: f"file: {SECRET}" for each in recorded.calls})
         await session.ask("and now?")
         request = await session.request()
         assert SECRET not in json.dumps(request)
@@ -59,7 +59,7 @@ async def test_an_answer_without_secrets_goes_back_as_it_came(dialect: str) -> N
 
 
 def test_every_sort_of_part_is_seen() -> None:
-    given: list[Segment] = [
+    segments: list[Segment] = [
         call("run", {"cmd": [f"echo {SECRET}"], "n": 1}, id="1"),
         call("run", f"not json {SECRET}", id="2"),
         result([Text(SECRET), Raw(dialect="x", data={"a": [SECRET]})], id="1"),
@@ -68,23 +68,23 @@ def test_every_sort_of_part_is_seen() -> None:
         user("x", meta={"note": (SECRET,)}),
         thinking(SECRET),
     ]
-    found = redacted(given, hide)
-    assert len(found) == len(given)
-    assert SECRET not in repr(found)
-    arguments = found[0].parts[0]
+    clean = redact_segments(segments, hide)
+    assert len(clean) == len(segments)
+    assert SECRET not in repr(clean)
+    arguments = clean[0].parts[0]
     assert isinstance(arguments, ToolCall)
     assert json.loads(arguments.arguments) == {"cmd": ["echo [hidden]"], "n": 1}
-    assert isinstance(found[3].parts[0], Document)
+    assert isinstance(clean[3].parts[0], Document)
 
 
 def test_arguments_that_say_nothing_secret_keep_their_bytes() -> None:
-    (found,) = redacted([call("run", '{"cmd" :  "ls"}', id="1")], hide)
-    assert found.parts == (ToolCall(id="1", name="run", arguments='{"cmd" :  "ls"}'),)
+    (clean,) = redact_segments([call("run", '{"cmd" :  "ls"}', id="1")], hide)
+    assert clean.parts == (ToolCall(id="1", name="run", arguments='{"cmd" :  "ls"}'),)
 
 
 def test_signed_thinking_is_left_out_rather_than_changed() -> None:
     signed, clean = thinking(SECRET, signature="s"), thinking("fine", signature="s")
-    assert redacted([signed, clean, assistant("hi")], hide) == [clean, assistant("hi")]
+    assert redact_segments([signed, clean, assistant("hi")], hide) == [clean, assistant("hi")]
     assert isinstance(clean.parts[0], Thinking)
 
 

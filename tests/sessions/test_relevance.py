@@ -135,9 +135,9 @@ async def test_a_model_is_asked_once_and_what_it_said_is_kept() -> None:
         await session.ask("And now?")
     async with begun(store, suggest=suggest) as session:
         await session.build()
-        kept = session.log[:3]
-    assert [one.priority for one in kept] == [9, 3, 10]
-    assert {one.meta["priority"]["by"] for one in kept} == {"model"}
+        stored = session.log[:3]
+    assert [one.priority for one in stored] == [9, 3, 10]
+    assert {one.meta["priority"]["by"] for one in stored} == {"model"}
     assert len(write.asked) == 1
 
 

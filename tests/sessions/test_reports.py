@@ -18,13 +18,13 @@ from tests.sessions.talking import awaited, opened
 SEARCH = Tool(name="search", description="Searches.", schema={"type": "object"})
 
 
-async def reopened(store: MemoryStore, **given: Any) -> TurnReport:
+async def reopened(store: MemoryStore, **arguments: Any) -> TurnReport:
     """Opens the conversation anew, asks, and gives the report of that request."""
-    async with opened(store, **given) as session:
+    async with opened(store, **arguments) as session:
         await session.ask("Go on.")
-        found = session.report()
+        report = session.report()
         await session.record("Done.")
-        return found
+        return report
 
 
 @awaited
@@ -42,13 +42,13 @@ async def test_a_request_is_compared_with_the_one_that_was_sent_before_the_resta
 async def test_another_model_tool_or_dialect_after_a_restart_is_reported_as_such() -> None:
     store = MemoryStore()
     await reopened(store, model="gpt-5", system="Be brief.")
-    for given, cause in (
+    for arguments, cause in (
         ({"model": "gpt-5-mini"}, "model changed"),
         ({"head": PlainHead(tools=(SEARCH,))}, "tool added"),
         ({"head": PlainHead()}, "tool removed"),
         ({"model": "claude-opus-4-6"}, "dialect changed"),
     ):
-        report = await reopened(store, system="Be brief.", **given)
+        report = await reopened(store, system="Be brief.", **arguments)
         assert report.parting is not None
         assert (report.parting.cause, report.continues) == (cause, False)
         assert report.parting.kept == 0
@@ -100,10 +100,10 @@ async def test_a_changed_system_text_acts_like_a_section() -> None:
 
 @awaited
 async def test_lowered_and_windowed_requests_are_built_again_as_they_were_sent() -> None:
-    for given in ({"budget": Budget(window=2_000, reserve=0, keep_last=1)}, {"history": LastN(4)}):
+    for arguments in ({"budget": Budget(window=2_000, reserve=0, keep_last=1)}, {"history": LastN(4)}):
         store = MemoryStore()
         for turn in range(8):
-            async with opened(store, model="gpt-5", **given) as session:
+            async with opened(store, model="gpt-5", **arguments) as session:
                 attach = [note(f"{turn}.md", f"{turn} is here. " * 60)]
                 envelope = await session.ask(f"Question {turn}", attach=attach)
                 report = session.report()
@@ -153,8 +153,8 @@ async def test_a_summary_is_the_cause_of_the_cut_that_it_makes() -> None:
     async with opened(store, model="gpt-5", budget=budget) as session:
         for turn in range(5):
             await session.ask(f"What of topic {turn}?")
-            said = f"The assistant reported topic {turn}. "
-            await session.record(said + "The owner is Ana and reports are long. " * 30)
+            text = f"The assistant reported topic {turn}. "
+            await session.record(text + "The owner is Ana and reports are long. " * 30)
         outcome = await compact(session, write)
         assert outcome.by == "model"
     async with opened(store) as session:

@@ -17,9 +17,9 @@ from tests.sessions.talking import awaited, said
 WORDS = "the plans of the summer"
 
 
-async def talk(address: Path, text: str = WORDS, **given: object) -> list[str]:
+async def talk(address: Path, text: str = WORDS, **arguments: object) -> list[str]:
     """Opens a conversation at an address, says something, and gives all that was said."""
-    async with Session.open(address, "a", model="gpt-5", **given) as session:  # type: ignore[arg-type]
+    async with Session.open(address, "a", model="gpt-5", **arguments) as session:  # type: ignore[arg-type]
         await session.ask(text)
         await session.record("ok")
         return said(session)

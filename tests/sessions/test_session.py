@@ -56,9 +56,7 @@ async def test_history_never_contains_the_current_prompt() -> None:
         await session.record("first")
         envelope = await session.ask("two")
         places = [(e.layer, text_of(e.parts)) for e in envelope.sent]
-        assert places == [
-            (Layer.HISTORY, "one"), (Layer.HISTORY, "first"), (Layer.PROMPT, "two")
-        ]  # fmt: skip
+        assert places == [(Layer.HISTORY, "one"), (Layer.HISTORY, "first"), (Layer.PROMPT, "two")]
         request = await session.request()
         assert [message["content"] for message in request["messages"]] == ["one", "first", "two"]
 
@@ -97,13 +95,13 @@ async def test_settings_say_what_neither_caller_nor_conversation_does() -> None:
 async def test_answers_of_every_dialect_are_recorded_with_what_they_took(dialect: str) -> None:
     async with opened(MemoryStore(), **setup_of(dialect)) as session:
         await session.ask("hello")
-        found = await session.record(answer(dialect, "well met", read=41))
-        assert (found.usage.input, said(session)) == (41, ["hello", "well met"])
+        recorded = await session.record(answer(dialect, "well met", read=41))
+        assert (recorded.usage.input, said(session)) == (41, ["hello", "well met"])
         if dialect != "text":
             await session.ask("read it")
-            found = await session.record(answer(dialect, "reading", call="c1"))
-            assert [call.name for call in found.calls] == ["read_file"]
-            envelope = await session.results({call.id: "contents" for call in found.calls})
+            recorded = await session.record(answer(dialect, "reading", call="c1"))
+            assert [call.name for call in recorded.calls] == ["read_file"]
+            envelope = await session.results({call.id: "contents" for call in recorded.calls})
             assert text_of(envelope.sent[-1].parts) == "contents"
         else:
             await session.ask("once more")
@@ -122,14 +120,14 @@ def chunk(**delta: Any) -> dict[str, Any]:
 @awaited
 async def test_an_answer_may_be_a_stream_a_list_of_events_or_text() -> None:
     async with opened(MemoryStore(), model="gpt-5") as session:
-        for given in (
+        for results in (
             events(chunk(role="assistant", content="he"), chunk(content="llo")),
             [chunk(role="assistant", content="he"), chunk(content="llo")],
             iter([chunk(role="assistant", content="he"), chunk(content="llo")]),
             "hello",
         ):
             await session.ask("hi")
-            await session.record(given)
+            await session.record(results)
         assert said(session)[1::2] == ["hello"] * 4
 
 
@@ -137,24 +135,29 @@ async def test_an_answer_may_be_a_stream_a_list_of_events_or_text() -> None:
 async def test_an_empty_answer_is_not_kept() -> None:
     async with opened(MemoryStore(), model="gpt-5") as session:
         await session.ask("hi")
-        found = await session.record([])
-        assert (found.segments, session.pending) == ((), True)
+        recorded = await session.record([])
+        assert (recorded.segments, session.pending) == ((), True)
 
 
 @awaited
 async def test_results_stand_in_the_order_of_their_calls() -> None:
     async with opened(MemoryStore(), model="gpt-5", head=HEAD) as session:
         await session.ask("read both")
-        await session.add(*[
-            Segment(role=s.role, kind="tool_call", parts=(ToolCall(id=i, name="read_file"),), joins=i == "b")
-            for i, s in (("a", assistant("")), ("b", assistant("")))
-        ])  # fmt: skip
+        await session.add(
+            *[
+                Segment(
+                    role=s.role, kind="tool_call", parts=(ToolCall(id=i, name="read_file"),), joins=i == "b"
+                )
+                for i, s in (("a", assistant("")), ("b", assistant("")))
+            ]
+        )
         assert [call.id for call in session.calls] == ["a", "b"]
         await session.results({"b": "two"}, ToolResult(id="a", content=(Text("one"),), error=True))
         results = [part for s in session.log for part in s.parts if isinstance(part, ToolResult)]
         assert [(each.id, each.name, each.error) for each in results] == [
-            ("a", "read_file", True), ("b", "read_file", False)
-        ]  # fmt: skip
+            ("a", "read_file", True),
+            ("b", "read_file", False),
+        ]
         assert session.calls == ()
 
 
@@ -248,9 +251,9 @@ async def test_results_are_kept_though_no_request_is_possible_with_them() -> Non
     store, budget = MemoryStore(), Budget(window=300, reserve=0)
     async with opened(store, model="gpt-5", head=HEAD, budget=budget) as session:
         await session.ask("read")
-        found = await session.record(answer("openai_chat", "reading", call="c1"))
+        recorded = await session.record(answer("openai_chat", "reading", call="c1"))
         with pytest.raises(BudgetExceeded):
-            await session.results(result("word " * 900, id=found.calls[0].id, pinned=True))
+            await session.results(result("word " * 900, id=recorded.calls[0].id, pinned=True))
     async with opened(store) as session:
         assert session.log[-1].kind == "tool_result"
 
@@ -269,8 +272,13 @@ async def test_persona_sections_stand_in_order_from_code_file_and_store(tmp_path
         envelope = await session.ask("hello")
         system = [e for e in envelope.sent if e.layer is Layer.SYSTEM]
         assert [e.segment.key for e in system] == [
-            "contract", "persona:default", "persona:workspace", "persona:user", "project", "memory"
-        ]  # fmt: skip
+            "contract",
+            "persona:default",
+            "persona:workspace",
+            "persona:user",
+            "project",
+            "memory",
+        ]
         assert "Call me Ada." in text_of(system[3].parts)
 
 
@@ -291,8 +299,12 @@ async def test_a_changed_section_is_appended_and_the_prefix_stays() -> None:
         await session.build()
         envelope = await session.ask("two")
         assert [text_of(e.segment.parts) for e in envelope.sent] == [
-            "You are calm.", "one", "first", "You are bold.", "two"
-        ]  # fmt: skip
+            "You are calm.",
+            "one",
+            "first",
+            "You are bold.",
+            "two",
+        ]
         assert session.report().continues
         await session.record("second")
         await session.ask("three")
@@ -338,8 +350,10 @@ async def test_equal_attachments_are_sent_once_and_changed_ones_anew() -> None:
             envelope = await session.ask("look", attach=[file("a.md", text)])
             await session.record("seen")
         assert [e.form for e in envelope.sent if e.segment.kind == "file"] == [
-            Form.FULL, Form.STUB, Form.FULL
-        ]  # fmt: skip
+            Form.FULL,
+            Form.STUB,
+            Form.FULL,
+        ]
 
 
 @awaited

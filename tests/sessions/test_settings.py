@@ -17,10 +17,10 @@ def file(folder: Path, text: str) -> Path:
 def test_a_file_is_read_and_the_environment_stands_over_it(tmp_path: Path) -> None:
     path = file(tmp_path, 'model = "gpt-5"\nwindow = 9000\nstore = "a.db"\n')
     assert load_settings(path, environment={}) == Settings(model="gpt-5", window=9000, store="a.db")
-    found = load_settings(
+    settings = load_settings(
         environment={"LAMINA_SETTINGS": str(path), "LAMINA_WINDOW": "50", "LAMINA_WORKSPACE": "w"}
     )
-    assert found == Settings(model="gpt-5", window=50, store="a.db", workspace="w")
+    assert settings == Settings(model="gpt-5", window=50, store="a.db", workspace="w")
 
 
 def test_the_users_own_file_need_not_be_there_but_a_named_one_must(tmp_path: Path) -> None:

@@ -95,10 +95,10 @@ async def test_a_repeated_turn_is_kept_once(fails: str) -> None:
 
 @awaited
 async def test_a_turn_may_be_repeated_though_its_sources_find_something_else() -> None:
-    found = iter("abc")
+    letters = iter("abc")
 
     async def source(_: str, __: int | None) -> list[Segment]:
-        return [excerpt(next(found), source="wiki")]
+        return [excerpt(next(letters), source="wiki")]
 
     async with opened(MemoryStore(), model="gpt-5", sources=[source]) as session:
         for _ in range(2):
@@ -138,7 +138,7 @@ async def test_after_a_crash_at_any_group_the_next_request_is_that_of_the_uncras
     budget, groups = Budget(window=900, reserve=0, keep_last=1), 16
 
     async def play(store: Flaky, crash: int) -> list[str]:
-        made = []
+        played = []
         for number in range(groups):
             if number == crash:
                 store.fails = "after"
@@ -147,13 +147,13 @@ async def test_after_a_crash_at_any_group_the_next_request_is_that_of_the_uncras
                     await _group(session, number)
                 except OSError:
                     continue
-                made.append(wire(await session.request()) if session.pending else "answered")
-        return made
+                played.append(wire(await session.request()) if session.pending else "answered")
+        return played
 
     twin = await play(Flaky(), -1)
     for crash in range(groups):
-        made = await play(Flaky(), crash)
-        assert made == twin[:crash] + twin[crash + 1 :]
+        played = await play(Flaky(), crash)
+        assert played == twin[:crash] + twin[crash + 1 :]
 
 
 async def _group(session: Session, number: int) -> None:
@@ -220,6 +220,6 @@ async def test_the_ledger_can_be_read_by_whoever_reads_ledgers() -> None:
     store = MemoryStore()
     async with opened(store, model="gpt-5") as session:
         await session.ask("hello")
-        kept: Any = json.loads((await store.read(A)).head.state)
-        assert Ledger.load(kept) == session.ledger
+        state: Any = json.loads((await store.read(A)).head.state)
+        assert Ledger.load(state) == session.ledger
         assert msgspec.json.decode((await store.read(A)).records[0].body)["control"]["type"] == "setup"

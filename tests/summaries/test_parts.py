@@ -35,13 +35,13 @@ class Minutes:
         self.asked: list[Question] = []
         self.at_once = self.most_at_once = 0
 
-    async def __call__(self, asked: Question) -> str:
-        self.asked.append(asked)
+    async def __call__(self, question: Question) -> str:
+        self.asked.append(question)
         self.at_once += 1
         self.most_at_once = max(self.at_once, self.most_at_once)
         await anyio.lowlevel.checkpoint()
         self.at_once -= 1
-        read = text_of(part for entry in asked.envelope.sent[:-1] for part in entry.parts)
+        read = text_of(part for entry in question.envelope.sent[:-1] for part in entry.parts)
         numbers = sorted({int(n) for n in re.findall(r"(?:Number |\+)(\d+)", read)})
         return "cities and rivers " + " ".join(f"+{n}" for n in numbers)
 
@@ -52,15 +52,15 @@ def summarised(write: Any, turns: int = 40, **bounds: Any) -> SummaryOutcome:
 
 def test_all_of_it_is_read_within_the_window() -> None:
     write = Minutes()
-    made = summarised(write, window=2_000)
-    assert made.by == "model"
-    assert made.segment is not None
-    told = text_of(made.segment.parts)
-    assert all(f"+{n}" in told for n in range(39))
-    assert made.asked == len(write.asked) > 5
-    assert max(asked.envelope.tokens + asked.most for asked in write.asked) <= 2_000
-    assert [asked.purpose for asked in write.asked[-2:]] == ["part", "summary"]
-    assert not any(asked.aligned for asked in write.asked)
+    outcome = summarised(write, window=2_000)
+    assert outcome.by == "model"
+    assert outcome.segment is not None
+    summary_text = text_of(outcome.segment.parts)
+    assert all(f"+{n}" in summary_text for n in range(39))
+    assert outcome.asked == len(write.asked) > 5
+    assert max(question.envelope.tokens + question.most for question in write.asked) <= 2_000
+    assert [question.purpose for question in write.asked[-2:]] == ["part", "summary"]
+    assert not any(question.aligned for question in write.asked)
     assert 1 < write.most_at_once <= Bounds().at_once
 
 
@@ -87,8 +87,8 @@ def test_one_segment_larger_than_the_window_is_split() -> None:
         user("2"),
     ]
     write = Minutes()
-    made = run(log, write, terms=TERMS, everything=True, bounds=Bounds(window=2_000))
-    assert made.by == "model"
+    outcome = run(log, write, terms=TERMS, everything=True, bounds=Bounds(window=2_000))
+    assert outcome.by == "model"
     assert len(write.asked) > 3
 
 
@@ -102,16 +102,18 @@ def test_one_segment_larger_than_the_window_is_split() -> None:
     ],
 )
 def test_a_part_that_cannot_be_used_ends_the_attempt(answer: Any, why: str) -> None:
-    made = summarised(Script(answer), window=2_000, tries=1, at_once=1)
-    assert made.segment is None
-    assert made.asked == 1
-    assert re.fullmatch(f"the model's summary was not used: {why}", made.notes[0])
+    outcome = summarised(Script(answer), window=2_000, tries=1, at_once=1)
+    assert outcome.segment is None
+    assert outcome.asked == 1
+    assert re.fullmatch(f"the model's summary was not used: {why}", outcome.notes[0])
 
 
 def test_the_number_of_questions_is_bounded() -> None:
     write = Minutes()
-    made = summarised(write, window=2_000, parts=3)
-    assert made.notes == ("the model's summary was not used: it would take more than 3 questions to read it",)
+    outcome = summarised(write, window=2_000, parts=3)
+    assert outcome.notes == (
+        "the model's summary was not used: it would take more than 3 questions to read it",
+    )
     assert write.asked == []
 
 

@@ -27,8 +27,8 @@ class Letters:
         self.answers: list[str] = []
         self.cached: list[int] = []
 
-    async def __call__(self, asked: Question) -> str:
-        body = render(asked.envelope) | {"max_tokens": 40}
+    async def __call__(self, question: Question) -> str:
+        body = render(question.envelope) | {"max_tokens": 40}
         answer = await to_thread.run_sync(self.post, body)
         self.answers.append(answer["choices"][0]["message"]["content"])
         return self.answers[-1]
@@ -44,17 +44,17 @@ class Letters:
 @awaited
 async def test_random_words_are_refused_and_the_digest_is_recorded() -> None:
     budget = Budget(window=16_384, reserve=0, keep_last=1)
-    given: dict[str, Any] = {"model": MODEL, "dialect": "openai_chat", "budget": budget, "counter": COUNTER}
+    options: dict[str, Any] = {"model": MODEL, "dialect": "openai_chat", "budget": budget, "counter": COUNTER}
     with upstream(window=16_384) as server:
-        async with opened(MemoryStore(), **given) as session:
+        async with opened(MemoryStore(), **options) as session:
             write = Letters(server)
             talked = await played(session, 12)
             before = await session.build()
             await to_thread.run_sync(write.post, (await session.request()) | {"max_tokens": 1})
-            made = await compact(talked, write)
+            outcome = await compact(talked, write)
             assert all(answer.isalpha() for answer in write.answers)
-            assert (made.by, made.asked, len(write.answers)) == ("digest", 2, 2)
-            assert made.notes == ("the model's summary was not used: it speaks of something else",)
+            assert (outcome.by, outcome.asked, len(write.answers)) == ("digest", 2, 2)
+            assert outcome.notes == ("the model's summary was not used: it speaks of something else",)
             assert write.cached[1] >= before.tokens * 0.9  # the question continues the last request
             assert write.answers[0] not in text_of(session.log[-1].parts)
             await session.ask("Go on.")
@@ -65,10 +65,10 @@ async def test_random_words_are_refused_and_the_digest_is_recorded() -> None:
 async def test_random_words_about_a_turns_attachments_are_refused_and_the_turn_goes_on() -> None:
     """Two long notes are read in parts, several at a time; what is written about them is noise."""
     budget = Budget(window=16_384, reserve=0, keep_last=1)
-    given: dict[str, Any] = {"model": MODEL, "dialect": "openai_chat", "budget": budget, "counter": COUNTER}
+    options: dict[str, Any] = {"model": MODEL, "dialect": "openai_chat", "budget": budget, "counter": COUNTER}
     notes = [note(f"{name}.md", f"Note {name} says that lamps are lit at dusk.\n" * 250) for name in "ab"]
     with upstream(window=16_384) as server:
-        async with opened(MemoryStore(), **given) as session:
+        async with opened(MemoryStore(), **options) as session:
             write = Letters(server)
             condense = Condense(write=write, limit=2_000, bounds=Bounds(window=8_192, at_once=2))
             envelope = await session.ask("When are lamps lit?", attach=notes, condense=condense)
@@ -88,16 +88,16 @@ async def test_the_words_of_a_model_that_are_good_enough_reach_the_server_in_pla
 ):
     """The server answers each question, and counts it; the words that are used are a script's."""
     budget = Budget(window=16_384, reserve=0, keep_last=1)
-    given: dict[str, Any] = {"model": MODEL, "dialect": "openai_chat", "budget": budget, "counter": COUNTER}
+    options: dict[str, Any] = {"model": MODEL, "dialect": "openai_chat", "budget": budget, "counter": COUNTER}
     notes = [note(f"{name}.md", f"Note {name} says that lamps are lit at dusk.\n" * 250) for name in "ab"]
     with upstream(window=16_384) as server:
         letters = Letters(server)
 
-        async def write(asked: Question) -> str:
-            await letters(asked)
+        async def write(question: Question) -> str:
+            await letters(question)
             return "a.md and b.md: the note says that lamps are lit at dusk."
 
-        async with opened(MemoryStore(), **given) as session:
+        async with opened(MemoryStore(), **options) as session:
             condense = Condense(write=write, limit=2_000, bounds=Bounds(window=8_192, at_once=2))
             envelope = await session.ask("When are lamps lit?", attach=notes, condense=condense)
             assert session.notes == ()

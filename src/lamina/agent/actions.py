@@ -1,7 +1,8 @@
-"""What a model may do: a tool and the function behind it, carried out with care.
+"""What a model may do: a tool and the function behind it.
 
-Calls that only read run side by side; one that writes runs alone, in its place, and only if it was approved.
-Whatever goes wrong becomes a result that the model can read. It knows no model and no session.
+Calls that only read run in parallel. A call that writes runs alone, in its place, and only if it was
+approved. Whatever goes wrong becomes a result that the model can read. This module knows no model and no
+session.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from lamina.errors import BadInput
 from lamina.segments import result
 
 LONGEST = 2_000
-"""Characters of an error that the model is told."""
+"""How many characters of an error the model sees."""
 
 Run = Callable[[dict[str, Any]], Awaitable[Any]]
-"""Takes the arguments of a call; gives text, parts, a ToolResult, a segment, or anything that is JSON."""
+"""Takes the arguments of a call. Returns text, parts, a ToolResult, a segment, or anything that is JSON."""
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool, and what is done when it is called.
+    """A tool, and the function that runs when it is called.
 
     `writes`: it changes something, so it is approved first and runs alone. `searches`: the user's question is
     repeated after its result. `guideline` is a line for the system text.
@@ -43,7 +44,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Approve = Callable[[ToolCall, Action], Awaitable[bool | str]]
-"""Whether a call that writes may run; a text says why not."""
+"""Whether a call that writes may run. A text is the reason why it may not."""
 
 
 async def always(_: ToolCall, __: Action) -> bool:
@@ -51,8 +52,11 @@ async def always(_: ToolCall, __: Action) -> bool:
     return True
 
 
-class Care(msgspec.Struct, frozen=True, kw_only=True):
-    """How calls are carried out: who approves, how many at once, how long one may take, what was asked."""
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How calls are run: who approves them, how many run at once, and how long one may take.
+
+    `question` is what the user asked, to be repeated after a search.
+    """
 
     approve: Approve | None = None
     parallel: int = 8
@@ -60,57 +64,89 @@ class Care(msgspec.Struct, frozen=True, kw_only=True):
     question: str = ""
 
 
-async def carried_out(
-    calls: Sequence[ToolCall], actions: Mapping[str, Action], care: Care, done: dict[int, Segment]
+async def run_calls(
+    calls: Sequence[ToolCall],
+    actions: Mapping[str, Action],
+    options: RunOptions,
+    results: dict[int, Segment],
 ) -> list[Segment]:
-    """One result for each call, in order. `done` has those that are there already, whatever happens later."""
-    limiter = anyio.CapacityLimiter(max(care.parallel, 1))
+    """Run the calls and return one result for each, in order.
 
-    async def one(at: int, call: ToolCall) -> None:
+    Each result is put into `results`, by the index of its call, as soon as it is there. So the caller has the
+    finished ones even if it is cancelled.
+    """
+    limiter = anyio.CapacityLimiter(max(options.parallel, 1))
+
+    async def run_one(index: int, call: ToolCall) -> None:
         async with limiter:
-            done[at] = await _result(call, actions.get(call.name), care)
+            results[index] = await _run_call(call, actions.get(call.name), options)
 
-    def alone(pair: tuple[int, ToolCall]) -> int:
-        action = actions.get(pair[1].name)
-        return pair[0] if action is not None and action.writes else -1
+    def group_of(indexed_call: tuple[int, ToolCall]) -> int:
+        """Put neighbours that only read into one group, and each call that writes into its own."""
+        index, call = indexed_call
+        action = actions.get(call.name)
+        if action is not None and action.writes:
+            return index
+        return -1
 
-    for _, run in groupby(enumerate(calls), key=alone):
-        async with anyio.create_task_group() as group:
-            for at, call in run:
-                group.start_soon(one, at, call)
-    return [done[at] for at in range(len(calls))]
+    for _, calls_of_group in groupby(enumerate(calls), key=group_of):
+        async with anyio.create_task_group() as tasks:
+            for index, call in calls_of_group:
+                tasks.start_soon(run_one, index, call)
+    return [results[index] for index in range(len(calls))]
 
 
-def not_run(call: ToolCall, why: str) -> Segment:
-    """The result of a call that was not carried out."""
-    return result(f"Not run: {why}", id=call.id, name=call.name, error=True)
+def refuse_call(call: ToolCall, reason: str) -> Segment:
+    """Return the result of a call that was not run."""
+    return result(f"Not run: {reason}", id=call.id, name=call.name, error=True)
 
 
-async def _result(call: ToolCall, action: Action | None, care: Care) -> Segment:
+def index_actions(actions: Iterable[Action]) -> dict[str, Action]:
+    """Return the actions by the names of their tools."""
+    by_name: dict[str, Action] = {}
+    for action in actions:
+        if action.tool.name in by_name or action.tool.name == "recall":
+            hint = "give each action a name of its own; `recall` is the session's"
+            raise BadInput(f"the name {action.tool.name!r} is taken", place="actions", hint=hint)
+        by_name[action.tool.name] = action
+    return by_name
+
+
+async def _run_call(call: ToolCall, action: Action | None, options: RunOptions) -> Segment:
+    """Check a call, ask for approval if it writes, and run it."""
     if action is None:
-        return not_run(call, f"there is no tool named {call.name!r}")
+        return refuse_call(call, f"there is no tool named {call.name!r}")
     try:
-        arguments = _arguments(call, action.tool)
+        arguments = _read_arguments(call, action.tool)
     except BadInput as error:
-        return not_run(call, str(error))
-    if action.writes and (no := await _no(call, action, care.approve)):
-        return not_run(call, no)
-    made = await _ran(call, action, arguments, care.seconds)
-    return _asked_again(made, care.question) if action.searches else made
+        return refuse_call(call, str(error))
+    if action.writes:
+        objection = await _find_objection(call, action, options.approve)
+        if objection:
+            return refuse_call(call, objection)
+    segment = await _run_action(call, action, arguments, options.seconds)
+    if action.searches:
+        return _repeat_question(segment, options.question)
+    return segment
 
 
-async def _ran(call: ToolCall, action: Action, arguments: dict[str, Any], seconds: float | None) -> Segment:
-    said = f"it did not end within {seconds} seconds"
+async def _run_action(
+    call: ToolCall, action: Action, arguments: dict[str, Any], seconds: float | None
+) -> Segment:
+    """Run the function of an action. If it fails or takes too long, the result says so."""
+    problem = f"it did not end within {seconds} seconds"
     try:
         with anyio.move_on_after(seconds):
-            return made_of(await action.run(arguments), call)
+            return _make_result(await action.run(arguments), call)
+    except BadInput as error:
+        problem = str(error)
     except Exception as error:  # noqa: BLE001 - a tool may fail in any way, and the model is told
-        said = f"{error}" if isinstance(error, BadInput) else f"{type(error).__name__}: {error}"
-    return result(f"Error: {said[:LONGEST]}", id=call.id, name=call.name, error=True)
+        problem = f"{type(error).__name__}: {error}"
+    return result(f"Error: {problem[:LONGEST]}", id=call.id, name=call.name, error=True)
 
 
-async def _no(call: ToolCall, action: Action, approve: Approve | None) -> str:
-    """Why a call may not run; nothing if it may."""
+async def _find_objection(call: ToolCall, action: Action, approve: Approve | None) -> str:
+    """Return the reason why a call may not run, or "" if it may."""
     if approve is None:
         return "this needs approval, and nobody is there to give it"
     try:
@@ -119,75 +155,74 @@ async def _no(call: ToolCall, action: Action, approve: Approve | None) -> str:
         return f"asking for approval failed: {error!r:.200}"
     if isinstance(answer, str):
         return answer
-    return "" if answer else "the user did not approve it"
+    if not answer:
+        return "the user did not approve it"
+    return ""
 
 
-def _arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
+def _read_arguments(call: ToolCall, tool: Tool) -> dict[str, Any]:
+    """Read the arguments of a call. Raises BadInput, in words for the model, if one is missing."""
     try:
-        given = json.loads(call.arguments or "{}")
+        arguments = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
         raise BadInput("the arguments are not JSON", hint="send the call again") from None
-    if not isinstance(given, dict):
+    if not isinstance(arguments, dict):
         raise BadInput("the arguments are not an object", hint="name each argument")
-    missing = [name for name in tool.schema.get("required", ()) if name not in given]
+    missing = [name for name in tool.schema.get("required", ()) if name not in arguments]
     if missing:
         raise BadInput(f"the argument {missing[0]!r} is missing", hint="send the call again with it")
-    return given
+    return arguments
 
 
-def made_of(given: Any, call: ToolCall) -> Segment:
-    """What a function gave, as the result of this call; the kind, attributes and error of a segment stay."""
-    if isinstance(given, ToolResult):
-        return result(given.content, id=call.id, name=call.name, error=given.error)
-    if isinstance(given, Segment):
-        return _of_segment(given, call)
-    if isinstance(given, list | tuple) and given and all(isinstance(one, Segment) for one in given):
-        return result("\n\n".join(map(_shown, given)), id=call.id, name=call.name)
-    if isinstance(given, str) or _parts(given):
-        return result(given, id=call.id, name=call.name)
-    return result(json.dumps(given, ensure_ascii=False, default=str), id=call.id, name=call.name)
+def _make_result(value: Any, call: ToolCall) -> Segment:
+    """Return what a function returned as the result of this call."""
+    if isinstance(value, ToolResult):
+        return result(value.content, id=call.id, name=call.name, error=value.error)
+    if isinstance(value, Segment):
+        return _result_of_segment(value, call)
+    if isinstance(value, list | tuple) and value and all(isinstance(item, Segment) for item in value):
+        return result("\n\n".join(map(_describe_segment, value)), id=call.id, name=call.name)
+    if isinstance(value, str) or _is_parts(value):
+        return result(value, id=call.id, name=call.name)
+    return result(json.dumps(value, ensure_ascii=False, default=str), id=call.id, name=call.name)
 
 
-def _of_segment(given: Segment, call: ToolCall) -> Segment:
-    part = next((part for part in given.parts if isinstance(part, ToolResult)), None)
-    if part is None:
-        inner = tuple(p for p in given.parts if not isinstance(p, ToolCall | ToolResult | Thinking))
-        made = result(inner, id=call.id, name=call.name, attrs=given.attrs)
-        return msgspec.structs.replace(made, priority=given.priority, pinned=given.pinned, meta=given.meta)
-    answer = msgspec.structs.replace(part, id=call.id, name=call.name)
-    return msgspec.structs.replace(given, role=Role.TOOL, parts=(answer,))
+def _result_of_segment(segment: Segment, call: ToolCall) -> Segment:
+    """Return a segment as the result of a call, with its own kind, attributes and error."""
+    for part in segment.parts:
+        if isinstance(part, ToolResult):
+            own_result = msgspec.structs.replace(part, id=call.id, name=call.name)
+            return msgspec.structs.replace(segment, role=Role.TOOL, parts=(own_result,))
+    content = tuple(part for part in segment.parts if not isinstance(part, ToolCall | ToolResult | Thinking))
+    call_result = result(content, id=call.id, name=call.name, attrs=segment.attrs)
+    return msgspec.structs.replace(
+        call_result, priority=segment.priority, pinned=segment.pinned, meta=segment.meta
+    )
 
 
-def _shown(found: Segment) -> str:
-    """One of several segments: where it comes from, and what it says."""
-    shown = [found.attrs[name] for name in ("source", "path", "url", "place") if found.attrs.get(name)]
-    return f"[{' '.join(shown) or found.key or found.kind}]\n{text_of(found.parts)}"
+def _describe_segment(segment: Segment) -> str:
+    """Return the text of one of several segments, after a line that says where it comes from."""
+    origins = [segment.attrs[name] for name in ("source", "path", "url", "place") if segment.attrs.get(name)]
+    return f"[{' '.join(origins) or segment.key or segment.kind}]\n{text_of(segment.parts)}"
 
 
-def _parts(given: Any) -> bool:
-    if isinstance(given, list | tuple):
-        return bool(given) and all(isinstance(one, msgspec.Struct) for one in given)
-    return isinstance(given, msgspec.Struct)
+def _is_parts(value: Any) -> bool:
+    """Whether a value is a part, or a list of parts."""
+    if isinstance(value, list | tuple):
+        return bool(value) and all(isinstance(item, msgspec.Struct) for item in value)
+    return isinstance(value, msgspec.Struct)
 
 
-def _asked_again(made: Segment, question: str) -> Segment:
-    part = made.parts[0]
+def _repeat_question(segment: Segment, question: str) -> Segment:
+    """Return the result of a search with the user's question after its last text."""
+    part = segment.parts[0]
     if not isinstance(part, ToolResult) or part.error or not question:
-        return made
-    texts = [one for one in part.content if isinstance(one, Text)]
-    if not texts:
-        return made
-    last = texts[-1]
-    content = tuple(Text(with_question(one.text, question)) if one is last else one for one in part.content)
-    return msgspec.structs.replace(made, parts=(msgspec.structs.replace(part, content=content),))
-
-
-def by_name(actions: Iterable[Action]) -> dict[str, Action]:
-    """Actions by the names of their tools."""
-    found: dict[str, Action] = {}
-    for action in actions:
-        if action.tool.name in found or action.tool.name == "recall":
-            hint = "give each action a name of its own; `recall` is the session's"
-            raise BadInput(f"the name {action.tool.name!r} is taken", place="actions", hint=hint)
-        found[action.tool.name] = action
-    return found
+        return segment
+    content = list(part.content)
+    for index in reversed(range(len(content))):
+        item = content[index]
+        if isinstance(item, Text):
+            content[index] = Text(with_question(item.text, question))
+            new_part = msgspec.structs.replace(part, content=tuple(content))
+            return msgspec.structs.replace(segment, parts=(new_part,))
+    return segment

@@ -1,6 +1,7 @@
-"""How far an agent may go in one turn, and how far it has gone: steps, tokens, money.
+"""The limits of a turn of an agent, and what it has spent: steps, tokens, money.
 
-Prices are those of `lamina.models.facts`, with the rules' shares for cached tokens. It stops nothing.
+Prices are those of `lamina.models.facts`, with the cache rules' shares for cached tokens. This module stops
+nothing by itself.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from lamina.errors import BadInput
 class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits for one turn; None is no limit.
 
-    `steps` are calls of the model, `tokens` what they read and write in sum, `money` is in USD. `parallel`
-    and `seconds` are for tools: how many run at once, and how long one may take.
+    `steps` are calls of the model, `tokens` is the sum of what they read and write, and `money` is in USD.
+    `parallel` and `seconds` are for tools: how many run at once, and how long one may take.
     """
 
     steps: int = 50
@@ -26,13 +27,16 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = 120.0
 
     def __post_init__(self) -> None:
-        given = {"steps": self.steps, "tokens": self.tokens, "money": self.money, "parallel": self.parallel}
-        for name, value in given.items():
+        for name in ("steps", "tokens", "money", "parallel"):
+            value = getattr(self, name)
             if value is not None and value <= 0:
                 raise BadInput(f"{name} is {value!r}", place="Limits", hint="give a number above 0, or None")
 
     def reached(self, spent: Spent, *, ahead: int = 0) -> str:
-        """The limit that is reached, by name; `ahead` are the tokens that the next request reads."""
+        """Return the name of the limit that is reached, or "".
+
+        `ahead` is how many tokens the next request would read.
+        """
         if spent.steps >= self.steps:
             return "steps"
         if self.tokens is not None and spent.input + spent.output + ahead > self.tokens:
@@ -42,13 +46,19 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
     def words(self, name: str) -> str:
-        """What a limit is, for people and models."""
-        amounts = {"steps": f"{self.steps:,} steps", "tokens": f"{self.tokens or 0:,} tokens"}
-        return f"the limit of {amounts.get(name, f'{self.money or 0:g} USD')} for this turn was reached"
+        """Describe a limit that was reached, for people and models."""
+        match name:
+            case "steps":
+                amount = f"{self.steps:,} steps"
+            case "tokens":
+                amount = f"{self.tokens or 0:,} tokens"
+            case _:
+                amount = f"{self.money or 0:g} USD"
+        return f"the limit of {amount} for this turn was reached"
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a turn took. `money` is in USD, None where the model's prices are not known."""
+    """What a turn cost. `money` is in USD, and None if the model's prices are not known."""
 
     steps: int = 0
     input: int = 0
@@ -58,8 +68,8 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     money: float | None = 0.0
 
     def after(self, usage: Usage, model: str) -> Spent:
-        """The same with one more call of a model."""
-        one = Spent(
+        """Return the sum with one more call of a model."""
+        call = Spent(
             steps=1,
             input=usage.input,
             cached=usage.cached,
@@ -67,22 +77,24 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
             output=usage.output,
             money=price(usage, model),
         )
-        return self + one
+        return self + call
 
     def __add__(self, other: Spent) -> Spent:
-        known = None if self.money is None or other.money is None else self.money + other.money
+        money = None
+        if self.money is not None and other.money is not None:
+            money = self.money + other.money
         return Spent(
             steps=self.steps + other.steps,
             input=self.input + other.input,
             cached=self.cached + other.cached,
             written=self.written + other.written,
             output=self.output + other.output,
-            money=known,
+            money=money,
         )
 
 
 def price(usage: Usage, model: str) -> float | None:
-    """What one call cost in USD; None where no price is known."""
+    """Return what one call cost in USD; None if no price is known."""
     fresh = max(usage.input - usage.cached - usage.written, 0)
     tally = Tally(read=usage.cached, written=usage.written, uncached=fresh)
     try:
@@ -92,7 +104,7 @@ def price(usage: Usage, model: str) -> float | None:
 
 
 def check_price(limits: TurnLimits, model: str) -> None:
-    """Refuses a limit on money that could not be kept."""
+    """Raise BadInput for a limit on money if the price of the model is not known."""
     if limits.money is not None and price(Usage(input=1), model) is None:
         raise BadInput(
             f"no price of {model!r} is known",

@@ -3,10 +3,11 @@
     agent = Agent(client=openai_chat(), actions=tools, approve=ask_the_user)
     outcome = await agent.run(session, "Where is the retry policy?")
 
-Plain chat is the loop without actions; one-shot tools look things up before the question (`plan`), and give
-the model none to call; answer from search is a session with a search among its sources, and `cites`. Every
-step is kept as it happens, in the layer of steps. A turn that is cancelled leaves a log that can go on:
-finished results are kept, and the others say that they were not run.
+Plain chat is the loop without actions. With one-shot tools (`plan`), things are looked up before the
+question, and the model has no tools to call. To answer from search, give the session a search among its
+sources, and set `cites`. Every step is recorded as it happens, in the layer of steps. A turn that is
+cancelled leaves a log that can go on: finished results are recorded, and the others say that they were not
+run.
 """
 
 from __future__ import annotations
@@ -17,28 +18,28 @@ from typing import Any
 import anyio
 import msgspec
 
-from lamina.agent.actions import Action, Approve, Care, by_name, carried_out, not_run
+from lamina.agent.actions import Action, Approve, RunOptions, index_actions, refuse_call, run_calls
 from lamina.agent.limits import Spent, TurnLimits, check_price
-from lamina.agent.model_calls import After, Before, Hooks, ModelAnswer, infer
-from lamina.agent.one_shot import Plan, Planned, looked_up
-from lamina.agent.outcome import Citation, Ending, Hear, Ran, TurnOutcome, cited, deaf
+from lamina.agent.model_calls import After, Before, Hooks, ModelAnswer, call_model
+from lamina.agent.one_shot import Plan, Planned, run_plan
+from lamina.agent.outcome import Citation, Ending, Hear, Ran, TurnOutcome, find_citations, ignore_event
 from lamina.clients.events import Client
-from lamina.core.kinds import Kinds, row
+from lamina.core.kinds import row
 from lamina.core.values import Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.sessions import RECALL, Session
 from lamina.sessions.attachments import Attachable
-from lamina.sessions.setup import speaks
+from lamina.sessions.setup import dialect_for
 from lamina.summaries import Condense
 
 
 class Agent(msgspec.Struct, frozen=True, kw_only=True):
     """How turns are run. One agent may serve many sessions.
 
-    `plan`: actions run before the question, as it says, and the model calls none. `approve` is asked before
-    an action that writes; without it none does. `cites`: the outcome names the segments that an answer cites.
-    `repeats`: the question stands again after the result of each search.
+    `plan`: it says which actions run before the question, and the model calls none. `approve` is asked before
+    an action that writes; without it none runs. `cites`: the outcome names the segments that an answer cites.
+    `repeats`: the question is repeated after the result of each search.
     """
 
     client: Client
@@ -57,120 +58,165 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         prompt: str,
         *,
         attach: Iterable[Attachable | tuple[Attachable, int]] = (),
-        hear: Hear = deaf,
+        hear: Hear = ignore_event,
         key: str = "",
         condense: Condense | None = None,
     ) -> TurnOutcome:
-        """One turn, from the user's words to the model's last; `condense` as in `Session.ask`."""
+        """Run one turn, from the user's words to the model's last; `condense` as in `Session.ask`."""
         self._check(session)
-        spent, found, ran = await self._looked_up(prompt, session, hear)
-        await session.ask(prompt, attach=[*found, *attach], key=key, condense=condense)
-        return await self._goes_on(session, prompt, hear, spent, ran)
+        turn = _Turn()
+        context: Sequence[Segment] = ()
+        if self.plan is not None:
+            context = await self._run_plan(self.plan, prompt, session, hear, turn)
+        await session.ask(prompt, attach=[*context, *attach], key=key, condense=condense)
+        return await self._run_steps(session, prompt, hear, turn)
 
-    async def go_on(self, session: Session, *, hear: Hear = deaf) -> TurnOutcome:
-        """The rest of a turn that was begun already: after a restart, or with words added otherwise."""
+    async def go_on(self, session: Session, *, hear: Hear = ignore_event) -> TurnOutcome:
+        """Run the rest of a turn that was begun already: after a restart, or with words added otherwise."""
         self._check(session)
         if session.calls:
-            await _answer_all(session, "the program ended before it was carried out")
-        asked = (one for one in reversed(session.log) if one.kind in ("user", "parent_message"))
-        question = next((text_of(one.parts) for one in asked), "")
-        return await self._goes_on(session, question, hear, Spent(), [])
+            await _refuse_open_calls(session, "the program ended before it was carried out")
+        return await self._run_steps(session, _last_question(session.log), hear, _Turn())
 
-    async def _goes_on(
-        self, session: Session, prompt: str, hear: Hear, spent: Spent, ran: list[ToolCall]
-    ) -> TurnOutcome:
-        hooks, texts = Hooks(before=self.before, after=self.after), ""
-        while not (reached := await self._reached(session, spent)):
-            answered = await infer(session, self.client, hooks, hear)
-            spent = spent.after(answered.recorded.usage, session.setup.model)
-            texts = answered.text or texts
+    async def _run_steps(self, session: Session, prompt: str, hear: Hear, turn: _Turn) -> TurnOutcome:
+        """Call the model and run its calls, until it makes none or a limit is reached."""
+        hooks = Hooks(before=self.before, after=self.after)
+        while True:
+            ahead = (await session.build()).tokens
+            limit = self.limits.reached(turn.spent, ahead=ahead)
+            if limit:
+                break
+            answer = await call_model(session, self.client, hooks, hear)
+            turn.spent = turn.spent.after(answer.recorded.usage, session.setup.model)
+            turn.text = answer.text or turn.text
             if not session.calls:
-                return self._outcome(session, texts, _ending(answered), spent, ran)
-            if not (reached := self.limits.reached(spent)):
-                spent += await self._acted(session, prompt, hear, ran)
+                return self._make_outcome(session, turn, _ending_of(answer))
+            limit = self.limits.reached(turn.spent)
+            if limit:
+                break
+            await self._run_open_calls(session, prompt, hear, turn)
         if session.calls:
-            await _answer_all(session, self.limits.words(reached))
-        return self._outcome(session, texts, reached, spent, ran)
+            await _refuse_open_calls(session, self.limits.words(limit))
+        return self._make_outcome(session, turn, limit)
 
-    async def _acted(self, session: Session, prompt: str, hear: Hear, ran: list[ToolCall]) -> Spent:
-        """Carries out the calls that wait, and gives the session their results; what sub-agents spent."""
-        own = () if self.plan else self.actions
-        calls = [call for call in session.calls if not (session.setup.recall and call.name == RECALL.name)]
-        care, done = self._care(prompt), dict[int, Segment]()
+    async def _run_open_calls(self, session: Session, prompt: str, hear: Hear, turn: _Turn) -> None:
+        """Run the calls that wait, and add their results to the session."""
+        actions = () if self.plan else self.actions
+        calls = _list_open_calls(session)
+        finished: dict[int, Segment] = {}
         try:
-            results = await carried_out(calls, by_name(own), care, done)
+            results = await run_calls(calls, index_actions(actions), self._run_options(prompt), finished)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                left = "the turn was cancelled; it may have been done in part"
-                await session.results(*(done.get(i) or not_run(call, left) for i, call in enumerate(calls)))
+                await session.results(*_complete_results(calls, finished))
             raise
         await session.results(*results)
-        ran += calls
+        turn.ran += calls
         for call, result in zip(calls, results, strict=True):
             await hear(Ran(call=call, result=result))
-        return sum((_spent(result) for result in results), Spent())
+        turn.spent += sum((_read_spent(result) for result in results), Spent())
 
-    async def _looked_up(
-        self, prompt: str, session: Session, hear: Hear
-    ) -> tuple[Spent, Sequence[Segment], list[ToolCall]]:
-        if self.plan is None:
-            return Spent(), (), []
-        planned = await self.plan(prompt)
+    async def _run_plan(
+        self, plan: Plan, prompt: str, session: Session, hear: Hear, turn: _Turn
+    ) -> Sequence[Segment]:
+        """Make the plan of a turn and run it. Returns what it brought, as context for the question."""
+        planned = await plan(prompt)
         if not isinstance(planned, Planned):
             planned = Planned(calls=tuple(planned))
-        calls, spent = list(planned.calls), Spent()
         if planned.usage is not None:
-            spent = spent.after(planned.usage, session.setup.model)
-        return spent, await looked_up(calls, self.actions, self._care(""), hear), calls
+            turn.spent = turn.spent.after(planned.usage, session.setup.model)
+        turn.ran += planned.calls
+        return await run_plan(planned.calls, self.actions, self._run_options(""), hear)
 
-    async def _reached(self, session: Session, spent: Spent) -> Ending | Any:
-        return self.limits.reached(spent, ahead=(await session.build()).tokens)
-
-    def _care(self, question: str) -> Care:
-        return Care(
+    def _run_options(self, question: str) -> RunOptions:
+        return RunOptions(
             approve=self.approve,
             parallel=self.limits.parallel,
             seconds=self.limits.seconds,
             question=question if self.repeats else "",
         )
 
-    def _outcome(
-        self, session: Session, text: str, ending: Ending, spent: Spent, ran: Sequence[ToolCall]
-    ) -> TurnOutcome:
-        known: tuple[Citation, ...] = ()
-        unknown: tuple[str, ...] = ()
+    def _make_outcome(self, session: Session, turn: _Turn, ending: Ending | Any) -> TurnOutcome:
+        """Return the outcome of a turn, with its citations if the agent `cites`."""
+        citations: tuple[Citation, ...] = ()
+        unfounded: tuple[str, ...] = ()
         if self.cites:
-            known, unknown = cited(text, _context(session.log, session.terms.options.kinds))
+            citations, unfounded = find_citations(turn.text, _list_attachments(session))
         return TurnOutcome(
-            text=text, ending=ending, spent=spent, ran=tuple(ran), citations=known, unfounded=unknown
+            text=turn.text,
+            ending=ending,
+            spent=turn.spent,
+            ran=tuple(turn.ran),
+            citations=citations,
+            unfounded=unfounded,
         )
 
     def _check(self, session: Session) -> None:
+        """Raise BadInput if the limits or the client do not suit the session."""
         check_price(self.limits, session.setup.model)
-        spoken = speaks(session.setup).name
-        if self.client.dialect != spoken:
+        dialect = dialect_for(session.setup).name
+        if self.client.dialect != dialect:
             hint = "open the session with the client's dialect"
-            raise BadInput(f"the client speaks {self.client.dialect!r} and the session {spoken!r}", hint=hint)
+            raise BadInput(
+                f"the client speaks {self.client.dialect!r} and the session {dialect!r}", hint=hint
+            )
 
 
-async def _answer_all(session: Session, why: str) -> None:
-    """Answers the calls that wait, so that the log can go on."""
-    calls = [call for call in session.calls if not (session.setup.recall and call.name == RECALL.name)]
-    await session.results(*(not_run(call, why) for call in calls))
+class _Turn(msgspec.Struct):
+    """A turn under way: what it cost, the calls that were run, and the model's last text."""
+
+    spent: Spent = Spent()
+    ran: list[ToolCall] = []
+    text: str = ""
 
 
-def _ending(answered: ModelAnswer) -> Ending:
-    if not answered.recorded.segments:
+def _list_open_calls(session: Session) -> list[ToolCall]:
+    """Return the calls that wait for a result, except for those that the session answers itself."""
+    return [call for call in session.calls if not (session.setup.recall and call.name == RECALL.name)]
+
+
+async def _refuse_open_calls(session: Session, reason: str) -> None:
+    """Answer the calls that wait, so that the log can go on."""
+    await session.results(*(refuse_call(call, reason) for call in _list_open_calls(session)))
+
+
+def _complete_results(calls: Sequence[ToolCall], finished: dict[int, Segment]) -> list[Segment]:
+    """Return the finished results of a cancelled turn, and for the other calls that they were not run."""
+    results: list[Segment] = []
+    for index, call in enumerate(calls):
+        if index in finished:
+            results.append(finished[index])
+        else:
+            results.append(refuse_call(call, "the turn was cancelled; it may have been done in part"))
+    return results
+
+
+def _last_question(log: Sequence[Segment]) -> str:
+    for segment in reversed(log):
+        if segment.kind in ("user", "parent_message"):
+            return text_of(segment.parts)
+    return ""
+
+
+def _ending_of(answer: ModelAnswer) -> Ending:
+    """Return why a turn ended whose last answer calls no tools."""
+    if not answer.recorded.segments:
         return "empty"
-    cut_off: dict[str, Ending] = {"length": "length", "refused": "refused", "error": "error"}
-    return cut_off.get(answered.reason, "end")
+    match answer.reason:
+        case "length" | "refused" | "error":
+            return answer.reason
+    return "end"
 
 
-def _spent(result: Segment) -> Spent:
-    given = result.meta.get("spent")
-    return Spent() if given is None else msgspec.convert(given, Spent)
+def _read_spent(result: Segment) -> Spent:
+    """Return what a sub-agent spent for this result."""
+    spent = result.meta.get("spent")
+    if spent is None:
+        return Spent()
+    return msgspec.convert(spent, Spent)
 
 
-def _context(log: Sequence[Segment], kinds: Kinds) -> list[Segment]:
-    """Everything that was attached, the newest first; `kinds` is the session's own table."""
-    return [one for one in reversed(log) if row(kinds, one).attachment]
+def _list_attachments(session: Session) -> list[Segment]:
+    """Return everything that was attached to a conversation, the newest first."""
+    kinds = session.terms.options.kinds
+    return [segment for segment in reversed(session.log) if row(kinds, segment).attachment]

@@ -1,7 +1,7 @@
-"""One call of the model: request, stream, record. The only place where a session and a client meet.
+"""One call of the model: request, stream, record. It is the only place where a session and a client meet.
 
-A request that is refused as too long is cut deeper, once, and sent again. What had arrived when the caller
-went away is kept, and says that it was interrupted. It knows no tools.
+If the API refuses a request as too long, it is cut deeper and sent once more. If the caller goes away, the
+text that had arrived is recorded, with a note that it was interrupted. This module knows no tools.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from lamina.models.facts import model
 from lamina.sessions import Recorded, Session
 
 INTERRUPTED = "[interrupted]"
-"""What stands after the words of an answer that did not come to its end."""
+"""What is written after the text of an answer that did not come to its end."""
 
-DEEPER = 0.75
-"""Of a request that was refused without a word about the limit, what the next one may have."""
+RETRY_SHARE = 0.75
+"""If the API refused a request without naming its limit, the next one may have this share of its tokens."""
 
 Before = Callable[[Session, dict[str, Any]], Awaitable[dict[str, Any] | None]]
-"""Sees each request before it is sent; may give another one to send in its place."""
+"""Sees each request before it is sent, and may return another one to send in its place."""
 
 After = Callable[[Session, Recorded], Awaitable[None]]
-"""Sees each answer after it was kept."""
+"""Sees each answer after it was recorded."""
 
 
 class Hooks(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,84 +43,94 @@ class Hooks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that was kept, its text, and why it stopped."""
+    """An answer that was recorded, its text, and why it stopped."""
 
     recorded: Recorded
     text: str
     reason: Reason
 
 
-async def infer(session: Session, client: Client, hooks: Hooks, hear: Hear) -> ModelAnswer:
-    """Asks the model for the next step of a session."""
+async def call_model(session: Session, client: Client, hooks: Hooks, hear: Hear) -> ModelAnswer:
+    """Ask the model for the next step of a session."""
     try:
-        reply = await _asked(session, client, hooks.before, hear)
+        reading = await _send_request(session, client, hooks.before, hear)
     except RequestRefused as error:
-        found = overflow(error.status, error.said)
-        if found is None or not session.pending or not await deepened(session, found):
+        reported = overflow(error.status, error.said)
+        if reported is None or not session.pending:
             raise
-        reply = await _asked(session, client, hooks.before, hear)
-    recorded = await session.record(reply.raw)
+        if not await _shrink_request(session, reported):
+            raise
+        reading = await _send_request(session, client, hooks.before, hear)
+    recorded = await session.record(reading.raw)
     for hook in hooks.after:
         await hook(session, recorded)
-    return ModelAnswer(recorded=recorded, text="".join(reply.text), reason=reply.reason)
+    return ModelAnswer(recorded=recorded, text="".join(reading.text), reason=reading.reason)
 
 
-class _Read(msgspec.Struct, kw_only=True):
-    """What has been read of a reply."""
+class _Reading(msgspec.Struct, kw_only=True):
+    """What has been read of a reply so far."""
 
     raw: list[Any]
     text: list[str]
     reason: Reason = "error"
 
 
-async def _asked(session: Session, client: Client, before: Sequence[Before], hear: Hear) -> _Read:
+async def _send_request(session: Session, client: Client, before: Sequence[Before], hear: Hear) -> _Reading:
+    """Send the session's next request and read the reply. What arrived before a failure is recorded."""
     request = await session.request()
     for hook in before:
         request = await hook(session, request) or request
     reply = client.send(request)
-    read = _Read(raw=reply.raw, text=[])
+    reading = _Reading(raw=reply.raw, text=[])
     try:
-        await _heard(reply, read, hear)
+        await _read_reply(reply, reading, hear)
     except (CallFailed, anyio.get_cancelled_exc_class()):
-        await _kept(session, read)
+        await _record_interrupted(session, reading)
         raise
-    return read
+    return reading
 
 
-async def _heard(reply: Reply, read: _Read, hear: Hear) -> None:
+async def _read_reply(reply: Reply, reading: _Reading, hear: Hear) -> None:
     async with reply:
         async for event in reply:
             if isinstance(event, Spoke):
-                read.text.append(event.text)
+                reading.text.append(event.text)
             elif isinstance(event, Stopped):
-                read.reason = event.reason
+                reading.reason = event.reason
             await hear(event)
 
 
-async def _kept(session: Session, read: _Read) -> None:
-    """Keeps what was said before an answer broke off: its words, and no call that nobody will answer."""
-    if said := "".join(read.text).strip(WHITE_SPACE):
-        with anyio.CancelScope(shield=True):
-            await session.record(f"{said}\n{INTERRUPTED}")
+async def _record_interrupted(session: Session, reading: _Reading) -> None:
+    """Record the text of an answer that broke off. Its calls are dropped, since nobody will answer them."""
+    text = "".join(reading.text).strip(WHITE_SPACE)
+    if not text:
+        return
+    with anyio.CancelScope(shield=True):
+        await session.record(f"{text}\n{INTERRUPTED}")
 
 
-async def deepened(session: Session, found: Overflow) -> bool:
-    """Makes the session's next request smaller, as much as the API asked for; False if that cannot be."""
+async def _shrink_request(session: Session, reported: Overflow) -> bool:
+    """Make the session's next request smaller, by as much as the API asked for.
+
+    Returns False if it cannot be made smaller.
+    """
     counted = (await session.build()).tokens
-    usual = session.budget or model(session.setup.model).budget
+    usual_budget = session.budget or model(session.setup.model).budget
     try:
-        await _limited(session, usual, found.window(counted, otherwise=DEEPER))
-    except BudgetExceeded as full:
-        if full.floor >= counted:
-            session.limit(usual)
+        await _limit_session(session, usual_budget, reported.window(counted, otherwise=RETRY_SHARE))
+    except BudgetExceeded as error:
+        if error.floor >= counted:
+            session.limit(usual_budget)
             return False
-        await _limited(session, usual, full.floor, reserve=0)
+        await _limit_session(session, usual_budget, error.floor, reserve=0)
     return True
 
 
-async def _limited(session: Session, usual: Budget, window: int, *, reserve: int | None = None) -> None:
-    """Builds the request again within another window, which stays the session's while it is open."""
-    if reserve is None and usual.reserve is not None:
-        reserve = min(usual.reserve, window // 2)
-    session.limit(msgspec.structs.replace(usual, window=max(window, 1), reserve=reserve))
+async def _limit_session(
+    session: Session, budget: Budget, window: int, *, reserve: int | None = None
+) -> None:
+    """Build the request again within another window, which stays while the session is open."""
+    if reserve is None and budget.reserve is not None:
+        reserve = min(budget.reserve, window // 2)
+    session.limit(msgspec.structs.replace(budget, window=max(window, 1), reserve=reserve))
     await session.build()

@@ -1,6 +1,7 @@
-"""One-shot tools: what must be looked up is planned first and done, and then the model answers, once.
+"""One-shot tools: a plan says what to look up, that is done first, and then the model answers once.
 
-The plan is a call of its own that is not kept: the log has the results, as context before the question.
+The plan is made by a call of its own, which is not recorded. The log has the results, as context before the
+question.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.agent.actions import Action, Care, by_name, carried_out
+from lamina.agent.actions import Action, RunOptions, index_actions, run_calls
 from lamina.agent.outcome import Hear, Ran
 from lamina.agent.persona import PLANNING
 from lamina.clients.events import Called, CallUsage, Client
@@ -24,57 +25,60 @@ from lamina.segments import excerpt, system, user
 
 
 class Planned(msgspec.Struct, frozen=True, kw_only=True):
-    """The calls of a plan, and what making it took."""
+    """The calls of a plan, and what making it cost."""
 
     calls: tuple[ToolCall, ...] = ()
     usage: Usage | None = None
 
 
 Plan = Callable[[str], Awaitable[Sequence[ToolCall] | Planned]]
-"""Which tools must run before a prompt can be answered."""
+"""Says which tools must run before a prompt can be answered."""
 
 
 class ByModel:
-    """A plan that a model makes. It keeps nothing from one plan to the next, so turns may share it."""
+    """A plan that a model makes. It keeps no state from one plan to the next, so turns may share it."""
 
     def __init__(
-        self, client: Client, model: str, actions: Sequence[Action], *, told: str = PLANNING
+        self, client: Client, model: str, actions: Sequence[Action], *, instructions: str = PLANNING
     ) -> None:
-        self._client, self._model, self._actions, self._told = client, model, tuple(actions), told
+        self._client = client
+        self._model = model
+        self._actions = tuple(actions)
+        self._instructions = instructions
 
     async def __call__(self, prompt: str) -> Planned:
         calls: list[ToolCall] = []
         usage = Usage()
-        async with self._client.send(self._request(prompt)) as reply:
+        async with self._client.send(self._make_request(prompt)) as reply:
             async for event in reply:
                 if isinstance(event, Called):
-                    name = event.id or f"plan-{len(calls)}"
-                    calls.append(ToolCall(id=name, name=event.name, arguments=event.arguments))
+                    call_id = event.id or f"plan-{len(calls)}"
+                    calls.append(ToolCall(id=call_id, name=event.name, arguments=event.arguments))
                 elif isinstance(event, CallUsage):
                     usage = Usage(
                         input=event.input, cached=event.cached, written=event.written, output=event.output
                     )
         return Planned(calls=tuple(calls), usage=usage)
 
-    def _request(self, prompt: str) -> dict[str, Any]:
+    def _make_request(self, prompt: str) -> dict[str, Any]:
         dialect = DIALECTS[self._client.dialect]
         tools = tuple(action.tool for action in self._actions)
         head = dialect.own_head(PlainHead(model=self._model, tools=tools)).head
-        return rendered(build([system(self._told), user(prompt)], head=head), dialect)
+        return rendered(build([system(self._instructions), user(prompt)], head=head), dialect)
 
 
-async def looked_up(
-    calls: Sequence[ToolCall], actions: Sequence[Action], care: Care, hear: Hear
+async def run_plan(
+    calls: Sequence[ToolCall], actions: Sequence[Action], options: RunOptions, hear: Hear
 ) -> list[Segment]:
-    """What the calls of a plan brought, as context: one segment for each, in the order of the plan."""
-    done: dict[int, Segment] = {}
-    results = await carried_out(calls, by_name(actions), care, done)
+    """Run the calls of a plan and return their results as context, in the order of the plan."""
+    results = await run_calls(calls, index_actions(actions), options, {})
     for call, result in zip(calls, results, strict=True):
         await hear(Ran(call=call, result=result))
-    return [_context(call, result) for call, result in zip(calls, results, strict=True)]
+    return [_make_context(call, result) for call, result in zip(calls, results, strict=True)]
 
 
-def _context(call: ToolCall, result: Segment) -> Segment:
+def _make_context(call: ToolCall, result: Segment) -> Segment:
+    """Return the result of a call as an excerpt, which names the tool and its arguments as the source."""
     part = result.parts[0]
     content = part.content if isinstance(part, ToolResult) else result.parts
     return excerpt(text_of(content), source=call.name, place=call.arguments, recover=None)

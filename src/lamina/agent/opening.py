@@ -1,6 +1,6 @@
 """Opening a session for an agent: its tools in the head, its persona and guidelines in the system text.
 
-Everything here can be done by hand with `Session.open`; this says it once.
+Everything here can also be done with `Session.open` itself.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ async def open_for(
     system: str = "",
     head: PlainHead | None = None,
     recall: bool = True,
-    **given: Any,
+    **arguments: Any,
 ) -> AsyncIterator[Session]:
-    """A session in the dialect of the agent's client; `given` are further arguments of `Session.open`.
+    """Open a session in the dialect of the agent's client; `arguments` are more of those of `Session.open`.
 
-    Without a `persona` the conversation's own stands. One that has none takes that of the user's settings,
-    else `EXPLORER`. Tools and guidelines are sent first: they stay as they are while a conversation lasts.
+    Without a `persona` the conversation keeps its own. If it has none, that of the user's settings is used,
+    or else `EXPLORER`. Tools and guidelines are sent first, since they do not change in a conversation.
     """
     own_actions = () if agent.plan else agent.actions
-    plain = head or PlainHead()
-    plain = msgspec.structs.replace(plain, tools=(*plain.tools, *(action.tool for action in own_actions)))
+    tools = tuple(action.tool for action in own_actions)
+    plain_head = head or PlainHead()
+    plain_head = msgspec.structs.replace(plain_head, tools=plain_head.tools + tools)
     contract = [system, guidelines(own_actions, recall=recall)]
     if agent.cites:
         contract.append(CITING)
@@ -48,10 +49,10 @@ async def open_for(
         store,
         conversation,
         dialect=agent.client.dialect,
-        head=plain,
+        head=plain_head,
         recall=recall,
         persona=UsualPersona(EXPLORER) if persona is None else persona,
         system="\n\n".join(filter(None, contract)),
-        **given,
+        **arguments,
     ) as session:
         yield session

@@ -18,7 +18,7 @@ Ending = Literal["end", "steps", "tokens", "money", "length", "refused", "error"
 
 
 class Citation(msgspec.Struct, frozen=True, kw_only=True):
-    """A segment that an answer names: its key, where it comes from, and the place in it."""
+    """A segment that an answer cites: its key, where it comes from, and the place in it."""
 
     key: str
     source: str
@@ -26,7 +26,10 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn that ended. `unfounded` are sources that the answer names and nobody gave."""
+    """A turn that ended. `ran` are the calls that were run.
+
+    `unfounded` are sources that the answer cites although the model was not given them.
+    """
 
     text: str = ""
     ending: Ending = "end"
@@ -45,36 +48,48 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True, tag="ran"):
 
 Heard = Event | Ran
 Hear = Callable[[Heard], Awaitable[None]]
-"""Is told each event of the model and each result of a tool, as it happens."""
+"""A listener. It is called with each event of the model and each result of a tool, as they happen."""
 
 
-async def deaf(_: Heard) -> None:
-    """Hears nothing."""
+async def ignore_event(_: Heard) -> None:
+    """A listener that does nothing."""
 
 
-_CITED = re.compile(r"\[\[([^\[\]\n]{1,300})\]\]")
+_CITATION = re.compile(r"\[\[([^\[\]\n]{1,300})\]\]")
+"""A source in double square brackets: `[[docs/spec.md]]`."""
 
 
-def cited(text: str, given: Iterable[Segment]) -> tuple[tuple[Citation, ...], tuple[str, ...]]:
-    """What an answer cites of the segments it was given, and what it cites that it was not."""
-    known: dict[str, Citation] = {}
-    for segment in given:
-        for name, citation in _names(segment):
-            known.setdefault(name, citation)
-    said = list(dict.fromkeys(name.strip(WHITE_SPACE) for name in _CITED.findall(text)))
-    found = dict.fromkeys(known[name] for name in said if name in known)
-    return tuple(found), tuple(name for name in said if name not in known)
+def find_citations(text: str, context: Iterable[Segment]) -> tuple[tuple[Citation, ...], tuple[str, ...]]:
+    """Return what an answer cites of the context, and the names it cites that are not in the context."""
+    by_name: dict[str, Citation] = {}
+    for segment in context:
+        for name, citation in _list_names(segment):
+            by_name.setdefault(name, citation)
+    citations: dict[Citation, None] = {}  # as a set that keeps the order
+    unfounded: dict[str, None] = {}
+    for match in _CITATION.findall(text):
+        name = match.strip(WHITE_SPACE)
+        if name in by_name:
+            citations[by_name[name]] = None
+        else:
+            unfounded[name] = None
+    return tuple(citations), tuple(unfounded)
 
 
-def _names(segment: Segment) -> list[tuple[str, Citation]]:
-    """What a segment may be called: by its source, source and place, or key."""
-    shown = ("source", "path", "url", "name", "title")
-    source = next((segment.attrs[name] for name in shown if segment.attrs.get(name)), segment.key)
+def _list_names(segment: Segment) -> list[tuple[str, Citation]]:
+    """Return the names that a segment may be cited by: its source, its source and place, or its key."""
+    source = _source_of(segment)
     place = segment.attrs.get("place", "")
     citation = Citation(key=segment.key, source=source, place=place)
-    ways = [
-        source,
-        *([f"{source}:{place}", f"{source} {place}", f"{source}#{place}"] if place else []),
-        segment.key,
-    ]
-    return [(name, citation) for name in ways if name]
+    names = [source]
+    if place:
+        names += [f"{source}:{place}", f"{source} {place}", f"{source}#{place}"]
+    names.append(segment.key)
+    return [(name, citation) for name in names if name]
+
+
+def _source_of(segment: Segment) -> str:
+    for name in ("source", "path", "url", "name", "title"):
+        if segment.attrs.get(name):
+            return segment.attrs[name]
+    return segment.key

@@ -1,4 +1,4 @@
-"""Who the model is by default, and what it is told about its tools. Plain texts, each of them replaceable."""
+"""Who the model is by default, and what it reads about its tools. An application may replace each text."""
 
 from __future__ import annotations
 
@@ -36,11 +36,15 @@ PLANNING = (
     "Decide which tools must run before the user's message can be answered, and call them all at once. "
     "Call none if none is needed. Do not answer the message itself."
 )
-"""What the model is told that plans the tools of a turn."""
+"""The instructions for a model that plans the tools of a turn."""
 
 
 def guidelines(actions: Iterable[Action], *, recall: bool = True) -> str:
-    """What the system text says about tools: one line for each that has a guideline."""
-    lines = [f"- {one.tool.name}: {one.guideline}" for one in actions if one.guideline]
-    told = ["How to use your tools:\n" + "\n".join(lines)] if lines else []
-    return "\n\n".join([*told, *([RECALLING] if recall else [])])
+    """Return what the system text says about tools: one line for each that has a guideline."""
+    paragraphs: list[str] = []
+    lines = [f"- {action.tool.name}: {action.guideline}" for action in actions if action.guideline]
+    if lines:
+        paragraphs.append("How to use your tools:\n" + "\n".join(lines))
+    if recall:
+        paragraphs.append(RECALLING)
+    return "\n\n".join(paragraphs)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from lamina.core.text.characters import WHITE_SPACE, is_blank
 
 QUESTION = "[The user's question]: "
-"""What stands before the question where it is repeated."""
+"""What is written before the question where it is repeated."""
 
 
 def with_question(context: str, question: str) -> str:
-    """The context, then the question; a question that stands at its end already is not said twice."""
+    """Return the context, then the question. A question that already ends the context is not repeated."""
     if is_blank(context):
         return question
-    ended = context.rstrip(WHITE_SPACE)
-    if is_blank(question) or ended.endswith(question.strip(WHITE_SPACE)):
+    trimmed = context.rstrip(WHITE_SPACE)
+    if is_blank(question) or trimmed.endswith(question.strip(WHITE_SPACE)):
         return context
-    return f"{ended}\n\n{QUESTION}{question}"
+    return f"{trimmed}\n\n{QUESTION}{question}"

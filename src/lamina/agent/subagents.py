@@ -1,8 +1,8 @@
-"""Sub-agents: a task that another conversation works on, of which the parent sees the result only.
+"""Sub-agents: another conversation works on a task, and the parent sees only the result.
 
-The child's log begins with a `parent_message` that names its parent; in the parent's log its answer is a
-`subagent_result` that names the child. A model delegates with a tool (`delegate`), an application with
-`hand_over`, which notes the `spawn_subagent` too.
+The child's log begins with a `parent_message` that names its parent. In the parent's log, its answer is a
+`subagent_result` that names the child. A model delegates with a tool (`delegate`). An application delegates
+with `hand_over`, which adds a `spawn_subagent` to the log, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lamina.segments import segment
 from lamina.sessions import Session
 
 Open = Callable[[str], AbstractAsyncContextManager[Session]]
-"""Opens the conversation of a sub-agent, by its name."""
+"""Opens the conversation of a sub-agent by its name."""
 
 _TASK = {
     "type": "object",
@@ -43,19 +43,17 @@ def delegate(
     name: str = "delegate",
     description: str = "Gives a task to a coworker, who works on it alone and reports what was found.",
 ) -> Action:
-    """A tool with which the model of the conversation `parent` gives tasks away."""
-    taken: set[str] = set()
+    """Return a tool with which the model of the conversation `parent` gives tasks to a sub-agent."""
+    used_names: set[str] = set()
 
-    async def run(given: dict[str, Any]) -> Segment:
-        task = str(given["task"])
-        child, outcome = await _worked(agent, opens, parent, task, taken)
-        content = (Text(outcome.text or f"No answer: {outcome.ending}."),)
-        failed = outcome.ending != "end"
+    async def run(arguments: dict[str, Any]) -> Segment:
+        child, outcome = await _run_task(agent, opens, parent, str(arguments["task"]), used_names)
+        content = (Text(_answer_text(outcome)),)
         return segment(
             "subagent_result",
             Role.TOOL,
-            ToolResult(id="", content=content, error=failed),
-            attrs=_attrs(child, outcome),
+            ToolResult(id="", content=content, error=outcome.ending != "end"),
+            attrs=_result_attrs(child, outcome),
             meta={"spent": msgspec.to_builtins(outcome.spent)},
         )
 
@@ -67,37 +65,43 @@ def delegate(
 
 
 async def hand_over(session: Session, agent: Agent, opens: Open, task: str) -> TurnOutcome:
-    """Gives a task to a sub-agent between two turns, on the application's own account."""
-    child, outcome = await _worked(agent, opens, session.conversation, task, set())
-    text = outcome.text or f"No answer: {outcome.ending}."
+    """Give a task to a sub-agent between two turns, without a call by the model."""
+    child, outcome = await _run_task(agent, opens, session.conversation, task, set())
     await session.add(
         segment("spawn_subagent", Role.ASSISTANT, task, attrs={"subagent_id": child}),
-        segment("subagent_result", Role.USER, text, attrs=_attrs(child, outcome)),
+        segment("subagent_result", Role.USER, _answer_text(outcome), attrs=_result_attrs(child, outcome)),
     )
     return outcome
 
 
-async def _worked(
-    agent: Agent, opens: Open, parent: str, task: str, taken: set[str]
+async def _run_task(
+    agent: Agent, opens: Open, parent: str, task: str, used_names: set[str]
 ) -> tuple[str, TurnOutcome]:
-    """Works on a task in a conversation that nobody has used: its name, and what came of it."""
-    for child in _names(parent, task):
-        if child in taken:
+    """Run a task in a new conversation. Returns the name of that conversation and the outcome."""
+    for child in _list_names(parent, task):
+        if child in used_names:
             continue
-        taken.add(child)
+        used_names.add(child)
         async with opens(child) as session:
-            if session.log:  # the same task, earlier
+            if session.log:  # the same task was given earlier
                 continue
-            words = segment("parent_message", Role.USER, task, attrs={"parent_agent_id": parent})
-            await session.add(words)
+            message = segment("parent_message", Role.USER, task, attrs={"parent_agent_id": parent})
+            await session.add(message)
             return child, await agent.go_on(session)
     raise AssertionError("names do not end")
 
 
-def _names(parent: str, task: str) -> Iterator[str]:
-    first = f"{parent}.{blake2b(task.encode(), digest_size=5).hexdigest()}"
-    return itertools.chain((first,), (f"{first}-{number}" for number in itertools.count(2)))
+def _list_names(parent: str, task: str) -> Iterator[str]:
+    """Yield the names for the conversation of a task: one of its text, then the same with a number."""
+    first_name = f"{parent}.{blake2b(task.encode(), digest_size=5).hexdigest()}"
+    yield first_name
+    for number in itertools.count(2):
+        yield f"{first_name}-{number}"
 
 
-def _attrs(child: str, outcome: TurnOutcome) -> dict[str, str]:
+def _answer_text(outcome: TurnOutcome) -> str:
+    return outcome.text or f"No answer: {outcome.ending}."
+
+
+def _result_attrs(child: str, outcome: TurnOutcome) -> dict[str, str]:
     return {"subagent_id": child, "success": "true" if outcome.ending == "end" else "false"}

@@ -1,4 +1,4 @@
-"""The tools of a workspace, of memory and of search as actions: what changes something is approved first.
+"""The tools of a workspace, of memory and of search as actions. A tool that changes something needs approval.
 
 The tools themselves, with their checks, are those of `lamina.context`.
 """
@@ -24,29 +24,38 @@ GUIDELINES = {
     "rm": "only what the user asked to remove",
     "remember": "keep what will still matter in another conversation, one fact at a time",
 }
-"""One line for each tool that has something to say."""
+"""A line for the system text about each tool that needs one."""
 
 
 def offered(offers: Iterable[Offer], *, approved: bool = False) -> tuple[Action, ...]:
-    """Tools over a workspace or memory as actions; `approved`: what changes something runs unasked."""
-    return tuple(_action(offer, approved=approved) for offer in offers)
+    """Return tools over a workspace or memory as actions; with `approved` none of them asks for approval."""
+    return tuple(_make_action(offer, approved=approved) for offer in offers)
 
 
 def searching(index: Index, *, name: str = "search") -> Action:
-    """A search over an index as an action: the question is repeated after what it finds."""
+    """Return a search over an index as an action. The question is repeated after what it finds."""
 
-    async def run(given: dict[str, Any]) -> Any:
-        return await answered(index, given) or "Nothing was found."
+    async def run(arguments: dict[str, Any]) -> Any:
+        return await answered(index, arguments) or "Nothing was found."
 
-    said = search_tool(name)
-    tool = Tool(name=said["name"], description=said["description"], schema=said["parameters"])
-    told = "search before you say that something is not there; ask again in other words if nothing is found"
-    return Action(tool=tool, run=run, searches=True, guideline=told)
+    definition = search_tool(name)
+    return Action(
+        tool=Tool(
+            name=definition["name"],
+            description=definition["description"],
+            schema=definition["parameters"],
+        ),
+        run=run,
+        searches=True,
+        guideline=(
+            "search before you say that something is not there; ask again in other words if nothing is found"
+        ),
+    )
 
 
-def _action(offer: Offer, *, approved: bool) -> Action:
-    async def run(given: dict[str, Any]) -> Segment:
-        call = ToolCall(id="", name=offer.name, arguments=json.dumps(given))
+def _make_action(offer: Offer, *, approved: bool) -> Action:
+    async def run(arguments: dict[str, Any]) -> Segment:
+        call = ToolCall(id="", name=offer.name, arguments=json.dumps(arguments))
         return await answer((offer,), call)
 
     return Action(

@@ -1,1 +1,1 @@
-"""Beside the official SDKs: what a provider's server can do for a request, and what it says that it did."""
+"""Clients over the official SDKs, with one stream of events for all. Start reading in `events`."""

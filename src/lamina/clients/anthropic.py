@@ -1,25 +1,13 @@
-"""Anthropic's Messages over the official SDK. A beta is asked for by the request's own `betas`."""
+"""Anthropic's Messages over the official SDK. A request asks for betas by its own field `betas`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from lamina.clients.events import (
-    Event,
-    GrowingCalls,
-    Reason,
-    Sdk,
-    Spoke,
-    Stopped,
-    Thought,
-    at,
-    count_at,
-    in_body,
-    text_at,
-    used,
-)
+from lamina.clients.events import Event, Reason, Sdk, Spoke, Stopped, Thought, move_into_body
 from lamina.clients.failures import failure
+from lamina.clients.reading import GrowingCalls, count_at, make_usage, read_stop, text_at, value_at
 
 _STOPS: dict[str, Reason] = {
     "end_turn": "end",
@@ -31,7 +19,7 @@ _STOPS: dict[str, Reason] = {
     "refusal": "refused",
 }
 
-_FAILED = {
+_STATUS_OF_ERROR = {
     "overloaded_error": 529,
     "rate_limit_error": 429,
     "invalid_request_error": 400,
@@ -40,9 +28,16 @@ _FAILED = {
     "permission_error": 403,
 }
 
+_USAGE_FIELDS = (
+    "input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation_input_tokens",
+    "output_tokens",
+)
+
 
 def anthropic_messages(client: Any = None, *, base_url: str | None = None, api_key: str | None = None) -> Sdk:
-    """A client for Messages, and for servers that speak it."""
+    """Return a client for Messages, and for servers that speak it."""
 
     def make() -> Any:
         import anthropic  # noqa: PLC0415 - an SDK is imported by who uses it
@@ -54,53 +49,59 @@ def anthropic_messages(client: Any = None, *, base_url: str | None = None, api_k
 
 def _begin(sdk: Any, request: dict[str, Any]) -> Any:
     create = sdk.beta.messages.create if "betas" in request else sdk.messages.create
-    return create(**in_body(create, request | {"stream": True}))
+    return create(**move_into_body(create, request | {"stream": True}))
 
 
 class Events:
-    """Reads the events of a message. A call is whole when its block stops."""
+    """Reads the events of a message."""
 
     def __init__(self) -> None:
-        self._calls, self._stop = GrowingCalls(), ""
-        self._tools: set[Any] = set()
+        self._calls = GrowingCalls()
+        self._stop = ""
+        self._tool_blocks: set[Any] = set()
         self._usage: dict[str, int] = {}
 
     def read(self, item: Any) -> Iterable[Event]:
-        sort, index = text_at(item, "type"), at(item, "index")
-        if sort == "error":
-            kind = text_at(item, "error", "type")
-            raise failure(_FAILED.get(kind, 500), f"{text_at(item, 'error', 'message')} {kind}")
-        if sort == "message_start":
-            self._count(at(item, "message", "usage"))
-        elif sort == "message_delta":
-            self._count(at(item, "usage"))
-            self._stop = text_at(item, "delta", "stop_reason") or self._stop
-        elif sort == "content_block_start":
-            yield from self._begun(index, at(item, "content_block"))
-        elif sort == "content_block_delta":
-            yield from self._more(index, at(item, "delta"))
+        match text_at(item, "type"):
+            case "error":
+                kind = text_at(item, "error", "type")
+                message = text_at(item, "error", "message")
+                raise failure(_STATUS_OF_ERROR.get(kind, 500), f"{message} {kind}")
+            case "message_start":
+                self._add_usage(value_at(item, "message", "usage"))
+            case "message_delta":
+                self._add_usage(value_at(item, "usage"))
+                self._stop = text_at(item, "delta", "stop_reason") or self._stop
+            case "content_block_start":
+                yield from self._read_start(value_at(item, "index"), value_at(item, "content_block"))
+            case "content_block_delta":
+                yield from self._read_delta(value_at(item, "index"), value_at(item, "delta"))
 
-    def _begun(self, index: Any, block: Any) -> Iterable[Event]:
+    def _read_start(self, index: Any, block: Any) -> Iterable[Event]:
+        """Read the start of a block. Only a call of the caller's tools is noted, not one of the server's."""
         if text_at(block, "type") == "tool_use":
-            self._tools.add(index)
+            self._tool_blocks.add(index)
             self._calls.add(index, text_at(block, "id"), text_at(block, "name"), "")
         elif text := text_at(block, "text"):
             yield Spoke(text)
 
-    def _more(self, index: Any, delta: Any) -> Iterable[Event]:
+    def _read_delta(self, index: Any, delta: Any) -> Iterable[Event]:
         if text := text_at(delta, "text"):
             yield Spoke(text)
         elif text := text_at(delta, "thinking"):
             yield Thought(text)
-        elif index in self._tools:
+        elif index in self._tool_blocks:
             self._calls.add(index, "", "", text_at(delta, "partial_json"))
 
-    def _count(self, usage: Any) -> None:
-        names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-        self._usage |= {name: count for name in names if (count := count_at(usage, name))}
+    def _add_usage(self, usage: Any) -> None:
+        """Take over the counts that an event has. Later events repeat some of them and leave others out."""
+        for name in _USAGE_FIELDS:
+            count = count_at(usage, name)
+            if count:
+                self._usage[name] = count
 
     def end(self) -> Iterable[Event]:
         yield from self._calls.events()
         if self._usage:
-            yield used(self._usage)
-        yield Stopped(reason=_STOPS.get(self._stop, "other") if self._stop else "error", said=self._stop)
+            yield make_usage(self._usage)
+        yield Stopped(reason=read_stop(self._stop, _STOPS), said=self._stop)

@@ -5,9 +5,9 @@
             ...
     await session.record(reply.raw)
 
-A client is whatever has a `dialect` and can `send` a request of that dialect. What the SDK gave stands in
-`reply.raw`, as the dialect absorbs it: events are for who watches, the raw answer for the log. It knows no
-SDK and no wire format; each file beside it reads one.
+A client is anything that has a `dialect` and can `send` a request of that dialect. The events are for whoever
+watches the answer. What the SDK returned is in `reply.raw`, for the log: the dialect absorbs it. This module
+knows no SDK and no wire format; each of the other modules in this package reads one.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from typing import Any, Literal, Protocol, Self
 import anyio
 import msgspec
 
-from lamina.clients.failures import mapped
-from lamina.dialects.usage import read_usage
+from lamina.clients.failures import map_error
 from lamina.errors import BadInput
 
 Reason = Literal["end", "tool", "length", "refused", "error", "other"]
 """Why an answer stopped, in one vocabulary: finished, tools are called, a limit, a filter, a failure."""
 
-CLOSING = 5.0
-"""Seconds that closing a stream may take, even of a task that was cancelled."""
+CLOSE_SECONDS = 5.0
+"""How long closing a stream may take, even if the task was cancelled."""
 
 
 class Spoke(msgspec.Struct, frozen=True, tag="text"):
@@ -37,13 +36,13 @@ class Spoke(msgspec.Struct, frozen=True, tag="text"):
 
 
 class Thought(msgspec.Struct, frozen=True, tag="thinking"):
-    """A piece of the model's reasoning, where it is shown."""
+    """A piece of the model's reasoning, if the API shows it."""
 
     text: str
 
 
 class Called(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call"):
-    """A call of a tool, whole. `arguments` is JSON text; `id` is "" where the API has none."""
+    """A complete call of a tool. `arguments` is JSON text; `id` is "" if the API has none."""
 
     id: str
     name: str
@@ -51,18 +50,12 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call"):
 
 
 class CallUsage(msgspec.Struct, frozen=True, kw_only=True, tag="usage"):
-    """What the call took, in tokens; `input` counts everything that was read."""
+    """The tokens of the call. `input` counts everything that was read, from the cache too."""
 
     input: int = 0
     cached: int = 0
     written: int = 0
     output: int = 0
-
-
-def used(usage: Any) -> CallUsage:
-    """What a usage object of any API says."""
-    found = read_usage(usage)
-    return CallUsage(input=found.input, cached=found.cached, written=found.written, output=found.output)
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
@@ -76,7 +69,7 @@ Event = Spoke | Thought | Called | CallUsage | Stopped
 
 
 class EventReader(Protocol):
-    """Makes events of what one SDK's stream brings; one for each answer."""
+    """Turns the items of one SDK's stream into events. Each answer has a reader of its own."""
 
     def read(self, item: Any) -> Iterable[Event]: ...
 
@@ -93,12 +86,13 @@ class Client(Protocol):
 
 
 class Reply:
-    """An answer on its way. Read once; leaving its context closes the stream, read to its end or not."""
+    """An answer on its way. It can be read once. Leaving its context closes the stream."""
 
-    def __init__(self, opened: Callable[[], Awaitable[AsyncIterator[Any]]], reader: EventReader) -> None:
+    def __init__(self, open_stream: Callable[[], Awaitable[AsyncIterator[Any]]], reader: EventReader) -> None:
         self.raw: list[Any] = []
-        self._opened, self._reader = opened, reader
-        self._events = self._flow()
+        self._open_stream = open_stream
+        self._reader = reader
+        self._events = self._read_events()
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events
@@ -109,10 +103,11 @@ class Reply:
     async def __aexit__(self, *_: object) -> None:
         await self._events.aclose()  # type: ignore[attr-defined]
 
-    async def _flow(self) -> AsyncIterator[Event]:
+    async def _read_events(self) -> AsyncIterator[Event]:
+        """Open the stream, and yield its events. An SDK's error is raised as one of `failures`."""
         stream: Any = None
         try:
-            stream = await self._opened()
+            stream = await self._open_stream()
             async for item in stream:
                 self.raw.append(item)
                 for event in self._reader.read(item):
@@ -120,23 +115,27 @@ class Reply:
             for event in self._reader.end():
                 yield event
         except Exception as error:
-            found = mapped(error)
-            if found is None or found is error:
+            failure = map_error(error)
+            if failure is None or failure is error:
                 raise
-            raise found from error
+            raise failure from error
         finally:
-            await _closed(stream)
+            await _close_stream(stream)
 
 
-async def _closed(stream: Any) -> None:
+async def _close_stream(stream: Any) -> None:
+    """Close a stream of an SDK, which has `close`, or a generator, which has `aclose`."""
     close = getattr(stream, "close", None) or getattr(stream, "aclose", None)
     if close is not None:
-        with anyio.move_on_after(CLOSING, shield=True):
+        with anyio.move_on_after(CLOSE_SECONDS, shield=True):
             await close()
 
 
 class Sdk:
-    """A client over an SDK. The SDK is imported with the first request, unless its client is given."""
+    """A client over an SDK. The SDK is imported with the first request, unless its client is given.
+
+    `make` makes the SDK's client, and `begin` starts one call with it.
+    """
 
     def __init__(
         self,
@@ -148,16 +147,21 @@ class Sdk:
         reader: Callable[[], EventReader],
     ) -> None:
         self.dialect = dialect
-        self._client, self._own = client, client is None
-        self._make, self._begin, self._reader = make, begin, reader
+        self._client = client
+        self._owns_client = client is None
+        self._make = make
+        self._begin = begin
+        self._reader = reader
 
     def send(self, request: Mapping[str, Any]) -> Reply:
-        return Reply(lambda: self._opened(dict(request)), self._reader())
+        return Reply(lambda: self._open_stream(dict(request)), self._reader())
 
     async def aclose(self) -> None:
-        """Closes the SDK's client, if it was made here."""
-        close = getattr(self._client, "close", None) if self._own else None
-        self._client = None if self._own else self._client
+        """Close the SDK's client, if it was made here."""
+        if not self._owns_client:
+            return
+        close = getattr(self._client, "close", None)
+        self._client = None
         if close is not None:
             await close()
 
@@ -167,17 +171,18 @@ class Sdk:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def _opened(self, request: dict[str, Any]) -> AsyncIterator[Any]:
+    async def _open_stream(self, request: dict[str, Any]) -> AsyncIterator[Any]:
+        """Send the request. Raises BadInput for the SDK's blocking client."""
         if self._client is None:
-            self._client = self._made()
-        begun = self._begin(self._client, request)
-        if not hasattr(begun, "__await__"):
+            self._client = self._make_client()
+        call = self._begin(self._client, request)
+        if not hasattr(call, "__await__"):
             hint = "give the SDK's async client, such as AsyncOpenAI()"
             raise BadInput(f"{type(self._client).__name__} is not async", place="client", hint=hint)
-        stream: AsyncIterator[Any] = await begun
+        stream: AsyncIterator[Any] = await call
         return stream
 
-    def _made(self) -> Any:
+    def _make_client(self) -> Any:
         try:
             return self._make()
         except ImportError as error:
@@ -185,63 +190,19 @@ class Sdk:
             raise BadInput(f"{error.name} is not installed", place=self.dialect, hint=hint) from None
 
 
-def in_body(create: Callable[..., Any], request: dict[str, Any]) -> dict[str, Any]:
-    """Arguments for an SDK's function: fields that it has no argument for stand in `extra_body`."""
-    known = inspect.signature(create).parameters
-    if any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values()):
+def move_into_body(create: Callable[..., Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments for an SDK's function. Fields that it has no argument for go to `extra_body`."""
+    parameters = inspect.signature(create).parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return request
-    other = {name: value for name, value in request.items() if name not in known}
-    if not other:
-        return request
-    own = {name: value for name, value in request.items() if name in known}
-    return own | {"extra_body": other | (own.get("extra_body") or {})}
-
-
-class GrowingCalls:
-    """Calls whose arguments arrive in pieces, in the order in which they began."""
-
-    def __init__(self) -> None:
-        self._calls: dict[int, tuple[str, str, list[str]]] = {}
-        self._places: dict[Any, int] = {}
-
-    def add(self, index: Any, id_: str, name: str, piece: str) -> None:
-        """A piece of the call at an index; another id at the same index begins a new call."""
-        at = self._places.get(index) if index is not None else (len(self._calls) - 1 if self._calls else None)
-        known = self._calls.get(-1 if at is None else at)
-        if at is None or known is None or (id_ and known[0] and known[0] != id_):
-            at = self._places[index] = len(self._calls)
-            self._calls[at] = (id_, name, [piece])
-            return
-        self._calls[at] = (known[0] or id_, known[1] or name, known[2])
-        known[2].append(piece)
-
-    def __bool__(self) -> bool:
-        return bool(self._calls)
-
-    def events(self) -> list[Event]:
-        return [
-            Called(id=id_, name=name, arguments="".join(pieces) or "{}")
-            for id_, name, pieces in self._calls.values()
-        ]
-
-
-def at(value: Any, *path: str | int) -> Any:
-    """What stands at a path of an SDK's object or of plain JSON; None where nothing does."""
-    for name in path:
-        if isinstance(name, int):
-            value = value[name] if isinstance(value, list | tuple) and len(value) > name else None
-        elif isinstance(value, Mapping):
-            value = value.get(name)
+    arguments: dict[str, Any] = {}
+    other_fields: dict[str, Any] = {}
+    for name, value in request.items():
+        if name in parameters:
+            arguments[name] = value
         else:
-            value = getattr(value, name, None)
-    return value
-
-
-def text_at(value: Any, *path: str | int) -> str:
-    found = at(value, *path)
-    return found if isinstance(found, str) else ""
-
-
-def count_at(value: Any, *path: str | int) -> int:
-    found = at(value, *path)
-    return found if isinstance(found, int) and found > 0 else 0
+            other_fields[name] = value
+    if not other_fields:
+        return request
+    arguments["extra_body"] = other_fields | (arguments.get("extra_body") or {})
+    return arguments

@@ -6,19 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from lamina.clients.events import (
-    Called,
-    CallUsage,
-    Event,
-    Reason,
-    Sdk,
-    Spoke,
-    Stopped,
-    Thought,
-    at,
-    text_at,
-    used,
-)
+from lamina.clients.events import Called, CallUsage, Event, Reason, Sdk, Spoke, Stopped, Thought
+from lamina.clients.reading import make_usage, read_stop, text_at, value_at
 
 _STOPS: dict[str, Reason] = {
     "STOP": "end",
@@ -33,56 +22,68 @@ _STOPS: dict[str, Reason] = {
 
 
 def gemini_content(client: Any = None, *, api_key: str | None = None) -> Sdk:
-    """A client for generateContent; `client` is a `google.genai.Client`, whose async side is used."""
+    """Return a client for generateContent; `client` is a `google.genai.Client`, whose `aio` is used."""
 
     def make() -> Any:
         from google import genai  # noqa: PLC0415 - an SDK is imported by who uses it
 
         return genai.Client(api_key=api_key)
 
-    return Sdk("gemini", client=client, make=make, begin=_begin, reader=Parts)
+    return Sdk("gemini", client=client, make=make, begin=_begin, reader=GeminiReader)
 
 
 def _begin(sdk: Any, request: dict[str, Any]) -> Any:
     return getattr(sdk, "aio", sdk).models.generate_content_stream(**request)
 
 
-class Parts:
-    """Reads chunks: each has whole parts, and calls come whole."""
+class GeminiReader:
+    """Reads chunks. Each has complete parts, and calls come complete."""
 
     def __init__(self) -> None:
-        self._used, self._stop, self._called = CallUsage(), "", False
+        self._usage = CallUsage()
+        self._stop = ""
+        self._has_calls = False
 
     def read(self, item: Any) -> Iterable[Event]:
-        if usage := _either(item, "usage_metadata", "usageMetadata"):
-            self._used = used(usage)
-        blocked = _either(_either(item, "prompt_feedback", "promptFeedback"), "block_reason", "blockReason")
-        candidate = at(item, "candidates", 0)
-        self._stop = _word(_either(candidate, "finish_reason", "finishReason")) or self._stop
-        self._stop = "SAFETY" if blocked else self._stop
-        for part in at(candidate, "content", "parts") or ():
-            yield from self._part(part)
+        if usage := _read_either(item, "usage_metadata", "usageMetadata"):
+            self._usage = make_usage(usage)
+        candidate = value_at(item, "candidates", 0)
+        self._stop = _read_word(_read_either(candidate, "finish_reason", "finishReason")) or self._stop
+        feedback = _read_either(item, "prompt_feedback", "promptFeedback")
+        if _read_either(feedback, "block_reason", "blockReason"):
+            self._stop = "SAFETY"
+        for part in value_at(candidate, "content", "parts") or ():
+            yield from self._read_part(part)
 
-    def _part(self, part: Any) -> Iterable[Event]:
+    def _read_part(self, part: Any) -> Iterable[Event]:
         if text := text_at(part, "text"):
-            yield Thought(text) if at(part, "thought") else Spoke(text)
-        if call := _either(part, "function_call", "functionCall"):
-            self._called = True
-            arguments = json.dumps(at(call, "args") or {}, ensure_ascii=False)
+            if value_at(part, "thought"):
+                yield Thought(text)
+            else:
+                yield Spoke(text)
+        if call := _read_either(part, "function_call", "functionCall"):
+            self._has_calls = True
+            arguments = json.dumps(value_at(call, "args") or {}, ensure_ascii=False)
             yield Called(id=text_at(call, "id"), name=text_at(call, "name"), arguments=arguments)
 
     def end(self) -> Iterable[Event]:
-        if self._used != CallUsage():
-            yield self._used
-        reason = "tool" if self._called and self._stop == "STOP" else _STOPS.get(self._stop, "other")
-        yield Stopped(reason=reason if self._stop else "error", said=self._stop)
+        if self._usage != CallUsage():
+            yield self._usage
+        reason = read_stop(self._stop, _STOPS, has_calls=self._has_calls)
+        yield Stopped(reason=reason, said=self._stop)
 
 
-def _either(value: Any, name: str, other: str) -> Any:
-    found = at(value, name)
-    return at(value, other) if found is None else found
+def _read_either(value: Any, snake_name: str, camel_name: str) -> Any:
+    """Read a field of an SDK's object (snake case) or of plain JSON (camel case)."""
+    field = value_at(value, snake_name)
+    if field is None:
+        return value_at(value, camel_name)
+    return field
 
 
-def _word(value: Any) -> str:
+def _read_word(value: Any) -> str:
+    """Return the text of an enum of the SDK, or of plain JSON."""
     word = getattr(value, "value", value)
-    return word if isinstance(word, str) else ""
+    if isinstance(word, str):
+        return word
+    return ""

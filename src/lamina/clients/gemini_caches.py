@@ -3,9 +3,9 @@
     with CachedHead(client, model="gemini-3.8-flash", system=handbook, tools=tools) as head:
         head.generate_content(contents="What does section 4 say?")
 
-The provider bills storage for as long as a cache lives, so it is deleted at the end. One that is gone, since
-it expired or somebody deleted it, is made anew. It works on any client of google-genai's shape, and imports
-none. It does not decide whether a cache pays.
+The provider bills storage for as long as a cache lives, so the cache is deleted at the end. If it is gone,
+because it expired or somebody deleted it, it is made again. Any client with the shape of google-genai's
+works, and none is imported here. Whether a cache pays is not decided here.
 """
 
 from __future__ import annotations
@@ -19,29 +19,33 @@ from typing import Any, NamedTuple, Self
 from lamina.errors import BadInput
 
 LIFETIME = 3600.0
-"""Seconds that a cache lives after it was made or renewed; what the API takes by itself."""
+"""How many seconds a cache lives after it was made or renewed. It is the API's own default."""
 
-RENEWED = 0.25
+RENEWAL_SHARE = 0.25
 """A cache with less than this share of its lifetime left is renewed at its next use."""
 
-_FOREIGN = ("system_instruction", "tools", "tool_config")
-_GONE = (403, 404)
-"""Codes for a cache that is not there: the API does not say whether it never was, or is somebody else's."""
+_HEAD_FIELDS = ("system_instruction", "tools", "tool_config")
+
+_GONE_CODES = (403, 404)
+"""Codes for a cache that is not there. The API does not tell that from a cache of somebody else."""
 
 
-class _Ask(NamedTuple):
+class _CacheCall(NamedTuple):
     """One call of the SDK: `client.caches.method(**arguments)`."""
 
     method: str
     arguments: dict[str, Any]
 
 
-Steps = Generator[_Ask, Any, Any]
-"""What is to be asked, one after the other; each answer is sent in, each error thrown in."""
+Steps = Generator[_CacheCall, Any, Any]
+"""Calls to make, one after the other. Each answer is sent into the generator, each error thrown into it.
+
+So the steps are written once, for clients with and without `await`.
+"""
 
 
 class _Head:
-    """What both shells share: the state of one cache, and what to ask for next."""
+    """The state of one cache, and the steps to make, renew and delete it."""
 
     def __init__(
         self,
@@ -69,83 +73,93 @@ class _Head:
         if not self._head.keys() - {"display_name"}:
             hint = "give system, tools or contents to cache"
             raise BadInput("the head is empty", place="CachedHead", hint=hint)
-        self._client, self._model, self._lifetime, self._clock = client, model, lifetime, clock
-        self._name, self._since, self._until = "", 0.0, 0.0
-        self._before = 0.0
+        self._client = client
+        self._model = model
+        self._lifetime = lifetime
+        self._clock = clock
+        self._name = ""
+        self._since = 0.0
+        self._until = 0.0
+        self._earlier_token_hours = 0.0
         self.tokens = 0
 
     @property
     def token_hours(self) -> float:
-        """Tokens times hours that the provider has stored so far, this cache and those before it."""
-        return self._before + self._stored()
+        """Tokens times hours that the provider has stored so far, for this cache and those before it."""
+        return self._earlier_token_hours + self._current_token_hours()
 
     def storage_cost(self, price: float) -> float:
-        """What that cost, at a price for a million tokens and an hour."""
+        """Return what the storage cost, at a price for a million tokens and an hour."""
         return self.token_hours * price / 1_000_000
 
-    def _stored(self) -> float:
-        alive = min(self._clock(), self._until) - self._since
-        return self.tokens * max(alive, 0.0) / 3600 if self._name else 0.0
+    def _current_token_hours(self) -> float:
+        if not self._name:
+            return 0.0
+        seconds = min(self._clock(), self._until) - self._since
+        return self.tokens * max(seconds, 0.0) / 3600
 
     def _forget(self) -> None:
-        self._before += self._stored()
+        self._earlier_token_hours += self._current_token_hours()
         self._name = ""
 
-    def _named(self) -> Steps:
-        """The name of a cache that lives: as it is, renewed, or made."""
+    def _ensure_cache(self) -> Steps:
+        """Return the name of a living cache: as it is, renewed, or made."""
         now = self._clock()
-        if self._name and now < self._until - RENEWED * self._lifetime:
+        if self._name and now < self._until - RENEWAL_SHARE * self._lifetime:
             return self._name
         if self._name and now < self._until:
             config = {"ttl": f"{self._lifetime:g}s"}
             try:
-                yield _Ask("update", {"name": self._name, "config": config})
+                yield _CacheCall("update", {"name": self._name, "config": config})
             except Exception as error:
-                if not _gone(error):
+                if not _is_gone(error):
                     raise
             else:
                 self._until = now + self._lifetime
                 return self._name
         if self._name:
             self._forget()
-        return (yield from self._made(now))
+        return (yield from self._make_cache(now))
 
-    def _made(self, now: float) -> Steps:
+    def _make_cache(self, now: float) -> Steps:
+        """Make a cache and return its name. The provider counts its tokens."""
         config = {**self._head, "ttl": f"{self._lifetime:g}s"}
-        cache = yield _Ask("create", {"model": self._model, "config": config})
-        counted = getattr(cache.usage_metadata, "total_token_count", None)
-        self._name, self.tokens = cache.name, counted or 0
-        self._since, self._until = now, now + self._lifetime
+        cache = yield _CacheCall("create", {"model": self._model, "config": config})
+        self._name = cache.name
+        self.tokens = getattr(cache.usage_metadata, "total_token_count", None) or 0
+        self._since = now
+        self._until = now + self._lifetime
         return self._name
 
-    def _lost(self, name: str, error: Exception) -> bool:
-        """Whether an answer failed since its cache is gone; that one is forgotten then."""
-        if not _gone(error):
+    def _forget_if_gone(self, name: str, error: Exception) -> bool:
+        """Whether a call failed because its cache is gone. The cache is forgotten then."""
+        if not _is_gone(error):
             return False
-        if name == self._name:  # else somebody has made a new one since
+        if name == self._name:  # otherwise another thread has made a new one meanwhile
             self._forget()
         return True
 
-    def _with(self, request: dict[str, Any], name: str) -> dict[str, Any]:
+    def _add_cache(self, request: dict[str, Any], name: str) -> dict[str, Any]:
         return {"model": self._model, **request, "config": with_cached(request.get("config"), name)}
 
-    def _deleted(self) -> Steps:
+    def _delete_cache(self) -> Steps:
+        """Delete the cache. If it is gone already, that is fine."""
         if not self._name:
             return
         name = self._name
         self._forget()
         try:
-            yield _Ask("delete", {"name": name})
+            yield _CacheCall("delete", {"name": name})
         except Exception as error:
-            if not _gone(error):
+            if not _is_gone(error):
                 raise
 
 
 class CachedHead(_Head):
     """The cache of a head, over a client of google-genai. Safe to use from several threads.
 
-    `system`, `tools`, `tool_config` and `contents` are those of the SDK, and are left out of the requests
-    that go with it. `lifetime` is in seconds; `clock` gives seconds since any fixed moment.
+    `system`, `tools`, `tool_config` and `contents` are those of the SDK. Requests that use the cache leave
+    them out. `lifetime` is in seconds; `clock` returns seconds since any fixed moment.
     """
 
     def __init__(self, client: Any, **head: Any) -> None:
@@ -153,22 +167,22 @@ class CachedHead(_Head):
         self._lock = Lock()
 
     def name(self) -> str:
-        """The name to give as `cached_content`. Makes or renews the cache where that is needed."""
-        return str(self._run(self._named()))
+        """Return the name to give as `cached_content`. Makes or renews the cache if that is needed."""
+        return str(self._run(self._ensure_cache()))
 
     def generate_content(self, **request: Any) -> Any:
-        """`models.generate_content` with this head; a cache that is gone is made anew, once."""
+        """Call `models.generate_content` with this head. A cache that is gone is made again, once."""
         name = self.name()
         try:
-            return self._client.models.generate_content(**self._with(request, name))
+            return self._client.models.generate_content(**self._add_cache(request, name))
         except Exception as error:
-            if not self._lost(name, error):
+            if not self._forget_if_gone(name, error):
                 raise
-        return self._client.models.generate_content(**self._with(request, self.name()))
+        return self._client.models.generate_content(**self._add_cache(request, self.name()))
 
     def delete(self) -> None:
-        """Ends the storage, and its cost. The next use makes a new cache."""
-        self._run(self._deleted())
+        """End the storage and its cost. The next use makes a new cache."""
+        self._run(self._delete_cache())
 
     def __enter__(self) -> Self:
         return self
@@ -177,44 +191,48 @@ class CachedHead(_Head):
         self.delete()
 
     def _run(self, steps: Steps) -> Any:
+        """Make the calls of the steps, and return what the steps return."""
         with self._lock:
-            give, value = steps.send, None
+            advance: Callable[[Any], _CacheCall] = steps.send
+            value: Any = None
             while True:
                 try:
-                    ask = give(value)
-                except StopIteration as done:
-                    return done.value
+                    call = advance(value)
+                except StopIteration as end:
+                    return end.value
                 try:
-                    give, value = steps.send, getattr(self._client.caches, ask.method)(**ask.arguments)
+                    value = getattr(self._client.caches, call.method)(**call.arguments)
+                    advance = steps.send
                 except Exception as error:  # noqa: BLE001 - whatever it is, the steps decide
-                    give, value = steps.throw, error
+                    value = error
+                    advance = steps.throw
 
 
 class AsyncCachedHead(_Head):
-    """The same over `client.aio`, for tasks of one loop."""
+    """Does the same over `client.aio`, for tasks of one event loop."""
 
     def __init__(self, client: Any, **head: Any) -> None:
         super().__init__(client, **head)
         self._lock = asyncio.Lock()
 
     async def name(self) -> str:
-        """The name to give as `cached_content`. Makes or renews the cache where that is needed."""
-        return str(await self._run(self._named()))
+        """Return the name to give as `cached_content`. Makes or renews the cache if that is needed."""
+        return str(await self._run(self._ensure_cache()))
 
     async def generate_content(self, **request: Any) -> Any:
-        """`models.generate_content` with this head; a cache that is gone is made anew, once."""
+        """Call `models.generate_content` with this head. A cache that is gone is made again, once."""
         name = await self.name()
         models = self._client.aio.models
         try:
-            return await models.generate_content(**self._with(request, name))
+            return await models.generate_content(**self._add_cache(request, name))
         except Exception as error:
-            if not self._lost(name, error):
+            if not self._forget_if_gone(name, error):
                 raise
-        return await models.generate_content(**self._with(request, await self.name()))
+        return await models.generate_content(**self._add_cache(request, await self.name()))
 
     async def delete(self) -> None:
-        """Ends the storage, and its cost. The next use makes a new cache."""
-        await self._run(self._deleted())
+        """End the storage and its cost. The next use makes a new cache."""
+        await self._run(self._delete_cache())
 
     async def __aenter__(self) -> Self:
         return self
@@ -223,31 +241,47 @@ class AsyncCachedHead(_Head):
         await self.delete()
 
     async def _run(self, steps: Steps) -> Any:
+        """Make the calls of the steps, and return what the steps return."""
         async with self._lock:
-            give, value = steps.send, None
+            advance: Callable[[Any], _CacheCall] = steps.send
+            value: Any = None
             while True:
                 try:
-                    ask = give(value)
-                except StopIteration as done:
-                    return done.value
+                    call = advance(value)
+                except StopIteration as end:
+                    return end.value
                 try:
-                    caches = self._client.aio.caches
-                    give, value = steps.send, await getattr(caches, ask.method)(**ask.arguments)
+                    value = await getattr(self._client.aio.caches, call.method)(**call.arguments)
+                    advance = steps.send
                 except Exception as error:  # noqa: BLE001 - whatever it is, the steps decide
-                    give, value = steps.throw, error
+                    value = error
+                    advance = steps.throw
 
 
 def with_cached(config: Any, name: str) -> Any:
-    """A config of generate_content that reads this cache. What the cache has may not be in it again."""
-    given = config if isinstance(config, Mapping) else vars(config) if config is not None else {}
-    again = [field for field in _FOREIGN if given.get(field) is not None]
-    if again:
+    """Return a config of generate_content that reads this cache.
+
+    Raises BadInput if the config has a field of the head: the API refuses a request that repeats it.
+    """
+    fields = _read_fields(config)
+    repeated = [field for field in _HEAD_FIELDS if fields.get(field) is not None]
+    if repeated:
         hint = "it belongs to the cached head; the API refuses a request that repeats it"
-        raise BadInput(f"{again[0]} is set beside a cache", place="config", hint=hint)
+        raise BadInput(f"{repeated[0]} is set beside a cache", place="config", hint=hint)
     if config is None or isinstance(config, Mapping):
-        return {**given, "cached_content": name}
+        return {**fields, "cached_content": name}
     return config.model_copy(update={"cached_content": name})
 
 
-def _gone(error: Exception) -> bool:
-    return getattr(error, "code", None) in _GONE and "cache" in str(error).lower()
+def _read_fields(config: Any) -> Mapping[str, Any]:
+    """Return the fields of a config: of a dict, or of the SDK's own type."""
+    if config is None:
+        return {}
+    if isinstance(config, Mapping):
+        return config
+    fields: Mapping[str, Any] = vars(config)
+    return fields
+
+
+def _is_gone(error: Exception) -> bool:
+    return getattr(error, "code", None) in _GONE_CODES and "cache" in str(error).lower()

@@ -1,4 +1,4 @@
-"""The client for a dialect, by its name: what a command line or a settings file has to go by."""
+"""`client_for`: the client for a dialect by its name, for a command line or a settings file."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from lamina.clients.ollama import ollama_chat
 from lamina.clients.openai import openai_chat, openai_responses
 from lamina.errors import BadInput
 
+DIALECTS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
+
 
 def client_for(
     dialect: str, client: Any = None, *, base_url: str | None = None, api_key: str | None = None
 ) -> Sdk:
-    """A client that speaks this dialect; `client` is one of its SDK, else one is made at first use."""
-    if dialect == "gemini":
-        return gemini_content(client, api_key=api_key)
-    if dialect == "ollama":
-        return ollama_chat(client, host=base_url)
-    known = {
-        "openai_chat": openai_chat,
-        "openai_responses": openai_responses,
-        "anthropic": anthropic_messages,
-    }
-    if dialect not in known:
-        hint = f"use one of {', '.join((*known, 'gemini', 'ollama'))}"
-        raise BadInput(f"no client speaks {dialect!r}", place="dialect", hint=hint)
-    return known[dialect](client, base_url=base_url, api_key=api_key)
+    """Return a client for this dialect. `client` is one of its SDK; without it, one is made at first use."""
+    match dialect:
+        case "openai_chat":
+            return openai_chat(client, base_url=base_url, api_key=api_key)
+        case "openai_responses":
+            return openai_responses(client, base_url=base_url, api_key=api_key)
+        case "anthropic":
+            return anthropic_messages(client, base_url=base_url, api_key=api_key)
+        case "gemini":
+            return gemini_content(client, api_key=api_key)
+        case "ollama":
+            return ollama_chat(client, host=base_url)
+    hint = f"use one of {', '.join(DIALECTS)}"
+    raise BadInput(f"no client speaks {dialect!r}", place="dialect", hint=hint)

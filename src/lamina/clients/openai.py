@@ -13,20 +13,17 @@ from typing import Any
 from lamina.clients.events import (
     CallUsage,
     Event,
-    GrowingCalls,
     Reason,
     Sdk,
     Spoke,
     Stopped,
     Thought,
-    at,
-    in_body,
-    text_at,
-    used,
+    move_into_body,
 )
 from lamina.clients.failures import failure
+from lamina.clients.reading import GrowingCalls, make_usage, read_stop, text_at, value_at
 
-_STOPS: dict[str, Reason] = {
+_CHAT_STOPS: dict[str, Reason] = {
     "stop": "end",
     "tool_calls": "tool",
     "function_call": "tool",
@@ -39,27 +36,30 @@ _STOPS: dict[str, Reason] = {
 def openai_chat(
     client: Any = None, *, base_url: str | None = None, api_key: str | None = None, usage: bool = True
 ) -> Sdk:
-    """A client for Chat Completions. `usage`: ask for the counts at the end of the stream."""
+    """Return a client for Chat Completions. `usage`: ask for the counts at the end of the stream."""
 
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
-        options = {"include_usage": True} if usage else None
-        if options and "stream_options" not in request:
-            request["stream_options"] = options
-        return _sent(sdk.chat.completions.create, request)
+        if usage and "stream_options" not in request:
+            request["stream_options"] = {"include_usage": True}
+        return _start_stream(sdk.chat.completions.create, request)
 
-    return Sdk("openai_chat", client=client, make=_made(base_url, api_key), begin=begin, reader=Chunks)
+    make = _make_with(base_url, api_key)
+    return Sdk("openai_chat", client=client, make=make, begin=begin, reader=Chunks)
 
 
 def openai_responses(client: Any = None, *, base_url: str | None = None, api_key: str | None = None) -> Sdk:
-    """A client for Responses."""
+    """Return a client for Responses."""
 
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
-        return _sent(sdk.responses.create, request)
+        return _start_stream(sdk.responses.create, request)
 
-    return Sdk("openai_responses", client=client, make=_made(base_url, api_key), begin=begin, reader=Items)
+    make = _make_with(base_url, api_key)
+    return Sdk("openai_responses", client=client, make=make, begin=begin, reader=ResponsesReader)
 
 
-def _made(base_url: str | None, api_key: str | None) -> Callable[[], Any]:
+def _make_with(base_url: str | None, api_key: str | None) -> Callable[[], Any]:
+    """Return a function that makes the SDK's client."""
+
     def make() -> Any:
         import openai  # noqa: PLC0415 - an SDK is imported by who uses it
 
@@ -68,33 +68,37 @@ def _made(base_url: str | None, api_key: str | None) -> Callable[[], Any]:
     return make
 
 
-def _sent(create: Callable[..., Any], request: dict[str, Any]) -> Any:
-    return create(**in_body(create, request | {"stream": True}))
+def _start_stream(create: Callable[..., Any], request: dict[str, Any]) -> Any:
+    return create(**move_into_body(create, request | {"stream": True}))
 
 
 class Chunks:
     """Reads chunks of Chat Completions. Reasoning has no official field: servers use one of two names."""
 
     def __init__(self) -> None:
-        self._calls, self._used, self._stop = GrowingCalls(), CallUsage(), ""
+        self._calls = GrowingCalls()
+        self._usage = CallUsage()
+        self._stop = ""
 
     def read(self, item: Any) -> Iterable[Event]:
-        if at(item, "error"):  # some servers answer 200 and say it in the stream
-            code = at(item, "error", "code")
-            raise failure(code if isinstance(code, int) else 500, text_at(item, "error", "message"))
-        if usage := at(item, "usage"):
-            self._used = used(usage)
-        choice = at(item, "choices", 0)
+        error = value_at(item, "error")
+        if error:  # some servers answer 200 and report the error in the stream
+            code = value_at(error, "code")
+            status = code if isinstance(code, int) else 500
+            raise failure(status, text_at(error, "message"))
+        if usage := value_at(item, "usage"):
+            self._usage = make_usage(usage)
+        choice = value_at(item, "choices", 0)
         self._stop = text_at(choice, "finish_reason") or self._stop
-        delta = at(choice, "delta")
+        delta = value_at(choice, "delta")
         if text := text_at(delta, "reasoning_content") or text_at(delta, "reasoning"):
             yield Thought(text)
         if text := text_at(delta, "content") or text_at(delta, "refusal"):
             yield Spoke(text)
-        for call in at(delta, "tool_calls") or ():
-            function = at(call, "function")
+        for call in value_at(delta, "tool_calls") or ():
+            function = value_at(call, "function")
             self._calls.add(
-                at(call, "index"),
+                value_at(call, "index"),
                 text_at(call, "id"),
                 text_at(function, "name"),
                 text_at(function, "arguments"),
@@ -102,59 +106,66 @@ class Chunks:
 
     def end(self) -> Iterable[Event]:
         yield from self._calls.events()
-        if self._used != CallUsage():
-            yield self._used
-        reason = "tool" if self._calls and self._stop == "stop" else _STOPS.get(self._stop, "other")
-        yield Stopped(reason=reason if self._stop else "error", said=self._stop)
+        if self._usage != CallUsage():
+            yield self._usage
+        reason = read_stop(self._stop, _CHAT_STOPS, has_calls=bool(self._calls))
+        yield Stopped(reason=reason, said=self._stop)
 
 
-_FAILED = {"rate_limit_exceeded": 429, "context_length_exceeded": 400, "invalid_prompt": 400}
-_ENDS = ("response.completed", "response.incomplete", "response.failed")
-_SPOKEN = ("response.output_text.delta", "response.refusal.delta")
-_REASONED = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+_RESPONSES_STOPS: dict[str, Reason] = {
+    "completed": "end",
+    "max_output_tokens": "length",
+    "content_filter": "refused",
+}
+
+_STATUS_OF_CODE = {"rate_limit_exceeded": 429, "context_length_exceeded": 400, "invalid_prompt": 400}
 
 
-class Items:
+class ResponsesReader:
     """Reads events of Responses."""
 
     def __init__(self) -> None:
-        self._calls, self._used, self._status, self._why = GrowingCalls(), CallUsage(), "", ""
+        self._calls = GrowingCalls()
+        self._usage = CallUsage()
+        self._stop = ""
 
     def read(self, item: Any) -> Iterable[Event]:
-        sort = text_at(item, "type")
-        if sort in _SPOKEN:
-            yield Spoke(text_at(item, "delta"))
-        elif sort in _REASONED:
-            yield Thought(text_at(item, "delta"))
-        elif sort == "response.output_item.done":
-            self._done(at(item, "item"))
-        elif sort == "error":
-            raise _failed(item)
-        elif sort in _ENDS:
-            self._ended(at(item, "response"))
+        match text_at(item, "type"):
+            case "response.output_text.delta" | "response.refusal.delta":
+                yield Spoke(text_at(item, "delta"))
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                yield Thought(text_at(item, "delta"))
+            case "response.output_item.done":
+                self._read_item(value_at(item, "item"))
+            case "response.completed" | "response.incomplete" | "response.failed":
+                self._read_response(value_at(item, "response"))
+            case "error":
+                raise _make_failure(item)
 
-    def _done(self, item: Any) -> None:
+    def _read_item(self, item: Any) -> None:
         if text_at(item, "type") in ("function_call", "custom_tool_call"):
             arguments = text_at(item, "arguments") or text_at(item, "input")
-            self._calls.add(object(), text_at(item, "call_id"), text_at(item, "name"), arguments)
+            own_index = object()  # the item is complete, so no later piece belongs to it
+            self._calls.add(own_index, text_at(item, "call_id"), text_at(item, "name"), arguments)
 
-    def _ended(self, answer: Any) -> None:
-        self._status = text_at(answer, "status")
-        self._why = text_at(answer, "incomplete_details", "reason")
-        self._used = used(at(answer, "usage"))
-        if self._status == "failed":
-            raise _failed(at(answer, "error"))
+    def _read_response(self, response: Any) -> None:
+        """Read the end of an answer: why it stopped, and what it took."""
+        status = text_at(response, "status")
+        self._stop = text_at(response, "incomplete_details", "reason") or status
+        self._usage = make_usage(value_at(response, "usage"))
+        if status == "failed":
+            raise _make_failure(value_at(response, "error"))
 
     def end(self) -> Iterable[Event]:
         yield from self._calls.events()
-        if self._used != CallUsage():
-            yield self._used
-        said = self._why or self._status
-        known: dict[str, Reason] = {"completed": "tool" if self._calls else "end", "": "error"}
-        known |= {"max_output_tokens": "length", "content_filter": "refused"}
-        yield Stopped(reason=known.get(said, "other"), said=said)
+        if self._usage != CallUsage():
+            yield self._usage
+        reason = read_stop(self._stop, _RESPONSES_STOPS, has_calls=bool(self._calls))
+        yield Stopped(reason=reason, said=self._stop)
 
 
-def _failed(error: Any) -> Exception:
+def _make_failure(error: Any) -> Exception:
+    """Return the error for one that the stream reports. It has a code, and no status of HTTP."""
     code = text_at(error, "code")
-    return failure(_FAILED.get(code, 500), " ".join(filter(None, (text_at(error, "message"), code))))
+    words = [text_at(error, "message"), code]
+    return failure(_STATUS_OF_CODE.get(code, 500), " ".join(filter(None, words)))

@@ -1,7 +1,7 @@
-"""Cache markers on a request that is otherwise finished: the last step, which changes nothing that is read.
+"""Cache markers: the last stage before the check. It changes nothing that the model reads.
 
-Where they stand is planned by `rules.plan`, how they are written is the dialect's; here the two meet the
-ledger, which knows where the last cut began and where the last request ended.
+`lamina.caches.marker_plan` plans where the markers go, and the dialect writes them. This module passes the
+planner what it needs from the ledger: where the last cut began and where the last request ended.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ import msgspec
 
 from lamina.caches import CacheRules
 from lamina.caches.marker_plan import MarkerPlan, plan
-from lamina.caches.stream import Stream
+from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
-from lamina.core.values import Entry, Form, SentMark
+from lamina.core.values import Cut, Entry, Form, Ledger, SentMark
 from lamina.dialects.port import Dialect, Marking
 from lamina.errors import BadInput
 
 
 class Lifetimes(msgspec.Struct, frozen=True, kw_only=True):
-    """How long what is marked should be kept, in the provider's words ("5m", "1h"); "" is its own choice.
+    """How long the cache should keep what is marked, in the provider's words ("5m", "1h").
 
-    `stable` is for tools, system text and what a cut lowered, `tail` for the end of each request.
+    `stable` is for tools, system text and what a cut lowered, `tail` for the end of each request. With ""
+    the provider chooses.
     """
 
     stable: str = ""
@@ -32,14 +33,26 @@ class Lifetimes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Breakpoints = Literal["keep", "plan", "none"] | Lifetimes
-"""Cache markers: the client's own stay; lamina plans them, perhaps with lifetimes; or there are none."""
+"""What to do with cache markers.
+
+"keep" leaves the caller's own. "plan" replaces them by lamina's, and so does `Lifetimes`, which also says how
+long they live. "none" removes them.
+"""
 
 
 class Marked(msgspec.Struct, frozen=True, kw_only=True):
-    """A request with its markers, and why each stands where it does, if they were planned."""
+    """A request with its markers. `plan` gives the reason for each, if lamina planned them."""
 
     request: dict[str, Any]
     plan: MarkerPlan | None = None
+
+
+def check_breakpoints(breakpoints: Any) -> None:
+    """Raise BadInput unless this is a value of `Breakpoints`."""
+    if isinstance(breakpoints, Lifetimes) or breakpoints in ("keep", "plan", "none"):
+        return
+    hint = 'use "keep", "plan", "none" or Lifetimes(...)'
+    raise BadInput(f"breakpoints is {breakpoints!r}", place="fit_request", hint=hint)
 
 
 def marked(
@@ -52,89 +65,119 @@ def marked(
     rules: CacheRules,
     before: SentMark | None,
 ) -> Marked:
-    """The request with the markers that were asked for; as it is where its cache takes none."""
+    """Return the request with the markers that `breakpoints` asks for.
+
+    If nothing is to be marked, or the model's cache takes no markers, it is the same object. `before` is the
+    mark of the last request.
+    """
     if breakpoints == "keep":
         return Marked(request=request)  # type: ignore[arg-type]
     if breakpoints == "none":
         return Marked(request=dialect.mark(request, Marking()))
-    wished = breakpoints if isinstance(breakpoints, Lifetimes) else Lifetimes()
-    if not rules.markers or _MARKED_BY.get(dialect.name) != rules.match:
+    if not rules.markers or _CACHE_OF_DIALECT.get(dialect.name) != rules.match:
         return Marked(request=request)  # type: ignore[arg-type]
+    lifetimes = Lifetimes()
+    if isinstance(breakpoints, Lifetimes):
+        lifetimes = breakpoints
     stream = _without_tail(dialect.stream(request), envelope)
-    planned = plan(
-        _weighed(stream, counter, rules.least(stream.model)),
+    marker_plan = plan(
+        _weigh_start(stream, counter, rules.least(stream.model)),
         rules,
-        stable=wished.stable,
-        tail=wished.tail,
-        last=_last(envelope, before),
-        kept=_kept(envelope),
+        stable=lifetimes.stable,
+        tail=lifetimes.tail,
+        last=_last_sent_block(envelope, before),
+        kept=_last_block_before_cut(envelope),
         cut=envelope.cut is not None and bool(envelope.cut.first),
     )
-    marking = Marking(places=planned.places, key=planned.key)
-    return Marked(request=dialect.mark(request, marking), plan=planned)
+    marking = Marking(places=marker_plan.places, key=marker_plan.key)
+    return Marked(request=dialect.mark(request, marking), plan=marker_plan)
 
 
-def known_breakpoints(breakpoints: Any) -> None:
-    """Raises BadInput for what says nothing about markers."""
-    if breakpoints not in ("keep", "plan", "none") and not isinstance(breakpoints, Lifetimes):
-        hint = 'use "keep", "plan", "none" or Lifetimes(...)'
-        raise BadInput(f"breakpoints is {breakpoints!r}", place="fit_request", hint=hint)
+_CACHE_OF_DIALECT = {"anthropic": "breakpoints", "openai_chat": "tail", "openai_responses": "tail"}
+"""The sort of cache whose markers a dialect can write.
+
+The rules belong to the model, which may be served behind another provider's wire format.
+"""
 
 
-_MARKED_BY = {"anthropic": "breakpoints", "openai_chat": "tail", "openai_responses": "tail"}
-"""The sort of cache whose markers a dialect has words for: a model may be behind another's wire format."""
+def _weigh_start(stream: Stream, counter: Counter, least: int) -> Stream:
+    """Count the tokens of the first blocks, until they exceed the smallest prefix that is cached.
 
-
-def _weighed(stream: Stream, counter: Counter, least: int) -> Stream:
-    """The stream with tokens on as many blocks as it takes to say what is below the minimum.
-
-    A provider counts what stands around the text too: of the request, of tools, of each message.
+    The plan only needs to know which blocks are below that minimum, so the rest is not counted.
     """
-    framing, total = counter.framing, 0
+    total = 0
     tokens: list[int] = []
-    for block in stream.blocks:
+    for index, block in enumerate(stream.blocks):
         if total >= least:
             tokens.append(0)
             continue
-        around = framing.message if block.opens and block.sort != "tool" else 0
-        if block.sort == "tool":
-            around = framing.tool
-        if not tokens:
-            around += framing.request + (framing.tools if block.sort == "tool" else 0)
-        tokens.append(around + counter.count(block.data.decode()))
-        total += tokens[-1]
+        framing = _framing_tokens(block, counter, is_first=index == 0)
+        block_tokens = framing + counter.count(block.data.decode())
+        tokens.append(block_tokens)
+        total += block_tokens
     return stream.weighed(tokens)
 
 
+def _framing_tokens(block: StreamBlock, counter: Counter, *, is_first: bool) -> int:
+    """Return what the provider counts around the text of a block: for the request, the tools, a message."""
+    framing = counter.framing
+    tokens = 0
+    if block.sort == "tool":
+        tokens += framing.tool
+    elif block.opens:
+        tokens += framing.message
+    if is_first:
+        tokens += framing.request
+        if block.sort == "tool":
+            tokens += framing.tools
+    return tokens
+
+
 def _without_tail(stream: Stream, envelope: Envelope) -> Stream:
-    """The stream up to where the next request goes on: a marker behind that would mark what is never read."""
+    """Return the stream up to the place where the next request goes on.
+
+    The entries after it are sent only this once, so nobody would read a cache entry that ends there.
+    """
     tail = envelope.sent[len(envelope.sent) - envelope.tail :]
-    blocks = sum(len(entry.parts) for entry in tail)
-    return msgspec.structs.replace(stream, blocks=stream.blocks[: len(stream.blocks) - blocks])
+    tail_blocks = sum(len(entry.parts) for entry in tail)
+    return msgspec.structs.replace(stream, blocks=stream.blocks[: len(stream.blocks) - tail_blocks])
 
 
-def _last(envelope: Envelope, before: SentMark | None) -> int | None:
-    """The number of the last block of the request before this one, if this one continues it."""
+def _last_sent_block(envelope: Envelope, before: SentMark | None) -> int | None:
+    """Return the number of the last block of the previous request, if this request continues it."""
     if before is None or envelope.cut is not None:
         return None
-    return _block(envelope, envelope.sent[: before.sent])
+    return _last_block(envelope, envelope.sent[: before.sent])
 
 
-def _kept(envelope: Envelope) -> int | None:
-    """The number of the last block before the first one that the last cut changed; None without one."""
-    cut = next((cut for cut in reversed(envelope.ledger.cuts) if cut.first), None)
+def _last_block_before_cut(envelope: Envelope) -> int | None:
+    """Return the number of the last block that the last cut left as it was; None if there is none."""
+    cut = _last_lowering_cut(envelope.ledger)
     if cut is None:
         return None
-    digests = {fold.key for fold in envelope.ledger.folds if fold.cut == cut.number}
-    same: list[Entry] = []
+    digest_keys = {fold.key for fold in envelope.ledger.folds if fold.cut == cut.number}
+    unchanged_entries: list[Entry] = []
     for entry in envelope.entries:
-        if entry.ref == cut.first or entry.segment.key in digests:
-            return _block(envelope, same) if same else None
+        if entry.ref == cut.first or entry.segment.key in digest_keys:
+            if not unchanged_entries:
+                return None
+            return _last_block(envelope, unchanged_entries)
         if entry.form is not Form.OMITTED:
-            same.append(entry)
+            unchanged_entries.append(entry)
     return None
 
 
-def _block(envelope: Envelope, sent: Sequence[Entry]) -> int:
-    """The number of the last block of these entries. It depends on nothing after them, so it stays."""
+def _last_lowering_cut(ledger: Ledger) -> Cut | None:
+    """Return the last cut that names the first entry it changed."""
+    for cut in reversed(ledger.cuts):
+        if cut.first:
+            return cut
+    return None
+
+
+def _last_block(envelope: Envelope, sent: Sequence[Entry]) -> int:
+    """Return the number of the last block of these entries.
+
+    It depends on nothing that comes after them, so it stays the same from request to request.
+    """
     return len(envelope.head.tools) + sum(len(entry.parts) for entry in sent) - 1

@@ -1,15 +1,22 @@
-"""In front of any SDK call: a provider's request goes in, one that fits comes out.
+"""`fit_request`: a provider's request goes in, and one that is valid and fits the window comes out.
 
-    parse ──▶ build ──▶ render, or the request as it came ──▶ mark, if cache markers are asked for ──▶ check
+    parse ──▶ build ──▶ render ──▶ mark ──▶ check
 
-It comes out in the dialect it came in, or `to` another. Stateless: the caller keeps the ledger between
-calls, and the request itself is the store from which everything that was lowered can be recalled. If nothing
-has to change, the same object comes back. What the API would refuse is mended, or raises InvalidRequest.
+- **parse** reads the request as a log of segments and a head (`Dialect.parse`).
+- **build** repairs the log and lowers what does not fit (`lamina.core.build`).
+- **render** writes the envelope in the target dialect. A request that nothing was changed in is not
+  rendered: it is sent as it came, and `fit_request` returns the same object.
+- **mark** places cache markers if the caller asked for them (`lamina.fitting.markers`).
+- **check** applies the provider's rules. A request that breaks a rule as it came is rendered, which mends
+  it; if the rendered request still breaks one, `InvalidRequest` is raised.
+
+`fit_request` has no state. The caller keeps the ledger between calls, and the request itself is the store
+from which everything that was lowered can be recalled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +25,7 @@ from lamina.caches import CacheRules, rates, rules_for
 from lamina.caches.marker_plan import MarkerPlan
 from lamina.core.arrange import Layout
 from lamina.core.build import build
+from lamina.core.cut_target import Rates
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import stem
 from lamina.core.memo import Memo
@@ -41,32 +49,43 @@ from lamina.dialects.sending import broken_rules, mended, refused, settled, writ
 from lamina.dialects.snapshots import intact
 from lamina.dialects.translate import options_for, translated
 from lamina.errors import BadInput
-from lamina.fitting.markers import Breakpoints, Lifetimes, Marked, known_breakpoints, marked
-from lamina.fitting.server_reports import ServerHelp, calibrated, helped, noted, roomier, usage_of
+from lamina.fitting.markers import Breakpoints, Lifetimes, Marked, check_breakpoints, marked
+from lamina.fitting.server_reports import (
+    ServerHelp,
+    ServerRequest,
+    add_server_help,
+    calibrated,
+    extend_budget,
+    record_clearing,
+    usage_of,
+)
 from lamina.models.counters import counter_for
 from lamina.models.facts import model as facts_of
 
 __all__ = ["Breakpoints", "Fitted", "Lifetimes", "RequestMemo", "ServerHelp", "fit_request", "named"]
 
 AS_LOGGED = Layout(context="logged")
-"""A parsed request is laid out already: nothing of it changes places."""
+"""The messages of a request are already in their order, so `build` must not move any of them."""
 
 
 class RequestMemo:
-    """Makes the next fit of a growing request cheaper and never changes it. One for each conversation."""
+    """Makes the next fit of a growing request cheaper and never changes it. Use one for each conversation.
+
+    `incoming` remembers which messages were checked as they came, `outgoing` which were checked as sent.
+    """
 
     def __init__(self) -> None:
         self.parse = ParseMemo()
         self.build = Memo()
-        self.asked = CheckMemo()
-        self.sent = CheckMemo()
+        self.incoming = CheckMemo()
+        self.outgoing = CheckMemo()
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     """A request that fits, the ledger for the next call, and the account of what was done.
 
-    `headers` must be sent with it, and `plan` says why each cache marker stands where it does. `left` names
-    the parameters and tools that the dialect it went to has no words for.
+    `headers` must be sent with the request. `plan` says why each cache marker is where it is. `left` names
+    the parameters and tools that the target dialect cannot express.
     """
 
     request: dict[str, Any]
@@ -78,8 +97,9 @@ class Fitted(msgspec.Struct, frozen=True, kw_only=True):
     left: tuple[str, ...] = ()
 
     def recall(self, key: str) -> str:
-        """The full text of what a handle, or the key of a digest, stands for."""
-        return "\n".join(text_of(s.parts) for s in recall(self.log, key, ledger=self.ledger))
+        """Return the full text behind a recall handle or behind the key of a digest."""
+        segments = recall(self.log, key, ledger=self.ledger)
+        return "\n".join(text_of(segment.parts) for segment in segments)
 
 
 def fit_request(
@@ -98,152 +118,248 @@ def fit_request(
     rules: CacheRules | None = None,
     server: ServerHelp | None = None,
 ) -> Fitted:
-    """The request, valid and within the window of its model, continuing the last one byte for byte.
+    """Return the request, valid and within its model's window, continuing the last one byte for byte.
 
-    `dialect` is recognised from the request's shape, `budget` taken from the model's window, `counter`
-    from its tokenizer, `rules` from its cache. `to` is the dialect to answer in and `model` the one to
-    ask, where they are others than the request's. `ledger` is what the last call returned; `usage` what the
-    provider reported for it; `idle` the seconds since. `breakpoints` says what becomes of cache markers,
-    `server` what is left to the provider's server.
+    By default `dialect` is recognised from the request's shape, `budget` is taken from the model's window,
+    `counter` from its tokenizer and `rules` from its cache. Give `to` for an answer in another dialect and
+    `model` to ask another model. `ledger` is what the last call returned, `usage` what the provider reported
+    for it, and `idle` the seconds since then. `breakpoints` says what to do with cache markers, and `server`
+    what the provider's server may do by itself.
     """
-    known_breakpoints(breakpoints)
+    check_breakpoints(breakpoints)
     memo = memo or RequestMemo()
-    speaks = _spoken(request, dialect)
-    goes = speaks if to is None else named(to)
-    asked, headers = helped(request, goes, server) if goes is speaks else (request, {})
-    parsed = _parsed(asked, speaks, memo)
-    own = _head(parsed.head, speaks, goes, model)
-    name = str(own.head.parameters.get("model", ""))
-    counter = counter or counter_for(name)
-    given, told = _ledger(ledger), usage_of(usage)
-    cache = rules or rules_for(name, dialect=goes.name)
-    room = _budget(budget or facts_of(name).budget, own.head, goes)
-    if asks_to_clear(asked):
-        room = roomier(room, own.head, told.cleared.tokens)
-    before = noted(calibrated(given, told, counter, request=asked), told)
-    envelope = build(
-        parsed.log,
-        head=own.head,
-        budget=room,
-        ledger=before,
-        counter=counter,
-        idle=idle or 0,
-        memo=memo.build,
-        options=options_for(goes, own.head, layout=AS_LOGGED, rates=rates(cache, name)),
+    source = _source_dialect(request, dialect)
+    target = source if to is None else named(to)
+    incoming = ServerRequest(request=request)
+    if target is source:
+        incoming = add_server_help(request, source, server)
+
+    parsed = _parse(incoming.request, source, memo)
+    own_head = _head_for(parsed.head, source, target, model)
+    model_name = str(own_head.head.parameters.get("model", ""))
+    fit = _Fit(
+        original=incoming.request if target is source else None,
+        parsed=parsed,
+        head=own_head.head,
+        target=target,
+        counter=counter or counter_for(model_name),
+        rules=rules or rules_for(model_name, dialect=target.name),
+        breakpoints=breakpoints,
+        previous_ledger=_load_ledger(ledger),
+        memo=memo,
     )
-    envelope = settled(envelope, goes, before=given.mark, memo=memo.build)
+    reported = usage_of(usage)
+    envelope = _build(
+        fit,
+        budget=_budget_for(incoming.request, fit.head, target, budget, reported),
+        ledger=_record_usage(fit.previous_ledger, reported, fit.counter, incoming.request),
+        rates=rates(fit.rules, model_name),
+        idle=idle or 0,
+    )
+    rendered = _render(fit, envelope)
+    marked_request = _mark(fit, envelope, rendered)
+    outgoing = _check(fit, envelope, marked_request, as_it_came=rendered is fit.original)
 
-    def marked_for_cache(request: Mapping[str, Any]) -> Marked:
-        return marked(
-            request, envelope, goes, breakpoints=breakpoints, counter=counter, rules=cache, before=given.mark
-        )
-
-    given_so = asked if goes is speaks else None
-    rewritten = written_anew(envelope.ledger)
-    unchanged = own.head is parsed.head and all(_untouched(e, rewritten) for e in envelope.entries)
-    sent = _outgoing(given_so, envelope, goes, memo, unchanged=unchanged, finish=marked_for_cache)
-    if sent.notes:
-        envelope = msgspec.structs.replace(envelope, notes=envelope.notes + sent.notes)
+    if outgoing.notes:
+        envelope = msgspec.structs.replace(envelope, notes=envelope.notes + outgoing.notes)
     return Fitted(
-        request=sent.request,
+        request=outgoing.request,
         ledger=envelope.ledger,
         envelope=envelope,
         log=parsed.log,
-        headers=headers,
-        plan=sent.plan,
-        left=own.left,
+        headers=incoming.headers,
+        plan=outgoing.plan,
+        left=own_head.left,
+    )
+
+
+class _Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """What the stages of one call share.
+
+    `original` is the request as it came, if it came in the target dialect. `head` is the head to send: it is
+    that of `parsed` itself, if nothing about it has to change.
+    """
+
+    original: Request | None
+    parsed: ParsedRequest
+    head: Head
+    target: Dialect
+    counter: Counter
+    rules: CacheRules
+    breakpoints: Breakpoints
+    previous_ledger: Ledger
+    memo: RequestMemo
+
+
+def named(dialect: str | Dialect) -> Dialect:
+    """Return the dialect of this name. A `Dialect` is returned as it is; an unknown name raises BadInput."""
+    if isinstance(dialect, Dialect):
+        return dialect
+    if dialect not in DIALECTS:
+        names = ", ".join(DIALECTS)
+        raise BadInput(f"unknown dialect {dialect!r}", place="dialect", hint=f"use one of {names}")
+    return DIALECTS[dialect]
+
+
+def _source_dialect(request: Any, dialect: str | Dialect | None) -> Dialect:
+    """Return the dialect that the request is written in."""
+    if not isinstance(request, Mapping):
+        type_name = type(request).__name__
+        raise BadInput(f"{type_name} is not a request", place="request", hint="pass the arguments as a dict")
+    if dialect is None:
+        return recognise(request)
+    return named(dialect)
+
+
+def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedRequest:
+    """Parse the request into a log and a head.
+
+    The check memos compare messages by identity. So if the caller changed a message in place since the last
+    call, they must be emptied, or the changed message would count as checked.
+    """
+    earlier_messages = memo.parse.known
+    parsed = source.parse(request, memo=memo.parse)
+    if not intact(earlier_messages, memo.parse.known):
+        memo.incoming.forget()
+        memo.outgoing.forget()
+    return parsed
+
+
+def _head_for(head: Head, source: Dialect, target: Dialect, model: str) -> OwnHead:
+    """Return the head to send.
+
+    If nothing about the head has to change, it is the same object: `fit_request` compares by identity.
+    """
+    if target is not source:
+        return translated(head, source, target, model=model)
+    if model and model != head.parameters.get("model"):
+        return OwnHead(head=Head(tools=head.tools, parameters={**head.parameters, "model": model}))
+    return OwnHead(head=head)
+
+
+def _budget_for(
+    request: Request, head: Head, target: Dialect, budget: Budget | None, reported: Usage
+) -> Budget:
+    """Return the caller's budget, or the model's, with room for the answer and for what the server clears."""
+    if budget is None:
+        budget = facts_of(str(head.parameters.get("model", ""))).budget
+    budget = _reserve_output(budget, head, target)
+    if asks_to_clear(request):
+        budget = extend_budget(budget, head, reported.cleared.tokens)
+    return budget
+
+
+def _reserve_output(budget: Budget, head: Head, dialect: Dialect) -> Budget:
+    """Reserve room for the answer if the dialect limits its length in a nested field.
+
+    The core reads a limit that is a parameter of its own (`max_tokens`). Gemini, for example, has it in
+    `config`, where only the dialect can read it.
+    """
+    if budget.reserve is not None:
+        return budget
+    if any(name.startswith("max_") for name in head.parameters):
+        return budget
+    output = dialect.plain_head(head).output
+    if not output:
+        return budget
+    return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2))
+
+
+def _load_ledger(ledger: Ledger | Mapping[str, Any] | None) -> Ledger:
+    if ledger is None:
+        return Ledger()
+    if isinstance(ledger, Ledger):
+        return ledger
+    return Ledger.load(ledger)
+
+
+def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Request) -> Ledger:
+    """Return the ledger with what the provider reported for the last request."""
+    calibrated_ledger = calibrated(ledger, reported, counter, request=request)
+    return record_clearing(calibrated_ledger, reported)
+
+
+def _build(fit: _Fit, *, budget: Budget, ledger: Ledger, rates: Rates, idle: float) -> Envelope:
+    """Build the envelope, with what rendering will mend for good written into its ledger."""
+    envelope = build(
+        fit.parsed.log,
+        head=fit.head,
+        budget=budget,
+        ledger=ledger,
+        counter=fit.counter,
+        idle=idle,
+        memo=fit.memo.build,
+        options=options_for(fit.target, fit.head, layout=AS_LOGGED, rates=rates),
+    )
+    return settled(envelope, fit.target, before=fit.previous_ledger.mark, memo=fit.memo.build)
+
+
+def _render(fit: _Fit, envelope: Envelope) -> Request:
+    """Write the envelope in the target dialect. If nothing was changed, return the request as it came."""
+    if fit.original is not None and fit.head is fit.parsed.head and _is_unchanged(envelope):
+        return fit.original
+    return fit.target.render(envelope)
+
+
+def _is_unchanged(envelope: Envelope) -> bool:
+    """Whether every entry is sent exactly as it came."""
+    rewritten = written_anew(envelope.ledger)
+    return all(_is_untouched(entry, rewritten) for entry in envelope.entries)
+
+
+def _is_untouched(entry: Entry, rewritten: frozenset[str]) -> bool:
+    """Whether an entry is sent as it came: not lowered, not repaired, not moved to another role.
+
+    `rewritten` holds the refs of entries that an earlier request already sent in another wire form.
+    """
+    segment = entry.segment
+    if segment.origin == "lamina":
+        return False
+    if entry.form is not Form.FULL or entry.parts is not segment.parts or entry.role is not segment.role:
+        return False
+    if not rewritten:
+        return True
+    return entry.ref not in rewritten and stem(entry.ref) not in rewritten
+
+
+def _mark(fit: _Fit, envelope: Envelope, request: Request) -> Marked:
+    """Place the cache markers."""
+    return marked(
+        request,
+        envelope,
+        fit.target,
+        breakpoints=fit.breakpoints,
+        counter=fit.counter,
+        rules=fit.rules,
+        before=fit.previous_ledger.mark,
     )
 
 
 class _Outgoing(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that is valid, with the plan of its markers and what was mended of it."""
+    """A valid request, the plan of its markers, and notes on what was mended."""
 
     request: dict[str, Any]
     plan: MarkerPlan | None = None
     notes: tuple[str, ...] = ()
 
 
-def _outgoing(
-    asked: Request | None,
-    envelope: Envelope,
-    dialect: Dialect,
-    memo: RequestMemo,
-    *,
-    unchanged: bool,
-    finish: Callable[[Mapping[str, Any]], Marked],
-) -> _Outgoing:
-    """The request as it came, where that is valid and nothing of it changed; else rendered, with every mend.
+def _check(fit: _Fit, envelope: Envelope, marked_request: Marked, *, as_it_came: bool) -> _Outgoing:
+    """Check the request by the provider's rules.
 
-    `asked` is the request in the dialect that it goes to, if it came in that one. Raises InvalidRequest where
-    rendering does not make it valid.
+    A request that breaks a rule as it came is rendered, which mends what can be mended. The rules that it
+    broke are noted. Raises InvalidRequest if a rendered request still breaks a rule.
     """
-    broken: list[Violation] = []
-    if asked is not None:
-        done = finish(asked) if unchanged else Marked(request=asked)  # type: ignore[arg-type]
-        broken = broken_rules(done.request, dialect, memo.asked)
-        if unchanged and not broken:
-            return _Outgoing(request=done.request, plan=done.plan)
-    done = finish(dialect.render(envelope))
-    still = broken_rules(done.request, dialect, memo.sent)
-    if still:
-        raise refused(done.request, still, asked=asked, mended=broken)
-    return _Outgoing(request=done.request, plan=done.plan, notes=mended(broken))
-
-
-def _parsed(asked: Request, speaks: Dialect, memo: RequestMemo) -> ParsedRequest:
-    """The request as a log. If the caller changed a message in place, what is known to be clean is not."""
-    before = memo.parse.known
-    parsed = speaks.parse(asked, memo=memo.parse)
-    if not intact(before, memo.parse.known):
-        memo.asked.forget()
-        memo.sent.forget()
-    return parsed
-
-
-def named(dialect: str | Dialect) -> Dialect:
-    if isinstance(dialect, Dialect):
-        return dialect
-    if dialect not in DIALECTS:
-        raise BadInput(
-            f"unknown dialect {dialect!r}", place="dialect", hint=f"use one of {', '.join(DIALECTS)}"
-        )
-    return DIALECTS[dialect]
-
-
-def _spoken(request: Any, dialect: str | Dialect | None) -> Dialect:
-    if not isinstance(request, Mapping):
-        found = type(request).__name__
-        raise BadInput(f"{found} is not a request", place="request", hint="pass the arguments as a dict")
-    return named(dialect) if dialect is not None else recognise(request)
-
-
-def _head(head: Head, speaks: Dialect, goes: Dialect, model: str) -> OwnHead:
-    """The head to send: the very one that came, if nothing about it is asked to be another."""
-    if goes is not speaks:
-        return translated(head, speaks, goes, model=model)
-    if model and model != head.parameters.get("model"):
-        return OwnHead(head=Head(tools=head.tools, parameters={**head.parameters, "model": model}))
-    return OwnHead(head=head)
-
-
-def _budget(budget: Budget, head: Head, dialect: Dialect) -> Budget:
-    """The budget, with what the answer may take where the dialect says that in a place of its own."""
-    if budget.reserve is not None or any(name.startswith("max_") for name in head.parameters):
-        return budget
-    output = dialect.plain_head(head).output
-    return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2)) if output else budget
-
-
-def _ledger(given: Ledger | Mapping[str, Any] | None) -> Ledger:
-    if given is None:
-        return Ledger()
-    return given if isinstance(given, Ledger) else Ledger.load(given)
-
-
-def _untouched(entry: Entry, rewritten: frozenset[str]) -> bool:
-    """Whether it is sent as it came: not lowered, repaired, said in another voice, or `rewritten` before."""
-    segment = entry.segment
-    whole = entry.form is Form.FULL and entry.parts is segment.parts and entry.role is segment.role
-    if not whole or segment.origin == "lamina":
-        return False
-    return not rewritten or (entry.ref not in rewritten and stem(entry.ref) not in rewritten)
+    mended_violations: Sequence[Violation] = ()
+    if as_it_came:
+        mended_violations = broken_rules(marked_request.request, fit.target, fit.memo.incoming)
+        if not mended_violations:
+            return _Outgoing(request=marked_request.request, plan=marked_request.plan)
+        marked_request = _mark(fit, envelope, fit.target.render(envelope))
+    elif fit.original is not None:
+        mended_violations = broken_rules(fit.original, fit.target, fit.memo.incoming)
+    violations = broken_rules(marked_request.request, fit.target, fit.memo.outgoing)
+    if violations:
+        raise refused(marked_request.request, violations, asked=fit.original, mended=mended_violations)
+    return _Outgoing(
+        request=marked_request.request, plan=marked_request.plan, notes=mended(mended_violations)
+    )

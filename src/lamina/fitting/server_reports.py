@@ -1,7 +1,7 @@
-"""What a provider reports, and what its server is asked to do, as they bear on the next request.
+"""What a provider's server reported for the last request, and what it may do with the next one.
 
-Reported usage calibrates an estimate; what the server cleared by itself is a line in the ledger and needs
-no room here. Nothing is sent, and nothing of a message is changed.
+Reported usage calibrates lamina's estimates. What the server cleared by itself becomes a line in the ledger,
+and needs no room in the next request. Nothing is sent here, and no message is changed.
 """
 
 from __future__ import annotations
@@ -19,68 +19,99 @@ from lamina.dialects.port import Cleared, Dialect, Usage
 
 
 class ServerHelp(msgspec.Struct, frozen=True, kw_only=True):
-    """What the provider's server is asked to do. `drop_block`: to drop thinking that a cut has unbound."""
+    """What the provider's server may do. `drop_block`: drop thinking that a cut has unbound."""
 
     drop_block: bool = False
 
 
-def usage_of(given: Usage | int | None) -> Usage:
-    return given if isinstance(given, Usage) else Usage(input=given or 0)
+class ServerRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request with the fields that ask the server for help, and the headers that they need."""
+
+    request: Mapping[str, Any]
+    headers: dict[str, str] = {}
 
 
-_ELSEWHERE = ("previous_response_id", "conversation", "cached_content", "cachedContent")
-"""Fields by which a request goes on from what only the server has."""
+def add_server_help(request: Mapping[str, Any], dialect: Dialect, server: ServerHelp | None) -> ServerRequest:
+    """Ask the provider's server for the help in `server`, if it would have something to do."""
+    if server is None or not server.drop_block:
+        return ServerRequest(request=request)
+    if dialect.binding(request) != "strict":
+        return ServerRequest(request=request)
+    helped_request = with_drop_block(request)
+    if helped_request is request:
+        return ServerRequest(request=request)
+    return ServerRequest(request=helped_request, headers={BETAS: BINDING_BETA})
+
+
+def usage_of(usage: Usage | int | None) -> Usage:
+    """Return the usage as a `Usage`. A number is the count of input tokens."""
+    if isinstance(usage, Usage):
+        return usage
+    return Usage(input=usage or 0)
 
 
 def calibrated(
     ledger: Ledger, usage: Usage | int | None, counter: Counter, *, request: Mapping[str, Any] | None = None
 ) -> Ledger:
-    """The ledger with what the provider reported for the last request, if that is news about this counter.
+    """Return the ledger with a new calibration, if the report says something new about this counter.
 
-    What its server cleared was counted here and not there, so it is added to what was reported. Of a
-    conversation that the server keeps, lamina counts only what is new, so its reports teach nothing.
+    lamina counted what the server cleared and the provider did not, so it is added to the report. If the
+    server holds a part of the conversation, lamina counts only the rest, so the report teaches nothing.
     """
     reported = usage_of(usage)
     last = ledger.mark
-    if reported.input <= 0 or counter.exact or last is None or not last.tokens:
+    if reported.input <= 0 or counter.exact:
         return ledger
-    if last.counter != counter.identity:
+    if last is None or not last.tokens or last.counter != counter.identity:
         return ledger
-    if request is not None and _continues_elsewhere(request):
+    if request is not None and _continues_on_server(request):
         return ledger
-    learnt = calibrate(
+    calibration = calibrate(
         ledger.calibration,
         counted=last.tokens,
         reported=reported.input + reported.cleared.tokens,
         counter=counter.identity,
     )
-    return msgspec.structs.replace(ledger, calibration=learnt)
+    return msgspec.structs.replace(ledger, calibration=calibration)
 
 
-def _continues_elsewhere(request: Mapping[str, Any]) -> bool:
-    """Whether the server has something that stands before this request, or in it."""
-    holders = (request, request.get("config"))
-    if any(_field(holder, name) for holder in holders for name in _ELSEWHERE):
-        return True
-    if isinstance(request.get("prompt"), Mapping):  # a template of the server's; elsewhere it is the text
+_SERVER_STATE_FIELDS = ("previous_response_id", "conversation", "cached_content", "cachedContent")
+"""Fields by which a request continues content that only the server has."""
+
+
+def _continues_on_server(request: Mapping[str, Any]) -> bool:
+    """Whether the server adds content of its own before this request or inside it."""
+    config = request.get("config")
+    for name in _SERVER_STATE_FIELDS:
+        if _read_field(request, name) or _read_field(config, name):
+            return True
+    # In the Responses API `prompt` names a template on the server; in other APIs it is the text itself.
+    if isinstance(request.get("prompt"), Mapping):
         return True
     items = request.get("input")
-    references = (_field(item, "type") == "item_reference" for item in items or ())
-    return isinstance(items, list | tuple) and any(references)
+    if not isinstance(items, list | tuple):
+        return False
+    return any(_read_field(item, "type") == "item_reference" for item in items)
 
 
-def _field(holder: Any, name: str) -> Any:
-    return holder.get(name) if isinstance(holder, Mapping) else getattr(holder, name, None)
+def _read_field(holder: Any, name: str) -> Any:
+    if isinstance(holder, Mapping):
+        return holder.get(name)
+    return getattr(holder, name, None)
 
 
 CLEARED = "the provider cleared "
 
 
-def noted(ledger: Ledger, usage: Usage) -> Ledger:
-    """The ledger with a line for what the server cleared, once for each change of it."""
+def record_clearing(ledger: Ledger, usage: Usage) -> Ledger:
+    """Return the ledger with a cut for what the server cleared.
+
+    Providers report the same clearing again with every answer, so a cut is added only when it changes.
+    """
+    if usage.cleared == Cleared():
+        return ledger
     reason = f"{CLEARED}{usage.cleared}"
-    last = next((cut.reason for cut in reversed(ledger.cuts) if cut.reason.startswith(CLEARED)), "")
-    if usage.cleared == Cleared() or reason == last:
+    if reason == _last_clearing(ledger):
         return ledger
     cut = Cut(
         number=len(ledger.cuts) + 1,
@@ -91,34 +122,33 @@ def noted(ledger: Ledger, usage: Usage) -> Ledger:
     return msgspec.structs.replace(ledger, cuts=(*ledger.cuts, cut))
 
 
-def roomier(budget: Budget, head: Head, cleared: int) -> Budget:
-    """The budget of a request from which the server clears as much by itself: a cut waits that much longer.
+def _last_clearing(ledger: Ledger) -> str:
+    for cut in reversed(ledger.cuts):
+        if cut.reason.startswith(CLEARED):
+            return cut.reason
+    return ""
 
-    Only the waiting is longer. A cut lowers first what the server would clear, so where one is due, its
-    target is that of a server which clears nothing.
+
+def extend_budget(budget: Budget, head: Head, cleared: int) -> Budget:
+    """Return a budget whose next cut waits until `cleared` more tokens are in the request.
+
+    The server clears that many tokens by itself. Only the trigger moves: a cut lowers first what the server
+    would clear, so the target of a cut stays that of a server which clears nothing.
     """
     if cleared <= 0:
         return budget
-    tight = limits(budget, head, ())
-    room = tight.room + cleared
-    most = None if budget.input is None else budget.input + cleared
+    usual = limits(budget, head, ())
+    extended_room = usual.room + cleared
+    extended_input = budget.input
+    if extended_input is not None:
+        extended_input += cleared
     return msgspec.structs.replace(
         budget,
         window=budget.window + cleared,
-        reserve=budget.window - tight.room,
-        input=most,
-        trigger=(tight.trigger + cleared) / room,
-        target=tight.target / room,
-        least=tight.least / room,
-        largest=tight.largest / room,
+        reserve=budget.window - usual.room,
+        input=extended_input,
+        trigger=(usual.trigger + cleared) / extended_room,
+        target=usual.target / extended_room,
+        least=usual.least / extended_room,
+        largest=usual.largest / extended_room,
     )
-
-
-def helped(
-    request: Mapping[str, Any], dialect: Dialect, server: ServerHelp | None
-) -> tuple[Mapping[str, Any], dict[str, str]]:
-    """The request with what the server is asked for, and the headers that this needs."""
-    if server is None or not server.drop_block or dialect.binding(request) != "strict":
-        return request, {}
-    asked = with_drop_block(request)
-    return asked, {} if asked is request else {BETAS: BINDING_BETA}

@@ -1,4 +1,4 @@
-"""Conversations that last: load, gather, build, save. Start reading in `shell`."""
+"""Conversations in a store: load, gather, build, save. Start reading in `session`."""
 
 from __future__ import annotations
 

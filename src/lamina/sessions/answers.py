@@ -1,7 +1,7 @@
 """What comes back from a model and from tools, as segments for the log.
 
 An answer may be an object of an SDK, a dict, the events of a stream (as they come, or all of them), or plain
-text. It keeps nothing.
+text. Nothing is stored here.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from lamina.core.values import Ledger, Part, Segment, ToolCall, ToolResult
 from lamina.dialects.port import Absorbed, Dialect, Usage
 from lamina.errors import BadInput
 from lamina.segments import assistant, result
-from lamina.sessions.recalled import answered
+from lamina.sessions.recalled import answer_recall
 from lamina.sessions.setup import RECALL
 
 Answer = Any
 """An SDK's object, a dict, the events of a stream, or text."""
 
 Results = Mapping[str, "str | Part | Sequence[Part]"] | Segment | ToolResult
-"""Results by the id of their call, or ready-made."""
+"""Results by the id of their call, or one result as a segment or a part."""
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer that was kept. `calls` wait for a result; those of the recall tool the session answers."""
+    """An answer that was stored. `calls` wait for a result; the session answers those of the recall tool."""
 
     segments: tuple[Segment, ...] = ()
     calls: tuple[ToolCall, ...] = ()
@@ -35,47 +35,59 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True):
     stop: str = ""
 
 
-async def absorbed(answer: Answer, dialect: Dialect) -> Absorbed:
-    """An answer as segments, whatever shape it came in."""
+async def absorb_answer(answer: Answer, dialect: Dialect) -> Absorbed:
+    """Turn an answer of any shape into segments."""
     if isinstance(answer, AsyncIterable) and not hasattr(answer, "model_dump"):
         return dialect.absorb_stream([event async for event in answer])
     if isinstance(answer, list | tuple | Iterator):
         return dialect.absorb_stream(list(answer))
     if isinstance(answer, str) and dialect.name != "text":
-        return Absorbed(segments=(assistant(answer),) if not is_blank(answer) else ())
+        if is_blank(answer):
+            return Absorbed(segments=())
+        return Absorbed(segments=(assistant(answer),))
     return dialect.absorb(answer)
 
 
-def results_of(
-    given: Iterable[Results],
+def make_results(
+    results: Iterable[Results],
     calls: Sequence[ToolCall],
     log: Sequence[Segment],
     ledger: Ledger,
     *,
     recall: bool,
 ) -> list[Segment]:
-    """One segment for each result, in the order of the calls; recalls are answered from the log."""
-    made = [one for each in given for one in _made(each, calls)]
-    known = {_id(segment) for segment in made}
+    """Return one segment for each result, in the order of the calls. Recalls are answered from the log."""
+    segments: list[Segment] = []
+    for item in results:
+        segments += _result_segments(item, calls)
     if recall:
-        asked = (call for call in calls if call.name == RECALL.name and call.id not in known)
-        made += [answered(log, call, ledger=ledger) for call in asked]
-    order = {call.id: place for place, call in reversed(list(enumerate(calls)))}
-    return sorted(made, key=lambda segment: order.get(_id(segment), len(order)))
+        answered_ids = {_result_id(segment) for segment in segments}
+        for call in calls:
+            if call.name == RECALL.name and call.id not in answered_ids:
+                segments.append(answer_recall(log, call, ledger=ledger))
+    order: dict[str, int] = {}
+    for index, call in enumerate(calls):
+        order.setdefault(call.id, index)
+    return sorted(segments, key=lambda segment: order.get(_result_id(segment), len(order)))
 
 
-def _made(given: Results, calls: Sequence[ToolCall]) -> list[Segment]:
-    if isinstance(given, Segment):
-        return [given]
+def _result_segments(item: Results, calls: Sequence[ToolCall]) -> list[Segment]:
+    """Return the segments of results in any of their forms. The calls give the tools' names."""
+    if isinstance(item, Segment):
+        return [item]
     names = {call.id: call.name for call in calls}
-    if isinstance(given, ToolResult):
-        name = given.name or names.get(given.id, "")
-        return [result(given.content, id=given.id, name=name, error=given.error)]
-    if not isinstance(given, Mapping):
+    if isinstance(item, ToolResult):
+        name = item.name or names.get(item.id, "")
+        return [result(item.content, id=item.id, name=name, error=item.error)]
+    if not isinstance(item, Mapping):
         hint = "give {call id: text}, a ToolResult or a segment"
-        raise BadInput(f"{type(given).__name__} is no result", place="results", hint=hint)
-    return [result(content, id=id_, name=names.get(id_, "")) for id_, content in given.items()]
+        raise BadInput(f"{type(item).__name__} is no result", place="results", hint=hint)
+    return [result(content, id=id_, name=names.get(id_, "")) for id_, content in item.items()]
 
 
-def _id(segment: Segment) -> str:
-    return next((part.id for part in segment.parts if isinstance(part, ToolResult)), "")
+def _result_id(segment: Segment) -> str:
+    """Return the id of the call that a segment answers, or ""."""
+    for part in segment.parts:
+        if isinstance(part, ToolResult):
+            return part.id
+    return ""

@@ -1,9 +1,9 @@
 """What comes with a prompt: files, segments and hints, as segments of the turn.
 
-A path is read through a `Workspace`, in a worker thread: text as a file, a picture or a PDF beside the user's
-words. What belongs to another workspace, or may not be had from the root folder (a way out of it, a link, a
-device, a key), is left out and noted, never an error that tells whether it exists. Without a root every plain
-file may be attached. It knows no store and no model.
+A path is read through a `Workspace`, in a worker thread. Text becomes a file; a picture or a PDF is sent as
+it is. Anything from another workspace is left out with a note. So is a path that the root folder withholds:
+one that leads out of it, a link, a device or a key. (An error would tell whether the file exists.) Without a
+root every plain file may be attached. This module knows no store and no model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lamina.workspace.paths import shown
 from lamina.workspace.workspace import Workspace
 
 Attachable = str | PurePath | Segment
-"""A path, or a segment that is ready."""
+"""A path, or a segment."""
 
 MEDIA = {
     ".png": "image/png",
@@ -36,87 +36,97 @@ MEDIA = {
     ".webp": "image/webp",
     ".pdf": "application/pdf",
 }
-"""Files that are sent as they are; every other one is text."""
+"""The files that are sent as they are. Every other one is read as text."""
 
 LARGEST = 32 * 2**20
-"""Bytes of one file: more than any provider takes in a request."""
-
+"""The most bytes of one file: more than any provider takes in a request."""
 
 LEFT_OUT = "an attachment was left out: it does not belong to this workspace"
 
 
 class Attached(NamedTuple):
+    """Attachments as segments, and a note for each one that was left out."""
+
     segments: list[Segment]
     notes: list[str]
 
 
-async def attached(
-    given: Iterable[Attachable | tuple[Attachable, int]], *, workspace: str, root: Path | None
+async def read_attachments(
+    attach: Iterable[Attachable | tuple[Attachable, int]], *, workspace: str, root: Path | None
 ) -> Attached:
-    """The attachments in order, and a note for each that was left out."""
-    found = Attached([], [])
-    for one in given:
-        what, priority = one if isinstance(one, tuple) else (one, None)
-        made = what if isinstance(what, Segment) else await to_thread.run_sync(_read, what, root)
-        if isinstance(made, str) or foreign(made, workspace):
-            found.notes.append(made if isinstance(made, str) else LEFT_OUT)
-            continue
-        found.segments.append(made if priority is None else msgspec.structs.replace(made, priority=priority))
-    return found
+    """Read the attachments in order. A tuple has an attachment and its priority."""
+    attached = Attached([], [])
+    for item in attach:
+        attachment, priority = item if isinstance(item, tuple) else (item, None)
+        if isinstance(attachment, Segment):
+            segment_or_note: Segment | str = attachment
+        else:
+            segment_or_note = await to_thread.run_sync(_read_path, attachment, root)
+        if isinstance(segment_or_note, str):
+            attached.notes.append(segment_or_note)
+        elif is_foreign(segment_or_note, workspace):
+            attached.notes.append(LEFT_OUT)
+        elif priority is None:
+            attached.segments.append(segment_or_note)
+        else:
+            attached.segments.append(msgspec.structs.replace(segment_or_note, priority=priority))
+    return attached
 
 
-def foreign(made: Segment, workspace: str) -> bool:
+def is_foreign(candidate: Segment, workspace: str) -> bool:
     """Whether a segment says that it belongs to another workspace."""
-    return str(made.meta.get("workspace", workspace)) != workspace
+    return str(candidate.meta.get("workspace", workspace)) != workspace
 
 
-def hinted(hints: Mapping[str, str] | None) -> list[Segment]:
-    """Hints of the application as one attachment, a line each."""
+def make_hints(hints: Mapping[str, str] | None) -> list[Segment]:
+    """Return the application's hints as one attachment, with a line for each."""
     if not hints:
         return []
     lines = "\n".join(f"{name}: {value}" for name, value in hints.items())
     return [segment("context_file", Role.USER, lines, key="hints", attrs={"name": "hints"})]
 
 
-def turn_of(context: Iterable[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
-    """A turn in the order in which it is logged: context, the prompt, what continues its message."""
+def join_turn(context: Iterable[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
+    """Return a turn in the order of the log: context, the prompt, and what continues its message."""
     before: list[Segment] = []
     after: list[Segment] = []
-    for one in context:
-        attached = one.kind in kinds and kinds[one.kind].attachment
-        continues = one.joins and one.role is Role.USER and not attached
-        (after if continues else before).append(one)
+    for item in context:
+        is_attachment = item.kind in kinds and kinds[item.kind].attachment
+        if item.joins and item.role is Role.USER and not is_attachment:
+            after.append(item)
+        else:
+            before.append(item)
     return [*before, prompt, *after]
 
 
-def _read(given: str | PurePath, root: Path | None) -> Segment | str:
-    """A file as a segment; or why it is left out."""
-    name = PurePath(given).as_posix()
+def _read_path(path: str | PurePath, root: Path | None) -> Segment | str:
+    """Return a file as a segment, or a note that says why it is left out."""
+    name = PurePath(path).as_posix()
     if root is None:
-        return _anywhere(name)
-    with _door(root) as space:
+        return _read_anywhere(name)
+    with _open_workspace(root) as space:
         try:
-            return _made(name, space.read(name))
+            return _make_segment(name, space.read(name))
         except BadInput:
-            why = space.withheld(name)
-            if not why:
+            reason = space.withheld(name)
+            if not reason:
                 raise
-            return f"{shown(name)}: left out, {why}"
+            return f"{shown(name)}: left out, {reason}"
 
 
-def _anywhere(name: str) -> Segment:
-    """A plain file that the caller chose freely: links are followed, pipes and devices never opened."""
+def _read_anywhere(name: str) -> Segment:
+    """Read a plain file that the caller chose. Links are followed; pipes and devices are not opened."""
     try:
         path = Path(name).resolve(strict=True)
     except (OSError, ValueError, RuntimeError) as error:
-        told = getattr(error, "strerror", None) or str(error)
-        raise BadInput(f"cannot be read: {told}", place=shown(name), hint="check the path") from None
-    with _door(path.parent, exclude=(), linked=True) as space:
-        return _made(name, space.read(path.name))
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadInput(f"cannot be read: {reason}", place=shown(name), hint="check the path") from None
+    with _open_workspace(path.parent, exclude=(), linked=True) as space:
+        return _make_segment(name, space.read(path.name))
 
 
 @contextmanager
-def _door(root: Path, **rules: Any) -> Iterator[Workspace]:
+def _open_workspace(root: Path, **rules: Any) -> Iterator[Workspace]:
     space = Workspace(root, largest=LARGEST, **rules)
     try:
         yield space
@@ -124,12 +134,13 @@ def _door(root: Path, **rules: Any) -> Iterator[Workspace]:
         space.close()
 
 
-def _made(name: str, data: bytes) -> Segment:
-    media = MEDIA.get(lower_ascii(PurePath(name).suffix), "")
-    if media == "application/pdf":
-        return document(name=PurePath(name).name, data=_base64(data), media_type=media, key=name)
-    if media:
-        return image(data=_base64(data), media_type=media, key=name)
+def _make_segment(name: str, data: bytes) -> Segment:
+    """Return a file as a document, an image or text, by the ending of its name."""
+    media_type = MEDIA.get(lower_ascii(PurePath(name).suffix), "")
+    if media_type == "application/pdf":
+        return document(name=PurePath(name).name, data=_encode_base64(data), media_type=media_type, key=name)
+    if media_type:
+        return image(data=_encode_base64(data), media_type=media_type, key=name)
     try:
         return file(name, data.decode())
     except UnicodeDecodeError:
@@ -137,5 +148,5 @@ def _made(name: str, data: bytes) -> Segment:
         raise BadInput("it is not UTF-8 text", place=name, hint=hint) from None
 
 
-def _base64(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()

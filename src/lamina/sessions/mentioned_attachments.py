@@ -1,9 +1,10 @@
-"""What the messages of an imported page refer to, brought back before the first request of the conversation.
+"""What the messages of an imported page refer to, brought back before the first request.
 
-A page of another system names the notes, folders, tags and links of each message and holds none of them. The
-names stay with the messages until a request is built for the first time. Then what they stand for is found
-and put before each message, once: later requests find it in the log, so that nothing moves that was sent.
-Links are left alone unless that is asked for: a page may have changed, or be gone. It writes nothing.
+A page of another system names the notes, folders, tags and links of each message, but does not contain them.
+The names stay with the messages until a request is built for the first time. Then what they name is looked up
+and put before each message. That happens once: later requests find it in the log, so nothing that was sent
+moves. Links are not followed unless the caller asks for it, since a page may have changed or be gone. Nothing
+is written here.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from lamina.core.values import Segment
 from lamina.formats.markdown.mentions import Finder, Mention, mentions, note_path, rebuild
 from lamina.workspace.workspace import Workspace
 
-SHOWN = 5
-"""Names that a note lists; of more than these it says how many there are."""
+NAMES_IN_NOTE = 5
+"""How many names a note lists. For the rest, it says how many there are."""
 
 NOT_FOUND = "imported messages refer to {names}, which was not brought back: {why}"
 NO_ROOT = "give root= or mentioned= to say where to look"
@@ -30,37 +31,38 @@ NOT_THERE = "it was not found, or it is a link, which is fetched only with Menti
 
 
 class Mentioned(msgspec.Struct, frozen=True, kw_only=True):
-    """Finds what imported messages refer to; with `links` also what stands at addresses."""
+    """Finds what imported messages refer to; with `links` also what is at addresses."""
 
     find: Finder
     links: bool = False
 
 
-class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of a log, from its first message on that refers to something; `found` is what is new in it."""
+class RebuiltLog(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a log, from its first message that refers to something. `new_segments` were added to it."""
 
     segments: tuple[Segment, ...]
-    found: tuple[Segment, ...]
+    new_segments: tuple[Segment, ...]
     notes: tuple[str, ...]
 
 
 def files_mentioned(root: Workspace | str | PathLike[str]) -> Mentioned:
-    """Finds notes, folders and tags among the files of a folder, and nothing outside of it."""
+    """Find notes, folders and tags among the files of a folder, and nothing outside of it."""
 
     async def find(mention: Mention) -> Iterable[Segment]:
-        if mention.sort not in _FILES:
+        if mention.sort not in _FILE_SORTS:
             return ()
-        with _opened(root) as space:
-            return await _files_of(mention, space)
+        with _open_workspace(root) as space:
+            return await _read_mentioned(mention, space)
 
     return Mentioned(find=find)
 
 
-_FILES = frozenset(("note", "folder", "tag"))
+_FILE_SORTS = frozenset(("note", "folder", "tag"))
 
 
 @contextmanager
-def _opened(root: Workspace | str | PathLike[str]) -> Iterator[Workspace]:
+def _open_workspace(root: Workspace | str | PathLike[str]) -> Iterator[Workspace]:
+    """Yield the caller's workspace, or one that is closed at the end."""
     if isinstance(root, Workspace):
         yield root
         return
@@ -71,49 +73,54 @@ def _opened(root: Workspace | str | PathLike[str]) -> Iterator[Workspace]:
         space.close()
 
 
-async def _files_of(mention: Mention, space: Workspace) -> Iterable[Segment]:
+async def _read_mentioned(mention: Mention, space: Workspace) -> Iterable[Segment]:
     if mention.sort == "folder":
         return await files(space, folders=[mention.name])("", None)
     if mention.sort == "tag":
         return await files(space, tags=[mention.name])("", None)
-    path = await in_thread(_path_of, space, mention.name)
+    path = await in_thread(_find_note, space, mention.name)
     if path is None:
         return ()
     return await files(space, paths=[path])("", None)
 
 
-def first_mention(log: Sequence[Segment]) -> int | None:
-    """The index of the first message that refers to something which the log does not hold."""
-    return next((index for index, segment in enumerate(log) if mentions(segment)), None)
-
-
-async def rebuilt_log(log: Sequence[Segment], start: int, where: Mentioned | None) -> Rebuilt:
-    """The log from `start` on, with what its messages refer to before each of them."""
-    found: list[Segment] = []
-    notes: list[str] = []
-
-    async def find(mention: Mention) -> Sequence[Segment]:
-        if where is None:
-            return ()
-        gathered = await gather([_as_source(where.find, mention)], mention.name)
-        notes.extend(gathered.notes)
-        found.extend(gathered.segments)
-        return gathered.segments
-
-    segments = await rebuild(log[start:], find, links=where is not None and where.links)
-    missing = [mention.name for segment in segments for mention in mentions(segment)]
-    if missing:
-        why = NO_ROOT if where is None else NOT_THERE
-        notes.append(NOT_FOUND.format(names=_listed(missing), why=why))
-    return Rebuilt(segments=segments, found=tuple(found), notes=tuple(notes))
-
-
-def _path_of(space: Workspace, name: str) -> str | None:
+def _find_note(space: Workspace, name: str) -> str | None:
     return note_path(name, (item.path for item in space.walk() if not item.why))
 
 
+def find_first_mention(log: Sequence[Segment]) -> int | None:
+    """Return the index of the first message that refers to something which the log does not contain."""
+    for index, segment in enumerate(log):
+        if mentions(segment):
+            return index
+    return None
+
+
+async def rebuild_log(log: Sequence[Segment], start: int, mentioned: Mentioned | None) -> RebuiltLog:
+    """Return the log from `start` on, with what its messages refer to before each of them."""
+    new_segments: list[Segment] = []
+    notes: list[str] = []
+
+    async def find(mention: Mention) -> Sequence[Segment]:
+        if mentioned is None:
+            return ()
+        gathered = await gather([_as_source(mentioned.find, mention)], mention.name)
+        notes.extend(gathered.notes)
+        new_segments.extend(gathered.segments)
+        return gathered.segments
+
+    segments = await rebuild(log[start:], find, links=mentioned is not None and mentioned.links)
+    missing: list[str] = []
+    for segment in segments:
+        missing += [mention.name for mention in mentions(segment)]
+    if missing:
+        reason = NO_ROOT if mentioned is None else NOT_THERE
+        notes.append(NOT_FOUND.format(names=_list_names(missing), why=reason))
+    return RebuiltLog(segments=segments, new_segments=tuple(new_segments), notes=tuple(notes))
+
+
 def _as_source(find: Finder, mention: Mention) -> Source:
-    """A finder as a source, so that one which fails or hangs leaves a note and sinks no turn."""
+    """Return a finder as a source. If it fails or hangs, `gather` leaves a note and the turn goes on."""
 
     async def source(_prompt: str, _room: int | None) -> Iterable[Segment]:
         return await find(mention)
@@ -122,7 +129,9 @@ def _as_source(find: Finder, mention: Mention) -> Source:
     return source
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(dict.fromkeys(names[:SHOWN]))
-    more = len(names) - SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+def _list_names(names: Sequence[str]) -> str:
+    listed = ", ".join(dict.fromkeys(names[:NAMES_IN_NOTE]))
+    more = len(names) - NAMES_IN_NOTE
+    if more <= 0:
+        return listed
+    return f"{listed} and {more} more"

@@ -1,6 +1,6 @@
-"""Opening a session: the store, the conversation as it was left, and what is given over it.
+"""Opening a session: the store, the conversation as it was left, and its setup.
 
-What the caller gives wins, then what the conversation kept, then the user's settings.
+What the caller gives comes first, then what is stored with the conversation, then the user's settings.
 """
 
 from __future__ import annotations
@@ -14,33 +14,37 @@ from anyio import to_thread
 
 from lamina.core.values import Budget, Role
 from lamina.errors import BadInput
-from lamina.sessions.request_builder import RequestBuilder, Ways
+from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions
 from lamina.sessions.setup import Setup
 from lamina.sessions.stored_conversation import StoredConversation
 from lamina.settings import Settings, load_settings
 from lamina.stores.address import key_for, open_default_store, open_store
 from lamina.stores.port import Store, Where
 
-RECALL_KEPT = (
+RECALL_STAYS = (
     "the recall tool stays as it was when this conversation began: to change it now would rewrite its head"
 )
 
 
-async def settings_for(given: Settings | None) -> Settings:
-    return given if given is not None else await to_thread.run_sync(load_settings)
+async def settings_for(settings: Settings | None) -> Settings:
+    """Return the caller's settings, or else those of the user."""
+    if settings is not None:
+        return settings
+    return await to_thread.run_sync(load_settings)
 
 
 @asynccontextmanager
-async def opened(
+async def open_session_store(
     store: Store | str | PathLike[str] | None,
     settings: Settings,
     *,
     key: Any = None,
     environment: Mapping[str, str],
 ) -> AsyncIterator[Store]:
-    """The store itself, or the one at an address, closed at the end; without either, the user's own.
+    """Yield the caller's store, or the one at an address, or the user's own.
 
-    With a key, given or configured, the one at an address is sealed.
+    A store that is opened here is closed at the end. If there is a key, from the caller or configured, it is
+    sealed.
     """
     if store is not None and not isinstance(store, str | PathLike):
         if key is not None:
@@ -48,42 +52,46 @@ async def opened(
             raise BadInput("a store that is open takes no key", place="key", hint=hint)
         yield store
         return
-    found_key = await key_for(key, settings, environment)
+    store_key = await key_for(key, settings, environment)
     if store is None:
-        opening = open_default_store(settings, key=found_key)
+        opening = open_default_store(settings, key=store_key)
     else:
-        opening = open_store(fspath(store), key=found_key)
-    async with opening as found:
-        yield found
+        opening = open_store(fspath(store), key=store_key)
+    async with opening as opened_store:
+        yield opened_store
 
 
-async def loaded(store: Store, where: Where) -> StoredConversation:
-    """The conversation as it was left."""
-    kept = StoredConversation(store, where)
-    await kept.load()
-    return kept
+async def load_conversation(store: Store, where: Where) -> StoredConversation:
+    """Read the conversation as it was left."""
+    stored = StoredConversation(store, where)
+    await stored.load()
+    return stored
 
 
-def prepared(
-    kept: StoredConversation, settings: Settings, ways: Ways, given: dict[str, Any]
+def prepare_builder(
+    stored: StoredConversation, settings: Settings, runtime: RuntimeOptions, changes: dict[str, Any]
 ) -> RequestBuilder:
-    """A desk for a conversation: set up as it was left, with what is given in its place."""
-    usual = Setup(
-        model=settings.model,
-        dialect=settings.dialect,
-        budget=Budget(window=settings.window) if settings.window else None,
-    )
-    setup = _frozen_recall(kept, (kept.told.setup or usual).over(given))
-    desk = RequestBuilder(setup, ways, kept.where.workspace)
-    if desk.left:
-        kept.notes.append(f"{desk.dialect.name} cannot say: {', '.join(desk.left)}")
-    return desk
+    """Make the builder for a conversation, set up as it was left and with the caller's changes."""
+    setup = stored.live.setup or _default_setup(settings)
+    setup = _keep_recall(stored, setup.over(changes))
+    builder = RequestBuilder(setup, runtime, stored.where.workspace)
+    if builder.unsupported:
+        stored.notes.append(f"{builder.dialect.name} cannot say: {', '.join(builder.unsupported)}")
+    return builder
 
 
-def _frozen_recall(kept: StoredConversation, setup: Setup) -> Setup:
-    before = kept.told.setup
-    begun = any(segment.role is Role.ASSISTANT for segment in kept.told.log) or kept.state.ledger.mark
-    if before is None or before.recall == setup.recall or not begun:
+def _default_setup(settings: Settings) -> Setup:
+    budget = Budget(window=settings.window) if settings.window else None
+    return Setup(model=settings.model, dialect=settings.dialect, budget=budget)
+
+
+def _keep_recall(stored: StoredConversation, setup: Setup) -> Setup:
+    """Return the setup with the recall tool as it was, once a request was sent or answered."""
+    stored_setup = stored.live.setup
+    if stored_setup is None or stored_setup.recall == setup.recall:
         return setup
-    kept.notes.append(RECALL_KEPT)
-    return setup.over({"recall": before.recall})
+    was_answered = any(segment.role is Role.ASSISTANT for segment in stored.live.log)
+    if not was_answered and not stored.state.ledger.mark:
+        return setup
+    stored.notes.append(RECALL_STAYS)
+    return setup.over({"recall": stored_setup.recall})

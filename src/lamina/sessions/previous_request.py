@@ -1,8 +1,8 @@
-"""The request before this one, also where another process sent it: the store has all that it was built of.
+"""The request before this one, built again if another process sent it.
 
-Log, setup and ledger are kept, and the same of these give the same bytes. So the request is built again only
-when somebody asks for a report, and nothing more has to be stored. The hashes in the ledger show whether it
-is the one that was sent.
+The store has log, setup and ledger, and the same of these give the same bytes. So the request is built again
+only when somebody asks for a report, and nothing more has to be stored. The hashes in the ledger show whether
+it is the one that was sent.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lamina.sessions.request_builder import RequestBuilder
 from lamina.sessions.setup import Setup
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A request that was built, and the dialect that it was sent in."""
 
     envelope: Envelope
@@ -28,43 +28,51 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store has of the last request. The log may have grown since, by an answer for one."""
+    """What a store has of the last request. The log may have grown since, by an answer for example."""
 
     log: tuple[Segment, ...]
     setup: Setup
     ledger: Ledger
 
 
-def rebuilt(stored: StoredRequest, desk: RequestBuilder) -> Request | None:
-    """The request that was sent; None where it cannot be built any more, after a rewind for one."""
+def rebuild_request(stored: StoredRequest, builder: RequestBuilder) -> SentRequest | None:
+    """Build the request that was sent. Returns None if that is not possible, after a rewind for example."""
     mark = stored.ledger.mark
     if mark is None:
         return None
     try:
-        past = RequestBuilder(stored.setup, desk.ways, desk.workspace)
+        past_builder = RequestBuilder(stored.setup, builder.runtime, builder.workspace)
     except LaminaError:
         return None
-    options = msgspec.structs.replace(past.options, window=None)  # what the window took out has lines
-    for log in _logs_as_of(stored):
+    # The ledger has lines for what the window over history took out, so no window is needed.
+    options = msgspec.structs.replace(past_builder.options, window=None)
+    for log in _earlier_logs(stored):
         try:
-            envelope = build(log, head=past.head, ledger=stored.ledger, counter=past.counter, options=options)
+            envelope = build(
+                log,
+                head=past_builder.head,
+                ledger=stored.ledger,
+                counter=past_builder.counter,
+                options=options,
+            )
         except LaminaError:
             continue
         if prefix_at(envelope.entries, mark.sent, envelope.root) == mark.prefix:
             not_sent_yet = len(envelope.sent) - mark.sent
             sent = msgspec.structs.replace(envelope, tail=not_sent_yet)
-            return Request(envelope=sent, dialect=past.dialect.name)
+            return SentRequest(envelope=sent, dialect=past_builder.dialect.name)
     return None
 
 
-def _logs_as_of(stored: StoredRequest) -> Iterator[tuple[Segment, ...]]:
-    """The log as it may have been when the request was built.
+def _earlier_logs(stored: StoredRequest) -> Iterator[tuple[Segment, ...]]:
+    """Yield the log as it may have been when the request was built.
 
-    What was appended since stands behind the request, except for a summary, which stands before its end.
+    Segments that were appended since come after the request and do no harm. A summary is an exception: its
+    place is before the end of the request. So the last summaries are taken out one after the other.
     """
     log = list(stored.log)
     yield tuple(log)
-    summaries = [i for i, segment in enumerate(log) if segment.covers]
-    for index in reversed(summaries[-NEW_SUMMARIES:]):
+    summary_indices = [index for index, segment in enumerate(log) if segment.covers]
+    for index in reversed(summary_indices[-NEW_SUMMARIES:]):
         del log[index]
         yield tuple(log)

@@ -1,13 +1,13 @@
-"""What a session keeps: one record for each segment, and small control records between them.
+"""The records of a conversation: one for each segment, and small control records between them.
 
-    {"segment": {...}, "v": 1}                                  as `codec` writes it
-    {"v": 1, "control": {"type": "rewind", "to": 7}}            what stands from record 7 on was taken back
-    {"v": 1, "control": {"type": "fork", "conversation": "a", "at": 7}}     it began as a copy of another
-    {"v": 1, "control": {"type": "pin", "key": "a.md@...", "on": true}}     no cut lowers it; or one may again
-    {"v": 1, "control": {"type": "setup", "model": "...", ...}}             what it is built with from here on
+    {"segment": {...}, "v": 1}                                  a segment, as `lamina.formats.codec` writes it
+    {"v": 1, "control": {"type": "rewind", "to": 7}}            every segment from record 7 on is taken back
+    {"v": 1, "control": {"type": "fork", "conversation": "a", "at": 7}}     it began as a copy of another one
+    {"v": 1, "control": {"type": "pin", "key": "a.md@...", "on": true}}     no cut may lower this segment
+    {"v": 1, "control": {"type": "setup", "model": "...", ...}}             the setup from here on
 
-Nothing is ever removed: a conversation is what its records say when they are read in order. What a newer
-release wrote is refused, never half read. This file does no I/O.
+Nothing is ever removed: a conversation is what its records say when they are read in order. A record that a
+newer release wrote raises BadInput and is never read in part. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from lamina.core.ledger_upgrade import named_by_count
-from lamina.core.recall import identified, names
+from lamina.core.recall import NamedSegment, identified, names
 from lamina.core.values import Ref, Segment
 from lamina.errors import BadInput, NotFound
 from lamina.formats.codec import VERSION, decode, encode
@@ -32,14 +32,14 @@ class Rewind(msgspec.Struct, frozen=True, kw_only=True, tag="rewind"):
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True, tag="fork"):
-    """The records after this one are copies of what stood before record `at` of another conversation."""
+    """The records after this one are copies of those before record `at` of another conversation."""
 
     conversation: str
     at: int
 
 
 class Pin(msgspec.Struct, frozen=True, kw_only=True, tag="pin"):
-    """The segment with this ref is pinned from here on, or not any more."""
+    """The segment with this ref is pinned from here on, or no longer."""
 
     key: Ref
     on: bool
@@ -47,9 +47,16 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True, tag="pin"):
 
 Control = Rewind | Fork | Pin | Setup
 
+_PlacedSegment = tuple[int, Segment]
+"""A segment and the number of its record."""
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as its records tell it: the live segments, each with its place, and how it is set up."""
+
+class LiveLog(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation as its records describe it.
+
+    `log` has the segments that were not taken back, and `places` the record number of each. `count` is the
+    number of all records.
+    """
 
     log: tuple[Segment, ...] = ()
     places: tuple[int, ...] = ()
@@ -59,80 +66,104 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def written(controls: Iterable[Control], segments: Iterable[Segment]) -> list[bytes]:
-    """A group of records, ready to be appended."""
-    return [*map(_control, controls), *map(encode, segments)]
+    """Encode a group of records, ready to be appended."""
+    return [*map(_encode_control, controls), *map(encode, segments)]
 
 
-def told(bodies: Sequence[bytes], *, after: Told | None = None) -> Told:
-    """What these records tell, after what is known already."""
-    known = after or Told()
-    live = list(zip(known.places, known.log, strict=True))
-    new: list[tuple[int, bytes]] = []
-    setup, parent = known.setup, known.parent
-    for place, body in enumerate(bodies, known.count):
-        control = _control_in(body, place)
-        if control is None:
-            new.append((place, body))
-        elif isinstance(control, Rewind):
-            live = [pair for pair in live if pair[0] < control.to]
-            new = [item for item in new if item[0] < control.to]
-        elif isinstance(control, Pin):  # of what stands here by now, and not of its like further on
-            live, new = _pinned([*live, *_decoded(new)], control), []
-        elif isinstance(control, Setup):
-            setup = control
-        else:
-            parent = control
-    live += _decoded(new)
-    return Told(
+def told(bodies: Sequence[bytes], *, after: LiveLog | None = None) -> LiveLog:
+    """Read records, which come after those that `after` was read from."""
+    earlier = after or LiveLog()
+    live: list[_PlacedSegment] = list(zip(earlier.places, earlier.log, strict=True))
+    undecoded: list[tuple[int, bytes]] = []
+    setup = earlier.setup
+    parent = earlier.parent
+    for place, body in enumerate(bodies, earlier.count):
+        control = _decode_control(body, place)
+        match control:
+            case None:
+                undecoded.append((place, body))
+            case Rewind(to=to):
+                live = [item for item in live if item[0] < to]
+                undecoded = [item for item in undecoded if item[0] < to]
+            case Pin():
+                # It pins a segment that is already in the log, never an equal one that comes later. So the
+                # records before it are decoded first.
+                live = _apply_pin([*live, *_decode_segments(undecoded)], control)
+                undecoded = []
+            case Setup():
+                setup = control
+            case Fork():
+                parent = control
+    live += _decode_segments(undecoded)
+    return LiveLog(
         log=tuple(segment for _, segment in live),
         places=tuple(place for place, _ in live),
-        count=known.count + len(bodies),
+        count=earlier.count + len(bodies),
         setup=setup,
         parent=parent,
     )
 
 
 def pin_of(log: Iterable[Segment], key: str, *, on: bool, in_full: Collection[Ref] = ()) -> Pin | None:
-    """The record that pins the segment with this name; None if it is so already.
+    """Return the record that pins or unpins the segment with this name; None if it already is so.
 
-    The same content may stand in the log several times, in full and as references to that. Of these the one
-    that stands `in_full` is pinned, unless a ref says which one is meant: a pinned reference shows nothing.
+    The same content may be in the log several times: once in full, and then as references to that. A pinned
+    reference would show nothing. So the one that is sent `in_full` is pinned, unless `key` is a ref, which
+    names one of them exactly.
     """
     segments = list(identified(log))
     segment = names(segments).get(key)
     if segment is None:
         raise NotFound(key)
-    named = next(each for each in reversed(segments) if each.segment is segment)
-    if key != named.ref and named.ref not in in_full:
-        equal = [each for each in segments if each.content == named.content and each.ref in in_full]
-        named = equal[-1] if equal else named
-    return None if named.segment.pinned == on else Pin(key=named.ref, on=on)
+    target = next(item for item in reversed(segments) if item.segment is segment)
+    if key != target.ref and target.ref not in in_full:
+        target = _find_full_copy(segments, target, in_full)
+    if target.segment.pinned == on:
+        return None
+    return Pin(key=target.ref, on=on)
 
 
-def _decoded(records: Sequence[tuple[int, bytes]]) -> list[tuple[int, Segment]]:
+def _find_full_copy(
+    segments: Sequence[NamedSegment], target: NamedSegment, in_full: Collection[Ref]
+) -> NamedSegment:
+    """Return the last segment with the same content that is sent in full; `target` if there is none."""
+    for item in reversed(segments):
+        if item.content == target.content and item.ref in in_full:
+            return item
+    return target
+
+
+def _decode_segments(records: Sequence[tuple[int, bytes]]) -> list[_PlacedSegment]:
+    places = [place for place, _ in records]
     segments = decode(body for _, body in records)
-    return [(place, segment) for (place, _), segment in zip(records, segments, strict=True)]
+    return list(zip(places, segments, strict=True))
 
 
-def _pinned(live: Sequence[tuple[int, Segment]], pin: Pin) -> list[tuple[int, Segment]]:
-    """The live segments after a pin. Records of older releases name segments as version 1 of ledgers did."""
+def _apply_pin(live: Sequence[_PlacedSegment], pin: Pin) -> list[_PlacedSegment]:
+    """Return the live segments after a pin.
+
+    Records of older releases name a segment as version 1 of the ledger did, so both names are compared.
+    """
     segments = identified(segment for _, segment in live)
-    pinned: list[tuple[int, Segment]] = []
-    for (place, segment), (old_ref, each) in zip(live, named_by_count(segments), strict=True):
-        meant = pin.key in (each.ref, old_ref)
-        pinned.append((place, replace(segment, pinned=pin.on) if meant else segment))
-    return pinned
+    after_pin: list[_PlacedSegment] = []
+    for (place, segment), (old_ref, item) in zip(live, named_by_count(segments), strict=True):
+        if pin.key in (item.ref, old_ref):
+            after_pin.append((place, replace(segment, pinned=pin.on)))
+        else:
+            after_pin.append((place, segment))
+    return after_pin
 
 
-_ENCODER = msgspec.json.Encoder()  # the order of a tool's fields is part of what is sent: it stays
+# The order of a tool's fields is part of what is sent, so the encoder must not sort them.
+_ENCODER = msgspec.json.Encoder()
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _ControlRecord(msgspec.Struct, frozen=True):
     v: int
     control: Control | None = None
 
 
-def _control(control: Control) -> bytes:
+def _encode_control(control: Control) -> bytes:
     try:
         return _ENCODER.encode({"v": VERSION, "control": control})
     except (TypeError, ValueError, RecursionError) as error:
@@ -140,13 +171,14 @@ def _control(control: Control) -> bytes:
         raise BadInput(f"it cannot be written: {error}", place="setup", hint=hint) from None
 
 
-def _control_in(body: bytes, place: int) -> Control | None:
+def _decode_control(body: bytes, place: int) -> Control | None:
+    """Return the control of a record, or None if it is the record of a segment."""
     try:
-        kept = msgspec.json.decode(body, type=_Kept)
+        record = msgspec.json.decode(body, type=_ControlRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         hint = "a newer release wrote it, or it is no record of a session"
         raise BadInput(str(error), place=f"record {place}", hint=hint) from None
-    if kept.v != VERSION:
+    if record.v != VERSION:
         hint = f"this release reads version {VERSION}; a newer one wrote it"
-        raise BadInput(f"version {kept.v!r}", place=f"record {place}", hint=hint)
-    return kept.control
+        raise BadInput(f"version {record.v!r}", place=f"record {place}", hint=hint)
+    return record.control

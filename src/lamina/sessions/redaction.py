@@ -1,7 +1,7 @@
-"""The redaction hook: a function from text to text, on every text of a segment, before it is kept or sent.
+"""The redaction hook: a function from text to text, applied to every text of a segment before it is stored.
 
-What a provider signed cannot be changed: signed thinking that would change is left out, and the copy of a
-message as it came in is dropped where it would change, so that the message is written from its parts.
+What a provider signed cannot be changed. Signed thinking that would change is left out. The provider's copy
+of a message is dropped if it would change, so that the message is written from its parts.
 """
 
 from __future__ import annotations
@@ -18,25 +18,41 @@ from lamina.errors import BadInput
 Redact = Callable[[str], str]
 
 
-def redacted(segments: Iterable[Segment], redact: Redact | None) -> list[Segment]:
-    """The segments, with every text as the hook gives it back."""
+def redact_segments(segments: Iterable[Segment], redact: Redact | None) -> list[Segment]:
+    """Return the segments with every text as the hook returns it.
+
+    If the segment that opens a message is left out, the next one of that message opens it instead.
+    """
     if redact is None:
         return list(segments)
-    cleaned: list[Segment] = []
-    headless = False  # the segment that opened the message was left out
+    clean_segments: list[Segment] = []
+    opening_is_missing = False
     for segment in segments:
-        clean = _segment(segment, redact)
+        clean = _redact_segment(segment, redact)
         if clean is None:
-            headless = headless or not segment.joins
+            opening_is_missing = opening_is_missing or not segment.joins
             continue
-        cleaned.append(msgspec.structs.replace(clean, joins=False) if headless and clean.joins else clean)
-        headless = False
-    return cleaned
+        if opening_is_missing and clean.joins:
+            clean = msgspec.structs.replace(clean, joins=False)
+        clean_segments.append(clean)
+        opening_is_missing = False
+    return clean_segments
 
 
-def _segment(segment: Segment, redact: Redact) -> Segment | None:
+def _redact_segment(segment: Segment, redact: Redact) -> Segment | None:
+    """Return the redacted segment, or None if it must be left out."""
     try:
-        return _clean_segment(segment, redact)
+        parts = tuple(_redact_part(part, redact) for part in segment.parts)
+        for old_part, new_part in zip(segment.parts, parts, strict=True):
+            if _breaks_signature(old_part, new_part):
+                return None
+        return msgspec.structs.replace(
+            segment,
+            parts=parts,
+            meta=_redact_meta(segment.meta, redact),
+            key=redact(segment.key),
+            attrs={name: redact(value) for name, value in segment.attrs.items()},
+        )
     except RecursionError:
         place = f"segment {segment.key!r:.100}"
         raise BadInput(
@@ -44,85 +60,84 @@ def _segment(segment: Segment, redact: Redact) -> Segment | None:
         ) from None
 
 
-def _clean_segment(segment: Segment, redact: Redact) -> Segment | None:
-    parts = tuple(_part(part, redact) for part in segment.parts)
-    if any(_unsigned(old, new) for old, new in zip(segment.parts, parts, strict=True)):
-        return None
-    return msgspec.structs.replace(
-        segment,
-        parts=parts,
-        meta=_meta(segment.meta, redact),
-        key=redact(segment.key),
-        attrs={name: redact(value) for name, value in segment.attrs.items()},
-    )
+def _breaks_signature(old_part: Part, new_part: Part) -> bool:
+    return isinstance(old_part, Thinking) and bool(old_part.signature) and old_part != new_part
 
 
-def _unsigned(old: Part, new: Part) -> bool:
-    return isinstance(old, Thinking) and bool(old.signature) and old != new
-
-
-def _part(part: Any, redact: Redact) -> Any:
+def _redact_part(part: Any, redact: Redact) -> Any:
+    """Redact every text of a part. In calls and raw data these are nested in JSON."""
     match part:
         case ToolCall():
-            return msgspec.structs.replace(part, arguments=_arguments(part.arguments, redact))
+            return msgspec.structs.replace(part, arguments=_redact_arguments(part.arguments, redact))
         case ToolResult():
-            return msgspec.structs.replace(part, content=tuple(_part(p, redact) for p in part.content))
+            content = tuple(_redact_part(inner, redact) for inner in part.content)
+            return msgspec.structs.replace(part, content=content)
         case Raw():
-            return Raw(dialect=part.dialect, data=_walked(msgspec.to_builtins(part.data), redact))
-    texts = {name: redact(getattr(part, name)) for name in _TEXTS.get(type(part), ())}
+            return Raw(dialect=part.dialect, data=_redact_value(msgspec.to_builtins(part.data), redact))
+    texts = {name: redact(getattr(part, name)) for name in _TEXT_FIELDS.get(type(part), ())}
     return msgspec.structs.replace(part, **texts)
 
 
-_TEXTS: dict[type, tuple[str, ...]] = {
+_TEXT_FIELDS: dict[type, tuple[str, ...]] = {
     Text: ("text",),
     Thinking: ("text",),
     Document: ("text", "name", "url"),
     Image: ("url",),
 }
-"""The fields of a part that hold text; pictures and other bytes are not read."""
+"""The fields of a part that hold text. Pictures and other bytes are not read."""
 
 
-def _arguments(text: str, redact: Redact) -> str:
-    """Arguments stay JSON: only the texts in them are changed, and nothing is written anew without need."""
+def _redact_arguments(text: str, redact: Redact) -> str:
+    """Redact the texts in the JSON of a call. If none changes, the JSON stays byte for byte."""
     try:
-        given = json.loads(text)
-        clean = _walked(given, redact)
-        return text if clean == given else json.dumps(clean, ensure_ascii=False)
+        arguments = json.loads(text)
+        clean = _redact_value(arguments, redact)
+        if clean == arguments:
+            return text
+        return json.dumps(clean, ensure_ascii=False)
     except (ValueError, RecursionError):  # no JSON, or nested too deeply to look into
         return redact(text)
 
 
-def _meta(meta: dict[str, Any], redact: Redact) -> dict[str, Any]:
-    """Meta, without the provider's copy of a message in which something would change."""
-    clean: dict[str, Any] = _walked({k: v for k, v in meta.items() if k != "wire"}, redact)
+def _redact_meta(meta: dict[str, Any], redact: Redact) -> dict[str, Any]:
+    """Return `meta` without the provider's copy of the message, if something in that copy would change."""
+    clean: dict[str, Any] = {}
+    for name, value in meta.items():
+        if name != "wire":
+            clean[name] = _redact_value(value, redact)
     wire = meta.get("wire")
-    if wire is not None and _stays(wire, redact):
+    if wire is not None and _stays_same(wire, redact):
         clean["wire"] = wire
     return clean
 
 
-def _stays(wire: Any, redact: Redact) -> bool:
-    """Whether nothing in a provider's copy would change; of what is nested too deeply nobody knows."""
+def _stays_same(wire: Any, redact: Redact) -> bool:
+    """Whether nothing in a provider's copy would change. One that is nested too deeply counts as changed."""
     try:
-        return bool(_walked(wire, redact) == wire)
+        return bool(_redact_value(wire, redact) == wire)
     except RecursionError:
         return False
 
 
-def _walked(value: Any, redact: Redact) -> Any:
+def _redact_value(value: Any, redact: Redact) -> Any:
+    """Redact every text in plain JSON or in an object of an SDK. The names of fields stay."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {name: _walked(inner, redact) for name, inner in value.items()}
+        return {name: _redact_value(inner, redact) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_walked(inner, redact) for inner in value]
+        return [_redact_value(inner, redact) for inner in value]
     if isinstance(value, tuple):
-        return tuple(_walked(inner, redact) for inner in value)
+        return tuple(_redact_value(inner, redact) for inner in value)
     dump = getattr(value, "model_dump", None)
-    return value if dump is None else _unchanged(value, dump(mode="json", exclude_unset=True), redact)
+    if dump is None:
+        return value
+    return _redact_sdk_object(value, dump(mode="json", exclude_unset=True), redact)
 
 
-def _unchanged(value: Any, held: Any, redact: Redact) -> Any:
-    """An object of an SDK, if nothing that it holds would change."""
-    clean = _walked(held, redact)
-    return value if clean == held else clean
+def _redact_sdk_object(value: Any, fields: Any, redact: Redact) -> Any:
+    """Return the object of an SDK itself if nothing in its fields would change, or else the clean fields."""
+    clean = _redact_value(fields, redact)
+    if clean == fields:
+        return value
+    return clean

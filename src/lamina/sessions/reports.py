@@ -1,7 +1,7 @@
 """What a turn did to the prefix, and what building it took.
 
-Hashes are per layer and combined; `lamina.diagnose` finds the reason why a prefix changed. Times
-come from a timer that the caller gives, so a test can hold it still.
+There is a hash for each layer and one for the whole prefix. `lamina.diagnose` finds out why a prefix changed.
+The caller gives the timer, so that a test can stop it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from lamina.core.values import Cut, Digest, Form, Layer
 from lamina.diagnose.compared import side
 from lamina.diagnose.differences import Difference, diff
 from lamina.formats.tagged_context import failed_tags
-from lamina.sessions.previous_request import Request
+from lamina.sessions.previous_request import SentRequest
 
 Timer = Callable[[], float]
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """What a build took, by phase in seconds, and what became of the segments.
+    """How long a build took, in seconds by phase, and what became of the segments.
 
     `referenced` and `lowered` are shares of all segments: sent as a reference to equal content above, or in
-    any other lower form. `left_out` counts what was not found, or did not belong here. `unparsed` counts, by
-    tag, what an importer of foreign prompts could not parse in the text that stands here.
+    any other lower form. `left_out` counts attachments that were not found or belong to another workspace.
+    `unparsed` counts, by tag, what an importer of foreign prompts could not parse.
     """
 
     seconds: dict[str, float]
@@ -41,12 +41,12 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The prefix of one request against that of the request before it.
+    """The prefix of one request compared with that of the request before it.
 
-    `layers` are hashes of each layer by itself, `prefix` that of the whole stream. `changed` are the layers
-    in which something that was sent is not there as it was. `parting` says where and why; None for the first
-    request of a conversation, and where the request before cannot be built again. `cut` is the cut that this
-    request made, with its reason, if it made one; or that of a ledger which was lost before it.
+    `layers` has the hash of each layer by itself, `prefix` that of the whole stream. `changed` are the layers
+    that lost something which was sent before. `parting` says where and why the two requests differ; it is
+    None for the first request of a conversation, and if the request before cannot be built again. `cut` is
+    the cut that this request made, or that the loss of the ledger made before it.
     """
 
     layers: dict[Layer, Digest]
@@ -58,14 +58,14 @@ class TurnReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def continues(self) -> bool:
-        """Whether everything that the last request sent stands as it was, for the same model."""
+        """Whether everything that the last request sent is sent again unchanged, to the same model."""
         if self.parting is None:
             return self.cut is None
         return self.parting.continues
 
 
 class Stopwatch:
-    """Seconds by phase, of the turn under way."""
+    """The seconds of each phase of one turn."""
 
     def __init__(self, timer: Timer) -> None:
         self._timer = timer
@@ -80,67 +80,89 @@ class Stopwatch:
             self.seconds[name] = self.seconds.get(name, 0.0) + self._timer() - start
 
 
-def report(
-    request: Request, before: Request | None, *, cut: Cut | None, seconds: dict[str, float], left_out: int
+def report_turn(
+    request: SentRequest,
+    before: SentRequest | None,
+    *,
+    cut: Cut | None,
+    seconds: dict[str, float],
+    left_out: int,
 ) -> TurnReport:
-    """The report of a request, against the one before it."""
+    """Compare a request with the one before it."""
     envelope = request.envelope
-    parting = None
+    difference = None
     changed: tuple[Layer, ...] = ()
     if before is not None:
-        parting = _parting(before, request)
-        if not parting.continues:
-            changed = _changed(before.envelope, envelope)
+        difference = _compare_requests(before, request)
+        if not difference.continues:
+            changed = _list_changed_layers(before.envelope, envelope)
     return TurnReport(
-        layers=_layers(envelope),
+        layers=_hash_layers(envelope),
         prefix=envelope.prefix,
         changed=changed,
-        parting=parting,
+        parting=difference,
         cut=cut,
-        metrics=metrics(envelope, seconds=seconds, left_out=left_out),
+        metrics=_measure(envelope, seconds=seconds, left_out=left_out),
     )
 
 
-def _parting(before: Request, after: Request) -> Difference:
-    """Where and why two requests part. An envelope has no dialect, so another one is said with the stream."""
+def _compare_requests(before: SentRequest, after: SentRequest) -> Difference:
+    """Say where and why two requests differ.
+
+    An envelope has no dialect. So if the dialect changed, the streams are compared, which name it.
+    """
     if before.dialect == after.dialect:
         return diff(before.envelope, after.envelope)
-    return diff(_stream(before), _stream(after))
+    return diff(_stream_of(before), _stream_of(after))
 
 
-def _stream(request: Request) -> Stream:
+def _stream_of(request: SentRequest) -> Stream:
     stream = side(request.envelope, dialect=None, counter=None).stream
     return msgspec.structs.replace(stream, dialect=request.dialect)
 
 
-def metrics(envelope: Envelope, *, seconds: dict[str, float], left_out: int) -> Metrics:
-    entries, lines = envelope.entries, envelope.ledger.lines
-    lowered = [entry for entry in entries if entry.form is not Form.FULL]
-    references = sum(1 for entry in lowered if (line := lines.get(entry.ref)) and line.reference)
-    total = max(len(entries), 1)
+def _measure(envelope: Envelope, *, seconds: dict[str, float], left_out: int) -> Metrics:
+    """Count what became of the segments of a request."""
+    lines = envelope.ledger.lines
+    referenced = 0
+    lowered = 0
+    unparsed = Tally[str]()
+    for entry in envelope.entries:
+        unparsed.update(failed_tags(entry.segment))
+        if entry.form is Form.FULL:
+            continue
+        line = lines.get(entry.ref)
+        if line and line.reference:
+            referenced += 1
+        else:
+            lowered += 1
+    total = max(len(envelope.entries), 1)
     return Metrics(
         seconds=dict(seconds),
-        segments=dict(Tally(entry.layer for entry in entries)),
-        referenced=references / total,
-        lowered=(len(lowered) - references) / total,
+        segments=dict(Tally(entry.layer for entry in envelope.entries)),
+        referenced=referenced / total,
+        lowered=lowered / total,
         left_out=left_out,
-        unparsed=dict(Tally(tag for entry in entries for tag in failed_tags(entry.segment))),
+        unparsed=dict(unparsed),
     )
 
 
-def _layers(envelope: Envelope) -> dict[Layer, Digest]:
-    sent = envelope.sent
-    found = {layer: [entry.sent for entry in sent if entry.layer is layer] for layer in Layer}
-    return {layer: digest(digests) for layer, digests in found.items() if digests}
+def _hash_layers(envelope: Envelope) -> dict[Layer, Digest]:
+    hashes: dict[Layer, Digest] = {}
+    for layer in Layer:
+        entry_hashes = [entry.sent for entry in envelope.sent if entry.layer is layer]
+        if entry_hashes:
+            hashes[layer] = digest(entry_hashes)
+    return hashes
 
 
-def _changed(before: Envelope, after: Envelope) -> tuple[Layer, ...]:
-    """The layers of what stood in the last request and does not stand as it was in this one."""
-    now = Tally(entry.sent for entry in after.sent)
-    gone: set[Layer] = set()
+def _list_changed_layers(before: Envelope, after: Envelope) -> tuple[Layer, ...]:
+    """Return the layers of entries that the last request sent and this one does not send as they were."""
+    sent_now = Tally(entry.sent for entry in after.sent)
+    changed: set[Layer] = set()
     for entry in before.lasting:
-        if now[entry.sent]:
-            now[entry.sent] -= 1
+        if sent_now[entry.sent]:
+            sent_now[entry.sent] -= 1
         else:
-            gone.add(entry.layer)
-    return tuple(layer for layer in Layer if layer in gone)
+            changed.add(entry.layer)
+    return tuple(layer for layer in Layer if layer in changed)

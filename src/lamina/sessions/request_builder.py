@@ -1,7 +1,6 @@
-"""What a session works with: how it is set up, what the application gave it, and the core's build.
+"""Builds the requests of one conversation from its setup and from what the application gave.
 
-A desk belongs to one conversation. It changes nothing that is kept: log and state go in, an envelope or a
-request comes out.
+A log and a state go in, and an envelope or a request comes out. A `RequestBuilder` stores nothing.
 """
 
 from __future__ import annotations
@@ -31,23 +30,22 @@ from lamina.core.wording import text_of
 from lamina.dialects.port import CheckMemo
 from lamina.dialects.sending import broken_rules, refused, settled
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.fitting.markers import Breakpoints, known_breakpoints, marked
+from lamina.fitting.markers import Breakpoints, check_breakpoints, marked
 from lamina.models.counters import counter_for
 from lamina.segments import user
-from lamina.sessions.attachments import LEFT_OUT, foreign
+from lamina.sessions.attachments import LEFT_OUT, is_foreign
 from lamina.sessions.mentioned_attachments import Mentioned
-from lamina.sessions.redaction import Redact, redacted
-from lamina.sessions.setup import Setup, budget_for, head_for, options_in, speaks
+from lamina.sessions.redaction import Redact, redact_segments
+from lamina.sessions.setup import Setup, budget_for, dialect_for, head_for, options_in
 from lamina.sessions.state import SessionState
 from lamina.sessions.turns import ASKED, TYPED
 
 Template = str | Callable[[str], str]
-"""Makes what is sent of what was typed: a function, or a text with {prompt} in it."""
+"""Turns what was typed into what is sent: a function, or a text with {prompt} in it."""
 
 Clock = Callable[[], datetime]
 
-
-SAID_ALREADY = (
+REPEATED_NOTE = (
     "{count} messages that a source found stand in this conversation already, and were left out; "
     "to send only the last ones, open it with history=LastN({count})"
 )
@@ -57,12 +55,15 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class Ways(msgspec.Struct, frozen=True, kw_only=True):
-    """What an application gives a session each time it opens it: functions and such, which are not kept."""
+class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What an application gives each time it opens a session: functions and such, which are not stored.
+
+    `sections` are those of the system text. `read_sections` reads them again, if a part of them comes from a
+    function.
+    """
 
     sections: tuple[Segment, ...] = ()
-    asked_sections: Callable[[], Awaitable[tuple[Segment, ...]]] | None = None
-    """Gives the sections anew, where a part of them comes from a function."""
+    read_sections: Callable[[], Awaitable[tuple[Segment, ...]]] | None = None
     sources: tuple[Source, ...] = ()
     redact: Redact | None = None
     template: Template | None = None
@@ -75,29 +76,36 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequestBuilder:
-    """One conversation's tools, laid out."""
+    """Everything that a build of one conversation needs except its log and state."""
 
-    def __init__(self, setup: Setup, ways: Ways, workspace: str) -> None:
-        self.setup, self.ways, self.workspace = setup, ways, workspace
-        known_breakpoints(ways.breakpoints)
-        self.dialect = speaks(setup)
-        own = head_for(setup, self.dialect)
-        self.head, self.left = own.head, own.left
-        self.budget, self.counter = budget_for(setup, self.head), ways.counter or counter_for(setup.model)
-        self.options = options_in(setup, self.dialect, self.head, salt=workspace, more=ways.options)
-        self.relevance = self.options.order if isinstance(self.options.order, Relevance) else None
-        self._memo, self._checked = Memo(), CheckMemo()
+    def __init__(self, setup: Setup, runtime: RuntimeOptions, workspace: str) -> None:
+        self.setup = setup
+        self.runtime = runtime
+        self.workspace = workspace
+        check_breakpoints(runtime.breakpoints)
+        self.dialect = dialect_for(setup)
+        own_head = head_for(setup, self.dialect)
+        self.head = own_head.head
+        self.unsupported = own_head.left
+        self.budget = budget_for(setup, self.head)
+        self.counter = runtime.counter or counter_for(setup.model)
+        self.options = options_in(setup, self.dialect, self.head, salt=workspace, more=runtime.options)
+        self.relevance: Relevance | None = None
+        if isinstance(self.options.order, Relevance):
+            self.relevance = self.options.order
+        self._memo = Memo()
+        self._check_memo = CheckMemo()
 
-    async def ask_sections(self) -> tuple[str, ...]:
-        """Brings the sections up to date; a note if that fails, and then they stay as they were."""
-        if self.ways.asked_sections is None:
+    async def refresh_sections(self) -> tuple[str, ...]:
+        """Read the sections of the system text again. If that fails, they stay, and a note is returned."""
+        if self.runtime.read_sections is None:
             return ()
         try:
-            sections = await self.ways.asked_sections()
+            sections = await self.runtime.read_sections()
         except Exception as error:  # noqa: BLE001 - whatever the function does wrong, the turn goes on
-            told = str(error) or type(error).__name__
-            return (f"the system text stays as it was: {told[:200]}",)
-        self.ways = msgspec.structs.replace(self.ways, sections=sections)
+            reason = str(error) or type(error).__name__
+            return (f"the system text stays as it was: {reason[:200]}",)
+        self.runtime = msgspec.structs.replace(self.runtime, sections=sections)
         return ()
 
     def set_history(self, history: LastN | Literal["all"]) -> None:
@@ -105,14 +113,14 @@ class RequestBuilder:
         self.options = msgspec.structs.replace(self.options, window=self.setup.history)
 
     def build(
-        self, log: Sequence[Segment], state: SessionState, *, idle: float = 0, asked: bool = False
+        self, log: Sequence[Segment], state: SessionState, *, idle: float = 0, opens_turn: bool = False
     ) -> Envelope:
-        """The request for a log; if none is possible, the error says in which layer the most of it stands.
+        """Build the request for a log. BudgetExceeded names the layer that takes most of the room.
 
-        `asked`: it is the first request for a prompt, which may make a cut where freshness is wanted.
+        `opens_turn`: it is the first request for a prompt, which may make a cut for freshness.
         """
         try:
-            built = build(
+            envelope = build(
                 log,
                 head=self.head,
                 budget=self.budget,
@@ -122,123 +130,163 @@ class RequestBuilder:
                 options=self.options,
                 memo=self._memo,
             )
-        except BudgetExceeded as full:
-            raise self._placed(full, log, state) from None
-        wanted = asked and built.cut is None and self.relevance and self.relevance.freshness == "fresh"
-        if wanted:
-            built = self._fresh(built, log, state)
-        return settled(built, self.dialect, before=state.ledger.mark, memo=self._memo)
+        except BudgetExceeded as error:
+            raise self._name_largest_layer(error, log, state) from None
+        if opens_turn and envelope.cut is None:
+            envelope = self._cut_for_freshness(envelope, log, state)
+        return settled(envelope, self.dialect, before=state.ledger.mark, memo=self._memo)
 
-    async def ranked(self, turn: Sequence[Segment], log: Sequence[Segment]) -> Ranked:
-        """A turn with the priorities that its attachments have for its prompt."""
-        ranks = self.relevance
-        return Ranked(list(turn)) if ranks is None else await ranks.ranked(turn, log, self.options.kinds)
+    async def rank_turn(self, turn: Sequence[Segment], log: Sequence[Segment]) -> Ranked:
+        """Set the priorities of a turn's attachments by their relevance for its prompt."""
+        if self.relevance is None:
+            return Ranked(list(turn))
+        return await self.relevance.ranked(turn, log, self.options.kinds)
 
     def render(self, envelope: Envelope, before: SentMark | None) -> dict[str, Any]:
-        """The envelope in the words of the dialect, with its cache markers.
+        """Write the envelope in the words of the dialect, with its cache markers.
 
-        Raises InvalidRequest where the API would refuse it, and mending would mean to invent what is said.
+        Raises InvalidRequest if the API would refuse the request and mending it would mean to invent text.
         """
         if not self.setup.model and self.setup.own is None:
             hint = "give one to Session.open"
             raise BadInput("there is no model", place="request", hint=hint)
-        rules = rules_for(str(self.head.parameters.get("model", "")), dialect=self.dialect.name)
-        done = marked(
+        model_name = str(self.head.parameters.get("model", ""))
+        marked_request = marked(
             self.dialect.render(envelope),
             envelope,
             self.dialect,
-            breakpoints=self.ways.breakpoints,
+            breakpoints=self.runtime.breakpoints,
             counter=self.counter,
             before=before,
-            rules=rules,
+            rules=rules_for(model_name, dialect=self.dialect.name),
         )
-        violations = broken_rules(done.request, self.dialect, self._checked)
+        violations = broken_rules(marked_request.request, self.dialect, self._check_memo)
         if violations:
-            raise refused(done.request, violations)
-        return done.request
+            raise refused(marked_request.request, violations)
+        return marked_request.request
 
-    def room(self, envelope: Envelope | None) -> int | None:
-        """Tokens that are left before the next cut is due."""
+    async def gather_context(self, prompt: str, envelope: Envelope | None) -> GatheredSegments:
+        """Collect what the sources find for a prompt, in their order. A source that fails leaves a note."""
+        return await gather(self.runtime.sources, prompt, self._tokens_before_cut(envelope))
+
+    def _tokens_before_cut(self, envelope: Envelope | None) -> int | None:
+        """Return how many tokens can be added before the next cut is due."""
         if self.budget is None:
             return None
-        entries = envelope.entries if envelope else ()
-        tight = limits(self.budget, self.head, entries, self.options.rates)
-        return max(tight.trigger - (envelope.tokens if envelope else 0), 0)
+        if envelope is None:
+            return max(limits(self.budget, self.head, (), self.options.rates).trigger, 0)
+        trigger = limits(self.budget, self.head, envelope.entries, self.options.rates).trigger
+        return max(trigger - envelope.tokens, 0)
 
-    async def gathered(self, prompt: str, envelope: Envelope | None) -> GatheredSegments:
-        """What the sources find for a prompt, in the order of the sources; one that fails leaves a note."""
-        return await gather(self.ways.sources, prompt, self.room(envelope))
+    def drop_foreign(self, segments: Iterable[Segment]) -> tuple[list[Segment], list[str]]:
+        """Return the segments of this workspace, and a note for each one that belongs to another."""
+        own: list[Segment] = []
+        notes: list[str] = []
+        for segment in segments:
+            if is_foreign(segment, self.workspace):
+                notes.append(LEFT_OUT)
+            else:
+                own.append(segment)
+        return own, notes
 
-    def own(self, found: Iterable[Segment]) -> tuple[list[Segment], list[str]]:
-        """What belongs to this workspace, and a note for each that does not."""
-        given = list(found)
-        mine = [segment for segment in given if not foreign(segment, self.workspace)]
-        return mine, [LEFT_OUT] * (len(given) - len(mine))
-
-    def unsaid(self, found: Sequence[Segment], log: Sequence[Segment]) -> tuple[list[Segment], list[str]]:
-        """What sources found, without messages that the conversation has already, and a note about those."""
-        said: dict[str, list[Segment]] = {}
-        if any(self._is_message(one) for one in found):
-            for segment in log:
-                if self._is_message(segment):
-                    said.setdefault(text_of(segment.parts), []).append(segment)
-        new = [one for one in found if one not in said.get(text_of(one.parts), ())]
-        left_out = len(found) - len(new)
-        return new, [SAID_ALREADY.format(count=left_out)] if left_out else []
+    def drop_repeated(
+        self, segments: Sequence[Segment], log: Sequence[Segment]
+    ) -> tuple[list[Segment], list[str]]:
+        """Return the segments without messages that are in the log already, and a note about those."""
+        if not any(self._is_message(segment) for segment in segments):
+            return list(segments), []
+        messages: dict[str, list[Segment]] = {}
+        for segment in log:
+            if self._is_message(segment):
+                messages.setdefault(text_of(segment.parts), []).append(segment)
+        new = [segment for segment in segments if segment not in messages.get(text_of(segment.parts), ())]
+        repeated = len(segments) - len(new)
+        if not repeated:
+            return new, []
+        return new, [REPEATED_NOTE.format(count=repeated)]
 
     def _is_message(self, segment: Segment) -> bool:
         kind = row(self.options.kinds, segment)
         return not (kind.attachment or kind.section)
 
-    def ready(self, segments: Iterable[Segment]) -> list[Segment]:
-        """Segments as they may be kept: redacted, with the time at which they came."""
-        now = self.ways.clock().isoformat() if self.ways.clock else ""
-        clean = redacted(segments, self.ways.redact)
-        return [one if one.at else msgspec.structs.replace(one, at=now) for one in clean]
+    def prepare_segments(self, segments: Iterable[Segment]) -> list[Segment]:
+        """Return the segments as they may be stored: redacted, and with the time at which they came."""
+        now = ""
+        if self.runtime.clock:
+            now = self.runtime.clock().isoformat()
+        prepared: list[Segment] = []
+        for segment in redact_segments(segments, self.runtime.redact):
+            if segment.at:
+                prepared.append(segment)
+            else:
+                prepared.append(msgspec.structs.replace(segment, at=now))
+        return prepared
 
-    def _fresh(self, built: Envelope, log: Sequence[Segment], state: SessionState) -> Envelope:
-        """The request without the full text of what is not about the prompt, by a cut that tells its cost."""
-        if self.relevance is None or self.budget is None:
-            return built
-        due = msgspec.structs.replace(self.budget, trigger=0.001, target=0.001, least=0, keep_last=0)
-        options = msgspec.structs.replace(self.options, order=self.relevance.outdated)
-        made = build(
-            log, head=self.head, budget=due, ledger=state.ledger, counter=self.counter, options=options
+    def _cut_for_freshness(self, envelope: Envelope, log: Sequence[Segment], state: SessionState) -> Envelope:
+        """Lower older attachments that have nothing to do with the prompt, if the order asks for that.
+
+        The reason of the cut says what it costs.
+        """
+        if self.relevance is None or self.relevance.freshness != "fresh" or self.budget is None:
+            return envelope
+        fresh_envelope = build(
+            log,
+            head=self.head,
+            budget=msgspec.structs.replace(self.budget, trigger=0.001, target=0.001, least=0, keep_last=0),
+            ledger=state.ledger,
+            counter=self.counter,
+            options=msgspec.structs.replace(self.options, order=self.relevance.outdated),
         )
-        if made.cut is None:
-            return built
-        lost, gain = _lost(built, made, state.ledger.mark), built.tokens - made.tokens
+        if fresh_envelope.cut is None:
+            return envelope
+        gain = envelope.tokens - fresh_envelope.tokens
+        lost = _count_lost_tokens(envelope, fresh_envelope, state.ledger.mark)
         reason = f"fresh for the prompt: {gain:,} tokens fewer, {lost:,} cached ones lost"
-        cut = msgspec.structs.replace(made.cut, reason=reason, floor=False)
-        ledger = msgspec.structs.replace(made.ledger, cuts=(*made.ledger.cuts[:-1], cut))
-        return msgspec.structs.replace(made, cut=cut, ledger=ledger)
+        cut = msgspec.structs.replace(fresh_envelope.cut, reason=reason, floor=False)
+        ledger = fresh_envelope.ledger
+        ledger = msgspec.structs.replace(ledger, cuts=(*ledger.cuts[:-1], cut))
+        return msgspec.structs.replace(fresh_envelope, cut=cut, ledger=ledger)
 
-    def _placed(self, full: BudgetExceeded, log: Sequence[Segment], state: SessionState) -> BudgetExceeded:
-        whole = build(log, head=self.head, ledger=state.ledger, counter=self.counter, options=self.options)
+    def _name_largest_layer(
+        self, error: BudgetExceeded, log: Sequence[Segment], state: SessionState
+    ) -> BudgetExceeded:
+        """Return the error with the layer that has most of what cannot be lowered."""
+        unlimited = build(
+            log, head=self.head, ledger=state.ledger, counter=self.counter, options=self.options
+        )
+        names = {key for key, _ in error.segments}
         amounts = Tally[str]()
-        named = {key for key, _ in full.segments}
-        for entry in whole.entries:
-            if entry.segment.key in named or entry.ref in named:
+        for entry in unlimited.entries:
+            if entry.segment.key in names or entry.ref in names:
                 amounts[entry.layer.value] += entry.tokens
-        most = f"mostly the {amounts.most_common(1)[0][0]} layer" if amounts else ""
-        reason = "; ".join(filter(None, (full.reason, most)))
-        return BudgetExceeded(floor=full.floor, room=full.room, segments=full.segments, reason=reason)
+        reasons = [error.reason]
+        if amounts:
+            largest_layer = amounts.most_common(1)[0][0]
+            reasons.append(f"mostly the {largest_layer} layer")
+        reason = "; ".join(filter(None, reasons))
+        return BudgetExceeded(floor=error.floor, room=error.room, segments=error.segments, reason=reason)
 
 
-def _lost(built: Envelope, made: Envelope, last: SentMark | None) -> int:
-    """Tokens of the last request that stand behind the first difference."""
-    kept = {entry.prefix for entry in made.entries}
-    sent = [entry for entry in built.entries if entry.form is not Form.OMITTED]
-    return sum(e.tokens for e in sent[: last.sent if last else 0] if e.prefix not in kept)
+def _count_lost_tokens(envelope: Envelope, fresh_envelope: Envelope, last: SentMark | None) -> int:
+    """Return how many tokens of the last request come after the first difference."""
+    if last is None:
+        return 0
+    shared_prefixes = {entry.prefix for entry in fresh_envelope.entries}
+    sent = [entry for entry in envelope.entries if entry.form is not Form.OMITTED]
+    return sum(entry.tokens for entry in sent[: last.sent] if entry.prefix not in shared_prefixes)
 
 
 def prompt_of(typed: str, template: Template | None) -> Segment:
-    """The prompt as it is sent; where that is not what was typed, both are kept."""
-    sent = _filled(typed, template)
-    return user(sent, meta={ASKED: True} | ({TYPED: typed} if sent != typed else {}))
+    """Return the prompt as it is sent. If that is not what was typed, its `meta` has both."""
+    sent = _fill_template(typed, template)
+    meta: dict[str, Any] = {ASKED: True}
+    if sent != typed:
+        meta[TYPED] = typed
+    return user(sent, meta=meta)
 
 
-def _filled(typed: str, template: Template | None) -> str:
+def _fill_template(typed: str, template: Template | None) -> str:
+    """Return what is sent for what was typed."""
     if template is None:
         return typed
     if not isinstance(template, str):

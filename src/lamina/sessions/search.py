@@ -1,15 +1,15 @@
-"""The search index of a workspace in its store, beside the conversations: sealed where the store is sealed.
+"""The search index of a workspace, kept in its store beside the conversations.
 
     async with open_search(store, workspace="team") as index:
         await index.replace("support-42", turns_of(session.log))     under the name of the conversation
         hits = await index.query("how many retries?")
 
-What is searched is in memory; the store keeps the chunks and their vectors, as a conversation of its own for
-each source, and nothing else is written anywhere. A source that has the name of a conversation goes with it:
-`delete` and `shred` remove it, and a question that is asked afterwards, in whatever process, finds nothing of
-it. What was replaced is out of date, and gone from the store when most of what a source keeps is, or when the
-source is removed. Everything is read when the index is opened; one that many share in PostgreSQL, in plain
-text, is `sources.search.postgres`.
+The index itself is in memory. The store has the chunks and their vectors, as one conversation for each
+source, and nothing is written anywhere else. So the index is sealed if the store is. A source with the name
+of a conversation goes with it: `delete` and `shred` remove both, and a later question, in any process, finds
+nothing of it. Records of chunks that were replaced stay until most records of a source are out of date, or
+until the source is removed. Everything is read when the index is opened. For one plain-text index that many
+processes share in PostgreSQL, see `lamina.context.search.postgres`.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from lamina.stores.port import SEARCH, RecordPage, Store, Where, search_place
 
 VERSION = 1
 SLACK = 64
-"""Records that may be out of date besides as many as there are chunks, before a source is written anew."""
+"""How many records may be out of date, besides as many as there are chunks, before a source is rewritten."""
 
 
 class IndexRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One record: the chunk that stands at place `nth` of a source from here on, and its vector."""
+    """One record: from here on, the source has this chunk, with its vector, at place `nth`."""
 
     v: int = VERSION
     nth: int
@@ -48,7 +48,7 @@ class IndexRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Length(msgspec.Struct, frozen=True, kw_only=True):
-    """The state: how many chunks a source has. `id` tells it from one of the same name before it."""
+    """The state: how many chunks a source has. `id` tells it from an earlier source of the same name."""
 
     v: int = VERSION
     id: str
@@ -60,12 +60,15 @@ class IndexEntry(NamedTuple):
     vector: bytes | None
 
 
-class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """A source as this process knows it: its chunks, and the head of its records."""
+class LoadedSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A source as this process has read it: its chunks, and the head of its records."""
 
     entries: tuple[IndexEntry, ...] = ()
     count: int = 0
     state: bytes = b""
+
+
+EMPTY_SOURCE = LoadedSource()
 
 
 @asynccontextmanager
@@ -76,14 +79,14 @@ async def open_search(
     key: Any = None,
     embedder: Embedder | None = None,
 ) -> AsyncIterator[Index]:
-    """The index of a workspace in this store, or in the one at an address, sealed if a key is given.
+    """Open the index of a workspace in this store, or in the one at an address, sealed if a key is given.
 
-    With an embedder it compares meaning besides words.
+    With an embedder the index compares meaning besides words.
     """
     if isinstance(store, str | os.PathLike):
         async with (
-            open_store(os.fspath(store), key=key) as opened,
-            open_search(opened, workspace=workspace, embedder=embedder) as index,
+            open_store(os.fspath(store), key=key) as opened_store,
+            open_search(opened_store, workspace=workspace, embedder=embedder) as index,
         ):
             yield index
         return
@@ -91,44 +94,47 @@ async def open_search(
         raise BadInput(
             f"{workspace!r}", place="workspace", hint="give a shorter name, and none of lamina's own"
         )
-    shelf = await run_sync(SqliteShelf, ":memory:")
+    chunk_table = await run_sync(SqliteShelf, ":memory:")
     try:
-        index = StoredIndex(shelf, embedder, store, workspace)
+        index = StoredIndex(chunk_table, embedder, store, workspace)
         await index.refresh()
         yield index
     finally:
         with anyio.CancelScope(shield=True):
-            await run_sync(shelf.close)
+            await run_sync(chunk_table.close)
 
 
 class StoredIndex(Index):
     """An index whose chunks are kept in a store. Made by `open_search`."""
 
-    def __init__(self, shelf: SqliteShelf, embedder: Embedder | None, store: Store, workspace: str) -> None:
-        super().__init__(shelf, embedder)
+    def __init__(
+        self, chunk_table: SqliteShelf, embedder: Embedder | None, store: Store, workspace: str
+    ) -> None:
+        super().__init__(chunk_table, embedder)
         self._store = store
         self._workspace = f"{SEARCH}{workspace}"
-        self._known: dict[str, Known] = {}
+        self._loaded: dict[str, LoadedSource] = {}
 
     async def refresh(self) -> None:
-        """Takes over what others have added or removed since."""
-        listed = every_conversation(self._store, self._workspace)
-        counts = {each.conversation: each.count async for each in listed}
+        """Take over what other processes added or removed."""
+        conversations = every_conversation(self._store, self._workspace)
+        counts = {item.conversation: item.count async for item in conversations}
         async with self._lock:
-            for source in self._known.keys() - counts.keys():
+            for source in self._loaded.keys() - counts.keys():
                 await self._forget(source)
             for source, count in counts.items():
-                if source not in self._known or self._known[source].count != count:
+                if source not in self._loaded or self._loaded[source].count != count:
                     await self._load(source)
 
     async def query(
         self, text: str, *, most: int = 10, sources: Collection[str] | None = None
     ) -> tuple[Hit, ...]:
-        """As `Index.query`. What is answered stands in the store at this moment."""
+        """Answer as `Index.query` does, but only with what is in the store at this moment."""
         for _ in range(TRIES):
             await self.refresh()
             hits = await super().query(text, most=most, sources=sources)
-            stale = [source for source in {hit.source for hit in hits} if await self._is_stale(source)]
+            hit_sources = {hit.source for hit in hits}
+            stale = [source for source in hit_sources if await self._is_stale(source)]
             if not stale:
                 return hits
             async with self._lock:
@@ -147,27 +153,31 @@ class StoredIndex(Index):
     async def remove(self, source: str) -> int:
         async with self._lock:
             await self._store.delete(self._where(source))
-            removed = len(self._known.get(source, Known()).entries)
+            removed = len(self._loaded.get(source, EMPTY_SOURCE).entries)
             await self._forget(source)
             return removed
 
     async def _put(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> int:
-        made: dict[str, bytes] = {}
+        """Index chunks of a source, after its other chunks or in their place. Returns how many are new.
+
+        They are written to the index in memory first. If the store refuses them, the source is read again.
+        """
+        vector_cache: dict[str, bytes] = {}
         async with self._lock:
             for _ in range(TRIES):
                 await self._load(source)
-                known = self._known.get(source, Known())
-                earlier = [entry.chunk for entry in known.entries] if after else []
-                wanted = [*earlier, *chunks]
-                plan = await self._threaded(partial(self._shelf.planned, source, wanted, after=False))
-                vectors = await self._blobs(plan, made)
-                entries = _entries(known, wanted, plan, vectors)
+                loaded = self._loaded.get(source, EMPTY_SOURCE)
+                all_chunks = list(chunks)
+                if after:
+                    all_chunks = [entry.chunk for entry in loaded.entries] + all_chunks
+                plan = await self._threaded(partial(self._shelf.planned, source, all_chunks, after=False))
+                vectors = await self._blobs(plan, vector_cache)
+                entries = _pair_vectors(loaded, all_chunks, plan, vectors)
                 await self._threaded(partial(self._shelf.write, source, plan, vectors))
                 try:
-                    self._known[source] = await self._write(source, known, entries)
-                except (
-                    Conflict
-                ):  # another process was first: what it wrote is read, and the rest planned anew
+                    self._loaded[source] = await self._write(source, loaded, entries)
+                except Conflict:
+                    # Another process was first: what it wrote is read, and the rest is planned anew.
                     await self._forget(source)
                     continue
                 except BaseException:
@@ -177,89 +187,103 @@ class StoredIndex(Index):
                 return len(plan.new)
         raise too_busy(source)
 
-    async def _write(self, source: str, known: Known, entries: tuple[IndexEntry, ...]) -> Known:
-        """Keeps what has changed, or everything where most of what is kept is out of date."""
+    async def _write(
+        self, source: str, loaded: LoadedSource, entries: tuple[IndexEntry, ...]
+    ) -> LoadedSource:
+        """Store what has changed, or everything if most of what is stored is out of date."""
         if not entries:
             await self._store.delete(self._where(source))
-            return Known()
-        changed = [nth for nth, entry in enumerate(entries) if entry != _at(known.entries, nth)]
-        if not changed and len(entries) == len(known.entries):
-            return known
-        if known.count + len(changed) > 2 * len(entries) + SLACK:
+            return EMPTY_SOURCE
+        changed = _list_changed(loaded.entries, entries)
+        if not changed and len(entries) == len(loaded.entries):
+            return loaded
+        if loaded.count + len(changed) > 2 * len(entries) + SLACK:
             await self._store.delete(self._where(source))
-            known, changed = Known(), list(range(len(entries)))
-        before = msgspec.json.decode(known.state, type=Length) if known.state else None
-        length = Length(id=before.id if before else os.urandom(8).hex(), length=len(entries))
-        state = msgspec.json.encode(length)
-        pieces = [
+            loaded = EMPTY_SOURCE
+            changed = list(range(len(entries)))
+        records = [
             IndexRecord(nth=nth, chunk=entries[nth].chunk, vector=entries[nth].vector) for nth in changed
         ]
+        length = Length(id=_source_id(loaded), length=len(entries))
         head = await self._store.append(
             self._where(source),
-            list(map(msgspec.json.encode, pieces)),
-            expect=known.count,
-            was=known.state,
-            state=state,
+            list(map(msgspec.json.encode, records)),
+            expect=loaded.count,
+            was=loaded.state,
+            state=msgspec.json.encode(length),
         )
-        return Known(entries=entries, count=head.count, state=head.state)
+        return LoadedSource(entries=entries, count=head.count, state=head.state)
 
     async def _load(self, source: str) -> None:
-        """Reads a source anew, unless it is as it was."""
-        known = self._known.get(source)
-        if known is not None and not await self._is_stale(source):
+        """Read a source again, unless it is as it was."""
+        if source in self._loaded and not await self._is_stale(source):
             return
         page = await self._store.read(self._where(source))
         if not page.head.count and not page.head.state:
             await self._forget(source)
             return
-        entries = _read(page, source)
-        wanted = [entry.chunk for entry in entries]
-        plan = await self._threaded(partial(self._shelf.planned, source, wanted, after=False))
+        entries = _read_entries(page, source)
+        chunks = [entry.chunk for entry in entries]
+        plan = await self._threaded(partial(self._shelf.planned, source, chunks, after=False))
         vectors = [entries[nth].vector for nth, _ in plan.new]
         await self._threaded(partial(self._shelf.write, source, plan, vectors))
-        self._known[source] = Known(entries=entries, count=page.head.count, state=page.head.state)
+        self._loaded[source] = LoadedSource(entries=entries, count=page.head.count, state=page.head.state)
 
     async def _forget(self, source: str) -> None:
-        self._known.pop(source, None)
+        self._loaded.pop(source, None)
         await self._threaded(partial(self._shelf.remove, source))
 
     async def _is_stale(self, source: str) -> bool:
         head = (await self._store.read(self._where(source), last=0)).head
-        known = self._known.get(source, Known())
-        return (head.count, head.state) != (known.count, known.state)
+        loaded = self._loaded.get(source, EMPTY_SOURCE)
+        return (head.count, head.state) != (loaded.count, loaded.state)
 
     def _where(self, source: str) -> Where:
         return Where(self._workspace, source)
 
 
-def _at(entries: Sequence[IndexEntry], nth: int) -> IndexEntry | None:
-    return entries[nth] if nth < len(entries) else None
+def _source_id(loaded: LoadedSource) -> str:
+    """Return the id of a stored source, or a new one."""
+    if not loaded.state:
+        return os.urandom(8).hex()
+    return msgspec.json.decode(loaded.state, type=Length).id
 
 
-def _entries(
-    known: Known, wanted: Sequence[Chunk], plan: ChunkChanges, vectors: Sequence[bytes | None]
+def _list_changed(old_entries: Sequence[IndexEntry], entries: Sequence[IndexEntry]) -> list[int]:
+    """Return the places of entries that are new or not as they were."""
+    changed: list[int] = []
+    for nth, entry in enumerate(entries):
+        if nth >= len(old_entries) or entry != old_entries[nth]:
+            changed.append(nth)
+    return changed
+
+
+def _pair_vectors(
+    loaded: LoadedSource, chunks: Sequence[Chunk], plan: ChunkChanges, vectors: Sequence[bytes | None]
 ) -> tuple[IndexEntry, ...]:
-    """The chunks with their vectors: those that are new, and those that a chunk like this had before."""
-    before: dict[bytes, list[bytes | None]] = {}
-    for entry in reversed(known.entries):
-        before.setdefault(digest_of(entry.chunk), []).append(entry.vector)
-    new = {nth: vector for (nth, _), vector in zip(plan.new, vectors, strict=True)}
-    found = []
-    for nth, chunk in enumerate(wanted):
-        vector = new[nth] if nth in new else before[digest_of(chunk)].pop()
-        found.append(IndexEntry(chunk, vector))
-    return tuple(found)
+    """Return the chunks with their vectors. A chunk that is not new has the vector of an equal one before."""
+    old_vectors: dict[bytes, list[bytes | None]] = {}
+    for entry in reversed(loaded.entries):
+        old_vectors.setdefault(digest_of(entry.chunk), []).append(entry.vector)
+    new_vectors = {nth: vector for (nth, _), vector in zip(plan.new, vectors, strict=True)}
+    entries: list[IndexEntry] = []
+    for nth, chunk in enumerate(chunks):
+        if nth in new_vectors:
+            entries.append(IndexEntry(chunk, new_vectors[nth]))
+        else:
+            entries.append(IndexEntry(chunk, old_vectors[digest_of(chunk)].pop()))
+    return tuple(entries)
 
 
-def _read(page: RecordPage, source: str) -> tuple[IndexEntry, ...]:
-    """The chunks of a source, from its records in their order."""
+def _read_entries(page: RecordPage, source: str) -> tuple[IndexEntry, ...]:
+    """Read the chunks of a source from its records, in their order."""
     try:
         length = msgspec.json.decode(page.head.state, type=Length)
-        pieces = [msgspec.json.decode(record.body, type=IndexRecord) for record in page.records]
-        if length.v != VERSION or any(piece.v != VERSION for piece in pieces):
+        records = [msgspec.json.decode(record.body, type=IndexRecord) for record in page.records]
+        if length.v != VERSION or any(record.v != VERSION for record in records):
             raise msgspec.ValidationError("a newer release wrote it")
-        places = {piece.nth: IndexEntry(piece.chunk, piece.vector) for piece in pieces}
-        return tuple(places[nth] for nth in range(length.length))
+        entries = {record.nth: IndexEntry(record.chunk, record.vector) for record in records}
+        return tuple(entries[nth] for nth in range(length.length))
     except (msgspec.MsgspecError, KeyError, RecursionError) as error:
         hint = "an index can be made again: remove the source, and index it anew"
         raise BadInput(f"{source!r} cannot be read: {error}", place="index", hint=hint) from None

@@ -1,14 +1,14 @@
-"""The session: the imperative shell around the pure core.
+"""`Session`: one conversation in a store, and the requests that are built from it.
 
     async with Session.open("chats.db", "support-42", model="gpt-5") as session:
-        await session.ask("Summarise this", attach=["docs/spec.md"])   # kept before the model is called
+        await session.ask("Summarise this", attach=["docs/spec.md"])   # stored before the model is called
         answer = await client.chat.completions.create(**await session.request())
-        await session.record(answer)                                   # kept after
+        await session.record(answer)                                   # stored after
 
     gather ──▶ redact ──▶ build ──▶ append (turn and ledger, one group) ──▶ render ──▶ your SDK ──▶ record
 
-It calls no model. What it does to the past (rewind, fork, regenerate) are records too: nothing is removed.
-One task at a time works on a session; many sessions may share a store.
+A session calls no model. Rewind, fork and regenerate are records too, so nothing is ever removed. One task at
+a time may use a session; many sessions may share a store.
 """
 
 from __future__ import annotations
@@ -35,17 +35,29 @@ from lamina.core.values import Budget, Form, Head, Ledger, Segment, ToolCall
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, BudgetExceeded, Conflict
 from lamina.fitting.markers import Breakpoints
-from lamina.fitting.server_reports import calibrated, noted
-from lamina.sessions.answers import Answer, Recorded, Results, absorbed, results_of
-from lamina.sessions.attachments import Attachable, attached, hinted, turn_of
+from lamina.fitting.server_reports import calibrated, record_clearing
+from lamina.sessions.answers import Answer, Recorded, Results, absorb_answer, make_results
+from lamina.sessions.attachments import Attachable, join_turn, make_hints, read_attachments
 from lamina.sessions.mentioned_attachments import Mentioned, files_mentioned
-from lamina.sessions.opening import loaded, opened, prepared, settings_for
-from lamina.sessions.previous_request import Request
-from lamina.sessions.recalled import Recalled, recalled
+from lamina.sessions.opening import (
+    load_conversation,
+    open_session_store,
+    prepare_builder,
+    settings_for,
+)
+from lamina.sessions.previous_request import SentRequest
+from lamina.sessions.recalled import Recalled, recall_text
 from lamina.sessions.records import Control, Fork, pin_of
-from lamina.sessions.redaction import Redact, redacted
-from lamina.sessions.reports import Timer, TurnReport, report
-from lamina.sessions.request_builder import Clock, RequestBuilder, Template, Ways, prompt_of, utc_now
+from lamina.sessions.redaction import Redact, redact_segments
+from lamina.sessions.reports import Timer, TurnReport, report_turn
+from lamina.sessions.request_builder import (
+    Clock,
+    RequestBuilder,
+    RuntimeOptions,
+    Template,
+    prompt_of,
+    utc_now,
+)
 from lamina.sessions.setup import Setup
 from lamina.sessions.stored_conversation import StoredConversation, once
 from lamina.sessions.system_sections import (
@@ -54,23 +66,33 @@ from lamina.sessions.system_sections import (
     Words,
     changes_by_turn,
     persona_for,
-    sections,
+    read_sections,
 )
-from lamina.sessions.turn_writer import Work
-from lamina.sessions.turns import Utterance, after_prompt, dialogue, index_of, pending, starts, waiting
+from lamina.sessions.turn_writer import TurnWriter
+from lamina.sessions.turns import (
+    Utterance,
+    index_after_prompt,
+    is_models_turn,
+    list_dialogue,
+    list_open_calls,
+    list_turn_starts,
+    locate_turn,
+)
 from lamina.settings import Settings
 from lamina.stores.port import Store, Where
-from lamina.summaries import Condense, Terms, condensed, with_summary
+from lamina.summaries import Condense, Terms, condense_attachments, with_summary
 
 
 class Session:
-    """One conversation, open. Made by `open`."""
+    """One open conversation. Made by `open`."""
 
     def __init__(
-        self, kept: StoredConversation, desk: RequestBuilder, *, timer: Timer = time.perf_counter
+        self, stored: StoredConversation, builder: RequestBuilder, *, timer: Timer = time.perf_counter
     ) -> None:
-        self._kept, self._desk = kept, desk
-        self._work, self._lock = Work(kept, desk, timer), anyio.Lock()
+        self._stored = stored
+        self._builder = builder
+        self._writer = TurnWriter(stored, builder, timer)
+        self._lock = anyio.Lock()
 
     @staticmethod
     @asynccontextmanager
@@ -103,46 +125,53 @@ class Session:
         settings: Settings | None = None,
         key: Any = None,
     ) -> AsyncIterator[Session]:
-        """Opens a conversation, new or as it was left.
+        """Open a conversation, new or as it was left.
 
-        `store` is a store, a path or address (`stores.address`), or None for the user's own. With
-        a `key` (or the Path of its file), given here, in $LAMINA_KEY or named by the settings, the store at
-        an address is sealed; a sealed one without its key is KeyNeeded. What belongs to
-        `workspace` cannot be seen from another. `model`, `dialect`, `budget`, `layout`, `head` (tools and
-        parameters, in plain words or the dialect's), `recall` (whether the model is given the recall tool),
-        `history` (how much of it is sent: the last messages, or "all") and `agent` are kept with the
-        conversation: given none, it goes on as it was. `system`, `persona` and `context` are the sections of
-        the system text; without a `persona` the conversation's own stands, else that of the settings.
-        A function in their place is asked at each turn. `sources` find context for each prompt; `redact`
-        sees every text before it is kept or sent; `root` is the folder that attached paths may not leave.
-        `mentioned` finds what messages of an imported page refer to, before the first request; without it,
-        it is looked for among the files below `root`.
+        `store` is a store, a path or address (see `lamina.stores.address`), or None for the user's own. With
+        a `key`, the store at an address is sealed. The key is given here (or the Path of its file), in
+        $LAMINA_KEY, or named by the settings. Opening a sealed store without its key raises KeyNeeded.
+        Nothing in `workspace` can be seen from another workspace.
+
+        Stored with the conversation, and used again if they are not given: `model`, `dialect`, `budget`,
+        `layout`, `head` (tools and parameters, in plain words or the dialect's), `recall` (whether the model
+        has the recall tool), `history` (how much of it is sent: the last messages, or "all") and `agent`.
+
+        `system`, `persona` and `context` are the sections of the system text. Without a `persona` the
+        conversation's own is used, or else that of the settings. A function in their place is called at each
+        turn. `sources` find context for each prompt. `redact` sees every text before it is stored or sent.
+        `root` is the folder that attached paths may not leave. `mentioned` finds what messages of an
+        imported page refer to, before the first request; by default it looks among the files below `root`.
         """
-        usual = await settings_for(settings)
-        where = Where(usual.workspace if workspace is None else workspace, conversation)
+        user_settings = await settings_for(settings)
+        where = Where(user_settings.workspace if workspace is None else workspace, conversation)
         environment = os.environ if settings is None else {}
-        async with opened(store, usual, key=key, environment=environment) as found:
-            kept = await loaded(found, where)
-            who = persona_for(kept.told.log, persona, usual)
+        if mentioned is None and root is not None:
+            mentioned = files_mentioned(root)
+        async with open_session_store(store, user_settings, key=key, environment=environment) as opened_store:
+            stored = await load_conversation(opened_store, where)
+            chosen_persona = persona_for(stored.live.log, persona, user_settings)
 
-            async def asked_sections() -> tuple[Segment, ...]:
-                text = await sections(system, who, context, store=found, workspace=where.workspace)
-                return tuple(redacted(text, redact))
+            async def read_redacted_sections() -> tuple[Segment, ...]:
+                sections = await read_sections(
+                    system, chosen_persona, context, store=opened_store, workspace=where.workspace
+                )
+                return tuple(redact_segments(sections, redact))
 
-            ways = Ways(
-                sections=await asked_sections(),
-                asked_sections=asked_sections if changes_by_turn(system, who) else None,
+            changes = changes_by_turn(system, chosen_persona)
+            runtime = RuntimeOptions(
+                sections=await read_redacted_sections(),
+                read_sections=read_redacted_sections if changes else None,
                 sources=tuple(sources),
                 redact=redact,
                 template=template,
                 clock=clock,
                 root=None if root is None else Path(root),
-                mentioned=files_mentioned(root) if mentioned is None and root is not None else mentioned,
+                mentioned=mentioned,
                 breakpoints=breakpoints,
                 counter=counter,
                 options=options,
             )
-            given = {
+            setup_changes = {
                 "model": model,
                 "dialect": dialect,
                 "budget": budget,
@@ -152,84 +181,86 @@ class Session:
                 "history": history,
                 "agent": None if agent is None else dict(agent),
             }
-            desk = prepared(kept, usual, ways, given)
-            yield Session(kept, desk, timer=timer)
+            builder = prepare_builder(stored, user_settings, runtime, setup_changes)
+            yield Session(stored, builder, timer=timer)
 
     @property
     def conversation(self) -> str:
-        return self._kept.where.conversation
+        return self._stored.where.conversation
 
     @property
     def workspace(self) -> str:
-        return self._kept.where.workspace
+        return self._stored.where.workspace
 
     @property
     def log(self) -> tuple[Segment, ...]:
-        """Everything that was said and not taken back."""
-        return self._kept.told.log
+        """All segments that were not taken back."""
+        return self._stored.live.log
 
     @property
     def ledger(self) -> Ledger:
-        return self._kept.state.ledger
+        return self._stored.state.ledger
 
     @property
     def setup(self) -> Setup:
-        """What it is built with: model, dialect, budget, layout, tools."""
-        return self._desk.setup
+        """What the conversation is built with: model, dialect, budget, layout, tools."""
+        return self._builder.setup
 
     @property
     def budget(self) -> Budget | None:
         """How large a request may be now."""
-        return self._desk.budget
+        return self._builder.budget
 
     def limit(self, budget: Budget | None) -> None:
-        """Another budget for as long as the session is open: a server may take less than its model."""
-        self._desk.budget = budget
-        self._work.forget()
+        """Use another budget while the session is open: a server may take less than its model."""
+        self._builder.budget = budget
+        self._writer.forget_envelope()
 
     def set_history(self, history: LastN | Literal["all"]) -> None:
-        """Another window over history from here on; it is kept with the next turn.
+        """Use another window over history from here on. It is stored with the next turn.
 
-        A wider one brings nothing back by itself: what was taken out is recalled.
+        A wider window brings nothing back by itself: what was taken out can be recalled.
         """
-        self._desk.set_history(history)
-        self._work.forget()
+        self._builder.set_history(history)
+        self._writer.forget_envelope()
 
     @property
     def envelope(self) -> Envelope | None:
-        """The last request that was built, if there is one: what stands in it, and how."""
-        return self._work.envelope
+        """The last request that was built, if there is one."""
+        return self._writer.envelope
 
     @property
     def terms(self) -> Terms:
-        """What a build of this conversation is made with, for whoever writes summaries of it."""
-        desk = self._desk
-        return Terms(budget=desk.budget, head=desk.head, counter=desk.counter, options=desk.options)
+        """What this conversation is built with, for whoever writes summaries of it."""
+        builder = self._builder
+        return Terms(
+            budget=builder.budget, head=builder.head, counter=builder.counter, options=builder.options
+        )
 
     @property
     def parent(self) -> Fork | None:
         """The conversation that this one was forked from, and where."""
-        return self._kept.told.parent
+        return self._stored.live.parent
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a caller should know: state that was rebuilt, attachments that were left out."""
-        return tuple(self._kept.notes)
+        return tuple(self._stored.notes)
 
     @property
     def pending(self) -> bool:
         """Whether it is the model's turn to speak."""
-        return pending(self.log)
+        return is_models_turn(self.log)
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls that wait for a result."""
-        return waiting(self.log)
+        return list_open_calls(self.log)
 
     @property
     def turns(self) -> int:
         """How many turns there are."""
-        return len(starts(self.log, self._desk.options.kinds))
+        return len(list_turn_starts(self.log, self._builder.options.kinds))
 
     async def ask(
         self,
@@ -242,189 +273,223 @@ class Session:
         key: str = "",
         condense: Condense | None = None,
     ) -> Envelope:
-        """Adds the user's turn, with its attachments and what the sources find, and builds its request.
+        """Add the user's turn, with its attachments and what the sources find, and build its request.
 
-        Turn and ledger are kept as one group before this returns. With the same `key` a repeated turn is
-        kept once. If no request is possible (BudgetExceeded), nothing is kept. `idle` is how many seconds
-        passed since the last request: a cut is made early where the cache is cold anyway. With `condense` a
-        model is asked, now, to put attachments of this turn into fewer words if they are too much; they are
-        kept in full, with the summary that stands for them.
+        Turn and ledger are stored as one group before this returns. If no request is possible
+        (BudgetExceeded), nothing is stored. A turn that is repeated with the same `key` is stored once.
+        `idle` is how many seconds passed since the last request: if the cache is cold by now, a cut is made
+        early. With `condense`, a model is asked to put the attachments of this turn into fewer words if they
+        are too much. They are stored in full, with the summary that is sent instead of them.
         """
         async with self._lock:
-            self._work.begin()
-            with self._work.watch.phase("gather"):
-                await self._work.rebuild_mentioned()
-                self._kept.notes += await self._desk.ask_sections()
-                own = await self._given(prompt, attach, hints, template)
-                gathered = await self._desk.gathered(prompt, self._work.envelope)
-                self._work.note_left_out(gathered.notes)
-                found, others = self._desk.own(gathered)
-                found, repeated = self._desk.unsaid(found, self.log)
-                self._work.note_left_out([*others, *repeated])
-            turn = self._desk.ready(turn_of([*found, *own[:-1]], own[-1], self._desk.options.kinds))
+            self._writer.begin_turn()
+            with self._writer.watch.phase("gather"):
+                await self._writer.rebuild_mentioned()
+                self._stored.notes += await self._builder.refresh_sections()
+                attachments = await self._read_attachments(attach, hints)
+                prompt_segment = prompt_of(prompt, template or self._builder.runtime.template)
+                gathered = await self._gather(prompt)
+            turn = join_turn([*gathered, *attachments], prompt_segment, self._builder.options.kinds)
+            turn = self._builder.prepare_segments(turn)
             if not turn:
                 raise BadInput("nothing is left of it", place="prompt", hint="check what redact does")
             if condense is not None:
-                with self._work.watch.phase("condense"):
-                    turn = await self._condensed(turn, condense)
-            return await self._work.extend(turn, once=once(key, own), idle=idle, opens=True)
+                with self._writer.watch.phase("condense"):
+                    turn = await self._condense_turn(turn, condense)
+            repeatable = once(key, [*attachments, prompt_segment])
+            return await self._writer.extend(turn, once=repeatable, idle=idle, opens_turn=True)
 
     async def record(self, answer: Answer, *, key: str = "") -> Recorded:
-        """Adds what the model answered: an object of its SDK, a dict, events of a stream, or text.
+        """Add what the model answered: an object of its SDK, a dict, events of a stream, or text.
 
-        Raises Conflict if another writer came between request and answer; then nothing is kept, and the
-        session has what is new.
+        Raises Conflict if another writer came between request and answer. Then nothing is stored, and the
+        session has read what is new.
         """
         async with self._lock:
-            found = await absorbed(answer, self._desk.dialect)
-            segments = self._desk.ready(found.segments)
-            state = self._kept.state
-            ledger = noted(calibrated(state.ledger, found.usage, self._desk.counter), found.usage)
+            absorbed = await absorb_answer(answer, self._builder.dialect)
+            segments = self._builder.prepare_segments(absorbed.segments)
+            state = self._stored.state
+            ledger = calibrated(state.ledger, absorbed.usage, self._builder.counter)
+            ledger = record_clearing(ledger, absorbed.usage)
             if segments:
-                await self._work.append(
-                    segments, state=state.grown(ledger), once=once(key, found.segments), rebase=False
+                await self._writer.append(
+                    segments,
+                    state=state.after_append(ledger),
+                    once=once(key, absorbed.segments),
+                    rebase=False,
                 )
-            calls = tuple(call for call in waiting(self.log) if not self._own_call(call))
-            return Recorded(segments=tuple(segments), calls=calls, usage=found.usage, stop=found.stop)
+            calls = tuple(call for call in list_open_calls(self.log) if not self._is_own_call(call))
+            return Recorded(segments=tuple(segments), calls=calls, usage=absorbed.usage, stop=absorbed.stop)
 
-    async def results(self, *given: Results, idle: float = 0, key: str = "") -> Envelope:
-        """Adds the results of tools, and builds the next request of the same turn.
+    async def results(self, *results: Results, idle: float = 0, key: str = "") -> Envelope:
+        """Add the results of tools, and build the next request of the same turn.
 
-        `given` maps the id of each call to its result, or has results ready-made. Calls of the recall tool
-        are answered by the session. Results are kept even if no request is possible with them.
+        `results` map the id of each call to its result, or are segments or `ToolResult` parts. The session
+        itself answers calls of the recall tool. Results are stored even if no request is possible with them.
         """
         async with self._lock:
-            self._work.begin()
-            made = results_of(given, waiting(self.log), self.log, self.ledger, recall=self.setup.recall)
-            ready, repeated = self._desk.ready(made), once(key, made)
+            self._writer.begin_turn()
+            segments = make_results(
+                results, list_open_calls(self.log), self.log, self.ledger, recall=self.setup.recall
+            )
+            prepared = self._builder.prepare_segments(segments)
+            repeatable = once(key, segments)
             try:
-                return await self._work.extend(ready, once=repeated, idle=idle, rebase=False)
+                return await self._writer.extend(prepared, once=repeatable, idle=idle, rebase=False)
             except BudgetExceeded:
-                await self._work.append(ready, state=self._kept.state.grown(), once=repeated, rebase=False)
+                state = self._stored.state.after_append()
+                await self._writer.append(prepared, state=state, once=repeatable, rebase=False)
                 raise
 
     async def add(self, *segments: Segment, key: str = "") -> None:
-        """Adds segments that are ready: messages from elsewhere, context without a question."""
+        """Add segments as they are: messages from elsewhere, or context without a question."""
         async with self._lock:
-            mine, others = self._desk.own(segments)
-            self._work.note_left_out(others)
-            await self._work.append(self._desk.ready(mine), once=once(key, mine), opens=not self.log)
+            own, notes = self._builder.drop_foreign(segments)
+            self._writer.note_left_out(notes)
+            prepared = self._builder.prepare_segments(own)
+            await self._writer.append(prepared, once=once(key, own), opens_turn=not self.log)
 
     async def build(self, *, idle: float = 0) -> Envelope:
-        """The request for the conversation as it is, and its ledger kept."""
+        """Build the request for the conversation as it is, and store its ledger."""
         async with self._lock:
-            await self._work.rebuild_mentioned()
-            if not self._kept.told.count or self._kept.state.fresh:
-                return self._work.now(idle)
-            return await self._work.extend([], idle=idle)
+            await self._writer.rebuild_mentioned()
+            if not self._stored.live.count or self._stored.state.fresh:
+                return self._writer.current_envelope(idle)
+            return await self._writer.extend([], idle=idle)
 
     async def request(self) -> dict[str, Any]:
-        """The request in the words of the dialect, ready for an SDK's client."""
+        """Return the request in the words of the dialect, ready for an SDK's client."""
         envelope = await self.build()
-        with self._work.watch.phase("render"):
-            return self._desk.render(envelope, self._kept.state.before)
+        with self._writer.watch.phase("render"):
+            return self._builder.render(envelope, self._stored.state.before)
 
     def explain(self) -> Manifest:
-        """Every segment of the last request with its layer, form, tokens and reason."""
-        return explain(self._work.last())
+        """Return every segment of the last request with its layer, form, tokens and reason."""
+        return explain(self._writer.last_envelope())
 
     def report(self) -> TurnReport:
-        """What the last request did to the prefix, why, and what building it took."""
-        work = self._work
-        request = Request(envelope=work.last(), dialect=self._desk.dialect.name)
-        return report(
-            request, work.before(), cut=work.cut(), seconds=work.watch.seconds, left_out=work.left_out
+        """Return what the last request did to the prefix, why, and what building it took."""
+        writer = self._writer
+        request = SentRequest(envelope=writer.last_envelope(), dialect=self._builder.dialect.name)
+        return report_turn(
+            request,
+            writer.request_before(),
+            cut=writer.last_cut(),
+            seconds=writer.watch.seconds,
+            left_out=writer.left_out,
         )
 
     def dialogue(self) -> tuple[Utterance, ...]:
-        """What user and model said, without context and tags, as it was typed."""
-        return dialogue(self.log)
+        """Return what user and model said, without context and tags, as it was typed."""
+        return list_dialogue(self.log)
 
     def recall(self, key: str, *, part: tuple[int, int] | None = None, find: str = "") -> Recalled:
-        """The full text behind a handle or key; `part` of it as (start, length); or where `find` occurs."""
-        return recalled(self.log, key, ledger=self.ledger, part=part, find=find)
+        """Return the full text behind a handle or key, a `part` of it, or the places where `find` occurs.
+
+        `part` is (start, length) in characters.
+        """
+        return recall_text(self.log, key, ledger=self.ledger, part=part, find=find)
 
     async def pin(self, key: str, on: bool = True) -> None:  # noqa: FBT001, FBT002 - as one says it
-        """Keeps a segment in full, whatever a cut lowers; `on=False` lets it be lowered again.
+        """Pin a segment, so that no cut lowers it; `on=False` lets it be lowered again.
 
-        If it was lowered already, it stands in full again at a recorded cut. Raises NotFound for an unknown
-        key, BudgetExceeded if it does not fit beside what must stand (nothing is pinned then), Conflict if
-        another writer added something meanwhile.
+        If it was lowered already, it is sent in full again at a recorded cut. Raises NotFound for an unknown
+        key, BudgetExceeded if it does not fit beside what must be sent (nothing is pinned then), and Conflict
+        if another writer added something meanwhile.
         """
         async with self._lock:
-            in_full = {entry.ref for entry in self._work.last().entries if entry.form is Form.FULL}
+            entries = self._writer.last_envelope().entries
+            in_full = {entry.ref for entry in entries if entry.form is Form.FULL}
             record = pin_of(self.log, key, on=on, in_full=in_full)
             if record is None:
                 return
-            group = self._kept.group([record], ())
-            state = self._kept.state.grown()
-            self._work.desk.build(group.told.log, state)
+            group = self._stored.group([record], ())
+            state = self._stored.state.after_append()
+            self._builder.build(group.live.log, state)  # raises BudgetExceeded before anything is stored
             try:
-                await self._kept.append(group, state)
+                await self._stored.append(group, state)
             except Conflict:
-                await self._work.load()
+                await self._writer.load()
                 raise
 
     async def rewind(self, at: int | str) -> None:
-        """Takes back a turn (by number, negative from the end) or a segment (by key), and what follows it.
+        """Take back a turn (by number, negative from the end) or a segment (by key), and what follows it.
 
-        Nothing is removed: a record says that it is taken back. What a later cut had lowered stands in full
+        Nothing is removed: a record says that it is taken back. What a later cut had lowered is sent in full
         again. Raises Conflict if another writer added something meanwhile.
         """
         async with self._lock:
-            await self._work.take_back(index_of(self.log, at, self._desk.options.kinds))
+            await self._writer.take_back(locate_turn(self.log, at, self._builder.options.kinds))
 
     async def regenerate(self) -> Envelope:
-        """Takes back the last answer, with its steps, and builds the request for the same prompt again."""
+        """Take back the last answer with its steps, and build the request for the same prompt again."""
         async with self._lock:
-            self._work.begin()
-            await self._work.rebuild_mentioned()
-            await self._work.take_back(after_prompt(self.log))
-            return self._work.now() if self._kept.state.fresh else await self._work.extend([])
+            self._writer.begin_turn()
+            await self._writer.rebuild_mentioned()
+            await self._writer.take_back(index_after_prompt(self.log))
+            if self._stored.state.fresh:
+                return self._writer.current_envelope()
+            return await self._writer.extend([])
 
     async def fork(self, at: int | str | None = None, name: str = "") -> Session:
-        """A new conversation that begins with everything before `at`; None is everything.
+        """Start a new conversation with everything before `at`; None is everything.
 
-        It goes its own way from there, and does not need this one any more. Raises Conflict if there is a
-        conversation of this name.
+        The fork does not need this conversation any more. Raises Conflict if there is a conversation of this
+        name already.
         """
         async with self._lock:
-            index = len(self.log) if at is None else index_of(self.log, at, self._desk.options.kinds)
-            place = self._work.place(index)
+            index = len(self.log)
+            if at is not None:
+                index = locate_turn(self.log, at, self._builder.options.kinds)
+            place = self._writer.place(index)
             where = Where(self.workspace, name or f"{self.conversation}@{place}")
-            kept = StoredConversation(self._kept.store, where)
+            fork = StoredConversation(self._stored.store, where)
             controls: list[Control] = [Fork(conversation=self.conversation, at=place), self.setup]
-            state = self._kept.state.rewound(self.log[:index], place)
-            moved = state.moved(self._kept.told.places, ahead=len(controls))
-            await kept.append(kept.group(controls, self.log[:index]), moved)
-        return Session(
-            kept, RequestBuilder(self.setup, self._desk.ways, self.workspace), timer=self._work.timer
-        )
+            state = self._stored.state.after_rewind(self.log[:index], place)
+            state = state.for_fork(self._stored.live.places, ahead=len(controls))
+            await fork.append(fork.group(controls, self.log[:index]), state)
+        builder = RequestBuilder(self.setup, self._builder.runtime, self.workspace)
+        return Session(fork, builder, timer=self._writer.timer)
 
     async def reload(self) -> None:
-        """Reads the conversation again, with what others added to it."""
+        """Read the conversation again, with what others added to it."""
         async with self._lock:
-            await self._work.load()
+            await self._writer.load()
 
-    async def _given(
-        self, prompt: str, attach: Iterable[Any], hints: Mapping[str, str] | None, template: Template | None
+    async def _read_attachments(
+        self, attach: Iterable[Any], hints: Mapping[str, str] | None
     ) -> list[Segment]:
-        """What the caller gave for a turn; the prompt is the last."""
-        ways = self._desk.ways
-        found = await attached(attach, workspace=self.workspace, root=ways.root)
-        self._work.note_left_out(found.notes)
-        return [*found.segments, *hinted(hints), prompt_of(prompt, template or ways.template)]
+        """Return what the caller gave with a prompt, and note what was left out."""
+        attached = await read_attachments(attach, workspace=self.workspace, root=self._builder.runtime.root)
+        self._writer.note_left_out(attached.notes)
+        return [*attached.segments, *make_hints(hints)]
 
-    async def _condensed(self, turn: list[Segment], condense: Condense) -> list[Segment]:
-        """A turn with a summary of what is too much in it, if a model gave one; else a note says why not."""
-        outcome = await condensed(self.log, turn, condense, terms=self.terms, ledger=self.ledger)
-        self._kept.notes += outcome.notes
+    async def _gather(self, prompt: str) -> list[Segment]:
+        """Return what the sources found for a prompt, and note what was left out of it."""
+        gathered = await self._builder.gather_context(prompt, self._writer.envelope)
+        self._writer.note_left_out(gathered.notes)
+        own, foreign_notes = self._builder.drop_foreign(gathered.segments)
+        new, repeated_notes = self._builder.drop_repeated(own, self.log)
+        self._writer.note_left_out([*foreign_notes, *repeated_notes])
+        return new
+
+    async def _condense_turn(self, turn: list[Segment], condense: Condense) -> list[Segment]:
+        """Return the turn with a summary of its attachments, if they are too much and a model gave one.
+
+        If there is no summary, a note says why.
+        """
+        outcome = await condense_attachments(self.log, turn, condense, terms=self.terms, ledger=self.ledger)
+        self._stored.notes += outcome.notes
         if outcome.segment is None:
             return turn
-        told = outcome.segment.meta["summary"] | {"before": outcome.before, "after": outcome.after}
-        made = msgspec.structs.replace(outcome.segment, meta={"summary": told})
-        ready = self._desk.ready([made])
-        return with_summary(turn, ready[0], kinds=self._desk.options.kinds) if ready else turn
+        sizes = {"before": outcome.before, "after": outcome.after}
+        meta = {"summary": outcome.segment.meta["summary"] | sizes}
+        summary = msgspec.structs.replace(outcome.segment, meta=meta)
+        prepared = self._builder.prepare_segments([summary])
+        if not prepared:
+            return turn
+        return with_summary(turn, prepared[0], kinds=self._builder.options.kinds)
 
-    def _own_call(self, call: ToolCall) -> bool:
+    def _is_own_call(self, call: ToolCall) -> bool:
+        """Whether the session itself answers this call."""
         return self.setup.recall and call.name == "recall"

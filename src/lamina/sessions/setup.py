@@ -1,6 +1,7 @@
-"""How one conversation is set up: model, dialect, budget, layout and tools. Kept with it, given anew at will.
+"""How one conversation is set up: model, dialect, budget, layout and tools.
 
-A conversation that is opened without a word goes on as it was. It knows no store and no segment.
+The setup is stored with the conversation. If the caller gives nothing when it opens the conversation again,
+it goes on with the stored one. This module knows no store and no segment.
 """
 
 from __future__ import annotations
@@ -41,15 +42,18 @@ RECALL = Tool(
         "required": ["key"],
     },
 )
-"""The tool with which a model reads what was lowered. In the list from the first request on, or never."""
+"""The tool with which a model reads what was lowered.
+
+It is in the list of tools from the first request on or never, since a new tool would change the prefix.
+"""
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="setup"):
     """What a conversation is built with.
 
-    `head` are tools and parameters in plain words, `own` the same in the words of the dialect; one of both.
-    Without a budget it is the model's window. `agent` is the application's own. `history` is the window over
-    earlier turns, None for all of them.
+    Tools and parameters are in `head` in plain words, or in `own` in the words of the dialect. Without a
+    budget, the model's window is used. `agent` belongs to the application. `history` is the window over
+    earlier turns; None sends all of them.
     """
 
     model: str = ""
@@ -62,20 +66,21 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="
     agent: dict[str, Any] = {}
     history: LastN | None = None
 
-    def over(self, given: dict[str, Any]) -> Setup:
-        """The same, with what is given in its place; what is None is not given."""
-        said = {name: value for name, value in given.items() if value is not None}
-        if "history" in said:
-            said["history"] = _window(said["history"])
-        head = said.pop("head", None)
+    def over(self, values: dict[str, Any]) -> Setup:
+        """Return this setup with the values that are not None in their place."""
+        changes = {name: value for name, value in values.items() if value is not None}
+        if "history" in changes:
+            changes["history"] = _check_window(changes["history"])
+        head = changes.pop("head", None)
         if isinstance(head, Head):
-            said |= {"own": head, "head": PlainHead()}
+            changes |= {"own": head, "head": PlainHead()}
         elif head is not None:
-            said |= {"own": None, "head": head}
-        return msgspec.structs.replace(self, **said)
+            changes |= {"own": None, "head": head}
+        return msgspec.structs.replace(self, **changes)
 
 
-def _window(history: Any) -> LastN | None:
+def _check_window(history: Any) -> LastN | None:
+    """Return the window over history; None for "all"."""
     if history == "all":
         return None
     if not isinstance(history, LastN):
@@ -84,39 +89,49 @@ def _window(history: Any) -> LastN | None:
     return history
 
 
-def speaks(setup: Setup) -> Dialect:
-    """The dialect that is named, else the one of the model's own provider."""
-    name = setup.dialect or _of_model(setup.model)
+def dialect_for(setup: Setup) -> Dialect:
+    """Return the dialect that the setup names, or else the one of the model's own provider."""
+    name = setup.dialect or _dialect_of_model(setup.model)
     if name not in DIALECTS:
         raise BadInput(f"unknown dialect {name!r}", place="dialect", hint=f"use one of {', '.join(DIALECTS)}")
     return DIALECTS[name]
 
 
-def _of_model(model: str) -> str:
+def _dialect_of_model(model: str) -> str:
+    """Return the dialect of the model's own provider, by its name."""
     name = own_name(model)
-    return next((d for start, d in (("claude", "anthropic"), ("gemini", "gemini")) if start in name), _CHAT)
-
-
-_CHAT = "openai_chat"
-"""What nearly every server understands."""
+    if "claude" in name:
+        return "anthropic"
+    if "gemini" in name:
+        return "gemini"
+    return "openai_chat"  # nearly every server understands it
 
 
 def head_for(setup: Setup, dialect: Dialect) -> OwnHead:
-    """Tools and parameters in the dialect's words, with the recall tool where it is wanted."""
-    tools = (RECALL,) if setup.recall else ()
+    """Return tools and parameters in the dialect's words, with the recall tool if the setup has it."""
     if setup.own is None:
-        plain = msgspec.structs.replace(setup.head, model=setup.model or setup.head.model)
-        return dialect.own_head(msgspec.structs.replace(plain, tools=plain.tools + tools))
-    added = dialect.own_head(PlainHead(model=setup.model, tools=tools))
-    named = {"model": setup.model} if setup.model else {}
-    head = Head(tools=setup.own.tools + added.head.tools, parameters=setup.own.parameters | named)
-    return OwnHead(head=head, left=added.left if tools else ())
+        return dialect.own_head(_plain_head(setup))
+    parameters = dict(setup.own.parameters)
+    if setup.model:
+        parameters["model"] = setup.model
+    if not setup.recall:
+        return OwnHead(head=Head(tools=setup.own.tools, parameters=parameters))
+    recall = dialect.own_head(PlainHead(model=setup.model, tools=(RECALL,)))
+    head = Head(tools=setup.own.tools + recall.head.tools, parameters=parameters)
+    return OwnHead(head=head, left=recall.left)
+
+
+def _plain_head(setup: Setup) -> PlainHead:
+    tools = setup.head.tools
+    if setup.recall:
+        tools += (RECALL,)
+    return msgspec.structs.replace(setup.head, model=setup.model or setup.head.model, tools=tools)
 
 
 def budget_for(setup: Setup, head: Head) -> Budget | None:
-    """The budget that was given, else the model's window; None where there is no model either.
+    """Return the budget of the setup, or else the model's; None if there is no model either.
 
-    What the answer may take is reserved, where the dialect says that in a place of its own.
+    The answer's limit is reserved if the dialect has it in a nested field, where the core cannot read it.
     """
     budget = setup.budget
     if budget is None:
@@ -124,30 +139,34 @@ def budget_for(setup: Setup, head: Head) -> Budget | None:
             return None
         budget = facts_of(setup.model).budget
     output = setup.head.output
-    if not output or budget.reserve is not None or any(name.startswith("max_") for name in head.parameters):
+    if not output or budget.reserve is not None:
+        return budget
+    if any(name.startswith("max_") for name in head.parameters):
         return budget
     return msgspec.structs.replace(budget, reserve=min(output, budget.window // 2))
 
 
 def options_in(setup: Setup, dialect: Dialect, head: Head, *, salt: str, more: Options | None) -> Options:
-    """How to build: what the dialect asks for, and what else the application chose."""
-    wished = more or DEFAULT
-    order = ORDER if wished.order is ladder else wished.order
+    """Return the options of a build: what the dialect needs, and what the application chose (`more`)."""
+    chosen = more or DEFAULT
+    order = chosen.order
+    if order is ladder:
+        order = ORDER
     return options_for(
         dialect,
         head,
         layout=setup.layout,
-        kinds=wished.kinds,
-        wording=wished.wording,
+        kinds=chosen.kinds,
+        wording=chosen.wording,
         order=order,
-        rates=_rates(setup, dialect, wished),
-        salt=wished.salt or salt,
-        window=setup.history or wished.window,
+        rates=_rates_for(setup, dialect, chosen),
+        salt=chosen.salt or salt,
+        window=setup.history or chosen.window,
     )
 
 
-def _rates(setup: Setup, dialect: Dialect, wished: Options) -> Rates:
-    """What the application chose, else what the cache of the model asks."""
-    if wished.rates != DEFAULT.rates or not setup.model:
-        return wished.rates
+def _rates_for(setup: Setup, dialect: Dialect, chosen: Options) -> Rates:
+    """Return the rates that the application chose, or else those of the model's cache."""
+    if chosen.rates != DEFAULT.rates or not setup.model:
+        return chosen.rates
     return rates(rules_for(setup.model, dialect=dialect.name), setup.model)

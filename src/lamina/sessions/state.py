@@ -1,7 +1,7 @@
-"""What is kept beside the records: the ledger, and what a session needs to send the last request again.
+"""The state of a session: what is stored beside the records of a conversation.
 
-It is `Ledger.dump()` with two fields more, so whoever reads ledgers reads this. Damaged or missing, it is
-rebuilt from the log: a new epoch, and a note that says so. Knows no store.
+It is `Ledger.dump()` with two more fields, so whatever reads ledgers can read it. If it is damaged or
+missing, it is rebuilt from the log: a new epoch begins, and a note says so. This module knows no store.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ class CutPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):
-    """The ledger; whether it is that of a request for the whole log (`fresh`); the request before that one.
+    """The ledger, and what is needed to send the last request again.
 
-    `before` is what cache markers are planned with; a request that made a cut has none.
+    `fresh`: the ledger belongs to a request for the whole log, so nothing came after that request. `before`
+    is the mark of the request before it, which cache markers are planned with. After a cut there is none.
     """
 
     ledger: Ledger = Ledger()
@@ -39,41 +40,51 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     cuts: tuple[CutPlace, ...] = ()
 
     def built(self, envelope: Envelope, count: int) -> SessionState:
-        """The state after a build for a log of so many records."""
-        known = {place.number for place in self.cuts}
+        """Return the state after a request was built for a log of `count` records."""
+        placed_numbers = {place.number for place in self.cuts}
         promoted = len(self.ledger.promoted)
-        new = tuple(
+        new_places = tuple(
             CutPlace(number=cut.number, count=count, promoted=promoted)
             for cut in envelope.ledger.cuts
-            if cut.number not in known
+            if cut.number not in placed_numbers
         )
-        before = self.before if self.fresh else None if envelope.cut else self.ledger.mark
-        return SessionState(ledger=envelope.ledger, fresh=True, before=before, cuts=self.cuts + new)
+        if self.fresh:
+            before = self.before
+        elif envelope.cut:
+            before = None
+        else:
+            before = self.ledger.mark
+        return SessionState(ledger=envelope.ledger, fresh=True, before=before, cuts=self.cuts + new_places)
 
-    def grown(self, ledger: Ledger | None = None) -> SessionState:
-        """The state once the log has grown: the next build is of another request."""
+    def after_append(self, ledger: Ledger | None = None) -> SessionState:
+        """Return the state after the log has grown. The last request no longer covers the whole log."""
         return msgspec.structs.replace(self, fresh=False, before=None, ledger=ledger or self.ledger)
 
-    def rewound(self, log: tuple[Segment, ...], to: int) -> SessionState:
-        """The state for what is left of a log: no line of a taken back segment, and none of a later cut."""
+    def after_rewind(self, log: tuple[Segment, ...], to: int) -> SessionState:
+        """Return the state for the segments that are left after a rewind to record `to`.
+
+        The ledger loses its lines about segments that were taken back, and what later cuts did.
+        """
         ledger = rewind(upgraded(self.ledger, log), (ref for ref, _ in refs(log)))
-        later = {place.number for place in self.cuts if place.count > to}
-        promoted = min((place.promoted for place in self.cuts if place.count > to), default=None)
+        later_cuts = [place for place in self.cuts if place.count > to]
+        later_numbers = {place.number for place in later_cuts}
+        promoted_count = min((place.promoted for place in later_cuts), default=None)
+        promoted_before = self.ledger.promoted[:promoted_count]
         ledger = msgspec.structs.replace(
             ledger,
-            lines={ref: line for ref, line in ledger.lines.items() if line.cut not in later},
-            folds=tuple(fold for fold in ledger.folds if fold.cut not in later),
-            promoted=tuple(ref for ref in self.ledger.promoted[:promoted] if ref in ledger.promoted),
+            lines={ref: line for ref, line in ledger.lines.items() if line.cut not in later_numbers},
+            folds=tuple(fold for fold in ledger.folds if fold.cut not in later_numbers),
+            promoted=tuple(ref for ref in promoted_before if ref in ledger.promoted),
         )
         return SessionState(ledger=ledger, cuts=self.cuts)
 
-    def moved(self, places: Sequence[int], *, ahead: int) -> SessionState:
-        """The state for a copy of the live records, which stand there behind `ahead` others."""
-        cuts = tuple(
-            msgspec.structs.replace(cut, count=ahead + sum(place < cut.count for place in places))
-            for cut in self.cuts
-        )
-        return msgspec.structs.replace(self, cuts=cuts)
+    def for_fork(self, places: Sequence[int], *, ahead: int) -> SessionState:
+        """Return the state for a copy of the live records, which come after `ahead` others in the copy."""
+        moved_cuts: list[CutPlace] = []
+        for cut in self.cuts:
+            records_before = sum(place < cut.count for place in places)
+            moved_cuts.append(msgspec.structs.replace(cut, count=ahead + records_before))
+        return msgspec.structs.replace(self, cuts=tuple(moved_cuts))
 
     def dump(self) -> bytes:
         plain = self.ledger.dump() | {"places": msgspec.to_builtins(self.cuts)}
@@ -83,37 +94,42 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(body: bytes, *, count: int) -> tuple[SessionState, str]:
-    """The state that was kept, and a note where it had to be made anew."""
+    """Return the stored state, and a note if it had to be rebuilt. `count` is the number of records."""
+    if not body and not count:
+        return SessionState(), ""
     if not body:
-        return (_anew("no ledger was kept"), _ANEW.format("is missing")) if count else (SessionState(), "")
+        return _new_epoch("no ledger was kept"), _REBUILT_NOTE.format("is missing")
     try:
         plain = msgspec.json.decode(body)
-        return _read(plain), ""
+        return _read_state(plain), ""
     except (BadInput, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        if _newer(body):
+        if _is_newer(body):
             raise
-        return _anew("the ledger could not be read"), _ANEW.format(f"could not be read ({error})")
+        note = _REBUILT_NOTE.format(f"could not be read ({error})")
+        return _new_epoch("the ledger could not be read"), note
 
 
-_ANEW = "the ledger of this conversation {}; it was rebuilt from the log, as a new epoch"
+_REBUILT_NOTE = "the ledger of this conversation {}; it was rebuilt from the log, as a new epoch"
 
 
-def _anew(reason: str) -> SessionState:
+def _new_epoch(reason: str) -> SessionState:
     return SessionState(ledger=Ledger(cuts=(Cut(number=1, reason=reason),)))
 
 
-def _read(plain: Any) -> SessionState:
+def _read_state(plain: Any) -> SessionState:
     ledger = Ledger.load(plain)
     cuts = msgspec.convert(plain.get("places", ()), tuple[CutPlace, ...])
     before = msgspec.convert(plain.get("before"), SentMark | None)
     return SessionState(ledger=ledger, fresh="before" in plain, before=before, cuts=cuts)
 
 
-def _newer(body: bytes) -> bool:
-    """Whether a newer release wrote it: then it is not damaged, and must not be overwritten."""
+def _is_newer(body: bytes) -> bool:
+    """Whether a newer release wrote this state. Then it is not damaged and must not be overwritten."""
     try:
         plain = msgspec.json.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
-    version = plain.get("version") if isinstance(plain, dict) else None
+    if not isinstance(plain, dict):
+        return False
+    version = plain.get("version")
     return isinstance(version, int) and version > Ledger().version

@@ -1,7 +1,7 @@
-"""One conversation in its store: what was read of it, and how a group is added.
+"""One conversation in its store: what was read of it, and how a group of records is added.
 
-A group is encoded first and read back, so the log in memory is exactly the one that a reload would give.
-It decides nothing about requests.
+A group is encoded first and read back, so the log in memory is exactly what a reload would give. This module
+decides nothing about requests.
 """
 
 from __future__ import annotations
@@ -13,60 +13,70 @@ import msgspec
 
 from lamina.core.values import Segment
 from lamina.formats.codec import encode
-from lamina.sessions.records import Control, Told, told, written
+from lamina.sessions.records import Control, LiveLog, told, written
 from lamina.sessions.state import SessionState, load
 from lamina.stores.port import Once, Store, Where
 
 
 class RecordGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Records to add, and the conversation as it is with them."""
+    """Records to add, and the conversation as it will be with them."""
 
     bodies: tuple[bytes, ...]
-    told: Told
+    live: LiveLog
 
 
 class StoredConversation:
-    """A conversation, as far as it is known here."""
+    """A conversation as this process has read it.
+
+    `notes` are for the caller of the session. `stale` means that the last append failed, and that nobody
+    knows whether its group was added.
+    """
 
     def __init__(self, store: Store, where: Where) -> None:
-        self.store, self.where = store, where
-        self.told, self.state = Told(), SessionState()
+        self.store = store
+        self.where = where
+        self.live = LiveLog()
+        self.state = SessionState()
         self.notes: list[str] = []
-        self.stale = False  # nobody knows whether the last group was added
+        self.stale = False
 
     async def load(self) -> None:
-        """Reads everything: log, setup and ledger, from one snapshot."""
+        """Read everything from one snapshot: log, setup and ledger."""
         page = await self.store.read(self.where)
-        self.told = told([record.body for record in page.records])
+        self.live = told([record.body for record in page.records])
         self.state, note = load(page.head.state, count=page.head.count)
         if note and note not in self.notes:
             self.notes.append(note)
         self.stale = False
 
     def group(self, controls: Iterable[Control], segments: Iterable[Segment]) -> RecordGroup:
-        """The records of a group, not added yet."""
+        """Make a group of records. It is not added yet."""
         bodies = tuple(written(controls, segments))
-        return RecordGroup(bodies=bodies, told=told(bodies, after=self.told))
+        return RecordGroup(bodies=bodies, live=told(bodies, after=self.live))
 
     async def append(self, group: RecordGroup, state: SessionState, *, once: Once | None = None) -> bool:
-        """Adds a group; False if its idempotency key shows that it was added before."""
+        """Add a group. Returns False if its idempotency key shows that it was added before."""
         self.stale = True
         head = await self.store.append(
-            self.where, group.bodies, expect=self.told.count, once=once, state=state.dump()
+            self.where, group.bodies, expect=self.live.count, once=once, state=state.dump()
         )
         self.stale = False
-        if head.count != group.told.count:
+        if head.count != group.live.count:
             await self.load()
             return False
-        self.told, self.state = group.told, state
+        self.live = group.live
+        self.state = state
         return True
 
 
-def once(key: str, given: Sequence[Segment]) -> Once | None:
-    """Makes a group safe to repeat. What counts is what was given: neither its time nor what was found."""
+def once(key: str, segments: Sequence[Segment]) -> Once | None:
+    """Make a group safe to repeat: a second one with the same key and the same segments is not added.
+
+    `segments` are what the caller gave. Their time does not count, and neither does what sources found.
+    """
     if not key:
         return None
     digest = sha256()
-    for segment in given:
+    for segment in segments:
         digest.update(encode(msgspec.structs.replace(segment, at="")) + b"\n")
     return Once(key=key, digest=digest.digest())

@@ -1,7 +1,7 @@
-"""The sections of the system text: the contract, and the persona of all, of the workspace, of the user.
+"""The sections of the system text: the contract, and the personas for everyone, the workspace and the user.
 
-Each has a key of its own and stands in the order of stability. A section that is not as the conversation has
-it is added with the next turn, and replaces the old one at the next cut.
+Each section has a key of its own, and they are in the order of stability. A section that changed is added
+with the next turn, and replaces the old one at the next cut.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from lamina.stores.port import Store, Where
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """A text that is kept in the store: the newest segment of this conversation, in the same workspace."""
+    """A text in the store: the newest segment of this conversation, in the same workspace."""
 
     conversation: str
 
 
 Words = str | Path | Stored | Callable[[], str | Awaitable[str]]
-"""A text, the file that has it, where the store keeps it, or a function that is asked for it at each turn."""
+"""A text, the file that has it, its place in the store, or a function that is called at each turn."""
 
 
 class Persona(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,55 +49,70 @@ class UsualPersona(msgspec.Struct, frozen=True):
 
 
 def persona_for(
-    log: Iterable[Segment], given: Persona | Words | UsualPersona | None, settings: Settings
+    log: Iterable[Segment], persona: Persona | Words | UsualPersona | None, settings: Settings
 ) -> Persona:
-    """The persona that a conversation is opened with.
+    """Return the persona that a conversation is opened with.
 
-    What is given wins. Then that of the conversation stands, whatever is usual by now, and nothing is added
-    to it. Then that of the settings, and what is usual otherwise.
+    The caller's persona comes first. After that, a conversation that has one keeps it as it is. Then comes
+    the persona of the settings, and last the usual one.
     """
-    if isinstance(given, Persona):
-        return given
-    if given is not None and not isinstance(given, UsualPersona):
-        return Persona(default=given)
+    if isinstance(persona, Persona):
+        return persona
+    if persona is not None and not isinstance(persona, UsualPersona):
+        return Persona(default=persona)
     if any(segment.kind == "persona" for segment in log):
         return Persona()
     if settings.persona_path is not None:
         return Persona(default=settings.persona_path)
-    return Persona() if given is None else Persona(default=given.words)
+    if persona is None:
+        return Persona()
+    return Persona(default=persona.words)
 
 
-async def sections(
-    contract: Words, who: Persona, more: Sequence[Segment], *, store: Store, workspace: str
+async def read_sections(
+    contract: Words, persona: Persona, more: Sequence[Segment], *, store: Store, workspace: str
 ) -> list[Segment]:
-    """The system text in order of stability; sections without a word are left out."""
-    found = [system(await _words(contract, store, workspace), key="contract")]
+    """Read the sections of the system text, in order of stability. Blank sections are left out."""
+    sections = [system(await _read_words(contract, store, workspace), key="contract")]
     for name in ("default", "workspace", "user"):
-        words = await _words(getattr(who, name), store, workspace)
-        found.append(persona_section(words, key=f"persona:{name}"))
-    return [section for section in (*found, *more) if not is_blank(text_of(section.parts))]
+        words = await _read_words(getattr(persona, name), store, workspace)
+        sections.append(persona_section(words, key=f"persona:{name}"))
+    sections += more
+    return [section for section in sections if not is_blank(text_of(section.parts))]
 
 
-def news(wanted: Iterable[Segment], log: Sequence[Segment]) -> list[Segment]:
-    """The sections that a log does not have as they are wanted."""
+def changed_sections(sections: Iterable[Segment], log: Sequence[Segment]) -> list[Segment]:
+    """Return the sections whose newest version in the log has other words or attributes."""
     newest = {(old.kind, old.key): (old.parts, old.attrs) for old in log}
-    return [new for new in wanted if newest.get((new.kind, new.key)) != (new.parts, new.attrs)]
+    return [
+        section
+        for section in sections
+        if newest.get((section.kind, section.key)) != (section.parts, section.attrs)
+    ]
 
 
-async def _words(given: Words, store: Store, workspace: str) -> str:
-    if isinstance(given, Path):
-        return await to_thread.run_sync(_text, given)
-    if isinstance(given, Stored):
-        page = await store.read(Where(workspace, given.conversation))
+def changes_by_turn(contract: Words, persona: Persona) -> bool:
+    """Whether a part of the system text comes from a function, which may return another text each time."""
+    return any(callable(words) for words in (contract, persona.default, persona.workspace, persona.user))
+
+
+async def _read_words(words: Words, store: Store, workspace: str) -> str:
+    """Return a text that is given itself, in a file, in the store, or by a function."""
+    if isinstance(words, Path):
+        return await to_thread.run_sync(_read_file, words)
+    if isinstance(words, Stored):
+        page = await store.read(Where(workspace, words.conversation))
         log = told([record.body for record in page.records]).log
-        return text_of(log[-1].parts) if log else ""
-    if callable(given):
-        return await _provided(given)
-    return given
+        if not log:
+            return ""
+        return text_of(log[-1].parts)
+    if callable(words):
+        return await _call_function(words)
+    return words
 
 
-async def _provided(provide: Callable[[], str | Awaitable[str]]) -> str:
-    text = provide()
+async def _call_function(function: Callable[[], str | Awaitable[str]]) -> str:
+    text = function()
     if isawaitable(text):
         text = await text
     if not isinstance(text, str):
@@ -106,12 +121,7 @@ async def _provided(provide: Callable[[], str | Awaitable[str]]) -> str:
     return text
 
 
-def changes_by_turn(contract: Words, who: Persona) -> bool:
-    """Whether a part of the system text comes from a function, which may say something else each time."""
-    return any(callable(words) for words in (contract, who.default, who.workspace, who.user))
-
-
-def _text(path: Path) -> str:
+def _read_file(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,7 +1,8 @@
-"""The work under the session's methods: adding a group with the ledger of its request, taking back, building.
+"""Writes the turns of a session: it adds a group with the ledger of its request, takes back, and builds.
 
-Another writer is met here. What was added meanwhile is read, and the own turn is put after it; where an order
-matters (an answer belongs to its prompt), the conflict is the caller's. It knows no prompt and no answer.
+Other writers may add to the same conversation. What they added is read, and the own turn is put after it.
+Where the order matters, as for an answer that belongs to its prompt, the conflict is raised instead. This
+module knows no prompts and no answers, only segments.
 """
 
 from __future__ import annotations
@@ -11,35 +12,40 @@ from collections.abc import Sequence
 from lamina.core.envelope import Envelope
 from lamina.core.values import Cut, Segment
 from lamina.errors import Conflict
-from lamina.sessions.mentioned_attachments import Rebuilt, first_mention, rebuilt_log
-from lamina.sessions.previous_request import Request, StoredRequest, rebuilt
+from lamina.sessions.mentioned_attachments import RebuiltLog, find_first_mention, rebuild_log
+from lamina.sessions.previous_request import SentRequest, StoredRequest, rebuild_request
 from lamina.sessions.records import Control, Rewind
 from lamina.sessions.reports import Stopwatch, Timer
 from lamina.sessions.request_builder import RequestBuilder
 from lamina.sessions.state import SessionState
 from lamina.sessions.stored_conversation import RecordGroup, StoredConversation
-from lamina.sessions.system_sections import news
+from lamina.sessions.system_sections import changed_sections
 from lamina.stores.port import Once
 
 TRIES = 100
-"""How often a turn is put after what others added meanwhile: each time, somebody else got on."""
+"""How often a turn is put after what others added. Each time, another writer has made progress."""
 
 
-class Work:
-    """One conversation under way: what is kept, what it is built with, and the last requests."""
+class TurnWriter:
+    """One open conversation: what is stored, what it is built with, and the last requests.
 
-    def __init__(self, kept: StoredConversation, desk: RequestBuilder, timer: Timer) -> None:
-        self.kept, self.desk, self.timer = kept, desk, timer
-        self.envelope: Envelope | None = None
-        self._before: Request | StoredRequest | None = None
-        self._latest: Request | StoredRequest | None = self._stored()
-        self._lost: Cut | None = self._lost_ledger()
-        self.left_out = 0
+    `left_out` counts attachments that were left out, and `watch` times the phases of the current turn.
+    """
+
+    def __init__(self, stored: StoredConversation, builder: RequestBuilder, timer: Timer) -> None:
+        self.stored = stored
+        self.builder = builder
+        self.timer = timer
         self.watch = Stopwatch(timer)
-        self._built = -1  # the number of records that the envelope is for
+        self.left_out = 0
+        self.envelope: Envelope | None = None
+        self._envelope_count = -1  # the number of records that the envelope is for
+        self._request_before: SentRequest | StoredRequest | None = None
+        self._latest_request: SentRequest | StoredRequest | None = self._stored_request()
+        self._ledger_loss: Cut | None = self._find_ledger_loss()
 
-    def begin(self) -> None:
-        """A new turn: its phases are timed from here on."""
+    def begin_turn(self) -> None:
+        """Time the phases of a new turn."""
         self.watch = Stopwatch(self.timer)
 
     async def extend(
@@ -48,25 +54,30 @@ class Work:
         *,
         once: Once | None = None,
         idle: float = 0,
-        opens: bool = False,
+        opens_turn: bool = False,
         rebase: bool = True,
     ) -> Envelope:
-        """Adds segments and the ledger of the request that they make, as one group; gives that request."""
-        if opens and self.desk.relevance is not None:
+        """Add segments and the ledger of their request as one group, and return the request.
+
+        With `rebase` they are put after what another writer added meanwhile; without it Conflict is raised.
+        """
+        if opens_turn and self.builder.relevance is not None:
             with self.watch.phase("rank"):
-                ranked = await self.desk.ranked(segments, self.kept.told.log)
-            segments, self.kept.notes = ranked.segments, [*self.kept.notes, *ranked.notes]
-        for left in reversed(range(TRIES if rebase else 1)):
-            group = await self._group(segments, opens=opens)
-            base = self.kept.state.grown()
+                ranked = await self.builder.rank_turn(segments, self.stored.live.log)
+            segments = ranked.segments
+            self.stored.notes = [*self.stored.notes, *ranked.notes]
+        for tries_left in _countdown(rebase=rebase):
+            group = await self._make_group(segments, opens_turn=opens_turn)
+            state = self.stored.state.after_append()
             with self.watch.phase("build"):
-                envelope = self.desk.build(group.told.log, base, idle=idle, asked=opens)
-            new = await self._added(group, base.built(envelope, group.told.count), once, last=not left)
-            if new:
-                self._keep(envelope)
-            if new is not None:
+                envelope = self.builder.build(group.live.log, state, idle=idle, opens_turn=opens_turn)
+            state = state.built(envelope, group.live.count)
+            was_added = await self._add_group(group, state, once, is_last_try=not tries_left)
+            if was_added:
+                self._remember_envelope(envelope)
+            if was_added is not None:
                 break
-        return self.now()
+        return self.current_envelope()
 
     async def append(
         self,
@@ -74,145 +85,176 @@ class Work:
         *,
         state: SessionState | None = None,
         once: Once | None = None,
-        opens: bool = False,
+        opens_turn: bool = False,
         rebase: bool = True,
     ) -> None:
-        """Adds segments as one group, without a request."""
-        for left in reversed(range(TRIES if rebase else 1)):
-            group = await self._group(segments, opens=opens)
-            grown = state or self.kept.state.grown()
-            if await self._added(group, grown, once, last=not left) is not None:
+        """Add segments as one group, without a request."""
+        for tries_left in _countdown(rebase=rebase):
+            group = await self._make_group(segments, opens_turn=opens_turn)
+            new_state = state or self.stored.state.after_append()
+            was_added = await self._add_group(group, new_state, once, is_last_try=not tries_left)
+            if was_added is not None:
                 return
 
     async def rebuild_mentioned(self) -> None:
-        """Puts what imported messages refer to before them, unless a request was built already."""
-        for left in reversed(range(TRIES)):
-            log = self.kept.told.log
-            start = None if self.kept.state.ledger.mark else first_mention(log)
+        """Put what imported messages refer to before them, unless a request was built already."""
+        for tries_left in _countdown(rebase=True):
+            if self.stored.state.ledger.mark:
+                return
+            log = self.stored.live.log
+            start = find_first_mention(log)
             if start is None:
                 return
-            rebuilt = await rebuilt_log(log, start, self.desk.ways.mentioned)
-            if not rebuilt.found:
+            rebuilt = await rebuild_log(log, start, self.builder.runtime.mentioned)
+            if not rebuilt.new_segments:
                 self.note_left_out(rebuilt.notes)
                 return
-            group = self.kept.group([Rewind(to=self.place(start))], self._with_found(rebuilt))
-            if await self._added(group, self.kept.state.grown(), None, last=not left) is not None:
+            rewind = Rewind(to=self.place(start))
+            group = self.stored.group([rewind], self._prepare_rebuilt(rebuilt))
+            state = self.stored.state.after_append()
+            was_added = await self._add_group(group, state, None, is_last_try=not tries_left)
+            if was_added is not None:
                 self.note_left_out(rebuilt.notes)
                 return
 
-    def _with_found(self, rebuilt: Rebuilt) -> list[Segment]:
-        """The rebuilt log, with what was found made ready to be kept, if it belongs to this workspace."""
-        found = {id(segment) for segment in rebuilt.found}
+    def _prepare_rebuilt(self, rebuilt: RebuiltLog) -> list[Segment]:
+        """Return the rebuilt log. What is new in it is prepared, or dropped if it is another workspace's."""
+        new_ids = {id(segment) for segment in rebuilt.new_segments}
         segments: list[Segment] = []
         for segment in rebuilt.segments:
-            if id(segment) not in found:
+            if id(segment) not in new_ids:
                 segments.append(segment)
                 continue
-            mine, others = self.desk.own([segment])
-            self.note_left_out(others)
-            segments += self.desk.ready(mine)
+            own, notes = self.builder.drop_foreign([segment])
+            self.note_left_out(notes)
+            segments += self.builder.prepare_segments(own)
         return segments
 
     async def take_back(self, index: int) -> None:
-        """Takes back every segment from this index on."""
-        log = self.kept.told.log
-        if index < len(log):
-            place = self.place(index)
-            group = self.kept.group([Rewind(to=place)], ())
-            await self._added(group, self.kept.state.rewound(log[:index], place), None, last=True)
+        """Take back every segment from this index on."""
+        log = self.stored.live.log
+        if index >= len(log):
+            return
+        place = self.place(index)
+        group = self.stored.group([Rewind(to=place)], ())
+        state = self.stored.state.after_rewind(log[:index], place)
+        await self._add_group(group, state, None, is_last_try=True)
 
     async def load(self) -> None:
-        await self.kept.load()
-        self._latest = self._stored()
-        self._lost = self._lost_ledger()
-        self._built = -1
+        """Read the conversation again."""
+        await self.stored.load()
+        self._latest_request = self._stored_request()
+        self._ledger_loss = self._find_ledger_loss()
+        self._envelope_count = -1
 
-    def before(self) -> Request | None:
-        """The request before the last one; that of another process is built again, if it can be."""
-        if isinstance(self._before, StoredRequest):
-            self._before = rebuilt(self._before, self.desk)
-        return self._before
+    def request_before(self) -> SentRequest | None:
+        """Return the request before the last one. If another process sent it, it is built again."""
+        if isinstance(self._request_before, StoredRequest):
+            self._request_before = rebuild_request(self._request_before, self.builder)
+        return self._request_before
 
-    def cut(self) -> Cut | None:
-        """The cut that the last request made, or that came before it with the loss of the ledger."""
+    def last_cut(self) -> Cut | None:
+        """Return the cut that the last request made, or the one that the loss of the ledger made before."""
         if self.envelope is not None and self.envelope.cut is not None:
             return self.envelope.cut
-        return self._lost if self._before is None else None
+        if self._request_before is not None:
+            return None
+        return self._ledger_loss
 
-    def _lost_ledger(self) -> Cut | None:
-        """The cut of a ledger that was begun anew for an old conversation: nobody knows what was sent."""
-        ledger = self.kept.state.ledger
+    def _find_ledger_loss(self) -> Cut | None:
+        """Return the cut of a ledger that was begun anew, since nobody knows what was sent before it."""
+        ledger = self.stored.state.ledger
         if ledger.mark is not None or not ledger.cuts:
             return None
         return ledger.cuts[-1]
 
-    def _stored(self) -> StoredRequest | None:
-        """The last request of this conversation, as the store has it."""
-        told, ledger = self.kept.told, self.kept.state.ledger
-        if told.setup is None or ledger.mark is None:
+    def _stored_request(self) -> StoredRequest | None:
+        """Return the last request of this conversation, as the store has it."""
+        live = self.stored.live
+        ledger = self.stored.state.ledger
+        if live.setup is None or ledger.mark is None:
             return None
-        return StoredRequest(log=told.log, setup=told.setup, ledger=ledger)
+        return StoredRequest(log=live.log, setup=live.setup, ledger=ledger)
 
-    def now(self, idle: float = 0) -> Envelope:
-        """The request for the conversation as it is; built once."""
-        if self.envelope is not None and self._built == self.kept.told.count:
+    def current_envelope(self, idle: float = 0) -> Envelope:
+        """Return the request for the conversation as it is. It is built only once."""
+        count = self.stored.live.count
+        if self.envelope is not None and self._envelope_count == count:
             return self.envelope
         with self.watch.phase("build"):
-            envelope = self.desk.build(self._log(), self.kept.state, idle=idle)
-        if self.kept.told.count:
-            self.kept.state = self.kept.state.built(envelope, self.kept.told.count)
-        self._keep(envelope)
+            envelope = self.builder.build(self._log_to_build(), self.stored.state, idle=idle)
+        if count:
+            self.stored.state = self.stored.state.built(envelope, count)
+        self._remember_envelope(envelope)
         return envelope
 
-    def last(self) -> Envelope:
-        """The last request that was built; for a conversation just opened, what it would be."""
-        return self.envelope or self.desk.build(self._log(), self.kept.state)
+    def last_envelope(self) -> Envelope:
+        """Return the last request that was built, or else what the first one would be."""
+        return self.envelope or self.builder.build(self._log_to_build(), self.stored.state)
 
-    def _log(self) -> tuple[Segment, ...]:
-        """The log; of a conversation in which nothing was said yet, the sections that it begins with."""
-        return self.kept.told.log or tuple(self.desk.ready(self.desk.ways.sections))
+    def _log_to_build(self) -> tuple[Segment, ...]:
+        """Return the log. An empty conversation begins with the sections of its system text."""
+        if self.stored.live.log:
+            return self.stored.live.log
+        return tuple(self.builder.prepare_segments(self.builder.runtime.sections))
 
     def place(self, index: int) -> int:
-        """The record at which a segment stands; after the last one, the number of records."""
-        places = self.kept.told.places
-        return places[index] if index < len(places) else self.kept.told.count
+        """Return the number of a segment's record; after the last segment, the number of records."""
+        places = self.stored.live.places
+        if index < len(places):
+            return places[index]
+        return self.stored.live.count
 
-    def forget(self) -> None:
-        """What was built is not what would be built now."""
-        self._built = -1
+    def forget_envelope(self) -> None:
+        """Build the request anew next time, since something that shapes it has changed."""
+        self._envelope_count = -1
 
     def note_left_out(self, notes: Sequence[str]) -> None:
         self.left_out += len(notes)
-        self.kept.notes += notes
+        self.stored.notes += notes
 
-    async def _added(
-        self, group: RecordGroup, state: SessionState, once: Once | None, *, last: bool
+    async def _add_group(
+        self, group: RecordGroup, state: SessionState, once: Once | None, *, is_last_try: bool
     ) -> bool | None:
-        """Whether a group was added now, or had been before; None if another writer was first.
+        """Add a group: True if it was added now, False if it had been before, None if it was not added.
 
-        Then what is new was read; on the last attempt the conflict is raised, after that.
+        None means that another writer was first. What is new was read then, so the caller can try again. On
+        the last try the conflict is raised.
         """
         try:
             with self.watch.phase("store"):
-                return await self.kept.append(group, state, once=once)
+                return await self.stored.append(group, state, once=once)
         except Conflict:
             await self.load()
-            if last:
+            if is_last_try:
                 raise
             return None
 
-    async def _group(self, segments: Sequence[Segment], *, opens: bool) -> RecordGroup:
-        """A group with what is due before it: a changed setup; changed sections, where a turn begins."""
-        if self.kept.stale:
+    async def _make_group(self, segments: Sequence[Segment], *, opens_turn: bool) -> RecordGroup:
+        """Make a group with what is due before its segments: a changed setup, and changed sections."""
+        if self.stored.stale:
             await self.load()
-        told, setup = self.kept.told, self.desk.setup
-        controls: list[Control] = [] if told.setup == setup or not segments else [setup]
-        fresh = self.desk.ready(news(self.desk.ways.sections, told.log)) if opens else []
-        return self.kept.group(controls, [*fresh, *segments])
+        controls: list[Control] = []
+        if segments and self.stored.live.setup != self.builder.setup:
+            controls.append(self.builder.setup)
+        sections: list[Segment] = []
+        if opens_turn:
+            changed = changed_sections(self.builder.runtime.sections, self.stored.live.log)
+            sections = self.builder.prepare_segments(changed)
+        return self.stored.group(controls, [*sections, *segments])
 
-    def _keep(self, envelope: Envelope) -> None:
-        if self._built != self.kept.told.count:
-            self._before = self._latest
-        if self.kept.told.count:
-            self._latest = Request(envelope=envelope, dialect=self.desk.dialect.name)
-        self.envelope, self._built = envelope, self.kept.told.count
+    def _remember_envelope(self, envelope: Envelope) -> None:
+        """Remember the request for the log as it is. The one for a shorter log is the request before it."""
+        count = self.stored.live.count
+        if self._envelope_count != count:
+            self._request_before = self._latest_request
+        if count:
+            self._latest_request = SentRequest(envelope=envelope, dialect=self.builder.dialect.name)
+        self.envelope = envelope
+        self._envelope_count = count
+
+
+def _countdown(*, rebase: bool) -> range:
+    """Return how many tries are left after each try, down to 0 for the last one."""
+    tries = TRIES if rebase else 1
+    return range(tries - 1, -1, -1)

@@ -1,7 +1,7 @@
 """A log as turns: where each begins, what user and model said, which calls wait for a result.
 
-Structure only: a turn begins where the user's side speaks after the model, or after a prompt that never was
-answered. It changes nothing.
+A turn begins where the user's side speaks after the model, or after a prompt that was never answered. The
+functions here only read the log.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Image, Role, Segment, Text, ToolCall, ToolResult
 from lamina.errors import BadInput, NotFound
 
-ASKED, TYPED = "asked", "typed"
-"""Notes in a prompt's `meta`: that it is one, and what was typed where something else was sent."""
+ASKED = "asked"
+"""Name in a segment's `meta`: it is a prompt of the user."""
+
+TYPED = "typed"
+"""Name in a prompt's `meta`: what was typed, if something else was sent."""
 
 
 class Utterance(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,103 +32,130 @@ class Utterance(msgspec.Struct, frozen=True, kw_only=True):
     sent: str = ""
 
 
-def dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
-    """What user and model said to each other."""
-    said: list[Utterance] = []
-    speaking = False  # the message has said something already
+def list_dialogue(log: Sequence[Segment]) -> tuple[Utterance, ...]:
+    """Return what user and model said to each other. The segments of one message are one utterance."""
+    utterances: list[Utterance] = []
+    message_has_text = False
     for segment in log:
-        speaking = speaking and segment.joins
-        text = _plain(segment) if segment.kind in ("user", "assistant") and not segment.covers else ""
+        if not segment.joins:
+            message_has_text = False
+        if segment.kind not in ("user", "assistant") or segment.covers:
+            continue
+        text = _visible_text(segment)
         if is_blank(text):
             continue
-        if speaking:
-            said[-1] = msgspec.structs.replace(said[-1], text=f"{said[-1].text}\n{text}")
+        if message_has_text:
+            last = utterances[-1]
+            utterances[-1] = msgspec.structs.replace(last, text=f"{last.text}\n{text}")
         else:
-            said.append(_said(segment, text))
-        speaking = True
-    return tuple(said)
+            utterances.append(_make_utterance(segment, text))
+        message_has_text = True
+    return tuple(utterances)
 
 
-def _said(segment: Segment, text: str) -> Utterance:
+def _make_utterance(segment: Segment, text: str) -> Utterance:
+    """Return what was typed, and what was sent if that is not the same."""
     typed = segment.meta.get(TYPED)
     if isinstance(typed, str):
         return Utterance(role=segment.role, text=typed, at=segment.at, sent=text)
     return Utterance(role=segment.role, text=text, at=segment.at)
 
 
-def _plain(segment: Segment) -> str:
-    shown = [
-        p.text if isinstance(p, Text) else "[image]" for p in segment.parts if isinstance(p, Text | Image)
-    ]
-    return "\n".join(shown)
+def _visible_text(segment: Segment) -> str:
+    """Return the text of a message, with a word in place of each image."""
+    lines: list[str] = []
+    for part in segment.parts:
+        if isinstance(part, Text):
+            lines.append(part.text)
+        elif isinstance(part, Image):
+            lines.append("[image]")
+    return "\n".join(lines)
 
 
-def starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
-    """The index at which each turn begins: with the changed sections that came before its words."""
-    found: list[int] = []
-    sections: int | None = None
-    opening = asked = begun = False
+def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
+    """Return the index at which each turn begins. Changed sections before a turn's words belong to it."""
+    turn_starts: list[int] = []
+    first_section: int | None = None  # of the changed sections right before this segment
+    users_side = False  # the user's side speaks
+    has_prompt = False  # the current turn has its prompt already
+    begun = False  # somebody has spoken
     for index, segment in enumerate(log):
         if segment.covers:
             continue
         if segment.kind in kinds and is_section(kinds, segment):
-            sections = index if sections is None and begun else sections
+            if first_section is None and begun:
+                first_section = index
             continue
         if segment.role is Role.USER:
-            if not opening or (asked and not segment.joins):
-                found.append(index if sections is None else sections)
-                asked = False
-            opening, asked = True, asked or bool(segment.meta.get(ASKED))
+            if not users_side or (has_prompt and not segment.joins):
+                turn_starts.append(index if first_section is None else first_section)
+                has_prompt = False
+            users_side = True
+            has_prompt = has_prompt or bool(segment.meta.get(ASKED))
         else:
-            opening = asked = False
-        sections, begun = None, begun or segment.role is not Role.SYSTEM
-    return found
+            users_side = False
+            has_prompt = False
+        first_section = None
+        begun = begun or segment.role is not Role.SYSTEM
+    return turn_starts
 
 
-def index_of(log: Sequence[Segment], at: int | str, kinds: Kinds) -> int:
-    """The index of the first segment that `at` means: a turn by its number, or a segment by its key."""
+def locate_turn(log: Sequence[Segment], at: int | str, kinds: Kinds) -> int:
+    """Return the index of the segment that `at` names: a turn by its number, or a segment by its key."""
     if isinstance(at, str):
         return _index_of_key(log, at)
-    begins = starts(log, kinds)
-    if not -len(begins) <= at < len(begins):
-        raise BadInput(f"no turn {at!r}", place="at", hint=f"there are {len(begins)} turns, from 0")
-    return begins[at]
+    turn_starts = list_turn_starts(log, kinds)
+    if not -len(turn_starts) <= at < len(turn_starts):
+        raise BadInput(f"no turn {at!r}", place="at", hint=f"there are {len(turn_starts)} turns, from 0")
+    return turn_starts[at]
 
 
 def _index_of_key(log: Sequence[Segment], key: str) -> int:
-    segment = names(identified(log)).get(key)
-    if segment is None:
+    target = names(identified(log)).get(key)
+    if target is None:
         raise NotFound(key)
-    return max(index for index, one in enumerate(log) if one is segment)
+    return max(index for index, segment in enumerate(log) if segment is target)
 
 
-def after_prompt(log: Sequence[Segment]) -> int:
-    """The index after the last prompt and what continues it."""
-    last = max((i for i, s in enumerate(log) if s.kind == "user" and s.role is Role.USER), default=-1)
-    if last < 0:
-        raise BadInput("nothing was asked yet", place="regenerate", hint="ask first")
-    return last + 1
+def index_after_prompt(log: Sequence[Segment]) -> int:
+    """Return the index after the last prompt and what continues its message."""
+    for index in reversed(range(len(log))):
+        if log[index].kind == "user" and log[index].role is Role.USER:
+            return index + 1
+    raise BadInput("nothing was asked yet", place="regenerate", hint="ask first")
 
 
-def waiting(log: Sequence[Segment]) -> tuple[ToolCall, ...]:
-    """The calls of the model's last message that have no result yet, in order."""
+def list_open_calls(log: Sequence[Segment]) -> tuple[ToolCall, ...]:
+    """Return the calls since the user last spoke that have no result yet, in order."""
     calls: list[ToolCall] = []
-    for part in _since_the_user_spoke(log):
+    for part in _parts_since_user(log):
         if isinstance(part, ToolCall):
             calls.append(part)
         elif isinstance(part, ToolResult):
-            answered = next((call for call in calls if call.id == part.id), None)
-            calls = [call for call in calls if call is not answered]
+            _remove_call(calls, part.id)
     return tuple(calls)
 
 
-def _since_the_user_spoke(log: Sequence[Segment]) -> Iterator[object]:
-    last = max((i for i, s in enumerate(log) if s.role is Role.USER and not s.covers), default=-1)
-    for segment in log[last + 1 :]:
+def _remove_call(calls: list[ToolCall], call_id: str) -> None:
+    """Remove the first call with this id. Ids may repeat, and a result answers one call."""
+    for index, call in enumerate(calls):
+        if call.id == call_id:
+            del calls[index]
+            return
+
+
+def _parts_since_user(log: Sequence[Segment]) -> Iterator[object]:
+    last_user = -1
+    for index, segment in enumerate(log):
+        if segment.role is Role.USER and not segment.covers:
+            last_user = index
+    for segment in log[last_user + 1 :]:
         yield from segment.parts
 
 
-def pending(log: Sequence[Segment]) -> bool:
+def is_models_turn(log: Sequence[Segment]) -> bool:
     """Whether it is the model's turn to speak."""
-    spoken = next((s.role for s in reversed(log) if s.role is not Role.SYSTEM and not s.covers), None)
-    return spoken in (Role.USER, Role.TOOL)
+    for segment in reversed(log):
+        if segment.role is not Role.SYSTEM and not segment.covers:
+            return segment.role in (Role.USER, Role.TOOL)
+    return False

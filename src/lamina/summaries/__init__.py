@@ -1,10 +1,10 @@
-"""Summaries by a model: asked once, judged, recorded as a segment that stands for older ones.
+"""Summaries by a model: written once, judged, and recorded as a segment that is sent in place of older ones.
 
     outcome = await summarized(log, write, terms=terms, ledger=ledger)   # when a cut would fold
     outcome = await compact(session, write, instructions="keep the numbers")   # when the user says so
     await session.ask(prompt, attach=files, condense=Condense(write=write))    # when a turn brings too much
 
-Read `writing` first. Where no text is good enough the deterministic digest takes its place, and a note says
+Read `summary` first. If no text is good enough, the deterministic digest takes its place, and a note says
 why. Nothing here knows a provider: a summarizer is any async function from `Question` to text.
 """
 
@@ -15,7 +15,7 @@ from lamina.summaries.compaction import SummarizedSession, compact, cover_if_due
 from lamina.summaries.judge import RequiredFacts, facts, problems
 from lamina.summaries.priorities import Prioritised, suggest_priorities
 from lamina.summaries.summary import digested, summarized
-from lamina.summaries.turn_attachments import Condense, condensed, with_summary
+from lamina.summaries.turn_attachments import Condense, condense_attachments, with_summary
 from lamina.summaries.values import Bounds, Question, Summarizer, SummaryOutcome, Terms
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
     "Terms",
     "choose",
     "compact",
-    "condensed",
+    "condense_attachments",
     "cover_if_due",
     "digested",
     "facts",

@@ -1,12 +1,12 @@
-"""What a summary should stand for: old steps, oldest first, as many as a cut would want gone.
+"""Chooses what a summary covers: old steps, oldest first, as many as a cut would fold.
 
-The core's plan of a cut says whether it would fold at all, and how far. A summary stands for what may be
-summarised: never the user's words, system text, what is pinned or cannot be had again. It asks no model.
+The core's plan of a cut says whether it would fold at all, and how far. A summary never covers the user's
+words, system text, or segments that are pinned or cannot be recovered. No model is asked here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 
 import msgspec
@@ -20,17 +20,17 @@ from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
 from lamina.core.kinds import Kinds, Retention, recoverable, row
 from lamina.core.recall import refs
-from lamina.core.values import Entry, Form, Layer, Ledger, Ref, Role, Segment, ToolCall, ToolResult
+from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Ref, Role, Segment, ToolCall, ToolResult
 from lamina.summaries.values import Terms
 
 LEAST = 200
-"""Tokens below which old steps are not worth a question: the summary names each of them."""
+"""Fewer tokens than this are not worth a question, since the summary names each covered segment."""
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries of the log that a summary would stand for, in order; where there are none, `why`.
+    """The entries that a summary would cover, in order. If there are none, `why` says why.
 
-    `exactly`: these appearances, and no other content under the same key.
+    `exactly`: it covers these entries by their refs, and no other content under the same key.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -44,7 +44,10 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> tuple[str, ...]:
         """What the summary covers, each name once."""
-        names = (str(entry.ref) if self.exactly else name_of(entry) for entry in self.entries)
+        if self.exactly:
+            names = [str(entry.ref) for entry in self.entries]
+        else:
+            names = [name_of(entry) for entry in self.entries]
         return tuple(dict.fromkeys(names))
 
 
@@ -56,73 +59,86 @@ def choose(
     coming: Sequence[Segment] = (),
     everything: bool = False,
 ) -> Chosen:
-    """What to summarise now. `coming` is added next, and counts. `everything`: all that is old, always."""
-    if _waits(log):
+    """Choose what to summarise now.
+
+    `coming` is added to the log next, and counts. `everything`: all that is old, whether a cut is due or not.
+    """
+    if _has_open_calls(log):
         return Chosen(why="a call waits for its result, and a summary would stand between them")
-    whole = build(
-        [*log, *coming], head=terms.head, ledger=ledger, counter=terms.counter, options=terms.options
-    )
-    goal: int | None = None
-    waits = held(whole.entries, terms.options.binding)
-    if not everything and not waits:
-        folds, why = _would_fold([*log, *coming], whole, terms, ledger)
-        if terms.budget is None or why:
-            return Chosen(why=why or "there is no budget")
-        goal = limits(terms.budget, terms.head, whole.entries, terms.options.rates).target
-    if waits:
+    whole_log = [*log, *coming]
+    envelope = build(whole_log, head=terms.head, ledger=ledger, counter=terms.counter, options=terms.options)
+    if held(envelope.entries, terms.options.binding):
         return Chosen(why="thinking in the open tool loop is bound to what a summary would change")
-    kept = 0 if terms.budget is None else terms.budget.keep_last
-    free = _free(whole.entries, {ref for ref, _ in refs(log)}, terms.options.kinds, keep=kept)
-    taken = _taken(whole, free, goal=goal, until=0 if everything else folds)
-    entries = tuple(whole.entries[i] for i in sorted(_alone(whole.entries, taken)))
-    found = Chosen(entries=entries)
-    return found if found.tokens >= LEAST else Chosen(why="what is old and may be summarised is too little")
-
-
-def _waits(log: Sequence[Segment]) -> bool:
-    """Whether the model's last calls have no results yet."""
-    open_: list[str] = []
-    for segment in log:
-        for part in segment.parts:
-            if isinstance(part, ToolCall):
-                open_.append(part.id)
-            elif isinstance(part, ToolResult) and part.id in open_:
-                open_.remove(part.id)
-            elif segment.role is Role.USER:
-                open_.clear()  # the user went on without them
-    return bool(open_)
+    goal: int | None = None
+    last_step = 0
+    if not everything:
+        if terms.budget is None:
+            return Chosen(why="there is no budget")
+        last_step, reason = _find_last_folded_step(whole_log, envelope, terms.budget, terms, ledger)
+        if reason:
+            return Chosen(why=reason)
+        goal = limits(terms.budget, terms.head, envelope.entries, terms.options.rates).target
+    free = _list_free(envelope.entries, {ref for ref, _ in refs(log)}, terms)
+    taken = _take_steps(envelope, free, goal=goal, last_step=last_step)
+    taken = _drop_shared_names(envelope.entries, taken)
+    chosen = Chosen(entries=tuple(envelope.entries[index] for index in sorted(taken)))
+    if chosen.tokens < LEAST:
+        return Chosen(why="what is old and may be summarised is too little")
+    return chosen
 
 
 def name_of(entry: Entry) -> str:
-    """The name by which a summary covers an entry."""
+    """Return the name by which a summary covers an entry."""
     return entry.segment.key or handle(entry.content)
 
 
-def _would_fold(log: Sequence[Segment], whole: Envelope, terms: Terms, ledger: Ledger) -> tuple[int, str]:
-    """Up to which step a cut would fold, or why there is none."""
-    if terms.budget is None:
-        return 0, "there is no budget"
-    if whole.tokens <= limits(terms.budget, terms.head, whole.entries).trigger:
+def _has_open_calls(log: Sequence[Segment]) -> bool:
+    """Whether the model's last calls have no results yet."""
+    open_ids: list[str] = []
+    for segment in log:
+        for part in segment.parts:
+            if isinstance(part, ToolCall):
+                open_ids.append(part.id)
+            elif isinstance(part, ToolResult) and part.id in open_ids:
+                open_ids.remove(part.id)
+            elif segment.role is Role.USER:
+                open_ids.clear()  # the user went on without them
+    return bool(open_ids)
+
+
+def _find_last_folded_step(
+    log: Sequence[Segment], envelope: Envelope, budget: Budget, terms: Terms, ledger: Ledger
+) -> tuple[int, str]:
+    """Return the last step that a cut would fold, or the reason why it would fold none."""
+    if envelope.tokens <= limits(budget, terms.head, envelope.entries).trigger:
         return 0, "no cut is due"
     plan = plan_cut(
-        log, budget=terms.budget, head=terms.head, ledger=ledger, counter=terms.counter, options=terms.options
+        log, budget=budget, head=terms.head, ledger=ledger, counter=terms.counter, options=terms.options
     )
-    gone = {each.ref for each in plan.lowered if each.now is Form.OMITTED and "fold" in each.why}
-    if not gone:
+    folded: set[Ref] = set()
+    for lowering in plan.lowered:
+        if lowering.now is Form.OMITTED and "fold" in lowering.why:
+            folded.add(lowering.ref)
+    if not folded:
         return 0, "a cut would fold nothing"
-    return max(entry.step for entry in whole.entries if entry.ref in gone), ""
+    return max(entry.step for entry in envelope.entries if entry.ref in folded), ""
 
 
-def _free(entries: Sequence[Entry], logged: set[Ref], kinds: Kinds, *, keep: int) -> set[int]:
-    blocked = untouchable(entries) | spared(entries, keep)
-    return {
-        i
-        for i, entry in enumerate(entries)
-        if i not in blocked and entry.ref in logged and _may_be_summarised(entry, kinds)
-    }
+def _list_free(entries: Sequence[Entry], logged: set[Ref], terms: Terms) -> set[int]:
+    """Return the indices of entries that a summary may cover. `logged` are the refs of the log."""
+    keep_last = 0 if terms.budget is None else terms.budget.keep_last
+    blocked = untouchable(entries) | spared(entries, keep_last)
+    free: set[int] = set()
+    for index, entry in enumerate(entries):
+        if index in blocked or entry.ref not in logged:
+            continue
+        if _may_be_summarised(entry, terms.options.kinds):
+            free.add(index)
+    return free
 
 
 def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:
+    """Whether the kind of an entry allows that a summary is sent in its place."""
     kind = row(kinds, entry.segment)
     return (
         entry.form is not Form.OMITTED
@@ -132,33 +148,42 @@ def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:
     )
 
 
-def _in_pairs(entries: Sequence[Entry], taken: Iterable[int]) -> set[int]:
-    """Without the calls whose results stay, and the results whose calls stay."""
-    left = set(taken)
-    for call, result in pairs(entries):
-        if (call in left) != (result in left):
-            left -= {call, result}
-    return left
-
-
-def _taken(whole: Envelope, free: set[int], *, goal: int | None, until: int) -> set[int]:
-    """Whole steps, oldest first: those up to `until`, then more until what is left is at most `goal`."""
+def _take_steps(envelope: Envelope, free: set[int], *, goal: int | None, last_step: int) -> set[int]:
+    """Return whole steps, oldest first: those up to `last_step`, then more until `goal` is reached."""
     taken: set[int] = set()
-    left = whole.tokens
-    for step, group in groupby(sorted(free), key=lambda i: whole.entries[i].step):
-        if goal is not None and step > until and left <= goal:
+    tokens_left = envelope.tokens
+    for step, group in groupby(sorted(free), key=lambda index: envelope.entries[index].step):
+        if goal is not None and step > last_step and tokens_left <= goal:
             break
-        mine = list(group)
-        taken.update(mine)
-        left -= sum(whole.entries[i].tokens for i in mine) * 3 // 4  # a summary takes some of it
+        indices = list(group)
+        taken.update(indices)
+        step_tokens = sum(envelope.entries[index].tokens for index in indices)
+        tokens_left -= step_tokens * 3 // 4  # the summary takes some of it
     return taken
 
 
-def _alone(entries: Sequence[Entry], taken: set[int]) -> set[int]:
-    """Without those that share their name with one that stays: a name covers all that answer to it."""
+def _drop_shared_names(entries: Sequence[Entry], taken: set[int]) -> set[int]:
+    """Drop entries that share their name with one that stays, since a name covers all that have it.
+
+    Dropping one may split a call from its result, so both are dropped, and that may affect more names. It is
+    repeated until nothing changes.
+    """
     while True:
-        stay = {name_of(e) for i, e in enumerate(entries) if i not in taken and e.form is not Form.OMITTED}
-        left = _in_pairs(entries, (i for i in taken if name_of(entries[i]) not in stay))
-        if left == taken:
+        staying_names: set[str] = set()
+        for index, entry in enumerate(entries):
+            if index not in taken and entry.form is not Form.OMITTED:
+                staying_names.add(name_of(entry))
+        unshared = {index for index in taken if name_of(entries[index]) not in staying_names}
+        remaining = _drop_split_pairs(entries, unshared)
+        if remaining == taken:
             return taken
-        taken = left
+        taken = remaining
+
+
+def _drop_split_pairs(entries: Sequence[Entry], taken: set[int]) -> set[int]:
+    """Drop calls whose results stay, and results whose calls stay."""
+    remaining = set(taken)
+    for call, result in pairs(entries):
+        if (call in remaining) != (result in remaining):
+            remaining -= {call, result}
+    return remaining

@@ -1,7 +1,7 @@
-"""Summaries for a conversation that is kept: when a cut would fold, and when the user asks for one.
+"""Summaries for a session: when a cut would fold, and when the user asks for one.
 
-A session is known here only by the few things that it must offer. What is recorded is one segment; the
-request with it is the session's to build.
+This module knows only the few things of a session that `SummarizedSession` lists. It records one segment, and
+the session builds the next request with it.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ async def compact(
     instructions: str = "",
     bounds: Bounds = USUAL,
 ) -> SummaryOutcome:
-    """Summarises all that is old, now, and records it: what a user means by /compact.
+    """Summarise everything that is old, now, and record the summary: what a user means by /compact.
 
-    `instructions` are the user's, for the model. Without a model, or where its words cannot be used, the
-    deterministic digest stands in, and `notes` say why. The steps that a cut spares are spared here too.
+    `instructions` are the user's, for the model. Without a model, or if its text cannot be used, the
+    deterministic digest is recorded instead, and `notes` say why. The steps that a cut spares stay in full.
     """
     outcome = SummaryOutcome(notes=("there is no model to ask",))
     if write is not None:
@@ -52,30 +52,32 @@ async def compact(
             bounds=bounds,
         )
     if outcome.segment is None:
-        plain = digested(session.log, terms=session.terms, ledger=session.ledger)
-        notes = tuple(dict.fromkeys(outcome.notes + plain.notes))
-        outcome = msgspec.structs.replace(plain, asked=outcome.asked, notes=notes)
-    return await _recorded(session, outcome)
+        digest = digested(session.log, terms=session.terms, ledger=session.ledger)
+        notes = tuple(dict.fromkeys(outcome.notes + digest.notes))
+        outcome = msgspec.structs.replace(digest, asked=outcome.asked, notes=notes)
+    return await _record_summary(session, outcome)
 
 
 async def cover_if_due(
     session: SummarizedSession, write: Summarizer, *, coming: Sequence[Segment] = (), bounds: Bounds = USUAL
 ) -> SummaryOutcome:
-    """Before `coming` is added: if a cut would then fold, a model's summary is recorded instead.
+    """Record a model's summary if a cut would fold once `coming` is added. Call it before that.
 
-    Where it cannot be used nothing is recorded: the cut folds under its digest, and `notes` say why.
+    If the summary cannot be used, nothing is recorded: the cut folds under its digest, and `notes` say why.
     """
     outcome = await summarized(
         session.log, write, terms=session.terms, ledger=session.ledger, coming=coming, bounds=bounds
     )
-    return await _recorded(session, outcome)
+    return await _record_summary(session, outcome)
 
 
-async def _recorded(session: SummarizedSession, outcome: SummaryOutcome) -> SummaryOutcome:
+async def _record_summary(session: SummarizedSession, outcome: SummaryOutcome) -> SummaryOutcome:
+    """Add the summary to the session, with its sizes and notes in its `meta`."""
     if outcome.segment is None:
         return outcome
-    notes = {"notes": list(outcome.notes)} if outcome.notes else {}
-    said = outcome.segment.meta["summary"] | {"before": outcome.before, "after": outcome.after} | notes
-    made = msgspec.structs.replace(outcome.segment, meta={"summary": said})
-    await session.add(made)
-    return msgspec.structs.replace(outcome, segment=made)
+    description = outcome.segment.meta["summary"] | {"before": outcome.before, "after": outcome.after}
+    if outcome.notes:
+        description["notes"] = list(outcome.notes)
+    summary = msgspec.structs.replace(outcome.segment, meta={"summary": description})
+    await session.add(summary)
+    return msgspec.structs.replace(outcome, segment=summary)

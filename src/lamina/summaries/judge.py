@@ -1,7 +1,7 @@
-"""Whether a text may stand for what it covers: what it must name, and what makes it no summary at all.
+"""Judges whether a text may be sent in place of what it covers: what it must name, and what is no summary.
 
-Deterministic: facts are found in the covered segments by the same functions that write digests, and looked
-for in the text. It knows no model, and does not ask whether a text is well written.
+The judgement is deterministic. The functions that write digests find the facts in the covered segments, and
+the text must contain them. This module knows no model, and does not judge whether a text is well written.
 """
 
 from __future__ import annotations
@@ -17,25 +17,35 @@ from lamina.core.values import Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import named, text_of
 
 SHARE_OF_WORDS = 2 / 3
-"""Of the telling words of a decision or error: with these a text that says it in other words has it, too."""
+"""A text has a decision or an error if it has this share of its longer words, in whatever order."""
 
-SHARE_KNOWN = 0.2
-"""Of a summary's own words: as many come from what it covers. Noise has none, a paraphrase has most."""
+SHARE_FROM_SOURCE = 0.2
+"""This share of a summary's words must come from what it covers. Noise has none, a paraphrase has most."""
 
-MOST_OF_EACH, MOST_NAMES = 24, 48
-"""How many decisions and errors, and how many names, a text must have; of more, the first and the newest."""
+MOST_OF_EACH = 24
+"""How many decisions, and how many errors, a text must have. Of more, the first and the newest count."""
+
+MOST_NAMES = 48
+"""How many names a text must have. Of more, the first and the newest count."""
 
 _WORD = re.compile(rf"[{ALPHANUMERIC}]{{4,}}|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_IN_NAMES = f"[{ALPHANUMERIC}_/-]"
-_BEFORE_WORDS = re.compile(f"[^{ALPHANUMERIC}_<]*")
-"""Quotes, dashes, stars; `<` may begin a page that is an error."""
+"""A word of four letters or more ("retry"), or one sign of a script without spaces."""
 
+_IN_NAMES = f"[{ALPHANUMERIC}_/-]"
+"""What a name may go on with: `spec.md` is not named in `old-spec.md`."""
+
+_BEFORE_WORDS = re.compile(f"[^{ALPHANUMERIC}_<]*")
+"""Quotes, dashes, stars before the first word; `<` may begin a page that is an error."""
+
+# Texts such as `I'm really sorry`, `I cannot`, `As an AI` or `There is nothing to summarise`.
 _REFUSAL = re.compile(
     r"(?:(?:i['’]?m|i am)(?: \w+)? sorry|sorry\b|i (?:can['’]?t|cannot|can not|won['’]?t|will not|"
     r"am (?:not able|unable)|must decline)|i['’]m (?:not able|unable)|unfortunately,? i|"
     r"as an? (?:ai|language model)|(?:there is |there['’]s )?nothing to summari[sz]e)",
     re.IGNORECASE | re.ASCII,
 )
+
+# Texts such as `ValueError: …`, a traceback, `HTTP/1.1 503` or a page of HTML.
 _FAILURE = re.compile(
     r"(?:[a-z_.]*(?:error|exception)\b\s*[:\d(\"]|traceback \(|(?:http[/ \d.]*|status )?[45]\d\d\b|"
     r"rate limit|overloaded|internal server error|service unavailable|request timed? ?out|<!doctype|<html)",
@@ -44,92 +54,107 @@ _FAILURE = re.compile(
 
 
 class RequiredFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a summary must not lose: things by name, and what was decided and what failed by its words."""
+    """What a summary must not lose: names, and the words of decisions and errors."""
 
     names: tuple[str, ...] = ()
     decided: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
-        """The facts, one a line, as a model is told them."""
+        """Yield the facts, one a line, as a model reads them."""
         yield from (f"- file or source: {name}" for name in self.names)
         yield from (f"- decision: {line}" for line in self.decided)
         yield from (f"- error: {line}" for line in self.failed)
 
 
 def facts(segments: Sequence[Segment]) -> RequiredFacts:
-    """Names of attachments and of files that calls and replies speak of; decisions; errors."""
-    told = [p.text for s in segments if s.role is Role.ASSISTANT for p in s.parts if isinstance(p, Text)]
-    results = [text_of(s.parts) for s in segments if s.parts and isinstance(s.parts[0], ToolResult)]
+    """Collect names of attachments and of files in calls and replies, decisions, and errors."""
+    names: list[str] = []
+    decided: list[str] = []
+    failed: list[str] = []
+    for segment in segments:
+        names += _list_names(segment)
+        if segment.role is Role.ASSISTANT:
+            for part in segment.parts:
+                if isinstance(part, Text):
+                    decided += decisions(part.text)
+        if segment.parts and isinstance(segment.parts[0], ToolResult):
+            failed += [one_line(line, LINE) for line in error_lines(text_of(segment.parts))]
     return RequiredFacts(
-        names=_bounded((name for segment in segments for name in _names(segment)), MOST_NAMES),
-        decided=_bounded((line for text in told for line in decisions(text)), MOST_OF_EACH),
-        failed=_bounded((one_line(e, LINE) for text in results for e in error_lines(text)), MOST_OF_EACH),
+        names=_limit_lines(names, MOST_NAMES),
+        decided=_limit_lines(decided, MOST_OF_EACH),
+        failed=_limit_lines(failed, MOST_OF_EACH),
     )
 
 
-def problems(text: str, wanted: RequiredFacts, *, source: str) -> list[str]:
-    """Why a text may not stand for what it covers; nothing if it may. `source` is all that it covers."""
+def problems(text: str, required: RequiredFacts, *, source: str) -> list[str]:
+    """Return the reasons why a text may not be used; nothing if it may. `source` is all that it covers."""
     if not _WORD.search(text):
         return ["it is empty"]
-    said = text[_before_words(text) :]
-    if _REFUSAL.match(said):
+    first_word = _BEFORE_WORDS.match(text)
+    start = first_word.end() if first_word else 0
+    if _REFUSAL.match(text[start:]):
         return ["it is a refusal"]
-    if _FAILURE.match(said):
+    if _FAILURE.match(text[start:]):
         return ["it is an error message"]
-    words, there = _words(text), _words(source)
-    if len(words & there) < SHARE_KNOWN * len(words):
+    words = _list_words(text)
+    words_from_source = words & _list_words(source)
+    if len(words_from_source) < SHARE_FROM_SOURCE * len(words):
         return ["it speaks of something else"]
-    return [*_lost(text, words, wanted)]
+    return list(_find_lost_facts(text, words, required))
 
 
-def _before_words(text: str) -> int:
-    """How many characters stand before the first word: quotes, marks of a list, stars."""
-    before = _BEFORE_WORDS.match(text)
-    return before.end() if before else 0
+def _find_lost_facts(text: str, words: set[str], required: RequiredFacts) -> Iterator[str]:
+    """Yield a reason for each fact that a text does not have. `words` are those of the text."""
+    folded_text = fold_case(text)
+    for name in required.names:
+        if not _has_name(folded_text, name):
+            yield f"it does not name {in_quotes(name)}"
+    for line in required.decided:
+        if not _has_line(words, line):
+            yield f"it has lost the decision {in_quotes(line)}"
+    for line in required.failed:
+        if not _has_line(words, line):
+            yield f"it has lost the error {in_quotes(line)}"
 
 
-def _lost(text: str, words: set[str], wanted: RequiredFacts) -> Iterator[str]:
-    folded = fold_case(text)
-    yield from (f"it does not name {in_quotes(name)}" for name in wanted.names if not _stands(name, folded))
-    yield from (
-        f"it has lost the decision {in_quotes(line)}" for line in wanted.decided if not _has(words, line)
-    )
-    yield from (f"it has lost the error {in_quotes(line)}" for line in wanted.failed if not _has(words, line))
+def _has_name(folded_text: str, name: str) -> bool:
+    """Whether a text has a name as a whole, and not as a piece of another name."""
+    pattern = rf"(?<!{_IN_NAMES}){re.escape(fold_case(name))}(?!{_IN_NAMES})"
+    return re.search(pattern, folded_text) is not None
 
 
-def _stands(name: str, folded: str) -> bool:
-    """Whether a name stands in a text as a name, and not as a piece of another."""
-    return re.search(rf"(?<!{_IN_NAMES}){re.escape(fold_case(name))}(?!{_IN_NAMES})", folded) is not None
+def _has_line(words: set[str], line: str) -> bool:
+    """Whether a text with these words says what a line says."""
+    line_words = _list_words(line)
+    return len(line_words & words) >= SHARE_OF_WORDS * len(line_words)
 
 
-def _has(words: set[str], line: str) -> bool:
-    telling = _words(line)
-    return len(telling & words) >= SHARE_OF_WORDS * len(telling)
-
-
-def _words(text: str) -> set[str]:
+def _list_words(text: str) -> set[str]:
     return set(_WORD.findall(fold_case(text)))
 
 
-def _names(segment: Segment) -> Iterator[str]:
+def _list_names(segment: Segment) -> Iterator[str]:
+    """Yield the segment's own name, and the paths in its calls and replies."""
     if name := named(segment):
         yield clean(name)
     for part in segment.parts:
-        match part:
-            case ToolCall():
-                yield from _called(part)
-            case Text(text=text) if segment.role is Role.ASSISTANT:
-                yield from paths(text)
-            case _:
-                pass
+        if isinstance(part, ToolCall):
+            yield from _list_paths(part)
+        elif isinstance(part, Text) and segment.role is Role.ASSISTANT:
+            yield from paths(part.text)
 
 
-def _called(call: ToolCall) -> Iterator[str]:
-    found = called(call.name, call.arguments, None, 0, failed=False)
-    yield from (piece.text for piece in found if piece.claim == "path")
+def _list_paths(call: ToolCall) -> Iterator[str]:
+    """Yield the paths among the arguments of a call."""
+    for piece in called(call.name, call.arguments, None, 0, failed=False):
+        if piece.claim == "path":
+            yield piece.text
 
 
-def _bounded(lines: Iterable[str], most: int) -> tuple[str, ...]:
-    every = tuple(dict.fromkeys(line for line in lines if not is_blank(line)))
-    return every if len(every) <= most else (every[0], *every[1 - most :])
+def _limit_lines(lines: Iterable[str], most: int) -> tuple[str, ...]:
+    """Return the lines, each once. If there are too many, the first one and the newest."""
+    unique = tuple(dict.fromkeys(line for line in lines if not is_blank(line)))
+    if len(unique) <= most:
+        return unique
+    return (unique[0], *unique[1 - most :])

@@ -1,17 +1,17 @@
-"""A summary, from choosing what it stands for to the segment that is recorded: read this first.
+"""A summary, from choosing what it covers to the segment that is recorded. Read this first.
 
     choose ──▶ ask ──▶ judge ──▶ compose ──▶ try it out ──▶ the segment
                  ▲        │ refused: asked again, with what was wrong, a bounded number of times
                  └────────┘
 
-The words are a model's; what the segment covers, the index of what it stands for, and the fence around it
-are not. Recording it is the caller's, so a conversation is replayed without any model.
+The model writes only the text. lamina decides what the segment covers, and adds the index of the covered
+segments and the fence around the whole. The caller records it, so a conversation is replayed without a model.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -33,17 +33,26 @@ from lamina.summaries.judge import facts, problems
 from lamina.summaries.questions import QuestionRun, Unanswered
 from lamina.summaries.values import Bounds, Summarizer, SummaryOutcome, Terms
 
-SHORTEST, LONGEST = 100, 2_000
-"""Tokens of a summary's own words: less says nothing, more is not read."""
+SHORTEST = 100
+"""The fewest tokens that a summary's text may have: fewer say nothing."""
+
+LONGEST = 2_000
+"""The most tokens that a summary's text may have: more are not read."""
 
 SHARE = 8
-"""Of a window, the conversation's or the summarizer's: a summary's words take one part in `SHARE` of it."""
+"""A summary's text takes one part in `SHARE` of a window, the conversation's or the summarizer's."""
 
 SLACK = 2
-"""How many times the tokens that were asked for a text may have: models do not count well."""
+"""A text may have this many times the tokens that were asked for, since models do not count well."""
 
 GAIN = 4
-"""A summary, with its index, frees at least one part in `GAIN` of what it stands for."""
+"""A summary, with its index, frees at least one part in `GAIN` of what it covers."""
+
+NOTES = 12
+"""How many reasons against one text are listed."""
+
+SMALL_DIGEST = 400
+"""Characters of a digest, if a longer one would not be smaller than what it covers."""
 
 USUAL = Bounds()
 
@@ -57,11 +66,7 @@ Name each of these, files and sources exactly as they are written here:
 {wanted}"""
 
 _THOUGHT_MARK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE | re.ASCII)
-NOTES = 12
-"""How many reasons against one text are told."""
-
-SMALL_DIGEST = 400
-"""Characters of a digest where a longer one would not be smaller than what it stands for."""
+"""The tags around what a model thinks aloud: `<think>`, `</thinking>`."""
 
 
 async def summarized(
@@ -75,73 +80,73 @@ async def summarized(
     everything: bool = False,
     bounds: Bounds = USUAL,
 ) -> SummaryOutcome:
-    """A segment that stands for what a cut would fold, in a model's words; or none, and a note why.
+    """Summarise what a cut would fold, in a model's words. If there is no summary, a note says why.
 
     `coming` is what is added to the log after the summary. `everything`: all that is old, due or not.
-    Record the segment right after `log`: then the next build needs no model.
+    Record the segment right after `log`. Then the next build needs no model.
     """
     chosen = choose(log, terms=terms, ledger=ledger, coming=coming, everything=everything)
     if not chosen.entries:
         return SummaryOutcome(notes=(f"nothing was summarised: {chosen.why}",))
     draft = SummaryDraft(chosen, log, terms=terms, ledger=ledger, coming=coming, window=bounds.window)
     if draft.most < SHORTEST:
-        return SummaryOutcome(
-            before=chosen.tokens, notes=("no model was asked: a summary would not be smaller",)
-        )
-    reader = QuestionRun(write, log, terms=terms, ledger=ledger, bounds=bounds)
-    found: list[str] = []
-    for _ in range(bounds.tries):
-        try:
-            question = draft.instruction(instructions, found)
-            text = await reader.told(chosen.entries, question, most=draft.most)
-        except Unanswered as problem:
-            found = [str(problem)]
-            continue
-        outcome = draft.judged(clean(without_thoughts(text)), instructions)
-        if outcome.segment is not None:
-            return msgspec.structs.replace(outcome, asked=reader.asked)
-        found = list(outcome.notes)
-    notes = tuple(f"the model's summary was not used: {problem}" for problem in found)
-    return SummaryOutcome(before=chosen.tokens, asked=reader.asked, notes=notes)
+        return draft.not_smaller()
+    questions = QuestionRun(write, log, terms=terms, ledger=ledger, bounds=bounds)
+
+    async def write_text(instruction: str) -> str:
+        return await questions.write_summary(chosen.entries, instruction, most=draft.most)
+
+    return await draft.write(questions, write_text, instructions=instructions)
 
 
 def without_thoughts(text: str) -> str:
-    """An answer without what its model thought aloud, in one pass; a thought without an end stays."""
-    kept: list[str] = []
-    at = 0
-    thinking: int | None = None
-    for tag_found in _THOUGHT_MARK.finditer(text):
-        closes = bool(tag_found[1])
-        if not closes and thinking is None:
-            thinking = tag_found.start()
-        elif closes and thinking is not None:
-            kept.append(text[at:thinking])
-            at, thinking = tag_found.end(), None
-    return "".join([*kept, text[at:]])
+    """Return an answer without what its model thought aloud. A thought without an end stays."""
+    pieces: list[str] = []
+    end_of_last = 0
+    thought_start: int | None = None
+    for mark in _THOUGHT_MARK.finditer(text):
+        closes = bool(mark[1])
+        if not closes and thought_start is None:
+            thought_start = mark.start()
+        elif closes and thought_start is not None:
+            pieces.append(text[end_of_last:thought_start])
+            end_of_last = mark.end()
+            thought_start = None
+    pieces.append(text[end_of_last:])
+    return "".join(pieces)
 
 
 def digested(log: Sequence[Segment], *, terms: Terms, ledger: Ledger = EMPTY) -> SummaryOutcome:
-    """The same for all that is old, in the words of the deterministic digest."""
+    """Summarise everything that is old, in the words of the deterministic digest.
+
+    If the digest is not smaller than what it covers, shorter ones are tried.
+    """
     chosen = choose(log, terms=terms, ledger=ledger, everything=True)
     if not chosen.entries:
         return SummaryOutcome(notes=(f"nothing was summarised: {chosen.why}",))
     draft = SummaryDraft(chosen, log, terms=terms, ledger=ledger)
     segments = [entry.segment for entry in chosen.entries]
     room = terms.budget.window if terms.budget else chosen.tokens
-    texts = (_digest_text(segments, limit, terms) for limit in (extra(room), SMALL_DIGEST, 0))
-    outcomes = [draft.tried(text, by="digest") for text in texts]
-    return next((outcome for outcome in outcomes if outcome.segment is not None), outcomes[-1])
+    outcome = SummaryOutcome()
+    for limit in (extra(room), SMALL_DIGEST, 0):
+        outcome = draft.try_text(_write_digest(segments, limit, terms), by="digest")
+        if outcome.segment is not None:
+            return outcome
+    return outcome
 
 
-def _digest_text(segments: Sequence[Segment], limit: int, terms: Terms) -> str:
-    """A digest as one text: the user's words, then what was done."""
+def _write_digest(segments: Sequence[Segment], limit: int, terms: Terms) -> str:
+    """Write a digest as one text: the user's words, then what was done."""
     kinds = terms.options.kinds
-    text = digest(segments, words_limit=limit * 3 // 4, notes_limit=limit // 4, kinds=kinds)
-    return "\n".join(filter(None, text))
+    texts = digest(segments, words_limit=limit * 3 // 4, notes_limit=limit // 4, kinds=kinds)
+    return "\n".join(filter(None, texts))
 
 
 class SummaryDraft:
-    """A summary in the making: what it stands for and must name, and how its words become a segment."""
+    """A summary in the making: what it covers and must name, and how its text becomes a segment.
+
+    `most` is how many tokens the model's text may have.
+    """
 
     def __init__(
         self,
@@ -153,106 +158,159 @@ class SummaryDraft:
         coming: Sequence[Segment] = (),
         window: int | None = None,
     ) -> None:
-        self.chosen, self.log, self.terms, self.ledger, self.coming = chosen, log, terms, ledger, coming
-        self.wanted = facts([entry.segment for entry in chosen.entries])
-        self.index = index_of(chosen, terms)
-        self.most = self._most(window)
+        self.chosen = chosen
+        self.log = log
+        self.terms = terms
+        self.ledger = ledger
+        self.coming = coming
+        self.required = facts([entry.segment for entry in chosen.entries])
+        self.index = write_index(chosen, terms)
+        self.most = self._count_most(window)
 
-    def instruction(self, instructions: str, refused: Sequence[str]) -> str:
-        """What the model is told to do; the second time, with what was wrong with its first text."""
+    async def write(
+        self,
+        questions: QuestionRun,
+        write_text: Callable[[str], Awaitable[str]],
+        *,
+        instructions: str = "",
+    ) -> SummaryOutcome:
+        """Ask for the text until it can be used, as often as the bounds allow.
+
+        `write_text` asks with an instruction. The second time, that says what was wrong with the first text.
+        """
+        reasons: list[str] = []
+        for _ in range(questions.bounds.tries):
+            try:
+                text = await write_text(self.instruction(instructions, reasons))
+            except Unanswered as problem:
+                reasons = [str(problem)]
+                continue
+            outcome = self.judge_text(clean(without_thoughts(text)), instructions)
+            if outcome.segment is not None:
+                return msgspec.structs.replace(outcome, asked=questions.asked)
+            reasons = list(outcome.notes)
+        notes = tuple(f"the model's summary was not used: {reason}" for reason in reasons)
+        return SummaryOutcome(before=self.chosen.tokens, asked=questions.asked, notes=notes)
+
+    def not_smaller(self) -> SummaryOutcome:
+        """Return the outcome if there is no room for a text."""
+        note = "no model was asked: a summary would not be smaller"
+        return SummaryOutcome(before=self.chosen.tokens, notes=(note,))
+
+    def instruction(self, instructions: str, reasons: Sequence[str]) -> str:
+        """Return the instruction for the model, with the reasons against its first text, if there are any."""
         text = self.question()
         if not is_blank(instructions):
             text += f"\nThe user asks in addition: {instructions.strip(WHITE_SPACE)}"
-        if refused:
-            said = guard("; ".join(refused), self.terms.options.kinds)
-            text += f"\nYour first text was refused: {said}"
+        if reasons:
+            guarded = guard("; ".join(reasons), self.terms.options.kinds)
+            text += f"\nYour first text was refused: {guarded}"
         return text
 
     def question(self) -> str:
-        """What the model is asked to write."""
+        """Return what the model is asked to write."""
         last = self.chosen.entries[-1]
         return INSTRUCTION.format(
             last=f"{inert(described(last.segment), 80)} ({inert(name_of(last), 80)})",
             words=self.most * 2 // 3,
-            wanted=self.to_name(),
+            wanted=self.required_lines(),
         )
 
-    def to_name(self) -> str:
-        """What the text must name, fenced."""
-        lines = "\n".join(self.wanted.lines()) or "- (nothing in particular)"
+    def required_lines(self) -> str:
+        """Return what the text must name, fenced."""
+        lines = "\n".join(self.required.lines()) or "- (nothing in particular)"
         return tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds))
 
-    def judged(self, text: str, instructions: str) -> SummaryOutcome:
-        """The outcome of a model's text, with every reason against it as a note."""
+    def judge_text(self, text: str, instructions: str) -> SummaryOutcome:
+        """Return the outcome of a model's text, with every reason against it as a note."""
         source = "\n".join(text_of(entry.segment.parts) for entry in self.chosen.entries)
-        if found := problems(text, self.wanted, source=f"{source}\n{instructions}"):
-            more = [f"and {len(found) - NOTES} more like these"] if len(found) > NOTES else []
-            return SummaryOutcome(before=self.chosen.tokens, notes=(*found[:NOTES], *more))
-        if (size := self.terms.counter.count(text)) > SLACK * self.most:
-            return SummaryOutcome(
-                before=self.chosen.tokens, notes=(f"it has {size:,} tokens, not {self.most:,}",)
-            )
-        return self.tried(text, by="model")
+        reasons = problems(text, self.required, source=f"{source}\n{instructions}")
+        if len(reasons) > NOTES:
+            reasons = [*reasons[:NOTES], f"and {len(reasons) - NOTES} more like these"]
+        if reasons:
+            return SummaryOutcome(before=self.chosen.tokens, notes=tuple(reasons))
+        size = self.terms.counter.count(text)
+        if size > SLACK * self.most:
+            note = f"it has {size:,} tokens, not {self.most:,}"
+            return SummaryOutcome(before=self.chosen.tokens, notes=(note,))
+        return self.try_text(text, by="model")
 
-    def tried(self, text: str, *, by: Literal["model", "digest", "earlier"]) -> SummaryOutcome:
-        """The segment in its place: it must cover exactly what was chosen, and free enough."""
-        made, terms, before = self._composed(text, by), self.terms, self.chosen.tokens
+    def try_text(self, text: str, *, by: Literal["model", "digest", "earlier"]) -> SummaryOutcome:
+        """Build with the segment in its place: it must cover exactly what was chosen, and free enough."""
+        before = self.chosen.tokens
+        segment = self._compose(text, by)
         envelope = build(
-            [*self.log, made, *self.coming],
-            head=terms.head,
+            [*self.log, segment, *self.coming],
+            head=self.terms.head,
             ledger=self.ledger,
-            counter=terms.counter,
-            options=terms.options,
+            counter=self.terms.counter,
+            options=self.terms.options,
         )
-        covered = {entry.ref for entry in envelope.entries if entry.why == f"covered by {made.key}"}
+        covered = {entry.ref for entry in envelope.entries if entry.why == f"covered by {segment.key}"}
         if covered != {entry.ref for entry in self.chosen.entries}:
             return SummaryOutcome(before=before, notes=("it would not stand for what it says",))
-        after = envelope.entry(made.key).tokens
+        after = envelope.entry(segment.key).tokens
         if after * GAIN > before * (GAIN - 1):
             note = f"it has {after:,} tokens, what it stands for {before:,}"
             return SummaryOutcome(before=before, after=after, notes=(note,))
-        return SummaryOutcome(segment=made, by=by, before=before, after=after)
+        return SummaryOutcome(segment=segment, by=by, before=before, after=after)
 
-    def _composed(self, text: str, by: str) -> Segment:
-        """The segment: words and index, behind a fence that neither can close."""
-        names, options = self.chosen.names, self.terms.options
+    def _compose(self, text: str, by: str) -> Segment:
+        """Return the segment: text and index, behind a fence that neither can close."""
+        names = self.chosen.names
+        options = self.terms.options
         body = f"{text}\n{self.index}" if self.index else text
-        if not options.wording.tagged:  # which fences every segment by itself
+        if not options.wording.tagged:  # a tagged wording fences every segment by itself
             body = tag("progress_summary", {"original_count": str(len(names))}, guard(body, options.kinds))
         return summary(body, covers=names, key=f"cover-{hashed(names)[:12]}", meta={"summary": {"by": by}})
 
-    def _most(self, window: int | None) -> int:
-        """Tokens that the model's own words may have."""
-        count, framing = self.terms.counter.count, self.terms.counter.framing
+    def _count_most(self, window: int | None) -> int:
+        """Return how many tokens the model's text may have, so that enough is freed."""
+        counter = self.terms.counter
         fence = tag("progress_summary", {"original_count": "000"}, self.index)
-        around = count(fence) + framing.message + framing.part + 8
-        free = self.chosen.tokens * (GAIN - 1) // GAIN - around
-        windows = [window, self.terms.budget.window if self.terms.budget else None]
-        shares = [max(each // SHARE, SHORTEST) for each in windows if each is not None]
-        return min(free, *shares, LONGEST)
+        overhead = counter.count(fence) + counter.framing.message + counter.framing.part + 8
+        amounts = [LONGEST, self.chosen.tokens * (GAIN - 1) // GAIN - overhead]
+        if window is not None:
+            amounts.append(max(window // SHARE, SHORTEST))
+        if self.terms.budget is not None:
+            amounts.append(max(self.terms.budget.window // SHARE, SHORTEST))
+        return min(amounts)
 
 
-def index_of(chosen: Chosen, terms: Terms) -> str:
-    """Every covered segment by its key; a call with its result, equal ones together. Thinking has no line."""
+def write_index(chosen: Chosen, terms: Terms) -> str:
+    """List every covered segment by its key.
+
+    A call is listed with its result, and equal ones share a line. Thinking is not listed.
+    """
     if not terms.options.wording.handles:
         return ""
-    lines: dict[str, list[str]] = {}
+    keys_by_line: dict[str, list[str]] = {}
     for entry in chosen.entries:
-        if what := _line(entry):
-            lines.setdefault(what, []).append(_key(entry))
-    rows = (f"- {what}: {', '.join(dict.fromkeys(names))}" for what, names in lines.items())
-    return "\n".join(["In full, by key:", *rows]) if lines else ""
+        description = _describe_entry(entry)
+        if description:
+            keys_by_line.setdefault(description, []).append(_recall_key(entry))
+    if not keys_by_line:
+        return ""
+    lines = ["In full, by key:"]
+    for description, keys in keys_by_line.items():
+        lines.append(f"- {description}: {', '.join(dict.fromkeys(keys))}")
+    return "\n".join(lines)
 
 
-def _key(entry: Entry) -> str:
-    """A name that stands on a line and can be recalled."""
+def _recall_key(entry: Entry) -> str:
+    """Return a name that fits on a line and can be recalled."""
     key = entry.segment.key
-    return key if key and is_printable(key) and len(key) <= NAME else handle(entry.content)
+    if key and is_printable(key) and len(key) <= NAME:
+        return key
+    return handle(entry.content)
 
 
-def _line(entry: Entry) -> str:
+def _describe_entry(entry: Entry) -> str:
+    """Return what the index says about an entry, or "" if it is not listed."""
     first = entry.segment.parts[0] if entry.segment.parts else None
-    if isinstance(first, Thinking) or (isinstance(first, ToolCall) and len(first.arguments) < ARGUMENT_LIMIT):
+    if isinstance(first, Thinking):
+        return ""
+    if isinstance(first, ToolCall) and len(first.arguments) < ARGUMENT_LIMIT:
         return ""
     if entry.asked is not None:
         return inert(f"{entry.asked.name} {telling(entry.asked.arguments)}", 80)

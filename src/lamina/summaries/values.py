@@ -1,4 +1,4 @@
-"""What is asked, on what terms, how far asking goes, and what came of it. It decides nothing."""
+"""The values of this package: a question to a model, its terms and bounds, and the outcome."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lamina.core.wording import text_of
 from lamina.errors import BadInput
 
 Purpose = Literal["summary", "part", "priorities"]
-"""A whole summary; a part of what is too long to be read at once; priorities of attachments."""
+"""A whole summary, a part of a text that is too long to be read at once, or priorities of attachments."""
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     """One question to a model. `envelope` is the request, for a dialect to render; its last message asks.
 
     `aligned`: it continues the conversation's own last request, so a provider has its beginning cached.
-    `most` is how many tokens the answer may have. The answer is text: calls of tools are none.
+    `most` is how many tokens the answer may have. The answer has to be text, without calls of tools.
     """
 
     envelope: Envelope
@@ -37,11 +37,11 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Summarizer = Callable[[Question], Awaitable[str]]
-"""Asks a model, and gives back the words of its answer."""
+"""Asks a model, and returns the text of its answer."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """What a conversation is built with: the arguments of `build`, beside log and ledger."""
+    """What a conversation is built with: the arguments of `build`, besides log and ledger."""
 
     budget: Budget | None = None
     head: Head = Head()
@@ -50,10 +50,11 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """How far asking goes. `window` is the summarizer's, where it is not the conversation's own model.
+    """How much a summarizer may be asked.
 
-    `tries` counts whole attempts, `seconds` is for each question, `parts` the most pieces that a text too
-    long for the window is read in, `at_once` how many of them are asked at a time.
+    `tries` counts whole attempts, and `seconds` is the time for each question. A text that is too long for
+    the window is read in at most `parts` pieces, `at_once` of them at a time. `window` is the summarizer's,
+    if it is not the conversation's own model.
     """
 
     tries: int = 2
@@ -64,16 +65,16 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         for name in ("tries", "seconds", "parts", "at_once"):
-            if getattr(self, name) <= 0:
-                hint = "give a number above 0"
-                raise BadInput(f"{name} is {getattr(self, name)!r}", place="Bounds", hint=hint)
+            value = getattr(self, name)
+            if value <= 0:
+                raise BadInput(f"{name} is {value!r}", place="Bounds", hint="give a number above 0")
 
 
 class SummaryOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it: the segment to record, or None, and then `notes` say why.
+    """The segment to record. If it is None, `notes` say why.
 
-    `by` says who wrote it; "earlier": a summary of the same content stands above. `before` and `after` are
-    the tokens of what it stands for and of itself; `asked` counts the questions that a model was asked.
+    `by` says who wrote it; "earlier" means that an older summary covers the same content. `before` and
+    `after` are the tokens of what it covers and of itself. `asked` counts the questions to a model.
     """
 
     segment: Segment | None = None

@@ -1,0 +1,98 @@
+"""What a request says, as digests: enough to tell whether another request continues it.
+
+Only for `lamina.fitting.conversations`.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import msgspec
+
+from lamina.core.hashing import content_digest, parts_digest
+from lamina.core.values import Digest, Role, Segment
+
+
+class RequestDigests(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """The digests of one request.
+
+    `system` has the digests of the system text before the first other message. `segments` are the segments
+    after it, `digests` the digest of each, and `chain` the hash of all of them up to and including each.
+    `first_answer` is the index of the first segment by the model.
+    """
+
+    system: tuple[Digest, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    digests: tuple[Digest, ...] = ()
+    chain: tuple[bytes, ...] = ()
+    first_answer: int = 0
+
+
+NO_DIGESTS = RequestDigests()
+
+
+def digest_log(log: tuple[Segment, ...], previous: RequestDigests) -> RequestDigests:
+    """Digest a log. Segments at its start that are the same objects as in `previous` are not hashed again."""
+    system_end = _index_after_system(log)
+    segments = log[system_end:]
+    same_count = _count_same_objects(segments, previous.segments)
+    new_digests = [_digest_segment(segment) for segment in segments[same_count:]]
+    chain = list(previous.chain[:same_count])
+    for digest in new_digests:
+        last_link = chain[-1] if chain else b""
+        chain.append(blake2b(last_link + digest.encode(), digest_size=16).digest())
+    first_answer = previous.first_answer
+    if first_answer >= same_count:
+        first_answer = _index_of_first_answer(segments)
+    return RequestDigests(
+        system=tuple(map(_digest_segment, log[:system_end])),
+        segments=segments,
+        digests=(*previous.digests[:same_count], *new_digests),
+        chain=tuple(chain),
+        first_answer=first_answer,
+    )
+
+
+def count_shared_links(chain: tuple[bytes, ...], other: tuple[bytes, ...]) -> int:
+    """Return how many links two chains have in common at their start.
+
+    Each link is the hash of everything before it: two chains that are equal at one index are equal at all
+    smaller ones, so a binary search finds the last equal one.
+    """
+    low = 0
+    high = min(len(chain), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if chain[middle - 1] == other[middle - 1]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _index_after_system(log: tuple[Segment, ...]) -> int:
+    for index, segment in enumerate(log):
+        if segment.role is not Role.SYSTEM:
+            return index
+    return len(log)
+
+
+def _index_of_first_answer(segments: tuple[Segment, ...]) -> int:
+    for index, segment in enumerate(segments):
+        if segment.role is Role.ASSISTANT:
+            return index
+    return len(segments)
+
+
+def _count_same_objects(segments: tuple[Segment, ...], others: tuple[Segment, ...]) -> int:
+    """Return how many segments at the start of both logs are the same objects."""
+    count = 0
+    for segment, other in zip(segments, others, strict=False):
+        if segment is not other:
+            break
+        count += 1
+    return count
+
+
+def _digest_segment(segment: Segment) -> Digest:
+    return content_digest(segment, parts_digest(segment.role, segment.parts))
