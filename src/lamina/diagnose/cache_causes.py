@@ -13,11 +13,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lamina.caches import CacheRules, simulator
-from lamina.caches.breakpoints import entries_of, marks_of, positions_of
-from lamina.caches.prefix import asked_lifetime
-from lamina.caches.prefix_path import Path, path_of
+from lamina.caches.breakpoints import find_entry_marks, find_marks, number_positions
+from lamina.caches.prefix import requested_lifetime
+from lamina.caches.prefix_path import PrefixPath, build_path
 from lamina.caches.stream import Stream, same_but_key_order
-from lamina.caches.tail import EXPLICIT, boundaries, written
+from lamina.caches.tail import EXPLICIT, choose_writes, find_boundaries
 from lamina.diagnose.losses import lost_blocks, price_of_loss
 from lamina.diagnose.values import SETTING_CAUSES, Cause
 
@@ -43,7 +43,7 @@ class CachedRequest(NamedTuple):
     """A request as a cache sees it: its path, and the number in the stream of each block of the path."""
 
     stream: Stream
-    path: Path
+    path: PrefixPath
     numbers: list[int]
 
     def number_of(self, index: int) -> int:
@@ -86,7 +86,7 @@ def _held(before: Stream, rules: CacheRules) -> int:
 
 
 def _sent(stream: Stream, rules: CacheRules) -> CachedRequest:
-    path = path_of(stream, rules)
+    path = build_path(stream, rules)
     seen = {id(block) for block in path.blocks}
     return CachedRequest(stream, path, [at for at, block in enumerate(stream.blocks) if id(block) in seen])
 
@@ -143,7 +143,7 @@ def _start(stream: Stream, level: str) -> int:
 
 def _stripped(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> Iterator[Cause]:
     """Thinking that the model saw in the earlier request and no longer sees in the later one."""
-    if not rules.strips(new.stream.model):
+    if not rules.drops_thinking(new.stream.model):
         return
     for number in old.numbers:
         if number >= found.block:
@@ -170,10 +170,10 @@ def _entries(sent: CachedRequest, rules: CacheRules) -> dict[int, str]:
     """Where a request leaves something in the cache, and the word of its lifetime."""
     stream, path = sent.stream, sent.path
     if rules.match == "breakpoints":
-        return entries_of(stream, path, rules)
+        return find_entry_marks(stream, path, rules)
     if rules.match == "tail":
-        return written(stream, path, rules, boundaries(stream, path, rules))
-    return {len(path.blocks) - 1: rules.word(stream.model, asked_lifetime(stream, rules))}
+        return choose_writes(stream, path, rules, find_boundaries(stream, path, rules))
+    return {len(path.blocks) - 1: rules.word(stream.model, requested_lifetime(stream, rules))}
 
 
 def _too_short(old: CachedRequest, rules: CacheRules) -> Iterator[Cause]:
@@ -186,8 +186,8 @@ def _too_short(old: CachedRequest, rules: CacheRules) -> Iterator[Cause]:
 def _markers(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> Iterator[Cause]:
     """What became of markers, on a cache that knows only what a marker ended."""
     yield from _refused(new, rules)
-    marks, later = marks_of(old.stream, old.path, rules), marks_of(new.stream, new.path, rules)
-    entries = entries_of(old.stream, old.path, rules)
+    marks, later = find_marks(old.stream, old.path, rules), find_marks(new.stream, new.path, rules)
+    entries = find_entry_marks(old.stream, old.path, rules)
     if not marks:
         yield Cause("no breakpoint", 0)
     elif not entries:
@@ -200,7 +200,7 @@ def _markers(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheR
 
 def _refused(new: CachedRequest, rules: CacheRules) -> Iterator[Cause]:
     """Markers that the API does not take."""
-    marks = marks_of(new.stream, new.path, rules)
+    marks = find_marks(new.stream, new.path, rules)
     order = sorted(marks)
     if len(order) > rules.markers:
         extra = order[rules.markers]
@@ -227,8 +227,8 @@ def _not_found(old: CachedRequest, new: CachedRequest, found: Cause, rules: Cach
     if entry is None:
         return
     at = new.index_of(entry)
-    marks = entries_of(new.stream, new.path, rules)
-    positions = list(positions_of(new.path.blocks, runs=rules.runs))
+    marks = find_entry_marks(new.stream, new.path, rules)
+    positions = list(number_positions(new.path.blocks, runs=rules.runs))
     behind = [mark for mark in marks if at is not None and mark >= at]
     if at is None or any(positions[mark] - positions[at] < rules.look_back for mark in behind):
         return
@@ -260,7 +260,7 @@ def _gone(old: CachedRequest, new: CachedRequest, entry: int) -> Cause:
 def _boundaries(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> Iterator[Cause]:
     """What became of boundaries, on a cache that knows where turns and markers end."""
     entries = _entries(old, rules)
-    later = boundaries(new.stream, new.path, rules)
+    later = find_boundaries(new.stream, new.path, rules)
     if not entries:
         silent = EXPLICIT in old.stream.automatic and not any(block.marker for block in old.path.blocks)
         yield Cause("no breakpoint", 0) if silent else _below(old, len(old.path.blocks) - 1, rules)

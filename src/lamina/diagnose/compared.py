@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.caches.stream import Sort, Stream, StreamBlock, bare, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, data_of, remove_markers
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import canonical
 from lamina.core.tokens import ESTIMATE, Counter, Framing, scaled
@@ -155,7 +155,7 @@ def _of_envelope(envelope: Envelope, entries: Sequence[Entry]) -> Side:
         StreamBlock(
             sort="tool",
             role="tool",
-            data=data_of(bare(tool, _MARKERS)),
+            data=data_of(remove_markers(tool, _MARKERS)),
             place=f"tools[{i}]",
             opens=True,
             name=_tool_name(tool),

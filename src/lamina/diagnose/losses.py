@@ -16,8 +16,8 @@ from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from lamina.caches import CacheRules, Tally
-from lamina.caches.prefix_path import Path, overlap
-from lamina.caches.prices import filled
+from lamina.caches.prefix_path import PrefixPath, count_common_items
+from lamina.caches.prices import fill_prices
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.diagnose.text_changes import joined_text
 from lamina.errors import BadInput
@@ -36,7 +36,7 @@ Pair = tuple[range, range]
 """Blocks of the earlier request and those of the later one that are, or stand for, the same."""
 
 
-def lost_blocks(before: Path, after: Path, *, held: int, read: int) -> list[LostTokens]:
+def lost_blocks(before: PrefixPath, after: PrefixPath, *, held: int, read: int) -> list[LostTokens]:
     """The blocks of `after` that the cache `held` for `before` and that were not `read` from it."""
     found = []
     for old, new in _pairs(before, after):
@@ -56,7 +56,7 @@ def price_of_loss(
     if facts is None:
         return None
     try:
-        prices = filled(price_of(facts, tokens=tally.total), facts.name, rules)
+        prices = fill_prices(price_of(facts, tokens=tally.total), facts.name, rules)
     except BadInput:
         return None
     dues = (lost.tokens * (_paid(lost.end, tally, prices) - (prices.read or 0.0)) for lost in blocks)
@@ -73,14 +73,14 @@ def _paid(end: int, tally: Tally, prices: Prices) -> float:
     return prices.input or 0.0
 
 
-def _tokens_between(path: Path, index: int, start: int, end: int) -> int:
+def _tokens_between(path: PrefixPath, index: int, start: int, end: int) -> int:
     """How many tokens of a block stand between two places of a path."""
     return max(min(path.sums[index], end) - max(path.before(index), start), 0)
 
 
-def _pairs(before: Path, after: Path) -> Iterator[Pair]:
+def _pairs(before: PrefixPath, after: PrefixPath) -> Iterator[Pair]:
     """What is the same on both sides, and what took the place of something else."""
-    start = overlap(before.links, after.links)
+    start = count_common_items(before.links, after.links)
     for at in range(start):
         yield _one(at), _one(at)
     matched = dict(_equal_blocks(before.blocks, after.blocks, start))
