@@ -51,7 +51,7 @@ class BreakpointCache:
             self._refresh(path.links[hit], at)
         ready = at if begun is None else begun
         self._write(path, marks, at, ready)
-        return self._tally(stream, path, marks, hit)
+        return tally_entries(path, marks, hit, self.rules, why=self._explain(stream, path, marks, hit))
 
     def _find_entry(self, path: PrefixPath, marks: dict[int, str], at: float) -> int | None:
         """The last block with an entry that can be read, within the look-back of a marker."""
@@ -82,27 +82,6 @@ class BreakpointCache:
                 entry.ready = min(entry.ready, ready)
                 entry.until = max(entry.until, at + entry.seconds)
 
-    def _tally(self, stream: Stream, path: PrefixPath, marks: dict[int, str], hit: int | None) -> Tally:
-        read = 0
-        hit_blocks = 0
-        if hit is not None:
-            read = path.sums[hit]
-            hit_blocks = hit + 1
-        written_end = read
-        long_end = read
-        for index, word in marks.items():
-            written_end = max(written_end, path.sums[index])
-            if self.rules.is_long(word):
-                long_end = max(long_end, path.sums[index])
-        return Tally(
-            read=read,
-            written_long=long_end - read,
-            written=written_end - long_end,
-            uncached=path.tokens - written_end,
-            hit=hit_blocks,
-            why=self._explain(stream, path, marks, hit),
-        )
-
     def _explain(self, stream: Stream, path: PrefixPath, marks: dict[int, str], hit: int | None) -> str:
         if hit is not None:
             return f"read up to {path.blocks[hit].place}"
@@ -114,13 +93,45 @@ class BreakpointCache:
         return "no marker"
 
 
+def tally_entries(
+    path: PrefixPath, writes: dict[int, str], hit: int | None, rules: CacheRules, *, why: str
+) -> Tally:
+    """What a request takes from a cache with entries: it reads up to `hit`, and writes up to the last entry.
+
+    `writes` has the lifetime of each entry. What stands before the last long one has the long price.
+    """
+    read = 0
+    hit_blocks = 0
+    if hit is not None:
+        read = path.sums[hit]
+        hit_blocks = hit + 1
+    written_end = read
+    long_end = read
+    for index, word in writes.items():
+        written_end = max(written_end, path.sums[index])
+        if rules.is_long(word):
+            long_end = max(long_end, path.sums[index])
+    return Tally(
+        read=read,
+        written_long=long_end - read,
+        written=written_end - long_end,
+        uncached=path.tokens - written_end,
+        hit=hit_blocks,
+        why=why,
+    )
+
+
 def find_marks(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict[int, str]:
     """The blocks of a path with a marker, and its lifetime. A marker for the whole request is included."""
-    marks = {index: block.marker for index, block in enumerate(path.blocks) if block.marker}
-    if stream.automatic and rules.automatic:
-        markable = [index for index, block in enumerate(path.blocks) if block.markable]
-        if markable:
-            marks.setdefault(markable[-1], stream.automatic)
+    marks: dict[int, str] = {}
+    last_markable = None
+    for index, block in enumerate(path.blocks):
+        if block.marker:
+            marks[index] = block.marker
+        if block.markable:
+            last_markable = index
+    if last_markable is not None and stream.automatic and rules.automatic:
+        marks.setdefault(last_markable, stream.automatic)
     return marks
 
 

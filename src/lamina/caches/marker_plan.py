@@ -23,12 +23,13 @@ and blocks. It knows no wire format.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 import msgspec
 
 from lamina.caches.breakpoints import number_positions
+from lamina.caches.prefix_path import user_messages_backwards
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.caches.tail import EXPLICIT
 from lamina.caches.values import CacheRules
@@ -200,11 +201,12 @@ def _end_of_last_request(stream: Stream, rules: CacheRules, past: EarlierRequest
     request again, but it does find the end of what the user said before it.
     """
     blocks = stream.blocks
-    spoken = _find_user_message_ends(blocks)
-    if rules.drops_thinking(stream.model) and len(spoken) > 1 and spoken[-1] == len(blocks) - 1:
-        before = spoken[-2]
-        if any(block.sort == "thinking" for block in blocks[before:]):
-            return MarkerPlace(before, SPOKEN)
+    if rules.drops_thinking(stream.model):
+        spoken = [message[-1] for message in islice(user_messages_backwards(blocks), 2)]
+        if len(spoken) == 2 and spoken[0] == len(blocks) - 1:
+            before = spoken[1]
+            if any(block.sort == "thinking" for block in blocks[before:]):
+                return MarkerPlace(before, SPOKEN)
     if past.last_block is not None:
         return MarkerPlace(past.last_block, LAST)
     return MarkerPlace(_block_before_last_answer(blocks), ANSWERED)
@@ -277,21 +279,6 @@ def _count_head(blocks: Sequence[StreamBlock]) -> int:
 def _marks_end_by_itself(stream: Stream, rules: CacheRules) -> bool:
     """Whether the cache marks the end of a request without being told to. That takes one of the markers."""
     return rules.match == "tail" and EXPLICIT not in stream.automatic
-
-
-def _find_user_message_ends(blocks: Sequence[StreamBlock]) -> list[int]:
-    """The last block of each message in which the user speaks; messages with results do not count."""
-    ends: list[int] = []
-    end = len(blocks)
-    for start in range(len(blocks) - 1, -1, -1):
-        if not blocks[start].opens:
-            continue
-        has_result = any(block.sort == "result" for block in blocks[start:end])
-        if blocks[start].role == "user" and not has_result:
-            ends.append(end - 1)
-        end = start
-    ends.reverse()
-    return ends
 
 
 def _make_falling(words: Sequence[str], rules: CacheRules) -> list[str]:

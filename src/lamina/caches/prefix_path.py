@@ -7,7 +7,7 @@ is cached, or for how long.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from typing import TypeVar
@@ -146,20 +146,23 @@ def _level_of(block: StreamBlock, reached: int) -> int:
 
 def _drop_earlier_thinking(blocks: tuple[StreamBlock, ...]) -> tuple[StreamBlock, ...]:
     """The blocks without the thinking before the last message of the user."""
-    last = _last_user_message(blocks)
+    last_message = next(user_messages_backwards(blocks), range(0))
+    last = last_message.start
     earlier = (block for block in blocks[:last] if block.sort != "thinking")
     return (*earlier, *blocks[last:])
 
 
-def _last_user_message(blocks: tuple[StreamBlock, ...]) -> int:
-    """The first block of the last message in which the user speaks; messages with results do not count."""
+def user_messages_backwards(blocks: Sequence[StreamBlock]) -> Iterator[range]:
+    """The blocks of each message in which the user speaks, the last first.
+
+    Messages with results of tools do not count: there a tool speaks.
+    """
     end = len(blocks)
     for start in range(len(blocks) - 1, -1, -1):
         if not blocks[start].opens:
             continue
-        message = blocks[start:end]
-        has_result = any(block.sort == "result" for block in message)
-        if message[0].role == "user" and not has_result:
-            return start
+        message = range(start, end)
+        has_result = any(blocks[index].sort == "result" for index in message)
+        if blocks[start].role == "user" and not has_result:
+            yield message
         end = start
-    return 0

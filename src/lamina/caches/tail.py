@@ -6,7 +6,7 @@ is no longest common prefix between boundaries. Nothing here reads a clock: the 
 
 from __future__ import annotations
 
-from lamina.caches.breakpoints import CacheEntry
+from lamina.caches.breakpoints import CacheEntry, tally_entries
 from lamina.caches.prefix import requested_lifetime
 from lamina.caches.prefix_path import PrefixPath, build_path
 from lamina.caches.stream import Stream, StreamBlock
@@ -45,7 +45,8 @@ class TurnEndCache:
             used[hit] = ""
         ready = at if begun is None else begun
         self._store(path, used, at, ready)
-        return self._tally(stream, path, boundaries, writes, hit)
+        why = self._explain(stream, path, boundaries, hit)
+        return tally_entries(path, writes, hit, self.rules, why=why)
 
     def _find_entry(self, path: PrefixPath, boundaries: dict[int, str], at: float) -> int | None:
         """The last of the latest boundaries with an entry that can be read."""
@@ -65,34 +66,6 @@ class TurnEndCache:
             else:
                 entry.seconds = max(entry.seconds, seconds)
                 entry.until = max(entry.until, at + entry.seconds)
-
-    def _tally(
-        self,
-        stream: Stream,
-        path: PrefixPath,
-        boundaries: dict[int, str],
-        writes: dict[int, str],
-        hit: int | None,
-    ) -> Tally:
-        read = 0
-        hit_blocks = 0
-        if hit is not None:
-            read = path.sums[hit]
-            hit_blocks = hit + 1
-        written_end = read
-        long_end = read
-        for index, word in writes.items():
-            written_end = max(written_end, path.sums[index])
-            if self.rules.is_long(word):
-                long_end = max(long_end, path.sums[index])
-        return Tally(
-            read=read,
-            written=written_end - long_end,
-            written_long=long_end - read,
-            uncached=path.tokens - written_end,
-            hit=hit_blocks,
-            why=self._explain(stream, path, boundaries, hit),
-        )
 
     def _explain(self, stream: Stream, path: PrefixPath, boundaries: dict[int, str], hit: int | None) -> str:
         if hit is not None:
@@ -127,16 +100,17 @@ def choose_writes(
     stream: Stream, path: PrefixPath, rules: CacheRules, boundaries: dict[int, str]
 ) -> dict[int, str]:
     """The boundaries where a request leaves an entry: the end of the last turn, and the latest markers."""
-    marked = [index for index in boundaries if path.blocks[index].marker]
-    turn_ends = []
+    marked: list[int] = []
+    last_turn_end = None
     for index in boundaries:
         block = path.blocks[index]
+        if block.marker:
+            marked.append(index)
         if not block.marker or block.role in INPUT_ROLES:
-            turn_ends.append(index)
-    if EXPLICIT in stream.automatic or not turn_ends:
+            last_turn_end = index
+    if last_turn_end is None or EXPLICIT in stream.automatic:
         chosen = marked[-rules.markers :]
     else:
-        last_turn_end = turn_ends[-1]
         other_marks = [index for index in marked if index != last_turn_end]
         too_many = max(len(other_marks) - rules.markers + 1, 0)
         chosen = [*other_marks[too_many:], last_turn_end]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -144,13 +144,19 @@ def _walk_for(space: Workspace, choice: FileChoice) -> Iterator[FolderItem]:
         return
     items = list(space.walk())
     for glob in choice.globs:
-        for item in items:
-            if matches_glob(tuple(item.path.split("/")), glob):
-                yield item
+        yield from _match_items(items, glob)
     if choice.tags:
-        for item in items:
-            if not item.why and _has_tag(space, item, choice.tags):
+        readable_items = [item for item in items if not item.why]
+        for item in readable_items:
+            if _has_tag(space, item, choice.tags):
                 yield item
+
+
+def _match_items(items: Iterable[FolderItem], glob: tuple[str, ...]) -> Iterator[FolderItem]:
+    for item in items:
+        names = tuple(item.path.split("/"))
+        if matches_glob(names, glob):
+            yield item
 
 
 def _has_tag(space: Workspace, item: FolderItem, tags: frozenset[str]) -> bool:
@@ -161,7 +167,10 @@ def _has_tag(space: Workspace, item: FolderItem, tags: frozenset[str]) -> bool:
         tags_of_file = tags_in(text_in(item.path, space.read(item.path)))
     except BadInput:
         return False
-    return any(tag == chosen or tag.startswith(f"{chosen}/") for tag in tags_of_file for chosen in tags)
+    if not tags_of_file.isdisjoint(tags):
+        return True
+    folders = tuple(f"{tag}/" for tag in tags)
+    return any(tag.startswith(folders) for tag in tags_of_file)
 
 
 def tags_in(text: str) -> frozenset[str]:

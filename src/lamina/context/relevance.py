@@ -123,13 +123,8 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         If nothing matches the prompt, nothing is judged, except attachments that came again with it.
         """
         prompt = _find_last_prompt(entries)
-        if prompt is None:
-            return {}
-        adjustable = []
-        for index, entry in enumerate(entries):
-            if entry.form is not Form.OMITTED and _is_adjustable(entry.segment, kinds):
-                adjustable.append(index)
-        if not adjustable:
+        adjustable = _find_adjustable(entries, kinds)
+        if prompt is None or not adjustable:
             return {}
         matches = self._match(prompt, [entries[index].segment for index in adjustable])
         something_matches = any(match.score > 0 for match in matches)
@@ -286,6 +281,12 @@ def _record_priority(segment: Segment, judged: Judged, kinds: Kinds) -> Segment:
         return segment
     meta: dict[str, Any] = segment.meta | {PRIORITY_KEY: {"by": "relevance", "why": judged.why}}
     return msgspec.structs.replace(segment, priority=judged.priority, meta=meta)
+
+
+def _find_adjustable(entries: Sequence[Entry], kinds: Kinds) -> list[int]:
+    """The positions of attachments that are sent, and about which nobody decided."""
+    sent = (index for index, entry in enumerate(entries) if entry.form is not Form.OMITTED)
+    return [index for index in sent if _is_adjustable(entries[index].segment, kinds)]
 
 
 def _is_adjustable(segment: Segment, kinds: Kinds) -> bool:

@@ -101,16 +101,23 @@ def stem(word: str) -> str:
     """A word without its English ending, at least three characters: retries, retrying and retry are one."""
     if not word.isascii() or len(word) < 4:
         return word
-    if word.endswith("ies") and len(word) > 4:
-        word = f"{word[:-3]}y"
-    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
+    word = _drop_plural(word)
     for ending in ("ing", "ed"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return _DOUBLED.sub(r"\1", word[: -len(ending)])
+        beginning = word.removesuffix(ending)
+        if beginning != word and len(beginning) >= 3:
+            return _DOUBLED.sub(r"\1", beginning)
     if word.endswith("e") and len(word) > 3:
         return word[:-1]
     return word
+
+
+def _drop_plural(word: str) -> str:
+    """`retries` becomes `retry`, `files` becomes `file`; `class`, `status` and `analysis` stay."""
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    if word.endswith(("ss", "us", "is")):
+        return word
+    return word.removesuffix("s")
 
 
 def _text_of(segment: Segment) -> str:

@@ -358,16 +358,19 @@ def _read_arguments(tool: Offer, call: ToolCall) -> dict[str, Any]:
 
 
 def _check_argument(value: object, type_name: str, place: str) -> None:
-    # `type` and not `isinstance`, since True is an int; numbers are lines, which start at 1
-    is_right = type(value) is _TYPES[type_name]
-    if not is_right or (isinstance(value, int) and type_name == "integer" and value < 1):
-        raise BadInput(f"{value!r:.50} is no {type_name}", place=place)
-    if isinstance(value, str) and not value.isascii():
+    problem = f"{value!r:.50} is no {type_name}"
+    if type(value) is not _TYPES[type_name]:  # `isinstance` would take True for an integer
+        raise BadInput(problem, place=place)
+    if type(value) is int and value < 1:  # integers are numbers of lines
+        raise BadInput(problem, place=place)
+    if isinstance(value, str):
         _check_encodable(value, place)
 
 
 def _check_encodable(text: str, place: str) -> None:
     """Refuses half of a surrogate pair, which a JSON escape can smuggle in."""
+    if text.isascii():
+        return
     try:
         text.encode()
     except UnicodeEncodeError:

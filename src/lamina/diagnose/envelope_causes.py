@@ -59,12 +59,19 @@ def _is_same_attachment(old: Entry, new: Entry) -> bool:
 
 def _is_lowered(after: Envelope, old: Entry) -> bool:
     """Whether the entry that stood here is sent in a lower form now, or is part of a digest of more."""
-    same_entries = [entry for entry in after.entries if entry.ref == old.ref]
+    same_entries = _find_same_entries(after, old)
     if is_digest(old) and not same_entries:
         return True
-    return any(entry.form is not Form.FULL and entry.form < old.form for entry in same_entries)
+    lower_entries = [entry for entry in same_entries if entry.form is not Form.FULL]
+    return any(entry.form < old.form for entry in lower_entries)
 
 
 def _is_covered_by_summary(after: Envelope, old: Entry) -> bool:
-    same_entries = [entry for entry in after.entries if entry.ref == old.ref]
+    """Whether a summary replaces the entry that stood here."""
+    same_entries = _find_same_entries(after, old)
     return any(entry.why.startswith("covered by ") for entry in same_entries)
+
+
+def _find_same_entries(after: Envelope, old: Entry) -> list[Entry]:
+    """The entries of the later request with the ref of an entry of the earlier one."""
+    return [entry for entry in after.entries if entry.ref == old.ref]

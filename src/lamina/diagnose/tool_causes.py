@@ -13,14 +13,15 @@ MOST_NAMES = 8
 
 def explain_tools(old: Blocks, new: Blocks, at: int) -> Cause:
     """The cause of a difference among the tool definitions."""
-    old_tools = [block for block in old if block.sort == "tool"]
-    new_tools = [block for block in new if block.sort == "tool"]
-    removed = _without(old_tools, new_tools)
-    added = _without(new_tools, old_tools)
-    if not removed and not added:
+    old_tools = _select_tools(old)
+    new_tools = _select_tools(new)
+    removed = _drop_equal(old_tools, new_tools)
+    added = _drop_equal(new_tools, old_tools)
+    changed = [*removed, *added]
+    if not changed:
         name = old_tools[at].name if at < len(old_tools) else ""
         return Cause("tools reordered", at, name=name)
-    if all(b"web_search" in block.data for block in (*removed, *added)):
+    if all(b"web_search" in tool.data for tool in changed):
         return Cause("web search changed", at, name="web_search")
     if not removed:
         return Cause("tool added", at, _list_names(added), added[0].name)
@@ -29,7 +30,11 @@ def explain_tools(old: Blocks, new: Blocks, at: int) -> Cause:
     return _explain_changed_tools(removed, added, at)
 
 
-def _without(tools: Blocks, others: Blocks) -> list[StreamBlock]:
+def _select_tools(blocks: Blocks) -> list[StreamBlock]:
+    return [block for block in blocks if block.sort == "tool"]
+
+
+def _drop_equal(tools: Blocks, others: Blocks) -> list[StreamBlock]:
     """The tools whose definition is not among the others."""
     definitions = {block.data for block in others}
     return [block for block in tools if block.data not in definitions]

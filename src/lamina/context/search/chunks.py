@@ -20,7 +20,7 @@ import msgspec
 from lamina.context.search import grammar
 from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii
 from lamina.core.text.code import signatures
-from lamina.core.values import Role, Segment, Text, ToolResult
+from lamina.core.values import Entry, Role, Segment, Text, ToolResult
 
 Sort = Literal["text", "code", "turn"]
 
@@ -99,7 +99,7 @@ def turns_of(log: Iterable[Segment], *, longest: int = LONGEST) -> tuple[Chunk, 
     for segment in log:
         if segment.kind not in _KINDS:
             continue
-        text = "\n".join(_texts_of(segment))
+        text = "\n".join(texts_of(segment))
         speaker = segment.attrs.get("name", "") or segment.role.value
         sort: Sort = "text" if segment.role is Role.TOOL else "turn"
         chunks += [
@@ -114,7 +114,8 @@ def fact(text: str, *, key: str = "", at: str = "") -> Chunk:
     return Chunk(text=text, place=key, at=at, section=key or text)
 
 
-def _texts_of(segment: Segment) -> Iterator[str]:
+def texts_of(segment: Segment | Entry) -> Iterator[str]:
+    """The texts of a segment, and of results of tools in it."""
     for part in segment.parts:
         if isinstance(part, Text):
             yield part.text

@@ -15,10 +15,11 @@ from typing import Any
 
 import msgspec
 
+from lamina.context.search.chunks import texts_of
 from lamina.context.search.index import Hit, Index
 from lamina.core.text.characters import split_words
 from lamina.core.text.estimate import estimate
-from lamina.core.values import Entry, Segment, Text, ToolResult
+from lamina.core.values import Entry, Segment
 from lamina.errors import BadInput
 from lamina.segments import excerpt
 
@@ -146,8 +147,11 @@ def _read_arguments(arguments: str | dict[str, Any]) -> SearchArguments:
 
 def drop_sent_hits(hits: Iterable[Hit], sent: Iterable[Segment | Entry]) -> tuple[Hit, ...]:
     """The hits whose text is not in the request word for word, spaces aside."""
-    sent_text = "\n".join(_flatten(text) for one in sent for text in _texts_of(one))
-    return tuple(hit for hit in hits if _flatten(hit.chunk.text) not in sent_text)
+    sent_texts: list[str] = []
+    for segment in sent:
+        sent_texts += [_flatten(text) for text in texts_of(segment)]
+    all_sent = "\n".join(sent_texts)
+    return tuple(hit for hit in hits if _flatten(hit.chunk.text) not in all_sent)
 
 
 def excerpts(
@@ -233,16 +237,6 @@ def _text_with_speaker(hit: Hit) -> str:
     if not speaker_and_day:
         return chunk.text
     return f"{', '.join(speaker_and_day)}: {chunk.text}"
-
-
-def _texts_of(segment: Segment | Entry) -> Iterable[str]:
-    for part in segment.parts:
-        if isinstance(part, Text):
-            yield part.text
-        elif isinstance(part, ToolResult):
-            for inner in part.content:
-                if isinstance(inner, Text):
-                    yield inner.text
 
 
 def _flatten(text: str) -> str:
