@@ -125,7 +125,7 @@ def test_what_is_a_fact_of_a_model_stands_in_one_place() -> None:
     ],
 )
 def test_models_that_strip_thinking_are_known_under_every_name(model: str, strips: bool) -> None:  # noqa: FBT001
-    assert rules_for(model).strips(model) is strips
+    assert rules_for(model).drops_thinking(model) is strips
 
 
 def test_every_conflict_of_documents_has_a_date() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.caches import rules_for, simulator, token_simulator
-from lamina.caches.pages import Pages
+from lamina.caches.pages import PageCache
 from tests.caches.streams import stream
 
 VLLM, SGLANG = rules_for("vllm"), rules_for("sglang")
@@ -35,7 +35,7 @@ def test_a_page_is_read_only_after_the_same_pages() -> None:
 
 
 def test_a_salt_is_another_cache() -> None:
-    cache = Pages(VLLM)
+    cache = PageCache(VLLM)
     cache.send_tokens(range(48), salt="one")
     assert cache.send_tokens(range(48), salt="two").read == 0
     assert cache.send_tokens(range(48), salt="one").read == 32

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lamina.caches import CacheRules, all_rules, simulator
 from lamina.caches.prefix import SentBlocks
-from lamina.caches.prefix_path import overlap, path_of
+from lamina.caches.prefix_path import build_path, count_common_items
 from lamina.caches.stream import Stream
 from tests.caches.streams import stream
 
@@ -39,10 +39,10 @@ def test_every_token_is_counted_once_and_nothing_is_read_that_was_not_sent(
     cache, seen = simulator(rules), SentBlocks()
     for sent, at in streams(said):
         tally = cache.send(sent, at=at)
-        path = path_of(sent, rules)
+        path = build_path(sent, rules)
         assert tally.total == path.tokens
         assert min(tally.read, tally.written, tally.written_long, tally.uncached) >= 0
-        assert tally.read <= seen.tokens(path, 0)
+        assert tally.read <= seen.count_prefix_tokens(path, 0)
         assert tally.why
         seen.add(path, float("inf"))
 
@@ -68,7 +68,7 @@ def test_a_conversation_that_grows_is_read_but_for_what_is_new(rules: CacheRules
 
 @given(st.binary(max_size=9), st.binary(max_size=9), st.integers(0, 9000))
 def test_overlap_is_where_two_sequences_part(one: bytes, other: bytes, same: int) -> None:
-    found = overlap(b"x" * same + one, b"x" * same + other)
+    found = count_common_items(b"x" * same + one, b"x" * same + other)
     pairs = zip(one, other, strict=False)
     parted = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
     assert found == same + parted
@@ -78,4 +78,4 @@ def test_a_path_goes_on_as_if_it_had_been_one_stream() -> None:
     rules = all_rules()["anthropic"]
     whole = stream("T S u1 a1 u2", settings={"effort": b"1"})
     part = msgspec.structs.replace(whole, blocks=whole.blocks[:3])
-    assert path_of(part, rules).extended(whole.blocks[3:]) == path_of(whole, rules)
+    assert build_path(part, rules).extended(whole.blocks[3:]) == build_path(whole, rules)

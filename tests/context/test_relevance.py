@@ -80,7 +80,7 @@ def test_what_the_caller_decided_stays() -> None:
     pinned = file("pinned.md", "crimson " * 20, pinned=True)
     by_model = file("model.md", "crimson", priority=4, meta={"priority": {"by": "model"}})
     log = (decided, pinned, by_model, RETRY, user("Tell me about the backoff."))
-    found = Relevance().judged(build(log, counter=CHARS4).entries)
+    found = Relevance().judge_entries(build(log, counter=CHARS4).entries)
     assert [log[at].key for at in found] == ["src/retry.py"]
     made = anyio.run(Relevance().ranked, [*log[:-1], asked("backoff?")], ())
     assert [one.priority for one in made.segments[:3]] == [HIGH, None, 4]
@@ -95,7 +95,7 @@ def test_a_change_stays_within_reach_and_bounds() -> None:
         user("backoff?"),
     ]
     for reach in (0, 2, 20):
-        found = Relevance(reach=reach).judged(build(log, counter=CHARS4).entries)
+        found = Relevance(reach=reach).judge_entries(build(log, counter=CHARS4).entries)
         by_key = {log[at].key: one.priority for at, one in found.items()}
         assert by_key == {
             "low": LOW, "better": max(LOW - reach, HIGH), "high": min(HIGH + reach, LOW),
@@ -109,7 +109,9 @@ def test_what_is_essential_by_its_kind_stays_so() -> None:
         tag="file_context", role=Role.USER, priority=ESSENTIAL, attachment=True
     )
     envelope = build([RETRY, COLOUR, user("backoff?")], counter=CHARS4, options=Options(kinds=kinds))
-    assert {one.priority for one in Relevance().judged(envelope.entries, kinds).values()} == {ESSENTIAL}
+    assert {one.priority for one in Relevance().judge_entries(envelope.entries, kinds).values()} == {
+        ESSENTIAL
+    }
 
 
 def test_identifiers_and_endings_match_and_paths_count() -> None:
@@ -143,13 +145,13 @@ def test_any_callable_may_score() -> None:
 
     envelope = cut(*talk("backoff and retry"), order=Relevance(score=by_length))
     assert forms(envelope)["docs/palette.md"] is Form.FULL
-    assert "relevance 1.00" in Relevance(score=by_length).judged(envelope.entries)[1].why
+    assert "relevance 1.00" in Relevance(score=by_length).judge_entries(envelope.entries)[1].why
 
 
 def test_what_is_attached_again_with_the_prompt_counts_as_relevant() -> None:
     log = (RETRY, COLOUR, LIMITS, user("Here."), assistant("I see."), COLOUR, user("backoff and retry"))
     envelope = build(log, counter=CHARS4)
-    again = Relevance().judged(envelope.entries)[1]
+    again = Relevance().judge_entries(envelope.entries)[1]
     assert (again.priority, again.why) == (HIGH, "priority 5, -2: attached again with the prompt")
 
 
@@ -174,7 +176,7 @@ def test_a_turn_is_kept_with_priorities_and_their_reason() -> None:
         "by": "relevance", "why": "priority 5, +2: shares nothing with the prompt"
     }  # fmt: skip
     later = build([*made.segments, assistant("Ok."), user("The colours?")], counter=CHARS4)
-    assert [one.priority for one in Relevance().judged(later.entries).values()] == [7, HIGH]
+    assert [one.priority for one in Relevance().judge_entries(later.entries).values()] == [7, HIGH]
 
 
 def test_without_a_prompt_or_attachments_a_turn_stays() -> None:
@@ -187,7 +189,7 @@ def test_the_words_that_were_typed_count_not_those_of_a_template() -> None:
         Relevance(), RETRY, COLOUR, asked("Palette, colours, crimson. a backoff", typed="a backoff")
     )
     assert made.segments[0].priority == HIGH
-    assert (relevance.ASKED, relevance.TYPED) == (turns.ASKED, turns.TYPED)
+    assert (relevance.PROMPT_KEY, relevance.TYPED_KEY) == (turns.ASKED, turns.TYPED)
 
 
 def test_a_judge_is_asked_once_and_its_scores_are_kept_with_the_prompt() -> None:
@@ -203,7 +205,7 @@ def test_a_judge_is_asked_once_and_its_scores_are_kept_with_the_prompt() -> None
     assert prompt.meta["relevance"] == {"docs/palette.md": 1.0, "docs/limits.md": 0.5}
     assert [one.priority for one in made.segments[:2]] == [7, HIGH]
     entries = build([LIMITS, *made.segments], counter=CHARS4).entries
-    assert [one.priority for one in Relevance(judge=judge).judged(entries).values()] == [5, 7, 3]
+    assert [one.priority for one in Relevance(judge=judge).judge_entries(entries).values()] == [5, 7, 3]
     assert calls == ["backoff"]
 
 
@@ -226,7 +228,7 @@ def test_a_judge_that_fails_leaves_it_to_the_words(fault: Any, monkeypatch: pyte
 
 def test_damaged_scores_do_not_stop_a_build() -> None:
     prompt = user("backoff", meta={"relevance": {"src/retry.py": "x", "docs/palette.md": 40}})
-    found = Relevance().judged(build([RETRY, COLOUR, prompt], counter=CHARS4).entries)
+    found = Relevance().judge_entries(build([RETRY, COLOUR, prompt], counter=CHARS4).entries)
     assert [one.priority for one in found.values()] == [7, 3]
 
 

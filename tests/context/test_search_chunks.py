@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.context.search import chunks_of, turns_of
-from lamina.context.search.mentions import dates, falls_on, named
+from lamina.context.search.mentions import dates, falls_on, find_speakers
 from lamina.context.search.words import folded, terms
 from lamina.segments import assistant, file, user
 
@@ -93,7 +93,7 @@ def test_a_mention_without_a_year_fits_every_year() -> None:
 
 
 def test_a_speaker_is_named_by_any_word_of_the_name_and_the_user_by_i() -> None:
-    assert named("What did Ana say?", ["Ana Lima", "Ben"]) == {"Ana Lima"}
-    assert named("What did I say?", ["user", "assistant"]) == {"user"}
-    assert named("Tell the assistant", ["user", "assistant"]) == frozenset()
-    assert named("Banana", ["Ana"]) == frozenset()
+    assert find_speakers("What did Ana say?", ["Ana Lima", "Ben"]) == {"Ana Lima"}
+    assert find_speakers("What did I say?", ["user", "assistant"]) == {"user"}
+    assert find_speakers("Tell the assistant", ["user", "assistant"]) == frozenset()
+    assert find_speakers("Banana", ["Ana"]) == frozenset()

@@ -13,7 +13,7 @@ import pytest
 from lamina.context.search import Chunk, chunks_of, open_index, turns_of
 from lamina.context.search.index import Index
 from lamina.context.search.ranking import LENDERS
-from lamina.context.search.vectors import Vectors, packed
+from lamina.context.search.vectors import Vectors, pack_vectors
 from lamina.errors import BadInput
 from lamina.segments import assistant, result, user
 
@@ -293,10 +293,10 @@ async def test_markdown_code_and_a_log_can_be_searched_together() -> None:
 
 def test_a_dropped_vector_is_gone_and_the_others_keep_their_numbers() -> None:
     vectors = Vectors()
-    vectors.add([7, 8, 9], packed([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+    vectors.add([7, 8, 9], pack_vectors([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
     vectors.drop([7, 5])
-    (wanted,) = packed([[0.0, 2.0]])
+    (wanted,) = pack_vectors([[0.0, 2.0]])
     assert vectors.near(wanted, 10) == {8: 1.0, 9: 0.0}
-    vectors.add([7], packed([[-1.0, 0.0]]))
+    vectors.add([7], pack_vectors([[-1.0, 0.0]]))
     assert len(vectors) == 3
     assert vectors.near(wanted, 1) == {8: 1.0}

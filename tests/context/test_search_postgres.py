@@ -12,7 +12,7 @@ import pytest
 
 from lamina.context.search import Chunk, Hit, Index, open_index
 from lamina.context.search.postgres import NO_PGVECTOR, PostgresShelf, open_postgres_index
-from lamina.context.search.vectors import packed
+from lamina.context.search.vectors import pack_vectors
 from lamina.errors import BadInput, Broken, StoreError
 from lamina.testing.postgres import Server, carried, postgres
 
@@ -154,8 +154,8 @@ async def test_a_source_that_changed_since_it_was_planned_is_planned_again(url: 
 async def test_a_plan_is_not_carried_out_over_the_work_of_another(server: Server) -> None:
     one, two = (PostgresShelf(server.url, "raced", "lamina_search") for _ in range(2))
     plan = one.planned("a", chunks("first"), after=False)
-    assert two.write("a", two.planned("a", chunks("second"), after=False), packed([[1.0]]))
-    assert not one.write("a", plan, packed([[1.0]]))
+    assert two.write("a", two.planned("a", chunks("second"), after=False), pack_vectors([[1.0]]))
+    assert not one.write("a", plan, pack_vectors([[1.0]]))
     assert one.sources() == {"a": 1}
     for shelf in (one, two):
         shelf.close()

@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from lamina.context.search.postings import TABLES, Postings
-from lamina.context.search.words import expression
+from lamina.context.search.words import match_any
 
 VOCABULARY = "running cats harbour Größe naïve ships painted the green boat 2023 fairly".split()
 
@@ -46,7 +46,7 @@ def test_scores_are_those_of_fts5_but_for_the_rounding_of_lengths(
 ) -> None:
     filled(postings, 300)
     query = "SELECT rowid >> 8, -bm25(words) FROM words WHERE words MATCH ?"
-    expected = dict(link.execute(query, (expression(words),)).fetchall())
+    expected = dict(link.execute(query, (match_any(words),)).fetchall())
     found = ranked(postings, *words)
     assert found.keys() == expected.keys()
     assert all(found[one] == pytest.approx(score, rel=0.03, abs=1e-5) for one, score in expected.items())

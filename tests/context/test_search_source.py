@@ -65,14 +65,14 @@ async def test_excerpts_stay_within_their_share_of_the_room(index: Index, room: 
 async def test_what_stands_in_the_request_is_not_found_again(index: Index) -> None:
     there = [file("rules.txt", "\n".join(LINES[:3]))]
     for standing in (there, build([*there, user("hi")]).entries):
-        found = texts(await search(index, standing=lambda now=standing: now)("retry", None))  # type: ignore[misc]
+        found = texts(await search(index, already_sent=lambda now=standing: now)("retry", None))  # type: ignore[misc]
         assert not set(LINES[:3]) & set(found)
         assert LINES[3] in found
 
 
 async def test_what_was_lowered_is_found_again(index: Index) -> None:
     standing: list[Segment] = [file("rules.txt", "outline only")]
-    assert LINES[0] in texts(await search(index, standing=lambda: standing)("retry", None))
+    assert LINES[0] in texts(await search(index, already_sent=lambda: standing)("retry", None))
 
 
 async def test_neighbouring_turns_are_one_excerpt_in_their_order() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lamina.context.search import vectors as module
-from lamina.context.search.vectors import Vectors, packed
+from lamina.context.search.vectors import Vectors, pack_vectors
 
 np = pytest.importorskip("numpy")
 
@@ -17,7 +17,7 @@ def some() -> list[bytes]:
     """Around 30 middles, as the vectors of texts about 30 matters would be."""
     dice = np.random.default_rng(2)
     middles = dice.standard_normal((30, WIDTH))
-    return packed(middles[dice.integers(0, 30, AMOUNT)] + dice.standard_normal((AMOUNT, WIDTH)))
+    return pack_vectors(middles[dice.integers(0, 30, AMOUNT)] + dice.standard_normal((AMOUNT, WIDTH)))
 
 
 def exact(blobs: dict[int, bytes], wanted: bytes) -> dict[int, float]:
@@ -51,14 +51,14 @@ def test_the_nearest_of_many_are_found_with_their_scores(filled: Vectors, some: 
 
 def test_only_promising_ones_of_many_are_compared(filled: Vectors, some: list[bytes]) -> None:
     compared: list[int] = []
-    before = filled._compared  # noqa: SLF001 - how many is the point
+    before = filled._compare  # noqa: SLF001 - how many is the point
 
-    def counting(rows: object, wanted: object) -> object:
-        made = before(rows, wanted)
-        compared.append(len(made))
-        return made
+    def counting(rows: object, question: object) -> object:
+        scores = before(rows, question)
+        compared.append(len(scores))
+        return scores
 
-    filled._compared = counting  # type: ignore[method-assign]  # noqa: SLF001
+    filled._compare = counting  # type: ignore[method-assign]  # noqa: SLF001
     filled.near(some[0], 40)
     assert 400 <= compared[0] < AMOUNT / 3
 

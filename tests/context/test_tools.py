@@ -246,7 +246,7 @@ def test_ripgrep_is_used_where_it_is_and_sees_no_path(
     )
     program.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda _: os.fspath(program))
-    assert [match[:2] for match in grep(bench.space, "-two", ".").found] == [("src/app.py", 2)]
+    assert [match[:2] for match in grep(bench.space, "-two", ".").matches] == [("src/app.py", 2)]
     seen = (tmp_path / "seen").read_text()
     assert "--regexp=-two" in seen
     assert "app.py" not in seen
@@ -255,7 +255,7 @@ def test_ripgrep_is_used_where_it_is_and_sees_no_path(
 def test_a_search_has_an_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searching, "SEARCHED", 13)
     result = grep(bench.space, "two", "src")
-    assert (result.found, result.notes) == ([], ["src/app.py: the search is full"])
+    assert (result.matches, result.notes) == ([], ["src/app.py: the search is full"])
     with pytest.raises(BadInput):
         grep(bench.space, "a\nb", "src")
 
@@ -274,9 +274,9 @@ def test_reading_for_a_search_ends_with_its_time(bench: Bench, monkeypatch: pyte
 
     with monkeypatch.context() as patch:
         patch.setattr(Workspace, "read", slow)
-        patch.setattr(searching, "_hits", lambda *_, **__: [1])
+        patch.setattr(searching, "_find_lines", lambda *_, **__: [1])
         result = grep(bench.space, "two", "src")
-    assert [match.path for match in result.found] == ["src/a.txt"]
+    assert [match.path for match in result.matches] == ["src/a.txt"]
     assert result.notes == [
         "src/app.py: the time of the search is over",
         "src/b.txt: the time of the search is over",
@@ -295,7 +295,7 @@ def test_an_absurd_pattern_is_refused_or_finds_nothing(
     if not with_ripgrep:
         monkeypatch.setattr(shutil, "which", lambda _: None)
     try:
-        assert grep(bench.space, pattern, ".").found == []
+        assert grep(bench.space, pattern, ".").matches == []
     except BadInput as refused:
         assert refused.place in {"pattern", "grep"}  # noqa: PT017 - or nothing was found
 

@@ -15,7 +15,7 @@ from lamina.caches import CacheRules, rules_for, simulator
 from lamina.caches.stream import SETTINGS, Stream, StreamBlock
 from lamina.core.tokens import STRICT
 from lamina.diagnose.differences import CAUSES, Difference, diff
-from lamina.diagnose.text_changes import same_spelling, section, volatile
+from lamina.diagnose.text_changes import describe_volatile, name_section, same_spelling
 from lamina.diagnose.values import SETTING_CAUSES
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
@@ -124,7 +124,7 @@ def test_streams_of_any_dialect_are_compared() -> None:
 
 @pytest.mark.parametrize("given", [None, 3, SimpleNamespace(envelope=None)])
 def test_what_cannot_be_compared_is_refused(given: Any) -> None:
-    with pytest.raises(BadInput, match="nothing to compare"):
+    with pytest.raises(BadInput, match="cannot compare"):
         diff(given, REQUEST)
     with pytest.raises(BadInput, match="unknown dialect 'x'"):
         diff(REQUEST, REQUEST, dialect="x")
@@ -273,7 +273,9 @@ STEADY = [
 
 @pytest.mark.parametrize(("one", "other", "kind"), VOLATILE)
 def test_text_that_differs_at_every_call_is_recognised(one: str, other: str, kind: str) -> None:
-    found = [volatile(*(f"{start}{text}{end}".encode() for text in (one, other))) for start, end in AROUND]
+    found = [
+        describe_volatile(*(f"{start}{text}{end}".encode() for text in (one, other))) for start, end in AROUND
+    ]
     assert all(each.startswith(kind) and each for each in found), found
 
 
@@ -286,7 +288,7 @@ AROUND = [
 
 @pytest.mark.parametrize(("one", "other"), STEADY)
 def test_other_text_is_not_called_volatile(one: str, other: str) -> None:
-    assert not volatile(f'{{"text":"{one}"}}'.encode(), f'{{"text":"{other}"}}'.encode())
+    assert not describe_volatile(f'{{"text":"{one}"}}'.encode(), f'{{"text":"{other}"}}'.encode())
 
 
 @pytest.mark.parametrize(
@@ -323,12 +325,16 @@ def test_hostile_text_is_compared_in_one_pass() -> None:
     marks = "a" + "\u0301\u0323" * 20_000
     one, other = (msgspec.json.encode({"text": marks + end}) for end in ("x", "y"))
     assert not same_spelling(one, other)
-    assert not volatile(one, other)
+    assert not describe_volatile(one, other)
     deep = b'{"text":' + b"[" * 900 + b"]" * 900 + b"}"
     assert not same_spelling(deep, b'{"text":1}')
 
 
 def test_a_section_is_named_by_its_heading_or_tag() -> None:
     data = b'{"text":"# One\\n\\na\\n\\n## Two\\n\\nb\\n\\n<memory>\\nc"}'
-    assert [section(data, data.index(sign)) for sign in (b"a", b"b\\n", b'c"')] == ["One", "Two", "memory"]
-    assert not section(b'{"text":"plain"}', 12)
+    assert [name_section(data, data.index(sign)) for sign in (b"a", b"b\\n", b'c"')] == [
+        "One",
+        "Two",
+        "memory",
+    ]
+    assert not name_section(b'{"text":"plain"}', 12)

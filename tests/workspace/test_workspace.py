@@ -381,13 +381,13 @@ def test_a_walk_looks_at_so_many_things_and_no_more(tmp_path: Path, monkeypatch:
             (folder / f"f{name}").write_text("")
     space = Workspace(tmp_path)
     looked: list[str] = []
-    look = Workspace._item  # noqa: SLF001 - to count what is looked at
+    look = Workspace._make_item  # noqa: SLF001 - to count what is looked at
 
     def counted(self: Workspace, way: tuple[str, ...], folder: int) -> FolderItem:
         looked.append("/".join(way))
         return look(self, way, folder)
 
-    monkeypatch.setattr(Workspace, "_item", counted)
+    monkeypatch.setattr(Workspace, "_make_item", counted)
     items = list(space.walk())
     assert len(looked) <= 30
     assert [item.why for item in items if item.why] == ["more than 30 files"] * 2

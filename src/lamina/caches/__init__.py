@@ -4,13 +4,14 @@
     cache = simulator(rules)
     tally = cache.send(stream, at=0.0)
 
-Read `values.py` first: `CacheRules` is everything that is known of a cache, `Tally` what a request took.
+Read `values.py` first: `CacheRules` is everything that we know about a cache, `Tally` is what one request
+took from it. `simulate.py` names the module of each algorithm.
 """
 
 from __future__ import annotations
 
 from lamina.caches.loading import all_rules, load_rules, rules_for
-from lamina.caches.named import Caches
+from lamina.caches.named import NamedCaches
 from lamina.caches.prices import Price, cost, rates, storage
 from lamina.caches.simulate import Cache, TokenCache, simulator, token_simulator
 from lamina.caches.values import CacheRules, Level, MatchRule, Tally
@@ -18,9 +19,9 @@ from lamina.caches.values import CacheRules, Level, MatchRule, Tally
 __all__ = [
     "Cache",
     "CacheRules",
-    "Caches",
     "Level",
     "MatchRule",
+    "NamedCaches",
     "Price",
     "Tally",
     "TokenCache",

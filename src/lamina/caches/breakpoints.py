@@ -1,7 +1,8 @@
 """A cache with entries where markers stand: Anthropic's, and Bedrock's for Claude.
 
-Each marked position of at least the minimum gets one entry. A request reads the longest entry that it finds
-from one of its markers, walking back a limited number of positions. It knows no clock: `at` is given.
+Each marked position that reaches the minimum gets one entry. A request reads the longest entry that it finds
+from one of its markers, walking back a limited number of positions. Nothing here reads a clock: the caller
+passes the time as `at`.
 """
 
 from __future__ import annotations
@@ -10,25 +11,28 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from lamina.caches.prefix_path import Path, path_of
+from lamina.caches.prefix_path import PrefixPath, build_path
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.caches.values import CacheRules, Tally
 
 
 class CacheEntry(msgspec.Struct, kw_only=True):
-    """One entry: how long it lives, since when it can be read, until when."""
+    """One entry: how many seconds it lives, since when it can be read (`ready`), and until when."""
 
     seconds: float
     ready: float
     until: float
 
+    def is_readable(self, at: float) -> bool:
+        return self.ready <= at <= self.until
 
-class Breakpoints:
-    """State: the entries by hash."""
+
+class BreakpointCache:
+    """State: the entries by the hash of the prefix that they end."""
 
     def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
-        self.kept: dict[bytes, CacheEntry] = {}
+        self.entries: dict[bytes, CacheEntry] = {}
 
     def send(
         self,
@@ -38,88 +42,114 @@ class Breakpoints:
         answer: tuple[StreamBlock, ...] = (),
         begun: float | None = None,
     ) -> Tally:
-        """One request at a time in seconds. What it writes can be read once its answer has `begun`."""
+        """Sends one request at a time in seconds. What it writes can be read once its answer has `begun`."""
         del answer  # an answer is cached when it comes back inside a marked prefix
-        path = path_of(stream, self.rules)
-        marks = entries_of(stream, path, self.rules)
-        hit = self._found(path, marks, at)
-        if hit >= 0:
+        path = build_path(stream, self.rules)
+        marks = find_entry_marks(stream, path, self.rules)
+        hit = self._find_entry(path, marks, at)
+        if hit is not None:
             self._refresh(path.links[hit], at)
-        self._write(path, marks, at, at if begun is None else begun)
-        return self._tally(stream, path, marks, hit)
+        ready = at if begun is None else begun
+        self._write(path, marks, at, ready)
+        return tally_entries(path, marks, hit, self.rules, why=self._explain(stream, path, marks, hit))
 
-    def _found(self, path: Path, marks: dict[int, str], at: float) -> int:
-        positions = list(positions_of(path.blocks, runs=self.rules.runs))
+    def _find_entry(self, path: PrefixPath, marks: dict[int, str], at: float) -> int | None:
+        """The last block with an entry that can be read, within the look-back of a marker."""
+        positions = list(number_positions(path.blocks, runs=self.rules.runs))
         for mark in sorted(marks, reverse=True):
             for index in range(mark, -1, -1):
                 if positions[mark] - positions[index] >= self.rules.look_back:
                     break
-                entry = self.kept.get(path.links[index])
-                if entry and entry.ready <= at <= entry.until:
+                entry = self.entries.get(path.links[index])
+                if entry is not None and entry.is_readable(at):
                     return index
-        return -1
+        return None
 
     def _refresh(self, link: bytes, at: float) -> None:
         if self.rules.refresh:
-            entry = self.kept[link]
+            entry = self.entries[link]
             entry.until = max(entry.until, at + entry.seconds)
 
-    def _write(self, path: Path, marks: dict[int, str], at: float, ready: float) -> None:
+    def _write(self, path: PrefixPath, marks: dict[int, str], at: float, ready: float) -> None:
         for index, word in marks.items():
-            seconds, entry = self.rules.seconds(word), self.kept.get(path.links[index])
+            link = path.links[index]
+            seconds = self.rules.seconds(word)
+            entry = self.entries.get(link)
             if entry is None or entry.until < at:
-                self.kept[path.links[index]] = CacheEntry(seconds=seconds, ready=ready, until=at + seconds)
+                self.entries[link] = CacheEntry(seconds=seconds, ready=ready, until=at + seconds)
             elif self.rules.refresh:
                 entry.seconds = max(entry.seconds, seconds)
                 entry.ready = min(entry.ready, ready)
                 entry.until = max(entry.until, at + entry.seconds)
 
-    def _tally(self, stream: Stream, path: Path, marks: dict[int, str], hit: int) -> Tally:
-        read = path.sums[hit] if hit >= 0 else 0
-        last = max((path.sums[at] for at in marks), default=0)
-        long = max((path.sums[at] for at, word in marks.items() if self.rules.is_long(word)), default=0)
-        long, last = max(long, read), max(last, read)
-        return Tally(
-            read=read,
-            written_long=long - read,
-            written=last - long if last > long else 0,
-            uncached=path.tokens - last,
-            hit=hit + 1,
-            why=self._why(stream, path, marks, hit),
-        )
-
-    def _why(self, stream: Stream, path: Path, marks: dict[int, str], hit: int) -> str:
-        if hit >= 0:
+    def _explain(self, stream: Stream, path: PrefixPath, marks: dict[int, str], hit: int | None) -> str:
+        if hit is not None:
             return f"read up to {path.blocks[hit].place}"
         if marks:
             return "no live entry at a marker or within its look-back"
-        asked = any(block.marker for block in path.blocks) or (stream.automatic and self.rules.automatic)
-        if asked:
+        has_marker = any(block.marker for block in path.blocks)
+        if has_marker or (stream.automatic and self.rules.automatic):
             return f"what is marked is below the minimum of {self.rules.least(stream.model)} tokens"
         return "no marker"
 
 
-def marks_of(stream: Stream, path: Path, rules: CacheRules) -> dict[int, str]:
-    """The blocks of a path with a marker, and its lifetime; the one for the whole request included."""
-    marks = {at: block.marker for at, block in enumerate(path.blocks) if block.marker}
-    if stream.automatic and rules.automatic:
-        last = max((at for at, block in enumerate(path.blocks) if block.markable), default=-1)
-        if last >= 0:
-            marks.setdefault(last, stream.automatic)
+def tally_entries(
+    path: PrefixPath, writes: dict[int, str], hit: int | None, rules: CacheRules, *, why: str
+) -> Tally:
+    """What a request takes from a cache with entries: it reads up to `hit`, and writes up to the last entry.
+
+    `writes` has the lifetime of each entry. What stands before the last long one has the long price.
+    """
+    read = 0
+    hit_blocks = 0
+    if hit is not None:
+        read = path.sums[hit]
+        hit_blocks = hit + 1
+    written_end = read
+    long_end = read
+    for index, word in writes.items():
+        written_end = max(written_end, path.sums[index])
+        if rules.is_long(word):
+            long_end = max(long_end, path.sums[index])
+    return Tally(
+        read=read,
+        written_long=long_end - read,
+        written=written_end - long_end,
+        uncached=path.tokens - written_end,
+        hit=hit_blocks,
+        why=why,
+    )
+
+
+def find_marks(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict[int, str]:
+    """The blocks of a path with a marker, and its lifetime. A marker for the whole request is included."""
+    marks: dict[int, str] = {}
+    last_markable = None
+    for index, block in enumerate(path.blocks):
+        if block.marker:
+            marks[index] = block.marker
+        if block.markable:
+            last_markable = index
+    if last_markable is not None and stream.automatic and rules.automatic:
+        marks.setdefault(last_markable, stream.automatic)
     return marks
 
 
-def entries_of(stream: Stream, path: Path, rules: CacheRules) -> dict[int, str]:
+def find_entry_marks(stream: Stream, path: PrefixPath, rules: CacheRules) -> dict[int, str]:
     """The blocks where a request leaves an entry: the latest markers that reach the minimum."""
-    least, marks = rules.least(stream.model), marks_of(stream, path, rules)
+    least = rules.least(stream.model)
+    marks = find_marks(stream, path, rules)
     latest = sorted(marks)[-rules.markers :]
-    return {at: marks[at] for at in latest if path.sums[at] >= least}
+    return {index: marks[index] for index in latest if path.sums[index] >= least}
 
 
-def positions_of(blocks: Sequence[StreamBlock], *, runs: bool) -> Iterator[int]:
-    """The position of each block; a run of calls, or of results, is one."""
-    position, before = -1, ""
+def number_positions(blocks: Sequence[StreamBlock], *, runs: bool) -> Iterator[int]:
+    """The position of each block. If `runs`, calls in a row share one position, and so do results."""
+    position = -1
+    previous_sort = ""
     for block in blocks:
-        in_run = runs and block.sort == before and block.sort in ("call", "result")
-        position, before = position + (not in_run), block.sort
+        in_run = runs and block.sort == previous_sort and block.sort in ("call", "result")
+        if not in_run:
+            position += 1
+        previous_sort = block.sort
         yield position

@@ -1,6 +1,6 @@
-"""The rules that come with lamina, and rules from a file of one's own.
+"""Loads the rules that come with lamina, and rules from a file of the user.
 
-Each rule set is one TOML file beside this one, dated and with its sources. Nothing here decides what a rule
+Each rule set is one TOML file in this folder, dated and with its sources. Nothing here decides what a rule
 means, and nothing is fetched.
 """
 
@@ -21,61 +21,68 @@ from lamina.errors import BadInput
 from lamina.models.facts import plain_name
 
 UNKNOWN = "unknown"
+"""The name of the rules for a cache that nobody described."""
 
 
 def rules_for(name_or_model: str, *, dialect: str = "") -> CacheRules:
-    """The rules of this name, else those of a model's cache, else `unknown`, which says so.
+    """The rules of this name, else those of a model's cache, else the rules named `unknown`.
 
-    A dialect that only one kind of server speaks decides alone; any other helps where the model does not.
+    A dialect that only one kind of server speaks decides alone. Any other dialect decides only if no rules
+    name the model.
     """
-    known = all_rules()
-    if name_or_model in known:
-        return known[name_or_model]
-    for rules in known.values():
+    rules_by_name = all_rules()
+    if name_or_model in rules_by_name:
+        return rules_by_name[name_or_model]
+    for rules in rules_by_name.values():
         if dialect in rules.dialects and not rules.models:
             return rules
-    by_model = max(known.values(), key=lambda rules: _agreeing(rules, name_or_model))
-    if _agreeing(by_model, name_or_model):
-        return by_model
-    return next((rules for rules in known.values() if dialect in rules.dialects), known[UNKNOWN])
+    best = max(rules_by_name.values(), key=lambda rules: _count_matching_characters(rules, name_or_model))
+    if _count_matching_characters(best, name_or_model):
+        return best
+    for rules in rules_by_name.values():
+        if dialect in rules.dialects:
+            return rules
+    return rules_by_name[UNKNOWN]
 
 
 @cache
 def all_rules() -> dict[str, CacheRules]:
     """Every rule set that comes with lamina, by name."""
-    found = sorted(files(__package__).iterdir(), key=lambda file: file.name)
-    read = [_rules(file.read_text("utf-8"), file.name) for file in found if file.name.endswith(".toml")]
-    return {rules.name: rules for rules in read}
+    rules_by_name = {}
+    for file in sorted(files(__package__).iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".toml"):
+            rules = _parse_rules(file.read_text("utf-8"), file.name)
+            rules_by_name[rules.name] = rules
+    return rules_by_name
 
 
 def load_rules(path: str | PathLike[str]) -> CacheRules:
-    """Rules from a TOML file; the files of lamina show how one reads."""
+    """Rules from a TOML file. The files in this folder are examples."""
     try:
         text = Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(str(error), place=str(path), hint="give a readable TOML file in UTF-8") from None
-    return _rules(text, str(path))
+    return _parse_rules(text, str(path))
 
 
-def _rules(text: str, place: str) -> CacheRules:
+def _parse_rules(text: str, place: str) -> CacheRules:
     try:
         plain: dict[str, Any] = tomllib.loads(text)
         return msgspec.convert(plain, CacheRules)
     except msgspec.ValidationError as error:
-        raise BadInput(str(error), place=place, hint="its fields are those of lamina.caches.Rules") from None
-    except (ValueError, RecursionError) as error:  # no TOML, or nested too deeply
+        raise BadInput(
+            str(error), place=place, hint="its fields are those of lamina.caches.CacheRules"
+        ) from None
+    except (ValueError, RecursionError) as error:  # not TOML, or nested too deeply
         raise BadInput(str(error), place=place, hint="it must be TOML") from None
 
 
-def _agreeing(rules: CacheRules, name: str) -> int:
-    """How many characters of a model's name, as written or plain, these rules know."""
-    forms = (lower_ascii(name), plain_name(name))
-    return max(
-        (
-            len(start)
-            for model in rules.models
-            for start in {model, plain_name(model)}
-            if any(form.startswith(start) for form in forms)
-        ),
-        default=0,
-    )
+def _count_matching_characters(rules: CacheRules, model: str) -> int:
+    """How many characters of a model's name these rules list, as it is written or as a plain name."""
+    spellings = (lower_ascii(model), plain_name(model))
+    longest = 0
+    for listed_model in rules.models:
+        for beginning in (listed_model, plain_name(listed_model)):
+            if any(spelling.startswith(beginning) for spelling in spellings):
+                longest = max(longest, len(beginning))
+    return longest

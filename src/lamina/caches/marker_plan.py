@@ -1,30 +1,37 @@
-"""Where cache markers go: the last step before a request is sent, after everything else is decided.
+"""Where cache markers go. This is the last step before a request is sent, after everything else is decided.
 
-On a cache that knows only what a marker ended (`breakpoints`) a marker does three things: it leaves an entry,
-it keeps one alive, and from it the cache is searched backwards, a limited number of positions. So the end of
-the request is marked for the next one, the end of tools and system text for other conversations, the end of
-the message before the last one for a request that takes the last one back, and whatever finds the last
-request again where it is out of reach of these. The place that is left goes in turns to the end of the
-tools and to the end of what the last cut left as it was: an entry lives longer than two requests are apart.
-The next cut most likely leaves as much (docs/caching.md has the count). On a cache that writes the end of
-each turn by itself (`tail`): the end of the system text, of what the last cut left, and a key. On any other:
-nothing.
+On a cache with entries at markers (`breakpoints`) a marker does three things: it leaves an entry, it keeps an
+entry alive, and the cache is searched backwards from it, a limited number of positions. So we mark, the most
+useful first:
 
-A marker before the smallest prefix that is cached is free and does nothing. Whether one is, nobody can say to
-the token, so such places are marked too, where no better one is left. It knows rules and blocks, and no wire
-format.
+1. the end of the request, for the next request;
+2. the end of tools and system text, for other conversations;
+3. a place from which the last request is found again, if it is out of reach of the other markers;
+4. the end of the message before the last one, for a request that takes the last message back;
+5. by turns the end of the tools and the end of what the last cut left unchanged. One marker serves both,
+   since an entry lives longer than the time between two requests. The next cut most likely leaves as much
+   unchanged as the last one did (docs/caching.md has the count).
+
+On a cache that writes the end of each turn by itself (`tail`) we mark the end of the system text and the end
+of what the last cut left unchanged, and set a key. On any other cache we mark nothing.
+
+A marker before the smallest prefix that is cached is free and does nothing. Nobody can say to the token
+whether a marker is too early, so such places are marked too if no better one is left. This module knows rules
+and blocks. It knows no wire format.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, takewhile
+from itertools import accumulate, islice
 from typing import NamedTuple
 
 import msgspec
 
-from lamina.caches.breakpoints import positions_of
+from lamina.caches.breakpoints import number_positions
+from lamina.caches.prefix_path import user_messages_backwards
 from lamina.caches.stream import Stream, StreamBlock
+from lamina.caches.tail import EXPLICIT
 from lamina.caches.values import CacheRules
 from lamina.errors import BadInput
 
@@ -35,7 +42,7 @@ RUNS = ("call", "result")
 class MarkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Markers to place: the lifetime at each block's `place`, "" for the provider's own, and the reasons.
 
-    `key` is the routing key to set, "" where the request has one or the cache takes none.
+    `key` is the routing key to set, "" if the request has one or the cache takes none.
     """
 
     places: Mapping[str, str] = {}
@@ -55,193 +62,241 @@ def plan(
     cut: bool = False,
     key: str = "",
 ) -> MarkerPlan:
-    """The markers for a weighed stream.
+    """Plans the markers for a stream whose blocks are counted.
 
-    `stable` and `tail` are lifetimes: for what stays until the next cut, and for the end of a request. What
-    is known of the past are numbers of blocks: `last` of the last block of the request before this one, if
-    this one continues it; `kept` of the last block that the last cut left as it was. `cut`: that cut was made
-    for this very request. `key` is used where the cache routes by one and the request has none.
+    `stable` and `tail` are lifetimes: for what stays until the next cut, and for the end of a request.
+
+    The past is described by indexes of blocks: `last` is the last block of the request before this one, if
+    this one continues it; `kept` is the last block that the last cut left unchanged. `cut`: that cut was made
+    for this very request. `key` is used if the cache routes by a key and the request has none.
     """
-    for word in (stable, tail):
-        if word and word not in rules.lifetimes:
-            taken = ", ".join(rules.lifetimes) or "none"
-            raise BadInput(f"lifetime {word!r}", place="plan", hint=f"the cache of {rules.name} has: {taken}")
+    _check_lifetimes((stable, tail), rules)
     if not stream.blocks or not rules.markers or rules.match not in ("breakpoints", "tail"):
         return MarkerPlan()
-    past = EarlierRequests(last=last, kept=kept, cut=cut)
-    chosen = _chosen(stream, rules, past, least=rules.least(model or stream.model))
-    order = sorted(chosen)
-    words = _falling([stable if chosen[at] in LASTING else tail for at in order], rules)
-    places = [stream.blocks[at].place for at in order]
-    routed = rules.match == "tail" and rules.key and not stream.key
+    past = EarlierRequests(last_block=last, uncut_block=kept, cut=cut)
+    reasons = _choose_blocks(stream, rules, past, least=rules.least(model or stream.model))
+    order = sorted(reasons)
+    lifetimes = [stable if reasons[index] in LASTING else tail for index in order]
+    places = [stream.blocks[index].place for index in order]
+    needs_key = rules.match == "tail" and rules.key and not stream.key
     return MarkerPlan(
-        places=dict(zip(places, words, strict=True)),
-        reasons=dict(zip(places, (chosen[at] for at in order), strict=True)),
-        key=_key(stream, key) if routed else "",
+        places=dict(zip(places, _make_falling(lifetimes, rules), strict=True)),
+        reasons=dict(zip(places, [reasons[index] for index in order], strict=True)),
+        key=_routing_key(stream, key) if needs_key else "",
     )
 
 
-class EarlierRequests(NamedTuple):
-    """What is known of the requests before this one, as numbers of blocks; see `plan`."""
+def _check_lifetimes(words: Sequence[str], rules: CacheRules) -> None:
+    for word in words:
+        if word and word not in rules.lifetimes:
+            choices = ", ".join(rules.lifetimes) or "none"
+            hint = f"the cache of {rules.name} has: {choices}"
+            raise BadInput(f"lifetime {word!r}", place="plan", hint=hint)
 
-    last: int | None = None
-    kept: int | None = None
+
+class EarlierRequests(NamedTuple):
+    """What we know about the requests before this one, as indexes of blocks. `plan` explains each field."""
+
+    last_block: int | None = None
+    uncut_block: int | None = None
     cut: bool = False
 
 
-STABLE, TOOLS = "the end of tools and system text", "the end of the tools"
+class MarkerPlace(NamedTuple):
+    """A block to mark, and why."""
+
+    block: int
+    reason: str
+
+
+STABLE = "the end of tools and system text"
+TOOLS = "the end of the tools"
 KEPT = "the end of what the last cut left as it was"
-TAIL, LAST = "the end of the request", "the end of the last request"
+TAIL = "the end of the request"
+LAST = "the end of the last request"
 ANSWERED = "the end of what was answered last"
 SECOND = "the end of the message before the last"
 BEHIND = "within the look-back of the end"
 SPOKEN = "the end of what the user said before"
 LASTING = frozenset((STABLE, TOOLS, KEPT))
+"""Reasons of markers that hold until the next cut, and so get the `stable` lifetime."""
 
 UNSURE = 1.5
-"""A count of tokens may be this many times too low: below the minimum is what is below it even so."""
+"""Our count of tokens may be this many times too low. A prefix is surely too short only if this much more
+would still be below the minimum."""
 
 
-def _chosen(stream: Stream, rules: CacheRules, past: EarlierRequests, *, least: int) -> dict[int, str]:
-    """The blocks to mark, and why; as many as the rules allow, those that are surely too short last."""
-    markable = _markable(stream.blocks)
+def _choose_blocks(stream: Stream, rules: CacheRules, past: EarlierRequests, *, least: int) -> dict[int, str]:
+    """The blocks to mark, and why. Those that are surely too short to be cached come last."""
+    nearest_markable = _find_nearest_markable(stream.blocks)
     sums = list(accumulate(block.tokens for block in stream.blocks))
-    most = rules.markers - _by_itself(stream, rules)
-    wanted = [(markable[min(at, len(markable) - 1)], why) for at, why in _wanted(stream, rules, past)]
-    allowed = [(at, why) for at, why in wanted if at >= 0]
-    short = [(at, why) for at, why in allowed if why != TAIL and sums[at] * UNSURE < least]
+    long_enough = []
+    too_short = []
+    for place in _rank_places(stream, rules, past):
+        index = nearest_markable[place.block]
+        if index < 0:
+            continue
+        if place.reason != TAIL and sums[index] * UNSURE < least:
+            too_short.append(MarkerPlace(index, place.reason))
+        else:
+            long_enough.append(MarkerPlace(index, place.reason))
+    most_markers = rules.markers - _marks_end_by_itself(stream, rules)
     chosen: dict[int, str] = {}
-    for at, why in [*(place for place in allowed if place not in short), *short]:
-        if len(chosen) < most:
-            chosen.setdefault(at, why)
+    for place in (*long_enough, *too_short):
+        if len(chosen) < most_markers:
+            chosen.setdefault(place.block, place.reason)
     return chosen
 
 
-def _wanted(stream: Stream, rules: CacheRules, past: EarlierRequests) -> Iterator[tuple[int, str]]:
-    """Blocks to mark, the most useful first."""
-    end, head = len(stream.blocks) - 1, _head(stream.blocks)
-    if not _by_itself(stream, rules):
-        yield end, TAIL
+def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> Iterator[MarkerPlace]:
+    """Places to mark, the most useful first."""
+    blocks = stream.blocks
+    end = len(blocks) - 1
+    head = _count_head(blocks)
+    if not _marks_end_by_itself(stream, rules):
+        yield MarkerPlace(end, TAIL)
     if head:
-        yield head - 1, STABLE
-    kept = [past.kept] if past.kept is not None and head <= past.kept < end else []
-    second = _second(stream.blocks, head)
-    if rules.match == "tail" or past.cut:
+        yield MarkerPlace(head - 1, STABLE)
+    uncut = past.uncut_block
+    if uncut is not None and not head <= uncut < end:
+        uncut = None
+    if uncut is not None and (rules.match == "tail" or past.cut):
         # whatever a cut left in the cache ends there, or somewhere before it
-        yield from ((at, KEPT) for at in kept)
+        yield MarkerPlace(uncut, KEPT)
     if rules.match == "tail":
         return
-    if not (past.cut and kept):
-        yield from _found_again(stream, rules, past, [end, *second])
-    yield from ((at, SECOND) for at in second)
-    yield from _by_turns(stream.blocks, head, kept)
-    if past.last is None:
-        yield from ((at, BEHIND) for at in _behind(stream.blocks, rules) if at >= head)
+    second = _end_of_message_before_last(blocks, head)
+    if uncut is None or not past.cut:
+        yield from _find_last_request(stream, rules, past, [end, *second])
+    for index in second:
+        yield MarkerPlace(index, SECOND)
+    yield from _take_turns(blocks, head, uncut)
+    if past.last_block is None:
+        yield from _space_by_look_back(blocks, head, rules)
 
 
-def _second(blocks: Sequence[StreamBlock], head: int) -> list[int]:
-    """The end of the message before the last one, if there is one."""
-    openings = [at for at in range(head, len(blocks)) if blocks[at].opens]
-    return [openings[-1] - 1] if len(openings) > 1 else []
+def _end_of_message_before_last(blocks: Sequence[StreamBlock], head: int) -> list[int]:
+    """The last block of the message before the last one; nothing if there is only one message."""
+    openings = [index for index in range(head, len(blocks)) if blocks[index].opens]
+    if len(openings) < 2:
+        return []
+    return [openings[-1] - 1]
 
 
-def _found_again(
+def _find_last_request(
     stream: Stream, rules: CacheRules, past: EarlierRequests, marked: list[int]
-) -> Iterator[tuple[int, str]]:
-    """The end of the last request, where no other marker reaches it.
+) -> Iterator[MarkerPlace]:
+    """The end of the last request, if no other marker reaches it."""
+    blocks = stream.blocks
+    place = _end_of_last_request(stream, rules, past)
+    is_inside = 0 <= place.block < len(blocks) - 1
+    if is_inside and not _is_reached(blocks, rules, place.block, marked):
+        yield place
 
-    Some models drop their earlier thinking when the user speaks: then the last request is not found again,
-    and the end of what the user said before it is.
+
+def _end_of_last_request(stream: Stream, rules: CacheRules, past: EarlierRequests) -> MarkerPlace:
+    """Where the last request ended, or most likely ended.
+
+    Some models drop their earlier thinking when the user speaks. Then the cache does not find the last
+    request again, but it does find the end of what the user said before it.
     """
-    blocks, spoken = stream.blocks, _spoken(stream.blocks)
-    drops = rules.strips(stream.model) and len(spoken) > 1 and spoken[-1] == len(blocks) - 1
-    if drops and any(block.sort == "thinking" for block in blocks[spoken[-2] :]):
-        at, why = spoken[-2], SPOKEN
-    elif past.last is not None:
-        at, why = past.last, LAST
-    else:
-        at, why = _answered(blocks), ANSWERED
-    if 0 <= at < len(blocks) - 1 and not _is_reached(blocks, rules, at, marked):
-        yield at, why
+    blocks = stream.blocks
+    if rules.drops_thinking(stream.model):
+        spoken = [message[-1] for message in islice(user_messages_backwards(blocks), 2)]
+        if len(spoken) == 2 and spoken[0] == len(blocks) - 1:
+            before = spoken[1]
+            if any(block.sort == "thinking" for block in blocks[before:]):
+                return MarkerPlace(before, SPOKEN)
+    if past.last_block is not None:
+        return MarkerPlace(past.last_block, LAST)
+    return MarkerPlace(_block_before_last_answer(blocks), ANSWERED)
 
 
-def _answered(blocks: Sequence[StreamBlock]) -> int:
-    """Where a request most likely ended whose answer stands here last; -1 without an answer."""
-    answers = (
-        at for at in range(len(blocks) - 1, -1, -1) if blocks[at].opens and blocks[at].role == "assistant"
-    )
-    return next(answers, 0) - 1
+def _block_before_last_answer(blocks: Sequence[StreamBlock]) -> int:
+    """The end of the request to which the last answer belongs, most likely; -1 if there is no answer."""
+    for index in range(len(blocks) - 1, -1, -1):
+        if blocks[index].opens and blocks[index].role == "assistant":
+            return index - 1
+    return -1
 
 
-def _is_reached(blocks: Sequence[StreamBlock], rules: CacheRules, at: int, marked: list[int]) -> bool:
-    """Whether a block is found from one of these markers."""
-    positions = list(positions_of(blocks, runs=rules.runs))
-    return any(0 <= positions[mark] - positions[at] < rules.look_back for mark in marked if mark >= at)
+def _is_reached(blocks: Sequence[StreamBlock], rules: CacheRules, index: int, marked: list[int]) -> bool:
+    """Whether the cache finds a block from one of these markers."""
+    positions = list(number_positions(blocks, runs=rules.runs))
+    later_marks = [mark for mark in marked if mark >= index]
+    return any(positions[mark] - positions[index] < rules.look_back for mark in later_marks)
 
 
-def _by_turns(blocks: Sequence[StreamBlock], head: int, kept: Sequence[int]) -> Iterator[tuple[int, str]]:
-    """The end of the tools and the end of what the last cut left: now the one first, then the other."""
+def _take_turns(blocks: Sequence[StreamBlock], head: int, uncut: int | None) -> Iterator[MarkerPlace]:
+    """The end of the tools and the end of what the last cut left; each comes first at every other answer."""
+    places = []
     tools = sum(block.sort == "tool" for block in blocks[:head])
-    places = [(tools - 1, TOOLS)] if 0 < tools < head else []
-    places += [(at, KEPT) for at in kept]
+    if 0 < tools < head:
+        places.append(MarkerPlace(tools - 1, TOOLS))
+    if uncut is not None:
+        places.append(MarkerPlace(uncut, KEPT))
     answers = sum(block.opens and block.role == "assistant" for block in blocks)
-    yield from places if answers % 2 else reversed(places)
+    if answers % 2 == 0:
+        places.reverse()
+    yield from places
 
 
-def _behind(blocks: Sequence[StreamBlock], rules: CacheRules) -> Iterator[int]:
-    """Blocks from which looking back begins where the marker after them stops looking, from the end on."""
+def _space_by_look_back(blocks: Sequence[StreamBlock], head: int, rules: CacheRules) -> Iterator[MarkerPlace]:
+    """Places behind the head, from the end backwards, each where the search from the next one stops."""
     if rules.look_back < 2:
         return
+    furthest = rules.look_back - 1
     walked = 0
-    for at in range(len(blocks) - 1, 0, -1):
-        if walked == rules.look_back - 1 and blocks[at].markable:
-            yield at
+    for index in range(len(blocks) - 1, max(head, 1) - 1, -1):
+        block = blocks[index]
+        if walked == furthest and block.markable:
+            yield MarkerPlace(index, BEHIND)
             walked = 0
-        if not (rules.runs and blocks[at].sort in RUNS and blocks[at].sort == blocks[at - 1].sort):
-            walked = min(walked + 1, rules.look_back - 1)
+        in_run = rules.runs and block.sort in RUNS and block.sort == blocks[index - 1].sort
+        if not in_run:
+            walked = min(walked + 1, furthest)
 
 
-def _markable(blocks: Sequence[StreamBlock]) -> list[int]:
-    """For each block the nearest one, it or one before it, that may carry a marker; -1 without one."""
-    allowed = (at if block.markable else -1 for at, block in enumerate(blocks))
-    return list(accumulate(allowed, max))
+def _find_nearest_markable(blocks: Sequence[StreamBlock]) -> list[int]:
+    """For each block the nearest block that may carry a marker, at it or before it; -1 if there is none."""
+    nearest = []
+    last_markable = -1
+    for index, block in enumerate(blocks):
+        if block.markable:
+            last_markable = index
+        nearest.append(last_markable)
+    return nearest
 
 
-def _head(blocks: Sequence[StreamBlock]) -> int:
-    """How many blocks are tools and system text that stand before everything said."""
-    return sum(1 for _ in takewhile(lambda block: block.sort in HEAD, blocks))
+def _count_head(blocks: Sequence[StreamBlock]) -> int:
+    """How many blocks at the beginning are tools and system text."""
+    for index, block in enumerate(blocks):
+        if block.sort not in HEAD:
+            return index
+    return len(blocks)
 
 
-def _by_itself(stream: Stream, rules: CacheRules) -> bool:
-    """Whether the cache marks the end of a request by itself, with one of the places."""
-    return rules.match == "tail" and "explicit" not in stream.automatic
+def _marks_end_by_itself(stream: Stream, rules: CacheRules) -> bool:
+    """Whether the cache marks the end of a request without being told to. That takes one of the markers."""
+    return rules.match == "tail" and EXPLICIT not in stream.automatic
 
 
-def _spoken(blocks: Sequence[StreamBlock]) -> list[int]:
-    """Where each message ends in which the user speaks, and no tool answers."""
-    ends: list[int] = []
-    end = len(blocks)
-    for at in range(len(blocks) - 1, -1, -1):
-        if blocks[at].opens:
-            if blocks[at].role == "user" and all(block.sort != "result" for block in blocks[at:end]):
-                ends.append(end - 1)
-            end = at
-    return ends[::-1]
-
-
-def _falling(words: Sequence[str], rules: CacheRules) -> list[str]:
-    """The lifetimes, where each is at least as long as every later one: shorter ones must come last."""
-    result: list[str] = []
+def _make_falling(words: Sequence[str], rules: CacheRules) -> list[str]:
+    """The lifetimes, each raised to the longest that follows it: an API refuses longer ones after shorter."""
+    longest = ""
+    raised: list[str] = []
     for word in reversed(words):
-        after = result[-1] if result else word
-        result.append(word if rules.seconds(word) >= rules.seconds(after) else after)
-    return result[::-1]
+        if not raised or rules.seconds(word) >= rules.seconds(longest):
+            longest = word
+        raised.append(longest)
+    raised.reverse()
+    return raised
 
 
-def _key(stream: Stream, given: str) -> str:
-    """What was given, else a name of the stable head: conversations with the same head share a cache."""
-    if given:
-        return given
-    head = stream.blocks[: _head(stream.blocks)] or stream.blocks[:1]
+def _routing_key(stream: Stream, key: str) -> str:
+    """The `key`, or a hash of the head, so that conversations with the same head share a cache."""
+    if key:
+        return key
+    head = stream.blocks[: _count_head(stream.blocks)] or stream.blocks[:1]
     links = msgspec.structs.replace(stream, blocks=head).chain(root=stream.model.encode())
     return f"lamina-{links[-1].hex()}"

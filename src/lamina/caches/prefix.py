@@ -1,78 +1,99 @@
-"""A cache that reads the longest common prefix with anything it saw: most providers, and whoever is unknown.
+"""A cache that reads the longest prefix in common with anything it saw: most providers, and unknown ones.
 
-`SentBlocks` is the tree of everything that was sent; `Prefix` rounds what it finds down, refuses short ones
-and forgets what is too old. Inside the first block that differs the common bytes count for their share of its
-tokens. It knows no clock: `at` is given.
+`SentBlocks` is the tree of everything that was sent. `LongestPrefixCache` rounds a common prefix down,
+ignores short ones and forgets what is too old. In the first block that differs, the common bytes count for
+their share of its tokens. Nothing here reads a clock: the caller passes the time as `at`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
-from lamina.caches.prefix_path import Path, overlap, path_of, share
+from lamina.caches.prefix_path import PrefixPath, build_path, count_common_items, count_shared_tokens
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.caches.values import CacheRules, Tally
 
 
 class SentBlocks:
-    """Every block that was sent, after what it was sent: until when it is known, and what stood beside it."""
+    """Every block that was sent, by the link that ends with it: `until` when it can be read.
+
+    `following` has the blocks that were sent after a link, sorted by their bytes, each with its own link.
+    """
 
     def __init__(self) -> None:
         self.until: dict[bytes, float] = {}
-        self.next: dict[bytes, list[tuple[bytes, bytes]]] = {}
+        self.following: dict[bytes, list[tuple[bytes, bytes]]] = {}
 
-    def whole(self, path: Path, at: float) -> int:
-        """How many blocks of a path are known, from its beginning."""
+    def count_whole_blocks(self, path: PrefixPath, at: float) -> int:
+        """How many blocks of a path were sent before, from its beginning."""
         for index, link in enumerate(path.links):
             if self.until.get(link, -1.0) < at:
                 return index
         return len(path.links)
 
-    def tokens(self, path: Path, at: float) -> int:
-        """The tokens of the longest known prefix of a path."""
-        known = self.whole(path, at)
-        if known == len(path.blocks):
+    def count_prefix_tokens(self, path: PrefixPath, at: float) -> int:
+        """The tokens of the longest prefix of a path that was sent before."""
+        whole_blocks = self.count_whole_blocks(path, at)
+        if whole_blocks == len(path.blocks):
             return path.tokens
-        return path.before(known) + share(path.blocks[known], self.equal(path, known, at))
+        equal_bytes = self.count_equal_bytes(path, whole_blocks, at)
+        return path.before(whole_blocks) + count_shared_tokens(path.blocks[whole_blocks], equal_bytes)
 
-    def equal(self, path: Path, index: int, at: float) -> int:
-        """The most bytes that a block has in common with one that stood in its place."""
-        parent = path.links[index - 1] if index else path.root
-        others, sign = self.next.get(parent, []), _signed(path.blocks[index])
-        place = bisect_left(others, (sign, b""))
-        first, last = place, place
-        while first and self.until[others[first - 1][1]] < at:
+    def count_equal_bytes(self, path: PrefixPath, index: int, at: float) -> int:
+        """The most bytes that a block has in common with one that was sent in its place.
+
+        The blocks in its place are sorted, so the one with the longest common beginning is a neighbour of
+        where the block itself would stand.
+        """
+        siblings = self.following.get(path.link_before(index), [])
+        signature = _signature(path.blocks[index])
+        place = self._forget_expired(siblings, bisect_left(siblings, (signature, b"")), at)
+        longest = 0
+        for sibling_signature, _ in siblings[max(place - 1, 0) : place + 1]:
+            # the first byte of a signature is not part of the block
+            longest = max(longest, count_common_items(signature, sibling_signature) - 1)
+        return longest
+
+    def _forget_expired(self, siblings: list[tuple[bytes, bytes]], place: int, at: float) -> int:
+        """Removes the expired blocks next to `place`, and returns where that place is then.
+
+        Without this, every request would walk past them again.
+        """
+        first = place
+        while first and self.until[siblings[first - 1][1]] < at:
             first -= 1
-        while last < len(others) and self.until[others[last][1]] < at:
+        last = place
+        while last < len(siblings) and self.until[siblings[last][1]] < at:
             last += 1
-        for _, old in others[first:last]:  # forgotten here, or each request would pass them again
-            del self.until[old]
-        del others[first:last]
-        near = others[max(first - 1, 0) : first + 1]
-        return max([0, *(overlap(sign, other) - 1 for other, _ in near)])
+        for _, link in siblings[first:last]:
+            del self.until[link]
+        del siblings[first:last]
+        return first
 
-    def add(self, path: Path, until: float) -> None:
-        """Everything of a path is known until then."""
+    def add(self, path: PrefixPath, until: float) -> None:
+        """Stores every block of a path; it can be read until then."""
         parent = path.root
         for block, link in zip(path.blocks, path.links, strict=True):
             if link not in self.until:
-                others = self.next.setdefault(parent, [])
-                sign = _signed(block)
-                others.insert(bisect_left(others, (sign, link)), (sign, link))
+                siblings = self.following.setdefault(parent, [])
+                signature = _signature(block)
+                siblings.insert(bisect_left(siblings, (signature, link)), (signature, link))
             self.until[link] = max(self.until.get(link, until), until)
             parent = link
 
 
-def _signed(block: StreamBlock) -> bytes:
-    return (b"+" if block.opens else b"~") + block.data
+def _signature(block: StreamBlock) -> bytes:
+    """The bytes of a block after one byte that says whether it begins a message."""
+    seam = b"+" if block.opens else b"~"
+    return seam + block.data
 
 
-class Prefix:
+class LongestPrefixCache:
     """State: everything that was sent and is not too old."""
 
     def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
-        self.seen = SentBlocks()
+        self.sent = SentBlocks()
 
     def send(
         self,
@@ -82,39 +103,44 @@ class Prefix:
         answer: tuple[StreamBlock, ...] = (),
         begun: float | None = None,
     ) -> Tally:
-        """One request at a time in seconds."""
-        del answer, begun  # what providers of this kind say is about prompts
-        path = path_of(stream, self.rules)
-        known = self.seen.tokens(path, at)
-        read = floored(known, path.tokens, self.rules, stream.model)
-        word = self.rules.word(stream.model, asked_lifetime(stream, self.rules))
-        self.seen.add(path, at + self.rules.seconds(word))
+        """Sends one request at a time in seconds."""
+        del answer, begun  # providers of this kind document the caching of prompts only
+        path = build_path(stream, self.rules)
+        common = self.sent.count_prefix_tokens(path, at)
+        read = round_down(common, path.tokens, self.rules, stream.model)
+        word = self.rules.word(stream.model, requested_lifetime(stream, self.rules))
+        self.sent.add(path, at + self.rules.seconds(word))
         return Tally(
             read=read,
             uncached=path.tokens - read,
-            hit=sum(total <= read for total in path.sums),
-            why=_why(known, read, self.rules, stream.model),
+            hit=path.count_whole_blocks(read),
+            why=_explain(common, read, self.rules, stream.model),
         )
 
 
-def asked_lifetime(stream: Stream, rules: CacheRules) -> str:
-    """The word of the lifetime that a request as a whole asks for, "" where it asks for none."""
+def requested_lifetime(stream: Stream, rules: CacheRules) -> str:
+    """The word of the lifetime that a request as a whole asks for, "" if it asks for none."""
     words = stream.automatic.split(" ")
-    return next((word for word in rules.lifetimes if word in words), "")
+    for word in rules.lifetimes:
+        if word in words:
+            return word
+    return ""
 
 
-def floored(known: int, total: int, rules: CacheRules, model: str) -> int:
-    """A common prefix rounded down as the rules say; 0 where it is below the minimum."""
+def round_down(common: int, total: int, rules: CacheRules, model: str) -> int:
+    """A common prefix in tokens, rounded down to the cache's step; 0 if it is below the minimum."""
     step = rules.step(model)
-    read = min(known, total) // step * step
-    return read if read and read >= rules.least(model) else 0
+    read = min(common, total) // step * step
+    if read < rules.least(model):
+        return 0
+    return read
 
 
-def _why(known: int, read: int, rules: CacheRules, model: str) -> str:
-    case = "" if rules.promised else " at best"
+def _explain(common: int, read: int, rules: CacheRules, model: str) -> str:
+    best_case = "" if rules.promised else " at best"
     if read:
-        return f"{known} tokens in common with an earlier request; {read} read{case}"
-    if known:
+        return f"{common} tokens in common with an earlier request; {read} read{best_case}"
+    if common:
         least = max(rules.least(model), rules.step(model))
-        return f"{known} tokens in common with an earlier request, below the minimum of {least}"
+        return f"{common} tokens in common with an earlier request, below the minimum of {least}"
     return "nothing in common with an earlier request that is still kept"

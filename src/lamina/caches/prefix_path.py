@@ -1,28 +1,35 @@
-"""A stream as one cache sees it: its blocks under chained hashes, each setting at the level where it enters.
+"""A stream as one cache sees it: its blocks under chained hashes.
 
-Two requests have equal links up to a block exactly when the cache takes them for the same prefix up to there.
-It knows nothing of what is cached, or for how long.
+Each setting enters the chain at the level where the cache depends on it. So two requests have equal links up
+to a block exactly when the cache takes them for the same prefix up to there. This module does not know what
+is cached, or for how long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import accumulate
 from typing import TypeVar
 
 import msgspec
 
-from lamina.caches.stream import Stream, StreamBlock, linked
+from lamina.caches.stream import Stream, StreamBlock, link_block
 from lamina.caches.values import CacheRules
 from lamina.core.hashing import canonical
 
-UNDIVIDED = ("image", "document")
-"""Blocks whose bytes are no text: they are read whole or not at all."""
+INDIVISIBLE = ("image", "document")
+"""Blocks whose bytes are not text. A cache reads them whole or not at all."""
+
+COMPARED_AT_ONCE = 4096
+"""Items that `count_common_items` compares in one step before it halves."""
 
 
-class Path(msgspec.Struct, frozen=True, kw_only=True):
-    """`links[i]` is the hash of all up to block `i`, `sums[i]` its tokens; `root` stands before them."""
+class PrefixPath(msgspec.Struct, frozen=True, kw_only=True):
+    """The blocks that a cache sees. `links[i]` is the hash of everything up to and including block `i`.
+
+    `sums[i]` are the tokens up to there. `root` is the hash before the first block.
+    """
 
     blocks: tuple[StreamBlock, ...]
     links: tuple[bytes, ...]
@@ -37,52 +44,72 @@ class Path(msgspec.Struct, frozen=True, kw_only=True):
         """The tokens before a block."""
         return self.sums[index - 1] if index else 0
 
-    def extended(self, more: Sequence[StreamBlock]) -> Path:
+    def link_before(self, index: int) -> bytes:
+        """The hash of everything before a block."""
+        return self.links[index - 1] if index else self.root
+
+    def count_whole_blocks(self, tokens: int) -> int:
+        """How many blocks end within the first `tokens` tokens."""
+        return sum(total <= tokens for total in self.sums)
+
+    def extended(self, more: Sequence[StreamBlock]) -> PrefixPath:
         """The path that goes on with these blocks, as after an answer."""
         links = list(self.links)
+        sums = list(self.sums)
+        link = self.link_before(len(links))
+        tokens = self.tokens
         for block in more:
-            links.append(linked(links[-1] if links else self.root, block))
-        sums = accumulate((block.tokens for block in more), initial=self.tokens)
-        return Path(
-            blocks=(*self.blocks, *more),
-            links=tuple(links),
-            root=self.root,
-            sums=(*self.sums, *list(sums)[1:]),
-        )
+            link = link_block(link, block)
+            links.append(link)
+            tokens += block.tokens
+            sums.append(tokens)
+        return PrefixPath(blocks=(*self.blocks, *more), links=tuple(links), sums=tuple(sums), root=self.root)
 
 
-def path_of(stream: Stream, rules: CacheRules) -> Path:
+def build_path(stream: Stream, rules: CacheRules) -> PrefixPath:
     """The path of a stream under these rules. Blocks that the provider leaves out are not in it."""
-    blocks = _without_stripped(stream.blocks) if rules.strips(stream.model) else stream.blocks
-    enters = _entering(stream, rules)
-    root = link = blake2b(enters["all"], digest_size=16).digest()
-    links, reached = [], 0
+    blocks = stream.blocks
+    if rules.drops_thinking(stream.model):
+        blocks = _drop_earlier_thinking(blocks)
+    settings = _settings_by_level(stream, rules)
+    root = blake2b(settings["all"], digest_size=16).digest()
+    link = root
+    links = []
+    reached = 0
     for block in blocks:
-        level = _level(block, reached)
+        level = _level_of(block, reached)
         for crossed in _LEVELS[reached:level]:
-            link = blake2b(link + enters[crossed], digest_size=16).digest()
-        reached, link = level, linked(link, block)
+            link = blake2b(link + settings[crossed], digest_size=16).digest()
+        reached = level
+        link = link_block(link, block)
         links.append(link)
     sums = tuple(accumulate(block.tokens for block in blocks))
-    return Path(blocks=blocks, links=tuple(links), sums=sums, root=root)
+    return PrefixPath(blocks=blocks, links=tuple(links), sums=sums, root=root)
 
 
-def share(block: StreamBlock, equal: int) -> int:
-    """The tokens of a block whose first `equal` bytes are known."""
-    if block.sort in UNDIVIDED or not block.data:
+def count_shared_tokens(block: StreamBlock, equal_bytes: int) -> int:
+    """The tokens of a block of which only the first `equal_bytes` are in the cache."""
+    if block.sort in INDIVISIBLE or not block.data:
         return 0
-    return block.tokens * min(equal, len(block.data)) // len(block.data)
+    return block.tokens * min(equal_bytes, len(block.data)) // len(block.data)
 
 
 _Items = TypeVar("_Items", bytes, tuple[int, ...], tuple[bytes, ...])
 
 
-def overlap(one: _Items, other: _Items) -> int:
-    """How many items two sequences begin with in common, compared in pieces."""
-    length, at, step = min(len(one), len(other)), 0, 4096
-    while at < length and one[at : at + step] == other[at : at + step]:
-        at += step
-    low, high = min(at, length), min(at + step, length)
+def count_common_items(one: _Items, other: _Items) -> int:
+    """How many items two sequences begin with in common.
+
+    Slices are compared, since Python compares them much faster than single items: first piece by piece, then
+    by halving inside the first piece that differs.
+    """
+    length = min(len(one), len(other))
+    start = 0
+    step = COMPARED_AT_ONCE
+    while start < length and one[start : start + step] == other[start : start + step]:
+        start += step
+    low = min(start, length)
+    high = min(start + step, length)
     while low < high:
         middle = (low + high + 1) // 2
         if one[low:middle] == other[low:middle]:
@@ -93,35 +120,49 @@ def overlap(one: _Items, other: _Items) -> int:
 
 
 _LEVELS = ("system", "messages")
+"""The levels after the tools, in the order in which a stream reaches them."""
+
+_LEVEL_OF_SORT = {"tool": 0, "system": 1}
 
 
-def _entering(stream: Stream, rules: CacheRules) -> dict[str, bytes]:
-    """The settings that enter at each level; with "all" the model, and the key where there is one."""
-    found: dict[str, dict[str, str]] = {"all": {}, "system": {}, "messages": {}, "none": {}}
+def _settings_by_level(stream: Stream, rules: CacheRules) -> dict[str, bytes]:
+    """The settings that enter at each level. "all" also has the model, and the key if the cache has one."""
+    settings: dict[str, dict[str, str]] = {"all": {}, "system": {}, "messages": {}, "none": {}}
     for name, value in stream.settings.items():
-        found[rules.levels.get(name, "none")][name] = value.hex()
-    own = {"all": [stream.model, stream.key if rules.key else "", found["all"]]}
-    return {"all": canonical(own)} | {level: canonical(found[level]) for level in _LEVELS}
+        level = rules.levels.get(name, "none")
+        settings[level][name] = value.hex()
+    key = stream.key if rules.key else ""
+    encoded = {level: canonical(settings[level]) for level in _LEVELS}
+    encoded["all"] = canonical({"all": [stream.model, key, settings["all"]]})
+    return encoded
 
 
-def _level(block: StreamBlock, reached: int) -> int:
+def _level_of(block: StreamBlock, reached: int) -> int:
+    """The level of a block: 0 for tools, 1 for system text, 2 for messages. It never goes down."""
     if reached == len(_LEVELS):
         return reached
-    return max(reached, {"tool": 0, "system": 1}.get(block.sort, 2))
+    return max(reached, _LEVEL_OF_SORT.get(block.sort, len(_LEVELS)))
 
 
-def _without_stripped(blocks: tuple[StreamBlock, ...]) -> tuple[StreamBlock, ...]:
-    """Without the thinking before the last message in which the user speaks, and no tool answers."""
-    last = _last_spoken(blocks)
-    return tuple(block for at, block in enumerate(blocks) if at >= last or block.sort != "thinking")
+def _drop_earlier_thinking(blocks: tuple[StreamBlock, ...]) -> tuple[StreamBlock, ...]:
+    """The blocks without the thinking before the last message of the user."""
+    last_message = next(user_messages_backwards(blocks), range(0))
+    last = last_message.start
+    earlier = (block for block in blocks[:last] if block.sort != "thinking")
+    return (*earlier, *blocks[last:])
 
 
-def _last_spoken(blocks: tuple[StreamBlock, ...]) -> int:
+def user_messages_backwards(blocks: Sequence[StreamBlock]) -> Iterator[range]:
+    """The blocks of each message in which the user speaks, the last first.
+
+    Messages with results of tools do not count: there a tool speaks.
+    """
     end = len(blocks)
     for start in range(len(blocks) - 1, -1, -1):
-        if blocks[start].opens:
-            message = blocks[start:end]
-            if message[0].role == "user" and all(block.sort != "result" for block in message):
-                return start
-            end = start
-    return 0
+        if not blocks[start].opens:
+            continue
+        message = range(start, end)
+        has_result = any(blocks[index].sort == "result" for index in message)
+        if blocks[start].role == "user" and not has_result:
+            yield message
+        end = start

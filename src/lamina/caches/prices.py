@@ -1,7 +1,7 @@
 """What a request costs, part by part: a tally times prices.
 
-Prices are the model's own (`lamina.models.facts`); where that names none for reading or writing, the rules'
-share of its input price. It counts no tokens and asks nobody.
+Prices are the model's own (`lamina.models.facts`). If a model has no price for reading or writing, it is the
+rules' share of the input price. This module counts no tokens and asks no server.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from datetime import datetime
 
 import msgspec
 
-from lamina.caches.loading import rules_for
+from lamina.caches.loading import UNKNOWN, rules_for
 from lamina.caches.values import CacheRules, Tally
 from lamina.core.cut_target import Rates
 from lamina.errors import BadInput
@@ -21,7 +21,7 @@ FOREVER = 10**9
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request costs in USD, and its parts; at the prices of the day `as_of`."""
+    """What one request costs in USD, and its parts, at the prices of the day `as_of`."""
 
     read: float = 0.0
     write: float = 0.0
@@ -43,10 +43,10 @@ def cost(
     output: int = 0,
     at: datetime | None = None,
 ) -> Price:
-    """The price of a request to a model that took `tally`, sent at a moment, with an answer of `output`."""
-    found = model(of) if isinstance(of, str) else of
-    rules = rules or rules_for(found.name)
-    prices = filled(price_of(found, tokens=tally.total, at=at), found.name, rules)
+    """The price of a request that took `tally`, sent to a model at this moment, with `output` tokens."""
+    facts = model(of) if isinstance(of, str) else of
+    rules = rules or rules_for(facts.name)
+    prices = fill_prices(price_of(facts, tokens=tally.total, at=at), facts.name, rules)
     return Price(
         read=_dollars(tally.read, prices.read),
         write=_dollars(tally.written, prices.write) + _dollars(tally.written_long, prices.write_1h),
@@ -56,20 +56,20 @@ def cost(
 
 
 def rates(rules: CacheRules, of: str) -> Rates:
-    """A cache's prices and lifetime as the planner of cuts reads them; its defaults where none are known."""
-    if rules.name == "unknown":
+    """A cache's prices and lifetime as the planner of cuts reads them; its defaults for an unknown cache."""
+    if rules.name == UNKNOWN:
         return Rates()
-    life = rules.seconds(rules.word(of))
-    return Rates(read=rules.read_share(of), write=rules.write, ttl=int(life) if life < FOREVER else FOREVER)
+    lifetime = min(rules.seconds(rules.word(of)), FOREVER)
+    return Rates(read=rules.read_share(of), write=rules.write, ttl=int(lifetime))
 
 
 def storage(rules: CacheRules, held: float) -> Price:
-    """The price of keeping so many million tokens for an hour, as `Caches.held` counts them."""
+    """The price of storing so many million tokens for an hour, as `NamedCaches.held` counts them."""
     return Price(write=rules.storage * held, as_of=rules.as_of)
 
 
-def filled(prices: Prices, name: str, rules: CacheRules) -> Prices:
-    """Prices with those that are not named, from the rules' shares of the input price."""
+def fill_prices(prices: Prices, name: str, rules: CacheRules) -> Prices:
+    """The prices of a model. Those that it lacks are the rules' shares of its input price."""
     if prices.input is None:
         raise BadInput(
             f"no price of {name!r} is known",
@@ -77,8 +77,10 @@ def filled(prices: Prices, name: str, rules: CacheRules) -> Prices:
             hint="pass a Model with Prices(input=...) in USD for a million tokens",
         )
     shares = {"read": rules.read_share(name), "write": rules.write, "write_1h": rules.write_long}
-    own = {field: getattr(prices, field) for field in shares}
-    missing = {field: prices.input * shares[field] for field, price in own.items() if price is None}
+    missing = {}
+    for field, share in shares.items():
+        if getattr(prices, field) is None:
+            missing[field] = prices.input * share
     return msgspec.structs.replace(prices, **missing)
 
 

@@ -1,8 +1,9 @@
-"""The cache of llama.cpp's server: the last sequence of each slot, and sequences saved beside the slots.
+"""The cache of llama.cpp's server: the last sequence of each slot, and sequences saved besides the slots.
 
 A request goes to the slot that shares most with it, or else to the one used longest ago. A slot that would
 lose more than half of its tokens is saved first, and a saved sequence that fits better takes its place.
-Requests are one after another; models with sliding-window or recurrent layers keep less. It knows no clock.
+Requests run one after another. Models with sliding-window or recurrent layers keep less than this says.
+Nothing here reads a clock.
 """
 
 from __future__ import annotations
@@ -11,51 +12,61 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.caches.prefix_path import Path, overlap, path_of, share
+from lamina.caches.prefix_path import PrefixPath, build_path, count_common_items, count_shared_tokens
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.caches.values import CacheRules, Tally
 
-SIMILAR, LOSING, WORTH = 0.1, 0.5, 0.25
-"""Shares: of a prompt that a slot must know to be chosen for it; of a slot's tokens below which it is saved
-first; of a saved sequence's tokens that must be of use for it to be loaded."""
+SIMILAR_SHARE = 0.1
+"""A slot is chosen for a prompt if it shares more than this share of the prompt."""
+
+SAVED_SHARE = 0.5
+"""A slot is saved first if a prompt shares less than this share of the slot's tokens."""
+
+LOADED_SHARE = 0.25
+"""A saved sequence is loaded only if at least this share of its tokens is of use."""
 
 
-class Run(msgspec.Struct, frozen=True):
+class TokenSequence(msgspec.Struct, frozen=True):
     """A sequence of tokens: by their ids, or as the path of a stream."""
 
     ids: tuple[int, ...] = ()
-    path: Path | None = None
+    path: PrefixPath | None = None
 
     @property
     def length(self) -> int:
-        return self.path.tokens if self.path else len(self.ids)
+        if self.path is not None:
+            return self.path.tokens
+        return len(self.ids)
 
-    def common(self, other: Run) -> int:
-        """The tokens that both begin with."""
+    def count_common(self, other: TokenSequence) -> int:
+        """The number of tokens that both begin with."""
         if self.path is None or other.path is None:
-            return overlap(self.ids, other.ids)
-        known = overlap(self.path.links, other.path.links)
-        if known in (len(self.path.links), len(other.path.links)):
-            return self.path.before(known)
-        mine, theirs = self.path.blocks[known], other.path.blocks[known]
-        if mine.opens != theirs.opens:
-            return self.path.before(known)
-        return self.path.before(known) + share(theirs, overlap(mine.data, theirs.data))
+            return count_common_items(self.ids, other.ids)
+        common_blocks = count_common_items(self.path.links, other.path.links)
+        common_tokens = self.path.before(common_blocks)
+        if common_blocks in (len(self.path.links), len(other.path.links)):
+            return common_tokens
+        own_block = self.path.blocks[common_blocks]
+        other_block = other.path.blocks[common_blocks]
+        if own_block.opens != other_block.opens:
+            return common_tokens
+        equal_bytes = count_common_items(own_block.data, other_block.data)
+        return common_tokens + count_shared_tokens(other_block, equal_bytes)
 
 
-class Slots:
-    """State: the sequence of each slot with when it was used last, and the saved ones, oldest first."""
+class SlotCache:
+    """State: the sequence in each slot and when it was last used, and the saved sequences, oldest first."""
 
     def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
-        self.last = 0.0
+        self.last_request = 0.0
         self._unload()
 
     def _unload(self) -> None:
-        self.slots = [Run()] * self.rules.slots
-        self.used = [-1] * self.rules.slots
-        self.saved: list[Run] = []
-        self.count = 0
+        self.slots = [TokenSequence()] * self.rules.slots
+        self.last_used = [-1] * self.rules.slots
+        self.saved: list[TokenSequence] = []
+        self.requests = 0
 
     def send(
         self,
@@ -65,63 +76,80 @@ class Slots:
         answer: tuple[StreamBlock, ...] = (),
         begun: float | None = None,
     ) -> Tally:
-        """One request as blocks that count as runs of tokens."""
+        """Sends one request as blocks that count as runs of tokens."""
         del begun
-        path = path_of(stream, self.rules)
-        return self._run(Run(path=path), Run(path=path.extended(answer)), at)
+        path = build_path(stream, self.rules)
+        return self._run(TokenSequence(path=path), TokenSequence(path=path.extended(answer)), at)
 
     def send_tokens(self, ids: Sequence[int], *, at: float = 0.0, generated: Sequence[int] = ()) -> Tally:
-        """One request as token ids, exact."""
-        return self._run(Run(ids=tuple(ids)), Run(ids=(*ids, *generated[:-1])), at)
+        """Sends one request as token ids. This is exact."""
+        prompt = TokenSequence(ids=tuple(ids))
+        return self._run(prompt, TokenSequence(ids=(*ids, *generated[:-1])), at)
 
-    def _run(self, prompt: Run, after: Run, at: float) -> Tally:
-        if at - self.last > self.rules.seconds(""):
+    def _run(self, prompt: TokenSequence, with_answer: TokenSequence, at: float) -> Tally:
+        """Runs a prompt in one of the slots, which holds the prompt and its answer afterwards."""
+        if at - self.last_request > self.rules.seconds(""):
             self._unload()
-        self.last = at
-        chosen = self._choose(prompt)
-        slot = self.slots[chosen]
-        for idle in self.slots[:chosen] + self.slots[chosen + 1 :]:
-            self._save(idle)
-        known = min(slot.common(prompt), prompt.length)
-        read = known - (known == prompt.length and known > 0)  # the last token is always computed
-        self.slots[chosen], self.count = after, self.count + 1
-        self.used[chosen] = self.count
-        why = f"slot {chosen} knew {known} tokens of it" if known else "no slot and nothing saved knew it"
+        self.last_request = at
+        chosen = self._choose_slot(prompt)
+        for index, idle in enumerate(self.slots):
+            if index != chosen:
+                self._save(idle)
+        common = min(self.slots[chosen].count_common(prompt), prompt.length)
+        self.slots[chosen] = with_answer
+        self.requests += 1
+        self.last_used[chosen] = self.requests
+        if not common:
+            return Tally(uncached=prompt.length, why="no slot and nothing saved knew it")
+        # the server always computes the last token of a prompt
+        read = min(common, prompt.length - 1)
+        why = f"slot {chosen} knew {common} tokens of it"
         return Tally(read=read, uncached=prompt.length - read, why=why)
 
-    def _choose(self, prompt: Run) -> int:
-        shared = [slot.common(prompt) for slot in self.slots]
-        best = max(range(len(shared)), key=lambda at: (shared[at], -at))
-        if shared[best] > SIMILAR * prompt.length:
-            losing = shared[best] < LOSING * self.slots[best].length
+    def _choose_slot(self, prompt: TokenSequence) -> int:
+        """The slot that shares most with a prompt, else the one used longest ago; saved if it would lose."""
+        shared = [slot.count_common(prompt) for slot in self.slots]
+        chosen = shared.index(max(shared))
+        if shared[chosen] > SIMILAR_SHARE * prompt.length:
+            loses = shared[chosen] < SAVED_SHARE * self.slots[chosen].length
         else:
-            best = min(range(len(shared)), key=lambda at: (self.used[at], -at))
-            losing = True
-        if losing:
-            self._save(self.slots[best])
-            self.slots[best] = self._loaded(self.slots[best], prompt)
-            self._forget()
-        return best
+            # of several that were never used, the last one
+            chosen = min(range(len(shared)), key=lambda index: (self.last_used[index], -index))
+            loses = True
+        if loses:
+            self._save(self.slots[chosen])
+            self.slots[chosen] = self._load(self.slots[chosen], prompt)
+            self._forget_oldest()
+        return chosen
 
-    def _save(self, run: Run) -> None:
-        if not run.length or any(kept.common(run) == run.length for kept in self.saved):
+    def _save(self, sequence: TokenSequence) -> None:
+        """Saves a sequence, unless a saved one begins with it; it replaces saved ones that it begins with."""
+        if not sequence.length:
             return
-        self.saved = [kept for kept in self.saved if kept.common(run) < kept.length]
-        self.saved.append(run)
+        if any(saved.count_common(sequence) == sequence.length for saved in self.saved):
+            return
+        self.saved = [saved for saved in self.saved if saved.count_common(sequence) < saved.length]
+        self.saved.append(sequence)
 
-    def _loaded(self, slot: Run, prompt: Run) -> Run:
-        """The saved sequence that serves the prompt better than the slot does, taken out; else the slot."""
-        shared = slot.common(prompt)
-        keep, similar, best = shared / slot.length if slot.length else -1.0, shared, None
-        for at, kept in enumerate(self.saved):
-            common = kept.common(prompt)
-            if common / kept.length >= max(WORTH, keep) and common > similar and common / kept.length > keep:
-                keep, similar, best = common / kept.length, common, at
-        return slot if best is None else self.saved.pop(best)
+    def _load(self, slot: TokenSequence, prompt: TokenSequence) -> TokenSequence:
+        """Takes out the saved sequence that serves the prompt better than the slot does; else the slot."""
+        best_common = slot.count_common(prompt)
+        best_share = best_common / slot.length if slot.length else -1.0
+        best_index = None
+        for index, saved in enumerate(self.saved):
+            common = saved.count_common(prompt)
+            share = common / saved.length
+            if share >= LOADED_SHARE and share > best_share and common > best_common:
+                best_share = share
+                best_common = common
+                best_index = index
+        if best_index is None:
+            return slot
+        return self.saved.pop(best_index)
 
-    def _forget(self) -> None:
-        """The oldest go first where the memory is full; one always stays."""
-        while self.rules.memory and len(self.saved) > 1:
-            if sum(run.length for run in self.saved) <= self.rules.memory:
-                break
+    def _forget_oldest(self) -> None:
+        """Removes the oldest saved sequences while the memory is full. The last one always stays."""
+        if not self.rules.memory:
+            return
+        while len(self.saved) > 1 and sum(saved.length for saved in self.saved) > self.rules.memory:
             del self.saved[0]

@@ -1,11 +1,14 @@
 """What a prefix cache sees of a request: its blocks in the order in which the provider reads them.
 
-The prefix stream is tools, then system text, then message blocks, with cache markers removed and one string
-read as one text block. Fields of an API are read by their names, so their order says nothing and they are
-sorted. JSON of the application, such as the schema of a tool or the input of a call, is shown to the model as
-it was written: there the order of keys is part of the prefix. A dialect makes the stream from a request; the
-rules simulate caches on it, the planner places markers on it, and `part` compares two of it. It knows no
-provider.
+The stream is tools, then system text, then the blocks of the messages. Cache markers are removed, and a
+string is read as one block of text.
+
+Fields of an API are read by name, so their order means nothing and they are sorted. JSON of the application,
+such as the schema of a tool or the input of a call, is shown to the model as it was written: there the order
+of keys is part of the prefix.
+
+A dialect makes the stream of a request. The simulators run caches on it, the planner places markers on it,
+and `lamina.diagnose` compares two of them. This module knows no provider.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
-from itertools import accumulate
 from typing import Any, Literal
 
 import msgspec
@@ -28,11 +30,11 @@ Sort = Literal["tool", "system", "text", "call", "result", "thinking", "image", 
 class StreamBlock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One position of the stream.
 
-    `data` are its bytes as a cache sees them, without markers; `place` is its path in the request, `name`
+    `data` are its bytes as a cache sees them, without markers. `place` is its path in the request, `name`
     what a reader would call it (a tool's name, a title, a file). `opens`: it begins a message. `marker` is
-    the lifetime that a cache marker on it asks for ("5m", "1h", "30m"), "" without one; `markable`: the
-    provider takes one here. `tokens` is 0 until the stream is weighed. `form` is set where lamina knows that
-    it is lowered.
+    the lifetime that a cache marker on it requests ("5m", "1h", "30m"), "" without a marker. `markable`: the
+    provider takes a marker here. `tokens` is 0 until the blocks are counted. `form` is set where lamina knows
+    that it sent the block in a lower form.
     """
 
     sort: Sort
@@ -51,10 +53,9 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     """A request as a cache sees it.
 
     `settings` are the values of those parameters that some cache depends on, as bytes under the names of
-    `SETTINGS`; a parameter that is absent, or has its documented default, is not in it. `key` routes
-    requests to one cache (`prompt_cache_key`, `cache_salt`), `cached` names an explicit cache that the
-    request reads. `automatic` is the lifetime of a marker for the whole request, or the mode of caching
-    that it asks for.
+    `SETTINGS`. A parameter that is absent, or has its documented default, is not in it. `key` routes requests
+    to one cache (`prompt_cache_key`, `cache_salt`). `cached` names an explicit cache that the request reads.
+    `automatic` is the lifetime of a marker for the whole request, or the mode of caching that it requests.
     """
 
     dialect: str
@@ -70,12 +71,16 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
         return sum(block.tokens for block in self.blocks)
 
     def chain(self, *, root: bytes = b"") -> list[bytes]:
-        """The hash of the stream up to and with each block, from `root` on."""
-        start = blake2b(root, digest_size=16).digest()
-        return list(accumulate(self.blocks, linked, initial=start))[1:]
+        """The hash of the stream up to and including each block, starting from `root`."""
+        link = blake2b(root, digest_size=16).digest()
+        links = []
+        for block in self.blocks:
+            link = link_block(link, block)
+            links.append(link)
+        return links
 
     def weighed(self, tokens: Iterable[int]) -> Stream:
-        """The stream with each block's tokens."""
+        """The stream with these token counts, one for each block."""
         blocks = tuple(
             msgspec.structs.replace(block, tokens=count)
             for block, count in zip(self.blocks, tokens, strict=True)
@@ -83,10 +88,10 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, blocks=blocks)
 
 
-def linked(before: bytes, block: StreamBlock) -> bytes:
-    """The hash of a stream with one more block: its bytes, its voice, and whether it begins a message."""
+def link_block(previous_link: bytes, block: StreamBlock) -> bytes:
+    """The hash of a stream with one more block: its bytes, its role, and whether it begins a message."""
     seam = f"{'+' if block.opens else '~'}{block.role}:".encode()
-    return blake2b(before + seam + block.data, digest_size=16).digest()
+    return blake2b(previous_link + seam + block.data, digest_size=16).digest()
 
 
 SETTINGS = (
@@ -105,11 +110,14 @@ SETTINGS = (
     "geo",
     "other",
 )
-"""Parameters that a cache may depend on, in one vocabulary for all dialects; "other" are unknown ones."""
+"""Parameters that a cache may depend on, in one vocabulary for all dialects. "other" are unknown ones."""
 
 
-def bare(value: Any, markers: frozenset[str]) -> Any:
-    """A JSON value without the fields that are cache markers; the same object where it has none on top."""
+def remove_markers(value: Any, markers: frozenset[str]) -> Any:
+    """A JSON object without the fields that are cache markers.
+
+    If it has none, this returns the same object. Only the fields of the object itself are looked at.
+    """
     if isinstance(value, Mapping) and not markers.isdisjoint(value):
         return {name: inner for name, inner in value.items() if name not in markers}
     return value
@@ -131,15 +139,15 @@ OWN_JSON = frozenset(
         "responseJsonSchema",
     )
 )
-"""Fields whose value is JSON of the application: a model sees it as it was written."""
+"""Fields whose value is JSON of the application. A model sees it as it was written."""
 
 _AS_WRITTEN = msgspec.json.Encoder()
 
 
 def data_of(value: Any) -> bytes:
     """The bytes of one block as a cache sees them: fields of the API sorted, JSON of the application not."""
-    with suppress(RecursionError):  # `canonical` refuses it, with its reason
-        value = _with_own_json(value)
+    with suppress(RecursionError):  # `canonical` refuses the value below, and says why
+        value = _encode_application_json(value)
     return canonical(value)
 
 
@@ -147,30 +155,30 @@ def same_but_key_order(one: bytes, other: bytes) -> bool:
     """Whether two blocks differ in nothing but the order of keys."""
     if one == other or len(one) != len(other):
         return False
-    return _sorted_bytes(one) == _sorted_bytes(other)
+    return _sort_keys(one) == _sort_keys(other)
 
 
-def _with_own_json(value: Any) -> Any:
-    """A value in which the application's JSON is bytes already, in the order in which it was written."""
+def _encode_application_json(value: Any) -> Any:
+    """The value with the application's JSON already encoded, its keys in the order they were written."""
     if isinstance(value, Mapping):
-        return {name: _field(name, inner) for name, inner in value.items()}
+        return {name: _encode_field(name, inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_with_own_json(inner) for inner in value]
+        return [_encode_application_json(inner) for inner in value]
     return value
 
 
-def _field(name: Any, value: Any) -> Any:
+def _encode_field(name: Any, value: Any) -> Any:
     if not isinstance(value, (Mapping, list, tuple)):
         return value
     if name not in OWN_JSON:
-        return _with_own_json(value)
+        return _encode_application_json(value)
     try:
         return msgspec.Raw(_AS_WRITTEN.encode(value))
     except (TypeError, ValueError, OverflowError, RecursionError):
-        return value  # `canonical` refuses it, with its reason
+        return value  # `canonical` refuses it, and says why
 
 
-def _sorted_bytes(data: bytes) -> bytes:
+def _sort_keys(data: bytes) -> bytes:
     try:
         return canonical(msgspec.json.decode(data))
     except (msgspec.DecodeError, RecursionError, BadInput):

@@ -1,29 +1,34 @@
 """A cache of whole units: DeepSeek's since V4.
 
-A request ends two units: one where its input ends, one where its answer does; turns before them were units of
-the requests that they ended. One more ends where two requests were seen to part. A request reads the longest
-unit that it contains whole, so what two requests share is read by the third. It knows no clock.
+A request ends two units: one where its input ends, one where its answer ends. Turns before them were units of
+the requests that they ended. One more unit ends where two requests were seen to differ. A request reads the
+longest unit that it contains whole, so what two requests share is read by the third. Nothing here reads a
+clock.
 """
 
 from __future__ import annotations
 
-from lamina.caches.prefix import SentBlocks, floored
-from lamina.caches.prefix_path import Path, path_of, share
+from lamina.caches.prefix import SentBlocks, round_down
+from lamina.caches.prefix_path import PrefixPath, build_path, count_shared_tokens
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.caches.values import CacheRules, Tally
 
-PARTINGS = 8
-"""Places inside one block where requests parted, that are remembered; the latest."""
+ENDS_IN_BLOCK = 8
+"""How many ends of units inside of one block are stored. The latest stay."""
 
 
-class Units:
-    """State: where units end, at blocks (by hash) and inside of blocks (by the hash before and the bytes)."""
+class UnitCache:
+    """State: where units end, and until when each can be read.
+
+    `block_ends` are ends after a whole block, by link. `inner_ends` are ends inside of a block, by the link
+    before that block and by the bytes up to the end.
+    """
 
     def __init__(self, rules: CacheRules) -> None:
         self.rules = rules
-        self.seen = SentBlocks()
-        self.ends: dict[bytes, float] = {}
-        self.inside: dict[bytes, dict[bytes, float]] = {}
+        self.sent = SentBlocks()
+        self.block_ends: dict[bytes, float] = {}
+        self.inner_ends: dict[bytes, dict[bytes, float]] = {}
 
     def send(
         self,
@@ -33,48 +38,51 @@ class Units:
         answer: tuple[StreamBlock, ...] = (),
         begun: float | None = None,
     ) -> Tally:
-        """One request at a time in seconds; its `answer` is cached as it comes back, block by block."""
+        """Sends one request at a time in seconds. Its `answer` is cached as it comes back, block by block."""
         del begun
-        path = path_of(stream, self.rules)
+        path = build_path(stream, self.rules)
         until = at + self.rules.seconds("")
-        read = floored(self._read(path, at), path.tokens, self.rules, stream.model)
-        self._part(path, at, until)
-        whole = path.extended(answer)
+        read = round_down(self._longest_unit(path, at), path.tokens, self.rules, stream.model)
+        self._end_unit_at_difference(path, at, until)
+        with_answer = path.extended(answer)
         self._end_unit(path, until)
-        self._end_unit(whole, until)
-        self.seen.add(whole, until)
+        self._end_unit(with_answer, until)
+        self.sent.add(with_answer, until)
         why = f"the longest whole unit has {read} tokens" if read else "no whole unit is a prefix of it"
-        return Tally(
-            read=read, uncached=path.tokens - read, hit=sum(total <= read for total in path.sums), why=why
-        )
+        return Tally(read=read, uncached=path.tokens - read, hit=path.count_whole_blocks(read), why=why)
 
-    def _read(self, path: Path, at: float) -> int:
-        best, parent = 0, path.root
+    def _longest_unit(self, path: PrefixPath, at: float) -> int:
+        """The tokens of the longest unit that is a prefix of a path."""
+        longest = 0
+        parent = path.root
         for index, (block, link) in enumerate(zip(path.blocks, path.links, strict=True)):
-            for part, until in self.inside.get(parent, {}).items():
-                if until >= at and block.data.startswith(part):
-                    best = max(best, path.before(index) + share(block, len(part)))
-            if self.ends.get(link, -1.0) >= at:
-                best = max(best, path.sums[index])
+            for beginning, until in self.inner_ends.get(parent, {}).items():
+                if until >= at and block.data.startswith(beginning):
+                    shared = count_shared_tokens(block, len(beginning))
+                    longest = max(longest, path.before(index) + shared)
+            if self.block_ends.get(link, -1.0) >= at:
+                longest = max(longest, path.sums[index])
             parent = link
-        return best
+        return longest
 
-    def _part(self, path: Path, at: float, until: float) -> None:
-        """A unit ends where this request parts from all earlier ones."""
-        known = self.seen.whole(path, at)
-        if known == len(path.blocks):
+    def _end_unit_at_difference(self, path: PrefixPath, at: float, until: float) -> None:
+        """Ends a unit where this request begins to differ from all earlier ones."""
+        whole_blocks = self.sent.count_whole_blocks(path, at)
+        if whole_blocks == len(path.blocks):
             return
-        parent = path.links[known - 1] if known else path.root
-        equal = self.seen.equal(path, known, at)
-        if share(path.blocks[known], equal):
-            parts = self.inside.setdefault(parent, {})
-            parts[path.blocks[known].data[:equal]] = until
-            if len(parts) > PARTINGS:
-                del parts[next(iter(parts))]
-        elif known:
-            self.ends[parent] = until
+        parent = path.link_before(whole_blocks)
+        block = path.blocks[whole_blocks]
+        equal_bytes = self.sent.count_equal_bytes(path, whole_blocks, at)
+        if count_shared_tokens(block, equal_bytes):
+            ends = self.inner_ends.setdefault(parent, {})
+            ends[block.data[:equal_bytes]] = until
+            if len(ends) > ENDS_IN_BLOCK:
+                oldest = next(iter(ends))
+                del ends[oldest]
+        elif whole_blocks:
+            self.block_ends[parent] = until
 
-    def _end_unit(self, path: Path, until: float) -> None:
-        """A unit ends where the input of this request ends, and where its answer does."""
+    def _end_unit(self, path: PrefixPath, until: float) -> None:
+        """Ends a unit at the end of a path, if that is a message."""
         if path.blocks and path.blocks[-1].sort not in ("tool", "system"):
-            self.ends[path.links[-1]] = until
+            self.block_ends[path.links[-1]] = until

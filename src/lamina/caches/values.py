@@ -1,57 +1,71 @@
 """What a cache does, as data: the rules of one provider or server, and what one request took under them.
 
-`CacheRules` are read from a dated TOML file, or made by hand. They name an algorithm and carry its numbers;
-the algorithms are in the files beside this one. They know no request, and no price of a model.
+`CacheRules` are read from a dated TOML file, or constructed in code. They name an algorithm and carry its
+numbers. The algorithms are in the other modules of this package. This module knows no request and no price
+of a model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, TypeVar
 
 import msgspec
 
 from lamina.caches.stream import SETTINGS
 from lamina.errors import BadInput
-from lamina.models.facts import is_named, known, plain_name
+from lamina.models.facts import Model, is_named, known, plain_name
 
 MatchRule = Literal["breakpoints", "tail", "prefix", "named", "units", "pages", "slots"]
-"""How a cache finds what it knows.
+"""How a cache finds what it has stored. Each word names the module that simulates it.
 
-breakpoints: entries where markers stand, found by walking back from a marker; tail: entries where markers
-and the last turn end, found at any boundary of the request; prefix: longest common prefix; named: caches
-that were created by name; units: whole units at the ends of turns and of detected common prefixes; pages:
-a chain of hashes over pages of tokens; slots: the last sequence of each of a few slots.
+- `breakpoints`: entries end at markers. A request finds one by walking back from one of its own markers.
+- `tail`: entries end at markers and at the last turn. A request finds one at any of its own boundaries.
+- `prefix`: the longest prefix in common with any earlier request.
+- `named`: caches that were created under a name.
+- `units`: whole units, which end at turns and at detected common prefixes.
+- `pages`: a chain of hashes over pages of tokens.
+- `slots`: the last sequence of each of a few slots.
 """
 
 Level = Literal["all", "system", "messages", "none"]
-"""Where a changed setting enters the prefix: what is before that level stays readable."""
+"""Where a changed setting enters the prefix. What stands before that level can still be read."""
+
+SHARE_DIGITS = 6
+"""Shares are rounded to so many digits, since prices are decimals: 0.075 / 0.75 is not 0.1 in binary."""
 
 
 class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The cache of one provider or server, as written down from its `sources` on the day `as_of`.
 
-    What it is for: `models` are beginnings of model names, `dialects` names of dialects. `note` has what is
-    not published, `conflicts` where two documents disagree and which of them is followed, each with its date.
-    `advice` has the words for a cause of `lamina.diagnose`, where this API has something of its own to offer.
+    **Which requests.** `models` are beginnings of model names, `dialects` are names of dialects. `isolation`
+    says whose requests share a cache, `key` names the request field that routes to one.
 
-    How long: `lifetimes` are seconds by the word that a marker or a request uses for them, `lifetime` the
-    word that holds without one, `lives` the words that a model takes where models differ, its own choice
-    first. `refresh`: a read begins the lifetime anew. `promised` is false where the provider calls its cache
-    best effort: what is simulated is then the best case.
+    **What we do not know.** `note` has what is not published. `conflicts` has where two documents disagree,
+    which of them we follow, and the date of each. `promised` is false where the provider calls its cache
+    best effort: the simulation is then the best case. `advice` replaces the general advice for a cause of
+    `lamina.diagnose` where this API has something better to offer.
 
-    How much: `markers` is the most a request may carry, `look_back` the positions (or, for "tail", the
-    boundaries) searched, `runs` that a run of calls or of results is one position. `minimum` is the smallest
-    prefix in tokens that is cached, `granularity` the tokens that a hit is rounded down to, `granularities`
-    the models that have another one. `read`, `write` and `write_long` multiply the input price where the
-    model's own prices are not known; `storage` is USD for a million tokens and an hour. `from_models`: the
-    minimum and the price of a read are facts of the model (`lamina.models.facts`); what stands here is for
-    models that it does not know. `minimums` and `reads` say where this cache differs from them, by beginnings
-    of model names.
+    **How long.** `lifetimes` maps the word that a marker or a request uses to seconds. `lifetime` is the word
+    that holds if nothing else is requested. `lives` lists the words that a model takes, its default first,
+    where models differ. `refresh`: a read starts the lifetime again.
 
-    What it depends on: `levels` has the level of each setting that matters; `strips_thinking` names models
-    that drop earlier thinking when the user speaks, a name that ends with `*` all that begin so. `isolation`
-    is whose requests share a cache, `key` the request field that routes to one. `slots` and `memory` are for
-    servers: how many sequences are kept, and how many tokens beside them (0: without limit).
+    **How much.** `markers` is the largest number of markers in a request. `look_back` is the number of
+    positions that are searched (for "tail": of boundaries). `runs`: a run of calls or of results is one
+    position. `automatic`: a request can ask for one marker at its end. `minimum` is the smallest prefix in
+    tokens that is cached, `minimums` has the models that differ. `granularity` is the number of tokens that a
+    hit is rounded down to, `granularities` has the models that differ.
+
+    **What it costs.** `read`, `write` and `write_long` multiply the input price where the model has no price
+    of its own; `reads` has the models that differ. `storage` is USD for a million tokens and an hour.
+    `from_models`: the minimum and the price of a read are facts of the model (`lamina.models.facts`), and the
+    fields here are for models that are missing there.
+
+    **What it depends on.** `levels` has the level of each setting that matters. `strips_thinking` names
+    models that drop earlier thinking when the user speaks. A name that ends with `*` means all that begin so.
+
+    **Servers.** `slots` is how many sequences stay loaded, `memory` how many tokens are stored besides
+    (0: without limit).
     """
 
     name: str
@@ -91,78 +105,86 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     memory: int = 0
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.levels) - set(SETTINGS))
-        numbers = (self.markers, self.look_back, self.minimum, self.memory, *self.minimums.values())
-        steps = (self.granularity, *self.granularities.values())
-        words = {word for taken in self.lives.values() for word in taken}
-        checks = (
-            (not unknown, f"levels has {', '.join(unknown)}", f"settings are {', '.join(SETTINGS)}"),
-            (
-                not self.lifetimes or self.lifetime in self.lifetimes,
-                f"lifetime is {self.lifetime!r}",
-                f"give one of lifetimes: {', '.join(self.lifetimes)}",
-            ),
-            (
-                all(seconds > 0 for seconds in self.lifetimes.values()),
-                f"lifetimes are {self.lifetimes!r}",
-                "give seconds above 0",
-            ),
-            (
-                words <= set(self.lifetimes) and all(self.lives.values()),
-                f"lives has {sorted(words)}",
-                f"give words of lifetimes, at least one for each model: {', '.join(self.lifetimes)}",
-            ),
-            (min(numbers) >= 0, "a number is negative", "limits are 0 or more"),
-            (
-                min(steps) > 0 and self.slots > 0,
-                f"granularity {min(steps)}, slots {self.slots}",
-                "both are 1 or more",
-            ),
-        )
-        for holds, problem, hint in checks:
-            if not holds:
-                raise BadInput(problem, place=f"rules {self.name!r}", hint=hint)
+        first_problem = next(self._problems(), None)
+        if first_problem is not None:
+            problem, hint = first_problem
+            raise BadInput(problem, place=f"rules {self.name!r}", hint=hint)
+
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        """What is wrong with these rules, and what to write instead."""
+        unknown_settings = sorted(set(self.levels) - set(SETTINGS))
+        if unknown_settings:
+            yield f"levels has {', '.join(unknown_settings)}", f"settings are {', '.join(SETTINGS)}"
+        yield from self._lifetime_problems()
+        limits = (self.markers, self.look_back, self.minimum, self.memory, *self.minimums.values())
+        if min(limits) < 0:
+            yield "a number is negative", "limits are 0 or more"
+        smallest_step = min((self.granularity, *self.granularities.values()))
+        if smallest_step <= 0 or self.slots <= 0:
+            yield f"granularity {smallest_step}, slots {self.slots}", "both are 1 or more"
+
+    def _lifetime_problems(self) -> Iterator[tuple[str, str]]:
+        words = ", ".join(self.lifetimes)
+        if self.lifetimes and self.lifetime not in self.lifetimes:
+            yield f"lifetime is {self.lifetime!r}", f"give one of lifetimes: {words}"
+        for seconds in self.lifetimes.values():
+            if seconds <= 0:
+                yield f"lifetimes are {self.lifetimes!r}", "give seconds above 0"
+        model_words: set[str] = set()
+        for lifetime_words in self.lives.values():
+            model_words.update(lifetime_words)
+        if not model_words <= set(self.lifetimes) or not all(self.lives.values()):
+            hint = f"give words of lifetimes, at least one for each model: {words}"
+            yield f"lives has {sorted(model_words)}", hint
 
     def least(self, model: str) -> int:
         """The smallest prefix of `model` that is cached, in tokens."""
-        own = _by_beginning(self.minimums, model)
-        if own is not None:
-            return own
-        facts = known(model) if self.from_models else None
+        own_minimum = _longest_beginning(self.minimums, model)
+        if own_minimum is not None:
+            return own_minimum
+        facts = self._facts(model)
         if facts is not None and facts.minimum is not None:
             return facts.minimum
         return self.minimum
 
     def read_share(self, model: str) -> float:
         """What a cached token of `model` costs, as a share of the input price."""
-        own = _by_beginning(self.reads, model)
-        if own is not None:
-            return own
-        facts = known(model) if self.from_models else None
+        own_share = _longest_beginning(self.reads, model)
+        if own_share is not None:
+            return own_share
+        facts = self._facts(model)
         if facts is not None and facts.prices.input and facts.prices.read is not None:
             return round(facts.prices.read / facts.prices.input, SHARE_DIGITS)
         return self.read
 
+    def _facts(self, model: str) -> Model | None:
+        """What the table of models says about `model`, if these rules rely on it."""
+        if not self.from_models:
+            return None
+        return known(model)
+
     def step(self, model: str) -> int:
-        """The tokens that a hit of `model` is rounded down to."""
-        steps = (step for name, step in self.granularities.items() if is_named(model, name))
-        return next(steps, self.granularity)
+        """The number of tokens that a hit of `model` is rounded down to."""
+        for name, granularity in self.granularities.items():
+            if is_named(model, name):
+                return granularity
+        return self.granularity
 
-    def strips(self, model: str) -> bool:
+    def drops_thinking(self, model: str) -> bool:
         """Whether `model` drops earlier thinking when the user speaks."""
-        return any(_is_among(model, name) for name in self.strips_thinking)
+        return any(_matches_name(model, name) for name in self.strips_thinking)
 
-    def word(self, model: str, asked: str = "") -> str:
-        """The word of a lifetime that `model` gives when it is `asked` for one, or for none."""
+    def word(self, model: str, requested: str = "") -> str:
+        """The word of the lifetime that `model` gives if this one is `requested`; "" requests none."""
         for name, words in self.lives.items():
             if is_named(model, name):
-                return asked if asked in words else words[0]
-        if self.lives:
-            return self.lifetime
-        return asked if asked in self.lifetimes else self.lifetime
+                return requested if requested in words else words[0]
+        if not self.lives and requested in self.lifetimes:
+            return requested
+        return self.lifetime
 
     def seconds(self, word: str) -> float:
-        """A lifetime in seconds, by its word; "" and words not known are the lifetime by default."""
+        """A lifetime in seconds, by its word. Unknown words, and "", mean the default lifetime."""
         return self.lifetimes.get(word) or self.lifetimes.get(self.lifetime) or float("inf")
 
     def is_long(self, word: str) -> bool:
@@ -170,34 +192,36 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         return self.seconds(word) > self.seconds("")
 
 
-SHARE_DIGITS = 6
-"""Prices are decimals: 0.075 of 0.75 is a tenth, and not what is nearest to it in binary."""
-
 _Number = TypeVar("_Number", int, float)
 
 
-def _by_beginning(table: dict[str, _Number], model: str) -> _Number | None:
-    """The value under the longest name that `model` begins with, None where it begins with none."""
+def _longest_beginning(table: dict[str, _Number], model: str) -> _Number | None:
+    """The value under the longest name that `model` begins with, None if it begins with none of them."""
     if not table:
         return None
-    plain = plain_name(model)
-    values = {plain_name(name): value for name, value in table.items()}
-    longest = max((name for name in values if plain.startswith(name)), key=len, default=None)
-    return None if longest is None else values[longest]
+    plain_model = plain_name(model)
+    longest_name = ""
+    value: _Number | None = None
+    for name, candidate in table.items():
+        plain = plain_name(name)
+        if plain_model.startswith(plain) and (value is None or len(plain) >= len(longest_name)):
+            longest_name = plain
+            value = candidate
+    return value
 
 
-def _is_among(model: str, name: str) -> bool:
-    """Whether a model is the named one, or begins as it does if the name ends with `*`."""
+def _matches_name(model: str, name: str) -> bool:
+    """Whether a model has this name, or begins with it if the name ends with `*`."""
     if name.endswith("*"):
         return plain_name(model).startswith(plain_name(name.removesuffix("*")))
     return is_named(model, name)
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request took, in tokens of its prompt. `why` says it in a sentence.
+    """What one request took from the cache, in tokens of its prompt. `why` says it in a sentence.
 
-    `written_long` is what was written with the longer of two lifetimes, and not part of `written`. `hit` is
-    the number of whole blocks that were read.
+    `written_long` are the tokens written with the longer of two lifetimes; they are not part of `written`.
+    `hit` is the number of whole blocks that were read.
     """
 
     read: int = 0

@@ -1,10 +1,10 @@
-"""The time of a prompt, as a source. It stands in its own turn only: a request has one time, the newest.
+"""The time of a prompt, as a source. It is part of its own turn only: a request has one time, the newest.
 
-It stands after the question, at the very end of the request, so that it can leave when the turn is over
-without a cached byte moving. A turn in which the model calls tools goes on behind it; there it stays until
-the next cut, which leaves it out first.
+It comes after the question, at the very end of the request. So it can be removed when the turn is over
+without moving a cached byte. If the model calls tools, the turn goes on after it, and it stays until the next
+cut, which leaves it out first.
 
-The clock is the caller's: nothing here is read from the system unless `clock()` is left to do so.
+The caller can pass a clock. Without one, `clock()` reads the time of the system.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from lamina.context.port import GatheredSegments, Source, named
+from lamina.context.port import GatheredSegments, Source, name_source
 from lamina.core.text.characters import WHITE_SPACE
-from lamina.segments import clock as the_time
+from lamina.segments import clock as make_clock_segment
 
 FORMAT = "%A, %Y-%m-%d %H:%M %Z"
 
@@ -24,6 +24,7 @@ def clock(now: Callable[[], datetime] | None = None, *, form: str = FORMAT) -> S
 
     async def find(_: str, __: int | None) -> GatheredSegments:
         moment = now() if now else datetime.now(UTC)
-        return GatheredSegments((the_time(moment.strftime(form).strip(WHITE_SPACE)),))
+        text = moment.strftime(form).strip(WHITE_SPACE)
+        return GatheredSegments((make_clock_segment(text),))
 
-    return named("clock", find)
+    return name_source("clock", find)

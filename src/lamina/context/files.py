@@ -2,8 +2,9 @@
 
     files("notes", paths=["plan.md"], globs=["**/*.py"], folders=["specs"], tags=["release"])
 
-All of them are read through one `Workspace`, once each, in the order given. What cannot be had (links, pipes,
-binary or huge files, paths that lead outside) is left out with a note, and so is what the room does not hold.
+All of them are read through one `Workspace`, each once, in this order. Files that cannot be read (links,
+pipes, binary or huge files, paths that lead outside) are left out with a note, and so are files that do not
+fit.
 """
 
 from __future__ import annotations
@@ -11,33 +12,51 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from fnmatch import fnmatchcase
 from os import PathLike
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
-from lamina.context.port import GatheredSegments, Source, in_thread, named, within
+from lamina.context.globs import matches_glob
+from lamina.context.port import GatheredSegments, Source, fit_into_room, in_thread, name_source
 from lamina.core.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_ascii
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import file, note, pdf
 from lamina.workspace.documents import text_in
-from lamina.workspace.paths import joined, steps
+from lamina.workspace.paths import join_path, split_path
 from lamina.workspace.workspace import FolderItem, Workspace
 
 NOTES = 50
-"""Notes of one source: after these only their number is told."""
+"""Notes of one source. Of more only their number is noted."""
 
 SECONDS = 30.0
-"""Time on the clock for all files of one source: after it the rest is left out."""
+"""Time on the clock for all files of one source. After it the rest is left out."""
 
 TAGGED = (".md", ".markdown", ".txt")
-"""Files that are looked through for tags."""
+"""Files that are searched for tags."""
 
 _TAG = re.compile(rf"(?<![{ALPHANUMERIC}_/#&])#([{ALPHANUMERIC}_/-]+)")
+"""A tag in the text: `#release/1.0` in `see #release/1.0`, but not the anchor in `page#top`."""
+
 _LISTED_TAG = re.compile(rf"[{ALPHANUMERIC}_/-]+")
-_FRONT = re.compile(r"\A---\n(.*?)\n---(?:\n|\Z)", re.DOTALL)
-_LISTED = re.compile(r"^tags?:[ \t]*(.*(?:\n[ \t]*-[ \t].*)*)", re.MULTILINE)
-_FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+"""A tag in the front matter: `release` and `draft` in `[release, draft]`."""
+
+_FRONT_MATTER = re.compile(r"\A---\n(.*?)\n---(?:\n|\Z)", re.DOTALL)
+"""The lines between two lines of `---` at the very beginning of a note."""
+
+_TAG_LIST = re.compile(r"^tags?:[ \t]*(.*(?:\n[ \t]*-[ \t].*)*)", re.MULTILINE)
+"""`tags: [a, b]` on one line, or `tags:` with a line `- a` for each."""
+
+_FENCED_CODE = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+
+
+class FileChoice(NamedTuple):
+    """Which files of a workspace are chosen. `globs` are split into the steps of a path."""
+
+    paths: tuple[str, ...]
+    globs: tuple[tuple[str, ...], ...]
+    folders: tuple[str, ...]
+    tags: frozenset[str]
 
 
 def files(
@@ -49,17 +68,20 @@ def files(
     tags: Sequence[str] = (),
     limit: int | None = None,
 ) -> Source:
-    """A source of these files; `limit` is the largest size of one, in bytes."""
+    """A source of these files. `limit` is the largest size of one, in bytes."""
     space = root if isinstance(root, Workspace) else Workspace(root)
-    wanted = _Wanted(
-        space, tuple(globs), tuple(folders), frozenset(fold_case(tag.lstrip("#")) for tag in tags)
+    choice = FileChoice(
+        paths=tuple(paths),
+        globs=tuple(split_path(glob) for glob in globs),
+        folders=tuple(folders),
+        tags=frozenset(fold_case(tag.lstrip("#")) for tag in tags),
     )
 
     async def find(_: str, room: int | None) -> GatheredSegments:
-        found = await in_thread(_read_all, space, tuple(paths), wanted, limit)
-        return within(found, room)
+        gathered = await in_thread(_read_all, space, choice, limit)
+        return fit_into_room(gathered, room)
 
-    return named("files", find)
+    return name_source("files", find)
 
 
 def made(path: str, data: bytes, *, seconds: float = SECONDS) -> Segment:
@@ -70,113 +92,102 @@ def made(path: str, data: bytes, *, seconds: float = SECONDS) -> Segment:
     text = text_in(path, data, seconds=seconds)
     if data.startswith(b"%PDF-"):
         return pdf(path, text)
-    return note(path, text) if lower_ascii(PurePosixPath(path).suffix) == ".md" else file(path, text)
+    if _suffix_of(path) == ".md":
+        return note(path, text)
+    return file(path, text)
+
+
+def _suffix_of(path: str) -> str:
+    return lower_ascii(PurePosixPath(path).suffix)
+
+
+def _read_all(space: Workspace, choice: FileChoice, limit: int | None) -> GatheredSegments:
+    segments: dict[str, Segment] = {}
+    notes: dict[str, None] = {}  # in order, each once
+    deadline = time.monotonic() + SECONDS
+    for item in _find_items(space, choice, notes):
+        if item.path in segments:
+            continue
+        seconds_left = deadline - time.monotonic()
+        if item.why:
+            notes[f"{item.path}: left out, {item.why}"] = None
+            continue
+        if seconds_left <= 0:
+            notes[f"{item.path}: left out, reading took more than {SECONDS:g} seconds"] = None
+            continue
+        try:
+            data = space.read(item.path, limit=limit)
+            segments[item.path] = made(item.path, data, seconds=seconds_left)
+        except BadInput as error:
+            notes[f"{item.path}: left out, {error.problem}"] = None
+    return GatheredSegments(tuple(segments.values()), _limit_notes(tuple(notes)))
+
+
+def _find_items(space: Workspace, choice: FileChoice, notes: dict[str, None]) -> Iterator[FolderItem]:
+    """The files by path, then those of folders, patterns and tags. What goes wrong is noted."""
+    for path in choice.paths:
+        try:
+            yield FolderItem(join_path(split_path(path)))
+        except BadInput as error:
+            notes[f"{error.place}: left out, {error.problem}"] = None
+    try:
+        yield from _walk_for(space, choice)
+    except BadInput as error:
+        notes[f"{error.place}: left out, {error.problem}"] = None
+
+
+def _walk_for(space: Workspace, choice: FileChoice) -> Iterator[FolderItem]:
+    """The files of folders, patterns and tags. Items of a folder that cannot be read are included."""
+    for folder in choice.folders:
+        yield from space.walk(folder)
+    if not choice.globs and not choice.tags:
+        return
+    items = list(space.walk())
+    for glob in choice.globs:
+        yield from _match_items(items, glob)
+    if choice.tags:
+        readable_items = [item for item in items if not item.why]
+        for item in readable_items:
+            if _has_tag(space, item, choice.tags):
+                yield item
+
+
+def _match_items(items: Iterable[FolderItem], glob: tuple[str, ...]) -> Iterator[FolderItem]:
+    for item in items:
+        names = tuple(item.path.split("/"))
+        if matches_glob(names, glob):
+            yield item
+
+
+def _has_tag(space: Workspace, item: FolderItem, tags: frozenset[str]) -> bool:
+    """Whether a file has one of these tags, or a tag below one: `release/1.0` is below `release`."""
+    if _suffix_of(item.path) not in TAGGED:
+        return False
+    try:
+        tags_of_file = tags_in(text_in(item.path, space.read(item.path)))
+    except BadInput:
+        return False
+    if not tags_of_file.isdisjoint(tags):
+        return True
+    folders = tuple(f"{tag}/" for tag in tags)
+    return any(tag.startswith(folders) for tag in tags_of_file)
 
 
 def tags_in(text: str) -> frozenset[str]:
-    """The tags of a note, in small letters: those of its front matter, and each `#word` outside of code."""
-    front = _FRONT.match(text)
-    listed = " ".join(_LISTED.findall(front[1])) if front else ""
-    body = _FENCED.sub("", text[front.end() :] if front else text)
-    found = [*_LISTED_TAG.findall(listed), *_TAG.findall(body)]
-    tags = (fold_case(tag).strip("-/") for tag in found if not is_digits(tag))
-    return frozenset(tag for tag in tags if tag)
+    """The tags of a note, in lower case: those of its front matter, and each `#word` outside of code."""
+    names: list[str] = []
+    body = text
+    front_matter = _FRONT_MATTER.match(text)
+    if front_matter:
+        body = text[front_matter.end() :]
+        for tag_list in _TAG_LIST.findall(front_matter[1]):
+            names += _LISTED_TAG.findall(tag_list)
+    names += _TAG.findall(_FENCED_CODE.sub("", body))
+    tags = {fold_case(name).strip("-/") for name in names if not is_digits(name)}
+    return frozenset(tags - {""})
 
 
-class _Wanted:
-    """What a walk over the workspace looks for."""
-
-    def __init__(
-        self, space: Workspace, globs: tuple[str, ...], folders: tuple[str, ...], tags: frozenset[str]
-    ) -> None:
-        self.space, self.folders, self.tags = space, folders, tags
-        self.globs = [steps(glob) for glob in globs]
-
-    def items(self) -> Iterator[FolderItem]:
-        """The items that are wanted, each kind in turn; what was left out of a wanted folder comes along."""
-        for folder in self.folders:
-            yield from self.space.walk(folder)
-        if not self.globs and not self.tags:
-            return
-        every = list(self.space.walk())
-        for glob in self.globs:
-            yield from (item for item in every if matches_glob(tuple(item.path.split("/")), glob))
-        if self.tags:
-            yield from (item for item in every if not item.why and self._tagged(item))
-
-    def _tagged(self, item: FolderItem) -> bool:
-        if lower_ascii(PurePosixPath(item.path).suffix) not in TAGGED:
-            return False
-        try:
-            found = tags_in(text_in(item.path, self.space.read(item.path)))
-        except BadInput:
-            return False
-        return any(tag == want or tag.startswith(f"{want}/") for tag in found for want in self.tags)
-
-
-def _read_all(
-    space: Workspace, paths: tuple[str, ...], wanted: _Wanted, limit: int | None
-) -> GatheredSegments:
-    segments: dict[str, Segment] = {}
-    notes: dict[str, None] = {}
-    deadline = time.monotonic() + SECONDS
-    for item in _named(paths, wanted, notes):
-        if item.path in segments:
-            continue
-        left = deadline - time.monotonic()
-        why = item.why or ("" if left > 0 else f"reading took more than {SECONDS:g} seconds")
-        if why:
-            notes[f"{item.path}: left out, {why}"] = None
-            continue
-        try:
-            segments[item.path] = made(item.path, space.read(item.path, limit=limit), seconds=left)
-        except BadInput as refused:
-            notes[f"{item.path}: left out, {refused.problem}"] = None
-    return GatheredSegments(tuple(segments.values()), _few(tuple(notes)))
-
-
-def _named(paths: Iterable[str], wanted: _Wanted, notes: dict[str, None]) -> Iterator[FolderItem]:
-    for path in paths:
-        try:
-            yield FolderItem(joined(steps(path)))
-        except BadInput as refused:
-            notes[f"{refused.place}: left out, {refused.problem}"] = None
-    try:
-        yield from wanted.items()
-    except BadInput as refused:
-        notes[f"{refused.place}: left out, {refused.problem}"] = None
-
-
-def _few(notes: tuple[str, ...]) -> tuple[str, ...]:
+def _limit_notes(notes: tuple[str, ...]) -> tuple[str, ...]:
     if len(notes) <= NOTES:
         return notes
     return (*notes[:NOTES], f"{len(notes) - NOTES:,} more were left out")
-
-
-def matches_glob(way: tuple[str, ...], glob: tuple[str, ...]) -> bool:
-    """Whether a path fits a pattern: `*` stays in one folder, `**` is any number of folders.
-
-    `**` at the end stands for at least one name. All places in the pattern that the path can have reached so
-    far are kept together, so the work is at most the number of names times that of steps in the pattern.
-    """
-    reached = _past_stars({0}, glob)
-    for name in way:
-        advanced = {at + 1 for at in reached if at < len(glob) and _fits_step(name, glob[at])}
-        waiting = {at for at in reached if at < len(glob) and glob[at] == "**"}
-        reached = _past_stars(advanced, glob) | waiting
-    return len(glob) in reached
-
-
-def _fits_step(name: str, step: str) -> bool:
-    return step == "**" or fnmatchcase(name, step)
-
-
-def _past_stars(places: set[int], glob: tuple[str, ...]) -> set[int]:
-    """The places, and those behind each `**` that may stand for nothing: each but one at the end."""
-    reached = set(places)
-    for at in sorted(places):
-        ahead = at
-        while ahead < len(glob) - 1 and glob[ahead] == "**":
-            ahead += 1
-            reached.add(ahead)
-    return reached

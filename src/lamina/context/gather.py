@@ -1,9 +1,9 @@
-"""Asks all sources at once, and keeps the order in which they were given.
+"""Asks all sources at once, and returns what they find in the order of the sources.
 
-    found = await gather([clock(), files("docs", globs=["*.md"])], prompt, room, seconds=5)
+    gathered = await gather([clock(), files("docs", globs=["*.md"])], prompt, room, seconds=5)
 
-Each has its own time limit. One that fails, is late or gives something that is no segment becomes a note;
-the others do not suffer. Every source is told the whole room: what they find together is the core's to fit.
+Each source has its own time limit. A source that fails, is late or returns something that is not a segment
+becomes a note, and the others go on. Every source gets the whole room: the core fits what they find together.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import anyio
 
-from lamina.context.port import GatheredSegments, Source
+from lamina.context.port import GatheredSegments, Source, join_gathered
 from lamina.core.values import Segment
 
 SECONDS = 10.0
@@ -26,36 +26,38 @@ async def gather(
     sources: Sequence[Source], prompt: str, room: int | None = None, *, seconds: float = SECONDS
 ) -> GatheredSegments:
     """What all sources find for a prompt, in the order of the sources, with their notes."""
-    found: list[GatheredSegments] = [GatheredSegments()] * len(sources)
+    gathered = [GatheredSegments()] * len(sources)
 
-    async def ask(place: int, source: Source) -> None:
-        found[place] = await _asked(source, prompt, room, seconds)
+    async def ask(index: int, source: Source) -> None:
+        gathered[index] = await _ask_source(source, prompt, room, seconds)
 
     async with anyio.create_task_group() as tasks:
-        for place, source in enumerate(sources):
-            tasks.start_soon(ask, place, source)
-    segments = tuple(segment for each in found for segment in each.segments)
-    return GatheredSegments(segments, tuple(note for each in found for note in each.notes))
+        for index, source in enumerate(sources):
+            tasks.start_soon(ask, index, source)
+    return join_gathered(gathered)
 
 
-async def _asked(source: Source, prompt: str, room: int | None, seconds: float) -> GatheredSegments:
+async def _ask_source(source: Source, prompt: str, room: int | None, seconds: float) -> GatheredSegments:
+    name = _name_of(source)
     with anyio.move_on_after(seconds):
         try:
-            return _checked(await source(prompt, room), _name(source))
+            return _check_answer(await source(prompt, room), name)
         except Exception as error:  # noqa: BLE001 - whatever a source does wrong, the turn goes on
-            told = str(error) or type(error).__name__
-            return GatheredSegments(notes=(f"source {_name(source)} failed: {told[:LONGEST]}",))
-    return GatheredSegments(notes=(f"source {_name(source)} was left out: no answer in {seconds:g} seconds",))
+            problem = str(error) or type(error).__name__
+            return GatheredSegments(notes=(f"source {name} failed: {problem[:LONGEST]}",))
+    return GatheredSegments(notes=(f"source {name} was left out: no answer in {seconds:g} seconds",))
 
 
-def _checked(given: Iterable[object], name: str) -> GatheredSegments:
-    notes = tuple(str(note) for note in getattr(given, "notes", ()))
-    things = tuple(given)
-    mine = tuple(one for one in things if isinstance(one, Segment))
-    strange = len(things) - len(mine)
-    told = f"source {name}: {strange} of {len(things)} things that it gave are no segments"
-    return GatheredSegments(mine, (*notes, told) if strange else notes)
+def _check_answer(answer: Iterable[object], name: str) -> GatheredSegments:
+    """The segments of an answer. Anything else in it is noted."""
+    notes = [str(note) for note in getattr(answer, "notes", ())]
+    things = tuple(answer)
+    segments = tuple(thing for thing in things if isinstance(thing, Segment))
+    strange = len(things) - len(segments)
+    if strange:
+        notes.append(f"source {name}: {strange} of {len(things)} things that it gave are no segments")
+    return GatheredSegments(segments, tuple(notes))
 
 
-def _name(source: Source) -> str:
+def _name_of(source: Source) -> str:
     return getattr(source, "__name__", "") or type(source).__name__

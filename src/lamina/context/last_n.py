@@ -1,19 +1,19 @@
-"""The last messages of another conversation, asked for when a prompt comes.
+"""The last messages of another conversation, read when a prompt comes.
 
     last_n(lambda: other.log, 6, source="planning")
 
-Without a name they are the messages themselves, for a request that is built without a session; with one they
-are one excerpt, for a prompt in another conversation. Tool calls and context are not messages.
+Without a name they are the messages themselves, for a request that is built without a session. With a name
+they are one excerpt, for a prompt in another conversation. Tool calls and context are not messages.
 
-It is not for a session's own history, which the session sends by itself: to send only the end of that, open
-the session with `history=LastN(6)`. What a session has already, it does not take in again.
+Do not use this for a session's own history, which the session sends by itself. To send only the end of that,
+open the session with `history=LastN(6)`. A session does not take in again what it has already.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from lamina.context.port import GatheredSegments, Log, Source, named, within
+from lamina.context.port import GatheredSegments, Log, Source, fit_into_room, name_source
 from lamina.core.values import Role, Segment
 from lamina.core.wording import text_of
 from lamina.segments import excerpt
@@ -26,15 +26,16 @@ def last_n(log: Log, n: int | Callable[[], int] = MESSAGES, *, source: str = "")
 
     async def find(_: str, room: int | None) -> GatheredSegments:
         count = n() if callable(n) else n
-        said = [one for one in log() if one.kind in {"user", "assistant"}]
-        last = tuple(said[-count:]) if count > 0 else ()
+        messages = [segment for segment in log() if segment.kind in {"user", "assistant"}]
+        last = messages[-count:] if count > 0 else []
         if not source or not last:
-            return GatheredSegments(last)
-        return within(GatheredSegments((excerpt("\n\n".join(map(_line, last)), source=source),)), room)
+            return GatheredSegments(tuple(last))
+        text = "\n\n".join(_write_message(message) for message in last)
+        return fit_into_room(GatheredSegments((excerpt(text, source=source),)), room)
 
-    return named("last_n", find)
+    return name_source("last_n", find)
 
 
-def _line(message: Segment) -> str:
-    who = "User" if message.role is Role.USER else "Assistant"
-    return f"{who}: {text_of(message.parts)}"
+def _write_message(message: Segment) -> str:
+    speaker = "User" if message.role is Role.USER else "Assistant"
+    return f"{speaker}: {text_of(message.parts)}"

@@ -1,12 +1,12 @@
 """Facts that outlive a conversation: added, replaced and forgotten, each with where it came from.
 
-    kept = Memory(store, Where("team", MEMORY))
-    await kept.remember("tone", "answers in German", by="user", source="support-42")
-    session = Session.open(store, "a", sources=[kept.source()])
+    memory = Memory(store, Where("team", MEMORY))
+    await memory.remember("tone", "answers in German", by="user", source="support-42")
+    session = Session.open(store, "a", sources=[memory.source()])
 
-They are records of one conversation with a reserved name, in any store; nothing here knows which. The newest
-record of a name holds; a record without text forgets it. What the user said stands in the system text. What a
-model, a file or a page said never does: it is shown beside the prompt, as data.
+They are records of one conversation with a reserved name, in any store. The newest record of a name counts. A
+record without text forgets the fact. What the user said becomes part of the system text. What a model, a file
+or a page said never does: it is sent with the prompt, as data.
 """
 
 from __future__ import annotations
@@ -16,27 +16,36 @@ from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from lamina.context.port import GatheredSegments, Log, Source, named, unsaid, within
+from lamina.context.port import GatheredSegments, Log, Source, drop_unchanged, fit_into_room, name_source
 from lamina.core.text.characters import WHITE_SPACE, split_words
 from lamina.core.values import Role, Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, Conflict
 from lamina.formats.codec import decode, encode
-from lamina.segments import memory as section
-from lamina.segments import segment
-from lamina.workspace.paths import plain
+from lamina.segments import memory as make_memory_segment
+from lamina.segments import segment as make_segment
+from lamina.workspace.paths import is_plain
 
 MEMORY = "lamina:memory"
 """The conversation that holds the facts of a workspace."""
 
-NAME, TEXT, FACTS = 100, 2_000, 500
-"""Characters of a name and of a fact, and how many facts there may be."""
+LONGEST_NAME = 100
+"""Characters of a name."""
+
+LONGEST_FACT = 2_000
+"""Characters of a fact."""
+
+FACTS = 500
+"""How many facts there may be."""
 
 ATTEMPTS = 5
+"""How often a fact is written again, if somebody else writes at the same time."""
+
 NOTHING = "(nothing)"
+"""The text of a section that has no facts any more."""
 
 By = Literal["user", "model", "file", "page"]
-"""Who said it: only the user's own words gain a place in the system text."""
+"""Who said it. Only the user's own words become part of the system text."""
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,8 +79,8 @@ W = TypeVar("W")
 _W_contra = TypeVar("_W_contra", contravariant=True)
 
 
-class Keeps(Protocol[_W_contra]):
-    """What memory asks of a store."""
+class RecordStore(Protocol[_W_contra]):
+    """What memory needs of a store."""
 
     async def append(
         self, where: _W_contra, records: Sequence[bytes], *, expect: int | None = None
@@ -81,66 +90,70 @@ class Keeps(Protocol[_W_contra]):
 
 
 class Memory(Generic[W]):
-    """The facts at one place of a store. `now` gives the time of what is added."""
+    """The facts at one place of a store. `now` returns the time of what is added."""
 
-    def __init__(self, store: Keeps[W], where: W, *, now: Callable[[], str] | None = None) -> None:
-        self._store, self._where, self._now = store, where, now
+    def __init__(self, store: RecordStore[W], where: W, *, now: Callable[[], str] | None = None) -> None:
+        self._store = store
+        self._where = where
+        self._now = now
 
     async def facts(self) -> tuple[Fact, ...]:
-        """What is known, in the order in which it was first said."""
-        return tuple((await self._known())[0].values())
+        """All facts, in the order in which they were first said."""
+        facts, _ = await self._read()
+        return tuple(facts.values())
 
     async def remember(self, name: str, text: str, *, by: By = "user", source: str = "") -> Fact | None:
-        """Adds a fact, or replaces the one of this name; gives the one that it replaced."""
-        name, text = name.strip(WHITE_SPACE), text.strip(WHITE_SPACE)
+        """Adds a fact, or replaces the one of this name. Returns the one that it replaced."""
+        name = name.strip(WHITE_SPACE)
+        text = text.strip(WHITE_SPACE)
         _check(name, text)
         at = self._now() if self._now else ""
-        return await self._written(Fact(name=name, text=text, by=by, source=source, at=at))
+        return await self._write(Fact(name=name, text=text, by=by, source=source, at=at))
 
     async def forget(self, name: str, *, by: By = "user", source: str = "") -> Fact:
-        """Forgets a fact and gives what it was. The store keeps its record until the place is deleted."""
-        old = await self._written(Fact(name=name.strip(WHITE_SPACE), text="", by=by, source=source))
+        """Forgets a fact, and returns it. The store has its record until the place is deleted."""
+        old = await self._write(Fact(name=name.strip(WHITE_SPACE), text="", by=by, source=source))
         if old is None:
             raise BadInput("there is no such fact", place=name, hint="list the facts to see their names")
         return old
 
     def source(self, *, log: Log | None = None) -> Source:
-        """A source of all facts; given the log, only of what it does not say already."""
+        """A source of all facts. With the log, only of what the log does not have already."""
 
         async def find(_: str, room: int | None) -> GatheredSegments:
             facts = await self.facts()
-            wanted = (
-                section(_lines([fact for fact in facts if fact.by == "user"])),
-                _beside([fact for fact in facts if fact.by != "user"]),
-            )
-            stands = {(old.kind, old.key) for old in (log() if log else ())}
-            news = [one for one in wanted if text_of(one.parts) != NOTHING or (one.kind, one.key) in stands]
-            return within(GatheredSegments(unsaid(news, log)), room)
+            sections = [
+                make_memory_segment(_list_facts([fact for fact in facts if fact.by == "user"])),
+                _make_data_segment([fact for fact in facts if fact.by != "user"]),
+            ]
+            segments = _drop_needless_sections(sections, log)
+            return fit_into_room(GatheredSegments(drop_unchanged(segments, log)), room)
 
-        return named("memory", find)
+        return name_source("memory", find)
 
-    async def _known(self) -> tuple[dict[str, Fact], int]:
+    async def _read(self) -> tuple[dict[str, Fact], int]:
+        """The facts by name, and how many records there are."""
         page = await self._store.read(self._where)
         facts: dict[str, Fact] = {}
-        for record in decode(each.body for each in page.records):
-            fact = _fact(record)
+        for segment in decode(record.body for record in page.records):
+            fact = _read_fact(segment)
             if fact.text:
                 facts[fact.name] = fact
             else:
                 facts.pop(fact.name, None)
         return facts, page.head.count
 
-    async def _written(self, fact: Fact) -> Fact | None:
-        """Writes after what is there, so that no one's fact is lost; gives the fact that it replaced."""
+    async def _write(self, fact: Fact) -> Fact | None:
+        """Writes after what is there, so that nobody's fact is lost. Returns the fact that it replaced."""
         for attempt in range(ATTEMPTS):
-            facts, count = await self._known()
+            facts, count = await self._read()
             old = facts.get(fact.name)
             if old is None and not fact.text:
                 return None
             if old is None and len(facts) >= FACTS:
                 raise BadInput(f"there are {FACTS} facts", place=fact.name, hint="forget some first")
             try:
-                await self._store.append(self._where, [encode(_record(fact))], expect=count)
+                await self._store.append(self._where, [encode(_write_fact(fact))], expect=count)
             except Conflict:
                 if attempt == ATTEMPTS - 1:
                     raise
@@ -150,32 +163,52 @@ class Memory(Generic[W]):
 
 
 def _check(name: str, text: str) -> None:
-    for what, value, most in (("a name", name, NAME), ("a fact", text, TEXT)):
-        if not value or len(value) > most:
-            hint = f"give 1 to {most:,} characters"
-            raise BadInput(f"{what} of {len(value):,} characters", place=name[:NAME] or "memory", hint=hint)
-    if not plain(name):
+    place = name[:LONGEST_NAME] or "memory"
+    _check_length("a name", name, LONGEST_NAME, place)
+    _check_length("a fact", text, LONGEST_FACT, place)
+    if not is_plain(name):
         raise BadInput("a name with control or invisible characters", place=ascii(name), hint="use words")
 
 
-def _record(fact: Fact) -> Segment:
-    kept = {"name": fact.name, "by": fact.by, "source": fact.source}
-    return section(fact.text, key=f"fact:{fact.name}", at=fact.at, meta={"fact": kept})
+def _check_length(what: str, value: str, longest: int, place: str) -> None:
+    if not 0 < len(value) <= longest:
+        hint = f"give 1 to {longest:,} characters"
+        raise BadInput(f"{what} of {len(value):,} characters", place=place, hint=hint)
 
 
-def _fact(record: Segment) -> Fact:
-    kept = record.meta.get("fact")
+def _write_fact(fact: Fact) -> Segment:
+    """The segment that is stored for a fact."""
+    stored = {"name": fact.name, "by": fact.by, "source": fact.source}
+    return make_memory_segment(fact.text, key=f"fact:{fact.name}", at=fact.at, meta={"fact": stored})
+
+
+def _read_fact(segment: Segment) -> Fact:
+    stored = segment.meta.get("fact") or {}
     try:
-        return msgspec.convert({**(kept or {}), "text": text_of(record.parts), "at": record.at}, Fact)
+        return msgspec.convert({**stored, "text": text_of(segment.parts), "at": segment.at}, Fact)
     except (msgspec.ValidationError, TypeError) as error:
-        raise BadInput(str(error), place=f"fact {record.key!r}", hint="only memory writes here") from None
+        raise BadInput(str(error), place=f"fact {segment.key!r}", hint="only memory writes here") from None
 
 
-def _lines(facts: Sequence[Fact]) -> str:
-    """One line for each, so that a fact cannot pass for two."""
-    return "\n".join(f"- {fact.name}: {' '.join(split_words(fact.text))}" for fact in facts) or NOTHING
+def _list_facts(facts: Sequence[Fact]) -> str:
+    """One line for each fact, so that one fact cannot look like two."""
+    lines = [f"- {fact.name}: {' '.join(split_words(fact.text))}" for fact in facts]
+    return "\n".join(lines) or NOTHING
 
 
-def _beside(facts: Sequence[Fact]) -> Segment:
+def _make_data_segment(facts: Sequence[Fact]) -> Segment:
+    """The facts that the user did not say, as data next to the prompt."""
     attrs = {"name": "memory"}
-    return segment("context_file", Role.USER, _lines(facts), key="memory:told", attrs=attrs)
+    return make_segment("context_file", Role.USER, _list_facts(facts), key="memory:told", attrs=attrs)
+
+
+def _drop_needless_sections(sections: Sequence[Segment], log: Log | None) -> list[Segment]:
+    """The sections that have facts, and those that had some: a model must learn that they are gone."""
+    earlier = set()
+    if log is not None:
+        earlier = {(old.kind, old.key) for old in log()}
+    return [
+        section
+        for section in sections
+        if text_of(section.parts) != NOTHING or (section.kind, section.key) in earlier
+    ]

@@ -1,14 +1,14 @@
 """Who the model is, as a source: a text, or a file of a workspace that is read for each prompt.
 
-A section of the system text is said once. Given the log, it is said again only after it has changed; the
-change stands in its turn until the next cut takes it into the system text.
+A section of the system text is sent once. With the log, the source returns it again only after it has
+changed. The change is part of its turn until the next cut takes it into the system text.
 """
 
 from __future__ import annotations
 
-from lamina.context.port import GatheredSegments, Log, Source, in_thread, named, unsaid
+from lamina.context.port import GatheredSegments, Log, Source, drop_unchanged, in_thread, name_source
 from lamina.core.text.characters import is_blank
-from lamina.segments import persona as section
+from lamina.segments import persona as make_persona_segment
 from lamina.workspace.documents import text_in
 from lamina.workspace.workspace import Workspace
 
@@ -21,14 +21,16 @@ def persona(
     log: Log | None = None,
     key: str = "persona",
 ) -> Source:
-    """A source of the persona: `text`, or what the file `path` of the workspace `root` says."""
+    """A source of the persona: `text`, or the text of the file `path` in the workspace `root`."""
 
     async def find(_: str, __: int | None) -> GatheredSegments:
-        words = text if root is None else await in_thread(_words, root, path)
-        return GatheredSegments(unsaid([section(words, key=key)] if not is_blank(words) else [], log))
+        persona_text = text if root is None else await in_thread(_read_persona, root, path)
+        if is_blank(persona_text):
+            return GatheredSegments()
+        return GatheredSegments(drop_unchanged([make_persona_segment(persona_text, key=key)], log))
 
-    return named("persona", find)
+    return name_source("persona", find)
 
 
-def _words(root: Workspace, path: str) -> str:
+def _read_persona(root: Workspace, path: str) -> str:
     return text_in(path, root.read(path))

@@ -1,7 +1,7 @@
 """What a source is: an async function from a prompt, and the tokens that are left, to segments.
 
-A source that has something to tell beside its segments returns `GatheredSegments`. It decides nothing about
-the request: what it finds is placed, fitted and explained by the core.
+A source that has something to say besides its segments returns `GatheredSegments` with notes. It decides
+nothing about the request: the core places, fits and explains what it finds.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from lamina.core.values import Segment
 from lamina.core.wording import text_of
 
 Source = Callable[[str, int | None], Awaitable[Iterable[Segment]]]
-"""Finds context for a prompt, in at most so many tokens; None where there is no limit."""
+"""Finds context for a prompt, in at most so many tokens. None means without limit."""
 
 Log = Callable[[], Sequence[Segment]]
-"""The log of a conversation, as it is when it is called."""
+"""Returns the log of a conversation, as it is at that moment."""
 
 T = TypeVar("T")
 
@@ -39,8 +39,18 @@ class GatheredSegments(msgspec.Struct, frozen=True):
         return len(self.segments)
 
 
-def named(name: str, find: Callable[[str, int | None], Awaitable[GatheredSegments]]) -> Source:
-    """A source under the name that notes give it."""
+def join_gathered(parts: Iterable[GatheredSegments]) -> GatheredSegments:
+    """All segments and all notes, in the order of the parts."""
+    segments: list[Segment] = []
+    notes: list[str] = []
+    for part in parts:
+        segments += part.segments
+        notes += part.notes
+    return GatheredSegments(tuple(segments), tuple(notes))
+
+
+def name_source(name: str, find: Callable[[str, int | None], Awaitable[GatheredSegments]]) -> Source:
+    """A source with the name that notes use for it."""
 
     async def source(prompt: str, room: int | None) -> GatheredSegments:
         return await find(prompt, room)
@@ -49,28 +59,35 @@ def named(name: str, find: Callable[[str, int | None], Awaitable[GatheredSegment
     return source
 
 
-async def in_thread(work: Callable[..., T], *given: object, **named_: object) -> T:
-    """Runs blocking work that changes nothing; a caller that gives up does not wait for it."""
-    return await to_thread.run_sync(partial(work, *given, **named_), abandon_on_cancel=True)
+async def in_thread(function: Callable[..., T], *arguments: object, **named_arguments: object) -> T:
+    """Runs a blocking function that changes nothing. A caller that is cancelled does not wait for it."""
+    call = partial(function, *arguments, **named_arguments)
+    return await to_thread.run_sync(call, abandon_on_cancel=True)
 
 
-def within(found: GatheredSegments, room: int | None) -> GatheredSegments:
-    """What fits into the room by the estimate, in order; the rest is noted."""
+def fit_into_room(gathered: GatheredSegments, room: int | None) -> GatheredSegments:
+    """The segments that fit into the room by the estimate, in order. The others are noted."""
     if room is None:
-        return found
-    kept: list[Segment] = []
-    notes = list(found.notes)
-    for segment in found.segments:
+        return gathered
+    fitting: list[Segment] = []
+    notes = list(gathered.notes)
+    for segment in gathered.segments:
         tokens = estimate(text_of(segment.parts))
         if tokens > room:
             notes.append(f"{segment.key or segment.kind}: left out, {tokens:,} tokens and {room:,} are left")
             continue
         room -= tokens
-        kept.append(segment)
-    return GatheredSegments(tuple(kept), tuple(notes))
+        fitting.append(segment)
+    return GatheredSegments(tuple(fitting), tuple(notes))
 
 
-def unsaid(wanted: Iterable[Segment], log: Log | None) -> tuple[Segment, ...]:
-    """The segments that a log does not end up with as they are wanted: what stands is not said again."""
-    newest = {(old.kind, old.key): (old.parts, old.attrs) for old in (log() if log else ())}
-    return tuple(new for new in wanted if newest.get((new.kind, new.key)) != (new.parts, new.attrs))
+def drop_unchanged(segments: Iterable[Segment], log: Log | None) -> tuple[Segment, ...]:
+    """The segments that differ from the newest of their kind and key in the log."""
+    if log is None:
+        return tuple(segments)
+    newest = {(old.kind, old.key): (old.parts, old.attrs) for old in log()}
+    return tuple(
+        segment
+        for segment in segments
+        if newest.get((segment.kind, segment.key)) != (segment.parts, segment.attrs)
+    )

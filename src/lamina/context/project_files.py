@@ -1,10 +1,10 @@
 """Project files as segments: instructions for agents, descriptions of apps, and what the caller adds.
 
-    gathered = project_files(found, caller=request_items)
+    gathered = project_files(files, caller=request_items)
     log += first_message_only(gathered.segments, history=log)
 
-Files arrive as text: finding and reading them is somebody else's work, and so is placing them, which
-`Layout.context` decides. What does not fit is shortened or left out, each time with a note.
+Files arrive as text: the caller finds and reads them, and `Layout.context` decides where they are placed.
+Files that do not fit are shortened or left out, each with a note.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ CALLER_CONTENT = 50_000
 CALLER_TOTAL = 500_000
 """Limits on what a caller may add, in items and characters, before anything is stripped or shortened."""
 
-_TAGGED = {"agents.md": "agents_md", "apps.md": "apps_md"}
+_KIND_OF_FILE = {"agents.md": "agents_md", "apps.md": "apps_md"}
 
 
 class Rank(StrEnum):
-    """Who gets room first. A caller's item is never critical: the project's own files come before it."""
+    """Which files get room first. A caller's item is never critical: the project's own files come first."""
 
     CRITICAL = "critical"
     HIGH = "high"
@@ -43,7 +43,7 @@ _PRIORITIES = {Rank.CRITICAL: ESSENTIAL, Rank.HIGH: HIGH, Rank.NORMAL: MEDIUM, R
 
 
 class ProjectFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file. The name says what it is (`AGENTS.md`, `APPS.md`, any other), the path where it stood."""
+    """One file. The name says what it is (`AGENTS.md`, `APPS.md`, any other), the path where it was."""
 
     name: str
     path: str
@@ -80,20 +80,22 @@ class Gathered(msgspec.Struct, frozen=True, kw_only=True):
 def project_files(
     files: Iterable[ProjectFile], *, caller: Sequence[CallerItem] = (), limits: ProjectFileLimits = DEFAULT
 ) -> Gathered:
-    """Files and the caller's items within the limits; files of equal rank keep their order."""
+    """Files and the caller's items within the limits. Files of equal rank stay in their order."""
     check_caller(caller)
-    pairs = [(file, _kind(file)) for file in files] + [(_supplied(item), "context_file") for item in caller]
-    pairs.sort(key=lambda pair: _PRIORITIES[pair[0].rank])
-    placed: list[Segment] = []
+    files_and_kinds = [(file, _kind_of(file)) for file in files]
+    files_and_kinds += [(_file_of_item(item), "context_file") for item in caller]
+    files_and_kinds.sort(key=lambda pair: _PRIORITIES[pair[0].rank])
+    segments: list[Segment] = []
     notes: list[str] = []
     left = limits.total
-    for file, kind in pairs:
-        content, note = _fitted(file, left, limits)
-        notes += [note] if note else []
+    for file, kind in files_and_kinds:
+        content, note = _shorten_to_fit(file, left, limits)
+        if note:
+            notes.append(note)
         if content:
-            placed.append(_segment(file, kind, content))
+            segments.append(_make_segment(file, kind, content))
             left -= len(content)
-    return Gathered(segments=tuple(placed), notes=tuple(notes))
+    return Gathered(segments=tuple(segments), notes=tuple(notes))
 
 
 def first_message_only(
@@ -101,50 +103,56 @@ def first_message_only(
 ) -> tuple[Segment, ...]:
     """The segments to send with a prompt: all of `context` in a new session, later only `refresh`.
 
-    What was sent once stays in the log, so sending it again would cost tokens and tell nothing.
+    What was sent once stays in the log. Sending it again would cost tokens and say nothing new.
     """
-    new = all(past.role is Role.SYSTEM for past in history)
-    return tuple(context) if new else tuple(refresh)
+    is_new = all(segment.role is Role.SYSTEM for segment in history)
+    return tuple(context) if is_new else tuple(refresh)
 
 
 def check_caller(items: Sequence[CallerItem]) -> None:
-    """Refuses a caller's items that exceed a limit; blank ones count as they came."""
-    _within(len(items), CALLER_ITEMS, "items", place="caller")
+    """Refuses a caller's items that exceed a limit. Blank items count too."""
+    _check_size(len(items), CALLER_ITEMS, "items", place="caller")
     for number, item in enumerate(items):
-        _within(len(item.name), CALLER_NAME, "characters", place=f"caller[{number}].name")
-        _within(len(item.content), CALLER_CONTENT, "characters", place=f"caller[{number}].content")
-    _within(sum(len(item.content) for item in items), CALLER_TOTAL, "characters of content", place="caller")
+        _check_size(len(item.name), CALLER_NAME, "characters", place=f"caller[{number}].name")
+        _check_size(len(item.content), CALLER_CONTENT, "characters", place=f"caller[{number}].content")
+    _check_size(
+        sum(len(item.content) for item in items), CALLER_TOTAL, "characters of content", place="caller"
+    )
 
 
-def _within(size: int, limit: int, unit: str, *, place: str) -> None:
+def _check_size(size: int, limit: int, unit: str, *, place: str) -> None:
     if size > limit:
         raise BadInput(f"{size:,} {unit}", place=place, hint=f"give at most {limit:,}")
 
 
-def _supplied(item: CallerItem) -> ProjectFile:
+def _file_of_item(item: CallerItem) -> ProjectFile:
     rank = Rank.HIGH if item.rank is Rank.CRITICAL else item.rank
     name = item.name.strip(WHITE_SPACE)
     return ProjectFile(name=name, path=f"caller://{name}", content=item.content, rank=rank)
 
 
-def _kind(file: ProjectFile) -> str:
-    return _TAGGED.get(lower_ascii(file.name), "context_file")
+def _kind_of(file: ProjectFile) -> str:
+    return _KIND_OF_FILE.get(lower_ascii(file.name), "context_file")
 
 
-def _fitted(file: ProjectFile, left: int, limits: ProjectFileLimits) -> tuple[str, str]:
-    """The content that there is room for, and what to tell about the rest."""
+def _shorten_to_fit(file: ProjectFile, left: int, limits: ProjectFileLimits) -> tuple[str, str]:
+    """The content that there is room for, and a note about the rest."""
     if not file.name or is_blank(file.content):
         return "", f"{file.name or 'a file without a name'}: left out, nothing in it"
-    room, size = min(limits.each, left), len(file.content)
+    size = len(file.content)
+    room = min(limits.each, left)
     if size <= room:
         return file.content, ""
-    if room <= 0 or (left < min(size, limits.each, limits.least) and file.rank is not Rank.CRITICAL):
+    too_little = left < min(size, limits.each, limits.least)
+    if room <= 0 or (too_little and file.rank is not Rank.CRITICAL):
         return "", f"{file.name}: left out, {left:,} of {limits.total:,} characters remain"
     short = truncate(file.content, room, name=file.name)
     return short, f"{file.name}: shortened from {size:,} to {room:,} characters"
 
 
-def _segment(file: ProjectFile, kind: str, content: str) -> Segment:
-    body = content if kind == "context_file" else f"# {file.name} (from {file.path})\n\n{content}"
+def _make_segment(file: ProjectFile, kind: str, content: str) -> Segment:
+    body = content
+    if kind != "context_file":
+        body = f"# {file.name} (from {file.path})\n\n{content}"
     attrs = {"name": file.name, "path": file.path}
     return segment(kind, Role.USER, body, key=file.path, attrs=attrs, priority=_PRIORITIES[file.rank])

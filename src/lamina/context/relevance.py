@@ -3,12 +3,15 @@
     Session.open(..., options=Options(order=Relevance()))
     Session.open(..., options=Options(order=Relevance(freshness="fresh", judge=by_index(index))))
 
-A relevance is an order for cuts: another order proposes, this one changes the priorities that it sees, by at
-most `reach`, and says so in `why`. What the caller decided (a priority, a pin) stays. The words of the prompt
-decide, or a judge that is asked once for each prompt and whose scores are kept with it, or a model whose
-priorities are kept with the attachments: a replay asks nobody.
+A relevance is an order for cuts: another order proposes, and this one changes the priorities that the other
+sees, by at most `reach`, and says so in `why`. What the caller decided (a priority, a pin) stays.
 
-It moves no attachment, raises no form, and does not know when a cut is due; a session asks it `outdated`.
+The words of the prompt decide, or a judge, or a model. A judge is asked once for each prompt, and its scores
+are stored with the prompt. The priorities that a model suggests are stored with the attachments. So a replay
+asks nobody.
+
+A relevance moves no attachment, raises no form, and does not know when a cut is due. A session uses
+`outdated`.
 """
 
 from __future__ import annotations
@@ -27,18 +30,18 @@ from lamina.core.wording import text_of
 from lamina.workspace.superseding import ORDER
 
 Freshness = Literal["stable", "fresh"]
-"""What wins where they conflict: the cached prefix, or what the prompt is about.
+"""What wins if they conflict: the cached prefix, or what the prompt is about.
 
-"stable": a priority is set when an attachment comes in; a later prompt counts only at a cut that is due
+"stable": a priority is set when an attachment comes in. A later prompt counts only at a cut that is due
 anyway, so between cuts every byte stays. "fresh": each prompt may make a cut of its own, which shortens what
-shares nothing with it; the cut says in its reason what that costs.
+shares nothing with it. The reason of the cut says what that costs.
 """
 
 Scorer = Callable[[str, Sequence[Segment]], Sequence[WordMatch]]
 """How well each attachment matches a prompt, from 0 to 1. Pure: it is called in the middle of a build."""
 
 Judge = Callable[[str, Sequence[Segment]], Awaitable[Mapping[str, float]]]
-"""The same for whoever must be waited for, by the keys of attachments; who is not named has 0."""
+"""The same for a function that has to be awaited, by the keys of attachments. A missing key has 0."""
 
 
 class Suggested(Protocol):
@@ -53,11 +56,17 @@ class Suggested(Protocol):
 Suggest = Callable[[Sequence[Segment], str], Awaitable[Suggested]]
 """Attachments and the prompt to priorities: `partial(suggest_priorities, write=model)`."""
 
-SCORES, SET = "relevance", "priority"
-"""Names in `meta`: the scores of a judge, kept with a prompt; how a priority was set."""
+SCORES_KEY = "relevance"
+"""The key in the `meta` of a prompt under which the scores of a judge are stored."""
 
-ASKED, TYPED = "asked", "typed"
-"""Names in the `meta` of a session's prompt: that it is one; what was typed, where that differs."""
+PRIORITY_KEY = "priority"
+"""The key in the `meta` of an attachment that says how its priority was set."""
+
+PROMPT_KEY = "asked"
+"""The key in `meta` that marks a session's prompt."""
+
+TYPED_KEY = "typed"
+"""The key in the `meta` of a prompt for what was typed, if that differs from what is sent."""
 
 SECONDS = 10.0
 """How long a judge may take."""
@@ -67,11 +76,11 @@ MOST = 50
 
 
 class Judged(NamedTuple):
-    """What a priority becomes, and why. `apart`: it has nothing to do with the prompt."""
+    """The new priority of an attachment, and why. `unrelated`: it has nothing to do with the prompt."""
 
     priority: int
     why: str
-    apart: bool = False
+    unrelated: bool = False
 
 
 class Ranked(NamedTuple):
@@ -92,126 +101,151 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
     then: Order = ORDER
 
     def __call__(self, view: OrderView) -> Iterator[Batch]:
-        judged = self.judged(view.entries, view.kinds)
-        seen = msgspec.structs.replace(view, entries=_Adjusted(view.entries, judged))
-        for batch in self.then(seen):
-            yield tuple(_told(move, judged) for move in batch)
+        judged = self.judge_entries(view.entries, view.kinds)
+        adjusted_view = msgspec.structs.replace(view, entries=_AdjustedEntries(view.entries, judged))
+        for batch in self.then(adjusted_view):
+            yield tuple(_explain_move(move, judged) for move in batch)
 
     def outdated(self, view: OrderView) -> Iterator[Batch]:
-        """An order of its own: only what stands in full, came with an earlier prompt and shares nothing."""
+        """An order that lowers only full attachments of earlier prompts that share nothing with this one."""
         free = frozenset(view.free())
-        for at, one in self.judged(view.entries, view.kinds).items():
-            entry = view.entries[at]
-            old = entry.layer is Layer.HISTORY and entry.form is Form.FULL and at in free
-            if old and one.apart and not goes_last(entry, view.kinds):
-                yield (Move(at, Form.COMPACT, f"attachment: {one.why}"),)
+        for index, judged in self.judge_entries(view.entries, view.kinds).items():
+            entry = view.entries[index]
+            if not judged.unrelated or index not in free:
+                continue
+            is_old = entry.layer is Layer.HISTORY and entry.form is Form.FULL
+            if is_old and not goes_last(entry, view.kinds):
+                yield (Move(index, Form.COMPACT, f"attachment: {judged.why}"),)
 
-    def judged(self, entries: Sequence[Entry], kinds: Kinds = KINDS) -> dict[int, Judged]:
-        """What becomes of each attachment's priority for the prompt that stands last, by position."""
-        prompt = next((e.segment for e in reversed(entries) if _asks(e)), None)
-        open_ = [i for i, e in enumerate(entries) if e.form is not Form.OMITTED and _open(e.segment, kinds)]
-        if prompt is None or not open_:
+    def judge_entries(self, entries: Sequence[Entry], kinds: Kinds = KINDS) -> dict[int, Judged]:
+        """What becomes of each attachment's priority for the last prompt, by position.
+
+        If nothing matches the prompt, nothing is judged, except attachments that came again with it.
+        """
+        prompt = _find_last_prompt(entries)
+        adjustable = _find_adjustable(entries, kinds)
+        if prompt is None or not adjustable:
             return {}
-        matches = self._matches(prompt, [entries[i].segment for i in open_])
-        again = {e.content for e in entries if e.layer is Layer.TURN}
-        found: dict[int, Judged] = {}
-        for i, match in zip(open_, matches, strict=True):
-            repeated = entries[i].layer is not Layer.TURN and entries[i].content in again
-            better = _AGAIN if repeated else match
-            if any(m.score > 0 for m in matches) or repeated:
-                found[i] = self._judged(entries[i].segment, better, kinds)
-        return found
+        matches = self._match(prompt, [entries[index].segment for index in adjustable])
+        something_matches = any(match.score > 0 for match in matches)
+        content_of_turn = {entry.content for entry in entries if entry.layer is Layer.TURN}
+        judged: dict[int, Judged] = {}
+        for index, match in zip(adjustable, matches, strict=True):
+            entry = entries[index]
+            if entry.layer is not Layer.TURN and entry.content in content_of_turn:
+                judged[index] = self._judge_match(entry.segment, _ATTACHED_AGAIN, kinds)
+            elif something_matches:
+                judged[index] = self._judge_match(entry.segment, match, kinds)
+        return judged
 
     async def ranked(self, turn: Sequence[Segment], log: Sequence[Segment], kinds: Kinds = KINDS) -> Ranked:
-        """A turn with the priorities that it is kept with; the prompt keeps the scores of a judge."""
-        prompt = next((one for one in reversed(turn) if one.meta.get(ASKED)), None)
-        if prompt is None or not any(_open(one, kinds) for one in (*log, *turn)):
+        """A turn with the priorities with which it is stored. The prompt stores the scores of a judge."""
+        prompt = next((segment for segment in reversed(turn) if segment.meta.get(PROMPT_KEY)), None)
+        if prompt is None or not any(_is_adjustable(segment, kinds) for segment in (*log, *turn)):
             return Ranked(list(turn))
-        given, notes = await self._suggested(turn, prompt)
-        scores, problem = await self._scores(prompt, [one for one in (*log, *given) if _open(one, kinds)])
+        segments, notes = await self._apply_suggestions(turn, prompt)
+        attached = [segment for segment in (*log, *segments) if _is_adjustable(segment, kinds)]
+        scores, score_notes = await self._ask_judge(prompt, attached)
         if scores:
-            noted = msgspec.structs.replace(prompt, meta=prompt.meta | {SCORES: scores})
-            given, prompt = [noted if one is prompt else one for one in given], noted
-        return Ranked(self._set(given, prompt, kinds), notes + problem)
+            scored_prompt = msgspec.structs.replace(prompt, meta=prompt.meta | {SCORES_KEY: scores})
+            segments = [scored_prompt if segment is prompt else segment for segment in segments]
+            prompt = scored_prompt
+        return Ranked(self._set_priorities(segments, prompt, kinds), notes + score_notes)
 
-    def _set(self, given: list[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
-        open_ = [i for i, one in enumerate(given) if _open(one, kinds)]
-        matches = self._matches(prompt, [given[i] for i in open_])
+    def _set_priorities(self, segments: list[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
+        adjustable = [index for index, segment in enumerate(segments) if _is_adjustable(segment, kinds)]
+        matches = self._match(prompt, [segments[index] for index in adjustable])
         if all(match.score <= 0 for match in matches):
-            return given
-        for i, match in zip(open_, matches, strict=True):
-            given[i] = _recorded(given[i], self._judged(given[i], match, kinds), kinds)
-        return given
+            return segments
+        for index, match in zip(adjustable, matches, strict=True):
+            segment = segments[index]
+            segments[index] = _record_priority(segment, self._judge_match(segment, match, kinds), kinds)
+        return segments
 
-    async def _suggested(
+    async def _apply_suggestions(
         self, turn: Sequence[Segment], prompt: Segment
     ) -> tuple[list[Segment], tuple[str, ...]]:
+        """The turn with the priorities that a model suggests, and notes."""
         if self.suggest is None:
             return list(turn), ()
         try:
-            made = await self.suggest(turn, _words(prompt))
+            suggested = await self.suggest(turn, _prompt_text(prompt))
         except Exception as error:  # noqa: BLE001 - whatever a model does wrong, the turn goes on
             return list(turn), (f"no priorities were suggested: {error!s:.200}",)
-        same = [(a.kind, a.key, a.parts) for a in made.segments] == [(b.kind, b.key, b.parts) for b in turn]
-        strange = () if same else ("the suggested priorities were not used: they are for other segments",)
-        return list(made.segments if same else turn), tuple(made.notes) + strange
+        notes = tuple(suggested.notes)
+        if _identities(suggested.segments) != _identities(turn):
+            problem = "the suggested priorities were not used: they are for other segments"
+            return list(turn), (*notes, problem)
+        return list(suggested.segments), notes
 
-    async def _scores(
+    async def _ask_judge(
         self, prompt: Segment, attached: Sequence[Segment]
     ) -> tuple[dict[str, float], tuple[str, ...]]:
+        """The scores of the judge, and notes. If it fails, the words of the prompt decide."""
         if self.judge is None or not attached:
             return {}, ()
         with anyio.move_on_after(SECONDS):
             try:
-                said = await self.judge(_words(prompt), attached)
-                return {key: round(min(score, 1.0), 3) for key, score in said.items() if score > 0}, ()
+                answer = await self.judge(_prompt_text(prompt), attached)
+                scores = {key: round(min(score, 1.0), 3) for key, score in answer.items() if score > 0}
             except Exception as error:  # noqa: BLE001 - the words of the prompt decide then
                 return {}, (f"relevance by words only: {error!s:.200}",)
+            return scores, ()
         return {}, (f"relevance by words only: no answer in {SECONDS:g} seconds",)
 
-    def _matches(self, prompt: Segment, attached: Sequence[Segment]) -> Sequence[WordMatch]:
-        scores = prompt.meta.get(SCORES)
+    def _match(self, prompt: Segment, attached: Sequence[Segment]) -> Sequence[WordMatch]:
+        """How well attachments match: by the scores that are stored with the prompt, else by its words."""
+        scores = prompt.meta.get(SCORES_KEY)
         if isinstance(scores, dict) and scores:
-            return [WordMatch(_number(scores.get(one.key))) for one in attached]
-        return self.score(_words(prompt), attached)
+            return [WordMatch(_read_score(scores.get(segment.key))) for segment in attached]
+        return self.score(_prompt_text(prompt), attached)
 
-    def _judged(self, segment: Segment, match: WordMatch, kinds: Kinds) -> Judged:
+    def _judge_match(self, segment: Segment, match: WordMatch, kinds: Kinds) -> Judged:
+        """The priority for a match. A match of 1 is `reach` more important, a match of 0 `reach` less."""
         usual = row(kinds, segment).priority
-        wanted = usual + round(self.reach * (1 - 2 * match.score))
-        best = max(min(wanted, LOW), HIGH) if usual >= HIGH else usual
-        changed = f", {best - usual:+d}" if best != usual else ""
-        return Judged(best, f"priority {usual}{changed}: {match.told}", match.score <= 0)
+        priority = usual
+        if usual >= HIGH:
+            moved = usual + round(self.reach * (1 - 2 * match.score))
+            priority = max(min(moved, LOW), HIGH)
+        change = f", {priority - usual:+d}" if priority != usual else ""
+        why = f"priority {usual}{change}: {match.describe()}"
+        return Judged(priority, why, unrelated=match.score <= 0)
 
 
-_AGAIN = WordMatch(1.0, said="attached again with the prompt")
+_ATTACHED_AGAIN = WordMatch(1.0, reason="attached again with the prompt")
 
 
-class Searched(Protocol):
-    """What is asked of an index: the best hits for a text, each with its source and score."""
+class SearchIndex(Protocol):
+    """What is needed of an index: the best hits for a text, each with its source and score."""
 
     async def query(self, text: str, *, most: int, sources: Collection[str] | None) -> Sequence[Any]: ...
 
 
-def by_index(index: Searched) -> Judge:
-    """A judge by an index in which the sources have the keys of the attachments."""
+def by_index(index: SearchIndex) -> Judge:
+    """A judge that uses an index whose sources have the keys of the attachments."""
 
     async def judge(prompt: str, attached: Sequence[Segment]) -> Mapping[str, float]:
-        keys = {one.key for one in attached if one.key}
-        hits = await index.query(prompt, most=MOST, sources=keys) if keys else ()
+        keys = {segment.key for segment in attached if segment.key}
+        if not keys:
+            return {}
+        hits = await index.query(prompt, most=MOST, sources=keys)
         best = max((hit.score for hit in hits), default=0.0)
+        if best <= 0:
+            return {}
         scores: dict[str, float] = {}
-        for hit in hits if best > 0 else ():
+        for hit in hits:
             scores[hit.source] = max(scores.get(hit.source, 0.0), hit.score / best)
         return scores
 
     return judge
 
 
-class _Adjusted(Sequence[Entry]):
+class _AdjustedEntries(Sequence[Entry]):
     """The entries of a plan, as they are at that moment, with other priorities."""
 
-    def __init__(self, live: Sequence[Entry], judged: Mapping[int, Judged]) -> None:
-        self._live, self._judged = live, judged
+    def __init__(self, entries: Sequence[Entry], judged: Mapping[int, Judged]) -> None:
+        self._entries = entries
+        self._judged = judged
 
     @overload
     def __getitem__(self, at: int) -> Entry: ...
@@ -219,47 +253,71 @@ class _Adjusted(Sequence[Entry]):
     def __getitem__(self, at: slice) -> Sequence[Entry]: ...
     def __getitem__(self, at: int | slice) -> Entry | Sequence[Entry]:
         if isinstance(at, slice):
-            return [self[i] for i in range(*at.indices(len(self)))]
-        entry, one = self._live[at], self._judged.get(at if at >= 0 else at + len(self))
-        if one is None:
+            return [self[index] for index in range(*at.indices(len(self)))]
+        entry = self._entries[at]
+        judged = self._judged.get(at if at >= 0 else at + len(self))
+        if judged is None:
             return entry
-        segment = msgspec.structs.replace(entry.segment, priority=one.priority)
+        segment = msgspec.structs.replace(entry.segment, priority=judged.priority)
         return msgspec.structs.replace(entry, segment=segment)
 
     def __iter__(self) -> Iterator[Entry]:
-        return (self[i] for i in range(len(self)))
+        return (self[index] for index in range(len(self)))
 
     def __len__(self) -> int:
-        return len(self._live)
+        return len(self._entries)
 
 
-def _told(move: Move, judged: Mapping[int, Judged]) -> Move:
-    """Why an attachment is lowered, and by what its priority changed; other reasons stay."""
+def _explain_move(move: Move, judged: Mapping[int, Judged]) -> Move:
+    """The move with the reason for its priority. Reasons other than "attachment" stay."""
     one = judged.get(move.at)
-    return move if one is None or move.why != "attachment" else move._replace(why=f"attachment: {one.why}")
+    if one is None or move.why != "attachment":
+        return move
+    return move._replace(why=f"attachment: {one.why}")
 
 
-def _recorded(segment: Segment, one: Judged, kinds: Kinds) -> Segment:
-    if one.priority == row(kinds, segment).priority:
+def _record_priority(segment: Segment, judged: Judged, kinds: Kinds) -> Segment:
+    if judged.priority == row(kinds, segment).priority:
         return segment
-    meta: dict[str, Any] = segment.meta | {SET: {"by": "relevance", "why": one.why}}
-    return msgspec.structs.replace(segment, priority=one.priority, meta=meta)
+    meta: dict[str, Any] = segment.meta | {PRIORITY_KEY: {"by": "relevance", "why": judged.why}}
+    return msgspec.structs.replace(segment, priority=judged.priority, meta=meta)
 
 
-def _open(segment: Segment, kinds: Kinds) -> bool:
-    """Whether nobody decided about it: no pin, and no priority but one that relevance set."""
-    by = segment.meta.get(SET)
-    ours = isinstance(by, dict) and by.get("by") == "relevance"
-    return (segment.priority is None or ours) and not segment.pinned and row(kinds, segment).attachment
+def _find_adjustable(entries: Sequence[Entry], kinds: Kinds) -> list[int]:
+    """The positions of attachments that are sent, and about which nobody decided."""
+    sent = (index for index, entry in enumerate(entries) if entry.form is not Form.OMITTED)
+    return [index for index in sent if _is_adjustable(entries[index].segment, kinds)]
 
 
-def _number(score: object) -> float:
-    return min(max(float(score), 0.0), 1.0) if isinstance(score, int | float) else 0.0
+def _is_adjustable(segment: Segment, kinds: Kinds) -> bool:
+    """Whether nobody decided about an attachment: no pin, and no priority but one that relevance set."""
+    if segment.pinned or not row(kinds, segment).attachment:
+        return False
+    if segment.priority is None:
+        return True
+    setting = segment.meta.get(PRIORITY_KEY)
+    return isinstance(setting, dict) and setting.get("by") == "relevance"
 
 
-def _asks(entry: Entry) -> bool:
-    return entry.layer is Layer.PROMPT and entry.role is Role.USER and bool(_words(entry.segment))
+def _identities(segments: Sequence[Segment]) -> list[tuple[object, ...]]:
+    """What must not change when a model suggests priorities."""
+    return [(segment.kind, segment.key, segment.parts) for segment in segments]
 
 
-def _words(prompt: Segment) -> str:
-    return str(prompt.meta.get(TYPED) or text_of(prompt.parts))
+def _read_score(score: object) -> float:
+    if isinstance(score, int | float):
+        return min(max(float(score), 0.0), 1.0)
+    return 0.0
+
+
+def _find_last_prompt(entries: Sequence[Entry]) -> Segment | None:
+    """The last prompt of the user that has words."""
+    for entry in reversed(entries):
+        is_prompt = entry.layer is Layer.PROMPT and entry.role is Role.USER
+        if is_prompt and _prompt_text(entry.segment):
+            return entry.segment
+    return None
+
+
+def _prompt_text(prompt: Segment) -> str:
+    return str(prompt.meta.get(TYPED_KEY) or text_of(prompt.parts))

@@ -1,8 +1,8 @@
 """How well texts match a prompt by the words that they share, much as BM25 has it: rare words count most.
 
-Pure and exact on every machine: only sums, products, quotients and square roots, and sums are `fsum`, since
-`sum` rounds fractions in another way before Python 3.12. It looks nothing up, and knows no index; the words
-are split as the search index splits them.
+The result is the same on every machine: only sums, products, quotients and square roots are used, and sums
+are `fsum`, since `sum` rounds fractions in another way before Python 3.12. It uses no index; words are split
+as the search index splits them.
 """
 
 from __future__ import annotations
@@ -20,86 +20,133 @@ from lamina.core.wording import text_of
 READ = 100_000
 """Characters of an attachment that are looked at."""
 
-SHOWN, LONGEST = 4, 40
-"""Shared words that a reason names, and the characters of one."""
+MOST_WORDS = 4
+"""Shared words that a reason names."""
+
+LONGEST_WORD = 40
+"""Characters of one of them."""
 
 QUIET = frozenset(
     "again answer ask continue explain file files give go good great help hello hi know let like look make "
     "need next now ok okay one please question read right say see show sure tell thank thanks thing think "
     "try use want way well yes yet".split()
 )
-"""Words of a conversation, which say nothing about what it is about."""
+"""Words of any conversation, which say nothing about its subject."""
 
-_K, _B = 1.2, 0.75
+_K = 1.2
+_B = 0.75
+"""The usual constants of BM25."""
+
 _WORD = re.compile(f"[{ALPHANUMERIC}]+")
 _DOUBLED = re.compile(r"([b-df-hjkmnp-rtv-z])\1\Z")
+"""A doubled consonant at the end, as `tt` in `fitt`, from `fitting` without its ending; not `ll`, `ss`."""
 
 
 class WordMatch(NamedTuple):
-    """From 0 to 1, and the words of the prompt that stand in the text; `said` is a reason of another sort."""
+    """How well a text matches, from 0 to 1, and the words of the prompt that are in it.
+
+    `reason` replaces the words if the match has another reason.
+    """
 
     score: float
     words: tuple[str, ...] = ()
-    said: str = ""
+    reason: str = ""
 
-    @property
-    def told(self) -> str:
-        if self.said:
-            return self.said
+    def describe(self) -> str:
+        """Why the text matches. This goes into the ledger."""
+        if self.reason:
+            return self.reason
         if self.words:
-            return f"shares {', '.join(f'«{word}»' for word in self.words)} with the prompt"
-        return f"relevance {self.score:.2f}" if self.score > 0 else "shares nothing with the prompt"
+            quoted_words = ", ".join(f"«{word}»" for word in self.words)
+            return f"shares {quoted_words} with the prompt"
+        if self.score > 0:
+            return f"relevance {self.score:.2f}"
+        return "shares nothing with the prompt"
+
+
+class WordCounts(NamedTuple):
+    """How often each stem of the prompt is in a text, and the size of the text in words."""
+
+    times: Tally[str]
+    size: int
 
 
 def by_words(prompt: str, segments: Sequence[Segment]) -> list[WordMatch]:
-    """How well each segment matches; the best has 1, and who shares no word 0."""
-    from lamina.context.search.words import STOP, folded, terms  # noqa: PLC0415 - behind it stands an index
+    """How well each segment matches. The best has 1, and a segment that shares no word has 0."""
+    from lamina.context.search.words import STOP, folded, terms  # noqa: PLC0415 - this loads the index
 
-    asked = {stem(word): word for word in reversed(terms(prompt)) if word not in QUIET | STOP}
-    texts = [_counted(folded(_text(segment)), asked) for segment in segments]
-    usual = sum(size for _, size in texts) / max(len(texts), 1)
-    spread = Tally(word for found, _ in texts for word in found)
-    weight = {word: sqrt((len(texts) + 1) / amount) for word, amount in spread.items()}
-    scores = [
-        fsum(weight[word] * _often(found[word], size, usual) for word in sorted(found))
-        for found, size in texts
-    ]
+    prompt_words: dict[str, str] = {}
+    for word in reversed(terms(prompt)):  # so that the first word of a stem is the one that is named
+        if word not in QUIET and word not in STOP:
+            prompt_words[stem(word)] = word
+    counts = [_count_words(folded(_text_of(segment)), prompt_words) for segment in segments]
+    mean_size = sum(count.size for count in counts) / max(len(counts), 1)
+    weights = _weigh_stems(counts)
+    scores = []
+    for count in counts:
+        shares = [
+            weights[word] * _saturate(count.times[word], count.size, mean_size)
+            for word in sorted(count.times)
+        ]
+        scores.append(fsum(shares))
     best = max(scores, default=0.0)
-    return [
-        WordMatch(score / best if best else 0.0, _named(found, weight, asked))
-        for score, (found, _) in zip(scores, texts, strict=True)
-    ]
+    matches = []
+    for score, count in zip(scores, counts, strict=True):
+        words = _choose_words(count.times, weights, prompt_words)
+        matches.append(WordMatch(score / best if best else 0.0, words))
+    return matches
 
 
 def stem(word: str) -> str:
-    """A word without its English ending: retries, retrying and retry are one; never shorter than three."""
+    """A word without its English ending, at least three characters: retries, retrying and retry are one."""
     if not word.isascii() or len(word) < 4:
         return word
-    if word.endswith("ies") and len(word) > 4:
-        word = f"{word[:-3]}y"
-    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
+    word = _drop_plural(word)
     for ending in ("ing", "ed"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            return _DOUBLED.sub(r"\1", word[: -len(ending)])
-    return word[:-1] if word.endswith("e") and len(word) > 3 else word
+        beginning = word.removesuffix(ending)
+        if beginning != word and len(beginning) >= 3:
+            return _DOUBLED.sub(r"\1", beginning)
+    if word.endswith("e") and len(word) > 3:
+        return word[:-1]
+    return word
 
 
-def _text(segment: Segment) -> str:
+def _drop_plural(word: str) -> str:
+    """`retries` becomes `retry`, `files` becomes `file`; `class`, `status` and `analysis` stay."""
+    if word.endswith("ies") and len(word) > 4:
+        return f"{word[:-3]}y"
+    if word.endswith(("ss", "us", "is")):
+        return word
+    return word.removesuffix("s")
+
+
+def _text_of(segment: Segment) -> str:
     return "\n".join((segment.key, *segment.attrs.values(), text_of(segment.parts)[:READ]))
 
 
-def _counted(text: str, asked: Mapping[str, str]) -> tuple[Tally[str], int]:
-    """How often each word of the prompt stands in a text, and its size in words."""
+def _count_words(text: str, prompt_words: Mapping[str, str]) -> WordCounts:
     words = _WORD.findall(fold_case(text))
-    return Tally(found for word in words if (found := stem(word)) in asked), len(words)
+    stems = (stem(word) for word in words)
+    return WordCounts(Tally(one for one in stems if one in prompt_words), len(words))
 
 
-def _often(times: int, size: int, usual: float) -> float:
-    """What repetition adds, less and less; a long text must say a word more often."""
-    return times * (_K + 1) / (times + _K * (1 - _B + _B * size / max(usual, 1.0)))
+def _weigh_stems(counts: Sequence[WordCounts]) -> dict[str, float]:
+    """The weight of each stem: the fewer texts have it, the more it weighs."""
+    texts_with_stem: Tally[str] = Tally()
+    for count in counts:
+        texts_with_stem.update(count.times.keys())
+    return {word: sqrt((len(counts) + 1) / amount) for word, amount in texts_with_stem.items()}
 
 
-def _named(found: Tally[str], weight: Mapping[str, float], asked: Mapping[str, str]) -> tuple[str, ...]:
-    best = sorted(found, key=lambda word: (-weight[word], asked[word]))[:SHOWN]
-    return tuple(asked[word][:LONGEST] for word in best)
+def _saturate(times: int, size: int, mean_size: float) -> float:
+    """What repetition adds: less and less. A long text must repeat a word more often."""
+    length_share = size / max(mean_size, 1.0)
+    return times * (_K + 1) / (times + _K * (1 - _B + _B * length_share))
+
+
+def _choose_words(
+    times: Tally[str], weights: Mapping[str, float], prompt_words: Mapping[str, str]
+) -> tuple[str, ...]:
+    """The shared words that weigh most, as the prompt spells them."""
+    best = sorted(times, key=lambda word: (-weights[word], prompt_words[word]))[:MOST_WORDS]
+    return tuple(prompt_words[word][:LONGEST_WORD] for word in best)

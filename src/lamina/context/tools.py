@@ -4,9 +4,9 @@
     head = PlainHead(tools=tuple(Tool(**tool.definition) for tool in tools))
     results = [await answer(tools, call) for call in recorded.calls]
 
-Every call is answered with a result: what goes wrong is said in it, with `error` set, never raised. Paths and
-lines are arguments under names that `superseding` knows, so a file that is read again, written or moved makes
-the older reading of it redundant. Which of the calls may run is the loop's to decide: `changes` helps it.
+Every call gets a result. If something goes wrong, the result says so, with `error` set; nothing is raised.
+Paths and lines are arguments under names that `superseding` knows. So when a file is read again, written or
+moved, the older reading of it is redundant. The loop decides which calls may run: `changes` helps it.
 """
 
 from __future__ import annotations
@@ -26,23 +26,33 @@ from lamina.errors import BadInput
 from lamina.segments import result
 from lamina.workspace.documents import text_in
 from lamina.workspace.grep import grep
-from lamina.workspace.paths import joined, steps
+from lamina.workspace.paths import join_path, split_path
 from lamina.workspace.workspace import FolderItem, Workspace
 
-LINES, CHARACTERS = 2_000, 200_000
-"""What one reading shows: lines, and characters; the rest is read by its lines."""
+LINES = 2_000
+"""Lines that one call of read returns at most."""
 
-ITEMS, MATCHES, WIDEST = 500, 200, 400
-"""What one listing and one search show, and the characters of one line that matches."""
+CHARACTERS = 200_000
+"""Characters that one call of read returns at most."""
 
-_PATH = {"type": "string", "description": "Path from the root of the workspace, with / between folders."}
+ITEMS = 500
+"""Items that one call of ls lists at most."""
 
+MATCHES = 200
+"""Matches that one call of grep returns at most."""
+
+WIDEST = 400
+"""Characters of one line that matches."""
 
 Run = Callable[[Mapping[str, Any]], Awaitable[str]]
+"""Runs a tool with its arguments, and returns the text of the result."""
+
+Schemas = dict[str, dict[str, Any]]
+"""The arguments of a tool by name, each with its JSON schema."""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool, and the function behind it. `changes`: a call leaves something other than it was."""
+    """A tool, and the function behind it. `changes`: a call changes something."""
 
     name: str
     description: str
@@ -57,96 +67,154 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def answer(tools: Iterable[Offer], call: ToolCall) -> Segment:
-    """The result of a call, whatever comes of it."""
+    """The result of a call, whether it succeeds or fails."""
     try:
-        tool = _named(tools, call.name)
-        text = await tool.run(_arguments(tool, call))
-    except BadInput as refused:
-        return result(str(refused), id=call.id, name=call.name, error=True)
+        tool = _find_tool(tools, call.name)
+        text = await tool.run(_read_arguments(tool, call))
+    except BadInput as error:
+        return result(str(error), id=call.id, name=call.name, error=True)
     return result(text, id=call.id, name=call.name)
 
 
+_TEXT = {"type": "string"}
+_FLAG = {"type": "boolean"}
+_PATH = {"type": "string", "description": "Path from the root of the workspace, with / between folders."}
+_FIRST_LINE = {"type": "integer", "minimum": 1, "description": "First line."}
+_LAST_LINE = {"type": "integer", "minimum": 1, "description": "Last line."}
+
+
 def workspace_tools(space: Workspace, *, changes: bool = True) -> tuple[Offer, ...]:
-    """The tools over one workspace; without `changes` only those that look."""
-    line, text, flag = {"type": "integer", "minimum": 1}, {"type": "string"}, {"type": "boolean"}
-    span = {"start": {**line, "description": "First line."}, "end": {**line, "description": "Last line."}}
-    found = {"pattern": {**text, "description": "Regular expression."}, "path": _PATH, "ignore_case": flag}
-    looks = (
-        _looks(space, "ls", "Lists a folder.", _ls, {"path": _PATH}),
-        _looks(
+    """The tools over one workspace. Without `changes` only those that read."""
+    if changes:
+        return _reading_tools(space) + _changing_tools(space)
+    return _reading_tools(space)
+
+
+def _reading_tools(space: Workspace) -> tuple[Offer, ...]:
+    return (
+        _offer_reading(space, "ls", "Lists a folder.", _ls, {"path": _PATH}),
+        _offer_reading(
             space,
             "read",
             "Reads a text file, or lines start to end of it.",
             _read,
-            {"path": _PATH} | span,
+            {"path": _PATH, "start": _FIRST_LINE, "end": _LAST_LINE},
             "path",
         ),
-        _looks(space, "grep", "Finds lines in a file or below a folder.", _grep, found, "pattern"),
+        _offer_reading(
+            space,
+            "grep",
+            "Finds lines in a file or below a folder.",
+            _grep,
+            {
+                "pattern": {**_TEXT, "description": "Regular expression."},
+                "path": _PATH,
+                "ignore_case": _FLAG,
+            },
+            "pattern",
+        ),
     )
-    whole = {"path": _PATH, "content": text}
-    exact = {
-        "path": _PATH,
-        "old": {**text, "description": "Exact text that is there once."},
-        "new": text,
-        "all": {**flag, "description": "Replace every place."},
-    }
-    acts = (
-        _acts(space, "edit", "Replaces an exact text in a file.", _edit, exact, "path", "old", "new"),
-        _acts(space, "write", "Writes a whole file.", _write, whole, "path", "content"),
-        _acts(space, "mv", "Moves a file or folder.", _mv, {"path": _PATH, "to": _PATH}, "path", "to"),
-        _acts(space, "rm", "Removes a file, or an empty folder.", _rm, {"path": _PATH}, "path"),
-        _acts(space, "touch", "Makes an empty file.", _touch, {"path": _PATH}, "path"),
+
+
+def _changing_tools(space: Workspace) -> tuple[Offer, ...]:
+    return (
+        _offer_changing(
+            space,
+            "edit",
+            "Replaces an exact text in a file.",
+            _edit,
+            {
+                "path": _PATH,
+                "old": {**_TEXT, "description": "Exact text that is there once."},
+                "new": _TEXT,
+                "all": {**_FLAG, "description": "Replace every place."},
+            },
+            "path",
+            "old",
+            "new",
+        ),
+        _offer_changing(
+            space,
+            "write",
+            "Writes a whole file.",
+            _write,
+            {"path": _PATH, "content": _TEXT},
+            "path",
+            "content",
+        ),
+        _offer_changing(
+            space,
+            "mv",
+            "Moves a file or folder.",
+            _mv,
+            {"path": _PATH, "to": _PATH},
+            "path",
+            "to",
+        ),
+        _offer_changing(space, "rm", "Removes a file, or an empty folder.", _rm, {"path": _PATH}, "path"),
+        _offer_changing(space, "touch", "Makes an empty file.", _touch, {"path": _PATH}, "path"),
     )
-    return looks + acts if changes else looks
 
 
 def memory_tools(memory: Memory[Any], *, source: str = "") -> tuple[Offer, ...]:
-    """Tools to remember and forget. What a model remembers is kept as its own word, never as the user's."""
-    name = {"type": "string", "description": "A short name; a fact of the same name is replaced."}
-    fact = {"type": "string", "description": "One fact, in a sentence."}
+    """Tools to remember and forget. What a model remembers is stored as its own word, not as the user's."""
+    name_schema = {"type": "string", "description": "A short name; a fact of the same name is replaced."}
+    fact_schema = {"type": "string", "description": "One fact, in a sentence."}
 
-    async def remember(given: Mapping[str, Any]) -> str:
-        await _own(memory, given["name"])
-        old = await memory.remember(given["name"], given["fact"], by="model", source=source)
-        return f"remembered {given['name']!r}" + (f", instead of: {old.text}" if old else "")
+    async def remember(arguments: Mapping[str, Any]) -> str:
+        name = arguments["name"]
+        await _check_not_by_user(memory, name)
+        replaced = await memory.remember(name, arguments["fact"], by="model", source=source)
+        if replaced is None:
+            return f"remembered {name!r}"
+        return f"remembered {name!r}, instead of: {replaced.text}"
 
-    async def forget(given: Mapping[str, Any]) -> str:
-        await _own(memory, given["name"])
-        return f"forgotten: {(await memory.forget(given['name'], by='model', source=source)).text}"
+    async def forget(arguments: Mapping[str, Any]) -> str:
+        name = arguments["name"]
+        await _check_not_by_user(memory, name)
+        forgotten = await memory.forget(name, by="model", source=source)
+        return f"forgotten: {forgotten.text}"
 
     return (
         _offer(
             "remember",
             "Keeps a fact for later conversations.",
             remember,
-            {"name": name, "fact": fact},
+            {"name": name_schema, "fact": fact_schema},
             ("name", "fact"),
             changes=True,
         ),
-        _offer("forget", "Forgets a fact.", forget, {"name": name}, ("name",), changes=True),
+        _offer("forget", "Forgets a fact.", forget, {"name": name_schema}, ("name",), changes=True),
     )
 
 
-async def _own(memory: Memory[Any], name: str) -> None:
-    """A model may change what a model said; what the user said is the user's."""
-    if any(fact.name == name.strip(WHITE_SPACE) and fact.by == "user" for fact in await memory.facts()):
+async def _check_not_by_user(memory: Memory[Any], name: str) -> None:
+    """A model may change what a model said. Only the user changes what the user said."""
+    plain_name = name.strip(WHITE_SPACE)
+    if any(fact.name == plain_name and fact.by == "user" for fact in await memory.facts()):
         raise BadInput(
             "the user said this, and only the user changes it", place=name, hint="use another name"
         )
 
 
+# what the tools do; their texts go to a model
+
+
 def _ls(space: Workspace, path: str = ".") -> str:
     items = space.items(path)
-    lines = [_line(item) for item in items[:ITEMS]]
-    more = [f"… {len(items) - ITEMS:,} more"] if len(items) > ITEMS else []
-    return "\n".join(lines + more) or "(empty)"
+    lines = [_describe_item(item) for item in items[:ITEMS]]
+    if len(items) > ITEMS:
+        lines.append(f"… {len(items) - ITEMS:,} more")
+    return "\n".join(lines) or "(empty)"
 
 
-def _line(item: FolderItem) -> str:
+def _describe_item(item: FolderItem) -> str:
     name = item.path.rpartition("/")[2]
     if item.why:
         return f"{name} ({item.why}: not available)"
-    return f"{name}/" if item.folder else f"{name} ({item.size:,} bytes)"
+    if item.folder:
+        return f"{name}/"
+    return f"{name} ({item.size:,} bytes)"
 
 
 def _read(space: Workspace, path: str, start: int = 1, end: int | None = None) -> str:
@@ -155,34 +223,42 @@ def _read(space: Workspace, path: str, start: int = 1, end: int | None = None) -
     if start > len(lines) or (end is not None and end < start):
         problem = f"no lines {start} to {end or 'the end'}"
         raise BadInput(problem, place=path, hint=f"it has {len(lines):,} lines")
-    wanted = lines[start - 1 : end]
-    if len(wanted) > LINES or sum(map(len, wanted)) > CHARACTERS:  # a part must not pass for the whole
+    chosen_lines = lines[start - 1 : end]
+    if len(chosen_lines) > LINES or sum(map(len, chosen_lines)) > CHARACTERS:
+        # refused, not shortened: a model would take a part for the whole
         problem = f"too much at once: {len(lines):,} lines, {len(text):,} characters"
         raise BadInput(problem, place=path, hint="read it in parts with start and end, or grep it")
-    return "\n".join(wanted) or "(empty)"
+    return "\n".join(chosen_lines) or "(empty)"
 
 
 def _grep(space: Workspace, pattern: str, path: str = ".", *, ignore_case: bool = False) -> str:
     matches = grep(space, pattern, path, ignore_case=ignore_case, most=MATCHES)
-    lines = [f"{match.path}:{match.line}: {match.text[:WIDEST]}" for match in matches.found]
-    notes = [f"({len(matches.notes):,} things were not searched)"] if matches.notes else []
-    more = [f"(only the first {MATCHES:,} matches)"] if matches.more else []
-    return "\n".join([*(lines or ["(no match)"]), *more, *notes])
+    lines = [f"{match.path}:{match.line}: {match.text[:WIDEST]}" for match in matches.matches]
+    if not lines:
+        lines.append("(no match)")
+    if matches.more:
+        lines.append(f"(only the first {MATCHES:,} matches)")
+    if matches.notes:
+        lines.append(f"({len(matches.notes):,} things were not searched)")
+    return "\n".join(lines)
 
 
 def _edit(space: Workspace, path: str, old: str, new: str, *, all: bool = False) -> str:  # noqa: A002 - for models
     count = space.edit(path, old.encode(), new.encode(), every=all)
-    return f"replaced in {count} place{'s' * (count != 1)}"
+    if count == 1:
+        return "replaced in 1 place"
+    return f"replaced in {count} places"
 
 
 def _write(space: Workspace, path: str, content: str) -> str:
     data = content.encode()
-    return f"{'made' if space.write(path, data) else 'replaced'}, {len(data):,} bytes"
+    is_new = space.write(path, data)
+    return f"{'made' if is_new else 'replaced'}, {len(data):,} bytes"
 
 
 def _mv(space: Workspace, path: str, to: str) -> str:
     space.move(path, to)
-    return f"moved to {joined(steps(to))}"
+    return f"moved to {join_path(split_path(to))}"
 
 
 def _rm(space: Workspace, path: str) -> str:
@@ -191,51 +267,67 @@ def _rm(space: Workspace, path: str) -> str:
 
 
 def _touch(space: Workspace, path: str) -> str:
-    return "made" if space.touch(path) else "it was there already"
+    is_new = space.touch(path)
+    return "made" if is_new else "it was there already"
 
 
-def _looks(
+# how tools are offered
+
+
+def _offer_reading(
     space: Workspace,
     name: str,
     description: str,
-    work: Callable[..., str],
-    given: dict[str, Any],
-    *needed: str,
+    function: Callable[..., str],
+    schemas: Schemas,
+    *required: str,
 ) -> Offer:
+    """A tool that changes nothing. If its caller is cancelled, nobody waits for it."""
+
     async def run(arguments: Mapping[str, Any]) -> str:
-        return await in_thread(work, space, **arguments)
+        return await in_thread(function, space, **arguments)
 
-    return _offer(name, description, run, given, needed)
+    return _offer(name, description, run, schemas, required)
 
 
-def _acts(
+def _offer_changing(
     space: Workspace,
     name: str,
     description: str,
-    work: Callable[..., str],
-    given: dict[str, Any],
-    *needed: str,
+    function: Callable[..., str],
+    schemas: Schemas,
+    *required: str,
 ) -> Offer:
-    async def run(arguments: Mapping[str, Any]) -> str:
-        return await to_thread.run_sync(partial(work, space, **arguments))  # waited for: it may have begun
+    """A tool that changes something. Its caller waits for it even if cancelled, since it may have begun."""
 
-    return _offer(name, description, run, given, needed, changes=True)
+    async def run(arguments: Mapping[str, Any]) -> str:
+        return await to_thread.run_sync(partial(function, space, **arguments))
+
+    return _offer(name, description, run, schemas, required, changes=True)
 
 
 def _offer(
     name: str,
     description: str,
     run: Run,
-    given: dict[str, Any],
-    needed: tuple[str, ...],
+    schemas: Schemas,
+    required: tuple[str, ...],
     *,
     changes: bool = False,
 ) -> Offer:
-    schema = {"type": "object", "properties": given, "required": list(needed), "additionalProperties": False}
+    schema = {
+        "type": "object",
+        "properties": schemas,
+        "required": list(required),
+        "additionalProperties": False,
+    }
     return Offer(name=name, description=description, schema=schema, run=run, changes=changes)
 
 
-def _named(tools: Iterable[Offer], name: str) -> Offer:
+# how calls are read
+
+
+def _find_tool(tools: Iterable[Offer], name: str) -> Offer:
     for tool in tools:
         if tool.name == name:
             return tool
@@ -245,28 +337,40 @@ def _named(tools: Iterable[Offer], name: str) -> Offer:
 _TYPES: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
 
 
-def _arguments(tool: Offer, call: ToolCall) -> dict[str, Any]:
-    """The arguments of a call, if they are what the schema says; null is as good as nothing."""
+def _read_arguments(tool: Offer, call: ToolCall) -> dict[str, Any]:
+    """The arguments of a call, if they are what the schema says. A null counts as missing."""
     try:
-        raw = msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])
+        decoded = msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise BadInput(f"arguments that are no JSON object: {error!s:.100}", place=call.name) from None
-    known: dict[str, dict[str, Any]] = tool.schema["properties"]
-    given = {name: value for name, value in raw.items() if value is not None}
-    missing, strange = set(tool.schema["required"]) - set(given), set(given) - set(known)
-    if missing or strange:
-        problem = f"{'missing' if missing else 'unknown'}: {', '.join(sorted(missing or strange))[:100]}"
-        raise BadInput(problem, place=call.name, hint=f"the arguments are {', '.join(known)}")
-    for name, value in given.items():
-        wanted = known[name]["type"]
-        if type(value) is not _TYPES[wanted] or (type(value) is int and value < 1):
-            raise BadInput(f"{value!r:.50} is no {wanted}", place=f"{call.name}.{name}")
-        if isinstance(value, str) and not value.isascii():
-            _sayable(value, f"{call.name}.{name}")
-    return given
+    schemas: Schemas = tool.schema["properties"]
+    arguments = {name: value for name, value in decoded.items() if value is not None}
+    hint = f"the arguments are {', '.join(schemas)}"
+    missing = set(tool.schema["required"]) - set(arguments)
+    if missing:
+        raise BadInput(f"missing: {', '.join(sorted(missing))[:100]}", place=call.name, hint=hint)
+    unknown = set(arguments) - set(schemas)
+    if unknown:
+        raise BadInput(f"unknown: {', '.join(sorted(unknown))[:100]}", place=call.name, hint=hint)
+    for name, value in arguments.items():
+        _check_argument(value, schemas[name]["type"], f"{call.name}.{name}")
+    return arguments
 
 
-def _sayable(text: str, place: str) -> None:
+def _check_argument(value: object, type_name: str, place: str) -> None:
+    problem = f"{value!r:.50} is no {type_name}"
+    if type(value) is not _TYPES[type_name]:  # `isinstance` would take True for an integer
+        raise BadInput(problem, place=place)
+    if type(value) is int and value < 1:  # integers are numbers of lines
+        raise BadInput(problem, place=place)
+    if isinstance(value, str):
+        _check_encodable(value, place)
+
+
+def _check_encodable(text: str, place: str) -> None:
+    """Refuses half of a surrogate pair, which a JSON escape can smuggle in."""
+    if text.isascii():
+        return
     try:
         text.encode()
     except UnicodeEncodeError:

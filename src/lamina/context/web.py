@@ -1,6 +1,8 @@
-"""Pages of the web as a source. Which addresses may be asked, `fetch` decides; what is text, `pages` does.
+"""Pages of the web as a source.
 
-web("https://example.org/changelog")
+    web("https://example.org/changelog")
+
+`lamina.workspace.fetch` decides which addresses may be fetched, `lamina.workspace.html_text` reads the text.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import re
 
 import anyio
 
-from lamina.context.port import GatheredSegments, Source, in_thread, named, within
+from lamina.context.port import GatheredSegments, Source, fit_into_room, in_thread, join_gathered, name_source
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
 from lamina.errors import BadInput
@@ -29,74 +31,84 @@ ENCODINGS = frozenset(
         "gb2312 gbk gb18030 big5 big5hkscs euc_jp iso2022_jp shift_jis cp932 euc_kr cp949"
     ).split()
 )
-"""Encodings of web pages, as Python names them. Of Python's others some are no encodings of text, and some
+"""Encodings of web pages, as Python names them. Some of Python's others do not encode text, and some
 (idna, punycode) take a time that grows with the square of the size."""
 
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset=[\"']?([\w-]{1,40})", re.IGNORECASE)
-_TEXTUAL = re.compile(r"[^a-z](?:json|xml|yaml|javascript)$")
+"""The encoding that a page names: `utf-8` in `<meta charset="utf-8">`."""
+
+_TEXT_TYPE = re.compile(r"[^a-z](?:json|xml|yaml|javascript)$")
+"""Types of text besides `text/…`: `application/json`, `image/svg+xml`."""
+
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 
 
 def web(*addresses: str, limits: FetchLimits = DEFAULT) -> Source:
-    """A source of these pages, in order; one that cannot be had is noted."""
+    """A source of these pages, in order. A page that cannot be fetched is noted."""
 
     async def find(_: str, room: int | None) -> GatheredSegments:
-        found = [GatheredSegments()] * len(addresses)
+        pages = [GatheredSegments()] * len(addresses)
 
-        async def get(place: int, address: str) -> None:
-            found[place] = await _got(address, limits)
+        async def fetch_page(index: int, address: str) -> None:
+            pages[index] = await _fetch_or_note(address, limits)
 
         async with anyio.create_task_group() as tasks:
-            for place, address in enumerate(addresses):
-                tasks.start_soon(get, place, address)
-        segments = tuple(segment for each in found for segment in each)
-        return within(GatheredSegments(segments, tuple(note for each in found for note in each.notes)), room)
+            for index, address in enumerate(addresses):
+                tasks.start_soon(fetch_page, index, address)
+        return fit_into_room(join_gathered(pages), room)
 
-    return named("web", find)
+    return name_source("web", find)
 
 
-async def _got(address: str, limits: FetchLimits) -> GatheredSegments:
+async def _fetch_or_note(address: str, limits: FetchLimits) -> GatheredSegments:
     try:
-        return GatheredSegments((await in_thread(_fetched, address, limits),))
-    except BadInput as refused:
-        return GatheredSegments(notes=(f"{refused.place or address}: left out, {refused.problem}",))
+        return GatheredSegments((await in_thread(_fetch_segment, address, limits),))
+    except BadInput as error:
+        return GatheredSegments(notes=(f"{error.place or address}: left out, {error.problem}",))
 
 
-def _fetched(address: str, limits: FetchLimits) -> Segment:
-    return made(address, fetch(address, limits))
+def _fetch_segment(address: str, limits: FetchLimits) -> Segment:
+    return make_page_segment(address, fetch(address, limits))
 
 
-def made(address: str, answer: Answer) -> Segment:
-    """A page as a segment, under the address that was asked for."""
+def make_page_segment(address: str, answer: Answer) -> Segment:
+    """A page as a segment, under the address that was requested."""
     title = ""
     if answer.kind in _HTML:
-        title, text = page(_decoded(answer, _said(answer.body)))
+        title, text = page(_decode(answer, _find_charset(answer.body)))
     elif answer.body.startswith(b"%PDF-"):
         return pdf(address, text_in(address, answer.body))
-    elif answer.kind.startswith("text/") or _TEXTUAL.search(answer.kind):
-        text = _decoded(answer, "")
+    elif answer.kind.startswith("text/") or _TEXT_TYPE.search(answer.kind):
+        text = _decode(answer, "")
     else:
         raise BadInput(f"{answer.kind:.100} is no text", place=address, hint="attach it as what it is")
     if is_blank(text):
         raise BadInput("there is no text on it", place=address, hint="it may need a browser")
-    return web_tab(address, text, title=title) if title else url(address, text)
+    if title:
+        return web_tab(address, text, title=title)
+    return url(address, text)
 
 
-def _said(body: bytes) -> str:
-    """The encoding that a page names in its first lines."""
+def _find_charset(body: bytes) -> str:
+    """The encoding that a page names in its first lines, "" if it names none."""
     match = _CHARSET.search(body[:2048])
-    return match[1].decode("ascii", "ignore") if match else ""
+    if match is None:
+        return ""
+    return match[1].decode("ascii", "ignore")
 
 
-def _decoded(answer: Answer, said: str) -> str:
-    encoding = _known_encoding(answer.charset) or _known_encoding(said) or "utf-8"
+def _decode(answer: Answer, page_charset: str) -> str:
+    """The text of an answer. The encoding in its headers counts before the one that the page names."""
+    encoding = _find_encoding(answer.charset) or _find_encoding(page_charset) or "utf-8"
     return answer.body.decode(encoding, "replace")
 
 
-def _known_encoding(name: str) -> str:
-    """The encoding of this name, if it is one of those that the web uses; else nothing."""
+def _find_encoding(name: str) -> str:
+    """The encoding of this name, "" if it is not one that the web uses."""
     try:
-        known = codecs.lookup(name).name
+        encoding = codecs.lookup(name).name
     except (LookupError, ValueError):
         return ""
-    return known if known in ENCODINGS else ""
+    if encoding not in ENCODINGS:
+        return ""
+    return encoding

@@ -1,7 +1,7 @@
 """What the rules of a cache add to a comparison: lifetimes, markers, minimum, look-back, settings.
 
-Each cause has a block where it begins to cost; the earliest one is named. What the cache held of the earlier
-request and what the later one reads is what the simulator of these rules says, so that a figure here is the
+Each cause has a block where it begins to cost, and the report names the earliest. The simulator of these
+rules says what the cache held of the earlier request and what the later one reads. So a figure here is the
 figure that a replay would give. `losses` says which tokens were lost by it, and what they cost.
 """
 
@@ -13,28 +13,28 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from lamina.caches import CacheRules, simulator
-from lamina.caches.breakpoints import entries_of, marks_of, positions_of
-from lamina.caches.prefix import asked_lifetime
-from lamina.caches.prefix_path import Path, path_of
+from lamina.caches.breakpoints import find_entry_marks, find_marks, number_positions
+from lamina.caches.prefix import requested_lifetime
+from lamina.caches.prefix_path import PrefixPath, build_path
 from lamina.caches.stream import Stream, same_but_key_order
-from lamina.caches.tail import EXPLICIT, boundaries, written
-from lamina.diagnose.losses import lost_blocks, price_of_loss
+from lamina.caches.tail import EXPLICIT, choose_writes, find_boundaries
+from lamina.diagnose.losses import find_lost_blocks, price_loss
 from lamina.diagnose.values import SETTING_CAUSES, Cause
 
 MARKED = ("breakpoints", "tail")
 """Algorithms that cache only where a marker, or a turn, ends."""
 
 
-class Cached(NamedTuple):
+class CacheVerdict(NamedTuple):
     """The cause under the rules, and what it loses.
 
-    In tokens of the earlier request: `held` is what the cache had of it, `kept` what of that the later one
-    reads, `lost` what it sends again and pays anew. `price` is what that costs above a read.
+    In tokens of the earlier request: `held` is what the cache had of it, `read` what of that the later
+    request reads, `lost` what it sends again and pays anew. `price` is what that costs above a read.
     """
 
-    found: Cause
+    cause: Cause
     held: int
-    kept: int
+    read: int
     lost: int
     price: float | None
 
@@ -43,110 +43,139 @@ class CachedRequest(NamedTuple):
     """A request as a cache sees it: its path, and the number in the stream of each block of the path."""
 
     stream: Stream
-    path: Path
+    path: PrefixPath
     numbers: list[int]
 
     def number_of(self, index: int) -> int:
-        """The number in the stream of a block of the path; behind the last one, the end of the stream."""
-        return self.numbers[index] if index < len(self.numbers) else len(self.stream.blocks)
+        """The number in the stream of a block of the path. After the last one, the end of the stream."""
+        if index < len(self.numbers):
+            return self.numbers[index]
+        return len(self.stream.blocks)
 
     def index_of(self, number: int) -> int | None:
-        """The block of the path with this number in the stream, None where the provider leaves it out."""
+        """The block of the path with this number in the stream, None if the provider leaves it out."""
         index = bisect_left(self.numbers, number)
-        return index if index < len(self.numbers) and self.numbers[index] == number else None
+        if index < len(self.numbers) and self.numbers[index] == number:
+            return index
+        return None
 
     def name_of(self, index: int) -> str:
         return self.path.blocks[index].name
 
+    def count_markers(self) -> int:
+        return sum(bool(block.marker) for block in self.path.blocks)
 
-def judged(before: Stream, after: Stream, found: Cause, rules: CacheRules, *, gap: float) -> Cached:
+
+def judge_cache(
+    before: Stream, after: Stream, stream_cause: Cause, rules: CacheRules, *, gap: float
+) -> CacheVerdict:
     """The earliest cause that costs anything under these rules, and what it costs."""
     cache = simulator(rules)
     cache.send(before, at=0.0)
     tally = cache.send(after, at=gap)
-    held, kept = _held(before, rules), tally.read
-    old, new = _sent(before, rules), _sent(after, rules)
-    chosen = _earliest([found, *_causes(old, new, found, rules, gap)])
-    if chosen.cause == "none" and rules.match in MARKED and kept < held:
-        chosen = Cause("unknown", old.number_of(tally.hit), tally.why)
-    if found.cause == "dialect changed":
-        kept = 0  # another API: whatever looks alike stands in another cache
-    if chosen.cause == "none":
-        return Cached(chosen, held, kept, 0, 0.0)
-    blocks = lost_blocks(old.path, new.path, held=held, read=kept)
-    price = price_of_loss(blocks, tally, after, rules)
-    return Cached(chosen, held, kept, sum(lost.tokens for lost in blocks), price)
+    held = _count_held_tokens(before, rules)
+    read = tally.read
+    old = _see_as_cache(before, rules)
+    new = _see_as_cache(after, rules)
+    cause = _choose_earliest([stream_cause, *_find_causes(old, new, stream_cause, rules, gap)])
+    if cause.cause == "none" and rules.match in MARKED and read < held:
+        cause = Cause("unknown", old.number_of(tally.hit), tally.why)
+    if stream_cause.cause == "dialect changed":
+        read = 0  # another API has another cache, even for blocks that look alike
+    if cause.cause == "none":
+        return CacheVerdict(cause, held, read, 0, 0.0)
+    lost_blocks = find_lost_blocks(old.path, new.path, held=held, read=read)
+    lost = sum(block.tokens for block in lost_blocks)
+    return CacheVerdict(cause, held, read, lost, price_loss(lost_blocks, tally, after, rules))
 
 
-def _held(before: Stream, rules: CacheRules) -> int:
-    """What the cache has of a request once it was sent: what the same request would read at once."""
+def _count_held_tokens(before: Stream, rules: CacheRules) -> int:
+    """What the cache holds of a request after it was sent: what the same request would read at once."""
     cache = simulator(rules)
     cache.send(before, at=0.0)
     return cache.send(before, at=0.0).read
 
 
-def _sent(stream: Stream, rules: CacheRules) -> CachedRequest:
-    path = path_of(stream, rules)
-    seen = {id(block) for block in path.blocks}
-    return CachedRequest(stream, path, [at for at, block in enumerate(stream.blocks) if id(block) in seen])
+def _see_as_cache(stream: Stream, rules: CacheRules) -> CachedRequest:
+    path = build_path(stream, rules)
+    in_path = {id(block) for block in path.blocks}
+    numbers = [number for number, block in enumerate(stream.blocks) if id(block) in in_path]
+    return CachedRequest(stream, path, numbers)
 
 
-def _earliest(causes: list[Cause]) -> Cause:
-    """What costs first; of two at one block what was sent. Where nothing is cached, nothing else matters."""
-    return min(causes, key=lambda it: (not _nothing(it), it.cause == "none", it.block))
+def _choose_earliest(causes: list[Cause]) -> Cause:
+    """The cause that costs first. If nothing was cached at all, that comes before everything else.
+
+    Of two causes at one block it is the first in the list, which is what was sent.
+    """
+
+    def rank(cause: Cause) -> tuple[bool, bool, int]:
+        return (not _means_nothing_cached(cause), cause.cause == "none", cause.block)
+
+    return min(causes, key=rank)
 
 
-def _nothing(found: Cause) -> bool:
+def _means_nothing_cached(cause: Cause) -> bool:
     """Whether the cache had nothing at all of the earlier request."""
-    all_expired = found.cause == "expired" and not found.block
-    return all_expired or found.cause in ("no breakpoint", "below the minimum")
+    if cause.cause == "expired":
+        return cause.block == 0
+    return cause.cause in ("no breakpoint", "below the minimum")
 
 
-def _causes(
-    old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules, gap: float
+def _find_causes(
+    old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules, gap: float
 ) -> Iterator[Cause]:
-    yield from _settings(old.stream, new.stream, rules)
-    yield from _stripped(old, new, found, rules)
-    yield from _lifetime(old, rules, gap)
+    yield from _find_setting_causes(old.stream, new.stream, rules)
+    yield from _find_dropped_thinking(old, new, stream_cause, rules)
+    yield from _find_expiry(old, rules, gap)
     if rules.match == "breakpoints":
-        yield from _markers(old, new, found, rules)
+        yield from _find_marker_causes(old, new, stream_cause, rules)
     elif rules.match == "tail":
-        yield from _boundaries(old, new, found, rules)
+        yield from _find_boundary_causes(old, new, stream_cause, rules)
     else:
-        yield from _too_short(old, rules)
+        yield from _find_short_request(old, rules)
 
 
-def _settings(before: Stream, after: Stream, rules: CacheRules) -> Iterator[Cause]:
-    for name in SETTING_CAUSES:
-        was, now = before.settings.get(name, b""), after.settings.get(name, b"")
+# settings, thinking, lifetime, minimum
+
+
+def _find_setting_causes(before: Stream, after: Stream, rules: CacheRules) -> Iterator[Cause]:
+    for name, cause_name in SETTING_CAUSES.items():
+        old_value = before.settings.get(name, b"")
+        new_value = after.settings.get(name, b"")
         level = rules.levels.get(name, "none")
-        if was == now or level == "none":
+        if old_value == new_value or level == "none":
             continue
-        start = _start(before, level)
-        if same_but_key_order(was, now):
+        start = _first_block_of_level(before, level)
+        if same_but_key_order(old_value, new_value):
             yield Cause("keys reordered", start, f"in the {name} of the request", name)
         else:
-            yield Cause(SETTING_CAUSES[name], start, f"{_shown(was)} is now {_shown(now)}", name)
+            detail = f"{_quote_setting(old_value)} is now {_quote_setting(new_value)}"
+            yield Cause(cause_name, start, detail, name)
 
 
-def _shown(value: bytes) -> str:
+def _quote_setting(value: bytes) -> str:
     return value[:60].decode("utf-8", "ignore") or "the default"
 
 
-def _start(stream: Stream, level: str) -> int:
-    """The first block of a level."""
+def _first_block_of_level(stream: Stream, level: str) -> int:
     if level == "all":
         return 0
-    early = ("tool",) if level == "system" else ("tool", "system")
-    return next((i for i, b in enumerate(stream.blocks) if b.sort not in early), len(stream.blocks))
+    earlier_sorts = ("tool",) if level == "system" else ("tool", "system")
+    for index, block in enumerate(stream.blocks):
+        if block.sort not in earlier_sorts:
+            return index
+    return len(stream.blocks)
 
 
-def _stripped(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> Iterator[Cause]:
+def _find_dropped_thinking(
+    old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
+) -> Iterator[Cause]:
     """Thinking that the model saw in the earlier request and no longer sees in the later one."""
-    if not rules.strips(new.stream.model):
+    if not rules.drops_thinking(new.stream.model):
         return
     for number in old.numbers:
-        if number >= found.block:
+        if number >= stream_cause.block:
             return
         block = old.stream.blocks[number]
         if block.sort == "thinking" and new.index_of(number) is None:
@@ -154,125 +183,149 @@ def _stripped(old: CachedRequest, new: CachedRequest, found: Cause, rules: Cache
             return
 
 
-def _lifetime(old: CachedRequest, rules: CacheRules, gap: float) -> Iterator[Cause]:
+def _find_expiry(old: CachedRequest, rules: CacheRules, gap: float) -> Iterator[Cause]:
+    """The first entry that is too old, and is not covered by a longer one that still lives."""
     if not rules.lifetimes or not gap or not old.path.blocks:
         return
-    entries = _entries(old, rules)
-    alive = [at for at, word in entries.items() if rules.seconds(word) >= gap]
-    start = max(alive, default=-1) + 1
-    if entries and start <= max(entries):
-        word = next(word for at, word in sorted(entries.items()) if at >= start)
-        detail = f"{gap:,.0f} s between them, it lives {rules.seconds(word):,.0f} s"
-        yield Cause("expired", old.number_of(start), detail)
+    entries = _find_entries(old, rules)
+    live = [index for index, word in entries.items() if rules.seconds(word) >= gap]
+    start = max(live, default=-1) + 1
+    for index in sorted(entries):
+        if index >= start:
+            lifetime = rules.seconds(entries[index])
+            detail = f"{gap:,.0f} s between them, it lives {lifetime:,.0f} s"
+            yield Cause("expired", old.number_of(start), detail)
+            return
 
 
-def _entries(sent: CachedRequest, rules: CacheRules) -> dict[int, str]:
+def _find_entries(request: CachedRequest, rules: CacheRules) -> dict[int, str]:
     """Where a request leaves something in the cache, and the word of its lifetime."""
-    stream, path = sent.stream, sent.path
+    stream = request.stream
+    path = request.path
     if rules.match == "breakpoints":
-        return entries_of(stream, path, rules)
+        return find_entry_marks(stream, path, rules)
     if rules.match == "tail":
-        return written(stream, path, rules, boundaries(stream, path, rules))
-    return {len(path.blocks) - 1: rules.word(stream.model, asked_lifetime(stream, rules))}
+        return choose_writes(stream, path, rules, find_boundaries(stream, path, rules))
+    last = len(path.blocks) - 1
+    return {last: rules.word(stream.model, requested_lifetime(stream, rules))}
 
 
-def _too_short(old: CachedRequest, rules: CacheRules) -> Iterator[Cause]:
+def _find_short_request(old: CachedRequest, rules: CacheRules) -> Iterator[Cause]:
     model = old.stream.model
     least = max(rules.least(model), rules.step(model))
     if least > 1 and old.path.tokens < least:
         yield Cause("below the minimum", 0, f"{old.path.tokens:,} of {least:,} tokens")
 
 
-def _markers(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> Iterator[Cause]:
-    """What became of markers, on a cache that knows only what a marker ended."""
-    yield from _refused(new, rules)
-    marks, later = marks_of(old.stream, old.path, rules), marks_of(new.stream, new.path, rules)
-    entries = entries_of(old.stream, old.path, rules)
-    if not marks:
+# markers, on a cache that has entries only where a marker stands
+
+
+def _find_marker_causes(
+    old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
+) -> Iterator[Cause]:
+    yield from _find_invalid_markers(new, rules)
+    old_marks = find_marks(old.stream, old.path, rules)
+    new_marks = find_marks(new.stream, new.path, rules)
+    entries = find_entry_marks(old.stream, old.path, rules)
+    if not old_marks:
         yield Cause("no breakpoint", 0)
     elif not entries:
-        yield _below(old, max(marks), rules)
-    elif not later:
-        yield Cause("breakpoint removed", old.number_of(max(entries)), name=old.name_of(max(entries)))
+        yield _below_minimum(old, max(old_marks), rules)
+    elif not new_marks:
+        last_entry = max(entries)
+        yield Cause("breakpoint removed", old.number_of(last_entry), name=old.name_of(last_entry))
     else:
-        yield from _not_found(old, new, found, rules)
+        yield from _find_unreached_entry(old, new, stream_cause, rules)
 
 
-def _refused(new: CachedRequest, rules: CacheRules) -> Iterator[Cause]:
+def _find_invalid_markers(new: CachedRequest, rules: CacheRules) -> Iterator[Cause]:
     """Markers that the API does not take."""
-    marks = marks_of(new.stream, new.path, rules)
+    marks = find_marks(new.stream, new.path, rules)
     order = sorted(marks)
     if len(order) > rules.markers:
-        extra = order[rules.markers]
-        yield Cause(
-            "too many breakpoints", new.number_of(extra), f"{len(order)}, and {rules.markers} are allowed"
-        )
-    for one, other in pairwise(order):
-        if rules.seconds(marks[other]) > rules.seconds(marks[one]):
-            detail = f"{marks[other]} at {new.path.blocks[other].place}, after {marks[one]}"
-            yield Cause("lifetimes rise", new.number_of(other), detail, new.name_of(other))
+        first_extra = order[rules.markers]
+        detail = f"{len(order)}, and {rules.markers} are allowed"
+        yield Cause("too many breakpoints", new.number_of(first_extra), detail)
+    for earlier, later in pairwise(order):
+        if rules.seconds(marks[later]) > rules.seconds(marks[earlier]):
+            detail = f"{marks[later]} at {new.path.blocks[later].place}, after {marks[earlier]}"
+            yield Cause("lifetimes rise", new.number_of(later), detail, new.name_of(later))
             return
 
 
-def _below(old: CachedRequest, last: int, rules: CacheRules) -> Cause:
-    sums, least = old.path.sums, rules.least(old.stream.model)
-    return Cause(
-        "below the minimum", old.number_of(last), f"{sums[last]:,} of {least:,} tokens", old.name_of(last)
-    )
+def _below_minimum(old: CachedRequest, last: int, rules: CacheRules) -> Cause:
+    tokens = old.path.sums[last]
+    detail = f"{tokens:,} of {rules.least(old.stream.model):,} tokens"
+    return Cause("below the minimum", old.number_of(last), detail, old.name_of(last))
 
 
-def _not_found(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> Iterator[Cause]:
-    """An entry that is there, and stands in the later request, but is not found from any of its markers."""
-    entry = _last_entry(old, new, found, rules)
+def _find_unreached_entry(
+    old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
+) -> Iterator[Cause]:
+    """An entry that exists, and whose blocks are sent again, but that no marker finds any more."""
+    entry = _last_unchanged_entry(old, new, stream_cause, rules)
     if entry is None:
         return
-    at = new.index_of(entry)
-    marks = entries_of(new.stream, new.path, rules)
-    positions = list(positions_of(new.path.blocks, runs=rules.runs))
-    behind = [mark for mark in marks if at is not None and mark >= at]
-    if at is None or any(positions[mark] - positions[at] < rules.look_back for mark in behind):
+    index = new.index_of(entry)
+    if index is None:
         return
-    if behind:
-        distance = positions[min(behind)] - positions[at]
+    marks = find_entry_marks(new.stream, new.path, rules)
+    marks_behind = [mark for mark in marks if mark >= index]
+    if not marks_behind:
+        yield _missing_marker(old, new, entry)
+        return
+    positions = list(number_positions(new.path.blocks, runs=rules.runs))
+    distance = positions[min(marks_behind)] - positions[index]
+    if distance >= rules.look_back:
         yield Cause("out of look-back", entry, f"{distance} blocks, {rules.look_back} are searched")
-        return
-    yield _gone(old, new, entry)
 
 
-def _last_entry(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> int | None:
+def _last_unchanged_entry(
+    old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
+) -> int | None:
     """The number of the last block with an entry that stands unchanged in the later request."""
-    numbers = (old.number_of(at) for at in _entries(old, rules))
-    same = [number for number in numbers if number < found.block and new.index_of(number) is not None]
-    return max(same, default=None)
+    last = None
+    for index in _find_entries(old, rules):
+        number = old.number_of(index)
+        is_unchanged = number < stream_cause.block and new.index_of(number) is not None
+        if is_unchanged and (last is None or number > last):
+            last = number
+    return last
 
 
-def _gone(old: CachedRequest, new: CachedRequest, entry: int) -> Cause:
-    """A marker that is no longer where it was: taken off, or put somewhere before it."""
-    counts = [sum(bool(block.marker) for block in sent.path.blocks) for sent in (old, new)]
+def _missing_marker(old: CachedRequest, new: CachedRequest, entry: int) -> Cause:
+    """A marker that is no longer where it was: it was removed, or moved to somewhere before it."""
     name = old.stream.blocks[entry].name
-    if counts[1] < counts[0]:
+    if new.count_markers() < old.count_markers():
         return Cause("breakpoint removed", entry, name=name)
-    places = [block.place for block in new.path.blocks if block.marker]
-    detail = f"the last one stands at {places[-1]}" if places else ""
+    detail = ""
+    for block in new.path.blocks:
+        if block.marker:
+            detail = f"the last one stands at {block.place}"
     return Cause("breakpoint moved", entry, detail, name)
 
 
-def _boundaries(old: CachedRequest, new: CachedRequest, found: Cause, rules: CacheRules) -> Iterator[Cause]:
-    """What became of boundaries, on a cache that knows where turns and markers end."""
-    entries = _entries(old, rules)
-    later = boundaries(new.stream, new.path, rules)
-    if not entries:
-        silent = EXPLICIT in old.stream.automatic and not any(block.marker for block in old.path.blocks)
-        yield Cause("no breakpoint", 0) if silent else _below(old, len(old.path.blocks) - 1, rules)
+# boundaries, on a cache that has entries where turns and markers end
+
+
+def _find_boundary_causes(
+    old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
+) -> Iterator[Cause]:
+    if not _find_entries(old, rules):
+        if EXPLICIT in old.stream.automatic and not old.count_markers():
+            yield Cause("no breakpoint", 0)
+        else:
+            yield _below_minimum(old, len(old.path.blocks) - 1, rules)
         return
-    entry = _last_entry(old, new, found, rules)
+    entry = _last_unchanged_entry(old, new, stream_cause, rules)
     if entry is None:
         return
-    at = new.index_of(entry)
-    if not later:
+    index = new.index_of(entry)
+    boundaries = find_boundaries(new.stream, new.path, rules)
+    if not boundaries:
         yield Cause("breakpoint removed", entry, name=old.stream.blocks[entry].name)
-    elif at not in later:
-        yield _gone(old, new, entry)
-    elif at not in sorted(later)[-rules.look_back :]:
-        behind = sum(new.number_of(bound) > entry for bound in later)
+    elif index not in boundaries:
+        yield _missing_marker(old, new, entry)
+    elif index not in sorted(boundaries)[-rules.look_back :]:
+        behind = sum(new.number_of(boundary) > entry for boundary in boundaries)
         yield Cause("out of look-back", entry, f"{behind} boundaries, {rules.look_back} are searched")

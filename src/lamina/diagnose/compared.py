@@ -1,7 +1,8 @@
-"""Whatever is compared, as streams with tokens: requests of a provider, fitted ones, envelopes, or streams.
+"""Turns whatever is compared into a stream with token counts.
 
-A counter that is given counts each block. Without one a sample is estimated and the rest follows by its
-bytes: enough to say how much was lost, in a fraction of the time.
+It takes requests of a provider, fitted requests, envelopes and streams. If the caller passes a counter, it
+counts each block. Without one we estimate a sample, and the rest by its bytes: that is good enough to say how
+much was lost, in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.caches.stream import Sort, Stream, StreamBlock, bare, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, data_of, remove_markers
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import canonical
 from lamina.core.tokens import ESTIMATE, Counter, Framing, scaled
@@ -22,8 +23,11 @@ from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.models.framing import framing_for
 
-SAMPLES, PIECE = 32, 400
-"""How many blocks are estimated where no counter is given, and how many bytes of each."""
+SAMPLED_BLOCKS = 32
+"""How many blocks are estimated if there is no counter."""
+
+SAMPLED_BYTES = 400
+"""How many bytes of each of them."""
 
 _MARKERS = frozenset(("cache_control", "cachePoint"))
 _SORTS: dict[type, Sort] = {
@@ -36,10 +40,10 @@ _SORTS: dict[type, Sort] = {
 }
 
 
-class Side(NamedTuple):
-    """One of two. `counts` are the tokens of each block, `head` those before all blocks, `total` their sum.
+class ComparedRequest(NamedTuple):
+    """One of the two requests. `counts` are the tokens of each block, `head` those before all blocks.
 
-    `rate` is thousandths of a token for a byte, where they were not counted.
+    `total` is the sum. `rate` is thousandths of a token for a byte, if the blocks were estimated.
     """
 
     stream: Stream
@@ -52,129 +56,161 @@ class Side(NamedTuple):
     @property
     def tools(self) -> int:
         """How many tool definitions it begins with."""
-        blocks = self.stream.blocks
-        return next((i for i, block in enumerate(blocks) if block.sort != "tool"), len(blocks))
+        for index, block in enumerate(self.stream.blocks):
+            if block.sort != "tool":
+                return index
+        return len(self.stream.blocks)
 
     @property
-    def weighed(self) -> Stream:
-        """The stream with each block's tokens; what stands before all blocks is counted with the first."""
-        first, *rest = self.counts or [0]
-        counts = [first + self.head, *rest] if self.counts else []
+    def counted_stream(self) -> Stream:
+        """The stream with each block's tokens. The tokens before all blocks are added to the first."""
+        counts = list(self.counts)
+        if counts:
+            counts[0] += self.head
         return self.stream.weighed(counts)
 
 
 def side(
-    given: Any, *, dialect: str | Dialect | None, counter: Counter | None, earlier: Side | None = None
-) -> Side:
-    """One side of a comparison; the later one takes the rate of the earlier, and its dialect if it can."""
+    value: Any,
+    *,
+    dialect: str | Dialect | None,
+    counter: Counter | None,
+    earlier: ComparedRequest | None = None,
+) -> ComparedRequest:
+    """Prepares one of two requests. The later one uses the rate of the earlier, and its dialect if it can."""
     rate = earlier.rate if earlier else 0
-    if isinstance(given, Stream):
-        return _weighed(given, counter, rate)
-    found = given if isinstance(given, Envelope) else getattr(given, "envelope", None)
-    if isinstance(found, Envelope):
-        compared = found.lasting if earlier is None else found.sent
-        return _of_envelope(found, compared)
-    if not isinstance(given, Mapping):
+    if isinstance(value, Stream):
+        return _count_stream(value, counter, rate)
+    envelope = value if isinstance(value, Envelope) else getattr(value, "envelope", None)
+    if isinstance(envelope, Envelope):
+        compared_entries = envelope.lasting if earlier is None else envelope.sent
+        return _read_envelope(envelope, compared_entries)
+    if not isinstance(value, Mapping):
         hint = "pass two requests as dicts, two fitted ones, two envelopes, or two streams"
-        raise BadInput(f"{type(given).__name__} is nothing to compare", place="part", hint=hint)
-    likely = DIALECTS.get(earlier.stream.dialect) if earlier and dialect is None else None
-    speaks = likely if likely and likely.recognises(given) else _dialect(given, dialect)
-    return _weighed(speaks.stream(given), counter, rate)
+        raise BadInput(f"diff cannot compare a {type(value).__name__}", place="diff", hint=hint)
+    return _count_stream(_choose_dialect(value, dialect, earlier).stream(value), counter, rate)
 
 
-def _dialect(request: Mapping[str, Any], dialect: str | Dialect | None) -> Dialect:
+def _choose_dialect(
+    request: Mapping[str, Any], dialect: str | Dialect | None, earlier: ComparedRequest | None
+) -> Dialect:
     if isinstance(dialect, Dialect):
         return dialect
-    if dialect is None:
-        return recognise(request)
-    if dialect not in DIALECTS:
-        hint = f"use one of {', '.join(DIALECTS)}"
-        raise BadInput(f"unknown dialect {dialect!r}", place="dialect", hint=hint)
-    return DIALECTS[dialect]
+    if dialect is not None:
+        if dialect not in DIALECTS:
+            hint = f"use one of {', '.join(DIALECTS)}"
+            raise BadInput(f"unknown dialect {dialect!r}", place="dialect", hint=hint)
+        return DIALECTS[dialect]
+    if earlier is not None:
+        earlier_dialect = DIALECTS.get(earlier.stream.dialect)
+        if earlier_dialect is not None and earlier_dialect.recognises(request):
+            return earlier_dialect
+    return recognise(request)
 
 
-def _weighed(stream: Stream, counter: Counter | None, rate: int) -> Side:
-    known = [block.tokens for block in stream.blocks]
-    if any(known):
-        return Side(stream, known, 0, sum(known))
-    framing = counter.framing if counter else framing_for(stream.model)
-    if counter:
-        counts = [_cost(block, counter) for block in stream.blocks]
+def _count_stream(stream: Stream, counter: Counter | None, rate: int) -> ComparedRequest:
+    counts = [block.tokens for block in stream.blocks]
+    if any(counts):
+        return ComparedRequest(stream, counts, 0, sum(counts))
+    if counter is None:
+        framing = framing_for(stream.model)
+        rate = rate or _estimate_rate(stream)
+        counts = _estimate_by_bytes(stream, framing, rate)
     else:
-        rate = rate or _rate(stream)
-        counts = _by_bytes(stream, framing, rate)
-    head = framing.request + (framing.tools if any(block.sort == "tool" for block in stream.blocks) else 0)
-    raw = head + sum(counts)
-    return Side(stream, counts, head, scaled(raw, counter, None) if counter else raw, rate=rate)
+        framing = counter.framing
+        counts = [_count_block(block, counter) for block in stream.blocks]
+    head = framing.request
+    if any(block.sort == "tool" for block in stream.blocks):
+        head += framing.tools
+    total = head + sum(counts)
+    if counter is not None:
+        total = scaled(total, counter, None)
+    return ComparedRequest(stream, counts, head, total, rate=rate)
 
 
-def _cost(block: StreamBlock, counter: Counter) -> int:
+def _count_block(block: StreamBlock, counter: Counter) -> int:
     framing = counter.framing
-    around = framing.message if block.opens and block.sort != "tool" else 0
     if block.sort == "tool":
         return framing.tool + counter.count(block.data.decode())
-    if block.sort in ("image", "document") and b'"text"' not in block.data[:64]:
-        return around + (framing.image if block.sort == "image" else framing.document)
-    return around + counter.count(_said(block))
+    message = framing.message if block.opens else 0
+    has_text = b'"text"' in block.data[:64]
+    if block.sort == "image" and not has_text:
+        return message + framing.image
+    if block.sort == "document" and not has_text:
+        return message + framing.document
+    return message + counter.count(_read_text(block))
 
 
-def _said(block: StreamBlock) -> str:
-    """The text of a block: what it says, without the JSON around it where it is one text."""
+def _read_text(block: StreamBlock) -> str:
+    """The text of a block. If it is more than one text, its JSON."""
     value = msgspec.json.decode(block.data)
-    if isinstance(value, dict) and isinstance(value.get("text"), str):
-        return str(value["text"])
-    if isinstance(value, dict) and block.sort == "result":
-        return _texts(value.get("content")) or block.data.decode()
+    if isinstance(value, dict):
+        text = value.get("text")
+        if isinstance(text, str):
+            return text
+        if block.sort == "result":
+            return _join_texts(value.get("content")) or block.data.decode()
     return block.data.decode()
 
 
-def _texts(content: Any) -> str:
-    pieces = content if isinstance(content, list) else ()
-    return "".join(str(piece.get("text", "")) for piece in pieces if isinstance(piece, dict))
+def _join_texts(content: Any) -> str:
+    if not isinstance(content, list):
+        return ""
+    return "".join(str(piece.get("text", "")) for piece in content if isinstance(piece, dict))
 
 
-def _rate(stream: Stream) -> int:
-    """Thousandths of a token for a byte, in a sample from all over the stream."""
+def _estimate_rate(stream: Stream) -> int:
+    """Thousandths of a token for a byte, in a sample from all over the stream. At least 1."""
     texts = [block.data for block in stream.blocks if block.sort not in ("image", "document")]
-    pieces = [data[:PIECE] for data in texts[:: len(texts) // SAMPLES + 1]]
-    count = ESTIMATE.count(b"".join(pieces).decode("utf-8", "ignore"))
-    return 1000 * count // max(sum(map(len, pieces)), 1) or 1
+    every = len(texts) // SAMPLED_BLOCKS + 1
+    sample = [data[:SAMPLED_BYTES] for data in texts[::every]]
+    sample_bytes = sum(map(len, sample))
+    tokens = ESTIMATE.count(b"".join(sample).decode("utf-8", "ignore"))
+    return max(1000 * tokens // max(sample_bytes, 1), 1)
 
 
-def _by_bytes(stream: Stream, framing: Framing, rate: int) -> list[int]:
-    large, message = {"image": framing.image, "document": framing.document}, framing.message
-    return [
-        large.get(block.sort) or (message if block.opens else 0) + len(block.data) * rate // 1000
-        for block in stream.blocks
-    ]
+def _estimate_by_bytes(stream: Stream, framing: Framing, rate: int) -> list[int]:
+    fixed_counts = {"image": framing.image, "document": framing.document}
+    counts = []
+    for block in stream.blocks:
+        count = fixed_counts.get(block.sort, 0)
+        if not count:
+            count = len(block.data) * rate // 1000
+            if block.opens:
+                count += framing.message
+        counts.append(count)
+    return counts
 
 
-def _of_envelope(envelope: Envelope, entries: Sequence[Entry]) -> Side:
-    """A block for each tool and each of these entries, the first that are sent; `place` is its ref."""
-    tools = [
-        StreamBlock(
-            sort="tool",
-            role="tool",
-            data=data_of(bare(tool, _MARKERS)),
-            place=f"tools[{i}]",
-            opens=True,
-            name=_tool_name(tool),
-        )
-        for i, tool in enumerate(envelope.head.tools)
-    ]
-    blocks = (*tools, *(_of_entry(entry) for entry in entries))
+def _read_envelope(envelope: Envelope, entries: Sequence[Entry]) -> ComparedRequest:
+    """A block for each tool and each of these entries, which are the first that are sent."""
+    tools = [_tool_block(tool, index) for index, tool in enumerate(envelope.head.tools)]
+    blocks = (*tools, *(_entry_block(entry) for entry in entries))
     model = envelope.head.parameters.get("model")
     stream = Stream(dialect="", model=model if isinstance(model, str) else "", blocks=blocks)
-    account = envelope.account
     counts = [block.tokens for block in blocks]
     left_out = sum(entry.tokens for entry in envelope.sent[len(entries) :])
-    return Side(stream, counts, account.head, envelope.tokens - left_out, envelope)
+    return ComparedRequest(stream, counts, envelope.account.head, envelope.tokens - left_out, envelope)
 
 
-def _of_entry(entry: Entry) -> StreamBlock:
-    sort: Sort = _SORTS.get(type(entry.parts[0]), "raw")
+def _tool_block(tool: Mapping[str, Any], index: int) -> StreamBlock:
     return StreamBlock(
-        sort="system" if entry.layer is Layer.SYSTEM else sort,
+        sort="tool",
+        role="tool",
+        data=data_of(remove_markers(tool, _MARKERS)),
+        place=f"tools[{index}]",
+        opens=True,
+        name=_tool_name(tool),
+    )
+
+
+def _entry_block(entry: Entry) -> StreamBlock:
+    """The block of an entry. Its place is the entry's ref."""
+    sort = _SORTS.get(type(entry.parts[0]), "raw")
+    if entry.layer is Layer.SYSTEM:
+        sort = "system"
+    return StreamBlock(
+        sort=sort,
         role=entry.role,
         data=canonical(entry.parts),
         place=entry.ref,
@@ -186,6 +222,8 @@ def _of_entry(entry: Entry) -> StreamBlock:
 
 
 def _tool_name(tool: Mapping[str, Any]) -> str:
-    inner = tool.get("function")
-    name = (inner if isinstance(inner, Mapping) else tool).get("name")
+    """The name of a tool, which some dialects put into a field `function`."""
+    function = tool.get("function")
+    named = function if isinstance(function, Mapping) else tool
+    name = named.get("name")
     return name if isinstance(name, str) else ""

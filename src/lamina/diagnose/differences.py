@@ -1,11 +1,12 @@
 """Why did my cache miss: where and why the later of two requests stops being a continuation of the earlier.
 
-    found = part(before, after)                                        # what the bytes say
-    found = part(before, after, rules=rules_for(model), gap=400)       # what the provider's cache does
-    print(found.sentence, found.place, found.lost, found.advice)
+    difference = diff(before, after)                                       # what the bytes say
+    difference = diff(before, after, rules=rules_for(model), gap=400)      # what the provider's cache does
+    print(difference.sentence, difference.place, difference.lost, difference.advice)
 
-`causes` reads the difference from the blocks, `caches` adds what the rules of a cache say, `envelopes` what
-lamina itself did; `values` has the closed set of causes. No model is asked and nothing is sent.
+`stream_causes` reads the cause from the blocks, `cache_causes` adds what the rules of a cache say, and
+`envelope_causes` adds what lamina itself did. `values` has the closed set of causes. No model is asked and
+nothing is sent.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.caches import CacheRules
+from lamina.caches.stream import StreamBlock
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
-from lamina.diagnose.cache_causes import judged
-from lamina.diagnose.compared import Side, side
-from lamina.diagnose.envelope_causes import own_cause, tenant_changed
-from lamina.diagnose.stream_causes import structural
+from lamina.diagnose.cache_causes import judge_cache
+from lamina.diagnose.compared import ComparedRequest, side
+from lamina.diagnose.envelope_causes import find_own_cause, tenant_changed
+from lamina.diagnose.stream_causes import find_stream_cause
 from lamina.diagnose.text_changes import first_difference
-from lamina.diagnose.values import CAUSES, Cause, Difference, sentence
+from lamina.diagnose.values import CAUSES, Cause, Difference, write_sentence
 from lamina.dialects.port import Dialect
 
 __all__ = ["CAUSES", "Difference", "diff"]
@@ -39,128 +41,109 @@ def diff(
     tokens: int | None = None,
     dialect: str | Dialect | None = None,
 ) -> Difference:
-    """Where `after` stops being a continuation of `before`, why, what that loses, and what to do.
+    """Finds where `after` stops being a continuation of `before`, why, what that loses, and what to do.
 
     Both are requests of a provider, fitted requests, envelopes or streams. With `rules` the answer is about
-    that cache: its markers, lifetimes and minimum, and the settings that it depends on; `gap` is the time
-    between the two in seconds. Without them only what was sent is compared. `tokens` is the input that the
-    provider reported for `before`, by which counts are scaled; `counter` counts each block.
+    that cache: its markers, lifetimes and minimum, and the settings that it depends on. `gap` is the time
+    between the two in seconds. Without rules only what was sent is compared. `tokens` is the input that the
+    provider reported for `before`; counts are scaled by it. `counter` counts each block.
     """
     if rules is not None:
-        before, after = _as_sent(before), _as_sent(after)
+        before = _request_as_sent(before)
+        after = _request_as_sent(after)
     old = side(before, dialect=dialect, counter=counter)
     new = side(after, dialect=dialect, counter=counter, earlier=old)
-    found = _found(old, new, keyed=rules is None or bool(rules.key))
     if rules is None:
-        return _parting(old, new, found, _amount(old, found), tokens)
-    cached = judged(old.weighed, new.weighed, found, rules, gap=gap or 0.0)
-    amount = Amount(cached.kept, cached.lost, cached.held, cached.price)
-    parting = _parting(old, new, cached.found, amount, tokens)
-    own = rules.advice.get(parting.cause)
-    return msgspec.structs.replace(parting, advice=own) if own else parting
+        cause = _find_cause(old, new, compare_keys=True)
+        return _describe(old, new, cause, _count_amounts(old, cause), tokens)
+    cause = _find_cause(old, new, compare_keys=bool(rules.key))
+    verdict = judge_cache(old.counted_stream, new.counted_stream, cause, rules, gap=gap or 0.0)
+    amounts = Amounts(verdict.read, verdict.lost, verdict.held, verdict.price)
+    difference = _describe(old, new, verdict.cause, amounts, tokens)
+    advice = rules.advice.get(difference.cause)
+    if advice:
+        return msgspec.structs.replace(difference, advice=advice)
+    return difference
 
 
-def _as_sent(given: Any) -> Any:
-    """The request of a fitted one: a cache sees its markers and settings, which an envelope does not have."""
-    request = getattr(given, "request", None)
-    return request if isinstance(request, Mapping) else given
+def _request_as_sent(value: Any) -> Any:
+    """The request inside a fitted request: a cache sees its markers and settings, an envelope has none."""
+    request = getattr(value, "request", None)
+    if isinstance(request, Mapping):
+        return request
+    return value
 
 
-def _found(before: Side, after: Side, *, keyed: bool) -> Cause:
+def _find_cause(before: ComparedRequest, after: ComparedRequest, *, compare_keys: bool) -> Cause:
     """What differs in what was sent."""
-    old, new = before.stream, after.stream
-    for cause, was, now in (
+    old = before.stream
+    new = after.stream
+    for cause_name, old_value, new_value in (
         ("dialect changed", old.dialect, new.dialect),
         ("model changed", old.model, new.model),
         ("cached content changed", old.cached, new.cached),
     ):
-        if was != now:
-            return Cause(cause, 0, f"{was!r} is now {now!r}")
-    if keyed and old.key != new.key:
-        return Cause(*_key(old.key, new.key))
-    found = structural(old, new)
-    if before.envelope and after.envelope and found.block >= before.tools:
-        return _own(before.envelope, after.envelope, found, before.tools)
-    return found
+        if old_value != new_value:
+            return Cause(cause_name, 0, f"{old_value!r} is now {new_value!r}")
+    if compare_keys and old.key != new.key:
+        return _explain_key(old.key, new.key)
+    cause = find_stream_cause(old, new)
+    if before.envelope and after.envelope and cause.block >= before.tools:
+        return _prefer_own_cause(before.envelope, after.envelope, cause, before.tools)
+    return cause
 
 
-def _own(before: Envelope, after: Envelope, found: Cause, tools: int) -> Cause:
-    """The same with what lamina itself knows about it."""
+def _prefer_own_cause(before: Envelope, after: Envelope, cause: Cause, tools: int) -> Cause:
+    """The cause that lamina itself knows of, if it has one, instead of the cause that the blocks show."""
     if tenant_changed(before, after):
         return Cause("tenant changed", 0)
-    cause = own_cause(before, after, found.block - tools)
-    return found._replace(cause=cause, detail="") if cause else found
+    own_cause = find_own_cause(before, after, cause.block - tools)
+    if own_cause:
+        return cause._replace(cause=own_cause, detail="")
+    return cause
 
 
-def _key(old: str, new: str) -> tuple[str, int, str]:
-    """A key may end with a salt: see the dialects that have one."""
-    (key, _, salt), (now, _, new_salt) = old.partition("salt="), new.partition("salt=")
-    if salt != new_salt:
-        return "tenant changed", 0, ""
-    return "key changed", 0, f"{key!r} is now {now!r}"
+def _explain_key(old: str, new: str) -> Cause:
+    """The cause for two different keys. A key may end with the salt of a tenant: `mykey salt=abc`."""
+    old_key, _, old_salt = old.partition("salt=")
+    new_key, _, new_salt = new.partition("salt=")
+    if old_salt != new_salt:
+        return Cause("tenant changed", 0)
+    return Cause("key changed", 0, f"{old_key!r} is now {new_key!r}")
 
 
-class Amount(NamedTuple):
-    """Tokens of the earlier request, and what those that were lost cost; see `Difference`."""
+class Amounts(NamedTuple):
+    """Tokens of the earlier request, and what the lost ones cost. `Difference` explains each of them."""
 
-    kept: int
+    unchanged: int
     lost: int
     cached: int | None = None
     price: float | None = None
 
-    def scaled(self, counted: int, reported: int) -> Amount:
-        """The same, if the provider reported so many tokens for what was counted here."""
-        kept = self.kept * reported // counted
-        both = (self.kept + self.lost) * reported // counted
-        return Amount(
-            kept=kept,
-            lost=both - kept,
-            cached=None if self.cached is None else self.cached * reported // counted,
-            price=None if self.price is None else self.price * reported / counted,
-        )
+    def scaled(self, counted: int, reported: int) -> Amounts:
+        """The same, if the provider reported `reported` tokens where we counted `counted`."""
+        unchanged = self.unchanged * reported // counted
+        all_tokens = (self.unchanged + self.lost) * reported // counted
+        cached = self.cached
+        if cached is not None:
+            cached = cached * reported // counted
+        price = self.price
+        if price is not None:
+            price = price * reported / counted
+        return Amounts(unchanged=unchanged, lost=all_tokens - unchanged, cached=cached, price=price)
 
 
-def _amount(before: Side, found: Cause) -> Amount:
-    """Without the rules of a cache: what stands before the parting, and the rest."""
-    kept = _kept(before, found)
-    return Amount(kept, 0 if found.cause == "none" else max(before.total - kept, 0))
+def _count_amounts(before: ComparedRequest, cause: Cause) -> Amounts:
+    """The amounts without the rules of a cache: what stands before the difference, and the rest."""
+    if cause.cause == "none":
+        return Amounts(before.total, 0)
+    unchanged = sum(before.counts[: cause.block])
+    if cause.block >= before.tools and cause.cause not in _BEFORE_FRAMING:
+        unchanged += before.head
+    return Amounts(unchanged, max(before.total - unchanged, 0))
 
 
-def _parting(before: Side, after: Side, found: Cause, amount: Amount, tokens: int | None) -> Difference:
-    old, new, index = before.stream.blocks, after.stream.blocks, found.block
-    was, now = (blocks[index] if index < len(blocks) else None for blocks in (old, new))
-    byte = first_difference(was.data, now.data) if was and now else 0
-    if tokens is not None and before.total:
-        amount = amount.scaled(before.total, tokens)
-    names = {*before.stream.settings, *after.stream.settings}
-    differing = (n for n in names if before.stream.settings.get(n) != after.stream.settings.get(n))
-    return Difference(
-        cause=found.cause,
-        at=max(index - before.tools, 0),
-        byte=byte,
-        offset=sum(len(block.data) for block in old[:index]) + byte,
-        entry=now.place if now else "",
-        was=was.place if was and found.cause != "none" else "",
-        name=found.name,
-        kept=amount.kept,
-        lost=amount.lost,
-        cached=amount.cached,
-        price=amount.price,
-        sentence=sentence(found),
-        advice=CAUSES[found.cause].advice,
-        settings=tuple(sorted(differing)),
-    )
-
-
-def _kept(before: Side, found: Cause) -> int:
-    if found.cause == "none":
-        return before.total
-    if found.block < before.tools or found.cause in _WHOLE:
-        return sum(before.counts[: found.block])
-    return before.head + sum(before.counts[: found.block])
-
-
-_WHOLE = frozenset(
+_BEFORE_FRAMING = frozenset(
     (
         "dialect changed",
         "model changed",
@@ -174,4 +157,49 @@ _WHOLE = frozenset(
         "web search changed",
     )
 )
-"""Causes that stand before the end of the tools, and so before the framing of the request."""
+"""Causes that take effect before the end of the tools, and so before the framing of the request."""
+
+
+def _describe(
+    before: ComparedRequest, after: ComparedRequest, cause: Cause, amounts: Amounts, tokens: int | None
+) -> Difference:
+    old_block = _block_at(before, cause.block)
+    new_block = _block_at(after, cause.block)
+    byte = 0
+    if old_block and new_block:
+        byte = first_difference(old_block.data, new_block.data)
+    if tokens is not None and before.total:
+        amounts = amounts.scaled(before.total, tokens)
+    old_place = ""
+    if old_block and cause.cause != "none":
+        old_place = old_block.place
+    return Difference(
+        cause=cause.cause,
+        at=max(cause.block - before.tools, 0),
+        byte=byte,
+        offset=sum(len(block.data) for block in before.stream.blocks[: cause.block]) + byte,
+        entry=new_block.place if new_block else "",
+        was=old_place,
+        name=cause.name,
+        kept=amounts.unchanged,
+        lost=amounts.lost,
+        cached=amounts.cached,
+        price=amounts.price,
+        sentence=write_sentence(cause),
+        advice=CAUSES[cause.cause].advice,
+        settings=_find_changed_settings(before, after),
+    )
+
+
+def _block_at(request: ComparedRequest, index: int) -> StreamBlock | None:
+    blocks = request.stream.blocks
+    if index < len(blocks):
+        return blocks[index]
+    return None
+
+
+def _find_changed_settings(before: ComparedRequest, after: ComparedRequest) -> tuple[str, ...]:
+    old = before.stream.settings
+    new = after.stream.settings
+    changed = [name for name in {*old, *new} if old.get(name) != new.get(name)]
+    return tuple(sorted(changed))

@@ -1,7 +1,7 @@
 """What lamina itself did between two envelopes: cuts, lowered entries, the library, changed attachments.
 
-An envelope knows why an entry is sent as it is, so nothing has to be guessed from text. Where lamina did
-nothing, `own_cause` is empty and the blocks have to say what happened.
+An envelope records why an entry is sent as it is, so nothing has to be guessed from text. If lamina did
+nothing, `find_own_cause` returns "" and the blocks have to show what happened.
 """
 
 from __future__ import annotations
@@ -9,58 +9,69 @@ from __future__ import annotations
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
 from lamina.core.ledger import is_digest
-from lamina.core.values import Cut, Entry, Form, Layer
+from lamina.core.values import Entry, Form, Layer
 
 
 def tenant_changed(before: Envelope, after: Envelope) -> bool:
-    """The root has salt and tools in it; beside equal tools it is the salt."""
+    """Whether the salt differs. The root hashes salt and tools, so with equal tools it is the salt."""
     return before.root != after.root and digest(before.head.tools) == digest(after.head.tools)
 
 
-def own_cause(before: Envelope, after: Envelope, at: int) -> str:
-    """The cause at the sent entry `at`, "" where lamina has none of its own."""
-    old, new = before.lasting, after.sent
-    if at >= len(old) or at >= len(new):
+def find_own_cause(before: Envelope, after: Envelope, index: int) -> str:
+    """The cause at the sent entry `index`, "" if lamina did nothing there."""
+    if index >= len(before.lasting) or index >= len(after.sent):
         return ""
-    was, now = old[at], new[at]
-    shortened = _shortened(after, was)
-    if shortened:
-        return shortened
-    if Layer.SYSTEM in (was.layer, now.layer):
-        return ""
-    if Layer.LIBRARY in (was.layer, now.layer):
-        return "library changed"
-    if _lowered(after, was):
-        return "lowered"
-    attached = was.segment.kind == now.segment.kind not in ("user", "assistant")
-    return "attachment changed" if was.segment.key == now.segment.key != "" and attached else ""
-
-
-def _shortened(after: Envelope, was: Entry) -> str:
-    """Whether a summary or the cut of this request stands for what stood here, as the cause says it."""
-    if _covered(after, was):
+    old = before.lasting[index]
+    new = after.sent[index]
+    if _is_covered_by_summary(after, old):
         return "summarised"
-    if _fitted(after.cut) and _lowered(after, was):
+    if _made_cut(after) and _is_lowered(after, old):
         return "cut"
+    return _find_moved_or_lowered(after, old, new)
+
+
+def _find_moved_or_lowered(after: Envelope, old: Entry, new: Entry) -> str:
+    """The cause if neither a summary nor the cut of this request is one."""
+    if Layer.SYSTEM in (old.layer, new.layer):
+        return ""
+    if Layer.LIBRARY in (old.layer, new.layer):
+        return "library changed"
+    if _is_lowered(after, old):
+        return "lowered"
+    if _is_same_attachment(old, new):
+        return "attachment changed"
     return ""
 
 
-def _fitted(cut: Cut | None) -> bool:
-    return cut is not None and cut.lowered > 0
+def _made_cut(after: Envelope) -> bool:
+    """Whether a cut was made for this very request, and lowered something."""
+    return after.cut is not None and after.cut.lowered > 0
 
 
-def _joined_another(after: Envelope, was: Entry) -> bool:
-    """Whether a digest stood here that a later cut put into a digest of more."""
-    return is_digest(was) and all(entry.ref != was.ref for entry in after.entries)
+def _is_same_attachment(old: Entry, new: Entry) -> bool:
+    """Whether both are the same attachment, by kind and key."""
+    kind = old.segment.kind
+    key = old.segment.key
+    if kind in ("user", "assistant") or not key:
+        return False
+    return new.segment.kind == kind and new.segment.key == key
 
 
-def _lowered(after: Envelope, was: Entry) -> bool:
-    """Whether the entry that stood here is sent in a lower form now."""
-    if _joined_another(after, was):
+def _is_lowered(after: Envelope, old: Entry) -> bool:
+    """Whether the entry that stood here is sent in a lower form now, or is part of a digest of more."""
+    same_entries = _find_same_entries(after, old)
+    if is_digest(old) and not same_entries:
         return True
-    return any(e.ref == was.ref and e.form < was.form for e in after.entries if e.form is not Form.FULL)
+    lower_entries = [entry for entry in same_entries if entry.form is not Form.FULL]
+    return any(entry.form < old.form for entry in lower_entries)
 
 
-def _covered(after: Envelope, was: Entry) -> bool:
-    """Whether a summary stands for the entry that stood here."""
-    return any(e.ref == was.ref and e.why.startswith("covered by ") for e in after.entries)
+def _is_covered_by_summary(after: Envelope, old: Entry) -> bool:
+    """Whether a summary replaces the entry that stood here."""
+    same_entries = _find_same_entries(after, old)
+    return any(entry.why.startswith("covered by ") for entry in same_entries)
+
+
+def _find_same_entries(after: Envelope, old: Entry) -> list[Entry]:
+    """The entries of the later request with the ref of an entry of the earlier one."""
+    return [entry for entry in after.entries if entry.ref == old.ref]

@@ -4,9 +4,9 @@
     after    S  a  x  c  d  e       it reads S a
     lost           x  c             c is sent again; x stands where b stood, and would have been read as b
 
-What was never cached cannot be lost, and what is no longer sent costs nothing. A block that takes the place
-of another counts with the smaller of both, since it would have been read had it not been changed. Blocks that
-are new, such as a summary of several others, would have been paid in any case.
+What was never cached cannot be lost, and what is no longer sent costs nothing. A block that replaces another
+counts with the smaller of both, since it would have been read if nobody had changed it. New blocks, such as a
+summary of several others, would have been paid in any case.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from lamina.caches import CacheRules, Tally
-from lamina.caches.prefix_path import Path, overlap
-from lamina.caches.prices import filled
+from lamina.caches.prefix_path import PrefixPath, count_common_items
+from lamina.caches.prices import fill_prices
 from lamina.caches.stream import Stream, StreamBlock
-from lamina.diagnose.text_changes import joined_text
+from lamina.diagnose.text_changes import join_texts
 from lamina.errors import BadInput
 from lamina.models.facts import Prices, known, price_of
 
@@ -32,112 +32,131 @@ class LostTokens(NamedTuple):
 
 
 Blocks = Sequence[StreamBlock]
-Pair = tuple[range, range]
-"""Blocks of the earlier request and those of the later one that are, or stand for, the same."""
 
 
-def lost_blocks(before: Path, after: Path, *, held: int, read: int) -> list[LostTokens]:
+class BlockPair(NamedTuple):
+    """Blocks of the earlier request, and the blocks of the later one that are the same or replace them."""
+
+    old: range
+    new: range
+
+
+def find_lost_blocks(before: PrefixPath, after: PrefixPath, *, held: int, read: int) -> list[LostTokens]:
     """The blocks of `after` that the cache `held` for `before` and that were not `read` from it."""
-    found = []
-    for old, new in _pairs(before, after):
-        cached = sum(_tokens_between(before, at, 0, held) for at in old)
-        unread = sum(_tokens_between(after, at, read, after.tokens) for at in new)
-        tokens = min(cached, unread)
-        if tokens > 0:
-            found.append(LostTokens(tokens, after.sums[new[-1]]))
-    return found
+    lost_blocks = []
+    for pair in _pair_blocks(before, after):
+        cached = sum(_count_tokens_between(before, index, 0, held) for index in pair.old)
+        unread = sum(_count_tokens_between(after, index, read, after.tokens) for index in pair.new)
+        lost = min(cached, unread)
+        if lost > 0:
+            lost_blocks.append(LostTokens(lost, after.sums[pair.new[-1]]))
+    return lost_blocks
 
 
-def price_of_loss(
-    blocks: Sequence[LostTokens], tally: Tally, after: Stream, rules: CacheRules
+def price_loss(
+    lost_blocks: Sequence[LostTokens], tally: Tally, after: Stream, rules: CacheRules
 ) -> float | None:
-    """What lost tokens cost above a read in USD, each at the price of its place; None if nobody knows it."""
+    """What lost tokens cost above a read in USD, each at the price of its place; None without prices."""
     facts = known(after.model)
     if facts is None:
         return None
     try:
-        prices = filled(price_of(facts, tokens=tally.total), facts.name, rules)
+        prices = fill_prices(price_of(facts, tokens=tally.total), facts.name, rules)
     except BadInput:
         return None
-    dues = (lost.tokens * (_paid(lost.end, tally, prices) - (prices.read or 0.0)) for lost in blocks)
-    return sum(dues) / 1_000_000
+    read_price = prices.read or 0.0
+    total = 0.0
+    for lost in lost_blocks:
+        total += lost.tokens * (_price_at(lost.end, tally, prices) - read_price)
+    return total / 1_000_000
 
 
-def _paid(end: int, tally: Tally, prices: Prices) -> float:
+def _price_at(end: int, tally: Tally, prices: Prices) -> float:
     """The price of a token that was not read, by where in the request it stands."""
-    long = tally.read + tally.written_long
-    if end <= long:
+    long_end = tally.read + tally.written_long
+    if end <= long_end:
         return prices.write_1h or 0.0
-    if end <= long + tally.written:
+    if end <= long_end + tally.written:
         return prices.write or 0.0
     return prices.input or 0.0
 
 
-def _tokens_between(path: Path, index: int, start: int, end: int) -> int:
+def _count_tokens_between(path: PrefixPath, index: int, start: int, end: int) -> int:
     """How many tokens of a block stand between two places of a path."""
-    return max(min(path.sums[index], end) - max(path.before(index), start), 0)
+    block_start = max(path.before(index), start)
+    block_end = min(path.sums[index], end)
+    return max(block_end - block_start, 0)
 
 
-def _pairs(before: Path, after: Path) -> Iterator[Pair]:
-    """What is the same on both sides, and what took the place of something else."""
-    start = overlap(before.links, after.links)
-    for at in range(start):
-        yield _one(at), _one(at)
-    matched = dict(_equal_blocks(before.blocks, after.blocks, start))
+def _pair_blocks(before: PrefixPath, after: PrefixPath) -> Iterator[BlockPair]:
+    """Blocks that are the same in both requests, and blocks that replace others."""
+    common = count_common_items(before.links, after.links)
+    for index in range(common):
+        yield BlockPair(_one(index), _one(index))
+    matched = dict(_match_equal_blocks(before.blocks, after.blocks, common))
     for old, new in matched.items():
-        yield _one(old), _one(new)
-    for mine, theirs in _changed_runs(before.blocks, after.blocks, start, matched):
-        yield from _in_place(before.blocks, after.blocks, mine, theirs)
+        yield BlockPair(_one(old), _one(new))
+    for runs in _find_changed_runs(before.blocks, after.blocks, common, matched):
+        yield from _pair_changed_run(before.blocks, after.blocks, runs)
 
 
-def _one(at: int) -> range:
-    return range(at, at + 1)
+def _one(index: int) -> range:
+    return range(index, index + 1)
 
 
-def _equal_blocks(old: Blocks, new: Blocks, start: int) -> Iterator[tuple[int, int]]:
-    """Blocks that stand on both sides, wherever; each is taken once, in the order of the earlier request."""
+def _match_equal_blocks(old: Blocks, new: Blocks, start: int) -> Iterator[tuple[int, int]]:
+    """Equal blocks in both requests, in any place. Each is used once, in the order of the earlier request."""
     places: dict[tuple[str, bytes], deque[int]] = defaultdict(deque)
-    for at in range(start, len(new)):
-        places[new[at].role, new[at].data].append(at)
-    for at in range(start, len(old)):
-        there = places.get((old[at].role, old[at].data))
-        if there:
-            yield at, there.popleft()
+    for index in range(start, len(new)):
+        block = new[index]
+        places[block.role, block.data].append(index)
+    for index in range(start, len(old)):
+        block = old[index]
+        free_places = places.get((block.role, block.data))
+        if free_places:
+            yield index, free_places.popleft()
 
 
-def _changed_runs(old: Blocks, new: Blocks, start: int, matched: dict[int, int]) -> Iterator[Pair]:
-    """Runs of blocks without a match that stand behind the same neighbour in both requests."""
-    taken = frozenset(matched.values())
-    at = start
-    while at < len(old):
-        mine = _free_run(at, len(old), matched)
-        if mine:
-            neighbour = matched[at - 1] if at > start else start - 1
-            theirs = _free_run(neighbour + 1, len(new), taken)
-            if theirs:
-                yield mine, theirs
-        at = max(mine.stop, at + 1)
+def _find_changed_runs(old: Blocks, new: Blocks, start: int, matched: dict[int, int]) -> Iterator[BlockPair]:
+    """Runs of blocks without a match that follow the same neighbour in both requests."""
+    used_places = frozenset(matched.values())
+    index = start
+    while index < len(old):
+        old_run = _free_run(index, len(old), matched)
+        if old_run:
+            neighbour = matched[index - 1] if index > start else start - 1
+            new_run = _free_run(neighbour + 1, len(new), used_places)
+            if new_run:
+                yield BlockPair(old_run, new_run)
+        index = max(old_run.stop, index + 1)
 
 
-def _free_run(start: int, end: int, taken: Container[int]) -> range:
-    """From `start` on, the places up to the first one that is taken."""
-    stop = next((at for at in range(start, end) if at in taken), max(start, end))
+def _free_run(start: int, end: int, used: Container[int]) -> range:
+    """The places from `start` up to the first that is used."""
+    stop = start
+    while stop < end and stop not in used:
+        stop += 1
     return range(start, stop)
 
 
-def _in_place(old: Blocks, new: Blocks, mine: range, theirs: range) -> Iterator[Pair]:
-    """Blocks that were changed where they stood; or one text, split into other blocks.
+def _pair_changed_run(old: Blocks, new: Blocks, runs: BlockPair) -> Iterator[BlockPair]:
+    """Blocks that were changed in place, or one text that was split into other blocks.
 
-    At the end of both requests what follows is the next turn, so the later one may have more.
+    At the end of both requests the next turn follows, so there the later request may have more blocks.
     """
-    to_the_end = mine.stop == len(old) and theirs.stop == len(new)
-    if len(mine) == len(theirs) or (to_the_end and len(mine) < len(theirs)):
-        for one, other in zip(mine, theirs, strict=False):
-            if old[one].sort == new[other].sort or old[one].data == new[other].data:
-                yield _one(one), _one(other)
-    elif _text(old, mine) == _text(new, theirs) != "":
-        yield mine, theirs
+    at_end = runs.old.stop == len(old) and runs.new.stop == len(new)
+    same_length = len(runs.old) == len(runs.new)
+    if same_length or (at_end and len(runs.old) < len(runs.new)):
+        for old_index, new_index in zip(runs.old, runs.new, strict=False):
+            old_block = old[old_index]
+            new_block = new[new_index]
+            if old_block.sort == new_block.sort or old_block.data == new_block.data:
+                yield BlockPair(_one(old_index), _one(new_index))
+        return
+    old_text = _join_run(old, runs.old)
+    if old_text and old_text == _join_run(new, runs.new):
+        yield runs
 
 
-def _text(blocks: Blocks, run: range) -> str:
-    return joined_text([blocks[at].data for at in run])
+def _join_run(blocks: Blocks, run: range) -> str:
+    return join_texts([blocks[index].data for index in run])

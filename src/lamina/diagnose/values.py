@@ -1,6 +1,6 @@
-"""What a comparison of two requests says: the parting, its causes as a closed set of words, and advice.
+"""What a comparison of two requests returns: the difference, the closed set of causes, and advice.
 
-Nothing is found out here. The words are for programs, the sentences for people; both name the same thing.
+A cause is a fixed word for programs. Each has a sentence and advice for people.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import msgspec
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Where and why `after` stops being a continuation of `before`; `cause` is "none" where it does not.
+    """Where and why `after` stops being a continuation of `before`. If it continues it, `cause` is "none".
 
     `at` counts blocks after the tool definitions, `byte` is the offset inside the block and `offset` the one
     in the whole stream. `was` and `entry` are the places that differ, in `before` and in `after`: a path into
-    a request, or an entry's ref; where nothing is lost `entry` is the first new one. `name` is what a reader
+    a request, or an entry's ref. If nothing is lost, `entry` is the first new one. `name` is what a reader
     calls it. `settings` are the parameters that differ, whether or not they matter.
 
-    `kept` and `lost` are tokens of `before`. Without rules they are those that stand unchanged before the
-    parting, and the rest. Under the rules of a cache `cached` is what it held of `before`, `kept` what of
-    that is read, and `lost` what of it is sent again and paid anew; `price` is what that costs above a read,
-    in USD, None where nobody knows. What was never cached, or is no longer sent, is not lost.
+    `kept` and `lost` are tokens of `before`. Without rules they are the tokens that stand unchanged before
+    the difference, and the rest. Under the rules of a cache `cached` is what it held of `before`, `kept` what
+    of that is read, and `lost` what of it is sent again and paid anew. `price` is what that costs above a
+    read, in USD, None if there is no price. What was never cached, or is no longer sent, is not lost.
     """
 
     cause: str
@@ -46,12 +46,12 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """Where to look: what stood there before, else what stands there now."""
+        """Where to look: the place in the earlier request, else the one in the later."""
         return self.was or self.entry
 
 
 class Cause(NamedTuple):
-    """A cause, the block where it begins, and what the sentence adds to it."""
+    """A cause, the block where it begins, a detail for the sentence, and the name of what differs."""
 
     cause: str
     block: int
@@ -219,7 +219,7 @@ CAUSES: MappingProxyType[str, CauseWords] = MappingProxyType(
         ),
     }
 )
-"""Every cause there is, with what it means and what to do."""
+"""Every cause, with what it means and what to do."""
 
 SETTING_CAUSES = MappingProxyType(
     {
@@ -242,6 +242,9 @@ SETTING_CAUSES = MappingProxyType(
 """The cause for each name of `stream.SETTINGS`."""
 
 
-def sentence(found: Cause) -> str:
-    words = CAUSES[found.cause].sentence
-    return f"{words}: {found.detail}" if found.detail else words
+def write_sentence(cause: Cause) -> str:
+    """The sentence of a cause, with its detail."""
+    sentence = CAUSES[cause.cause].sentence
+    if cause.detail:
+        return f"{sentence}: {cause.detail}"
+    return sentence

@@ -1,15 +1,17 @@
 """Which IP addresses belong to the public internet.
 
-The lists are IANA's registries of special-purpose addresses, as of 2025, written out: what Python's own
-`is_global` says has changed from one of its releases to the next. An address that stands inside another one
-counts as itself. It looks nothing up.
+The lists are IANA's registries of special-purpose addresses, as of 2025. They are written out here, because
+Python's own `is_global` has changed from one release to the next. An IPv4 address inside of an IPv6 address
+is checked too. Nothing is looked up.
 """
 
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Iterable
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _NOT_PUBLIC_V4 = [
     ipaddress.IPv4Network(network)
@@ -37,7 +39,7 @@ _NOT_PUBLIC_V4 = [
 ]
 
 _GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
-"""All that has been given out. So these are not public: loopback, link-local (fe80::/10), site-local
+"""Every assigned address is in it. So these are not public: loopback, link-local (fe80::/10), site-local
 (fec0::/10), unique local (fc00::/7), multicast (ff00::/8), local NAT64 (64:ff9b:1::/48), and segment routing
 (5f00::/16)."""
 
@@ -51,6 +53,7 @@ _NOT_PUBLIC_V6 = [
     )
 ]
 
+# IPv6 networks whose addresses have an IPv4 address inside
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _COMPATIBLE = ipaddress.IPv6Network("::/96")
@@ -61,19 +64,23 @@ _ISATAP = frozenset((0x0000_5EFE, 0x0200_5EFE))
 def is_public(address: Address) -> bool:
     """Whether an address is one of the public internet."""
     if isinstance(address, ipaddress.IPv4Address):
-        return not any(address in network for network in _NOT_PUBLIC_V4)
+        return not _is_in(address, _NOT_PUBLIC_V4)
     inner = _inner_address(address)
     if inner is not None and not is_public(inner):
         return False
-    if any(address in network for network in (_MAPPED, _NAT64)):
-        return True  # what it leads to is public
-    return address in _GLOBAL_V6 and not any(address in network for network in _NOT_PUBLIC_V6)
+    if _is_in(address, (_MAPPED, _NAT64)):
+        return True  # the IPv4 address that it leads to is public
+    return address in _GLOBAL_V6 and not _is_in(address, _NOT_PUBLIC_V6)
+
+
+def _is_in(address: Address, networks: Iterable[Network]) -> bool:
+    return any(address in network for network in networks)
 
 
 def _inner_address(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that an IPv6 address leads to."""
+    """The IPv4 address that an IPv6 address leads to, None if it leads to none."""
     number = int(address)
-    if any(address in network for network in (_MAPPED, _NAT64, _COMPATIBLE)):
+    if _is_in(address, (_MAPPED, _NAT64, _COMPATIBLE)):
         return ipaddress.IPv4Address(number & 0xFFFF_FFFF)
     if address in _SIX_TO_FOUR:
         return ipaddress.IPv4Address(number >> 80 & 0xFFFF_FFFF)

@@ -1,7 +1,7 @@
-"""Bytes of a file as text: UTF-8 as it is, Word documents, and PDF where `pypdf` is installed.
+"""Bytes of a file as text: UTF-8 as it is, Word documents, and PDF if `pypdf` is installed.
 
-What has no text is refused as BadInput that says why, and which package would help. It opens nothing: bytes
-come in, text goes out. Each reader has a bound on its work that no file can lift.
+A file without text raises BadInput, which says why and which package would help. Nothing is opened here:
+bytes come in, text goes out. Each reader has a limit on its work that no file can lift.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SECONDS = 20.0
 
 
 def text_in(path: str, data: bytes, *, seconds: float = SECONDS) -> str:
-    """The text of a file; which reader it needs, its name and first bytes say.
+    """The text of a file. Its name and first bytes say which reader it needs.
 
     `seconds` is what a reader in another process may take, at most `SECONDS`.
     """
@@ -35,9 +35,9 @@ def text_in(path: str, data: bytes, *, seconds: float = SECONDS) -> str:
             text = read_pdf(data, most=CHARACTERS, seconds=min(seconds, SECONDS))
         else:
             text = read_word_document(data, most=CHARACTERS)
-    except BadInput as refused:
-        hint = refused.hint or "check the file"
-        raise BadInput(refused.problem, place=path, hint=hint) from None
+    except BadInput as error:
+        hint = error.hint or "check the file"
+        raise BadInput(error.problem, place=path, hint=hint) from None
     if is_blank(text):
         raise BadInput("there is no text in it", place=path, hint="it may hold pictures only")
     return text

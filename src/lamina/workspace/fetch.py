@@ -1,11 +1,12 @@
-"""Gets one page of the web, and nothing of the network that this machine stands in.
+"""Fetches one page of the web, and nothing of the network that this machine is in.
 
-Each address of a name is checked, and the connection is made to the very address that was checked: a name
-cannot lead elsewhere by the time it is used. Each redirect begins anew. No proxy of the environment is asked,
-no cookie or credential is sent; bytes and seconds are limited, slow answers and slow names included. A system
-resolver cannot be interrupted, so names are looked up in a process of their own, which can be ended.
+Each address of a name is checked, and we connect to the very address that was checked: so the name cannot
+lead elsewhere by the time it is used. Each redirect is checked in the same way. No proxy of the environment
+is used, and no cookie or credential is sent. Bytes and seconds are limited, for slow answers and slow names
+too. A system resolver cannot be interrupted, so names are looked up in a process of their own, which can be
+ended.
 
-It blocks: call it from a worker thread. What an answer means is somebody else's work.
+This module blocks: call it from a worker thread. It does not interpret the answer.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
-from email.message import Message
 from typing import Self
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
@@ -31,19 +31,20 @@ from lamina.workspace.addresses import Address, is_public
 from lamina.workspace.separate_process import ChildFailed, run_script
 
 Resolve = Callable[[str, int, float], Sequence[str]]
-"""The addresses of a host, for a port, in at most so many seconds."""
+"""Returns the addresses of a host, for a port, in at most so many seconds."""
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CHUNK = 1 << 16
 _AS_IS = "/?:@!$&'()*+,;=%~[]"
+"""Characters of a path that are sent unchanged; all others are escaped."""
 
 
 _LOOK_UP = """
 import socket
 host, port = arguments
 try:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    print(json.dumps({"addresses": [info[4][0] for info in found]}))
+    infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    print(json.dumps({"addresses": [info[4][0] for info in infos]}))
 except (OSError, UnicodeError) as error:
     print(json.dumps({"problem": str(error)}))
 """
@@ -54,7 +55,7 @@ def resolve_host(host: str, port: int, seconds: float) -> Sequence[str]:
     try:
         return [str(ipaddress.ip_address(host))]
     except ValueError:
-        pass  # a name
+        pass  # the host is a name
     try:
         answer = json.loads(run_script(_LOOK_UP, b"", seconds=seconds, arguments=(host, port)))
     except ChildFailed as failed:
@@ -67,7 +68,7 @@ def resolve_host(host: str, port: int, seconds: float) -> Sequence[str]:
 class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How far a fetch goes. `seconds` are for all of it: names, redirects, handshakes and the answer.
 
-    `allowed` says which addresses may be asked, `resolve` finds those of a name.
+    `allowed` says which addresses may be fetched from, `resolve` finds those of a name.
     """
 
     largest: int = 4 * 2**20
@@ -79,7 +80,7 @@ class FetchLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A page: where it was found in the end, what it says it is, and its bytes."""
+    """A page: its final address, its type and encoding according to its headers, and its bytes."""
 
     url: str
     kind: str
@@ -91,37 +92,39 @@ DEFAULT = FetchLimits()
 
 
 def fetch(url: str, limits: FetchLimits = DEFAULT) -> Answer:
-    """The page at an address, or BadInput that says why there is none."""
+    """The page at an address. Raises BadInput, which says why there is none."""
     deadline = time.monotonic() + limits.seconds
-    place = url
+    current_url = url
     for _ in range(limits.redirects + 1):
-        answer = _asked(place, limits, deadline)
+        answer = _request_page(current_url, limits, deadline)
         if isinstance(answer, Answer):
             return answer
-        place = urljoin(place, answer)
+        current_url = urljoin(current_url, answer)
     raise BadInput(f"more than {limits.redirects} redirects", place=url, hint="give the final address")
 
 
-def _asked(url: str, limits: FetchLimits, deadline: float) -> Answer | str:
-    """The page, or where it moved to."""
-    target = _parsed(url, limits)
-    port = target.port or (443 if target.scheme == "https" else 80)
+def _request_page(url: str, limits: FetchLimits, deadline: float) -> Answer | str:
+    """The page, or the address it moved to."""
+    target = _parse_url(url, limits)
+    default_port = 443 if target.scheme == "https" else 80
+    port = target.port or default_port
     try:
-        address = _checked(target.hostname or "", port, limits, url, deadline)
-        with _Line(address, port, _left(deadline)) as line:
-            answer = _answered(line.open(target, port), target, limits, url)
-            _left(deadline)  # what was cut off in the middle is no answer
+        address = _choose_address(target.hostname or "", port, limits, url, deadline)
+        with _TimedConnection(address, port, _seconds_left(deadline)) as timed:
+            answer = _read_answer(timed.open(target, port), target, limits, url)
+            _seconds_left(deadline)  # raises if the connection was ended in the middle of the answer
             return answer
     except BadInput:
         raise
     except (OSError, http.client.HTTPException, ValueError) as error:
-        late = time.monotonic() >= deadline
-        problem = f"no answer in {limits.seconds:g} seconds" if late else f"no answer: {error!s:.200}"
+        problem = f"no answer: {error!s:.200}"
+        if time.monotonic() >= deadline:
+            problem = f"no answer in {limits.seconds:g} seconds"
         raise BadInput(problem, place=url, hint="check the address, or try again later") from None
 
 
-def _parsed(url: str, limits: FetchLimits) -> SplitResult:
-    """An address that everyone reads the same way."""
+def _parse_url(url: str, limits: FetchLimits) -> SplitResult:
+    """The parts of an address. Refuses addresses that two programs could read differently."""
     hint = "give an address as in 'https://example.org/page'"
     if any(char <= " " or char in '\\"<>`{}|^\x7f' for char in url):
         raise BadInput("an address with characters that do not belong there", place=url[:200], hint=hint)
@@ -141,43 +144,44 @@ def _parsed(url: str, limits: FetchLimits) -> SplitResult:
     return target
 
 
-def _checked(host: str, port: int, limits: FetchLimits, url: str, deadline: float) -> str:
-    """The address to connect to, if every address of the name may be asked."""
-    names = limits.resolve(host, port, _left(deadline))
-    found = [ipaddress.ip_address(name.partition("%")[0]) for name in names]
-    if not found or not all(limits.allowed(address) for address in found):
+def _choose_address(host: str, port: int, limits: FetchLimits, url: str, deadline: float) -> str:
+    """The address to connect to, if every address of the host is allowed."""
+    texts = limits.resolve(host, port, _seconds_left(deadline))
+    addresses = [ipaddress.ip_address(text.partition("%")[0]) for text in texts]
+    if not addresses or not all(limits.allowed(address) for address in addresses):
         raise BadInput("it does not lead to the public internet", place=url[:200], hint="attach its text")
-    return str(found[0])
+    return str(addresses[0])
 
 
-class _Line:
-    """A connection to one address that is hung up when its time is over, whatever it is doing."""
+class _TimedConnection:
+    """A connection to one address that is shut down when its time is over, whatever it is doing."""
 
     def __init__(self, address: str, port: int, seconds: float) -> None:
         self._sock = socket.create_connection((address, port), timeout=seconds)
         self._lock = threading.Lock()
         self._is_over = False
-        self._ends = threading.Timer(seconds, self._hang_up)
-        self._ends.daemon = True
-        self._ends.start()
+        self._timer = threading.Timer(seconds, self._shut_down)
+        self._timer.daemon = True
+        self._timer.start()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ends.cancel()
+        self._timer.cancel()
         self._sock.close()
 
     def open(self, target: SplitResult, port: int) -> http.client.HTTPConnection:
-        """A connection that answers for the name, over TLS where the address says so."""
+        """An HTTP connection for the host of the target, over TLS for https."""
         connection = http.client.HTTPConnection(target.hostname or "", port)
         if target.scheme == "https":
-            self._wrap(target.hostname)
-        connection.sock, connection.auto_open = self._sock, 0
+            self._start_tls(target.hostname)
+        connection.sock = self._sock
+        connection.auto_open = 0  # never connects by itself, to an address that was not checked
         return connection
 
-    def _wrap(self, hostname: str | None) -> None:
-        """Speaks TLS from now on. A socket that is hung up while it is wrapped would be left open."""
+    def _start_tls(self, hostname: str | None) -> None:
+        """Speaks TLS from now on. The lock is needed: a socket shut down while wrapped would stay open."""
         context = ssl.create_default_context()
         with self._lock:
             if self._is_over:
@@ -188,45 +192,46 @@ class _Line:
             self._sock = encrypted
         encrypted.do_handshake()
 
-    def _hang_up(self) -> None:
+    def _shut_down(self) -> None:
         with self._lock, contextlib.suppress(OSError):
             self._is_over = True
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
 
-def _answered(
+def _read_answer(
     connection: http.client.HTTPConnection, target: SplitResult, limits: FetchLimits, url: str
 ) -> Answer | str:
-    path = quote((target.path or "/") + (f"?{target.query}" if target.query else ""), safe=_AS_IS)
-    asked = {
+    """Sends the request, and returns the page or the address that it moved to."""
+    path = target.path or "/"
+    if target.query:
+        path += f"?{target.query}"
+    headers = {
         "Host": target.netloc,
         "User-Agent": "lamina",
         "Accept": "text/*, application/*;q=0.8",
         "Accept-Encoding": "identity",
         "Connection": "close",
     }
-    connection.request("GET", path, headers=asked)
+    connection.request("GET", quote(path, safe=_AS_IS), headers=headers)
     answer = connection.getresponse()
-    moved = answer.getheader("Location")
-    if answer.status in REDIRECTS and moved:
-        return moved
+    new_url = answer.getheader("Location")
+    if answer.status in REDIRECTS and new_url:
+        return new_url
     if answer.status != 200:
         raise BadInput(f"the answer is {answer.status}", place=url, hint="check the address")
-    if lower_ascii(answer.getheader("Content-Encoding", "identity").strip(WHITE_SPACE)) not in {
-        "identity",
-        "",
-    }:
+    encoding = answer.getheader("Content-Encoding", "identity").strip(WHITE_SPACE)
+    if lower_ascii(encoding) not in {"identity", ""}:
         raise BadInput("a packed answer, which was not asked for", place=url)
-    return _page(url, answer.headers, _body(answer, limits.largest, url))
-
-
-def _page(url: str, headers: Message, body: bytes) -> Answer:
+    body = _read_body(answer, limits.largest, url)
     return Answer(
-        url=url, kind=headers.get_content_type(), charset=headers.get_content_charset() or "", body=body
+        url=url,
+        kind=answer.headers.get_content_type(),
+        charset=answer.headers.get_content_charset() or "",
+        body=body,
     )
 
 
-def _body(answer: http.client.HTTPResponse, largest: int, url: str) -> bytes:
+def _read_body(answer: http.client.HTTPResponse, largest: int, url: str) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while chunk := answer.read(min(_CHUNK, largest + 1 - size)):
@@ -237,7 +242,8 @@ def _body(answer: http.client.HTTPResponse, largest: int, url: str) -> bytes:
     return b"".join(chunks)
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
+    """Seconds until the deadline. Raises TimeoutError if it is over."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("no time left")

@@ -1,8 +1,8 @@
-"""Lines of files that match a pattern, found by ripgrep where it is installed, else by Python.
+"""Finds lines of files that match a pattern, by ripgrep if it is installed, else by Python.
 
-Files are read through the workspace, and only their text is given to the program that searches: it never sees
-a path, so it cannot be led astray. It runs apart from this process and is ended when its time is over, since
-a pattern can be written that takes forever.
+Files are read through the workspace. The program that searches gets only their text: it never sees a path, so
+no path can lead it outside. It runs in a process of its own that is ended when its time is over, since some
+patterns take forever.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from lamina.core.text.characters import WHITE_SPACE, split_lines
@@ -25,9 +24,9 @@ SECONDS = 10.0
 """Time on the clock for one search, reading the files included."""
 
 SEARCHED = 64 * 2**20
-"""Bytes that one search looks through."""
+"""Bytes that one search reads."""
 
-# Says the number of each line that matches, as ripgrep does. Nothing of lamina is needed to run it.
+# Prints the number of each line that matches, as ripgrep does. It runs without lamina.
 _SCAN = """
 import re, sys
 find = re.compile(sys.argv[1], re.IGNORECASE if sys.argv[2] == "1" else 0).search
@@ -48,11 +47,18 @@ class GrepMatch(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """Matches in order of path and line; `notes` say what was not searched, `more` that there are others."""
+    """Matches in order of path and line. `notes` say what was not searched, `more` that there are others."""
 
-    found: list[GrepMatch]
+    matches: list[GrepMatch]
     notes: list[str]
     more: bool
+
+
+class SearchedText(NamedTuple):
+    """The text of a file that is searched."""
+
+    path: str
+    text: str
 
 
 def grep(
@@ -62,21 +68,27 @@ def grep(
     if not pattern or "\n" in pattern or "\0" in pattern:
         raise BadInput("no pattern", place="pattern", hint="give a regular expression for one line")
     deadline = time.monotonic() + SECONDS
-    texts, notes = _texts(space, path, deadline)
-    starts, lines = [0], list[str]()
-    for _, text in texts:
-        lines += text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    texts, notes = _read_texts(space, path, deadline)
+    lines: list[str] = []
+    starts = [0]  # of each text among all lines
+    for searched in texts:
+        lines += searched.text.replace("\r\n", "\n").removesuffix("\n").split("\n")
         starts.append(len(lines))
-    hits = _hits(lines, pattern, ignore_case=ignore_case, most=most + 1, deadline=deadline)
-    found = [_match(hit - 1, starts, texts, lines) for hit in hits[:most]]
-    return Matches(found, notes, len(hits) > most)
+    numbers = _find_lines(lines, pattern, ignore_case=ignore_case, most=most + 1, deadline=deadline)
+    matches = []
+    for number in numbers[:most]:
+        index = number - 1
+        place = bisect_right(starts, index) - 1
+        matches.append(GrepMatch(texts[place].path, index - starts[place] + 1, lines[index]))
+    return Matches(matches, notes, len(numbers) > most)
 
 
-def _texts(space: Workspace, path: str, deadline: float) -> tuple[list[tuple[str, str]], list[str]]:
-    """The text of each file that is searched, under its path, and why others are not."""
+def _read_texts(space: Workspace, path: str, deadline: float) -> tuple[list[SearchedText], list[str]]:
+    """The text of each file that is searched, and notes on why others are not."""
     if space.kind(path) == "file":
-        return [(path, text_in(path, space.read(path), seconds=_left(deadline)))], []
-    texts: list[tuple[str, str]] = []
+        text = text_in(path, space.read(path), seconds=_seconds_left(deadline))
+        return [SearchedText(path, text)], []
+    texts: list[SearchedText] = []
     notes: list[str] = []
     room = SEARCHED
     for item in space.walk(path):
@@ -86,29 +98,31 @@ def _texts(space: Workspace, path: str, deadline: float) -> tuple[list[tuple[str
             continue
         room -= item.size
         try:
-            texts.append((item.path, text_in(item.path, space.read(item.path), seconds=_left(deadline))))
-        except BadInput as refused:
-            notes.append(f"{item.path}: {refused.problem}")
+            text = text_in(item.path, space.read(item.path), seconds=_seconds_left(deadline))
+        except BadInput as error:
+            notes.append(f"{item.path}: {error.problem}")
+            continue
+        texts.append(SearchedText(item.path, text))
     return texts, notes
 
 
 def _why_not(item: FolderItem, room: int, deadline: float) -> str:
+    """Why a file is not searched any more, "" if it is."""
     if item.size > room:
         return "the search is full"
-    return "" if deadline > time.monotonic() else "the time of the search is over"
+    if deadline <= time.monotonic():
+        return "the time of the search is over"
+    return ""
 
 
-def _left(deadline: float) -> float:
-    """Seconds until the deadline: never nothing, so that what is under way fails by itself."""
+def _seconds_left(deadline: float) -> float:
+    """Seconds until the deadline, but never 0: then what is under way fails by itself."""
     return max(deadline - time.monotonic(), 0.1)
 
 
-def _match(line: int, starts: list[int], texts: Sequence[tuple[str, str]], lines: list[str]) -> GrepMatch:
-    place = bisect_right(starts, line) - 1
-    return GrepMatch(texts[place][0], line - starts[place] + 1, lines[line])
-
-
-def _hits(lines: list[str], pattern: str, *, ignore_case: bool, most: int, deadline: float) -> list[int]:
+def _find_lines(
+    lines: list[str], pattern: str, *, ignore_case: bool, most: int, deadline: float
+) -> list[int]:
     """The numbers of the lines that match, from 1."""
     data = "\n".join(lines).encode("utf-8", "replace")
     try:
@@ -116,7 +130,7 @@ def _hits(lines: list[str], pattern: str, *, ignore_case: bool, most: int, deadl
             _command(pattern, ignore_case=ignore_case, most=most),
             input=data,
             capture_output=True,
-            timeout=_left(deadline),
+            timeout=_seconds_left(deadline),
             check=False,
             cwd="/",
             env={},
@@ -126,10 +140,13 @@ def _hits(lines: list[str], pattern: str, *, ignore_case: bool, most: int, deadl
         raise BadInput(problem, place="pattern", hint="give a simpler pattern, or a smaller folder") from None
     except OSError as error:
         raise BadInput(f"no search is possible: {error.strerror}", place="grep") from None
-    if run.returncode not in {0, 1} or (run.returncode == 1 and run.stderr):
-        told = split_lines(run.stderr.decode("utf-8", "replace").strip(WHITE_SPACE))
-        raise BadInput(f"no pattern: {' '.join(told[-2:])[:300]}", place="pattern", hint="check its syntax")
-    return [int(number) for number in re.findall(rb"^(\d+)", run.stdout, re.MULTILINE)][:most]
+    has_failed = run.returncode == 1 and run.stderr  # 1 without an error means that nothing matches
+    if has_failed or run.returncode not in {0, 1}:
+        messages = split_lines(run.stderr.decode("utf-8", "replace").strip(WHITE_SPACE))
+        problem = f"no pattern: {' '.join(messages[-2:])[:300]}"
+        raise BadInput(problem, place="pattern", hint="check its syntax")
+    numbers = re.findall(rb"^(\d+)", run.stdout, re.MULTILINE)
+    return [int(number) for number in numbers[:most]]
 
 
 def _command(pattern: str, *, ignore_case: bool, most: int) -> list[str]:
@@ -144,4 +161,6 @@ def _command(pattern: str, *, ignore_case: bool, most: int) -> list[str]:
         "--color=never",
         f"--max-count={most}",
     ]
-    return [ripgrep, *options, *(["--ignore-case"] if ignore_case else []), f"--regexp={pattern}", "-"]
+    if ignore_case:
+        options.append("--ignore-case")
+    return [ripgrep, *options, f"--regexp={pattern}", "-"]

@@ -1,8 +1,8 @@
 """HTML as a sequence of texts and tags, in one pass: time grows with the size of the page, whatever is in it.
 
-The standard library's parser looks for the end of a tag again and again where there is none: 60 KB of `<a `
-take it a minute. Here a text that is looked for and not found is not looked for again. Broken markup is read
-about as browsers do. It builds no tree and decides nothing about what a reader sees.
+If the end of a tag is missing, the standard library's parser looks for it again and again: 60 KB of `<a `
+take it a minute. Here a text that was not found is not looked for again. Broken markup is read about as
+browsers do. This module builds no tree and decides nothing about what a reader sees.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ RAW = frozenset(("script", "style", "textarea", "title", "xmp", "iframe", "noemb
 _DECODED = frozenset(("textarea", "title"))
 """Those of them in which `&amp;` still means `&`."""
 
+# an end tag of a raw element is `</script>` or `</script `; the other patterns are the parts of a tag:
+# `<a  href = "x" checked>` has the name `a`, then attributes with or without a value
 _NAME = re.compile(r"[A-Za-z][^\t\n\f\r />]*")
 _BETWEEN = re.compile(r"[\t\n\f\r /]*")
 _SPACES = re.compile(r"[\t\n\f\r ]*")
@@ -27,6 +29,7 @@ _ATTRIBUTE = re.compile(r"=?[^\t\n\f\r />=]*")
 _BARE_VALUE = re.compile(r"[^\t\n\f\r >]*")
 _END_TAGS = {name: re.compile(rf"</{name}(?=[\t\n\f\r />])", re.IGNORECASE | re.ASCII) for name in RAW}
 _LONG_NUMBER = re.compile(r"&#(?:([0-9]{8,})|[xX]([0-9a-fA-F]{8,}));?")
+"""A reference by a number of many digits, `&#00000065;`, which may have leading zeros."""
 
 
 class MarkupText(NamedTuple):
@@ -36,7 +39,7 @@ class MarkupText(NamedTuple):
 
 
 class Start(NamedTuple):
-    """A start tag. Names are in small letters; of equal attributes the first counts."""
+    """A start tag. Names are in lower case. Of equal attributes the first counts."""
 
     name: str
     attributes: dict[str, str]
@@ -61,7 +64,8 @@ class _Scanner:
         self._absent: set[str] = set()  # what was looked for and does not come any more
 
     def tokens(self) -> Iterator[Token]:
-        html, at = self._html, 0
+        html = self._html
+        at = 0
         while at < len(html):
             opening = self._find("<", at)
             if opening < 0:
@@ -72,44 +76,56 @@ class _Scanner:
             if self._find(">", opening) < 0:  # nothing is a tag from here on
                 yield MarkupText(_resolve(html[opening:]))
                 return
-            token, at = self._markup(opening)
+            token, at = self._read_markup(opening)
             if token is not None:
                 yield token
             if isinstance(token, Start) and token.name in RAW and not token.closed:
-                end = self._raw_end(token.name, at)
-                if end < 0 and token.name in _DECODED:
-                    continue  # a title without an end is only forgotten
-                raw = html[at:] if end < 0 else html[at:end]
-                yield MarkupText(_resolve(raw) if token.name in _DECODED else raw)
-                at += len(raw)
+                raw = self._raw_text(token.name, at)
+                if raw is not None:
+                    yield MarkupText(_resolve(raw) if token.name in _DECODED else raw)
+                    at += len(raw)
 
-    def _markup(self, at: int) -> tuple[Token | None, int]:
+    def _raw_text(self, name: str, at: int) -> str | None:
+        """The text of a raw element from this place on. None for a title without an end: it is ignored."""
+        end = self._find_end_tag(name, at)
+        if end >= 0:
+            return self._html[at:end]
+        if name in _DECODED:
+            return None
+        return self._html[at:]
+
+    def _read_markup(self, at: int) -> tuple[Token | None, int]:
         """What begins with the `<` at this place, and where the text goes on."""
         html = self._html
         if html.startswith("<!--", at):
-            return None, self._comment_end(at + 4)
+            return None, self._find_comment_end(at + 4)
         if html.startswith(("<!", "<?"), at):
             return None, self._find(">", at) + 1
         if html.startswith("</", at):
             name = _NAME.match(html, at + 2)
             end = self._find(">", at) + 1
-            return (End(lower_ascii(name[0])) if name else None), end
+            if name is None:
+                return None, end
+            return End(lower_ascii(name[0])), end
         name = _NAME.match(html, at + 1)
         if name is None:
             return MarkupText("<"), at + 1
-        return self._start_tag(lower_ascii(name[0]), name.end())
+        return self._read_start_tag(lower_ascii(name[0]), name.end())
 
-    def _comment_end(self, at: int) -> int:
+    def _find_comment_end(self, at: int) -> int:
         if self._html.startswith(">", at):
             return at + 1
         if self._html.startswith("->", at):
             return at + 2
         end = self._find("-->", at)
-        return len(self._html) if end < 0 else end + 3
+        if end < 0:
+            return len(self._html)
+        return end + 3
 
-    def _start_tag(self, name: str, at: int) -> tuple[Start, int]:
+    def _read_start_tag(self, name: str, at: int) -> tuple[Start, int]:
         """A start tag from the end of its name on. There is a `>` somewhere after it."""
-        html, attributes = self._html, dict[str, str]()
+        html = self._html
+        attributes: dict[str, str] = {}
         while True:
             between = _match(_BETWEEN, html, at)
             at += len(between)
@@ -117,10 +133,10 @@ class _Scanner:
                 closed = between.endswith("/")
                 return Start(name, attributes, closed), at + 1
             attribute = _match(_ATTRIBUTE, html, at)
-            value, at = self._value(at + len(attribute))
+            value, at = self._read_value(at + len(attribute))
             attributes.setdefault(lower_ascii(attribute), value)
 
-    def _value(self, at: int) -> tuple[str, int]:
+    def _read_value(self, at: int) -> tuple[str, int]:
         """The value of an attribute whose name ended at this place, and where it ends."""
         html = self._html
         equals = at + len(_match(_SPACES, html, at))
@@ -135,41 +151,45 @@ class _Scanner:
         value = _match(_BARE_VALUE, html, at)
         return value, at + len(value)
 
-    def _raw_end(self, name: str, at: int) -> int:
+    def _find_end_tag(self, name: str, at: int) -> int:
         """Where the end tag of a raw element begins, -1 if there is none."""
-        wanted = f"</{name}"
-        if wanted in self._absent:
+        end_tag = f"</{name}"
+        if end_tag in self._absent:
             return -1
-        found = _END_TAGS[name].search(self._html, at)
-        if found is None:
-            self._absent.add(wanted)
+        match = _END_TAGS[name].search(self._html, at)
+        if match is None:
+            self._absent.add(end_tag)
             return -1
-        return found.start()
+        return match.start()
 
-    def _find(self, wanted: str, at: int) -> int:
-        """Where a text comes next, -1 if it does not. Places only grow, so `never` stays `never`."""
-        if wanted in self._absent:
+    def _find(self, text: str, at: int) -> int:
+        """Where a text comes next, -1 if it does not. The places only grow, so it never comes later."""
+        if text in self._absent:
             return -1
-        found = self._html.find(wanted, at)
-        if found < 0:
-            self._absent.add(wanted)
-        return found
+        place = self._html.find(text, at)
+        if place < 0:
+            self._absent.add(text)
+        return place
 
 
 def _match(pattern: re.Pattern[str], text: str, at: int) -> str:
-    """What a pattern that may match nothing finds at a place."""
-    found = pattern.match(text, at)
-    return found[0] if found else ""
+    """What a pattern matches at a place, which may be nothing."""
+    match = pattern.match(text, at)
+    return match[0] if match else ""
 
 
 def _resolve(text: str) -> str:
     """A text with its character references resolved. Numbers too long for any character are replaced."""
     if "&" not in text:
         return text
-    return unescape(_LONG_NUMBER.sub(_shorten, text))
+    return unescape(_LONG_NUMBER.sub(_shorten_number, text))
 
 
-def _shorten(found: re.Match[str]) -> str:
-    digits, base = (found[1], "") if found[1] else (found[2], "x")
-    digits = digits.lstrip("0")
-    return f"&#{base}{digits or '0'};" if len(digits) < 8 else "\ufffd"
+def _shorten_number(match: re.Match[str]) -> str:
+    """A reference without leading zeros: `&#00000065;` becomes `&#65;`."""
+    decimal = match[1]
+    base = "" if decimal else "x"
+    digits = (decimal or match[2]).lstrip("0")
+    if len(digits) >= 8:
+        return "\ufffd"
+    return f"&#{base}{digits or '0'};"

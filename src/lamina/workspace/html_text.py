@@ -1,6 +1,6 @@
 """HTML as text: what a reader would see, with headings and lists, without scripts, styles and hidden parts.
 
-Nothing is run or fetched. A page may be as broken as it likes; its text comes out in order.
+Nothing is run or fetched. However broken a page is, its text comes out in order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
 _VOID = frozenset("area base br col embed hr img input link meta param source track wbr".split())
 
 _DEEPEST = 2_000
-"""Open elements that are kept in mind: below that an element is not seen to be hidden."""
+"""Open elements that are remembered. Deeper elements are not seen to be hidden."""
 
 _LOOKED_BACK = 50
 """Open elements among which an end tag finds its start."""
@@ -45,15 +45,19 @@ def page(html: str) -> HtmlText:
         elif isinstance(token, End):
             reader.end(token.name)
         else:
-            reader.say(token.text)
-    lines = [_WHITE_IN_A_LINE.sub(" ", line).strip(WHITE_SPACE) for line in "".join(reader.out).split("\n")]
+            reader.add_text(token.text)
+    raw_lines = "".join(reader.pieces).split("\n")
+    lines = [_WHITE_IN_A_LINE.sub(" ", line).strip(WHITE_SPACE) for line in raw_lines]
     text = _MANY_LINES.sub("\n\n", "\n".join(lines)).strip(WHITE_SPACE)
-    return HtmlText(_ANY_WHITE.sub(" ", "".join(reader.title)).strip(WHITE_SPACE), text)
+    title = _ANY_WHITE.sub(" ", "".join(reader.title)).strip(WHITE_SPACE)
+    return HtmlText(title, text)
 
 
 class _Reader:
+    """Collects the visible text and the title while a page is parsed."""
+
     def __init__(self) -> None:
-        self.out: list[str] = []
+        self.pieces: list[str] = []
         self.title: list[str] = []
         self._open: list[tuple[str, bool]] = []  # each open element, and whether it is silent
         self._silent = 0
@@ -63,7 +67,7 @@ class _Reader:
             self._open.clear()
             self._silent = 0
         if not self._silent and tag.name in _BLOCKS:
-            self.out.append(_mark(tag.name))
+            self.pieces.append(_separator(tag.name))
         if tag.name in _VOID:
             return
         if len(self._open) < _DEEPEST:
@@ -82,29 +86,35 @@ class _Reader:
             if closed == name:
                 break
         if not self._silent and name in _BLOCKS:
-            self.out.append("\n")
+            self.pieces.append("\n")
 
-    def say(self, text: str) -> None:
+    def add_text(self, text: str) -> None:
         if self._open and self._open[-1][0] == "title":
             self.title.append(text)
         elif not self._silent:
-            self.out.append(text if self._in_pre() else _ANY_WHITE.sub(" ", text))
+            if not self._in_preformatted():
+                text = _ANY_WHITE.sub(" ", text)
+            self.pieces.append(text)
 
-    def _in_pre(self) -> bool:
+    def _in_preformatted(self) -> bool:
         return any(name == "pre" for name, _ in self._open[-5:])
 
 
-def _mark(name: str) -> str:
-    """What stands before a block, so that its text does not run into the text before it."""
+def _separator(name: str) -> str:
+    """What is put before a block, so that its text does not run into the text before it."""
     if name in {"td", "th"}:
         return " | "
     if name in _HEADINGS:
         return f"\n\n{'#' * int(name[1])} "
     if name == "li":
         return "\n- "
-    return "\n\n" if name in _PARAGRAPHS else "\n"
+    if name in _PARAGRAPHS:
+        return "\n\n"
+    return "\n"
 
 
 def _is_hidden(attributes: dict[str, str]) -> bool:
     style = lower_ascii(_ANY_WHITE.sub("", attributes.get("style", "")))
-    return "hidden" in attributes or "display:none" in style or "visibility:hidden" in style
+    if "hidden" in attributes:
+        return True
+    return "display:none" in style or "visibility:hidden" in style

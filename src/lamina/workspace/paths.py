@@ -1,8 +1,8 @@
-"""Paths inside a workspace, as text: what may be asked for at all, and what is never shown.
+"""Paths inside a workspace, as text: which paths are allowed at all, and which names are never read.
 
-A path is written with `/`, from the root, without `..`; nothing is looked up here. Names are compared with
-patterns in a folded spelling, so that case, Unicode variants and invisible characters, which some file
-systems take for the same name, do not get around them.
+A path is written with `/`, from the root, without `..`. Nothing is looked up on disk here. Names are compared
+with patterns in a folded spelling. Some file systems ignore case, Unicode variants and invisible characters,
+so none of these may get a name around a pattern.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SECRET = (
     "id_ecdsa",
     ".lamina-*",
 )
-"""Names that are never read or written: keys, and folders whose files are run by version control."""
+"""Names that are never read or written: keys, and folders whose files version control runs."""
 
 NOISE = (
     "node_modules",
@@ -49,71 +49,86 @@ NOISE = (
     ".ruff_cache",
     ".pytest_cache",
 )
-"""Folders that a walk leaves out, and that can be asked for by name."""
+"""Folders that a walk leaves out. They can be read by name."""
 
 LONGEST = 4096
-"""Bytes of a path: what the common systems take."""
+"""Bytes of a path, as the common systems allow."""
 
 _VARIATIONS = frozenset(map(chr, (0x034F, *range(0xFE00, 0xFE10))))
+"""Invisible characters that Unicode does not put among the control and format characters."""
 
 _HINT = "give a path from the root of the workspace, as in 'docs/spec.md'"
 
 
-def steps(path: str) -> tuple[str, ...]:
-    """The names on the way to a path; none for the root itself. Refuses what could mean another place."""
-    problem = _problem(path)
+def split_path(path: str) -> tuple[str, ...]:
+    """The names of a path; none for the root itself. Refuses paths that could lead elsewhere."""
+    problem = _find_problem(path)
     if problem:
         raise BadInput(problem, place=shown(path), hint=_HINT)
-    return tuple(step for step in path.split("/") if step not in {"", "."})
+    return tuple(name for name in path.split("/") if name not in {"", "."})
 
 
-def joined(way: Iterable[str]) -> str:
-    return "/".join(way) or "."
+def join_path(names: Iterable[str]) -> str:
+    return "/".join(names) or "."
 
 
-def excluded(way: Iterable[str], patterns: Iterable[str] = SECRET) -> str:
-    """The first name on the way that a pattern forbids, or nothing."""
-    folded = [fold(pattern) for pattern in patterns]
-    return next((name for name in way if any(fnmatchcase(fold(name), one) for one in folded)), "")
+def find_excluded(names: Iterable[str], patterns: Iterable[str] = SECRET) -> str:
+    """The first of these names that a pattern forbids, "" if none is forbidden."""
+    folded_patterns = [fold(pattern) for pattern in patterns]
+    for name in names:
+        folded_name = fold(name)
+        if any(fnmatchcase(folded_name, pattern) for pattern in folded_patterns):
+            return name
+    return ""
 
 
 @lru_cache(maxsize=4096)
 def fold(name: str) -> str:
     """A name as the least exact file system would compare it."""
-    seen = "".join(char for char in name if not _ignored(char))
-    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", seen).casefold())
-    return plain.rstrip(" .") or plain
+    visible = "".join(char for char in name if not _is_ignored(char))
+    normalized = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", visible).casefold())
+    return normalized.rstrip(" .") or normalized
 
 
-def _ignored(char: str) -> bool:
+def _is_ignored(char: str) -> bool:
+    """Whether some file system ignores this character in a name."""
     return unicodedata.category(char) in {"Cf", "Cc", "Cs"} or char in _VARIATIONS
 
 
-def plain(name: str) -> bool:
-    """Whether a name can be shown in a line of text and given back as it was."""
+def is_plain(name: str) -> bool:
+    """Whether a name can be printed on one line, and read back unchanged."""
     return not any(unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in name)
 
 
 def shown(name: str) -> str:
-    """A name for a message: as it is if it is plain, else escaped; never long."""
-    short = name if len(name) <= 200 else f"{name[:199]}…"
-    return short if plain(short) else ascii(short)[1:-1]
+    """A name for a message: as it is if it is plain, else escaped. Long names are cut."""
+    short = name
+    if len(name) > 200:
+        short = f"{name[:199]}…"
+    if is_plain(short):
+        return short
+    return ascii(short)[1:-1]
 
 
-def _problem(path: str) -> str:
+def _find_problem(path: str) -> str:
+    """Why a path is not allowed, "" if it is."""
+    outside = "it is not inside the workspace"
     if not isinstance(path, str):
         return "a path must be text"
-    if not plain(path):
+    if not is_plain(path):
         return "a path with control or invisible characters"
     if len(path.encode()) > LONGEST:
         return f"a path of more than {LONGEST:,} bytes"
     if path.startswith(("/", "~")) or path[1:3] in {":/", ":\\"}:
-        return "it is not inside the workspace"
+        return outside
     if "\\" in path:
         return "a path with a backslash"
-    return "it is not inside the workspace" if any(map(_climbs, path.split("/"))) else ""
+    climbs = any(_climbs(name) for name in path.split("/"))
+    return outside if climbs else ""
 
 
 def _climbs(name: str) -> bool:
-    """Whether some system takes a name for `..`: also with spaces or more dots, or dots of another script."""
-    return name not in {"", "."} and set(unicodedata.normalize("NFKC", name)) <= {".", " "}
+    """Whether some system takes a name for `..`: with spaces, more dots, or dots of another script."""
+    if name in {"", "."}:
+        return False
+    return set(unicodedata.normalize("NFKC", name)) <= {".", " "}

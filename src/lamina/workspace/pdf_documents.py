@@ -1,6 +1,6 @@
-"""The text of a PDF, by `pypdf`, in a process of its own: what a PDF asks of its reader has no bound.
+"""The text of a PDF, by `pypdf`, in a process of its own: a PDF can make its reader work without limit.
 
-It opens nothing: bytes come in, text goes out.
+Nothing is opened here: bytes come in, text goes out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ sys.stdout.buffer.write("\\n\\n".join(texts).encode("utf-8", "replace"))
 
 
 def read_pdf(data: bytes, *, most: int, seconds: float) -> str:
-    """The text, page by page, at most about `most` characters; BadInput if `seconds` pass without it."""
+    """The text, page by page, at most about `most` characters. Raises BadInput after `seconds` without it."""
     if find_spec("pypdf") is None:
         raise BadInput("its text needs the package 'pypdf'", hint="install lamina[documents]")
     try:

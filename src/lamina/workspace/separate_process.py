@@ -2,8 +2,8 @@
 
 Some formats can only be read by a package that takes as long as a file wants it to. A thread cannot be
 stopped, so such a package runs in a child process. The child limits its processor time and memory before it
-reads anything, and the caller ends it when the time on the clock is over. It is a limit on work, not a
-prison: the child may read files, as this process may.
+reads anything, and the caller ends it when the time on the clock is over. This limits work. It is not a
+sandbox: the child may read files, as this process may.
 """
 
 from __future__ import annotations
@@ -31,14 +31,11 @@ except (ImportError, ValueError, OSError):
 """
 
 _INHERITED = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT")
-"""What a Python may need of the environment to start. Nothing else is handed on."""
+"""Variables that a Python may need to start. No others are passed on."""
 
 
 class ChildFailed(Exception):
-    """The child did not do its work: it was ended, or it stopped by itself. `why` is for a message.
-
-    `late` says that its time was over.
-    """
+    """The child was ended, or stopped by itself. `why` is for a message; `late`: its time was over."""
 
     def __init__(self, why: str, *, late: bool = False) -> None:
         self.why = why
@@ -49,15 +46,15 @@ class ChildFailed(Exception):
 def run_script(
     script: str, data: bytes, *, seconds: float, arguments: tuple[object, ...] = (), memory: int = MEMORY
 ) -> bytes:
-    """What a Python script prints when it is given `data` on its standard input.
+    """Runs a Python script with `data` on its standard input, and returns what it prints.
 
     The script finds its arguments, which must be JSON, in the list `arguments`.
     """
     if not sys.executable:
         raise ChildFailed("this Python does not know how to start another one")
     cpu_seconds = max(int(seconds) + 1, 1)
-    given = json.dumps([sys.path, cpu_seconds, memory, arguments])
-    command = [sys.executable, "-I", "-S", "-c", _PRELUDE + script, given]
+    settings = json.dumps([sys.path, cpu_seconds, memory, arguments])
+    command = [sys.executable, "-I", "-S", "-c", _PRELUDE + script, settings]
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     try:
         child = subprocess.run(  # noqa: S603 - this interpreter, with a script of our own
@@ -77,6 +74,6 @@ def run_script(
 
 
 def _last_line(stderr: bytes) -> str:
-    """What a traceback ends with: the error itself."""
+    """The last line of a traceback, which is the error itself."""
     lines = stderr.decode("utf-8", "replace").strip(WHITE_SPACE).split("\n")
     return lines[-1][:200] or "it stopped without a word"

@@ -2,7 +2,7 @@
 
     Options(order=superseding(TABLE))
 
-The core's own table reads names and arguments that many tools share; this one adds what only these tools
+The core's own table reads names and arguments that many tools share. This one adds what only these tools
 mean. It proposes before another order does, and lowers nothing itself. It never looks at a file.
 """
 
@@ -19,16 +19,16 @@ from lamina.core.superseded_results import Exchange, superseded
 from lamina.core.text.subjects import SUBJECTS, ReadableCall, Subject, SubjectReader
 from lamina.core.values import Entry, Form, ToolCall, ToolResult
 from lamina.errors import BadInput
-from lamina.workspace.paths import joined, steps
+from lamina.workspace.paths import join_path, split_path
 
 
 def moved(call: ReadableCall) -> Subject | None:
-    """A move as a write of both paths, for a table of subjects: what was read at either place is old."""
+    """A move as a write of both paths, for a table of subjects: readings of either path are outdated."""
     if call.name != "mv":
         return None
     try:
-        given = msgspec.json.decode(call.arguments, type=dict[str, Any])
-        paths = [joined(steps(given[name])) for name in ("path", "to")]
+        arguments = msgspec.json.decode(call.arguments, type=dict[str, Any])
+        paths = [join_path(split_path(arguments[name])) for name in ("path", "to")]
     except (msgspec.MsgspecError, UnicodeError, KeyError, TypeError, RecursionError, BadInput):
         return None
     return Subject(verb="write", resource="\n".join(dict.fromkeys(paths)))
@@ -39,31 +39,40 @@ TABLE: tuple[SubjectReader, ...] = (moved, *SUBJECTS)
 
 
 def superseding(table: tuple[SubjectReader, ...], *, then: Order = ladder) -> Order:
-    """An order that begins with what this table knows to be outdated and the core's own does not."""
+    """An order that first lowers results that only this table takes for outdated, then what `then` lowers."""
 
     def order(view: OrderView) -> Iterator[Batch]:
-        yield from _outdated(view, table)
+        yield from _lower_outdated(view, table)
         yield from then(view)
 
     return order
 
 
 ORDER = superseding(TABLE)
-"""The ladder, with the workspace tools known: what a session cuts by."""
+"""The usual ladder, and before it the results of workspace tools. Sessions cut by it."""
 
 
-def _outdated(view: OrderView, table: tuple[SubjectReader, ...]) -> Iterator[Batch]:
-    found = [(c, r) for c, r in pairs(view.entries) if view.entries[r].form is Form.FULL]
-    had = [_exchange(view.entries[c], view.entries[r]) for c, r in found]
-    known, allowed = superseded(had), frozenset(view.free())
-    for at, by in sorted(superseded(had, table=table).items()):
-        result, later = found[at][1], view.entries[found[by][1]]
-        if at not in known and result in allowed and not goes_last(view.entries[result], view.kinds):
-            yield (Move(result, Form.STUB, f"superseded by {later.ref}"),)
+def _lower_outdated(view: OrderView, table: tuple[SubjectReader, ...]) -> Iterator[Batch]:
+    """Lowers results that this table takes for outdated and the core's table does not."""
+    full_pairs = []
+    for call_index, result_index in pairs(view.entries):
+        if view.entries[result_index].form is Form.FULL:
+            full_pairs.append((call_index, result_index))
+    exchanges = [_make_exchange(view.entries[call], view.entries[result]) for call, result in full_pairs]
+    superseded_for_core = superseded(exchanges)
+    free = frozenset(view.free())
+    for older, newer in sorted(superseded(exchanges, table=table).items()):
+        result_index = full_pairs[older][1]
+        newer_result = view.entries[full_pairs[newer][1]]
+        if older in superseded_for_core or result_index not in free:
+            continue
+        if not goes_last(view.entries[result_index], view.kinds):
+            yield (Move(result_index, Form.STUB, f"superseded by {newer_result.ref}"),)
 
 
-def _exchange(call: Entry, result: Entry) -> Exchange:
-    asked, answered = call.parts[0], result.parts[0]
-    if not isinstance(asked, ToolCall) or not isinstance(answered, ToolResult):
-        raise TypeError((asked, answered))
-    return Exchange(call=asked, result=answered)
+def _make_exchange(call_entry: Entry, result_entry: Entry) -> Exchange:
+    call = call_entry.parts[0]
+    result = result_entry.parts[0]
+    if not isinstance(call, ToolCall) or not isinstance(result, ToolResult):
+        raise TypeError((call, result))
+    return Exchange(call=call, result=result)

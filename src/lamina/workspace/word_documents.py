@@ -1,8 +1,8 @@
 """The text of a Word document (.docx), in one pass over its XML.
 
-Time and memory grow with the size of the unpacked file and with nothing that the file says about itself: no
-grid span, no relationship and no entity makes it do more. Paragraphs and tables come in order; a row of a
-table is one line. Headers, footnotes, comments and deleted text are left out. It opens nothing.
+Time and memory grow with the size of the unpacked file, and with nothing that the file says about itself: no
+grid span, no relationship and no entity makes the reader do more. Paragraphs and tables come in order; a row
+of a table is one line. Headers, footnotes, comments and deleted text are left out. Nothing is opened here.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from lamina.core.text.paths import shortest_path
 from lamina.errors import BadInput
 
 UNPACKED = 64 * 2**20
-"""Bytes of one part of the package, unpacked: a small file can hold terabytes of zeros."""
+"""Bytes of one part of the package, unpacked. A small file can hold terabytes of zeros."""
 
 ELEMENTS = 1_000_000
-"""Elements of the XML: several times what a long book has. Each is a call of a function here."""
+"""Elements of the XML: several times as many as a long book has. Each costs a call of a function here."""
 
 TABLES_DEEP = 16
-"""How deep tables may stand in tables. Each level copies the text below it once."""
+"""How deep tables may be nested. Each level copies the text below it once."""
 
 _WORD = frozenset(
     (
@@ -41,11 +41,11 @@ _SKIPPED = frozenset(("del", "moveFrom"))
 
 
 class _Enough(Exception):
-    """As much text as was wanted has been read."""
+    """Enough text has been read."""
 
 
 def read_word_document(data: bytes, *, most: int) -> str:
-    """The text, at most about `most` characters of it; BadInput for a file that cannot be read."""
+    """The text, at most about `most` characters. Raises BadInput for a file that cannot be read."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as package:
             xml = _read_part(package, _main_part(package))
@@ -60,12 +60,14 @@ def read_word_document(data: bytes, *, most: int) -> str:
 
 
 def _main_part(package: zipfile.ZipFile) -> str:
-    """Where the document itself stands in the package: what its relationships say, else the usual place."""
+    """Where the document itself is in the package: as its relationships say, else at the usual place."""
     if _RELATIONSHIPS not in package.namelist():
         return _USUAL_PLACE
     finder = _MainPartFinder()
     _parse(_read_part(package, _RELATIONSHIPS), finder)
-    return shortest_path(finder.target.lstrip("/")) if finder.target else _USUAL_PLACE
+    if not finder.target:
+        return _USUAL_PLACE
+    return shortest_path(finder.target.lstrip("/"))
 
 
 def _read_part(package: zipfile.ZipFile, name: str) -> bytes:
@@ -101,10 +103,10 @@ class _MainPartFinder:
 
 
 class _Body:
-    """Collects paragraphs and tables while the XML goes by.
+    """Collects paragraphs and tables while the XML is parsed.
 
-    `_blocks` has a list of blocks for the body and for each open cell, the innermost last; `_rows` the cells
-    of each open row, `_tables` the rows of each open table.
+    `_blocks` has a list of blocks for the body and for each open cell, the innermost last. `_rows` has the
+    cells of each open row, `_tables` the rows of each open table.
     """
 
     def __init__(self, most: int) -> None:
@@ -118,7 +120,7 @@ class _Body:
         self._skipped = 0
 
     def text(self) -> str:
-        """Everything so far, also where the end of the file was not reached."""
+        """Everything so far, even if the end of the file was not reached."""
         self._end_paragraph()
         open_cells = [block for blocks in self._blocks[1:] for block in blocks]
         open_rows = [cell for row in self._rows for cell in row]
@@ -184,7 +186,7 @@ class _Body:
         cell = "\n".join(self._blocks.pop())
         if self._rows:
             self._rows[-1].append(cell)
-        else:  # a cell that stands in no row
+        else:  # a cell outside of any row
             self._blocks[-1].append(cell)
 
     def _end_row(self) -> None:
@@ -199,16 +201,16 @@ class _Body:
 
 
 def _is_skipped(namespace: str, tag: str) -> bool:
-    """What repeats text that stands elsewhere, or text that was taken out."""
+    """Whether an element repeats text from elsewhere, or holds text that was deleted."""
     if namespace == _COMPATIBILITY:
         return tag == "Fallback"
     return namespace in _WORD and tag in _SKIPPED
 
 
 def _parse(xml: bytes, reader: _Body | _MainPartFinder) -> None:
-    """Shows each element to a reader. A document type, which could define entities, is refused.
+    """Passes each element to a reader. A document type, which could define entities, is refused.
 
-    The whole is given at once: a parser that is fed in pieces reads a long token again with each of them.
+    The parser gets everything at once: with several pieces it would read a long token again for each.
     """
     parser = expat.ParserCreate(namespace_separator=" ")
     elements = 0

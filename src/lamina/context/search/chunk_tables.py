@@ -1,7 +1,7 @@
-"""What an index needs of the place that keeps its chunks: the port of SQLite's and PostgreSQL's tables.
+"""What an index needs of the place that stores its chunks: the port of SQLite's and PostgreSQL's tables.
 
-A shelf is synchronous and is used by one thread at a time. It keeps chunks, finds words and compares
-vectors; it does not fuse scores, makes no vectors and knows no question.
+Chunk tables are synchronous, and one thread uses them at a time. They store chunks, find words and compare
+vectors. They do not fuse scores, make no vectors and know no question.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ChunkRow(msgspec.Struct, frozen=True):
 
 
 class Candidate(msgspec.Struct, frozen=True, array_like=True):
-    """What ranking has to know of a chunk."""
+    """What ranking has to know about a chunk."""
 
     id: int
     speaker: str
@@ -35,8 +35,8 @@ class Candidate(msgspec.Struct, frozen=True, array_like=True):
     sort: str
 
 
-class Beside(msgspec.Struct, frozen=True, array_like=True):
-    """A chunk near another one: how far from it, and how many characters long."""
+class Neighbour(msgspec.Struct, frozen=True, array_like=True):
+    """A chunk near the chunk `of`: how far `away` it is, its size in characters, and the chunk itself."""
 
     of: int
     away: int
@@ -45,7 +45,7 @@ class Beside(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ChunkChanges(msgspec.Struct, frozen=True):
-    """What a source's chunks change in the index; `seen` are the numbers that it had when this was made."""
+    """What a source's chunks change in the index. `seen` are the numbers that it had at that time."""
 
     gone: list[int]
     moved: list[tuple[int, int, str]]
@@ -60,13 +60,13 @@ class ChunkTables(Protocol):
     def notes(self) -> tuple[str, ...]: ...
 
     def guarded(self) -> AbstractContextManager[None]:
-        """Around every use: what the database raises becomes an error of lamina."""
+        """Goes around every use: what the database raises becomes an error of lamina."""
         ...
 
     def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> ChunkChanges: ...
 
     def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
-        """Carries out a plan in one transaction; False if somebody else has changed the source since."""
+        """Carries out a plan in one transaction. False if somebody else has changed the source since."""
         ...
 
     def remove(self, source: str) -> int: ...
@@ -81,8 +81,8 @@ class ChunkTables(Protocol):
 
     def candidates(self, numbers: Collection[int]) -> list[Candidate]: ...
 
-    def neighbours(self, numbers: Collection[int], reach: int) -> list[Beside]:
-        """The chunks at most so far from these, of the same section."""
+    def neighbours(self, numbers: Collection[int], reach: int) -> list[Neighbour]:
+        """The chunks at most `reach` away from these, of the same section."""
         ...
 
     def counts(self, words: Sequence[str], most: int) -> dict[str, int]:
@@ -92,11 +92,11 @@ class ChunkTables(Protocol):
     def matches(
         self, words: Mapping[str, int], most: int, sources: Collection[str] | None
     ) -> list[tuple[int, float]]:
-        """The chunks with any of the words by BM25, more is better; with each word its count."""
+        """The chunks with any of the words by BM25; more is better. `words` has the count of each."""
         ...
 
     def near(
-        self, wanted: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
+        self, vector: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
     ) -> dict[int, float]:
         """The nearest chunks and those of `also`, from 0 (the farthest of all) to 1 (the nearest)."""
         ...
@@ -104,54 +104,59 @@ class ChunkTables(Protocol):
     def close(self) -> None: ...
 
 
-def plan_of(there: Iterable[tuple[bytes, int, int, str]], chunks: Sequence[Chunk]) -> ChunkChanges:
-    """What to change so that a source has these chunks; one that is already there keeps its number.
+def plan_replacement(stored: Iterable[tuple[bytes, int, int, str]], chunks: Sequence[Chunk]) -> ChunkChanges:
+    """What to change so that a source has these chunks. A chunk that is already stored keeps its number.
 
-    `there` are the digest, number, `nth` and place of what it has, in order.
+    `stored` are the digest, number, `nth` and place of what the source has, in order.
     """
     by_digest: dict[bytes, list[tuple[int, int, str]]] = {}
     seen: list[int] = []
-    for digest, number, nth, place in there:
+    for digest, number, nth, place in stored:
         by_digest.setdefault(bytes(digest), []).append((number, nth, place))
         seen.append(number)
-    for same in by_digest.values():
-        same.reverse()
+    for equal_chunks in by_digest.values():
+        equal_chunks.reverse()  # so that `pop` takes the first
     moved: list[tuple[int, int, str]] = []
     new: list[tuple[int, Chunk]] = []
     for nth, chunk in enumerate(chunks):
-        same = by_digest.get(digest_of(chunk), [])
-        if not same:
+        equal_chunks = by_digest.get(digest_of(chunk), [])
+        if not equal_chunks:
             new.append((nth, chunk))
             continue
-        number, was, place = same.pop()
-        if (was, place) != (nth, chunk.place):
+        number, old_nth, old_place = equal_chunks.pop()
+        if (old_nth, old_place) != (nth, chunk.place):
             moved.append((number, nth, chunk.place))
-    return ChunkChanges([number for rest in by_digest.values() for number, _, _ in rest], moved, new, seen)
+    gone = [number for equal_chunks in by_digest.values() for number, _, _ in equal_chunks]
+    return ChunkChanges(gone, moved, new, seen)
 
 
-def plan_after(last: int | None, chunks: Sequence[Chunk]) -> ChunkChanges:
-    """Chunks behind the last one that a source has."""
-    return ChunkChanges([], [], list(enumerate(chunks, start=0 if last is None else last + 1)))
+def plan_addition(last: int | None, chunks: Sequence[Chunk]) -> ChunkChanges:
+    """Adds chunks after the last one that a source has."""
+    first = 0 if last is None else last + 1
+    return ChunkChanges([], [], list(enumerate(chunks, start=first)))
 
 
 def digest_of(chunk: Chunk) -> bytes:
-    """Of everything but the place: a chunk that only moved is the same."""
+    """The digest of everything but the place: a chunk that only moved is the same chunk."""
     parts = (chunk.text, chunk.head, chunk.section, chunk.speaker, chunk.at, chunk.sort)
     return hashlib.sha256(msgspec.msgpack.encode(parts)).digest()[:16]
 
 
-def searched(chunk: Chunk) -> str:
-    """The words of a chunk, with those of what it stands under, identifiers in pieces."""
-    return folded(f"{chunk.head}\n{chunk.text}" if chunk.head else chunk.text)
+def index_text(chunk: Chunk) -> str:
+    """The words of a chunk and of its head, identifiers in pieces."""
+    if chunk.head:
+        return folded(f"{chunk.head}\n{chunk.text}")
+    return folded(chunk.text)
 
 
 FIELDS = ("text", "place", "head", "section", "speaker", "at", "sort")
-"""What is kept of a chunk, in the order of `values_of`."""
+"""The fields of a chunk that are stored, in the order of `chunk_values`."""
 
 
-def values_of(chunk: Chunk) -> tuple[str, ...]:
+def chunk_values(chunk: Chunk) -> tuple[str, ...]:
     return chunk.text, chunk.place, chunk.head, chunk.section, chunk.speaker, chunk.at, chunk.sort
 
 
-def row_of(number: int, source: str, nth: int, values: Sequence[str]) -> ChunkRow:
-    return ChunkRow(number, source, nth, msgspec.convert(dict(zip(FIELDS, values, strict=True)), Chunk))
+def make_row(number: int, source: str, nth: int, values: Sequence[str]) -> ChunkRow:
+    fields = dict(zip(FIELDS, values, strict=True))
+    return ChunkRow(number, source, nth, msgspec.convert(fields, Chunk))

@@ -3,8 +3,9 @@
     chunks_of("docs/spec.md", text)     Markdown by headings, code by definitions, anything else by paragraphs
     turns_of(log)                       one chunk for each thing that somebody said
 
-A piece that is longer than a chunk may be is cut between lines, with the last lines again at the start of the
-next; pieces that are very short are joined. `head` is what a chunk stands under: it is searched, not shown.
+A piece that is too long for one chunk is cut between lines, and the next chunk begins with its last lines
+again. Very short pieces are joined. `head` is the heading or definition above a chunk: it is searched, but it
+is not part of an excerpt.
 """
 
 from __future__ import annotations
@@ -12,37 +13,48 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from lamina.context.search import grammar
 from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii
 from lamina.core.text.code import signatures
-from lamina.core.values import Role, Segment, Text, ToolResult
+from lamina.core.values import Entry, Role, Segment, Text, ToolResult
 
 Sort = Literal["text", "code", "turn"]
 
-LONGEST, OVERLAP, SHORTEST = 1_600, 200, 200
-"""Characters: of a chunk at most, of the lines that two neighbours share, of a chunk that stands alone."""
+LONGEST = 1_600
+"""Characters of a chunk at most."""
+
+OVERLAP = 200
+"""Characters of the lines that two neighbours share, at most."""
+
+SHORTEST = 200
+"""Characters of a piece that becomes a chunk by itself. A shorter one is joined with the next."""
 
 _CODE = frozenset(
     "c cc cpp cs cxx go h hpp java js jsx kt kts lua m mjs php pl py pyi rb rs scala sh sql swift ts tsx "
     "vue zig".split()
 )
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_KINDS = frozenset(("user", "assistant", "tool_result", "progress_summary"))
+"""A Markdown heading: `## Limits ##` has the level `##` and the title `Limits`."""
 
-Span = tuple[int, int, str]
-"""Lines from, to (not included), and what they stand under."""
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+"""The beginning or the end of a code block in Markdown."""
+
+_COMMENT_SIGNS = ("@", "#", "//", "/*", "*", "///")
+"""How a decorator, or a comment of some language, begins."""
+
+_KINDS = frozenset(("user", "assistant", "tool_result", "progress_summary"))
+"""The kinds of segments that are part of a conversation. Attached files are not."""
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of a source.
 
-    `place` says where in it (`lines 10-24`, a key), `section` what belongs together: only chunks of one
-    section are neighbours. `speaker` and `at` (ISO) are a turn's.
+    `place` says where in the source it stands (`lines 10-24`, a key). `section` says what belongs together:
+    only chunks of one section are neighbours. `speaker` and `at` (ISO) are who said a turn, and when.
     """
 
     text: str
@@ -54,29 +66,47 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     sort: Sort = "text"
 
 
+class Span(NamedTuple):
+    """Lines from `start` to `stop` (not included), and the headings or definitions that they are under."""
+
+    start: int
+    stop: int
+    head: str
+
+
+class Mark(NamedTuple):
+    """A line where a new piece begins, and the headings or definitions that it is under."""
+
+    line: int
+    head: str
+
+
 def chunks_of(name: str, text: str, *, longest: int = LONGEST) -> tuple[Chunk, ...]:
-    """The chunks of a file; its name says what sort of text it is."""
-    suffix = lower_ascii(name.rpartition("/")[2].rpartition(".")[2])
+    """The chunks of a file. Its name says what sort of text it is."""
+    file_name = name.rpartition("/")[2]
+    suffix = lower_ascii(file_name.rpartition(".")[2])
     lines = text.split("\n")
     if suffix in _CODE:
-        return tuple(_made(name, lines, _definitions(text, lines, suffix), "code", longest))
+        return tuple(_make_chunks(name, lines, _definition_spans(text, lines, suffix), "code", longest))
     if suffix in ("md", "markdown", "mdx"):
-        return tuple(_made(name, lines, _headings(lines), "text", longest))
-    return tuple(_made(name, lines, _paragraphs(lines, longest), "text", longest))
+        return tuple(_make_chunks(name, lines, _heading_spans(lines), "text", longest))
+    return tuple(_make_chunks(name, lines, _paragraph_spans(lines, longest), "text", longest))
 
 
 def turns_of(log: Iterable[Segment], *, longest: int = LONGEST) -> tuple[Chunk, ...]:
-    """What was said in a conversation, with who and when; results of tools too, files attached not."""
-    made: list[Chunk] = []
+    """What was said in a conversation, by whom and when. Results of tools count, attached files not."""
+    chunks: list[Chunk] = []
     for segment in log:
-        text = "\n".join(_said(segment)) if segment.kind in _KINDS else ""
+        if segment.kind not in _KINDS:
+            continue
+        text = "\n".join(texts_of(segment))
         speaker = segment.attrs.get("name", "") or segment.role.value
-        for piece in _pieces(text, longest):
-            at, tool = segment.at, segment.role is Role.TOOL
-            made.append(
-                Chunk(text=piece, place=segment.key, speaker=speaker, at=at, sort="text" if tool else "turn")
-            )
-    return tuple(made)
+        sort: Sort = "text" if segment.role is Role.TOOL else "turn"
+        chunks += [
+            Chunk(text=piece, place=segment.key, speaker=speaker, at=segment.at, sort=sort)
+            for piece in _cut_text(text, longest)
+        ]
+    return tuple(chunks)
 
 
 def fact(text: str, *, key: str = "", at: str = "") -> Chunk:
@@ -84,118 +114,153 @@ def fact(text: str, *, key: str = "", at: str = "") -> Chunk:
     return Chunk(text=text, place=key, at=at, section=key or text)
 
 
-def _said(segment: Segment) -> Iterator[str]:
+def texts_of(segment: Segment | Entry) -> Iterator[str]:
+    """The texts of a segment, and of results of tools in it."""
     for part in segment.parts:
         if isinstance(part, Text):
             yield part.text
         elif isinstance(part, ToolResult):
-            yield from (inner.text for inner in part.content if isinstance(inner, Text))
+            for inner in part.content:
+                if isinstance(inner, Text):
+                    yield inner.text
 
 
-def _pieces(text: str, longest: int) -> Iterator[str]:
+def _cut_text(text: str, longest: int) -> Iterator[str]:
     lines = text.split("\n")
-    for start, stop, _ in _cut(lines, (0, len(lines), ""), longest):
-        yield from _split("\n".join(lines[start:stop]).strip(WHITE_SPACE), longest)
+    for span in _cut_span(lines, Span(0, len(lines), ""), longest):
+        joined = "\n".join(lines[span.start : span.stop])
+        yield from _split_long(joined.strip(WHITE_SPACE), longest)
 
 
-def _made(
+def _make_chunks(
     name: str, lines: Sequence[str], spans: Iterable[Span], sort: Sort, longest: int
 ) -> Iterator[Chunk]:
-    """The chunks of spans of lines; a line that is longer than a chunk may be is split."""
-    for span in spans:
-        for start, stop, under in _cut(lines, span, longest):
-            place = f"lines {start + 1}-{stop}"
-            for piece in _split("\n".join(lines[start:stop]).strip("\n"), longest):
-                head = f"{name} {under}".strip(WHITE_SPACE)
+    """The chunks of spans of lines. A line that is too long for one chunk is split."""
+    for long_span in spans:
+        for span in _cut_span(lines, long_span, longest):
+            place = f"lines {span.start + 1}-{span.stop}"
+            head = f"{name} {span.head}".strip(WHITE_SPACE)
+            joined = "\n".join(lines[span.start : span.stop])
+            for piece in _split_long(joined.strip("\n"), longest):
                 yield Chunk(text=piece, place=place, head=head, sort=sort)
 
 
-def _split(text: str, longest: int) -> Iterator[str]:
+def _split_long(text: str, longest: int) -> Iterator[str]:
+    """The text in pieces of at most `longest` characters, without blank ones."""
     for start in range(0, len(text), longest):
-        if not is_blank(text[start : start + longest]):
-            yield text[start : start + longest]
+        piece = text[start : start + longest]
+        if not is_blank(piece):
+            yield piece
 
 
-def _cut(lines: Sequence[str], span: Span, longest: int) -> Iterator[Span]:
-    """A span in pieces that are short enough, each beginning with the last lines of the one before."""
-    start, stop, under = span
-    while start < stop:
-        end, size = start, 0
-        while end < stop and (end == start or size + len(lines[end]) + 1 <= longest):
+def _cut_span(lines: Sequence[str], span: Span, longest: int) -> Iterator[Span]:
+    """The span in pieces that are short enough, each beginning with the last lines of the one before."""
+    start = span.start
+    while start < span.stop:
+        end = start
+        size = 0
+        while end < span.stop and (end == start or size + len(lines[end]) + 1 <= longest):
             size += len(lines[end]) + 1
             end += 1
-        yield start, end, under
-        if end == stop:
+        yield Span(start, end, span.head)
+        if end == span.stop:
             return
-        start = _back(lines, start, end)
+        start = _overlap_start(lines, start, end)
 
 
-def _back(lines: Sequence[str], start: int, end: int) -> int:
+def _overlap_start(lines: Sequence[str], start: int, end: int) -> int:
     """Where the next piece begins: a few lines before `end`, and always after `start`."""
-    size, at = 0, end
-    while at - 1 > start and size + len(lines[at - 1]) + 1 <= OVERLAP:
-        at -= 1
-        size += len(lines[at]) + 1
-    return at
+    first = end
+    size = 0
+    while first - 1 > start and size + len(lines[first - 1]) + 1 <= OVERLAP:
+        first -= 1
+        size += len(lines[first]) + 1
+    return first
 
 
-def _headings(lines: Sequence[str]) -> Iterator[Span]:
-    """The sections of a Markdown text, each under the headings above it; what is in a fence is no heading."""
-    path: list[tuple[int, str]] = []
-    marks: list[tuple[int, str]] = [(0, "")]
-    fence = ""
+# where pieces begin
+
+
+def _heading_spans(lines: Sequence[str]) -> Iterator[Span]:
+    """The sections of a Markdown text, each under the headings above it. Code blocks have no headings."""
+    headings: list[tuple[int, str]] = []
+    marks = [Mark(0, "")]
+    open_fence = ""
     for number, line in enumerate(lines):
-        if mark := _FENCE.match(line):
-            fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
-        elif not fence and (found := _HEADING.match(line)):
-            path = [*((depth, title) for depth, title in path if depth < len(found[1]))]
-            path.append((len(found[1]), found[2]))
-            marks.append((number, " > ".join(title for _, title in path)))
-    yield from _joined(lines, [*marks, (len(lines), "")])
+        fence = _FENCE.match(line)
+        if fence:
+            open_fence = _toggle_fence(open_fence, fence[1])
+            continue
+        heading = _HEADING.match(line)
+        if heading and not open_fence:
+            level = len(heading[1])
+            headings = [(depth, title) for depth, title in headings if depth < level]
+            headings.append((level, heading[2]))
+            marks.append(Mark(number, " > ".join(title for _, title in headings)))
+    yield from _join_short(lines, [*marks, Mark(len(lines), "")])
 
 
-def _definitions(text: str, lines: Sequence[str], suffix: str) -> Iterator[Span]:
-    """The definitions of a source text, by its grammar where there is one; short ones are joined."""
+def _toggle_fence(open_fence: str, fence: str) -> str:
+    """The fence that is open after this one. Only a fence that is as long, of the same sign, closes it."""
+    if not open_fence:
+        return fence
+    if fence.startswith(open_fence):
+        return ""
+    return open_fence
+
+
+def _definition_spans(text: str, lines: Sequence[str], suffix: str) -> Iterator[Span]:
+    """The definitions of a source text, by its grammar if there is one. Short ones are joined."""
     marks = grammar.definitions(text, suffix)
     if marks is None:
-        marks = _by_lines(text, len(lines))
-    begun = {_decorated(lines, min(line, len(lines))): under for line, under in marks}
-    yield from _joined(lines, [*sorted(({0: ""} | begun).items()), (len(lines), "")])
+        marks = _marks_by_lines(text, len(lines))
+    heads_by_line = {0: ""}
+    for line, head in marks:
+        first = _line_of_comments_above(lines, min(line, len(lines)))
+        heads_by_line[first] = head
+    ordered = [Mark(line, head) for line, head in sorted(heads_by_line.items())]
+    yield from _join_short(lines, [*ordered, Mark(len(lines), "")])
 
 
-def _by_lines(text: str, count: int) -> list[tuple[int, str]]:
-    """The same by rules over single lines, for any language."""
+def _marks_by_lines(text: str, count: int) -> list[tuple[int, str]]:
+    """Where definitions begin, by rules over single lines, for any language."""
     marks: list[tuple[int, str]] = []
-    around: list[tuple[int, str]] = []
-    for one in signatures(text):
-        if one.documents or one.line > count:
+    enclosing: list[tuple[int, str]] = []
+    for signature in signatures(text):
+        if signature.documents or signature.line > count:
             continue
-        around = [(indent, name) for indent, name in around if indent < one.indent]
-        marks.append((one.line - 1, " > ".join(name for _, name in around)))
-        around.append((one.indent, one.text))
+        enclosing = [(indent, name) for indent, name in enclosing if indent < signature.indent]
+        marks.append((signature.line - 1, " > ".join(name for _, name in enclosing)))
+        enclosing.append((signature.indent, signature.text))
     return marks
 
 
-def _decorated(lines: Sequence[str], number: int) -> int:
-    """The first line of a definition with the decorators and comments right above it."""
-    while number and lines[number - 1].lstrip(WHITE_SPACE).startswith(("@", "#", "//", "/*", "*", "///")):
+def _line_of_comments_above(lines: Sequence[str], number: int) -> int:
+    """The first line of a definition, including the decorators and comments right above it."""
+    while number and lines[number - 1].lstrip(WHITE_SPACE).startswith(_COMMENT_SIGNS):
         number -= 1
     return number
 
 
-def _paragraphs(lines: Sequence[str], longest: int) -> Iterator[Span]:
-    blanks = [number for number, line in enumerate(lines) if is_blank(line)]
-    marks = [(0, ""), *((number, "") for number in blanks), (len(lines), "")]
-    yield from _joined(lines, marks, enough=longest // 2)
+def _paragraph_spans(lines: Sequence[str], longest: int) -> Iterator[Span]:
+    marks = [Mark(0, "")]
+    for number, line in enumerate(lines):
+        if is_blank(line):
+            marks.append(Mark(number, ""))
+    marks.append(Mark(len(lines), ""))
+    yield from _join_short(lines, marks, enough=longest // 2)
 
 
-def _joined(lines: Sequence[str], marks: Sequence[tuple[int, str]], enough: int = SHORTEST) -> Iterator[Span]:
-    """The spans between marks; one that is too short to say much is joined with the next."""
-    begin, under, size = 0, "", 0
-    for (start, head), (stop, _) in pairwise(marks):
-        under = under if size else head
-        begin = begin if size else start
-        size += sum(len(line) + 1 for line in lines[start:stop])
-        if size >= enough or stop == len(lines):
-            yield begin, stop, under
+def _join_short(lines: Sequence[str], marks: Sequence[Mark], enough: int = SHORTEST) -> Iterator[Span]:
+    """The spans between marks. A span that is too short to say much is joined with the next."""
+    start = 0
+    head = ""
+    size = 0
+    for mark, next_mark in pairwise(marks):
+        if not size:
+            start = mark.line
+            head = mark.head
+        size += sum(len(line) + 1 for line in lines[mark.line : next_mark.line])
+        if size >= enough or next_mark.line == len(lines):
+            yield Span(start, next_mark.line, head)
             size = 0

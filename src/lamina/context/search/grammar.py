@@ -1,8 +1,8 @@
-"""Where the definitions of a source text begin and end, by its grammar: tree-sitter, where it is installed.
+"""Where the definitions of a source text begin and end, by its grammar: tree-sitter, if it is installed.
 
-Each language is a package of its own with its grammar inside (`lamina[code]`), so that nothing is fetched
-when the program runs. A language that has none here, and a text that is not of its language, are left to
-the rules over single lines in `chunks`. It knows no chunks and no sizes.
+Each language is a package of its own with its grammar inside (`lamina[code]`), so nothing is fetched when the
+program runs. For languages without a package, and texts that are not of their language, `chunks` uses rules
+over single lines. This module knows no chunks and no sizes.
 """
 
 from __future__ import annotations
@@ -32,82 +32,95 @@ LANGUAGES = {
     "ts": ("tree_sitter_typescript", "language_typescript"),
     "tsx": ("tree_sitter_typescript", "language_tsx"),
 }
-"""By the end of a file's name: the package, and the function of it that gives the grammar."""
+"""For each suffix of a file name: the package, and its function that returns the grammar."""
 
 LARGEST = 2_000_000
-"""Characters: a longer text is data or was generated, and its tree takes more memory than it is worth."""
+"""Characters. A longer text is data or was generated, and its tree takes more memory than it is worth."""
 
-WRONG = 0.2
-"""The share of a text that may be in errors: with more it is of another language."""
+MOST_ERRORS = 0.2
+"""The share of a text that may be in errors. With more errors the text is of another language."""
 
-_ENDS = ("_definition", "_declaration", "_item")
-_NAMED = frozenset(("class", "method", "module", "singleton_method"))  # as Ruby's grammar calls them
-_NOT = frozenset(
+_DEFINITION_ENDINGS = ("_definition", "_declaration", "_item")
+_DEFINITION_NAMES = frozenset(("class", "method", "module", "singleton_method"))  # in Ruby's grammar
+_LEAF_ENDINGS = ("expression", "string", "call", "comment", "parameters", "arguments")
+_NOT_DEFINITIONS = frozenset(
     "field_declaration global_declaration import_declaration lexical_declaration local_variable_declaration "
     "package_declaration parameter_declaration use_declaration variable_declaration".split()
 )
 
 
 def definitions(text: str, suffix: str) -> list[Mark] | None:
-    """Where definitions begin, and where what stands behind one begins; None if the grammar cannot say."""
+    """The lines where a definition begins or has ended; None if the grammar cannot tell."""
     language = _language(suffix)
     if language is None or len(text) > LARGEST:
         return None
-    parser = importlib.import_module("tree_sitter").Parser(language)  # one for each call: threads share none
+    parser = importlib.import_module("tree_sitter").Parser(language)  # threads cannot share one
     root = parser.parse(text.encode("utf-8", "replace")).root_node
     try:
-        wrong = _broken(root) if root.has_error else 0
-        return list(_marks(root, ())) if wrong <= WRONG * len(text) else None
+        if root.has_error and _count_error_bytes(root) > MOST_ERRORS * len(text):
+            return None
+        return list(_find_marks(root, ()))
     except RecursionError:  # nested deeper than any program that people write
         return None
 
 
-def _marks(node: Any, around: tuple[str, ...]) -> Iterator[Mark]:
+def _find_marks(node: Any, enclosing: tuple[str, ...]) -> Iterator[Mark]:
     for child in node.named_children:
-        inner = _inner(child)
-        if inner is None:
-            yield from _marks(child, around) if _holds(child) else ()
-            continue
-        yield child.start_point[0], " > ".join(around)
-        yield from _marks(inner, (*around, _signature(inner)))
-        yield child.end_point[0] + 1, " > ".join(around)
+        definition = _find_definition(child)
+        if definition is not None:
+            yield child.start_point[0], " > ".join(enclosing)
+            yield from _find_marks(definition, (*enclosing, _signature(definition)))
+            yield child.end_point[0] + 1, " > ".join(enclosing)
+        elif _may_hold_definitions(child):
+            yield from _find_marks(child, enclosing)
 
 
-def _inner(node: Any) -> Any:
-    """The definition that a node is, or that it wraps in decorators or an export; None if it is none."""
+def _find_definition(node: Any) -> Any:
+    """The definition that a node is, or that it wraps in decorators or an export; else None."""
     if node.type in {"decorated_definition", "export_statement", "template_declaration"}:
-        return next((one for one in node.named_children if _defines(one)), None)
-    return node if _defines(node) else None
+        for child in node.named_children:
+            if _is_definition(child):
+                return child
+        return None
+    if _is_definition(node):
+        return node
+    return None
 
 
-def _defines(node: Any) -> bool:
-    return node.type not in _NOT and (node.type in _NAMED or node.type.endswith(_ENDS))
+def _is_definition(node: Any) -> bool:
+    if node.type in _NOT_DEFINITIONS:
+        return False
+    return node.type in _DEFINITION_NAMES or node.type.endswith(_DEFINITION_ENDINGS)
 
 
-def _holds(node: Any) -> bool:
-    """Whether definitions may stand in it that are not local to one: bodies of classes, guards."""
-    return not node.type.endswith(("expression", "string", "call", "comment", "parameters", "arguments"))
+def _may_hold_definitions(node: Any) -> bool:
+    """Whether there may be definitions in it that others can use: bodies of classes, `if` blocks."""
+    return not node.type.endswith(_LEAF_ENDINGS)
 
 
 def _signature(node: Any) -> str:
     """The head of a definition on one line, without its body."""
+    head = node.text
     body = node.child_by_field_name("body")
-    end = body.start_byte - node.start_byte if body is not None else len(node.text)
-    return " ".join(split_words(node.text[:end].decode("utf-8", "replace")))[:200]
+    if body is not None:
+        head = head[: body.start_byte - node.start_byte]
+    return " ".join(split_words(head.decode("utf-8", "replace")))[:200]
 
 
-def _broken(node: Any) -> int:
-    """How many bytes are in errors, outermost counted once."""
+def _count_error_bytes(node: Any) -> int:
+    """How many bytes are in errors. An error inside of another is not counted again."""
     if node.type == "ERROR":
         return int(node.end_byte - node.start_byte)
-    return sum(_broken(child) for child in node.children if child.has_error)
+    return sum(_count_error_bytes(child) for child in node.children if child.has_error)
 
 
 @cache
 def _language(suffix: str) -> Any:
-    package, name = LANGUAGES.get(suffix, ("", ""))
+    """The grammar of a language, None if it is not installed."""
+    package, function = LANGUAGES.get(suffix, ("", ""))
     try:
-        tree_sitter, grammar = importlib.import_module("tree_sitter"), importlib.import_module(package)
+        tree_sitter = importlib.import_module("tree_sitter")
+        grammar = importlib.import_module(package)
     except (ImportError, ValueError):
         return None
-    return tree_sitter.Language(getattr(grammar, name)())
+    return tree_sitter.Language(getattr(grammar, function)())

@@ -1,12 +1,12 @@
-"""The index: what can be searched, in memory or in a file of its own; add and ask in one process.
+"""The index: what can be searched, in memory or in a file of its own.
 
     async with open_index("search.db") as index:
         await index.replace("docs/spec.md", chunks_of("docs/spec.md", text))
         hits = await index.query("how many retries?")
 
-One index belongs to one workspace: who may ask it may see everything in it. What stands in it can be made
-again from its sources, so nothing of it is a record. All its work is done in a worker thread, one call at a
-time. Where its chunks are kept is a shelf's matter: a file here, or PostgreSQL (`postgres`).
+One index belongs to one workspace: whoever may query it may see everything in it. It can be made again from
+its sources, so nothing in it is a record. It runs in a worker thread, one call at a time. `ChunkTables` store
+the chunks: in a file here, or in PostgreSQL (`postgres`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from anyio.to_thread import run_sync
 from lamina.context.search import mentions, ranking
 from lamina.context.search.chunk_tables import ChunkChanges, ChunkRow, ChunkTables
 from lamina.context.search.chunks import Chunk
-from lamina.context.search.sqlite import SqliteShelf
-from lamina.context.search.vectors import packed
+from lamina.context.search.sqlite import MEMORY, SqliteShelf
+from lamina.context.search.vectors import pack_vectors
 from lamina.core.text.characters import is_blank
 from lamina.errors import BadInput, StoreError
 
@@ -33,13 +33,13 @@ Embedder = Callable[[Sequence[str]], Awaitable[Sequence[Sequence[float]]]]
 """Texts to vectors, one for each, all of one length."""
 
 TRIES = 5
-"""How often a source is planned anew, where another process changes it in between."""
+"""How often a source is planned again, if another process changes it in between."""
 
 T = TypeVar("T")
 
 
 class Hit(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk that was found: `score` ranks it, `words` and `vectors` say why, each from 0 to 1."""
+    """A chunk that answers a query. `score` ranks it; `words` and `vectors` say why, each from 0 to 1."""
 
     id: int
     source: str
@@ -51,19 +51,20 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index:
-    """Chunks by their source. Made by `open_index` or `open_postgres_index`."""
+    """Chunks by their source. Opened by `open_index` or `open_postgres_index`."""
 
     def __init__(self, shelf: ChunkTables, embedder: Embedder | None) -> None:
-        self._shelf, self._embedder = shelf, embedder
+        self._shelf = shelf
+        self._embedder = embedder
         self._lock = anyio.Lock()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What this index does without, and why: empty if nothing."""
+        """What this index does without, and why; empty if nothing."""
         return self._shelf.notes
 
     async def replace(self, source: str, chunks: Sequence[Chunk]) -> int:
-        """Makes these the chunks of a source, and says how many are new; what has not changed is kept."""
+        """Makes these the chunks of a source, and says how many are new. Unchanged chunks stay."""
         return await self._put(source, chunks, after=False)
 
     async def add(self, source: str, chunks: Sequence[Chunk]) -> int:
@@ -71,26 +72,26 @@ class Index:
         return await self._put(source, chunks, after=True)
 
     async def remove(self, source: str) -> int:
-        """Forgets a source, and says how many chunks it had."""
+        """Removes a source, and says how many chunks it had."""
         async with self._lock:
             return await self._threaded(lambda: self._shelf.remove(source))
 
     async def query(
         self, text: str, *, most: int = 10, sources: Collection[str] | None = None
     ) -> tuple[Hit, ...]:
-        """The chunks that answer a text best, best first; of all sources, or only of these."""
-        wanted = None
+        """The chunks that answer a text best, best first, of all sources or only of these."""
+        vector = None
         if self._embedder is not None and not is_blank(text):
-            (wanted,) = packed(await _embedded(self._embedder, [text]))
+            (vector,) = pack_vectors(await _embed(self._embedder, [text]))
         async with self._lock:
-            return await self._threaded(lambda: self._query(text, wanted, most, sources))
+            return await self._threaded(lambda: self._query(text, vector, most, sources))
 
     async def beside(self, hit: Hit, reach: int = 1) -> tuple[Hit, ...]:
-        """A hit with its neighbours, at most so far from it, in their order."""
+        """A hit with its neighbours, at most `reach` away from it, in their order."""
         row = ChunkRow(hit.id, hit.source, hit.nth, hit.chunk)
         async with self._lock:
             rows = await self._threaded(lambda: self._shelf.beside(row, reach))
-        return tuple(_hit(one, ranking.Scored(id=one.id, score=hit.score)) for one in rows)
+        return tuple(_make_hit(one, ranking.Scored(id=one.id, score=hit.score)) for one in rows)
 
     async def sources(self) -> dict[str, int]:
         """Every source, and how many chunks it has."""
@@ -98,61 +99,69 @@ class Index:
             return await self._threaded(self._shelf.sources)
 
     async def _put(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> int:
-        made: dict[str, bytes] = {}
+        vectors_by_text: dict[str, bytes] = {}
         async with self._lock:
             for _ in range(TRIES):
                 plan = await self._threaded(lambda: self._shelf.planned(source, chunks, after=after))
-                blobs = await self._blobs(plan, made)
-                if await self._threaded(partial(self._shelf.write, source, plan, blobs)):
+                vectors = await self._blobs(plan, vectors_by_text)
+                if await self._threaded(partial(self._shelf.write, source, plan, vectors)):
                     return len(plan.new)
         raise too_busy(source)
 
-    async def _blobs(self, plan: ChunkChanges, made: dict[str, bytes]) -> Sequence[bytes | None]:
-        """The vectors of what is new; `made` keeps them, should the plan have to be made again."""
+    async def _blobs(self, plan: ChunkChanges, vectors_by_text: dict[str, bytes]) -> Sequence[bytes | None]:
+        """The vectors of new chunks. `vectors_by_text` remembers them, in case the plan is made again."""
         if self._embedder is None:
             return [None] * len(plan.new)
         texts = [embeddable(chunk) for _, chunk in plan.new]
-        missing = list(dict.fromkeys(text for text in texts if text not in made))
+        missing = list(dict.fromkeys(text for text in texts if text not in vectors_by_text))
         if missing:
-            made.update(zip(missing, packed(await _embedded(self._embedder, missing)), strict=True))
-        return [made[text] for text in texts]
+            vectors = pack_vectors(await _embed(self._embedder, missing))
+            vectors_by_text.update(zip(missing, vectors, strict=True))
+        return [vectors_by_text[text] for text in texts]
 
     def _query(
-        self, text: str, wanted: bytes | None, most: int, sources: Collection[str] | None
+        self, text: str, vector: bytes | None, most: int, sources: Collection[str] | None
     ) -> tuple[Hit, ...]:
-        people = mentions.named(text, self._shelf.speakers())
-        words = ranking.by_words(self._shelf, text, without=people, sources=sources)
-        near = None if wanted is None else self._shelf.near(wanted, ranking.DEPTH, sources, words)
-        scored = ranking.ranked(self._shelf, text, words, near, people=people, most=max(most, 0))
-        rows = self._shelf.rows([one.id for one in scored])
-        return tuple(_hit(rows[one.id], one) for one in scored if one.id in rows)
+        people = mentions.find_speakers(text, self._shelf.speakers())
+        words = ranking.score_words(self._shelf, text, without=people, sources=sources)
+        near = None
+        if vector is not None:
+            near = self._shelf.near(vector, ranking.DEPTH, sources, words)
+        ranked = ranking.rank_chunks(self._shelf, text, words, near, people=people, most=max(most, 0))
+        rows = self._shelf.rows([scored.id for scored in ranked])
+        return tuple(_make_hit(rows[scored.id], scored) for scored in ranked if scored.id in rows)
 
-    async def _threaded(self, work: Callable[[], T]) -> T:
-        def guarded() -> T:
+    async def _threaded(self, use_tables: Callable[[], T]) -> T:
+        """Runs a call of the tables in a worker thread."""
+
+        def use_guarded() -> T:
             with self._shelf.guarded():
-                return work()
+                return use_tables()
 
-        return await run_sync(guarded)
+        return await run_sync(use_guarded)
 
 
 @asynccontextmanager
 async def open_index(
     path: str | PathLike[str] | None = None, *, embedder: Embedder | None = None
 ) -> AsyncIterator[Index]:
-    """An index in the file at `path`, or in memory; with an embedder it compares meaning besides words."""
-    async with opened(partial(SqliteShelf, ":memory:" if path is None else fspath(path)), embedder) as index:
+    """An index in the file at `path`, or in memory. With an embedder it compares meaning besides words."""
+    file = MEMORY if path is None else fspath(path)
+    async with open_with_tables(partial(SqliteShelf, file), embedder) as index:
         yield index
 
 
 @asynccontextmanager
-async def opened(make: Callable[[], ChunkTables], embedder: Embedder | None) -> AsyncIterator[Index]:
-    """An index over the shelf that `make` gives, which is closed at the end."""
-    shelf = await run_sync(make)
+async def open_with_tables(
+    open_tables: Callable[[], ChunkTables], embedder: Embedder | None
+) -> AsyncIterator[Index]:
+    """An index over the tables that `open_tables` returns. They are closed at the end."""
+    tables = await run_sync(open_tables)
     try:
-        yield Index(shelf, embedder)
+        yield Index(tables, embedder)
     finally:
         with anyio.CancelScope(shield=True):
-            await run_sync(shelf.close)
+            await run_sync(tables.close)
 
 
 def too_busy(source: str) -> StoreError:
@@ -161,21 +170,23 @@ def too_busy(source: str) -> StoreError:
 
 
 def embeddable(chunk: Chunk) -> str:
-    """What of a chunk is embedded: who says it or what it stands under, and its text."""
+    """The text of a chunk that is embedded: who says it or its head, and its text."""
     if chunk.speaker and chunk.speaker not in mentions.ROLES:
         return f"{chunk.speaker}: {chunk.text}"
-    return f"{chunk.head}\n{chunk.text}" if chunk.head else chunk.text
+    if chunk.head:
+        return f"{chunk.head}\n{chunk.text}"
+    return chunk.text
 
 
-async def _embedded(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
-    made = await embedder(texts)
-    if len(made) != len(texts):
-        problem = f"{len(made)} vectors for {len(texts)} texts"
+async def _embed(embedder: Embedder, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+    vectors = await embedder(texts)
+    if len(vectors) != len(texts):
+        problem = f"{len(vectors)} vectors for {len(texts)} texts"
         raise BadInput(problem, place="embedder", hint="it must give one vector for each text, in order")
-    return made
+    return vectors
 
 
-def _hit(row: ChunkRow, scored: ranking.Scored) -> Hit:
+def _make_hit(row: ChunkRow, scored: ranking.Scored) -> Hit:
     return Hit(
         id=row.id,
         source=row.source,

@@ -1,11 +1,11 @@
 """The tables of indexes in PostgreSQL, and the connection to them.
 
-Rows begin with the number of their workspace. Words stand in a `tsvector`, each behind that number, so that
-one GIN index serves all workspaces and none can see or count another's words. Texts, words and vectors have
-tables of their own: together they would not fit on a page, and every scan would fetch them from elsewhere.
+Rows begin with the number of their workspace. In a `tsvector` each word follows that number, so one GIN index
+serves all workspaces and none can see or count another's words. Texts, words and vectors have tables of their
+own: together they would not fit on a page, and every scan would fetch them from elsewhere.
 
-Vectors are pgvector's where the server has it, and else plain bytes. Nothing in these tables is a record:
-they can be dropped and made again from their sources.
+Vectors are pgvector's if the server has it, else plain bytes. Nothing in these tables is a record: they can
+be dropped and made again from their sources.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from lamina.errors import BadInput, StoreError
 Link = psycopg.Connection[tuple[object, ...]]
 
 VERSION = 1
-CONNECTING = 15
+CONNECT_TIMEOUT = 15
 """Seconds."""
 
 SETTINGS = {"synchronous_commit": "on", "statement_timeout": "60s", "lock_timeout": "30s"}
-"""What was acknowledged is kept; a lock is waited for while another writes to the same workspace."""
+"""What was acknowledged is durable. A writer waits for the lock while another writes to the workspace."""
 
 _TABLES = """
 CREATE TEXT SEARCH DICTIONARY lamina_stem (TEMPLATE = snowball, Language = english);
@@ -47,16 +47,16 @@ CREATE TABLE version (number integer NOT NULL);
 """
 
 
-def connected(url: str, schema: str) -> Link:
-    """A connection to the tables in `schema`, which are made if they are not there."""
-    link = _connected(url)
+def connect(url: str, schema: str) -> Link:
+    """A connection to the tables in `schema`. They are created if they are missing."""
+    link = _open_connection(url)
     try:
         for name, value in SETTINGS.items():
             link.execute("SELECT set_config(%s, %s, false)", [name, value])
         with link.transaction():
             link.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"lamina {schema}"])
-            _bring_up(link, schema)
-        _see(link, schema)
+            _create_or_check(link, schema)
+        _set_search_path(link, schema)
     except BaseException:
         link.close()
         raise
@@ -72,42 +72,46 @@ def has_pgvector(link: Link) -> bool:
     return bool(row) and row != ("bytea",)
 
 
-def number_of(link: Link, workspace: str) -> int:
-    """The number of a workspace, which has one from now on."""
+def number_workspace(link: Link, workspace: str) -> int:
+    """The number of a workspace. It gets one if it has none."""
     link.execute("INSERT INTO space (workspace) VALUES (%s) ON CONFLICT DO NOTHING", [workspace])
     row = link.execute("SELECT number FROM space WHERE workspace = %s", [workspace]).fetchone()
-    return int(str(row[0])) if row else 0
+    if row is None:
+        return 0
+    return int(str(row[0]))
 
 
-def _connected(url: str) -> Link:
+def _open_connection(url: str) -> Link:
     try:
-        return psycopg.connect(url, autocommit=True, connect_timeout=CONNECTING, prepare_threshold=None)
-    except psycopg.ProgrammingError:  # without repeating it: there may be a password in it
+        return psycopg.connect(url, autocommit=True, connect_timeout=CONNECT_TIMEOUT, prepare_threshold=None)
+    except psycopg.ProgrammingError:  # the message does not repeat the address: it may have a password
         hint = "give it as postgresql://user@host/database"
         raise BadInput("not an address of a PostgreSQL server", place="url", hint=hint) from None
 
 
-def _bring_up(link: Link, schema: str) -> None:
+def _create_or_check(link: Link, schema: str) -> None:
+    """Creates the tables, or checks that they are of this version."""
     if not link.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [schema]).fetchone():
         link.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
-    _see(link, schema)
-    there = {
-        row[0] for row in link.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", [schema])
-    }
-    if not there:
-        kind = "vector" if _extended(link) else "bytea"
-        _see(link, schema)
+    _set_search_path(link, schema)
+    rows = link.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", [schema])
+    table_names = {row[0] for row in rows}
+    if not table_names:
+        kind = "vector" if _create_pgvector(link) else "bytea"
+        _set_search_path(link, schema)
         link.execute(sql.SQL(_TABLES.replace("{kind}", kind)))
         link.execute("INSERT INTO version VALUES (%s)", [VERSION])
         return
-    found = link.execute("SELECT number FROM version").fetchone() if "version" in there else None
-    if found != (VERSION,):
+    version = None
+    if "version" in table_names:
+        version = link.execute("SELECT number FROM version").fetchone()
+    if version != (VERSION,):
         hint = "give a schema of its own to search; an index can be made again from its sources"
         raise StoreError(f"the schema {schema!r} holds something else", hint=hint)
 
 
-def _extended(link: Link) -> bool:
-    """Whether pgvector is there now: created if the server has it and this user may."""
+def _create_pgvector(link: Link) -> bool:
+    """Creates the extension if the server has it and this user may. False if it does not exist afterwards."""
     try:
         with link.transaction():
             link.execute("CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public")
@@ -121,12 +125,20 @@ def _extended(link: Link) -> bool:
     return True
 
 
-def _see(link: Link, schema: str) -> None:
-    """Names are looked up in the schema, and in the one where pgvector is."""
-    found = link.execute(
+def _set_search_path(link: Link, schema: str) -> None:
+    """Looks names up in the schema, and in the one where pgvector is."""
+    rows = link.execute(
         "SELECT nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
         "WHERE extname = 'vector'"
     )
-    names = [schema, *(str(name) for (name,) in found)]
-    path = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}"' for name in names)
+    quoted_names = [_quote_name(schema)]
+    for (name,) in rows:
+        quoted_names.append(_quote_name(str(name)))
+    path = ", ".join(quoted_names)
     link.execute("SELECT set_config('search_path', %s, false)", [path])
+
+
+def _quote_name(name: str) -> str:
+    """A name as PostgreSQL quotes it: in double quotes, with its own quotes doubled."""
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'

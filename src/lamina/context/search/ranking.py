@@ -3,8 +3,8 @@
     words, vectors ──each to 0..1──▶ fused ──▶ neighbouring turns ──▶ speaker and date ──▶ best first
 
 Scores are fused by their size, not by their rank: one strong match must outweigh many weak ones. In a
-conversation the answer often stands next to the turn that has the words of the question, so a turn lends a
-part of its score to its neighbours. Synchronous; it reads the index and changes nothing.
+conversation the answer is often next to the turn that has the words of the question, so a turn lends a part
+of its score to its neighbours. Everything here is synchronous. It reads the index and changes nothing.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ from lamina.context.search.chunk_tables import Candidate, ChunkTables
 from lamina.context.search.words import is_code, terms
 
 DEPTH = 200
-"""How many chunks each of the two, words and vectors, may propose."""
+"""How many chunks words may propose, and how many vectors may."""
 
 POSTINGS = 8_000
-"""Matches that are scored: with more, the commonest words of a query are left out, which say least."""
+"""Matches that are scored. With more, the most common words of a query are left out: they say least."""
 
 LENT = (0.4, 0.2)
-"""What a turn lends to those one and two beside it: halved with each step."""
+"""The share of its score that a turn lends to turns that are one and two away."""
 
 LENDERS = 200
-"""How many turns lend, the best by their own score: a weak one has nothing to lend that would be seen."""
+"""How many turns lend, the best by their own score. A weak turn has nothing to lend that would matter."""
 
 ALONE = 400
-"""Characters from which a turn is understood by itself: a longer one borrows less, in proportion."""
+"""Characters from which a turn is understood by itself. A longer turn borrows less, in proportion."""
 
-SPOKE, SAID_THEN = 0.1, 0.2
-"""What is added where the question names the speaker, or the date."""
+SPEAKER_BONUS = 0.1
+DATE_BONUS = 0.2
+"""What is added if the question names the speaker, or the date."""
 
-WORDS = {"turn": 0.5, "text": 0.5, "code": 0.2}
-"""The share of words, where there are vectors: a question in plain words shares few with code."""
+WORD_SHARES = {"turn": 0.5, "text": 0.5, "code": 0.2}
+"""The share of words beside vectors, by sort of chunk. A question in plain words shares few with code."""
 
-WORDS_NAMED = 0.7
-"""The same, where the question itself names an identifier."""
+WORD_SHARE_OF_CODE_QUERY = 0.7
+"""The same, if the question itself names an identifier."""
 
 
 class Scored(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk's number, its score, and what words and vectors said of it, each from 0 to 1."""
+    """A chunk's number, its score, and its scores by words and by vectors, each from 0 to 1."""
 
     id: int
     score: float
@@ -52,33 +53,40 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
     vectors: float = 0.0
 
 
-def by_words(
-    shelf: ChunkTables, query: str, *, without: Collection[str] = (), sources: Collection[str] | None = None
+def score_words(
+    tables: ChunkTables,
+    query: str,
+    *,
+    without: Collection[str] = (),
+    sources: Collection[str] | None = None,
 ) -> dict[int, float]:
     """The chunks that have words of the query, from 0 to 1."""
-    wanted = terms(query, without=without)
-    if not wanted:
+    query_terms = terms(query, without=without)
+    if not query_terms:
         return {}
-    found = shelf.matches(_rarest(shelf, wanted), DEPTH, sources)
-    best = max((score for _, score in found), default=0.0)
-    return {number: score / best if best else 1.0 for number, score in found}
+    matches = tables.matches(_choose_rarest(tables, query_terms), DEPTH, sources)
+    best = max((score for _, score in matches), default=0.0)
+    if not best:
+        return {number: 1.0 for number, _ in matches}
+    return {number: score / best for number, score in matches}
 
 
-def _rarest(shelf: ChunkTables, wanted: Sequence[str]) -> dict[str, int]:
-    """The words, rarest first, as long as all their matches together are few enough; the rarest always."""
-    counted = shelf.counts(wanted, POSTINGS + 1)
-    kept: dict[str, int] = {}
+def _choose_rarest(tables: ChunkTables, query_terms: Sequence[str]) -> dict[str, int]:
+    """The rarest words, as long as all their matches together are few enough; at least one."""
+    counts = tables.counts(query_terms, POSTINGS + 1)
+    chosen: dict[str, int] = {}
     total = 0
-    for word, amount in sorted(counted.items(), key=lambda pair: pair[1]):
+    for word, amount in sorted(counts.items(), key=lambda pair: pair[1]):
         total += amount
-        if kept and total > POSTINGS:
+        if chosen and total > POSTINGS:
             break
-        kept |= {word: amount} if amount else {}
-    return kept or counted
+        if amount:
+            chosen[word] = amount
+    return chosen or counts
 
 
-def ranked(
-    shelf: ChunkTables,
+def rank_chunks(
+    tables: ChunkTables,
     query: str,
     words: Mapping[int, float],
     vectors: Mapping[int, float] | None,
@@ -86,58 +94,75 @@ def ranked(
     people: Collection[str],
     most: int,
 ) -> list[Scored]:
-    """The best of the chunks that were proposed and of the turns beside them; equal scores by age."""
-    known = {one.id: one for one in shelf.candidates({*words, *(vectors or ())})}
-    fused = _fused(query, known, words, vectors)
-    lent = _lent(shelf, fused, known)
-    extra = _mentioned(query, people, known)
-    scores = {one: fused.get(one, 0.0) + lent.get(one, 0.0) + extra.get(one, 0.0) for one in known}
-    best = heapq.nsmallest(most, scores, key=lambda one: (-scores[one], one))
-    near = vectors or {}
+    """The best of the chunks that were proposed and of the turns next to them. Equal scores: older first."""
+    vector_scores = vectors or {}
+    candidates = {one.id: one for one in tables.candidates({*words, *vector_scores})}
+    fused = _fuse_scores(query, candidates, words, vectors)
+    lent = _lend_to_neighbours(tables, fused, candidates)
+    bonuses = _add_bonuses(query, people, candidates)
+    scores = {}
+    for number in candidates:
+        scores[number] = fused.get(number, 0.0) + lent.get(number, 0.0) + bonuses.get(number, 0.0)
+    best = heapq.nsmallest(most, scores, key=lambda number: (-scores[number], number))
     return [
-        Scored(id=one, score=scores[one], words=words.get(one, 0.0), vectors=near.get(one, 0.0))
-        for one in best
+        Scored(
+            id=number,
+            score=scores[number],
+            words=words.get(number, 0.0),
+            vectors=vector_scores.get(number, 0.0),
+        )
+        for number in best
     ]
 
 
-def _fused(
+def _fuse_scores(
     query: str,
-    known: Mapping[int, Candidate],
+    candidates: Mapping[int, Candidate],
     words: Mapping[int, float],
     vectors: Mapping[int, float] | None,
 ) -> dict[int, float]:
     if vectors is None:
-        return {one: words[one] for one in known}
-    named = is_code(query)
+        return {number: words[number] for number in candidates}
+    names_code = is_code(query)
     fused: dict[int, float] = {}
-    for one, it in known.items():
-        share = WORDS_NAMED if named else WORDS[it.sort]
-        fused[one] = share * words.get(one, 0.0) + (1 - share) * vectors.get(one, 0.0)
+    for number, candidate in candidates.items():
+        word_share = WORD_SHARE_OF_CODE_QUERY if names_code else WORD_SHARES[candidate.sort]
+        word_score = word_share * words.get(number, 0.0)
+        fused[number] = word_score + (1 - word_share) * vectors.get(number, 0.0)
     return fused
 
 
-def _lent(shelf: ChunkTables, fused: Mapping[int, float], known: dict[int, Candidate]) -> dict[int, float]:
-    """What each turn has from its neighbours, which are known from now on."""
-    turns = [number for number, one in known.items() if one.sort == "turn"]
-    lenders = heapq.nsmallest(LENDERS, turns, key=lambda one: (-fused[one], one))
+def _lend_to_neighbours(
+    tables: ChunkTables, fused: Mapping[int, float], candidates: dict[int, Candidate]
+) -> dict[int, float]:
+    """What each turn gets from its neighbours. The neighbours are added to the candidates."""
+    turns = [number for number, candidate in candidates.items() if candidate.sort == "turn"]
+    lenders = heapq.nsmallest(LENDERS, turns, key=lambda number: (-fused[number], number))
+    if not lenders:
+        return {}
     lent: dict[int, float] = {}
-    for beside in shelf.neighbours(lenders, len(LENT)) if lenders else ():
-        one = beside.one
-        known.setdefault(one.id, one)
-        part = LENT[abs(beside.away) - 1] * min(1.0, ALONE / max(beside.size, 1))
-        lent[one.id] = lent.get(one.id, 0.0) + part * fused[beside.of]
+    for neighbour in tables.neighbours(lenders, len(LENT)):
+        number = neighbour.one.id
+        candidates.setdefault(number, neighbour.one)
+        share = LENT[abs(neighbour.away) - 1] * min(1.0, ALONE / max(neighbour.size, 1))
+        lent[number] = lent.get(number, 0.0) + share * fused[neighbour.of]
     return lent
 
 
-def _mentioned(query: str, people: Collection[str], known: Mapping[int, Candidate]) -> dict[int, float]:
-    """What is added for the speaker and the date that the query names; two speakers name neither."""
+def _add_bonuses(
+    query: str, people: Collection[str], candidates: Mapping[int, Candidate]
+) -> dict[int, float]:
+    """What is added for the speaker and the date that the query names. Two names do not count."""
     days = mentions.dates(query)
-    extra: dict[int, float] = {}
-    if len(people) != 1 and not days:
-        return extra
-    for one in known.values():
-        if len(people) == 1 and one.speaker in people:
-            extra[one.id] = SPOKE
-        if one.at and any(mentions.falls_on(one.at, day) for day in days):
-            extra[one.id] = extra.get(one.id, 0.0) + SAID_THEN
-    return extra
+    speaker = next(iter(people)) if len(people) == 1 else None
+    if speaker is None and not days:
+        return {}
+    bonuses: dict[int, float] = {}
+    for number, candidate in candidates.items():
+        bonus = 0.0
+        if candidate.speaker == speaker:
+            bonus += SPEAKER_BONUS
+        if candidate.at and any(mentions.falls_on(candidate.at, day) for day in days):
+            bonus += DATE_BONUS
+        bonuses[number] = bonus
+    return bonuses

@@ -1,10 +1,11 @@
 """Search as a source of context, and as a tool that a model calls.
 
-    Session.open(…, sources=[search(index, standing=lambda: entries)])
+    Session.open(…, sources=[search(index, already_sent=lambda: entries)])
     head={"tools": [search_tool()]}        and for each of its calls:  await answered(index, arguments)
 
-What is found becomes excerpts with their place and score: without what already stands in the request, within
-a share of the room, the most relevant last, next to the question. It does not fill the index.
+Hits become excerpts with their place and score. Text that is already in the request is left out. The excerpts
+take at most a share of the room, and the most relevant is last, next to the question. Nothing here fills the
+index.
 """
 
 from __future__ import annotations
@@ -14,29 +15,38 @@ from typing import Any
 
 import msgspec
 
+from lamina.context.search.chunks import texts_of
 from lamina.context.search.index import Hit, Index
 from lamina.core.text.characters import split_words
 from lamina.core.text.estimate import estimate
-from lamina.core.values import Entry, Segment, Text, ToolResult
+from lamina.core.values import Entry, Segment
 from lamina.errors import BadInput
 from lamina.segments import excerpt
 
-SHARE, TOKENS, MOST = 0.25, 4_000, 50
-"""Of the room that is left, and in tokens: what excerpts may take; and how many there may be."""
+SHARE = 0.25
+"""The share of the free room that excerpts may take."""
+
+TOKENS = 4_000
+"""Tokens that excerpts may take."""
+
+MOST = 50
+"""How many excerpts there may be."""
 
 LEAST = 0.15
-"""A hit with less than this part of the best one's score is not worth its tokens."""
+"""A hit with less than this part of the best score is not worth its tokens."""
 
 FRAME = 8
 """Tokens around one excerpt on the wire: those of a message, and a few for where its pieces meet."""
 
-Standing = Callable[[], Iterable[Segment | Entry]]
+SentSegments = Callable[[], Iterable[Segment | Entry]]
+"""Returns what is already in the request."""
+
 Source = Callable[[str, int | None], Awaitable[Sequence[Segment]]]
 Count = Callable[[str], int]
 
 
 class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much may be found: a share of the room, tokens, excerpts, and the part of the best score."""
+    """How much a search may return: a share of the room, tokens, excerpts, and the part of the best score."""
 
     share: float = SHARE
     tokens: int = TOKENS
@@ -49,7 +59,10 @@ class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
             raise BadInput(f"{self!r}", place="limits", hint=hint)
 
     def room(self, left: int | None) -> int:
-        return self.tokens if left is None else min(self.tokens, int(left * self.share))
+        """The tokens that excerpts may take if so many are `left`; None: nobody has counted."""
+        if left is None:
+            return self.tokens
+        return min(self.tokens, int(left * self.share))
 
 
 class SearchArguments(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,26 +79,27 @@ def search(
     index: Index,
     *,
     sources: Collection[str] | None = None,
-    standing: Standing | None = None,
+    already_sent: SentSegments | None = None,
     limits: SearchLimits = DEFAULT,
     count: Count = estimate,
 ) -> Source:
     """A source that finds excerpts for each prompt.
 
-    `standing` gives what the request has already (the entries of the last envelope, or segments): text that
-    stands there in full is not sent again. `sources` limits the search; `count` counts tokens.
+    `already_sent` returns what the request has already (the entries of the last envelope, or segments): text
+    that is there in full is not sent again. `sources` limits the search. `count` counts tokens.
     """
 
     async def source(prompt: str, room: int | None) -> Sequence[Segment]:
         hits = await index.query(prompt, most=2 * limits.most, sources=sources)
-        new = without_standing(hits, standing() if standing else ())
-        return excerpts(new, room=limits.room(room), limits=limits, count=count)
+        if already_sent is not None:
+            hits = drop_sent_hits(hits, already_sent())
+        return excerpts(hits, room=limits.room(room), limits=limits, count=count)
 
     return source
 
 
 def search_tool(name: str = "search") -> dict[str, Any]:
-    """The definition of the tool, in plain words: name, description, schema of its arguments."""
+    """The definition of the tool, in no dialect: name, description, schema of its arguments."""
     return {
         "name": name,
         "description": "Finds passages of the workspace, of what was said and of what is remembered. Ask in "
@@ -115,91 +129,116 @@ async def answered(
     limits: SearchLimits = DEFAULT,
     count: Count = estimate,
 ) -> tuple[Segment, ...]:
-    """What a call of the tool finds; arguments that cannot be used are refused with their reason."""
-    try:
-        asked = (
-            msgspec.json.decode(arguments, type=SearchArguments)
-            if isinstance(arguments, str)
-            else msgspec.convert(arguments, SearchArguments)
-        )
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
-        raise BadInput(str(error), place="arguments", hint='give {"query": "words to look for"}') from None
-    most = min(max(asked.most, 1), limits.most)
-    hits = await index.query(asked.query, most=most, sources=sources)
+    """Answers a call of the tool. Arguments that cannot be used raise BadInput with the reason."""
+    request = _read_arguments(arguments)
+    most = min(max(request.most, 1), limits.most)
+    hits = await index.query(request.query, most=most, sources=sources)
     return excerpts(hits, room=limits.room(room), limits=limits, count=count)
 
 
-def without_standing(hits: Iterable[Hit], standing: Iterable[Segment | Entry]) -> list[Hit]:
-    """The hits whose text does not stand in the request word for word, spaces aside."""
-    there = "\n".join(_flat(text) for one in standing for text in _texts(one))
-    return [hit for hit in hits if _flat(hit.chunk.text) not in there]
+def _read_arguments(arguments: str | dict[str, Any]) -> SearchArguments:
+    try:
+        if isinstance(arguments, str):
+            return msgspec.json.decode(arguments, type=SearchArguments)
+        return msgspec.convert(arguments, SearchArguments)
+    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeError, RecursionError) as error:
+        raise BadInput(str(error), place="arguments", hint='give {"query": "words to look for"}') from None
+
+
+def drop_sent_hits(hits: Iterable[Hit], sent: Iterable[Segment | Entry]) -> tuple[Hit, ...]:
+    """The hits whose text is not in the request word for word, spaces aside."""
+    sent_texts: list[str] = []
+    for segment in sent:
+        sent_texts += [_flatten(text) for text in texts_of(segment)]
+    all_sent = "\n".join(sent_texts)
+    return tuple(hit for hit in hits if _flatten(hit.chunk.text) not in all_sent)
 
 
 def excerpts(
     hits: Sequence[Hit], *, room: int, limits: SearchLimits = DEFAULT, count: Count = estimate
 ) -> tuple[Segment, ...]:
     """Hits, best first, as excerpts in at most `room` tokens, the most relevant last."""
-    taken: list[Hit] = []
-    left, seen = room, set[str]()
-    best = hits[0].score if hits else 0.0
+    if not hits:
+        return ()
+    least_score = limits.least * hits[0].score
+    chosen: list[Hit] = []
+    chosen_texts: set[str] = set()
     for hit in hits[: 2 * limits.most]:
-        if hit.score < limits.least * best or len(taken) == limits.most:
+        if hit.score < least_score or len(chosen) == limits.most:
             break
-        size = count(_shown(hit)) + _framed(hit, count)
-        if size <= left and _flat(hit.chunk.text) not in seen:
-            seen.add(_flat(hit.chunk.text))
-            taken.append(hit)
-            left -= size
-    return tuple(_excerpt(run) for run in reversed(_runs(taken)))
+        tokens = count(_text_with_speaker(hit)) + _count_frame(hit, count)
+        text = _flatten(hit.chunk.text)
+        if tokens <= room and text not in chosen_texts:
+            chosen.append(hit)
+            chosen_texts.add(text)
+            room -= tokens
+    return tuple(_make_excerpt(run) for run in reversed(_join_neighbours(chosen)))
 
 
-def _framed(hit: Hit, count: Count) -> int:
-    """The tokens of the tag: source, place and score."""
+def _count_frame(hit: Hit, count: Count) -> int:
+    """The tokens of the tag, with source, place and score, and of the message around it."""
     place = f"{hit.chunk.place} to {hit.chunk.place}"
     return count(f'<excerpt source="{hit.source}" place="{place}" score="0.00"></excerpt>') + FRAME
 
 
-def _runs(hits: Sequence[Hit]) -> list[list[Hit]]:
-    """Neighbours that were both found are one excerpt, in their order, where the better of them stands."""
-    placed: dict[tuple[str, int], list[Hit]] = {}
+def _join_neighbours(hits: Sequence[Hit]) -> list[list[Hit]]:
+    """Runs of hits, best first. Neighbouring turns are one run, in their order."""
+    runs: dict[tuple[str, int], list[Hit]] = {}
     for hit in hits:
-        before, after = (placed.get((hit.source, hit.nth + step)) for step in (-1, 1))
-        run = [*_fitting(before, hit), hit, *_fitting(after, hit)]
-        placed.update({(one.source, one.nth): run for one in run})
-    unique = {id(run): run for run in placed.values()}
-    return sorted(unique.values(), key=lambda run: -max(one.score for one in run))
+        before = runs.get((hit.source, hit.nth - 1), [])
+        after = runs.get((hit.source, hit.nth + 1), [])
+        run = [hit]
+        if _can_join(before, hit):
+            run = [*before, *run]
+        if _can_join(after, hit):
+            run = [*run, *after]
+        for member in run:
+            runs[member.source, member.nth] = run
+    unique = {id(run): run for run in runs.values()}
+    return sorted(unique.values(), key=_best_score, reverse=True)
 
 
-def _fitting(run: list[Hit] | None, hit: Hit) -> list[Hit]:
-    """A run that the hit can continue: turns of one section; what overlaps is not joined."""
-    joins = run is not None and hit.chunk.sort == "turn" == run[0].chunk.sort
-    return run if run and joins and run[0].chunk.section == hit.chunk.section else []
+def _can_join(run: Sequence[Hit], hit: Hit) -> bool:
+    """Whether a hit continues a run: turns of one section do. Chunks of files overlap, so they do not."""
+    if not run:
+        return False
+    neighbour = run[0].chunk
+    is_turn = neighbour.sort == "turn" and hit.chunk.sort == "turn"
+    return is_turn and neighbour.section == hit.chunk.section
 
 
-def _excerpt(run: Sequence[Hit]) -> Segment:
+def _best_score(run: Sequence[Hit]) -> float:
+    return max(hit.score for hit in run)
+
+
+def _make_excerpt(run: Sequence[Hit]) -> Segment:
+    text = "\n".join(_text_with_speaker(hit) for hit in run)
+    segment = excerpt(text, source=run[0].source, place=_place_of(run))
+    attrs = {**segment.attrs, "score": f"{_best_score(run):.2f}"}
+    return msgspec.structs.replace(segment, attrs=attrs)
+
+
+def _place_of(run: Sequence[Hit]) -> str:
+    """The place of a run: `lines 10-24`, or `k1 to k3`."""
     places = [hit.chunk.place for hit in run if hit.chunk.place]
-    place = places[0] if len(set(places)) == 1 else f"{places[0]} to {places[-1]}" if places else ""
-    made = excerpt("\n".join(map(_shown, run)), source=run[0].source, place=place)
-    score = f"{max(hit.score for hit in run):.2f}"
-    return msgspec.structs.replace(made, attrs={**made.attrs, "score": score})
+    if not places:
+        return ""
+    if len(set(places)) == 1:
+        return places[0]
+    return f"{places[0]} to {places[-1]}"
 
 
-def _shown(hit: Hit) -> str:
-    """The text of a chunk; of a turn, with who said it and on which day."""
+def _text_with_speaker(hit: Hit) -> str:
+    """The text of a chunk. A turn begins with its speaker and day: `Ana, 2023-05-08: Hello`."""
     chunk = hit.chunk
     if chunk.sort != "turn":
         return chunk.text
-    who = ", ".join(filter(None, (chunk.speaker, chunk.at[:10])))
-    return f"{who}: {chunk.text}" if who else chunk.text
+    speaker_and_day = [word for word in (chunk.speaker, chunk.at[:10]) if word]
+    if not speaker_and_day:
+        return chunk.text
+    return f"{', '.join(speaker_and_day)}: {chunk.text}"
 
 
-def _texts(one: Segment | Entry) -> Iterable[str]:
-    for part in one.parts:
-        if isinstance(part, Text):
-            yield part.text
-        elif isinstance(part, ToolResult):
-            yield from (inner.text for inner in part.content if isinstance(inner, Text))
-
-
-def _flat(text: str) -> str:
+def _flatten(text: str) -> str:
+    """The text with single spaces between its words."""
     return " ".join(split_words(text))

@@ -1,9 +1,9 @@
 """The tables of an index in one SQLite database: chunks as they are, their vectors, and their words for FTS5.
 
-Synchronous, for one thread at a time. Everything in it can be made again from its sources, so a file of
-another version is emptied, not migrated (but see `WITHOUT_PLACE_SUMS`). What has many rows is read as one
-JSON value: each row by itself costs more than what is in it. What is given out of it is what was put in:
-each chunk is checked against its digest. It knows nothing of fused scores or embedders.
+Everything is synchronous, for one thread at a time. The index can be made again from its sources, so a file
+of another version is emptied, not migrated (but see `WITHOUT_PLACE_SUMS`). Many rows are read as one JSON
+value, since each row by itself costs more than what is in it. Each chunk is checked against its digest when
+it is read. This module knows nothing of fused scores or embedders.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import msgspec
 
 from lamina.context.search import postings
 from lamina.context.search.chunk_tables import (
-    Beside,
     Candidate,
     ChunkChanges,
     ChunkRow,
+    Neighbour,
+    chunk_values,
     digest_of,
-    plan_after,
-    plan_of,
-    row_of,
-    searched,
-    values_of,
+    index_text,
+    make_row,
+    plan_addition,
+    plan_replacement,
 )
 from lamina.context.search.chunks import Chunk
 from lamina.context.search.vectors import Vectors
@@ -37,11 +37,11 @@ from lamina.errors import BadInput, KeyNeeded
 
 VERSION = 3
 WITHOUT_PLACE_SUMS = 2
-"""A version whose tables are read and written as they are; its older rows lack the sum of their place."""
+"""A version that is read and written as it is. Its rows lack the checksum of their place."""
 
 MEMORY = ":memory:"
 STORE = 0x6C616D69
-"""What a store of lamina says in the place where SQLite files name their application."""
+"""The application id in the SQLite files of lamina's store of conversations."""
 
 _SELECT = "SELECT id, source, nth, digest, text, place, head, section, speaker, at, sort FROM chunks"
 _BY_NUMBER = f"{_SELECT} WHERE id IN (SELECT value FROM json_each(?))"  # noqa: S608 - no value is in it
@@ -79,20 +79,20 @@ CREATE INDEX chunks_by_time ON chunks (at) WHERE at != '';
 """
 _MAKE_AGAIN = "an index can be made again: remove its file"
 _DIGEST = 16
-"""Bytes of the digest of a chunk. Behind it stands the sum of its place, but for rows of an older release."""
+"""Bytes of the digest of a chunk. The checksum of its place follows, except in rows of an older release."""
 
 _EMPTY = " ".join(f"DROP TABLE IF EXISTS {name};" for name in ("words", "chunks", "vectors", "totals"))
 
-_numbers = msgspec.json.Decoder(set[int])
-_candidates = msgspec.json.Decoder(list[Candidate])
-_neighbours = msgspec.json.Decoder(list[Beside])
+_decode_numbers = msgspec.json.Decoder(set[int]).decode
+_decode_candidates = msgspec.json.Decoder(list[Candidate]).decode
+_decode_neighbours = msgspec.json.Decoder(list[Neighbour]).decode
 
 
 class SqliteShelf:
-    """Chunks in the file at `path`, or in memory; their vectors in memory too, once they are asked for."""
+    """Chunks in the file at `path`, or in memory. Vectors are loaded into memory when they are first used."""
 
     def __init__(self, path: str) -> None:
-        self._link = _connected(path)
+        self._link = _connect(path)
         self._in_file = path != MEMORY
         self._vectors: Vectors | None = None
         try:
@@ -117,29 +117,34 @@ class SqliteShelf:
 
     def planned(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> ChunkChanges:
         if after:
-            last = self._link.execute("SELECT max(nth) FROM chunks WHERE source = ?", (source,)).fetchone()[0]
-            return plan_after(last, chunks)
+            query = "SELECT max(nth) FROM chunks WHERE source = ?"
+            last = self._link.execute(query, (source,)).fetchone()[0]
+            return plan_addition(last, chunks)
         query = "SELECT digest, id, nth, place FROM chunks WHERE source = ? ORDER BY nth"
-        there = self._link.execute(query, (source,))
-        return plan_of(((bytes(digest)[:_DIGEST], *rest) for digest, *rest in there), chunks)
+        stored = []
+        for digest, number, nth, place in self._link.execute(query, (source,)):
+            stored.append((bytes(digest)[:_DIGEST], number, nth, place))
+        return plan_replacement(stored, chunks)
 
     def write(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> bool:
-        """Always True: one process has the file, and one call at a time."""
-        given = [one for one in vectors if one is not None]
-        compared = self._loaded() if given or self._vectors is not None else None
-        if compared is not None:
-            compared.check(given)
-        made = self._written(source, plan, vectors)
-        if compared is not None:
-            compared.drop(plan.gone)
-            pairs = [(number, blob) for number, blob in zip(made, vectors, strict=True) if blob is not None]
-            compared.add([number for number, _ in pairs], [blob for _, blob in pairs])
+        """Carries out a plan. Always True: one process has the file, and makes one call at a time."""
+        new_vectors = [vector for vector in vectors if vector is not None]
+        if not new_vectors and self._vectors is None:
+            self._write_rows(source, plan, vectors)
+            return True
+        loaded = self._load_vectors()
+        loaded.check(new_vectors)
+        numbers = self._write_rows(source, plan, vectors)
+        loaded.drop(plan.gone)
+        pairs = zip(numbers, vectors, strict=True)
+        numbers_with_vector = [number for number, vector in pairs if vector is not None]
+        loaded.add(numbers_with_vector, new_vectors)
         return True
 
     def remove(self, source: str) -> int:
-        """Forgets a source, and leaves no byte of it in the file."""
-        found = self._link.execute("SELECT id FROM chunks WHERE source = ?", (source,))
-        gone = [number for (number,) in found]
+        """Removes a source, and leaves no byte of it in the file."""
+        rows = self._link.execute("SELECT id FROM chunks WHERE source = ?", (source,))
+        gone = [number for (number,) in rows]
         self.write(source, ChunkChanges(gone, [], []), [])
         if gone and self._in_file:
             self._postings.merge()
@@ -155,18 +160,18 @@ class SqliteShelf:
         return [name for (name,) in self._link.execute(_SPEAKERS)]
 
     def rows(self, numbers: Sequence[int]) -> dict[int, ChunkRow]:
-        found = self._link.execute(_BY_NUMBER, (_listed(numbers),))
-        return {row[0]: _row(row) for row in found}
+        rows = self._link.execute(_BY_NUMBER, (_encode_list(numbers),))
+        return {row[0]: _read_row(row) for row in rows}
 
     def beside(self, row: ChunkRow, reach: int) -> list[ChunkRow]:
-        asked = (row.source, row.nth - reach, row.nth + reach, row.chunk.section)
-        return [_row(one) for one in self._link.execute(_BY_PLACE, asked)]
+        values = (row.source, row.nth - reach, row.nth + reach, row.chunk.section)
+        return [_read_row(one) for one in self._link.execute(_BY_PLACE, values)]
 
     def candidates(self, numbers: Collection[int]) -> list[Candidate]:
-        return _candidates.decode(self._value(_CANDIDATES, _listed(numbers)))
+        return _decode_candidates(self._fetch_value(_CANDIDATES, _encode_list(numbers)))
 
-    def neighbours(self, numbers: Collection[int], reach: int) -> list[Beside]:
-        return _neighbours.decode(self._value(_NEIGHBOURS, _listed(numbers), reach, reach))
+    def neighbours(self, numbers: Collection[int], reach: int) -> list[Neighbour]:
+        return _decode_neighbours(self._fetch_value(_NEIGHBOURS, _encode_list(numbers), reach, reach))
 
     def counts(self, words: Sequence[str], most: int) -> dict[str, int]:
         return self._postings.counts(words, most)
@@ -174,24 +179,27 @@ class SqliteShelf:
     def matches(
         self, words: Mapping[str, int], most: int, sources: Collection[str] | None
     ) -> list[tuple[int, float]]:
-        return self._postings.matches(words, most, self._among(sources))
+        return self._postings.matches(words, most, self._numbers_of(sources))
 
     def near(
-        self, wanted: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
+        self, vector: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
     ) -> dict[int, float]:
-        return self._loaded().near(wanted, most, self._among(sources), also)
+        return self._load_vectors().near(vector, most, self._numbers_of(sources), also)
 
     def close(self) -> None:
         self._link.close()
 
-    def _among(self, sources: Collection[str] | None) -> set[int] | None:
-        return None if sources is None else _numbers.decode(self._value(_NUMBERS_IN, _listed(sources)))
+    def _numbers_of(self, sources: Collection[str] | None) -> set[int] | None:
+        """The numbers of all chunks of these sources; None if the search is not limited to some."""
+        if sources is None:
+            return None
+        return _decode_numbers(self._fetch_value(_NUMBERS_IN, _encode_list(sources)))
 
-    def _value(self, query: str, *given: str | int) -> str:
-        found: str = self._link.execute(query, given).fetchone()[0]
-        return found
+    def _fetch_value(self, query: str, *values: str | int) -> str:
+        value: str = self._link.execute(query, values).fetchone()[0]
+        return value
 
-    def _loaded(self) -> Vectors:
+    def _load_vectors(self) -> Vectors:
         """The vectors, read from the database the first time."""
         if self._vectors is None:
             vectors = Vectors()
@@ -200,35 +208,37 @@ class SqliteShelf:
             self._vectors = vectors
         return self._vectors
 
-    def _written(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> list[int]:
+    def _write_rows(self, source: str, plan: ChunkChanges, vectors: Sequence[bytes | None]) -> list[int]:
+        """Carries out a plan in one transaction, and returns the numbers of the new chunks."""
+        numbers = []
         self._link.execute("BEGIN IMMEDIATE")
         try:
             self._drop(plan.gone)
             for number, nth, place in plan.moved:
                 self._move(number, source, nth, place)
-            pairs = zip(plan.new, vectors, strict=True)
-            made = [self._insert(source, nth, chunk, blob) for (nth, chunk), blob in pairs]
+            for (nth, chunk), vector in zip(plan.new, vectors, strict=True):
+                numbers.append(self._insert(source, nth, chunk, vector))
             self._link.execute("COMMIT")
         except BaseException:
             self._link.execute("ROLLBACK")
             raise
-        return made
+        return numbers
 
     def _insert(self, source: str, nth: int, chunk: Chunk, vector: bytes | None) -> int:
-        summed = digest_of(chunk) + _place_sum(source, nth, chunk.place)
-        values = (source, nth, summed, *values_of(chunk))
+        checked_digest = digest_of(chunk) + _checksum_place(source, nth, chunk.place)
+        values = (source, nth, checked_digest, *chunk_values(chunk))
         number = self._link.execute(_INSERT, values).lastrowid or 0
-        self._postings.add(number, searched(chunk))
+        self._postings.add(number, index_text(chunk))
         if vector is not None:
             self._link.execute("INSERT INTO vectors VALUES (?, ?)", (number, vector))
         return number
 
     def _move(self, number: int, source: str, nth: int, place: str) -> None:
-        """A chunk that stands elsewhere now; what it says has not changed."""
+        """Gives a chunk another place. Its text has not changed."""
         [digest] = self._link.execute("SELECT digest FROM chunks WHERE id = ?", (number,)).fetchone()
-        summed = bytes(digest)[:_DIGEST] + _place_sum(source, nth, place)
+        checked_digest = bytes(digest)[:_DIGEST] + _checksum_place(source, nth, place)
         sql = "UPDATE chunks SET nth = ?, place = ?, digest = ? WHERE id = ?"
-        self._link.execute(sql, (nth, place, summed, number))
+        self._link.execute(sql, (nth, place, checked_digest, number))
 
     def _drop(self, numbers: Sequence[int]) -> None:
         rows = [(number,) for number in numbers]
@@ -237,7 +247,7 @@ class SqliteShelf:
         self._link.executemany("DELETE FROM chunks WHERE id = ?", rows)
 
 
-def _connected(path: str) -> sqlite3.Connection:
+def _connect(path: str) -> sqlite3.Connection:
     """A connection to the index at `path`, or in memory, with its tables in place."""
     if path != MEMORY:
         _make_private(path)
@@ -247,7 +257,7 @@ def _connected(path: str) -> sqlite3.Connection:
         link.execute("PRAGMA secure_delete = ON")
         link.execute("PRAGMA synchronous = NORMAL")
         link.execute("PRAGMA cache_size = -65536")
-        _bring_up(link)
+        _create_or_check(link)
     except sqlite3.DatabaseError as error:
         link.close()
         hint = "give a path of its own to an index"
@@ -259,20 +269,20 @@ def _connected(path: str) -> sqlite3.Connection:
 
 
 def _make_private(path: str) -> None:
-    """A file for its owner alone, since it holds what was said: a new one, or one that others could read."""
+    """Makes the file readable for its owner only, since it holds what was said. It is created if missing."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        for each in (path, f"{path}-wal", f"{path}-shm"):
+        for name in (path, f"{path}-wal", f"{path}-shm"):
             with suppress(FileNotFoundError, PermissionError):
-                Path(each).chmod(0o600)
+                Path(name).chmod(0o600)
     except OSError as error:
         problem = f"{path!r}: {error.strerror}"
         raise BadInput(problem, place="index", hint="check the folder and its permissions") from error
 
 
 def _check_no_store(link: sqlite3.Connection) -> None:
-    """Refuses a store of conversations, in which an index would be plain text beside them."""
+    """Refuses a store of conversations: an index in it would put their text there in the clear."""
     if link.execute("PRAGMA application_id").fetchone()[0] != STORE:
         return
     sealed = "SELECT 1 FROM conversation WHERE workspace = 'lamina.sealed' AND name = 'header'"
@@ -284,34 +294,36 @@ def _check_no_store(link: sqlite3.Connection) -> None:
     raise BadInput("it is a store of conversations", place="index", hint=hint)
 
 
-def _bring_up(link: sqlite3.Connection) -> None:
+def _create_or_check(link: sqlite3.Connection) -> None:
+    """Creates the tables, or checks that they are of a version that is read."""
     _check_no_store(link)
     version = link.execute("PRAGMA user_version").fetchone()[0]
-    names = [name for (name,) in link.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    rows = link.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    names = {name for (name,) in rows}
     if version in (VERSION, WITHOUT_PLACE_SUMS):
         return
-    if names and not {"chunks", "words"} <= set(names):
+    if names and not {"chunks", "words"} <= names:
         raise BadInput("it holds something else", place="index", hint="give a path of its own to an index")
     link.executescript(
         f"BEGIN IMMEDIATE; {_EMPTY} {_TABLES} {postings.TABLES} PRAGMA user_version = {VERSION}; COMMIT;"
     )
 
 
-def _row(values: Sequence[Any]) -> ChunkRow:
-    """A chunk as it was put in; BadInput if it is not, since its text goes to a model."""
+def _read_row(values: Sequence[Any]) -> ChunkRow:
+    """A chunk as it was stored. Raises BadInput if it was changed since, because its text goes to a model."""
     number, source, nth, digest, *rest = values
-    row = row_of(number, source, nth, rest)
-    whole = digest_of(row.chunk) + _place_sum(source, nth, row.chunk.place)
-    if digest not in (whole, whole[:_DIGEST]):
+    row = make_row(number, source, nth, rest)
+    checked_digest = digest_of(row.chunk) + _checksum_place(source, nth, row.chunk.place)
+    if digest not in (checked_digest, checked_digest[:_DIGEST]):
         raise BadInput(f"chunk {number} is not what was put in", place="index", hint=_MAKE_AGAIN)
     return row
 
 
-def _place_sum(source: str, nth: int, place: str) -> bytes:
-    """Four bytes by which a chunk that stands under another name or place is noticed."""
+def _checksum_place(source: str, nth: int, place: str) -> bytes:
+    """Four bytes that differ if a chunk was moved to another source or place behind lamina's back."""
     return zlib.crc32(msgspec.msgpack.encode((source, nth, place))).to_bytes(4)
 
 
-def _listed(values: Collection[int] | Collection[str]) -> str:
-    """Many values as one of a statement: `IN (SELECT value FROM json_each(?))`."""
+def _encode_list(values: Collection[int] | Collection[str]) -> str:
+    """Many values as one argument of a statement: `IN (SELECT value FROM json_each(?))`."""
     return msgspec.json.encode(sorted(values)).decode()

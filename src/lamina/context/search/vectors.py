@@ -1,9 +1,10 @@
-"""Vectors of the chunks, compared with that of a question.
+"""Vectors of the chunks, compared with the vector of a question.
 
-Up to 20,000 are all compared. Of more, the signs of their numbers are: 2,000 that share most signs with the
-question are then compared in full, so that a chunk among the nearest is seldom missed. Needs numpy
-(`lamina[vectors]`), which is imported when the first vector comes; before numpy 2 all are compared. It knows
-numbers of chunks, not their text, and does not make vectors: that is an embedder's work.
+Up to 20,000 vectors are all compared. Of more, the signs of their numbers are compared first: the 2,000 that
+share most signs with the question are then compared in full, so one of the nearest is seldom missed.
+
+This needs numpy (`lamina[vectors]`), which is imported with the first vector. Before numpy 2 all vectors are
+compared. This module knows numbers of chunks, not their text. An embedder makes the vectors.
 """
 
 from __future__ import annotations
@@ -15,17 +16,20 @@ from typing import Any
 from lamina.errors import BadInput
 
 EXACT = 20_000
-"""Vectors that are all compared; of more, only those whose signs are most like the question's."""
+"""Vectors that are all compared. Of more, only those whose signs are most like the question's."""
 
-PROMISING, FARTHEST = 2_000, 64
-"""How many those are, and how many of the least alike are compared too: they say how far the farthest is."""
+PROMISING = 2_000
+"""How many of those are compared."""
+
+FARTHEST = 64
+"""How many of the least alike are compared too. They say how far the farthest is."""
 
 
 class Vectors:
-    """Unit vectors by the numbers of their chunks. For one thread at a time."""
+    """Unit vectors by the numbers of their chunks. One thread uses it at a time."""
 
     def __init__(self) -> None:
-        self._np = _numpy()
+        self._np = _import_numpy()
         self._numbers: list[int] = []
         self._rows: dict[int, int] = {}
         self._matrix: Any = None
@@ -39,110 +43,133 @@ class Vectors:
         return set(self._numbers)
 
     def add(self, numbers: Sequence[int], blobs: Iterable[bytes]) -> None:
-        """Adds vectors as `packed` made them."""
-        given = list(blobs)
-        width = self.check(given)
-        if not given:
+        """Adds vectors that `pack_vectors` packed."""
+        new_blobs = list(blobs)
+        width = self.check(new_blobs)
+        if not new_blobs:
             return
-        made = self._np.frombuffer(b"".join(given), dtype=self._np.float32).reshape(-1, width)
-        self._room(len(made), width)
+        vectors = self._np.frombuffer(b"".join(new_blobs), dtype=self._np.float32).reshape(-1, width)
+        self._make_room(len(vectors), width)
         start = len(self)
-        self._matrix[start : start + len(made)] = made
-        self._signs[:, start : start + len(made)] = self._signs_of(made).T
+        end = start + len(vectors)
+        self._matrix[start:end] = vectors
+        self._signs[:, start:end] = self._pack_signs(vectors).T
         self._numbers += numbers
-        self._rows.update(zip(numbers, range(start, start + len(made)), strict=True))
+        self._rows.update(zip(numbers, range(start, end), strict=True))
 
     def check(self, blobs: Sequence[bytes]) -> int:
-        """Refuses vectors that are not as long as those that are there; says how long."""
-        return same_length(blobs, self._matrix.shape[1] if len(self) else 0)
+        """Refuses vectors of another length than those that are there. Returns the length."""
+        width = self._matrix.shape[1] if len(self) else 0
+        return common_length(blobs, width)
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Forgets vectors: the last takes the place of one that goes."""
+        """Removes vectors. The last vector takes the place of a removed one."""
         for number in numbers:
             row = self._rows.pop(number, None)
             if row is None:
                 continue
-            last = self._numbers.pop()
-            if last != number:
-                self._matrix[row] = self._matrix[len(self._numbers)]
-                self._signs[:, row] = self._signs[:, len(self._numbers)]
-                self._numbers[row], self._rows[last] = last, row
+            last_number = self._numbers.pop()
+            if last_number != number:
+                last_row = len(self._numbers)
+                self._matrix[row] = self._matrix[last_row]
+                self._signs[:, row] = self._signs[:, last_row]
+                self._numbers[row] = last_number
+                self._rows[last_number] = row
 
     def near(
         self, blob: bytes, most: int, among: Iterable[int] | None = None, also: Iterable[int] = ()
     ) -> dict[int, float]:
         """The nearest chunks and those of `also`, from 0 (the farthest of all) to 1 (the nearest)."""
+        np = self._np
         rows = None if among is None else self._rows_of(among)
-        if not (len(self) if rows is None else len(rows)):
+        if not self._count_rows(rows):
             return {}
         self.check([blob])
-        wanted = self._np.frombuffer(blob, dtype=self._np.float32)
-        rows = self._promising(wanted, rows, max(PROMISING, 10 * most))
-        scores = self._compared(slice(len(self)) if rows is None else rows, wanted)
-        low, high = float(scores.min()), float(scores.max())
-        best = self._np.argpartition(-scores, min(most, len(scores)) - 1)[:most]
-        others = self._rows_of(also)
-        found = zip(
-            [*(best if rows is None else rows[best]).tolist(), *others.tolist()],
-            [*scores[best].tolist(), *self._compared(others, wanted).tolist()],
-            strict=True,
-        )
-        span = high - low
-        return {self._numbers[row]: max(it - low, 0.0) / span if span > 0 else 1.0 for row, it in found}
+        question = np.frombuffer(blob, dtype=np.float32)
+        rows = self._choose_promising(question, rows, max(PROMISING, 10 * most))
+        scores = self._compare(rows, question)
+        best = np.argpartition(-scores, min(most, len(scores)) - 1)[:most]
+        best_rows = best if rows is None else rows[best]
+        other_rows = self._rows_of(also)
+        all_rows = [*best_rows.tolist(), *other_rows.tolist()]
+        all_scores = [*scores[best].tolist(), *self._compare(other_rows, question).tolist()]
+        lowest = float(scores.min())
+        spread = float(scores.max()) - lowest
+        nearness = {}
+        for row, score in zip(all_rows, all_scores, strict=True):
+            # one of `also` may be farther than all that were compared
+            nearness[self._numbers[row]] = max(score - lowest, 0.0) / spread if spread > 0 else 1.0
+        return nearness
 
     def _rows_of(self, numbers: Iterable[int]) -> Any:
-        rows = [self._rows[one] for one in numbers if one in self._rows]
+        rows = [self._rows[number] for number in numbers if number in self._rows]
         return self._np.array(rows, dtype=self._np.int64)
 
-    def _compared(self, rows: Any, wanted: Any) -> Any:
-        """Not by `@` where it can be helped: its threads wait in a loop, at a cost to all."""
-        used = self._matrix[rows]
-        return self._np.vecdot(used, wanted) if hasattr(self._np, "vecdot") else used @ wanted
+    def _count_rows(self, rows: Any) -> int:
+        """How many rows these are. Here and below, None means all rows: an array of all would be copied."""
+        return len(self) if rows is None else len(rows)
 
-    def _promising(self, wanted: Any, rows: Any, most: int) -> Any:
-        """Which rows to compare: all of few, else those with most and least signs of the question."""
+    def _compare(self, rows: Any, question: Any) -> Any:
+        """The scores of these rows.
+
+        The operator `@` is only used before numpy 2: its threads wait in a loop, which costs everybody.
+        """
+        used = self._matrix[: len(self)] if rows is None else self._matrix[rows]
+        if hasattr(self._np, "vecdot"):
+            return self._np.vecdot(used, question)
+        return used @ question
+
+    def _choose_promising(self, question: Any, rows: Any, most: int) -> Any:
+        """The rows to compare: all of few, else those that share most and fewest signs with the question."""
         np = self._np
-        if (len(self) if rows is None else len(rows)) <= EXACT or not hasattr(np, "bitwise_count"):
+        if self._count_rows(rows) <= EXACT or not hasattr(np, "bitwise_count"):
             return rows
         signs = self._signs[:, : len(self)] if rows is None else self._signs[:, rows]
-        apart = np.zeros(signs.shape[1], dtype=np.uint16)
-        for column, one in zip(signs, self._signs_of(wanted[None])[0], strict=True):
-            apart += np.bitwise_count(column ^ one)
-        upto = np.cumsum(np.bincount(apart))
-        kept = apart <= np.searchsorted(upto, most)
-        kept |= apart >= np.searchsorted(upto, len(apart) - FARTHEST)
-        found = np.flatnonzero(kept)
-        return found if rows is None else rows[found]
+        differing_signs = np.zeros(signs.shape[1], dtype=np.uint16)
+        for column, question_signs in zip(signs, self._pack_signs(question[None])[0], strict=True):
+            differing_signs += np.bitwise_count(column ^ question_signs)
+        rows_up_to = np.cumsum(np.bincount(differing_signs))
+        is_near = differing_signs <= np.searchsorted(rows_up_to, most)
+        is_far = differing_signs >= np.searchsorted(rows_up_to, len(differing_signs) - FARTHEST)
+        promising = np.flatnonzero(is_near | is_far)
+        return promising if rows is None else rows[promising]
 
-    def _signs_of(self, matrix: Any) -> Any:
-        """One bit for each number of a vector, 64 together: two vectors that are near share most."""
+    def _pack_signs(self, matrix: Any) -> Any:
+        """One bit for each number of a vector, 64 together. Two vectors that are near share most bits."""
         bits = self._np.packbits(matrix > 0, axis=1)
         bits = self._np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8)))
         return self._np.ascontiguousarray(bits).view(self._np.uint64)
 
-    def _room(self, more: int, width: int) -> None:
-        need, np = len(self) + more, self._np
-        if self._matrix is None or need > len(self._matrix):
-            size = max(need, 2 * len(self))
-            matrix = np.zeros((size, width), dtype=np.float32)
-            signs = np.zeros((-(-width // 64), size), dtype=np.uint64)
-            if len(self):
-                matrix[: len(self)] = self._matrix[: len(self)]
-                signs[:, : len(self)] = self._signs[:, : len(self)]
-            self._matrix, self._signs = matrix, signs
+    def _make_room(self, more: int, width: int) -> None:
+        """Makes the matrix large enough for `more` vectors; at least twice as large, if it has to grow."""
+        np = self._np
+        size = len(self)
+        needed = size + more
+        if self._matrix is not None and needed <= len(self._matrix):
+            return
+        new_size = max(needed, 2 * size)
+        matrix = np.zeros((new_size, width), dtype=np.float32)
+        signs = np.zeros((-(-width // 64), new_size), dtype=np.uint64)
+        if size:
+            matrix[:size] = self._matrix[:size]
+            signs[:, :size] = self._signs[:, :size]
+        self._matrix = matrix
+        self._signs = signs
 
 
-def same_length(blobs: Sequence[bytes], width: int) -> int:
-    """How many numbers each vector has; refuses some that differ from one another, or from `width`."""
-    widths = {len(blob) // 4 for blob in blobs} | ({width} if width else set())
+def common_length(blobs: Sequence[bytes], width: int) -> int:
+    """How many numbers each vector has. Refuses vectors that differ from one another, or from `width`."""
+    widths = {len(blob) // 4 for blob in blobs}
+    if width:
+        widths.add(width)
     if len(widths) > 1:
         raise BadInput("vectors of different lengths", place="embedder", hint="index everything with one")
     return widths.pop() if widths else 0
 
 
-def packed(vectors: Sequence[Sequence[float]]) -> list[bytes]:
-    """Vectors of length one, as bytes; one that is not finite or is all zeros is refused."""
-    np = _numpy()
+def pack_vectors(vectors: Sequence[Sequence[float]]) -> list[bytes]:
+    """The vectors with length one, as bytes. Refuses one that is not finite or is all zeros."""
+    np = _import_numpy()
     if not len(vectors):
         return []
     matrix = np.asarray(vectors, dtype=np.float32)
@@ -153,7 +180,7 @@ def packed(vectors: Sequence[Sequence[float]]) -> list[bytes]:
     return [row.tobytes() for row in matrix / sizes]
 
 
-def _numpy() -> Any:
+def _import_numpy() -> Any:
     try:
         return importlib.import_module("numpy")
     except ImportError:

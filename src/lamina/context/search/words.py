@@ -1,22 +1,29 @@
-"""The words of a text, as the index keeps them and as a query asks for them.
+"""The words of a text, as the index stores them and as a query looks for them.
 
-Identifiers are split (`getUserName`, `get_user_name`: get, user, name) and kept whole beside their pieces, so
-that either spelling finds the other. Stemming is SQLite's work. It knows no index and no chunks.
+Identifiers are split (`getUserName`, `get_user_name`: get, user, name) and are also stored whole, so that
+either spelling finds the other. The database stems the words. This module knows no index and no chunks.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 from lamina.core.text.characters import ALPHANUMERIC, BEYOND_ASCII, fold_case, split_words
 
 MOST_TERMS = 48
-"""Terms of one query: a whole bug report as a query is cut here, most repeated words first."""
+"""Terms of one query. If a whole bug report is the query, its most repeated words are used."""
 
 _WORD = re.compile(f"[{ALPHANUMERIC}]+(?:_+[{ALPHANUMERIC}]+)*")
+"""A word or an identifier: `retry`, `get_user_name`, `getUserName`."""
+
 _PIECE = re.compile(f"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[{BEYOND_ASCII}]+")
+"""A piece of an identifier: `HTTP`, `Server` and `2` in `HTTPServer2`."""
+
 _PLAIN = re.compile(f"[a-z]+|[A-Z][a-z]+|[0-9]+|[{BEYOND_ASCII}]+")
+"""A word that is one piece: `retry`, `Retry`, `42`."""
+
 _CAMEL = re.compile("[a-z][A-Z]")
 
 STOP = frozenset(
@@ -26,49 +33,56 @@ STOP = frozenset(
     "these they this those to too up us very was we were what when where which who whom whose why will with "
     "would you your yours s t d m ll re ve don didn doesn isn wasn".split()
 )
-"""English words that say nothing about what is asked for."""
+"""English words that say nothing about what a query looks for."""
 
 
 def folded(text: str) -> str:
-    """A text as it is indexed: identifiers whole and in pieces, everything else as it is."""
-    return _WORD.sub(lambda match: _spread(match[0]), text)
+    """A text as it is indexed: identifiers in pieces and whole, everything else unchanged."""
+    return _WORD.sub(lambda match: _spread_identifier(match[0]), text)
 
 
-def terms(query: str, *, without: Iterable[str] = ()) -> list[str]:
-    """The words to look for, the most repeated first; stop words only if there is nothing else."""
-    words = [fold_case(word) for word in split_words(folded(query)) for word in _WORD.findall(word)]
-    amounts = dict.fromkeys(words, 0)
-    for word in words:
-        amounts[word] += 1
-    left_out = {fold_case(word) for name in without for word in split_words(name)}
-    for refused in (STOP | left_out, STOP, frozenset[str]()):
-        kept = [word for word in amounts if word not in refused]
-        if kept:
-            return sorted(kept, key=lambda word: -amounts[word])[:MOST_TERMS]
-    return []
-
-
-def split(text: str) -> list[str]:
-    """Every word of a folded text in lower case, for an index that does not split by itself."""
-    return [fold_case(piece) for word in _WORD.findall(text) for piece in word.split("_") if piece]
-
-
-def expression(words: Iterable[str]) -> str:
-    """The words as a query of FTS5: any of them; each is quoted, so that none can be an operator."""
-    return " OR ".join(f'"{word}"' for word in words)
-
-
-def is_code(query: str) -> bool:
-    """Whether a query names something of a program: an identifier, a call, a path."""
-    return any(_identifier(word) for word in _WORD.findall(query)) or "()" in query or "::" in query
-
-
-def _spread(word: str) -> str:
-    pieces = [] if _PLAIN.fullmatch(word) else _PIECE.findall(word)
+def _spread_identifier(word: str) -> str:
+    """`getUserName` becomes `get User Name getUserName`. A word of one piece stays as it is."""
+    if _PLAIN.fullmatch(word):
+        return word
+    pieces = _PIECE.findall(word)
     if len(pieces) < 2:
         return word
     return f"{' '.join(pieces)} {word.replace('_', '')}"
 
 
-def _identifier(word: str) -> bool:
-    return "_" in word or _CAMEL.search(word) is not None
+def terms(query: str, *, without: Iterable[str] = ()) -> list[str]:
+    """The words to look for, the most repeated first.
+
+    The words of `without` (names of speakers) are left out if other words remain, and so are stop words.
+    """
+    amounts: Counter[str] = Counter()
+    for spaced_word in split_words(folded(query)):
+        for word in _WORD.findall(spaced_word):
+            amounts[fold_case(word)] += 1
+    names = {fold_case(word) for name in without for word in split_words(name)}
+    for left_out in (STOP | names, STOP, frozenset[str]()):
+        words = [word for word in amounts if word not in left_out]
+        if words:
+            return sorted(words, key=lambda word: -amounts[word])[:MOST_TERMS]
+    return []
+
+
+def split_folded(text: str) -> list[str]:
+    """Every word of a folded text in lower case, for an index that does not split by itself."""
+    words = []
+    for word in _WORD.findall(text):
+        words += [fold_case(piece) for piece in word.split("_") if piece]
+    return words
+
+
+def match_any(words: Iterable[str]) -> str:
+    """A query of FTS5 for any of the words. Each is quoted, so that none can be an operator."""
+    return " OR ".join(f'"{word}"' for word in words)
+
+
+def is_code(query: str) -> bool:
+    """Whether a query names something of a program: an identifier, a call, a path."""
+    if "()" in query or "::" in query:
+        return True
+    return any("_" in word or _CAMEL.search(word) for word in _WORD.findall(query))
