@@ -17,7 +17,7 @@ class _ShownRange(NamedTuple):
 
     begin: tuple[int, int]
     end: tuple[int, int]
-    index: int
+    call_index: int
     """Which call it was."""
     can_replace: bool
     """Whether it may replace others. It can always be replaced."""
@@ -58,9 +58,9 @@ def _range_of(subject: Subject, index: int, *, failed: bool) -> _ShownRange:
     """
     if failed:
         # It shows nothing, so any success contains it. A plain call that fails again replaces the failure.
-        return _ShownRange(begin=(2, 0), end=(-1, 0), index=index, can_replace=subject.verb == "call")
+        return _ShownRange(begin=(2, 0), end=(-1, 0), call_index=index, can_replace=subject.verb == "call")
     if subject.start is not None and subject.start < 0:
-        return _ShownRange(begin=(1, subject.start), end=(2, 0), index=index, can_replace=True)
+        return _ShownRange(begin=(1, subject.start), end=(2, 0), call_index=index, can_replace=True)
     first_line = subject.start or 1
     if subject.end is not None:
         end = (0, subject.end)
@@ -68,7 +68,7 @@ def _range_of(subject: Subject, index: int, *, failed: bool) -> _ShownRange:
         end = (2, 0)
     else:
         end = (1, 0)
-    return _ShownRange(begin=(0, first_line), end=end, index=index, can_replace=True)
+    return _ShownRange(begin=(0, first_line), end=end, call_index=index, can_replace=True)
 
 
 def _find_latest_containing(ranges: Sequence[_ShownRange]) -> Iterator[tuple[int, int]]:
@@ -82,11 +82,11 @@ def _find_latest_containing(ranges: Sequence[_ShownRange]) -> Iterator[tuple[int
     rank = {end: place for place, end in enumerate(ends, start=1)}
     latest = [-1] * (len(ends) + 1)
     for shown_range in sorted(
-        ranges, key=lambda shown_range: (shown_range.begin, rank[shown_range.end], -shown_range.index)
+        ranges, key=lambda shown_range: (shown_range.begin, rank[shown_range.end], -shown_range.call_index)
     ):
-        yield shown_range.index, _prefix_maximum(latest, rank[shown_range.end])
+        yield shown_range.call_index, _prefix_maximum(latest, rank[shown_range.end])
         if shown_range.can_replace:
-            _raise_maximum(latest, rank[shown_range.end], shown_range.index)
+            _raise_maximum(latest, rank[shown_range.end], shown_range.call_index)
 
 
 def _prefix_maximum(tree: Sequence[int], place: int) -> int:
