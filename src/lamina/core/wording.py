@@ -17,7 +17,7 @@ from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind, Kinds, row
 from lamina.core.text import tags
 from lamina.core.text.arguments import shorter
 from lamina.core.text.characters import WHITE_SPACE, lower_ascii
-from lamina.core.text.outline import indexed, outline
+from lamina.core.text.outline import indexed, outline_text
 from lamina.core.text.tags import escape, inert, nested, tag
 from lamina.core.values import (
     Digest,
@@ -101,7 +101,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     def prior(self, segment: Segment, content: Digest, *, limit: int) -> tuple[Part, ...]:
         """An attachment of an earlier turn in the hoisted library; one that is shortened has its handle."""
         text = text_of(segment.parts)
-        body = outline(text, limit=limit, name=named(segment))
+        body = outline_text(text, limit=limit, name=named(segment))
         if len(text) > limit and self.handles:
             body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"
         attrs = {"source": named(segment) or segment.key, "type": segment.kind}
@@ -115,7 +115,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         return (*self._in_tag(segment, kind, content, body), *_media(segment.parts), *verbatim)
 
     def _compact(self, segment: Segment, kind: Kind, content: Digest, limit: int) -> tuple[Part, ...]:
-        shortened = indexed if self.version > 1 else outline
+        shortened = indexed if self.version > 1 else outline_text
         body = shortened(text_of(segment.parts), limit=limit, name=named(segment))
         if self.handles:
             body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"

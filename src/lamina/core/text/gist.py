@@ -19,8 +19,8 @@ from lamina.core.text.characters import (
     split_words,
     with_newlines,
 )
-from lamina.core.text.code import parsed
-from lamina.core.text.outline import clip, shorten
+from lamina.core.text.clipping import clip, shorten
+from lamina.core.text.json_values import parse_json
 
 LEAST = 80
 """Characters below which a digest is one line."""
@@ -197,7 +197,7 @@ def replied(text: str, turn: int) -> Iterator[GistPiece]:
 
 def called(name: str, arguments: str, answer: str | None, turn: int, *, failed: bool) -> Iterator[GistPiece]:
     """A call with its most telling argument and the size of its answer, and the paths that it names."""
-    given = parsed(arguments) if len(arguments) <= _ARGUMENTS else None
+    given = parse_json(arguments) if len(arguments) <= _ARGUMENTS else None
     known = given if isinstance(given, dict) else {}
     texts = {key: value for key, value in known.items() if isinstance(value, str) and not is_blank(value)}
     key = next((texts[key] for key in _KEYS if key in texts), next(iter(texts.values()), ""))
