@@ -18,7 +18,7 @@ import msgspec
 from lamina.core.hashing import canonical
 from lamina.core.opaque_blocks import Foreign
 from lamina.core.text.estimate import FAMILIES, bytes_by_3_5, bytes_by_4, chars_by_4, estimate, size
-from lamina.core.text.media import media_tokens
+from lamina.core.text.media import count_media_tokens
 from lamina.core.values import Calibration, Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.errors import BadInput
 
@@ -133,7 +133,8 @@ def raw_cost(data: Any, counter: Counter) -> int:
     """A provider's own block: its text as JSON, and what it holds that is no text."""
     block, framing = Foreign(data), counter.framing
     pages = (
-        media_tokens(file, sort, page=framing.document, count=counter.count) for file, sort in block.media
+        count_media_tokens(file, sort, page=framing.document, count=counter.count)
+        for file, sort in block.media
     )
     return (
         counter.count(canonical(block.text).decode())
@@ -229,7 +230,7 @@ def _document_cost(document: Document, counter: Counter) -> int:
     page = counter.framing.document
     if not document.data:
         return about + page
-    return about + media_tokens(document.data, document.media_type, page=page, count=counter.count)
+    return about + count_media_tokens(document.data, document.media_type, page=page, count=counter.count)
 
 
 def _definitions(tool: dict[str, Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What is worth quoting from a message: its errors, its decisions, the paths in it, each on one clean line."""
+"""What is worth quoting from a message: its errors, its decisions and its paths, each on one clean line."""
 
 from __future__ import annotations
 

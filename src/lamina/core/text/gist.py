@@ -47,9 +47,7 @@ UNIQUE = ("error", "noted", "path")
 _UNITS = {"asked": "message", "error": "error", "noted": "note", "path": "path", "call": "call"}
 """What a digest keeps, by claim, the most important first, and what one of it is called."""
 _SMALLEST_LINE = 40  # characters worth opening a line for
-_SHORTEST_MESSAGE = (
-    120  # characters of a user message that hold both its ends and the size of what is left out
-)
+_SHORTEST_MESSAGE = 120  # characters that hold both ends of a message and the size of what is left out
 _AROUND_MESSAGE = 12  # characters that a message takes besides its own, at most
 _LONGEST_ARGUMENTS = 200_000  # characters of arguments that are parsed
 
