@@ -78,7 +78,7 @@ class Text(msgspec.Struct, frozen=True, tag="text", gc=False):
 
 
 class Image(msgspec.Struct, frozen=True, tag="image", kw_only=True, omit_defaults=True):
-    """A picture: `data` is base64, or `url` points to it. `tokens` are its tokens, if the caller knows them."""
+    """A picture: `data` is base64, or `url` points to it. `tokens` are its tokens, if they are known."""
 
     data: str = ""
     url: str = ""
@@ -176,8 +176,8 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     All limits are tokens of the room (`window - reserve`), by the counter in use. `input` is the most that
     the request alone may take, if its model limits that besides the window. `trigger` and `target` are
     shares of the room: above the trigger a cut is made, down to the target; None lets `core.cut_target`
-    choose it. A cut that would free less than `least` of the room waits until the room itself is full; one new
-    result above `largest` enters COMPACT. `keep_last` counts assistant steps.
+    choose it. A cut that would free less than `least` of the room waits until the room itself is full. One
+    new result above `largest` enters COMPACT. `keep_last` counts assistant steps.
     """
 
     window: int
