@@ -30,14 +30,18 @@ class LaminaError(Exception):
 
 
 class BadInput(LaminaError, ValueError):
-    """A value that cannot be used. `place` says where it stood, `hint` what to do."""
+    """A value that cannot be used. `place` says where it was, `hint` what to do."""
 
     def __init__(self, problem: str, *, place: str = "", hint: str = "") -> None:
         self.problem = problem
         self.place = place
         self.hint = hint
-        text = f"{place}: {problem}" if place else problem
-        super().__init__(f"{text}; {hint}" if hint else text)
+        message = problem
+        if place:
+            message = f"{place}: {message}"
+        if hint:
+            message = f"{message}; {hint}"
+        super().__init__(message)
 
 
 class BudgetExceeded(LaminaError, ValueError):
@@ -50,11 +54,12 @@ class BudgetExceeded(LaminaError, ValueError):
         self.room = room
         self.segments = segments
         self.reason = reason
+        sizes = f"the smallest possible request has {floor:,} tokens and the room is {room:,}"
+        if reason:
+            sizes = f"{sizes} ({reason})"
         largest = ", ".join(f"{key!r} ({tokens:,} tokens)" for key, tokens in segments[:3])
-        why = f" ({reason})" if reason else ""
         super().__init__(
-            f"the smallest possible request has {floor:,} tokens and the room is {room:,}{why}; "
-            f"largest of what cannot be lowered: {largest or 'nothing'}; "
+            f"{sizes}; largest of what cannot be lowered: {largest or 'nothing'}; "
             "shorten or unpin these, or give a larger window or a smaller reserve"
         )
 
@@ -84,7 +89,7 @@ class BrokenRule(Protocol):
 
 
 class InvalidRequest(LaminaError, ValueError):
-    """The API would refuse the request, and mending it would mean to invent what somebody says.
+    """The API would refuse the request, and repairing it would mean to invent what somebody says.
 
     It is raised before anything is sent. `violations` are the rules that are broken, in the order of the
     dialect's rules; `words` are the first words of the message that breaks the first of them.
@@ -95,11 +100,16 @@ class InvalidRequest(LaminaError, ValueError):
         self.words = words
         self.hint = hint
         first = self.violations[0]
-        where = f"{first.place} ({words!r})" if words else first.place
+        place = first.place
+        if words:
+            place = f"{place} ({words!r})"
+        message = f"{place}: {first.message} (rule {first.rule})"
+        if hint:
+            message = f"{message}; {hint}"
         others = len(self.violations) - 1
-        more = f" ({others} more in violations)" if others else ""
-        told = f"{where}: {first.message} (rule {first.rule})"
-        super().__init__(f"{told}; {hint}{more}" if hint else f"{told}{more}")
+        if others:
+            message = f"{message} ({others} more in violations)"
+        super().__init__(message)
 
 
 class LawBroken(LaminaError, AssertionError):
@@ -126,8 +136,12 @@ class StoreError(LaminaError, RuntimeError):
         self.problem = problem
         self.conversation = conversation
         self.hint = hint
-        text = f"conversation {conversation!r}: {problem}" if conversation else problem
-        super().__init__(f"{text}; {hint}" if hint else text)
+        message = problem
+        if conversation:
+            message = f"conversation {conversation!r}: {message}"
+        if hint:
+            message = f"{message}; {hint}"
+        super().__init__(message)
 
 
 class Conflict(StoreError):
@@ -137,8 +151,8 @@ class Conflict(StoreError):
         self.expected = expected
         self.found = found
         hint = "read what is new, build again, and append to that"
-        told = problem or f"{found} records, not {expected}"
-        super().__init__(told, conversation=conversation, hint=hint)
+        problem = problem or f"{found} records, not {expected}"
+        super().__init__(problem, conversation=conversation, hint=hint)
 
 
 class Reused(StoreError, ValueError):
@@ -146,7 +160,7 @@ class Reused(StoreError, ValueError):
 
 
 class Tampered(StoreError):
-    """A record is not what was written, or stands where it was not."""
+    """A record is not what was written, or is not where it was written."""
 
 
 class Damaged(Tampered):
@@ -158,25 +172,30 @@ class Damaged(Tampered):
     def __init__(
         self, problem: str, *, conversation: str = "", hint: str = "", whole: Sequence[int] | None = None
     ) -> None:
-        self.whole = None if whole is None else tuple(whole)
-        readable = "" if self.whole is None else _readable(self.whole)
-        hints = "; ".join(filter(None, (readable, hint or "restore it from a backup")))
-        super().__init__(problem, conversation=conversation, hint=hints)
+        hint = hint or "restore it from a backup"
+        self.whole: tuple[int, ...] | None = None
+        if whole is not None:
+            self.whole = tuple(whole)
+            hint = f"{_describe_readable(self.whole)}; {hint}"
+        super().__init__(problem, conversation=conversation, hint=hint)
 
 
-def _readable(places: tuple[int, ...]) -> str:
+def _describe_readable(places: tuple[int, ...]) -> str:
     """Places as runs: "records 0 to 6, 8 and 12 to 14 can be read"."""
+    if not places:
+        return "none of its records can be read"
     runs: list[list[int]] = []
     for place in places:
         if runs and runs[-1][-1] + 1 == place:
             runs[-1] = [runs[-1][0], place]
         else:
             runs.append([place])
-    if not runs:
-        return "none of its records can be read"
-    named = [" to ".join(str(end) for end in run) for run in runs]
-    listed = " and ".join((", ".join(named[:-1]), named[-1]) if len(named) > 1 else named)
-    return f"record{'s' if len(places) > 1 else ''} {listed} can be read"
+    *first_runs, last_run = [" to ".join(str(end) for end in run) for run in runs]
+    records = last_run
+    if first_runs:
+        records = f"{', '.join(first_runs)} and {last_run}"
+    noun = "record" if len(places) == 1 else "records"
+    return f"{noun} {records} can be read"
 
 
 class WrongKey(StoreError, PermissionError):

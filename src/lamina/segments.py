@@ -2,7 +2,7 @@
 
     log = [system("Be brief."), file("docs/spec.md", text), user("Summarise this")]
 
-A segment's key is what the caller knows it by (a path, a URL, a message id); without one its content
+A segment's key is the caller's own name for it (a path, a URL, a message id); without one its content
 names it.
 """
 
@@ -18,7 +18,7 @@ from lamina.errors import BadInput
 
 def segment(kind: str, role: Role | str, content: str | Part | Iterable[Part], **fields: Any) -> Segment:
     """A segment of any kind; `fields` are those of `Segment`."""
-    return Segment(role=_role(role), kind=kind, parts=_parts(content), **fields)
+    return Segment(role=_to_role(role), kind=kind, parts=_to_parts(content), **fields)
 
 
 def system(text: str, **fields: Any) -> Segment:
@@ -58,8 +58,9 @@ def call(
     **fields: Any,
 ) -> Segment:
     """A tool call; it continues the assistant message before it, if there is one."""
-    text = arguments if isinstance(arguments, str) else json.dumps(dict(arguments), ensure_ascii=False)
-    part = ToolCall(id=id, name=name, arguments=text)
+    if not isinstance(arguments, str):
+        arguments = json.dumps(dict(arguments), ensure_ascii=False)
+    part = ToolCall(id=id, name=name, arguments=arguments)
     return segment("tool_call", Role.ASSISTANT, part, joins=joins, **fields)
 
 
@@ -71,15 +72,17 @@ def result(
     error: bool = False,
     **fields: Any,
 ) -> Segment:
-    inner = tuple(p for p in _parts(content) if not isinstance(p, ToolCall | ToolResult | Thinking))
-    part = ToolResult(id=id, content=inner, name=name, error=error)
+    """A tool's result. Calls, results and thinking are no content of a result, and left out."""
+    parts = _to_parts(content)
+    inner_parts = tuple(part for part in parts if not isinstance(part, ToolCall | ToolResult | Thinking))
+    part = ToolResult(id=id, content=inner_parts, name=name, error=error)
     return segment("tool_result", Role.TOOL, part, **fields)
 
 
 def image(
     *, data: str = "", url: str = "", media_type: str = "", joins: bool = True, **fields: Any
 ) -> Segment:
-    """A picture beside the user's words."""
+    """A picture that belongs to the user's message before it."""
     return segment("user", Role.USER, Image(data=data, url=url, media_type=media_type), joins=joins, **fields)
 
 
@@ -89,66 +92,74 @@ def document(*, name: str, data: str = "", text: str = "", media_type: str = "",
 
 
 def file(path: str, text: str, **fields: Any) -> Segment:
-    return _attached("file", path, text, {"path": path}, fields)
+    return _attachment("file", path, text, {"path": path}, fields)
 
 
 def note(path: str, text: str, *, title: str = "", **fields: Any) -> Segment:
     stem = path.rsplit("/", 1)[-1].removesuffix(".md")
-    return _attached("note", path, text, {"title": title or stem, "path": path}, fields)
+    return _attachment("note", path, text, {"title": title or stem, "path": path}, fields)
 
 
 def url(address: str, text: str, **fields: Any) -> Segment:
-    return _attached("url", address, text, {"url": address}, fields)
+    return _attachment("url", address, text, {"url": address}, fields)
 
 
 def web_tab(address: str, text: str, *, title: str = "", **fields: Any) -> Segment:
-    return _attached("web_tab", address, text, {"title": title, "url": address}, fields)
+    return _attachment("web_tab", address, text, {"title": title, "url": address}, fields)
 
 
 def video(address: str, text: str, *, title: str = "", **fields: Any) -> Segment:
-    return _attached("video", address, text, {"title": title, "url": address}, fields)
+    return _attachment("video", address, text, {"title": title, "url": address}, fields)
 
 
 def pdf(name: str, text: str, **fields: Any) -> Segment:
-    return _attached("pdf", name, text, {"name": name}, fields)
+    return _attachment("pdf", name, text, {"name": name}, fields)
 
 
 def excerpt(text: str, *, source: str, place: str = "", **fields: Any) -> Segment:
     """A retrieved snippet, with where it comes from."""
-    attrs = {"source": source} | ({"place": place} if place else {})
+    attrs = {"source": source}
+    if place:
+        attrs["place"] = place
     return segment("excerpt", Role.USER, text, attrs=attrs, **fields)
 
 
 def selected_text(text: str, *, path: str = "", **fields: Any) -> Segment:
     """What the user marked: it cannot be had again, so it is lowered last."""
-    return segment("selected_text", Role.USER, text, attrs={"path": path} if path else {}, **fields)
+    attrs = {}
+    if path:
+        attrs["path"] = path
+    return segment("selected_text", Role.USER, text, attrs=attrs, **fields)
 
 
 def summary(text: str, *, covers: Iterable[str], **fields: Any) -> Segment:
-    """A summary that stands for the segments with these keys, handles or refs."""
+    """A summary that replaces the segments with these keys, handles or refs."""
     keys = tuple(covers)
     attrs = {"original_count": str(len(keys))}
     return segment("progress_summary", Role.USER, text, covers=keys, attrs=attrs, **fields)
 
 
 def clock(text: str, **fields: Any) -> Segment:
-    """The time, as the caller says it: it stands at the end of its own turn, and in no later one."""
+    """The time, as the caller says it: it is sent at the end of its own turn, and in no later one."""
     return segment("clock", Role.USER, text, **fields)
 
 
-def _attached(kind: str, key: str, text: str, attrs: dict[str, str], fields: dict[str, Any]) -> Segment:
+def _attachment(kind: str, key: str, text: str, attrs: dict[str, str], fields: dict[str, Any]) -> Segment:
+    """An attachment; `fields` of the caller's own win over `key` and `attrs`."""
     return segment(kind, Role.USER, text, **({"key": key, "attrs": attrs} | fields))
 
 
-def _role(role: Role | str) -> Role:
+def _to_role(role: Role | str) -> Role:
     try:
         return Role(role)
     except ValueError:
-        names = ", ".join(known.value for known in Role)
+        names = ", ".join(role_name.value for role_name in Role)
         raise BadInput(f"unknown role {role!r:.100}", place="segment", hint=f"use one of {names}") from None
 
 
-def _parts(content: str | Part | Iterable[Part]) -> tuple[Part, ...]:
+def _to_parts(content: str | Part | Iterable[Part]) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Text(content),)
-    return tuple(content) if isinstance(content, Iterable) else (content,)
+    if isinstance(content, Iterable):
+        return tuple(content)
+    return (content,)

@@ -6,9 +6,10 @@
     window = 200000
     key_file = "~/.config/app/key"      the file with the key of the store, if that is sealed
 
-Each field may be given as `LAMINA_` and its name in capitals. The file is the one that LAMINA_SETTINGS names,
-else `settings.toml` in the user's folder for configuration; that one need not be there. What is not a known
-field of the right type is refused with its place. It holds no keys: it names the file that has one.
+Each field may also be set in the environment, as `LAMINA_` and its name in capitals. The file is the one that
+LAMINA_SETTINGS names, else `settings.toml` in the user's folder for configuration, which need not exist. An
+unknown field, or one of the wrong type, raises `BadInput`. The file holds no keys: it names the file that has
+one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FILE, STORE = "settings.toml", "conversations.db"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What holds for every conversation that says nothing else. Empty or 0 is: not said."""
+    """What holds for every conversation that says nothing else. Empty and 0 mean that it is not set."""
 
     store: str = ""
     workspace: str = ""
@@ -44,25 +45,34 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def persona_path(self) -> Path | None:
-        return Path(self.persona).expanduser() if self.persona else None
+        """The file with the default persona, if one is set."""
+        if not self.persona:
+            return None
+        return Path(self.persona).expanduser()
 
     def store_address(self, environment: Mapping[str, str] | None = None) -> str:
         """The address of the default store: the one that is named, else a file in the user's data folder."""
         if self.store:
             return self.store
-        return str(data_folder(os.environ if environment is None else environment) / STORE)
+        if environment is None:
+            environment = os.environ
+        return str(data_folder(environment) / STORE)
 
 
 def load_settings(
     path: str | Path | None = None, *, environment: Mapping[str, str] | None = None
 ) -> Settings:
     """The settings of a file, with those of the environment over them."""
-    variables = os.environ if environment is None else environment
-    named = path or variables.get(VARIABLE)
-    file = Path(named).expanduser() if named else config_folder(variables) / FILE
-    given = _read(file, needed=bool(named)) | _said(variables)
+    if environment is None:
+        environment = os.environ
+    named_file = path or environment.get(VARIABLE)
+    if named_file:
+        file = Path(named_file).expanduser()
+    else:
+        file = config_folder(environment) / FILE
+    values = _read_file(file, must_exist=bool(named_file)) | _read_environment(environment)
     try:
-        return msgspec.convert(given, Settings, strict=False)
+        return msgspec.convert(values, Settings, strict=False)
     except msgspec.ValidationError as error:
         hint = f"the fields are {', '.join(Settings.__struct_fields__)}"
         raise BadInput(str(error), place=str(file), hint=hint) from None
@@ -78,34 +88,43 @@ def config_folder(environment: Mapping[str, str]) -> Path:
     return _folder(environment, "XDG_CONFIG_HOME", "APPDATA", Path(".config"))
 
 
-def _folder(environment: Mapping[str, str], free: str, windows: str, below: Path) -> Path:
-    named = environment.get(free, "")
-    if Path(named).is_absolute():
-        return Path(named) / "lamina"
-    if sys.platform == "win32" and environment.get(windows):
-        return Path(environment[windows]) / "lamina"
-    home = Path(environment["HOME"]) if environment.get("HOME") else Path.home()
+def _folder(environment: Mapping[str, str], xdg_name: str, windows_name: str, below_home: Path) -> Path:
+    """A folder of this program: where the environment says, else where the system puts it."""
+    xdg_folder = environment.get(xdg_name, "")
+    if Path(xdg_folder).is_absolute():
+        return Path(xdg_folder) / "lamina"
+    if sys.platform == "win32" and environment.get(windows_name):
+        return Path(environment[windows_name]) / "lamina"
+    if environment.get("HOME"):
+        home = Path(environment["HOME"])
+    else:
+        home = Path.home()
     if sys.platform == "darwin":
         return home / "Library" / "Application Support" / "lamina"
-    return home / below / "lamina"
+    return home / below_home / "lamina"
 
 
-def _read(file: Path, *, needed: bool) -> dict[str, object]:
+def _read_file(file: Path, *, must_exist: bool) -> dict[str, object]:
     try:
         text = file.read_bytes()
     except FileNotFoundError:
-        if not needed:
+        if not must_exist:
             return {}
         raise BadInput("there is no such file", place=str(file), hint=f"check {VARIABLE}") from None
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}", place=str(file), hint="check the path") from None
     try:
-        found: dict[str, object] = msgspec.toml.decode(text, type=dict[str, object])
+        values: dict[str, object] = msgspec.toml.decode(text, type=dict[str, object])
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise BadInput(str(error), place=str(file), hint="it must be TOML") from None
-    return found
+    return values
 
 
-def _said(environment: Mapping[str, str]) -> dict[str, object]:
-    names = {name: f"LAMINA_{name.upper()}" for name in Settings.__struct_fields__}
-    return {name: environment[variable] for name, variable in names.items() if environment.get(variable)}
+def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
+    """The settings that the environment has: `LAMINA_MODEL` is `model`. An empty variable is none."""
+    values: dict[str, object] = {}
+    for name in Settings.__struct_fields__:
+        value = environment.get(f"LAMINA_{name.upper()}")
+        if value:
+            values[name] = value
+    return values

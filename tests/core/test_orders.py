@@ -8,7 +8,7 @@ import pytest
 from lamina.core.build import build
 from lamina.core.cut_target import BACK, HIGHEST, LOWEST, Rates, best, growth, limits
 from lamina.core.ledger import lower
-from lamina.core.orders import TELLS, ripeness
+from lamina.core.orders import TOKEN_VALUES, ripeness
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Digest, Form, Head, Ledger, LedgerLine, Segment
 from lamina.core.wording import PLAIN
@@ -54,11 +54,11 @@ def test_very_old_steps_are_folded_while_later_results_still_stand() -> None:
     assert found["r58"] is Form.FULL
 
 
-@pytest.mark.parametrize("tells", sorted(TELLS.values()))
-def test_ripeness_rises_with_age_and_size(tells: int) -> None:
-    assert ripeness(5, 500, tells) < ripeness(6, 500, tells)
-    assert ripeness(5, 500, tells) < ripeness(5, 600, tells)
-    assert ripeness(5, 500, tells) > ripeness(5, 500, tells + 100)
+@pytest.mark.parametrize("token_value", sorted(TOKEN_VALUES.values()))
+def test_ripeness_rises_with_age_and_size(token_value: int) -> None:
+    assert ripeness(5, 500, token_value) < ripeness(6, 500, token_value)
+    assert ripeness(5, 500, token_value) < ripeness(5, 600, token_value)
+    assert ripeness(5, 500, token_value) > ripeness(5, 500, token_value + 100)
 
 
 def test_what_was_sent_in_the_words_of_an_earlier_version_stays_so() -> None:

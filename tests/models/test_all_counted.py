@@ -17,7 +17,8 @@ from lamina.core.build import build
 from lamina.core.parameters import UNREAD as UNREAD_PARAMETERS
 from lamina.core.parameters import snake
 from lamina.core.text import media
-from lamina.core.tokens import SEALED_BYTES, STRICT, UNREAD_OF_TOOLS
+from lamina.core.tokens import SEALED_BYTES, STRICT
+from lamina.core.tool_definitions import UNREAD_OF_TOOLS
 from lamina.dialects import DIALECTS
 from lamina.dialects.beside import UNREAD
 from lamina.errors import BadInput

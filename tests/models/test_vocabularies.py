@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from lamina.core.text.estimate import estimate
 from lamina.core.tokens import STRICT
 from lamina.errors import BadInput
-from lamina.models.counters import guarded as guard
+from lamina.models.counters import count_guard as guard
 from lamina.models.counters import vocabularies
 from lamina.models.counters.combining_marks import LONGEST, between_long_runs
-from lamina.models.counters.guarded import guarded
+from lamina.models.counters.count_guard import guard_count
 from lamina.models.counters.vocabularies import vocabulary
 
 NAMES = vocabularies.names()
@@ -104,7 +104,7 @@ def test_gemma_holds_some_tags_as_tokens() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_vocabulary_of_bytes_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocabularies, "_loaded", lambda _: lambda text: list(text.encode()))
+    monkeypatch.setattr(vocabularies, "_load_encoder", lambda _: lambda text: list(text.encode()))
     with pytest.raises(BadInput, match="known text"):
         vocabularies.encoder.__wrapped__(name)
 
@@ -130,7 +130,7 @@ def test_a_panic_becomes_the_estimate_with_a_warning() -> None:
         raise PanicException(text)
 
     with pytest.warns(RuntimeWarning, match="estimated"):
-        assert guarded(panics, "o200k")("some text") == estimate("some text")
+        assert guard_count(panics, "o200k")("some text") == estimate("some text")
 
 
 def test_an_interrupt_is_not_swallowed() -> None:
@@ -138,7 +138,7 @@ def test_an_interrupt_is_not_swallowed() -> None:
         raise KeyboardInterrupt(text)
 
     with pytest.raises(KeyboardInterrupt):
-        guarded(interrupted, "o200k")("some text")
+        guard_count(interrupted, "o200k")("some text")
 
 
 def test_surrogate_pairs_are_joined() -> None:

@@ -1,18 +1,19 @@
-"""The account of a request: every segment with its layer, form, tokens and reason, as rows, and printed.
+"""The account of a request: every segment with its layer, form, tokens and reason, as rows or as a table.
 
-The print is for a terminal, and readable without colour.
+The table is for a terminal, and readable without colour.
 """
 
 from __future__ import annotations
 
 from collections import Counter as Tally
+from typing import NamedTuple
 
 import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
 from lamina.core.tokens import Basis
-from lamina.core.values import Cut, Form, Layer
+from lamina.core.values import Cut, Entry, Form, Layer
 from lamina.core.wording import described
 
 
@@ -55,9 +56,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(envelope: Envelope) -> Manifest:
+    """Everything that was decided about one request."""
     account = envelope.account
     return Manifest(
-        rows=tuple(_row(envelope, i) for i in range(len(envelope.entries))),
+        rows=tuple(_make_row(entry) for entry in envelope.entries),
         tokens=account.total,
         exact=account.exact,
         basis=account.basis,
@@ -72,8 +74,10 @@ def explain(envelope: Envelope) -> Manifest:
     )
 
 
-def _row(envelope: Envelope, index: int) -> ManifestRow:
-    entry = envelope.entries[index]
+def _make_row(entry: Entry) -> ManifestRow:
+    recall_key = ""
+    if entry.form is not Form.FULL:
+        recall_key = handle(entry.content)
     return ManifestRow(
         key=entry.segment.key or handle(entry.content),
         ref=entry.ref,
@@ -82,52 +86,87 @@ def _row(envelope: Envelope, index: int) -> ManifestRow:
         form=entry.form,
         tokens=entry.tokens,
         why=entry.why,
-        recall=handle(entry.content) if entry.form is not Form.FULL else "",
+        recall=recall_key,
     )
+
+
+class _TableLine(NamedTuple):
+    """The cells of one printed line."""
+
+    layer: str
+    form: str
+    tokens: str
+    what: str
+    why: str
+
+
+_TABLE_HEAD = _TableLine(layer="layer", form="form", tokens="tokens", what="what", why="why")
+_GAPS = 8  # characters between the five columns
+_NARROWEST = 20  # characters that the last two columns have at least
 
 
 def table(manifest: Manifest, *, width: int = 100) -> str:
     """The manifest for a terminal: one line a segment, the sums below; readable without colour."""
-    shown = [
-        (r.layer.value, r.form.value, f"{r.tokens:,}", _plain(r.what), _plain(r.why)) for r in manifest.rows
-    ]
-    heads = ("layer", "form", "tokens", "what", "why")
-    first = [max(len(row[i]) for row in [heads, *shown]) for i in range(3)]
-    left = max(width - sum(first) - 8, 20)
-    lines = [_line(row, first, left) for row in [heads, *shown]]
-    return "\n".join([*lines, "", _sums(manifest)])
+    lines = [_TABLE_HEAD]
+    lines += [_print_cells(row) for row in manifest.rows]
+    layer_width = max(len(line.layer) for line in lines)
+    form_width = max(len(line.form) for line in lines)
+    tokens_width = max(len(line.tokens) for line in lines)
+    width_of_first = layer_width + form_width + tokens_width
+    width_of_last = max(width - width_of_first - _GAPS, _NARROWEST)
+    what_width = width_of_last * 2 // 5
+    printed: list[str] = []
+    for line in lines:
+        first_cells = f"{line.layer:<{layer_width}}  {line.form:<{form_width}}  {line.tokens:>{tokens_width}}"
+        text = f"{first_cells}  {_cut_cell(line.what, what_width):<{what_width}}  {line.why}"
+        printed.append(text[: width_of_first + _GAPS + width_of_last].rstrip())
+    return "\n".join([*printed, "", _print_sums(manifest)])
 
 
-def _line(row: tuple[str, ...], widths: list[int], left: int) -> str:
-    half = left * 2 // 5
-    what = row[3] if len(row[3]) <= half else row[3][: half - 1] + "…"
-    cells = f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {what:<{half}}  {row[4]}"
-    return cells[: sum(widths) + 8 + left].rstrip()
+def _print_cells(row: ManifestRow) -> _TableLine:
+    return _TableLine(
+        layer=row.layer.value,
+        form=row.form.value,
+        tokens=f"{row.tokens:,}",
+        what=_make_printable(row.what),
+        why=_make_printable(row.why),
+    )
 
 
-def _plain(text: str) -> str:
-    """Names come from outside: none may end its line or speak to the terminal."""
+def _cut_cell(text: str, width: int) -> str:
+    if len(text) <= width:
+        return text
+    return text[: width - 1] + "…"
+
+
+def _make_printable(text: str) -> str:
+    """Names come from outside: none may end its line or send commands to the terminal."""
     return "".join(character if character.isprintable() else " " for character in text)
 
 
-def _sums(manifest: Manifest) -> str:
-    parts = [f"{layer.value} {tokens:,}" for layer, tokens in manifest.layers.items()]
-    extra = (
-        ("tools", manifest.tools),
-        ("answer format", manifest.answer),
-        ("parameters", manifest.parameters),
-        ("framing", manifest.request),
-        ("margin", manifest.margin),
-    )
-    parts += [f"{name} {tokens:,}" for name, tokens in extra if tokens]
-    room = f" of {manifest.room:,}" if manifest.room is not None else ""
-    total = f"{manifest.tokens:,}{room} tokens ({manifest.basis}): {' + '.join(parts) or 'nothing'}"
-    return "\n".join(filter(None, [total, told(manifest.cut), *manifest.notes]))
+def _print_sums(manifest: Manifest) -> str:
+    """The total with its addends, the cut, and the notes, one a line."""
+    addends = {layer.value: tokens for layer, tokens in manifest.layers.items()}
+    addends |= {
+        "tools": manifest.tools,
+        "answer format": manifest.answer,
+        "parameters": manifest.parameters,
+        "framing": manifest.request,
+        "margin": manifest.margin,
+    }
+    sums = " + ".join(f"{name} {tokens:,}" for name, tokens in addends.items() if tokens)
+    total = f"{manifest.tokens:,}"
+    if manifest.room is not None:
+        total += f" of {manifest.room:,}"
+    lines = [f"{total} tokens ({manifest.basis}): {sums or 'nothing'}", told(manifest.cut), *manifest.notes]
+    return "\n".join(line for line in lines if line)
 
 
 def told(cut: Cut | None) -> str:
     """A cut in one line."""
     if cut is None:
         return ""
-    amount = f", {cut.before:,} to {cut.after:,} tokens, {cut.lowered} lowered" if cut.lowered else ""
-    return f"cut {cut.number}: {cut.reason}{amount}"
+    line = f"cut {cut.number}: {cut.reason}"
+    if cut.lowered:
+        line += f", {cut.before:,} to {cut.after:,} tokens, {cut.lowered} lowered"
+    return line

@@ -1,7 +1,7 @@
 """Canonical bytes, digests and the chained prefix hash: the same in every process and on every machine.
 
 The chain is what a prefix cache sees: equal hash means equal whole prefix, from the first tool
-definition on. A salt per tenant stands at its root, so that two tenants never share a prefix hash.
+definition on. A salt per tenant is at its root, so that two tenants never share a prefix hash.
 """
 
 from __future__ import annotations
@@ -17,11 +17,17 @@ from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Digest, Head, Part, Ref, Role, Segment
 from lamina.errors import BadInput
 
+MARKERS = frozenset(("cache_control",))
+"""Fields by which a definition marks a cache boundary."""
+
+HANDLE_BYTES = 10
+"""80 bits of a handle: a second text with the handle of a first one cannot be computed."""
+
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def canonical(value: Any) -> bytes:
-    """Compact JSON with sorted keys. Raises BadInput for what JSON or UTF-8 cannot carry."""
+    """Compact JSON with sorted keys. Raises `BadInput` for a value that JSON or UTF-8 cannot carry."""
     try:
         return _ENCODER.encode(value)
     except UnicodeEncodeError as error:
@@ -30,12 +36,12 @@ def canonical(value: Any) -> bytes:
             hint='replace it first: text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")',
         ) from None
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise BadInput(
-            f"not a JSON value: {error}", hint="use str, int, float, bool, None, list and dict"
-        ) from None
+        hint = "use str, int, float, bool, None, list and dict"
+        raise BadInput(f"not a JSON value: {error}", hint=hint) from None
 
 
 def digest(value: Any) -> Digest:
+    """The digest of any JSON value."""
     return Digest(sha256(canonical(value)).hexdigest())
 
 
@@ -52,13 +58,10 @@ def content_digest(segment: Segment, sent_in_full: Digest) -> Digest:
     return digest((segment.kind, segment.attrs, sent_in_full))
 
 
-HANDLE_BYTES = 10
-"""80 bits of a handle: a second text with the handle of a first one cannot be computed."""
-
-
 def handle(content: Digest) -> str:
     """The short name by which a segment can be recalled, such as `kmzxw6ytboi4dcmrt`. It never expires."""
-    return f"k{lower_ascii(b32encode(bytes.fromhex(content)[:HANDLE_BYTES]).decode())}"
+    first_bytes = bytes.fromhex(content)[:HANDLE_BYTES]
+    return f"k{lower_ascii(b32encode(first_bytes).decode())}"
 
 
 def short_handle(content: Digest) -> str:
@@ -71,11 +74,15 @@ def ref(segment: Segment, content: Digest, before: Digest, nth: int) -> Ref:
 
     So a name does not change when a client cuts off the front of its history, except that of the first
     segment which is left. System text does not count as said: it may change without renaming what follows.
-    Where all three are equal, as in a tool that is polled, `nth` tells them apart.
+    If all three are equal, as in a tool that is polled, `nth` tells them apart.
     """
-    name = f"{segment.key}@{content[:20]}" if segment.key else handle(content)
-    placed = f"{name}~{before[:8]}"
-    return Ref(f"{placed}#{nth}" if nth else placed)
+    name = handle(content)
+    if segment.key:
+        name = f"{segment.key}@{content[:20]}"
+    name_in_place = f"{name}~{before[:8]}"
+    if nth:
+        return Ref(f"{name_in_place}#{nth}")
+    return Ref(name_in_place)
 
 
 def root(head: Head, salt: str = "") -> Digest:
@@ -84,19 +91,20 @@ def root(head: Head, salt: str = "") -> Digest:
 
 
 def stem(ref: Ref) -> str:
-    """What a ref says of a segment itself; the rest names what stands before it, which may change."""
+    """What a ref says of a segment itself; the rest names what comes before it, which may change."""
     return ref.rpartition("~")[0]
 
 
 def unmarked(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Tool definitions without cache markers, which are no part of what a provider reads."""
-    return [{k: v for k, v in tool.items() if k not in MARKERS} for tool in tools]
+    return [_without_markers(tool) for tool in tools]
 
 
-MARKERS = frozenset(("cache_control",))
-"""Fields by which a definition marks a cache boundary."""
+def _without_markers(tool: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in tool.items() if name not in MARKERS}
 
 
 def chain(before: Digest, sent: Digest, *, opens: bool) -> Digest:
     """One link: the same parts in a message of their own, or continuing one, are different bytes."""
-    return Digest(sha256(f"{before}{'+' if opens else '~'}{sent}".encode()).hexdigest())
+    joint = "+" if opens else "~"
+    return Digest(sha256(f"{before}{joint}{sent}".encode()).hexdigest())

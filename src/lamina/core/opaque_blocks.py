@@ -1,7 +1,7 @@
 """What a provider's own block holds that is not text: sealed content, pictures, files.
 
 Base64 is not read letter by letter, so it must not be counted as text: pictures and files cost what they
-show, and what is sealed costs what it hides. This file takes them out and knows no prices.
+show, and sealed content costs what it hides. This file takes them out and knows no prices.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from typing import Any
 _DEEPEST = 64
 """Levels of a block that are looked into; what lies deeper counts as text."""
 
-_SEALED = frozenset(
+_SEALED_FIELDS = frozenset(
     """signature thoughtSignature thought_signature encrypted_content encrypted_index encrypted_stdout
     encrypted_stderr""".split()
 )
 """Fields with what only the provider can read."""
 
-_SEALED_DATA = frozenset(("redacted_thinking", "reasoning.encrypted"))
+_SEALED_TYPES = frozenset(("redacted_thinking", "reasoning.encrypted"))
 """Types of blocks whose `data` only the provider can read."""
 
+# `data:image/png;base64,` before the data itself
 _DATA_URL = re.compile(r"data:([A-Za-z0-9.+/-]{0,100})(?:;[A-Za-z0-9_=.-]{1,100}){0,4};base64,")
 
 
-class Foreign:
+class OpaqueBlock:
     """A block taken apart: `text` is the JSON that is left when `sealed`, pictures and files are taken out.
 
     `media` are files by their base64 and type; `pictures` and `documents` count those whose size is unknown.
@@ -36,55 +37,64 @@ class Foreign:
         self.media: list[tuple[str, str]] = []
         self.pictures = 0
         self.documents = 0
-        self.text = self._taken(data, 0)
+        self.text = self._strip_value(data, 0)
 
-    def _taken(self, value: Any, depth: int) -> Any:
+    def _strip_value(self, value: Any, depth: int) -> Any:
+        """The value without what is not text. What is taken out goes into the fields of the block."""
         if isinstance(value, str):
-            return self._string(value)
+            return self._strip_text(value)
         if depth > _DEEPEST:
             return value
         if isinstance(value, Mapping):
-            return self._object(value, depth)
+            return self._strip_object(value, depth)
         if isinstance(value, list | tuple):
-            return [self._taken(inner, depth + 1) for inner in value]
+            return [self._strip_value(item, depth + 1) for item in value]
         return value
 
-    def _string(self, text: str) -> str:
-        found = _DATA_URL.match(text) if text.startswith("data:") else None
-        if found is None:
+    def _strip_text(self, text: str) -> str:
+        if not text.startswith("data:"):
             return text
-        self._file(text[found.end() :], found[1])
-        return found[0]
+        url_start = _DATA_URL.match(text)
+        if url_start is None:
+            return text
+        self._add_file(text[url_start.end() :], url_start[1])
+        return url_start[0]
 
-    def _object(self, block: Mapping[str, Any], depth: int) -> dict[str, Any]:
-        sort = block.get("type")
+    def _strip_object(self, block: Mapping[str, Any], depth: int) -> dict[str, Any]:
         rest: dict[str, Any] = {}
         for name, value in block.items():
-            if isinstance(value, str) and self._holds(name, value, block):
+            if isinstance(value, str) and self._take_field(name, value, block):
                 continue
-            rest[name] = self._taken(value, depth + 1)
-        source = block.get("source")
-        if isinstance(source, Mapping) and source.get("type") in ("file", "url"):
-            self.pictures += sort == "image"
-            self.documents += sort == "document"
+            rest[name] = self._strip_value(value, depth + 1)
+        self._count_source(block)
         return rest
 
-    def _holds(self, name: str, value: str, block: Mapping[str, Any]) -> bool:
-        """Whether this field of a block is no text, but something that is taken out."""
-        sort = block.get("type")
-        media_type = block.get("media_type") or block.get("mimeType") or block.get("mime_type")
-        if name in _SEALED or (name == "data" and sort in _SEALED_DATA):
+    def _take_field(self, name: str, value: str, block: Mapping[str, Any]) -> bool:
+        """Takes a field out if it is not text; returns whether it did."""
+        block_type = block.get("type")
+        if name in _SEALED_FIELDS or (name == "data" and block_type in _SEALED_TYPES):
             self.sealed.append(value)
             return True
-        if name == "data" and isinstance(media_type, str) and sort != "text":
-            self._file(value, media_type)
-            return True
-        if name == "result" and sort == "image_generation_call":
+        if name == "result" and block_type == "image_generation_call":
             self.pictures += 1
+            return True
+        media_type = block.get("media_type") or block.get("mimeType") or block.get("mime_type")
+        if name == "data" and isinstance(media_type, str) and block_type != "text":
+            self._add_file(value, media_type)
             return True
         return False
 
-    def _file(self, data: str, media_type: str) -> None:
+    def _count_source(self, block: Mapping[str, Any]) -> None:
+        """Counts a picture or document that is somewhere else, so that its size is unknown."""
+        source = block.get("source")
+        if not isinstance(source, Mapping) or source.get("type") not in ("file", "url"):
+            return
+        if block.get("type") == "image":
+            self.pictures += 1
+        elif block.get("type") == "document":
+            self.documents += 1
+
+    def _add_file(self, data: str, media_type: str) -> None:
         if media_type.startswith("image/"):
             self.pictures += 1
         else:

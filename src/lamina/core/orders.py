@@ -1,9 +1,9 @@
 """What is lowered first: the order of a cut, as a pure function from entries to moves.
 
 The ladder, top rung first: what is disposable; superseded results; then everything else that can be had
-again, the ripest first; at the very end what cannot be recovered. A move is the riper the older and larger
-what it takes, and the less it says for its size (`ripeness`). An order only proposes: `fit` takes moves
-until the target is reached, and skips each that would not shrink the request.
+again, the ripest first; at the very end what cannot be recovered. A move is the riper, the older and larger
+the entry is that it lowers, and the less that entry says for its size (`ripeness`). An order only proposes:
+the cut takes moves until the target is reached, and skips each that would not shrink the request.
 """
 
 from __future__ import annotations
@@ -25,8 +25,21 @@ REPLY_LIMIT = 400
 VERBATIM_LIMIT = 2_000
 """Characters of a user's message that a digest keeps word for word; longer ones are not folded."""
 
-
 DOES_NOT_FIT = "does not fit beside what must stand"
+
+TOKEN_VALUES = {
+    "full": 900,
+    "compact": 2_500,
+    "small": 1_200,
+    "reply": 2_000,
+    "call": 2_000,
+    "asked": 2_000,
+    "step": 1_200,
+}
+"""How much a token says that a move takes away, in thousandths of one of a small result: docs/planner.md."""
+
+COMPACT_TOKENS, SHORT_TOKENS, STUB_TOKENS = 250, 100, 60
+"""About what is left of a COMPACT result, of a shortened reply or call, and of anything by handle."""
 
 
 class Move(NamedTuple):
@@ -44,10 +57,11 @@ Batch = tuple[Move, ...]
 
 
 class OrderView(msgspec.Struct, frozen=True, kw_only=True):
-    """What an order may look at. `untouchable` and `spared` are positions: law, and wish.
+    """What an order may look at.
 
-    `current` are the positions of the prompt and the last step. What stands there may be lowered only where
-    it is not untouchable, and it is never folded.
+    `untouchable` are positions that no cut may lower, `spared` those that it should not. `current` are the
+    positions of the prompt and the last step: they may be lowered only where they are not untouchable, and
+    they are never folded.
     """
 
     entries: Sequence[Entry]
@@ -59,7 +73,11 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     def free(self) -> list[int]:
         """Positions that may be lowered now, oldest first."""
         blocked = self.untouchable | self.spared
-        return [i for i, e in enumerate(self.entries) if e.form is not Form.OMITTED and i not in blocked]
+        positions = []
+        for position, entry in enumerate(self.entries):
+            if entry.form is not Form.OMITTED and position not in blocked:
+                positions.append(position)
+        return positions
 
 
 Order = Callable[[OrderView], Iterator[Batch]]
@@ -67,252 +85,310 @@ Order = Callable[[OrderView], Iterator[Batch]]
 
 def ladder(view: OrderView) -> Iterator[Batch]:
     """The order that is lamina's own."""
-    free = [i for i in view.free() if view.entries[i].segment.origin != "lamina"]
-    plain = [i for i in free if not goes_last(view.entries[i], view.kinds)]
-    yield from _disposable(view, plain)
-    yield from _stale(view, plain)
-    rated = [*_messages(view, plain), *_attachments(view, plain), *_media(view, free), *_old_steps(view)]
-    yield from (batch for _, batch in sorted(rated, key=lambda rated: -rated[0]))
+    free = _free_foreign(view)
+    plain = [position for position in free if not goes_last(view.entries[position], view.kinds)]
+    yield from _drop_disposable(view, plain)
+    yield from _stub_superseded(view, plain)
+    rated_batches = [
+        *_lower_messages(view, plain),
+        *_lower_attachments(view, plain),
+        *_stub_media(view, free),
+        *_fold_old_steps(view),
+    ]
+    rated_batches.sort(key=lambda rated: -rated.ripeness)
+    for rated in rated_batches:
+        yield rated.batch
 
 
 def last_resort(view: OrderView) -> Iterator[Batch]:
     """When nothing else is left: what cannot be recovered, oldest first, then everything under digests."""
-    free = [i for i in view.free() if view.entries[i].segment.origin != "lamina"]
-    yield from ((Move(i, Form.STUB, "nothing else is left to lower"),) for i in free)
+    for position in _free_foreign(view):
+        yield (Move(position, Form.STUB, "nothing else is left to lower"),)
     yield from steps(view, verbatim=None)
+
+
+def _free_foreign(view: OrderView) -> list[int]:
+    """Positions that may be lowered, without those of segments that lamina added itself."""
+    return [position for position in view.free() if view.entries[position].segment.origin != "lamina"]
 
 
 def last_results(view: OrderView) -> Iterator[Batch]:
     """Results of the last step, when all else is lowered and the request is still too large; largest first.
 
-    They have not been answered to yet, so they are shortened as little as the room allows.
+    The model has not answered to them yet, so they are shortened as little as the room allows.
     """
-    results = [i for i in view.current if _answers(view.entries[i]) and _may_shorten(view, i)]
-    results.sort(key=lambda i: (-view.entries[i].tokens, i))
-    yield from ((Move(i, Form.COMPACT, DOES_NOT_FIT),) for i in results)
-    yield from ((Move(i, Form.STUB, DOES_NOT_FIT),) for i in results)
+    results = [position for position in view.current if _is_recoverable_result(view, position)]
+    results.sort(key=lambda position: (-view.entries[position].tokens, position))
+    for form in (Form.COMPACT, Form.STUB):
+        for position in results:
+            yield (Move(position, form, DOES_NOT_FIT),)
 
 
-def _answers(entry: Entry) -> bool:
-    """Whether it is the result of a call, also where it came too late and stands as content."""
-    parts = entry.segment.parts
-    return bool(parts) and isinstance(parts[0], ToolResult)
+def _is_recoverable_result(view: OrderView, position: int) -> bool:
+    """Whether an entry is the result of a call, and may be shortened.
 
-
-def _may_shorten(view: OrderView, at: int) -> bool:
-    entry = view.entries[at]
-    if entry.form is Form.OMITTED or entry.segment.pinned or entry.segment.origin == "lamina":
+    A result that came too late is sent as plain content, so the segment is asked, not the parts as sent.
+    """
+    entry = view.entries[position]
+    segment = entry.segment
+    if not segment.parts or not isinstance(segment.parts[0], ToolResult):
         return False
-    return recoverable(view.kinds, entry.segment)
+    if entry.form is Form.OMITTED or segment.pinned or segment.origin == "lamina":
+        return False
+    return recoverable(view.kinds, segment)
 
 
 def repeated_system_text(view: OrderView) -> list[int]:
-    """Positions of system text in the conversation that stands again, byte for byte, further on.
+    """Positions of system text in the conversation that is repeated, byte for byte, further on.
 
-    Sections are not meant: a cut puts the newest one among the system text, in place of the older ones.
+    Sections do not count: a cut puts the newest one among the system text, in place of the older ones.
     """
-    reminders = [
-        i
-        for i, entry in enumerate(view.entries)
-        if entry.role is Role.SYSTEM
-        and entry.layer is not Layer.SYSTEM
-        and entry.form is not Form.OMITTED
-        and not is_section(view.kinds, entry.segment)
-    ]
-    newest = {view.entries[i].content: i for i in reminders}
-    return [
-        i
-        for i in reminders
-        if newest[view.entries[i].content] > i
-        and i not in view.current
-        and not view.entries[i].segment.pinned
-    ]
+    reminders = [position for position, entry in enumerate(view.entries) if _is_reminder(view, entry)]
+    newest = {view.entries[position].content: position for position in reminders}
+    repeated = []
+    for position in reminders:
+        entry = view.entries[position]
+        if position in view.current or entry.segment.pinned:
+            continue
+        if newest[entry.content] > position:
+            repeated.append(position)
+    return repeated
+
+
+def _is_reminder(view: OrderView, entry: Entry) -> bool:
+    """Whether an entry is system text that is sent in the middle of the conversation."""
+    if entry.role is not Role.SYSTEM or entry.layer is Layer.SYSTEM:
+        return False
+    if entry.form is Form.OMITTED:
+        return False
+    return not is_section(view.kinds, entry.segment)
+
+
+def goes_last(entry: Entry, kinds: Kinds) -> bool:
+    """Critical, or not to be had again: lowered when nothing else is left. Images have their own rung."""
+    segment = entry.segment
+    if segment.parts and isinstance(segment.parts[0], Image | Document):
+        return False
+    if row(kinds, segment).retention is Retention.CRITICAL:
+        return True
+    return not recoverable(kinds, segment)
+
+
+# Whole steps under a digest.
 
 
 def steps(view: OrderView, *, verbatim: int | None) -> Iterator[Batch]:
     """Whole steps, oldest first, for a digest.
 
-    A step with calls is folded as a whole or not at all: a digest may not stand between a call and its
-    result, and a call may not stand without its result.
+    A step with calls is folded as a whole or not at all: a digest may not come between a call and its
+    result, and no call may lose its result.
     """
-    past = [i for i in view.free() if i not in view.current]
-    foldable = {i for i in past if _foldable(view.entries[i], view.kinds, verbatim)}
-    broken = _steps_that_would_break(view.entries, foldable)
-    ordered = sorted(i for i in foldable if view.entries[i].step not in broken)
-    for _, step in groupby(ordered, key=lambda i: view.entries[i].step):
-        yield tuple(Move(i, Form.OMITTED, "folded", fold=True) for i in step)
+    foldable: set[int] = set()
+    for position in view.free():
+        if position not in view.current and _is_foldable(view.entries[position], view.kinds, verbatim):
+            foldable.add(position)
+    broken_steps = _find_broken_steps(view.entries, foldable)
+    positions = sorted(i for i in foldable if view.entries[i].step not in broken_steps)
+    for _, step in groupby(positions, key=lambda position: view.entries[position].step):
+        yield tuple(Move(position, Form.OMITTED, "folded", fold=True) for position in step)
 
 
-def _steps_that_would_break(entries: Sequence[Entry], foldable: set[int]) -> set[int]:
-    """Steps with calls of which a part must stay that stands among the rest, or is a call or a result itself.
+def _is_foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:
+    """Whether a digest may replace an entry.
 
-    What stays before or after all the rest, such as an item of the provider's own, stands beside the digest.
+    A digest keeps a user's message word for word, so the message may have at most `verbatim` characters.
     """
-    paired = {i for pair in pairs(entries) for i in pair}
-    with_calls = {entries[i].step for i in paired}
-    folded: dict[int, list[int]] = {}
-    for i in sorted(foldable):
-        folded.setdefault(entries[i].step, []).append(i)
+    segment = entry.segment
+    if segment.kind == "digest" or entry.layer is Layer.LIBRARY or entry.role is Role.SYSTEM:
+        return False
+    if verbatim is None or segment.origin == "lamina":
+        return True
+    if not goes_last(entry, kinds):
+        return True
+    if entry.role is not Role.USER:
+        return False
+    texts = [part.text for part in segment.parts if isinstance(part, Text)]
+    if len(texts) != len(entry.parts):
+        return False
+    return sum(len(text) for text in texts) <= verbatim
+
+
+def _find_broken_steps(entries: Sequence[Entry], foldable: set[int]) -> set[int]:
+    """Steps with calls that cannot be folded as a whole.
+
+    A part of them must stay that is a call or a result, or lies among the rest. A part that stays before or
+    after all the rest, such as an item of the provider's own, does no harm: it is sent next to the digest.
+    """
+    paired = {position for pair in pairs(entries) for position in pair}
+    steps_with_calls = {entries[position].step for position in paired}
+    first_folded: dict[int, int] = {}
+    last_folded: dict[int, int] = {}
+    for position in sorted(foldable):
+        step = entries[position].step
+        first_folded.setdefault(step, position)
+        last_folded[step] = position
     broken: set[int] = set()
-    for i, entry in enumerate(entries):
-        if entry.step not in with_calls or i in foldable or not _stands_in_step(entry):
+    for position, entry in enumerate(entries):
+        step = entry.step
+        if step not in steps_with_calls or position in foldable or not _is_sent_in_step(entry):
             continue
-        rest = folded.get(entry.step, [])
-        if i in paired or (rest and rest[0] < i < rest[-1]):
-            broken.add(entry.step)
+        if position in paired or (step in first_folded and first_folded[step] < position < last_folded[step]):
+            broken.add(step)
     return broken
 
 
-def _stands_in_step(entry: Entry) -> bool:
+def _is_sent_in_step(entry: Entry) -> bool:
     """Whether an entry is sent as a part of its step. System text and digests are not."""
     if entry.form is Form.OMITTED or entry.segment.kind == "digest":
         return False
     return entry.role is not Role.SYSTEM and entry.layer is not Layer.LIBRARY
 
 
-def goes_last(entry: Entry, kinds: Kinds) -> bool:
-    """Critical, or not to be had again: lowered when nothing else is left. Images have their own rung."""
-    if entry.segment.parts and isinstance(entry.segment.parts[0], Image | Document):
-        return False
-    return row(kinds, entry.segment).retention is Retention.CRITICAL or not recoverable(kinds, entry.segment)
+# The first rungs: disposable and superseded entries.
 
 
-def _disposable(view: OrderView, free: list[int]) -> Iterator[Batch]:
-    """What stands in its own turn only, and thinking; of one message all of it or none."""
-    for i in free:
-        entry = view.entries[i]
-        retention = row(view.kinds, entry.segment).retention
+def _drop_disposable(view: OrderView, free: list[int]) -> Iterator[Batch]:
+    """What is sent in its own turn only, and thinking; of one message all of it or none."""
+    for position in free:
+        entry = view.entries[position]
         if is_turn_scoped(view.kinds, entry.segment) and entry.layer is Layer.HISTORY:
-            yield (Move(i, Form.OMITTED, OWN_TURN_ONLY),)
-        elif retention is Retention.DISPOSABLE and not _is(entry, Thinking):
-            yield (Move(i, Form.STUB, "disposable"),)
-    thoughts = [i for i in free if _is(view.entries[i], Thinking)]
-    for _, step in groupby(thoughts, key=lambda i: view.entries[i].step):
-        yield tuple(Move(i, Form.OMITTED, "disposable") for i in step)
+            yield (Move(position, Form.OMITTED, OWN_TURN_ONLY),)
+        elif _has_first_part(entry, Thinking):
+            continue
+        elif row(view.kinds, entry.segment).retention is Retention.DISPOSABLE:
+            yield (Move(position, Form.STUB, "disposable"),)
+    thoughts = [position for position in free if _has_first_part(view.entries[position], Thinking)]
+    for _, step in groupby(thoughts, key=lambda position: view.entries[position].step):
+        yield tuple(Move(position, Form.OMITTED, "disposable") for position in step)
 
 
-def _stale(view: OrderView, free: list[int]) -> Iterator[Batch]:
-    """Results that a later one, standing in full, makes redundant."""
+def _stub_superseded(view: OrderView, free: list[int]) -> Iterator[Batch]:
+    """Results that a later one, sent in full, makes redundant."""
     allowed = frozenset(free)
-    found = [(c, r) for c, r in pairs(view.entries) if view.entries[r].form is Form.FULL]
-    exchanges = [_exchange(view.entries[c], view.entries[r]) for c, r in found]
-    for at, by in sorted(superseded(exchanges).items()):
-        result, later = found[at][1], view.entries[found[by][1]]
-        if result in allowed:
-            yield (Move(result, Form.STUB, f"superseded by {later.ref}"),)
+    result_positions: list[int] = []
+    exchanges: list[Exchange] = []
+    for call_position, result_position in pairs(view.entries):
+        result = view.entries[result_position]
+        if result.form is Form.FULL:
+            result_positions.append(result_position)
+            exchanges.append(_make_exchange(view.entries[call_position], result))
+    for index, later_index in sorted(superseded(exchanges).items()):
+        position = result_positions[index]
+        later = view.entries[result_positions[later_index]]
+        if position in allowed:
+            yield (Move(position, Form.STUB, f"superseded by {later.ref}"),)
 
 
-def _exchange(call: Entry, result: Entry) -> Exchange:
-    asked, answered = call.parts[0], result.parts[0]
-    if not isinstance(asked, ToolCall) or not isinstance(answered, ToolResult):
-        raise TypeError((asked, answered))
-    return Exchange(call=asked, result=answered)
+def _make_exchange(call_entry: Entry, result_entry: Entry) -> Exchange:
+    call = call_entry.parts[0]
+    result = result_entry.parts[0]
+    if not isinstance(call, ToolCall) or not isinstance(result, ToolResult):
+        raise TypeError((call, result))
+    return Exchange(call=call, result=result)
 
 
-Rated = tuple[int, Batch]
-"""A batch and how ripe it is."""
-
-TELLS = {
-    "full": 900,
-    "compact": 2_500,
-    "small": 1_200,
-    "reply": 2_000,
-    "call": 2_000,
-    "asked": 2_000,
-    "step": 1_200,
-}
-"""How much a token says that a move takes away, in thousandths of one of a small result: docs/planner.md."""
-
-COMPACT_TOKENS, SHORT_TOKENS, STUB_TOKENS = 250, 100, 60
-"""About what is left of a COMPACT result, of a shortened reply or call, and of anything by handle."""
+# Everything else that can be had again, by ripeness.
 
 
-def ripeness(age: int, tokens: int, tells: int) -> int:
-    """Where the loss for each token freed is least, this is most: age and size count, what it says against.
+class RatedBatch(NamedTuple):
+    """A batch and how ripe it is."""
+
+    ripeness: int
+    batch: Batch
+
+
+def ripeness(age: int, tokens: int, token_value: int) -> int:
+    """How early a move comes: the older and larger the entry, and the less a token of it says, the earlier.
 
     Later answers take from a text of n tokens, a steps old, about a^-1.5 n^-0.5 for each token; the value is
     one over the square of that, in whole numbers, so that every machine agrees.
     """
-    return (age + 1) ** 3 * max(tokens, 1) * 1_000_000 // tells**2
+    return (age + 1) ** 3 * max(tokens, 1) * 1_000_000 // token_value**2
 
 
-def _age(view: OrderView, entry: Entry) -> int:
-    return view.entries[-1].step - entry.step if view.entries else 0
+def _age_of(view: OrderView, entry: Entry) -> int:
+    """How many steps ago an entry was."""
+    return view.entries[-1].step - entry.step
 
 
-def _messages(view: OrderView, plain: list[int]) -> Iterator[Rated]:
+def _lower_messages(view: OrderView, plain: list[int]) -> Iterator[RatedBatch]:
     """Old results, shortened and then by handle; old replies; large arguments of old calls."""
-    for i in plain:
-        entry = view.entries[i]
-        age, tokens = _age(view, entry), entry.tokens
-        if _is(entry, ToolResult):
-            yield from _shortened(i, entry, age, "old result")
-        elif _is(entry, Text) and entry.role is Role.ASSISTANT:
-            yield ripeness(age, tokens, TELLS["reply"]), (Move(i, Form.COMPACT, "old reply", REPLY_LIMIT),)
-        elif _is(entry, ToolCall):
-            yield ripeness(age, tokens, TELLS["call"]), (Move(i, Form.COMPACT, "large arguments"),)
+    for position in plain:
+        entry = view.entries[position]
+        age = _age_of(view, entry)
+        if _has_first_part(entry, ToolResult):
+            yield from _shorten_in_steps(position, entry, age, "old result")
+        elif _has_first_part(entry, Text) and entry.role is Role.ASSISTANT:
+            move = Move(position, Form.COMPACT, "old reply", REPLY_LIMIT)
+            yield RatedBatch(ripeness(age, entry.tokens, TOKEN_VALUES["reply"]), (move,))
+        elif _has_first_part(entry, ToolCall):
+            move = Move(position, Form.COMPACT, "large arguments")
+            yield RatedBatch(ripeness(age, entry.tokens, TOKEN_VALUES["call"]), (move,))
 
 
-def _shortened(at: int, entry: Entry, age: int, why: str) -> Iterator[Rated]:
+def _shorten_in_steps(position: int, entry: Entry, age: int, why: str) -> Iterator[RatedBatch]:
     """COMPACT and then STUB; a small text has no COMPACT form that would be worth it."""
-    whole = entry.form is Form.FULL
-    if whole and entry.tokens > COMPACT_TOKENS:
-        first = ripeness(age, entry.tokens, TELLS["full"])
-        yield first, (Move(at, Form.COMPACT, why),)
-        yield min(first, ripeness(age, COMPACT_TOKENS, TELLS["compact"])), (Move(at, Form.STUB, why),)
+    stub = (Move(position, Form.STUB, why),)
+    if entry.form is not Form.FULL:
+        yield RatedBatch(ripeness(age, entry.tokens, TOKEN_VALUES["compact"]), stub)
+    elif entry.tokens <= COMPACT_TOKENS:
+        yield RatedBatch(ripeness(age, entry.tokens, TOKEN_VALUES["small"]), stub)
     else:
-        tells = TELLS["small" if whole else "compact"]
-        yield ripeness(age, entry.tokens, tells), (Move(at, Form.STUB, why),)
+        ripeness_of_compact = ripeness(age, entry.tokens, TOKEN_VALUES["full"])
+        yield RatedBatch(ripeness_of_compact, (Move(position, Form.COMPACT, why),))
+        ripeness_of_stub = ripeness(age, COMPACT_TOKENS, TOKEN_VALUES["compact"])
+        yield RatedBatch(min(ripeness_of_compact, ripeness_of_stub), stub)
 
 
-def _attachments(view: OrderView, free: list[int]) -> Iterator[Rated]:
-    """Lowest importance first; among equals the one that was added first."""
-    found = [i for i in free if row(view.kinds, view.entries[i].segment).attachment]
-    found.sort(key=lambda i: (priority(view.kinds, view.entries[i].segment), -i))  # the last is first to go
-    least = {Form.COMPACT: 0, Form.STUB: 0}
-    rated: list[Rated] = []
-    for i in found:
-        for ripe, batch in _shortened(i, view.entries[i], _age(view, view.entries[i]), "attachment"):
-            form = batch[0].form
-            least[form] = max(least[form], ripe)
-            rated.append((least[form], batch))
-    return iter(rated[::-1])
+def _lower_attachments(view: OrderView, free: list[int]) -> list[RatedBatch]:
+    """Lowest importance first; among equals the one that was added first.
+
+    Attachments are visited in the opposite order, the most important first. None may be less ripe than one
+    that is more important, so each has at least the ripeness of those before it.
+    """
+
+    def importance(position: int) -> tuple[int, int]:
+        return priority(view.kinds, view.entries[position].segment), -position
+
+    attachments = [i for i in free if row(view.kinds, view.entries[i].segment).attachment]
+    attachments.sort(key=importance)
+    highest = {Form.COMPACT: 0, Form.STUB: 0}
+    rated_batches: list[RatedBatch] = []
+    for position in attachments:
+        entry = view.entries[position]
+        for rated in _shorten_in_steps(position, entry, _age_of(view, entry), "attachment"):
+            form = rated.batch[0].form
+            highest[form] = max(highest[form], rated.ripeness)
+            rated_batches.append(RatedBatch(highest[form], rated.batch))
+    rated_batches.reverse()
+    return rated_batches
 
 
-def _media(view: OrderView, free: list[int]) -> Iterator[Rated]:
-    for i in free:
-        entry = view.entries[i]
-        if _is(entry, Image | Document):
-            ripe = ripeness(_age(view, entry), entry.tokens, TELLS["reply"])
-            yield ripe, (Move(i, Form.STUB, "image or document"),)
+def _stub_media(view: OrderView, free: list[int]) -> Iterator[RatedBatch]:
+    for position in free:
+        entry = view.entries[position]
+        if _has_first_part(entry, Image | Document):
+            move = Move(position, Form.STUB, "image or document")
+            yield RatedBatch(ripeness(_age_of(view, entry), entry.tokens, TOKEN_VALUES["reply"]), (move,))
 
 
-def _stands_for(view: OrderView, entry: Entry) -> bool:
-    """Whether a handle can stand for all of it."""
-    return _is(entry, ToolResult | Image | Document) or row(view.kinds, entry.segment).attachment
-
-
-def _old_steps(view: OrderView) -> Iterator[Rated]:
+def _fold_old_steps(view: OrderView) -> Iterator[RatedBatch]:
     """Whole old steps, as they would be once everything in them is lowered."""
     for batch in steps(view, verbatim=VERBATIM_LIMIT):
         entries = [view.entries[move.at] for move in batch]
-        left = sum(min(e.tokens, STUB_TOKENS if _stands_for(view, e) else SHORT_TOKENS) for e in entries)
-        tells = TELLS["asked" if entries[0].role is Role.USER else "step"]
-        yield ripeness(_age(view, entries[0]), left, tells), batch
+        tokens_left = sum(_tokens_when_lowered(view, entry) for entry in entries)
+        source = "asked" if entries[0].role is Role.USER else "step"
+        age = _age_of(view, entries[0])
+        yield RatedBatch(ripeness(age, tokens_left, TOKEN_VALUES[source]), batch)
 
 
-def _foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:
-    if entry.segment.kind == "digest" or entry.layer is Layer.LIBRARY or entry.role is Role.SYSTEM:
-        return False
-    if verbatim is None or not goes_last(entry, kinds) or entry.segment.origin == "lamina":
-        return True
-    words = [part for part in entry.segment.parts if isinstance(part, Text)]
-    return (
-        entry.role is Role.USER
-        and len(words) == len(entry.parts)
-        and sum(len(p.text) for p in words) <= verbatim
-    )
+def _tokens_when_lowered(view: OrderView, entry: Entry) -> int:
+    has_stub = _has_first_part(entry, ToolResult | Image | Document)
+    if has_stub or row(view.kinds, entry.segment).attachment:
+        return min(entry.tokens, STUB_TOKENS)
+    return min(entry.tokens, SHORT_TOKENS)
 
 
-def _is(entry: Entry, sort: type | object) -> bool:
-    return bool(entry.parts) and isinstance(entry.parts[0], sort)  # type: ignore[arg-type]
+def _has_first_part(entry: Entry, part_type: type | object) -> bool:
+    """Whether the first part of an entry, as it is sent, is of this type or union of types."""
+    return bool(entry.parts) and isinstance(entry.parts[0], part_type)  # type: ignore[arg-type]

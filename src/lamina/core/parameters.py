@@ -1,7 +1,7 @@
 """What the model reads of a request's parameters: the format of its answer, and whatever else speaks to it.
 
-Parameters stand here as the provider has them, in any provider's shape and spelling. Whatever is not known
-to be unread counts: a field that nobody here has heard of may be one that a server puts into the prompt.
+Parameters are as the provider has them, in any provider's shape and spelling. Every parameter counts that is
+not listed as unread: a field that nobody here has heard of may be one that a server puts into the prompt.
 """
 
 from __future__ import annotations
@@ -12,43 +12,17 @@ from typing import Any, NamedTuple
 
 from lamina.core.text.characters import lower_ascii, split_words
 
-
-class Speaking(NamedTuple):
-    """The parameters that the model reads: the formats of its answer, and the others by their names."""
-
-    formats: list[Any]
-    others: dict[str, Any]
-
-
-def speaking(parameters: Mapping[str, Any]) -> Speaking:
-    """What of these parameters the model reads, as plain JSON."""
-    found = Speaking([], {})
-    for name, given in _fields(parameters, depth=0):
-        value = _plain(given, depth=0)
-        if name in _HOLDERS and isinstance(value, dict):
-            found.formats.extend(value.pop(inner) for inner in _HOLDERS[name] if inner in value)
-            value = {inner: said for inner, said in value.items() if snake(inner) not in UNREAD}
-        if name == "context_management":
-            value = list(_instructions(value))
-        if name in FORMATS and value:
-            found.formats.append(value)
-        elif _says_something(name, value):
-            found.others[name] = value
-    return found
-
-
 FORMATS = frozenset(
     """response_format response_schema response_json_schema format json_schema grammar guided_json
     guided_grammar guided_regex guided_choice guided_decoding structured_outputs output_format""".split()
 )
 """Parameters that say which form the answer must have, in the words of one provider or another."""
 
-_HOLDERS = {"output_config": ("format",), "text": ("format",)}
-"""Parameters that have the format among other things."""
+_FORMAT_HOLDERS = ("output_config", "text")
+"""Parameters that have the format among other things, under the name `format`."""
 
-_NESTED = frozenset(("config", "generation_config", "extra_body"))
+_PARAMETER_HOLDERS = frozenset(("config", "generation_config", "extra_body"))
 """Parameters that hold parameters."""
-
 
 _REASONS = {
     "it says how tokens are chosen": """temperature top_p top_k min_p typical_p seed n best_of candidate_count
@@ -78,62 +52,101 @@ UNREAD: Mapping[str, str] = {
 
 _CAPITAL = re.compile(r"[A-Z]")
 _DEEPEST = 200
+_DUMP_AS_JSON = {"mode": "json", "exclude_none": True}
+
+
+class Speaking(NamedTuple):
+    """The parameters that the model reads: the formats of its answer, and the others by their names."""
+
+    formats: list[Any]
+    others: dict[str, Any]
+
+
+def speaking(parameters: Mapping[str, Any]) -> Speaking:
+    """What of these parameters the model reads, as plain JSON."""
+    read = Speaking(formats=[], others={})
+    for name, parameter in _flatten_parameters(parameters, depth=0):
+        value = _to_json_value(parameter, depth=0)
+        if name in _FORMAT_HOLDERS and isinstance(value, dict):
+            if "format" in value:
+                read.formats.append(value.pop("format"))
+            value = {inner: item for inner, item in value.items() if snake(inner) not in UNREAD}
+        if name == "context_management":
+            value = list(_summary_instructions(value))
+        if name in FORMATS and value:
+            read.formats.append(value)
+        elif _has_words(name, value):
+            read.others[name] = value
+    return read
 
 
 def snake(name: str) -> str:
-    """A name as it is spelled in Python, whichever way it came."""
-    return _CAPITAL.sub(lambda found: f"_{lower_ascii(found[0])}", name)
+    """A name in snake case: `responseSchema` and `response_schema` are both `response_schema`."""
+    return _CAPITAL.sub(lambda capital: f"_{lower_ascii(capital[0])}", name)
 
 
-def _fields(parameters: Mapping[Any, Any], *, depth: int) -> Iterator[tuple[str, Any]]:
-    for given, value in parameters.items():
-        if not isinstance(given, str):
+def _flatten_parameters(parameters: Mapping[Any, Any], *, depth: int) -> Iterator[tuple[str, Any]]:
+    """The parameters that may be read, by name in snake case; those that hold parameters are opened."""
+    for original_name, value in parameters.items():
+        if not isinstance(original_name, str):
             continue
-        name = snake(given)
-        if name in _NESTED and isinstance(value, Mapping) and depth < len(_NESTED):
-            yield from _fields(value, depth=depth + 1)
+        name = snake(original_name)
+        holds_parameters = name in _PARAMETER_HOLDERS and isinstance(value, Mapping)
+        if holds_parameters and depth < len(_PARAMETER_HOLDERS):
+            yield from _flatten_parameters(value, depth=depth + 1)
         elif name not in UNREAD:
             yield name, value
 
 
-def _instructions(value: Any) -> Iterator[str]:
-    """What a server is told to do to old turns is for the server; how to sum them up is for the model."""
-    edits = value.get("edits") if isinstance(value, dict) else value
-    for edit in edits if isinstance(edits, list) else ():
-        if isinstance(edit, dict) and isinstance(said := edit.get("instructions"), str):
-            yield said
+def _summary_instructions(value: Any) -> Iterator[str]:
+    """The instructions in `context_management` that the model reads: how to sum old turns up.
+
+    The rest tells the server what to do to old turns.
+    """
+    edits = value
+    if isinstance(value, dict):
+        edits = value.get("edits")
+    if not isinstance(edits, list):
+        return
+    for edit in edits:
+        if not isinstance(edit, dict):
+            continue
+        instructions = edit.get("instructions")
+        if isinstance(instructions, str):
+            yield instructions
 
 
-def _says_something(name: str, value: Any) -> bool:
-    """Whether a value has words in it; a choice of tools that names none is a word of the API's own."""
+def _has_words(name: str, value: Any) -> bool:
+    """Whether a value has words in it. A choice of tools that names no tool is one of the API's own words."""
     if name in ("tool_choice", "function_call"):
         return isinstance(value, dict)
     return isinstance(value, str | dict | list) and bool(value)
 
 
-def _plain(value: Any, *, depth: int) -> Any:
+def _to_json_value(value: Any, *, depth: int) -> Any:
     """A value as JSON. SDKs take classes for schemas; what is neither JSON nor one of those is not sent."""
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if depth > _DEEPEST:
         return None
     if isinstance(value, Mapping):
-        return {str(name): _plain(inner, depth=depth + 1) for name, inner in value.items()}
+        return {str(name): _to_json_value(item, depth=depth + 1) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner, depth=depth + 1) for inner in value]
-    return _plain(_written_out(value), depth=depth + 1)
+        return [_to_json_value(item, depth=depth + 1) for item in value]
+    return _to_json_value(_dump_model(value), depth=depth + 1)
 
 
-def _written_out(value: Any) -> Any:
-    """The schema of a class, or the fields of an object, of a library that can write them out."""
-    method, arguments = ("model_json_schema", {}) if isinstance(value, type) else ("model_dump", _AS_JSON)
-    write = getattr(value, method, None)
-    if not callable(write):
+def _dump_model(value: Any) -> Any:
+    """The schema of a class, or the fields of an object, of a library such as pydantic; else None."""
+    if isinstance(value, type):
+        dump = getattr(value, "model_json_schema", None)
+        arguments = {}
+    else:
+        dump = getattr(value, "model_dump", None)
+        arguments = _DUMP_AS_JSON
+    if not callable(dump):
         return None
     try:
-        return write(**arguments)
+        return dump(**arguments)
     except Exception:  # noqa: BLE001 - a foreign class may raise anything; then the SDK will too
         return None
-
-
-_AS_JSON = {"mode": "json", "exclude_none": True}

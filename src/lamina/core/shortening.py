@@ -1,8 +1,8 @@
-"""A lower form of an entry whose size is set in tokens, by the counter in use.
+"""A lower form of an entry whose size is limited in tokens, by the counter in use.
 
 A character is a quarter of a token in English and three tokens in some scripts, so a limit in characters
-says little. The limit that was found is kept in the ledger line, in characters: another counter words the
-entry the same way again.
+says little. The limit that is found here goes into the ledger line in characters, so that another counter
+words the entry the same way again.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ CHARACTERS = 2
 """Characters of a COMPACT text for each token that it may have: fewer are needed in dense scripts only."""
 
 AROUND = 60
-"""Tokens of what stands around a COMPACT text: its tag and its handle."""
+"""Tokens of what is around a COMPACT text: its tag and its handle."""
 
 TRIES = 6
+"""How often a smaller limit is tried before an entry becomes a STUB."""
 
 
 def shortened(
@@ -28,23 +29,26 @@ def shortened(
     lowered = lower(entry, form, why, wording=wording, limit=limit)
     if form is not Form.COMPACT or isinstance(entry.segment.parts[0], ToolCall):
         return lowered, limit
-    most = (limit or COMPACT_LIMIT) // CHARACTERS + AROUND
-    if scale.body(lowered) <= most:
+    characters = limit or COMPACT_LIMIT
+    most_tokens = characters // CHARACTERS + AROUND
+    if scale.body(lowered) <= most_tokens:
         return lowered, limit
-    return compacted(entry, why, wording=wording, scale=scale, most=most, limit=limit or COMPACT_LIMIT)
+    return compacted(entry, why, wording=wording, scale=scale, most=most_tokens, limit=characters)
 
 
 def compacted(
     entry: Entry, why: str, *, wording: Wording, scale: Scale, most: int, limit: int
 ) -> tuple[Entry, int]:
-    """The entry COMPACT in at most `most` tokens, or as a STUB where no COMPACT text is that small."""
+    """The entry COMPACT in at most `most` tokens, or as a STUB if no COMPACT text is that small.
+
+    Each try aims at nine tenths of what the last one missed, so that few tries are needed.
+    """
     for _ in range(TRIES):
         lowered = lower(entry, Form.COMPACT, why, wording=wording, limit=limit)
         tokens = scale.body(lowered)
         if tokens <= most:
             return lowered, limit
-        smaller = limit * most * 9 // (tokens * 10)
-        if smaller < 1:
+        limit = limit * most * 9 // (tokens * 10)
+        if limit < 1:
             break
-        limit = smaller
     return lower(entry, Form.STUB, why, wording=wording), 0

@@ -1,7 +1,7 @@
 """Finds the earlier tool results that say nothing that a later result does not say better.
 
 Calls are compared by their subjects (`lamina.core.text.subjects`): one pass finds, for each result, the
-latest one that makes it redundant. Where a subject is not known, nothing is superseded.
+latest one that makes it redundant. A call without a subject supersedes nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.text.subjects import SUBJECTS, SubjectReader, replaced, subject
+from lamina.core.text.replaced_calls import find_replaced_calls
+from lamina.core.text.subjects import SUBJECTS, SubjectReader, subject
 from lamina.core.values import ToolCall, ToolResult
 
 
@@ -25,4 +26,5 @@ def superseded(
     exchanges: Sequence[Exchange], *, table: tuple[SubjectReader, ...] = SUBJECTS
 ) -> dict[int, int]:
     """The index of each result that says nothing new, with the index of the latest that says it better."""
-    return replaced((subject(e.call, table=table), e.result.error) for e in exchanges)
+    calls = [(subject(exchange.call, table=table), exchange.result.error) for exchange in exchanges]
+    return find_replaced_calls(calls)

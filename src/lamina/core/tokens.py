@@ -1,29 +1,30 @@
 """What a request costs in tokens: text by a counter, everything else by a framing.
 
-A `Counter` turns text into tokens, a `Framing` says what stands around the text on the wire. Both are
-plain values that callers pass along. All arithmetic is on integers, rounded up, so the same parts cost
-the same on every machine. This file does not know models, dialects or how parts become messages: who
+A `Counter` turns text into tokens, a `Framing` says what a provider puts around the text on the wire. Both
+are plain values that callers pass along. All arithmetic is on integers, rounded up, so the same parts cost
+the same on every machine. This file does not know models, dialects or how parts become messages: whoever
 builds a request adds `framing.request` once and `framing.message` per message, scales that sum with
 `scaled`, and adds `tools_cost`, `formats_cost` and `others_cost` after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, Literal
 
 import msgspec
 
 from lamina.core.hashing import canonical
-from lamina.core.opaque_blocks import Foreign
+from lamina.core.opaque_blocks import OpaqueBlock
 from lamina.core.text.estimate import FAMILIES, bytes_by_3_5, bytes_by_4, chars_by_4, estimate, size
-from lamina.core.text.media import media_tokens
+from lamina.core.text.media import count_media_tokens
+from lamina.core.tool_definitions import definition_texts
 from lamina.core.values import Calibration, Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.errors import BadInput
 
 COUNTING = 2
-"""The version of what is counted in a request. A change that counts the same request otherwise raises it."""
+"""The version of what is counted in a request. Raise it if the same request would be counted differently."""
 
 MILLIS_LEAST, MILLIS_MOST = 500, 4000
 """A report outside these bounds is believed only when the next one says the same: see `calibrate`."""
@@ -31,19 +32,27 @@ MILLIS_LEAST, MILLIS_MOST = 500, 4000
 SAMPLES = 8
 """How many reports a calibration remembers: enough to smooth, few enough to follow a changed model."""
 
+SEALED_BYTES, SEALED_FRAME = 4, 200
+"""Characters of sealed reasoning for one token, and those around it that hold none: see docs/counting.md."""
+
+NAMED = 64
+"""Characters of an id, or of a tool's name in a result, that the framing covers: APIs allow no more."""
+
 
 class Count(msgspec.Struct, frozen=True):
+    """A number of tokens, and whether it comes from the model's own tokenizer."""
+
     tokens: int
     exact: bool
 
 
 class Framing(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request costs beside its text.
+    """What a request costs besides its text.
 
-    `part` is for each part of a message that is not one lone text; `padding` is text counted with each
-    call and result; `image` stands in where nobody knows better, and so does `document` for each page;
-    `tools` is paid once where there are any. `scale` is the whole in thousandths; `tool_scale` lengthens
-    the text of each tool definition, in thousandths of its bytes.
+    `part` is for each part of a message that is not one lone text. `padding` is text counted with each
+    call and result. `image` is the cost of an image of unknown size, `document` that of a page. `tools` is
+    paid once if there are any. `scale` is the whole in thousandths; `tool_scale` lengthens the text of each
+    tool definition, in thousandths of its bytes.
     """
 
     name: str = "plain"
@@ -79,7 +88,12 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def basis(self) -> Basis:
-        return "exact" if self.exact else "measured" if self.measured else "estimated"
+        """What the numbers rest on, as reports say it."""
+        if self.exact:
+            return "exact"
+        if self.measured:
+            return "measured"
+        return "estimated"
 
     @property
     def identity(self) -> str:
@@ -92,15 +106,15 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
 
 def part_cost(part: Part, counter: Counter) -> int:
     """One part, without message framing and without `framing.part`."""
-    count, framing = counter.count, counter.framing
+    framing = counter.framing
     match part:
         case Text(text):
-            cost = count(text)
+            cost = counter.count(text)
         case Thinking():
-            cost = max(count(part.text), sealed_cost(part.signature))
+            cost = max(counter.count(part.text), sealed_cost(part.signature))
         case ToolCall():
-            asked = part.name + part.arguments + framing.padding
-            cost = framing.call + count(asked) + _beyond(part.id, count)
+            call_text = part.name + part.arguments + framing.padding
+            cost = framing.call + counter.count(call_text) + _overlong_cost(part.id, counter)
         case ToolResult():
             cost = framing.result + _result_cost(part, counter)
         case Image():
@@ -112,188 +126,147 @@ def part_cost(part: Part, counter: Counter) -> int:
     return cost
 
 
-SEALED_BYTES, SEALED_FRAME = 4, 200
-"""Characters of sealed reasoning for one token, and those around it that hold none: see docs/counting.md."""
-
-
 def sealed_cost(sealed: str) -> int:
     """What only the provider can read, in base64: a signature, redacted thinking, encrypted content."""
-    return -(-max(len(sealed) - SEALED_FRAME, 0) // SEALED_BYTES)
-
-
-NAMED = 64
-"""Characters of an id, or of a tool's name in a result, that the framing covers: APIs allow no more."""
-
-
-def _beyond(name: str, count: Callable[[str], int]) -> int:
-    return count(name[NAMED:]) if len(name) > NAMED else 0
+    content_characters = max(len(sealed) - SEALED_FRAME, 0)
+    return _divide_up(content_characters, SEALED_BYTES)
 
 
 def raw_cost(data: Any, counter: Counter) -> int:
-    """A provider's own block: its text as JSON, and what it holds that is no text."""
-    block, framing = Foreign(data), counter.framing
-    pages = (
-        media_tokens(file, sort, page=framing.document, count=counter.count) for file, sort in block.media
-    )
-    return (
-        counter.count(canonical(block.text).decode())
-        + sum(map(sealed_cost, block.sealed))
-        + block.pictures * framing.image
-        + block.documents * framing.document
-        + sum(pages)
-    )
+    """A provider's own block: its text as JSON, and the sealed content, pictures and files in it."""
+    block = OpaqueBlock(data)
+    framing = counter.framing
+    cost = counter.count(canonical(block.text).decode())
+    cost += block.pictures * framing.image
+    cost += block.documents * framing.document
+    for sealed in block.sealed:
+        cost += sealed_cost(sealed)
+    for file_data, media_type in block.media:
+        cost += count_media_tokens(file_data, media_type, page=framing.document, count=counter.count)
+    return cost
+
+
+def _result_cost(result: ToolResult, counter: Counter) -> int:
+    texts: list[str] = []
+    cost = _overlong_cost(result.id, counter) + _overlong_cost(result.name, counter)
+    for part in result.content:
+        if isinstance(part, Text):
+            texts.append(part.text)
+        else:
+            cost += part_cost(part, counter)
+    return cost + counter.count("".join(texts) + counter.framing.padding)
+
+
+def _document_cost(document: Document, counter: Counter) -> int:
+    if document.tokens is not None:
+        return document.tokens
+    cost = counter.count(document.name) + counter.count(document.context)
+    if document.text:
+        return cost + counter.count(document.text)
+    page = counter.framing.document
+    if not document.data:
+        return cost + page
+    return cost + count_media_tokens(document.data, document.media_type, page=page, count=counter.count)
+
+
+def _overlong_cost(name: str, counter: Counter) -> int:
+    """What a name costs beyond the characters that the framing covers."""
+    if len(name) <= NAMED:
+        return 0
+    return counter.count(name[NAMED:])
 
 
 def tools_cost(tools: Sequence[dict[str, Any]], counter: Counter) -> int:
     """A whole list of tool definitions, in any provider's shape. Not to be scaled again."""
-    texts = [text for tool in tools for text in _definitions(tool)]
+    framing = counter.framing
+    texts = [text for tool in tools for text in definition_texts(tool)]
     if not texts:
         return 0
-    framing = counter.framing
-    return framing.tools + sum(framing.tool + counter.count(_lengthened(text, framing)) for text in texts)
+    cost = framing.tools
+    for text in texts:
+        cost += framing.tool + counter.count(_lengthen(text, framing))
+    return cost
+
+
+def _lengthen(text: str, framing: Framing) -> str:
+    """The text with as many letters more as `tool_scale` says."""
+    more = size(text) * (framing.tool_scale - 1000) // 1000
+    return text + "x" * more
 
 
 def formats_cost(formats: Sequence[Any], counter: Counter) -> int:
     """The formats that the answer must have, as the provider takes them. Not to be scaled again."""
-    return sum(counter.count(canonical(each).decode()) for each in formats)
+    return sum(counter.count(canonical(answer_format).decode()) for answer_format in formats)
 
 
 def others_cost(others: Mapping[str, Any], counter: Counter) -> int:
     """Other parameters that the model reads. Not to be scaled again."""
-    return counter.count(canonical(others).decode()) if others else 0
+    if not others:
+        return 0
+    return counter.count(canonical(others).decode())
 
 
 def scaled(raw: int, counter: Counter, calibration: Calibration | None) -> int:
     """A sum of costs with the framing's scale and the calibration applied, rounded up once."""
-    millis = 1000 if calibration is None else calibration.millis
-    return -(-raw * counter.framing.scale * millis // 1_000_000)
+    millis = 1000
+    if calibration is not None:
+        millis = calibration.millis
+    return _divide_up(raw * counter.framing.scale * millis, 1_000_000)
+
+
+def _divide_up(dividend: int, divisor: int) -> int:
+    """The quotient, rounded up."""
+    return -(-dividend // divisor)
 
 
 def calibration_for(counter: Counter, learnt: Calibration | None) -> Calibration | None:
     """What was learnt, if it says something about this counter."""
     if learnt is None or learnt.counter not in ("", counter.identity):
         return None
-    return learnt if learnt.samples or learnt.millis != 1000 else None
+    if not learnt.samples and learnt.millis == 1000:
+        return None
+    return learnt
 
 
 def calibrate(previous: Calibration | None, *, counted: int, reported: int, counter: str = "") -> Calibration:
     """Learn from one answer: `counted` is our total for it before calibration, `reported` the provider's.
 
-    A running mean over the last samples, rounded up; the first sample stands alone. What was learnt with
+    A running mean over the last samples, rounded up; the first sample counts alone. What was learnt with
     another counter is forgotten.
 
     A single report of less than half or more than four times our count says that something else was
     counted: it is noted as doubted, and changes nothing. If the next one is as far off to the same side,
     the counter is off, and the bound is learnt.
     """
-    for name, value in (("counted", counted), ("reported", reported)):
-        if value <= 0:
-            raise BadInput(
-                f"{name} is {value!r}", place="calibrate", hint="skip answers that report no input tokens"
-            )
-    known = Calibration(counter=counter)
+    _check_positive("counted", counted)
+    _check_positive("reported", reported)
+    calibration = Calibration(counter=counter)
     if previous is not None and previous.counter == counter:
-        known = previous
-    ratio = -(-1000 * reported // counted)
+        calibration = previous
+    ratio = _divide_up(1000 * reported, counted)
     sample = min(max(ratio, MILLIS_LEAST), MILLIS_MOST)
-    if sample not in (ratio, known.doubted):
-        return msgspec.structs.replace(known, doubted=sample)
-    weight = min(max(known.samples, 0), SAMPLES - 1)
-    mean = -(-(known.millis * weight + sample) // (weight + 1))
-    doubted = 0 if sample == ratio else sample
+    is_extreme = sample != ratio
+    if is_extreme and sample != calibration.doubted:
+        return msgspec.structs.replace(calibration, doubted=sample)
+    weight = min(max(calibration.samples, 0), SAMPLES - 1)
+    mean = _divide_up(calibration.millis * weight + sample, weight + 1)
+    doubted = sample if is_extreme else 0
     return Calibration(millis=mean, samples=weight + 1, counter=counter, doubted=doubted)
+
+
+def _check_positive(name: str, value: int) -> None:
+    if value <= 0:
+        hint = "skip answers that report no input tokens"
+        raise BadInput(f"{name} is {value!r}", place="calibrate", hint=hint)
 
 
 @cache
 def estimate_for(family: str) -> Counter:
     """The byte-class estimate fitted to one family of tokenizers."""
     if family not in FAMILIES:
-        known = ", ".join(sorted(FAMILIES))
-        raise BadInput(f"unknown family {family!r}", place="estimate_for", hint=f"use one of {known}")
+        families = ", ".join(sorted(FAMILIES))
+        raise BadInput(f"unknown family {family!r}", place="estimate_for", hint=f"use one of {families}")
     return Counter(name=f"estimate:{family}", count=partial(estimate, family=family))
-
-
-def _result_cost(result: ToolResult, counter: Counter) -> int:
-    text = "".join(part.text for part in result.content if isinstance(part, Text))
-    rest = sum(part_cost(part, counter) for part in result.content if not isinstance(part, Text))
-    named = _beyond(result.id, counter.count) + _beyond(result.name, counter.count)
-    return counter.count(text + counter.framing.padding) + rest + named
-
-
-def _document_cost(document: Document, counter: Counter) -> int:
-    if document.tokens is not None:
-        return document.tokens
-    about = counter.count(document.name) + counter.count(document.context)
-    if document.text:
-        return about + counter.count(document.text)
-    page = counter.framing.document
-    if not document.data:
-        return about + page
-    return about + media_tokens(document.data, document.media_type, page=page, count=counter.count)
-
-
-def _definitions(tool: dict[str, Any]) -> Iterator[str]:
-    """The text of each function in a definition, and of whatever else there is in it."""
-    match tool:
-        case {"functionDeclarations": [*declared]} | {"function_declarations": [*declared]}:
-            yield from map(_definition, declared)
-            rest = _rest(tool, "functionDeclarations", "function_declarations")
-        case {"type": "namespace", "tools": [*inner]}:
-            yield _joined(tool.get("name"), tool.get("description"))
-            for each in inner:
-                yield from _definitions(each) if isinstance(each, dict) else (_definition(each),)
-            rest = _rest(tool, "tools", "name", "description")
-        case {"function": dict() as function}:
-            yield _definition(function) + _rest(tool, "function")
-            return
-        case _:
-            yield _definition(tool)
-            return
-    if rest:
-        yield rest
-
-
-_SCHEMAS = ("input_schema", "parameters", "parametersJsonSchema", "parameters_json_schema")
-
-UNREAD_OF_TOOLS: Mapping[str, str] = {
-    "type": "one of a few words",
-    "strict": "a switch",
-    "cache_control": "it marks a cache",
-    "defer_loading": "a switch",
-    "eager_input_streaming": "a switch",
-}
-"""Fields of a tool's definition that no model reads, each with the reason."""
-
-
-def _definition(function: Any) -> str:
-    """Name, description and schema as the model reads them, and the other fields; else the whole of it."""
-    if isinstance(function, dict) and isinstance(name := function.get("name"), str):
-        for schema in _SCHEMAS:
-            if schema in function:
-                said = _joined(name, function.get("description"))
-                return (
-                    said
-                    + canonical(function[schema]).decode()
-                    + _rest(function, "name", "description", schema)
-                )
-    return canonical(function).decode()
-
-
-def _joined(*texts: Any) -> str:
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def _rest(holder: dict[str, Any], *counted: str) -> str:
-    """The fields of an object that are not counted elsewhere and may be read, as text; none is no text."""
-    if all(name in counted or name in UNREAD_OF_TOOLS for name in holder):
-        return ""
-    rest = {name: value for name, value in holder.items() if name not in counted and value is not None}
-    rest = {name: value for name, value in rest.items() if name not in UNREAD_OF_TOOLS}
-    return canonical(rest).decode() if rest else ""
-
-
-def _lengthened(text: str, framing: Framing) -> str:
-    return text + "x" * (size(text) * (framing.tool_scale - 1000) // 1000)
 
 
 RFC = Counter(

@@ -1,7 +1,7 @@
 """The values that everything else passes along: frozen, comparable, plain JSON through msgspec.
 
-This file knows no rules. What a kind means stands in `kinds`, what a form says in `wording`,
-when a form falls in `fit`. Dicts inside a value are never changed once it is made.
+This file knows no rules. `kinds` says what a kind means, `wording` what a form says, and `cut` when a form
+falls. Dicts inside a value are never changed after the value is made.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Digest = NewType("Digest", str)
 """Hex SHA-256 of canonical bytes."""
 
 Ref = NewType("Ref", str)
-"""Names one segment of a log for good: by key, content and what stands before it, never by position."""
+"""Names one segment of a log for good: by key, content and what comes before it, never by position."""
 
 
 class Role(StrEnum):
@@ -57,7 +57,7 @@ class Form(_Ranked):
 
 
 class Layer(_Ranked):
-    """Where an entry stands, most stable first."""
+    """In which part of a request an entry is, the most stable part first."""
 
     SYSTEM = "system"
     LIBRARY = "library"
@@ -67,7 +67,10 @@ class Layer(_Ranked):
     STEPS = "steps"
 
 
-_RANKS: dict[_Ranked, int] = {word: rank for words in (Form, Layer) for rank, word in enumerate(words)}
+_RANKS: dict[_Ranked, int] = {
+    **{form: rank for rank, form in enumerate(Form)},
+    **{layer: rank for rank, layer in enumerate(Layer)},
+}
 
 
 class Text(msgspec.Struct, frozen=True, tag="text", gc=False):
@@ -75,7 +78,7 @@ class Text(msgspec.Struct, frozen=True, tag="text", gc=False):
 
 
 class Image(msgspec.Struct, frozen=True, tag="image", kw_only=True, omit_defaults=True):
-    """A picture: `data` is base64, or `url` points to it. `tokens` where the caller knows them."""
+    """A picture: `data` is base64, or `url` points to it. `tokens` are its tokens, if they are known."""
 
     data: str = ""
     url: str = ""
@@ -85,7 +88,10 @@ class Image(msgspec.Struct, frozen=True, tag="image", kw_only=True, omit_default
 
 
 class Document(msgspec.Struct, frozen=True, tag="document", kw_only=True, omit_defaults=True):
-    """A document such as a PDF: `data` is base64, or `url` or `text` holds it; `context` is said about it."""
+    """A document such as a PDF: `data` is base64, or `url` points to it, or `text` is its text.
+
+    `context` is what the user says about it.
+    """
 
     data: str = ""
     url: str = ""
@@ -135,10 +141,10 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `attrs` are shown (in tags and handles) and belong to the content; `meta` is for the caller's own
     tags and routing and is never shown or hashed. `joins`: it continues the message of the segment
-    before it. `covers`: the keys of older segments that this one stands for. `recover` says how the
+    before it. `covers`: the keys of older segments that this one replaces. `recover` says how the
     full text can be had again; None leaves that to the kind, "" says that it cannot. `beside` is what the
-    provider's message has for the model besides `parts`, such as a speaker's name: sent with any form of
-    it, and counted, but never shown.
+    provider's message has for the model besides `parts`, such as a speaker's name: it is sent with every
+    form of the segment, and counted, but never shown.
     """
 
     role: Role
@@ -168,10 +174,10 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How large a request may be. `window` is the one dial; the rest is derived.
 
     All limits are tokens of the room (`window - reserve`), by the counter in use. `input` is the most that
-    the request alone may take, where its model limits that beside the window. `trigger` and `target` are
-    shares of the room: above the trigger a cut is made, down to the target; None lets `core.target` choose
-    it. A cut that would free less than `least` of the room waits until the room itself is full; one new
-    result above `largest` enters COMPACT. `keep_last` counts assistant steps.
+    the request alone may take, if its model limits that besides the window. `trigger` and `target` are
+    shares of the room: above the trigger a cut is made, down to the target; None lets `core.cut_target`
+    choose it. A cut that would free less than `least` of the room waits until the room itself is full. One
+    new result above `largest` enters COMPACT. `keep_last` counts assistant steps.
     """
 
     window: int
@@ -184,39 +190,51 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     keep_last: int = 5
 
     def __post_init__(self) -> None:
-        checks = (
-            (self.window > 0, f"window is {self.window!r}", "give the model's context window in tokens"),
-            (
-                self.reserve is None or 0 <= self.reserve < self.window,
-                f"reserve is {self.reserve!r}",
-                f"it must be at least 0 and below the window ({self.window})",
-            ),
-            (
-                self.input is None or self.input > 0,
-                f"input is {self.input!r}",
-                "give the tokens that a request alone may take, above 0",
-            ),
-            (
-                0 < self.trigger <= 1,
-                f"trigger is {self.trigger!r}",
-                "give a share of the room above 0, at most 1",
-            ),
-            (
-                self.target is None or 0 < self.target <= self.trigger,
-                f"target is {self.target!r}",
-                f"give a share of the room above 0, at most the trigger ({self.trigger})",
-            ),
-            (0 <= self.least <= 1, f"least is {self.least!r}", "give a share of the room from 0 to 1"),
-            (
-                0 < self.largest <= 1,
-                f"largest is {self.largest!r}",
-                "give a share of the room above 0, at most 1",
-            ),
-            (self.keep_last >= 0, f"keep_last is {self.keep_last!r}", "give a number of steps, 0 or more"),
+        _check_budget(
+            f"window is {self.window!r}",
+            hint="give the model's context window in tokens",
+            holds=self.window > 0,
         )
-        for holds, problem, hint in checks:
-            if not holds:
-                raise BadInput(problem, place="Budget", hint=hint)
+        _check_budget(
+            f"reserve is {self.reserve!r}",
+            hint=f"it must be at least 0 and below the window ({self.window})",
+            holds=self.reserve is None or 0 <= self.reserve < self.window,
+        )
+        _check_budget(
+            f"input is {self.input!r}",
+            hint="give the tokens that a request alone may take, above 0",
+            holds=self.input is None or self.input > 0,
+        )
+        _check_budget(
+            f"trigger is {self.trigger!r}",
+            hint="give a share of the room above 0, at most 1",
+            holds=0 < self.trigger <= 1,
+        )
+        _check_budget(
+            f"target is {self.target!r}",
+            hint=f"give a share of the room above 0, at most the trigger ({self.trigger})",
+            holds=self.target is None or 0 < self.target <= self.trigger,
+        )
+        _check_budget(
+            f"least is {self.least!r}",
+            hint="give a share of the room from 0 to 1",
+            holds=0 <= self.least <= 1,
+        )
+        _check_budget(
+            f"largest is {self.largest!r}",
+            hint="give a share of the room above 0, at most 1",
+            holds=0 < self.largest <= 1,
+        )
+        _check_budget(
+            f"keep_last is {self.keep_last!r}",
+            hint="give a number of steps, 0 or more",
+            holds=self.keep_last >= 0,
+        )
+
+
+def _check_budget(problem: str, *, hint: str, holds: bool) -> None:
+    if not holds:
+        raise BadInput(problem, place="Budget", hint=hint)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,7 +244,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     the form, `role` the voice they are sent in. `opens`: it begins a message. `turn` and `step` count
     from 0; a step is one assistant message with its results, or what the user said before it.
     `prefix` is the chained hash of the stream up to and including it. `mended` is the segment as repair
-    left it, where that differs; every wording starts from `source`. `asked` is the call of a result.
+    left it, if that differs; every wording starts from `source`. `asked` is the call of a result.
     """
 
     segment: Segment
@@ -248,6 +266,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> Segment:
+        """The segment as repair left it."""
         return self.mended or self.segment
 
 
@@ -255,7 +274,7 @@ class LedgerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One segment that is sent lowered and must be again: form, wording and digest of the parts as sent.
 
     `limit` bounds a COMPACT text in characters, 0 is the wording's own; `cut` is the number of the
-    cut that lowered it, 0 if it entered lowered. `reference`: equal content stood in full above it.
+    cut that lowered it, 0 if it entered lowered. `reference`: equal content was sent in full above it.
     """
 
     form: Form
@@ -270,8 +289,8 @@ class LedgerLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Fold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Old segments under one digest, which stays as it was sent.
 
-    `text` is said in the user's voice and holds nobody else's words; `speaks`: it has such words, and is not
-    only a title. `notes` is said in the model's voice and quotes what the model and the tools said. `merged`
+    `text` is sent in the user's voice and holds nobody else's words; `speaks`: it has such words, and is not
+    only a title. `notes` is sent in the model's voice and quotes what the model and the tools said. `merged`
     are the keys of digests that it replaced. Since version 2 the voices are apart: a digest of version 1
     holds both in `text`, until the next cut.
     """
@@ -320,8 +339,8 @@ class SentMark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider reported, against what the counter said: `millis` is 1000 x reported / counted.
 
-    `counter` is the one that it was learnt with, and holds for no other; "" holds for any. `doubted` is
-    what the last report would have made of it, where that was too far off to be believed at once.
+    `counter` is the one that it was learnt with, and it holds for no other; "" holds for any. `doubted` is
+    what the last report says, if that was too far off to be believed at once.
     """
 
     millis: int = 1000
@@ -357,8 +376,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @staticmethod
     def load(plain: Any) -> Ledger:
-        """The ledger that `dump` wrote, or a typed error; a newer version is refused, never half read."""
-        version = plain.get("version") if isinstance(plain, dict) else None
+        """The ledger that `dump` wrote. A newer version raises `BadInput`, so that it is never half read."""
+        version = None
+        if isinstance(plain, dict):
+            version = plain.get("version")
         if version not in range(1, LEDGER_VERSION + 1):
             hint = f"this release reads versions 1 to {LEDGER_VERSION}"
             raise BadInput(f"version {version!r}", place="ledger", hint=hint)

@@ -1,8 +1,8 @@
 """What a segment says in each form: the parts as sent.
 
-Messages are sent as they are; attachments stand in tags that their content can neither close nor
-open; what was lowered becomes one inert line with a handle. A ledger line freezes the wording's
-version, so a change of words here needs a new version beside the old one, never an edit.
+Messages are sent as they are. Attachments are sent in tags that their content can neither close nor open.
+What was lowered becomes one inert line with a handle. A ledger line freezes the wording's version, so a
+change of words here needs a new version beside the old one, never an edit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind, Kinds, row
 from lamina.core.text import tags
 from lamina.core.text.arguments import shorter
 from lamina.core.text.characters import WHITE_SPACE, lower_ascii
-from lamina.core.text.outline import indexed, outline
+from lamina.core.text.outline import indexed, outline_text
 from lamina.core.text.tags import escape, inert, nested, tag
 from lamina.core.values import (
     Digest,
@@ -49,9 +49,9 @@ Words = Callable[[Segment, Form, Digest, int], tuple[Part, ...]]
 class Wording(msgspec.Struct, frozen=True, kw_only=True):
     """A way to word segments. `words` holds the kinds with a wording of their own.
 
-    `tagged` wraps messages in their kind's tag too (one flat transcript, as the chunk renderers of
-    agent frameworks do). `handles`: lowered text names the key by which it can be recalled. Since version
-    2 a COMPACT text lists the names in what it leaves out; since version 3 a handle has 80 bits, not 48.
+    `tagged` wraps messages in their kind's tag too: one flat transcript, as chunk renderers make it.
+    `handles`: lowered text names the key by which it can be recalled. Since version 2 a COMPACT text lists
+    the names in what it leaves out; since version 3 a handle has 80 bits, not 48.
     """
 
     version: int = 3
@@ -63,83 +63,97 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
     def __call__(self, segment: Segment, form: Form, content: Digest, *, limit: int = 0) -> tuple[Part, ...]:
         if form is Form.OMITTED:
             return ()
-        own = self.words.get(segment.kind)
-        if own is not None:
-            return own(segment, form, content, limit)
+        words_of_kind = self.words.get(segment.kind)
+        if words_of_kind is not None:
+            return words_of_kind(segment, form, content, limit)
         kind = row(self.kinds, segment)
         if form is Form.FULL:
             return self._full(segment, kind, content)
         if isinstance(segment.parts[0], ToolCall) and not self.tagged:
-            return (self._shorter_call(segment.parts[0], content, form),)
+            return (self._shorten_call(segment.parts[0], content, form),)
         if form is Form.COMPACT:
             return self._compact(segment, kind, content, limit or COMPACT_LIMIT)
-        return _like(segment, stub(segment, self.handle(content)), tagged=self.tagged)
+        return _replace_content(segment, stub(segment, self.handle(content)), tagged=self.tagged)
 
     def of(self, version: int) -> Wording:
         """These words as an earlier version had them: what was sent stays as it was."""
-        return self if version == self.version else msgspec.structs.replace(self, version=version)
+        if version == self.version:
+            return self
+        return msgspec.structs.replace(self, version=version)
 
     def handle(self, content: Digest) -> str:
-        """The handle of a content as this version writes it; nothing where no handles are shown."""
+        """The handle of a content as this version writes it; "" if no handles are shown."""
         if not self.handles:
             return ""
-        return handle(content) if self.version > 2 else short_handle(content)
+        if self.version <= 2:
+            return short_handle(content)
+        return handle(content)
 
     def reference(self, segment: Segment, content: Digest) -> tuple[Part, ...]:
-        """Stands for an attachment whose equal content stands in full above."""
+        """What is sent for an attachment whose equal content is sent in full above."""
         name = escape(named(segment) or segment.key)
-        again = f' recall="{self.handle(content)}"' if self.handles else ""
-        return (
-            Text(f'<reference to="{name}"{again}>attached again, unchanged; it stands above</reference>'),
-        )
+        attributes = f'to="{name}"'
+        if self.handles:
+            attributes += f' recall="{self.handle(content)}"'
+        return (Text(f"<reference {attributes}>attached again, unchanged; it stands above</reference>"),)
 
     def late(self, result: ToolResult) -> tuple[Part, ...]:
         """A result that came after its call had been answered for it, as content of its own."""
         attrs = {"tool": result.name, "call_id": result.id}
-        return (Text(tag("late_result", attrs, guard(text_of((result,)), self.kinds))),)
+        body = guard(text_of((result,)), self.kinds)
+        return (Text(tag("late_result", attrs, body)),)
 
     def prior(self, segment: Segment, content: Digest, *, limit: int) -> tuple[Part, ...]:
         """An attachment of an earlier turn in the hoisted library; one that is shortened has its handle."""
         text = text_of(segment.parts)
-        body = outline(text, limit=limit, name=named(segment))
+        body = outline_text(text, limit=limit, name=named(segment))
         if len(text) > limit and self.handles:
             body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"
         attrs = {"source": named(segment) or segment.key, "type": segment.kind}
         return (Text(tag("prior_context", attrs, guard(body, self.kinds))),)
 
     def _full(self, segment: Segment, kind: Kind, content: Digest) -> tuple[Part, ...]:
-        if not (self.tagged or kind.attachment or kind.section):
+        if not self._is_in_tag(kind):
             return segment.parts
-        verbatim = () if self.tagged else tuple(part for part in segment.parts if isinstance(part, Raw))
+        verbatim: list[Part] = []
+        if not self.tagged:
+            verbatim = [part for part in segment.parts if isinstance(part, Raw)]
         body = text_of(part for part in segment.parts if part not in verbatim)
-        return (*self._in_tag(segment, kind, content, body), *_media(segment.parts), *verbatim)
+        return (self._wrap_in_tag(segment, kind, content, body), *_find_media(segment.parts), *verbatim)
 
     def _compact(self, segment: Segment, kind: Kind, content: Digest, limit: int) -> tuple[Part, ...]:
-        shortened = indexed if self.version > 1 else outline
-        body = shortened(text_of(segment.parts), limit=limit, name=named(segment))
+        shorten_text = indexed
+        if self.version < 2:
+            shorten_text = outline_text
+        body = shorten_text(text_of(segment.parts), limit=limit, name=named(segment))
         if self.handles:
             body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"
-        if self.tagged or kind.attachment or kind.section:
-            return self._in_tag(segment, kind, content, body)
-        return _like(segment, body, tagged=False)
+        if self._is_in_tag(kind):
+            return (self._wrap_in_tag(segment, kind, content, body),)
+        return _replace_content(segment, body, tagged=False)
 
-    def _in_tag(self, segment: Segment, kind: Kind, content: Digest, body: str) -> tuple[Part, ...]:
-        known = segment.attrs | (_implied(segment) if self.tagged else {})
-        attrs = {name: known[name] for name in kind.attributes if name in known}
+    def _is_in_tag(self, kind: Kind) -> bool:
+        return self.tagged or kind.attachment or kind.section
+
+    def _wrap_in_tag(self, segment: Segment, kind: Kind, content: Digest, body: str) -> Text:
         if self.tagged:
-            name = segment.key or handle(content)
-            return (Text(tag(kind.tag, {"id": name} | attrs, guard(body, self.kinds))),)
+            segment_id = segment.key or handle(content)
+            values = segment.attrs | _implied_attributes(segment)
+            attrs = {"id": segment_id} | _shown_attributes(kind, values)
+            return Text(tag(kind.tag, attrs, guard(body, self.kinds)))
+        attrs = _shown_attributes(kind, segment.attrs)
         if kind.nested:
-            return (Text(nested(kind.tag, attrs, guard(body, self.kinds, extra=("content",)))),)
-        return (Text(tag(kind.tag, attrs, guard(body, self.kinds))),)
+            return Text(nested(kind.tag, attrs, guard(body, self.kinds, extra=("content",))))
+        return Text(tag(kind.tag, attrs, guard(body, self.kinds)))
 
-    def _shorter_call(self, call: ToolCall, content: Digest, form: Form) -> ToolCall:
+    def _shorten_call(self, call: ToolCall, content: Digest, form: Form) -> ToolCall:
         """The call with its large arguments replaced, so that names and types stay what the schema says."""
         limit = ARGUMENT_LIMIT if form is Form.COMPACT else 0
         mark = "[trimmed]"
         if self.handles:
             mark = f'[trimmed: {{size:,}} bytes · recall("{self.handle(content)}")]'
-        return ToolCall(id=call.id, name=call.name, arguments=shorter(call.arguments, limit=limit, mark=mark))
+        arguments = shorter(call.arguments, limit=limit, mark=mark)
+        return ToolCall(id=call.id, name=call.name, arguments=arguments)
 
 
 PLAIN = Wording()
@@ -160,16 +174,21 @@ def stub(segment: Segment, recall_key: str, *, verb: str = "trimmed") -> str:
 
 def described(segment: Segment) -> str:
     """What a segment is, in a few words: its tool, its name, or its kind."""
-    first = segment.parts[0] if segment.parts else None
-    if isinstance(first, ToolResult):
-        return (
-            " ".join(filter(None, (first.name or segment.attrs.get("tool", ""), named(segment)))) or "result"
-        )
-    if isinstance(first, ToolCall):
-        return first.name
-    if isinstance(first, Image | Document):
-        return " ".join(filter(None, (lower_ascii(type(first).__name__), named(segment))))
-    return f"{segment.kind} {named(segment)}".strip(WHITE_SPACE)
+    match segment.parts[:1]:
+        case (ToolResult() as result,):
+            tool_name = result.name or segment.attrs.get("tool", "")
+            return _join_words(tool_name, named(segment)) or "result"
+        case (ToolCall() as call,):
+            return call.name
+        case (Image() | Document() as media,):
+            return _join_words(lower_ascii(type(media).__name__), named(segment))
+        case _:
+            return f"{segment.kind} {named(segment)}".strip(WHITE_SPACE)
+
+
+def _join_words(first: str, second: str) -> str:
+    """Both with a space between them, or the one that is not empty."""
+    return " ".join(word for word in (first, second) if word)
 
 
 def named(segment: Segment) -> str:
@@ -177,15 +196,21 @@ def named(segment: Segment) -> str:
     for name in ("path", "url", "source", "name", "title"):
         if segment.attrs.get(name):
             return segment.attrs[name]
-    return next((part.name for part in segment.parts if isinstance(part, Document) and part.name), "")
+    for part in segment.parts:
+        if isinstance(part, Document) and part.name:
+            return part.name
+    return ""
 
 
 def text_of(parts: Iterable[Part], *, data: bool = False) -> str:
-    """All text of some parts, in order; what has none is named in brackets, or with `data` given as sent."""
-    return "\n".join(_text(part, data=data) for part in parts)
+    """All text of some parts, in order.
+
+    Images and documents are named in brackets; with `data` their data or URL is the text.
+    """
+    return "\n".join(_text_of_part(part, data=data) for part in parts)
 
 
-def _text(part: Part, *, data: bool) -> str:
+def _text_of_part(part: Part, *, data: bool) -> str:
     match part:
         case Text(text=text) | Thinking(text=text):
             return text
@@ -193,58 +218,87 @@ def _text(part: Part, *, data: bool) -> str:
             return arguments
         case ToolResult(content=content):
             return text_of(content, data=data)
-        case Image():
-            return (part.data or part.url) if data else "[Image content]"
-        case Document():
-            return part.text or ((part.data or part.url) if data else f"[Document {part.name}]")
+        case Image() | Document():
+            return _text_of_media(part, data=data)
         case Raw():
             return json.dumps(part.data, ensure_ascii=False, sort_keys=True, default=str)
 
 
-def _media(parts: Iterable[Part]) -> Iterator[Part]:
-    """What text cannot say, and so stands beside a tag."""
+def _text_of_media(media: Image | Document, *, data: bool) -> str:
+    if isinstance(media, Document) and media.text:
+        return media.text
+    if data:
+        return media.data or media.url
+    if isinstance(media, Document):
+        return f"[Document {media.name}]"
+    return "[Image content]"
+
+
+def _find_media(parts: Iterable[Part]) -> Iterator[Part]:
+    """Images and documents without text, which are sent next to the tag, not in it."""
     for part in parts:
-        if isinstance(part, ToolResult):
-            yield from _media(part.content)
-        elif isinstance(part, Image) or (isinstance(part, Document) and not part.text):
-            yield part
+        match part:
+            case ToolResult(content=content):
+                yield from _find_media(content)
+            case Image() | Document(text=""):
+                yield part
+            case _:
+                pass
 
 
 def guard(body: str, kinds: Kinds = KINDS, *, extra: tuple[str, ...] = ()) -> str:
     """Text that can neither close its tag nor open one of these kinds; `unguard` gives back what went in."""
-    return tags.guard(body, _tags(kinds) + extra)
+    return tags.guard(body, _tags_of(kinds) + extra)
 
 
 def unguard(body: str, kinds: Kinds = KINDS, *, extra: tuple[str, ...] = ()) -> str:
-    return tags.unguard(body, _tags(kinds) + extra)
+    """The text that `guard` was called with."""
+    return tags.unguard(body, _tags_of(kinds) + extra)
 
 
 def tag_balance(parts: tuple[Part, ...], kinds: Kinds = KINDS) -> bool:
     """Whether tagged text opens one tag at its beginning and closes it at its end, and no other anywhere."""
-    return not (parts and isinstance(parts[0], Text)) or tags.balanced(parts[0].text, _tags(kinds))
+    if not parts or not isinstance(parts[0], Text):
+        return True
+    return tags.balanced(parts[0].text, _tags_of(kinds))
 
 
-def _tags(kinds: Kinds) -> tuple[str, ...]:
+def _tags_of(kinds: Kinds) -> tuple[str, ...]:
+    """All tags that lamina may write, which content must not forge."""
     return (*sorted({kind.tag for kind in kinds.values()}), *REFERENCE_TAGS)
 
 
-def _implied(segment: Segment) -> dict[str, str]:
-    """The attributes that a segment's parts and role already say."""
+def _shown_attributes(kind: Kind, values: Mapping[str, str]) -> dict[str, str]:
+    return {name: values[name] for name in kind.attributes if name in values}
+
+
+def _implied_attributes(segment: Segment) -> dict[str, str]:
+    """The attributes that a segment's parts and role already say. Its own attributes come before them."""
     match segment.parts[:1]:
         case (ToolCall() as call,):
-            named_call = dict.fromkeys(("tool", "skill"), call.name) | {"call_id": call.id}
-            return {"action": segment.kind, "status": "pending"} | named_call | segment.attrs
+            implied = {
+                "action": segment.kind,
+                "status": "pending",
+                "tool": call.name,
+                "skill": call.name,
+                "call_id": call.id,
+            }
         case (ToolResult() as result,):
-            outcome = {"success": "false", "error": "true"} if result.error else {"success": "true"}
-            names = dict.fromkeys(("tool", "skill"), result.name) if result.name else {}
-            return names | {"call_id": result.id} | outcome | segment.attrs
+            implied = {"call_id": result.id, "success": "true"}
+            if result.error:
+                implied |= {"success": "false", "error": "true"}
+            if result.name:
+                implied |= {"tool": result.name, "skill": result.name}
         case _:
-            return {"role": segment.role.value} | segment.attrs
+            implied = {"role": segment.role.value}
+    return implied | segment.attrs
 
 
-def _like(segment: Segment, text: str, *, tagged: bool) -> tuple[Part, ...]:
+def _replace_content(segment: Segment, text: str, *, tagged: bool) -> tuple[Part, ...]:
     """`text` in the place of a segment's content: a result stays the result of its call."""
-    first = segment.parts[0] if segment.parts else None
-    if isinstance(first, ToolResult) and not tagged:
-        return (ToolResult(id=first.id, content=(Text(text),), name=first.name, error=first.error),)
-    return (Text(text),)
+    match segment.parts[:1]:
+        case (ToolResult() as result,) if not tagged:
+            content = (Text(text),)
+            return (ToolResult(id=result.id, content=content, name=result.name, error=result.error),)
+        case _:
+            return (Text(text),)

@@ -1,13 +1,13 @@
 """What providers add around the text of a request, per family of models: dated data and one lookup.
 
 Source of `request`, `message`, `tools` and `tool`: npm ai-tokenizer 1.0.6 (MIT), constants measured
-against the providers' APIs, read 2026-11-15. Where models of a family differ, the largest is taken, and
+against the providers' APIs, read 2026-11-15. If models of a family differ, the largest constant is taken, and
 negative ones are 0: too many tokens cut a little early, too few break a request. Its constants per
 property of a schema are left out, because lamina counts the whole schema as text.
-Of `result`: tokens that one tool result added to recorded requests beyond its text (11 with GPT-5.4 and
-5.5, 12 with Claude Opus 4.7, 1 with Gemini 3 Pro), less `message`. Nobody measured `call`, nor `result`
-of the other families: they have the generic 8.
-Of `document`, which is a page: 2,324 to 2,481 tokens with Claude 5.5 and 560 with Gemini 3, as
+Source of `result`: tokens that one tool result added to recorded requests beyond its text (11 with GPT-5.4
+and 5.5, 12 with Claude Opus 4.7, 1 with Gemini 3 Pro), less `message`. `call`, and `result` of the other
+families, were not measured: they have the generic 8.
+Source of `document`, which is a page: 2,324 to 2,481 tokens with Claude 5.5 and 560 with Gemini 3, as
 huggingface.co/datasets/JOHNISKING/pdf-token-cost measured (2026-10-18). Pages can be denser than those.
 """
 
@@ -17,20 +17,24 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from lamina.core.tokens import Framing
-from lamina.models.facts import own_name
+from lamina.models.names import own_name
 
 GENERIC = Framing(name="generic", request=7, message=4, call=8, result=8, tools=240, tool=55)
-"""For models that nobody measured: about three in four of the measured ones cost no more."""
+"""For models that were not measured: about three in four of the measured ones cost no more."""
 
 
 def framing_for(model: str) -> Framing:
     """The framing of a model, by the longest name in the table that its own name begins with."""
     prefix = longest_prefix(own_name(model), _BY_PREFIX)
-    return GENERIC if prefix is None else _BY_PREFIX[prefix]
+    if prefix is None:
+        return GENERIC
+    return _BY_PREFIX[prefix]
 
 
 def longest_prefix(name: str, table: Mapping[str, object]) -> str | None:
-    return max((prefix for prefix in table if name.startswith(prefix)), key=len, default=None)
+    """The longest key of a table that a name begins with."""
+    prefixes = [prefix for prefix in table if name.startswith(prefix)]
+    return max(prefixes, key=len, default=None)
 
 
 def _framing(

@@ -29,12 +29,12 @@ def key_of(name: str) -> str:
 
     `Claude-4.5_Sonnet` becomes `claude-sonnet-4-5`, `llama-v3p1:8b` becomes `llama3-1-8b`.
     """
-    return _spelled(_without_path(name))
+    return _normalise_spelling(_without_path(name))
 
 
 def plain_name(name: str) -> str:
     """A model's own name in one spelling: `us.anthropic.claude-opus-4.5` is `claude-opus-4-5`."""
-    return _spelled(own_name(name))
+    return _normalise_spelling(own_name(name))
 
 
 def own_name(name: str) -> str:
@@ -49,52 +49,64 @@ def own_name(name: str) -> str:
 def beginnings(key: str) -> list[int]:
     """Where a model's own name may begin in a key: with everything before it, with less, with nothing."""
     starts = [0]
-    while len(starts) <= _MOST_PREFIXES and (prefix := _ONE_BEFORE.match(key, starts[-1])):
+    for _ in range(_MOST_PREFIXES):
+        prefix = _ONE_BEFORE.match(key, starts[-1])
+        if prefix is None:
+            break
         starts.append(prefix.end())
     return starts
 
 
 def is_boundary(key: str, end: int) -> bool:
     """Whether a name may end there: at the end, or before a sign that is no part of a word or version."""
-    return end == len(key) or (key[end] in _SIGNS and not _NEXT_VERSION.match(key, end))
+    if end == len(key):
+        return True
+    if key[end] not in _SIGNS:
+        return False
+    return _NEXT_VERSION.match(key, end) is None
 
 
 def tail_of(rest: str, *, open_weights: bool) -> Tail:
     """What the words after a model's name mean.
 
-    Models with open weights have many sizes and tunings, which are no other model for what the table says of
-    them: their window. Whoever sells a model sells each variant at its own price.
+    Models with open weights have many sizes and tunings. The table says only their window, and that is the
+    same for all of them. Whoever sells a model sells each variant at its own price.
     """
     if open_weights or _SAME.fullmatch(rest):
         return "same"
     if _UNPRICED.fullmatch(rest):
         return "unpriced"
-    return "wide" if _WIDE.fullmatch(rest) else "other"
+    if _WIDE.fullmatch(rest):
+        return "wide"
+    return "other"
 
 
-def tuned(name: str) -> str:
+def read_tuned_base(name: str) -> str:
     """The name of the model that a fine-tuned one began as, with the mark of tuning; "" for any other.
 
     `ft:gpt-4o-2024-08-06:acme::9f31` and `gpt-4o-2024-08-06.ft-9f31` are both `ft:gpt-4o-2024-08-06`.
     """
     bare = _without_path(name)
     if bare.startswith(TUNED):
-        return TUNED + _spelled(bare.removeprefix(TUNED).split(":", 1)[0])
+        base = bare.removeprefix(TUNED).split(":", 1)[0]
+        return TUNED + _normalise_spelling(base)
     base, mark, _ = bare.partition(".ft-")
-    return TUNED + _spelled(base) if mark else ""
+    if not mark:
+        return ""
+    return TUNED + _normalise_spelling(base)
 
 
 TUNED = "ft:"
 """How the name of a fine-tuned model begins."""
 
-# Whoever stands before a model's name, with a sign between: a vendor, a host, a gateway, an SDK. None of them
+# What may come before a model's name, with a sign between: a vendor, a host, a gateway, an SDK. None of them
 # is the first word of a model's own name, as "mistral" or "deepseek" are.
-_HOSTS = (  # the longer of two that begin alike stands first
+_HOSTS = (  # the longer of two that begin alike comes first
     "anthropic|openai|google-gla|google-vertex|google|vertexai|vertex|azure-openai|azure-ai|azure|"
     "bedrock-converse|bedrock|databricks|openrouter|groq|together|fireworks|fw|ollama|litellm|alibaba|"
     "moonshotai|zai-org|zai|xai"
 )
-_DOTTED = r"[a-z][a-z0-9]*(?:-gov)?\.(?=[a-z])"
+_DOTTED = r"[a-z][a-z0-9]*(?:-gov)?\.(?=[a-z])"  # `us.`, `us-gov.`, `anthropic.`
 _ONE_BEFORE = re.compile(
     rf"(?:{_DOTTED}|(?:{_HOSTS})[:-](?=[a-z])|(?:mistral|deepseek|cohere|gemini):(?=[a-z]))"
 )
@@ -108,13 +120,16 @@ _NEXT_VERSION = re.compile(
     r"-(?![01][0-9]-(?:[0-3][0-9]|20[0-9]{2})(?![0-9a-z]))[0-9]{1,2}(?![0-9a-z]|:[0-9])"
 )
 
+# `-20250514`, `@2024-08-06`, `-05-2024`, `-0613`, `-250120`
 _DATE = (
     r"[-@:]20[0-9]{6}|[-@]20[0-9]{2}-[0-9]{2}-[0-9]{2}|[-@][01][0-9]-(?:20[0-9]{2}|[0-3][0-9])"
     r"|[-@][0-9]{3,4}(?![0-9a-z])|-2[0-9]{5}(?![0-9])"
 )
+# `-latest`, `-preview`, `-v1:0`, `-v2`
 _RELEASE = (
     r"[-:@](?:latest|default|preview|exp|experimental|beta|stable)|-v?[0-9]:[0-9]|-v[0-9]|:[0-9](?![0-9a-z])"
 )
+# `-high`, `(low)`, `:thinking`, `-thinking-32k`, `:nitro`, `-70b-instruct`, `-a22b-fp8`
 _EFFORT = r"[-:(](?:none|minimal|low|medium|high|xhigh)\)?(?![a-z])"
 _THOUGHT = r"[-:](?:non?-?)?(?:thinking|think|reasoning)(?:-[0-9]+k|:[0-9]+)?(?![a-z])"
 _ROUTE = r":(?:online|nitro|floor|exacto)|-maas|-cloud"
@@ -128,8 +143,8 @@ _SAME = re.compile(rf"(?:{_ONE_WORD})*")
 _UNPRICED = re.compile(rf"(?:{_ONE_WORD})*[-:](?:free|batch|flex|priority|extended)")
 _WIDE = re.compile(rf"(?:{_ONE_WORD})*(?:\[1m\]|[-:]1m)(?:{_ONE_WORD})*")
 
-_VERSION = re.compile(r"(?<=[0-9])[.p](?=[0-9])")
-_SIZE_TAG = re.compile(r":(?=[0-9]+(?:-[0-9]+)?b(?![a-z]))")
+_VERSION = re.compile(r"(?<=[0-9])[.p](?=[0-9])")  # the sign in `4.5` and `3p1`
+_SIZE_TAG = re.compile(r":(?=[0-9]+(?:-[0-9]+)?b(?![a-z]))")  # the sign in `llama3:8b`
 _AZURE_3_5 = re.compile(r"\bgpt-35(?![0-9])", re.ASCII)
 _CLAUDE_NUMBER_FIRST = re.compile(r"claude-([4-9](?:-[0-9])?)-(opus|sonnet|haiku|fable|mythos)(?![a-z])")
 _CLAUDE_NUMBER_LAST = re.compile(r"claude-(opus|sonnet|haiku)-(3(?:-[0-9])?)(?![0-9])")
@@ -141,7 +156,7 @@ def _without_path(name: str) -> str:
     return lower_ascii(name[:LONGEST]).rpartition("/")[2]
 
 
-def _spelled(name: str) -> str:
+def _normalise_spelling(name: str) -> str:
     """One sign between words and between the numbers of a version, and one order of words."""
     key = _VERSION.sub("-", name.replace("_", "-").replace("--", "-"))
     key = _SIZE_TAG.sub("-", key)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.text.names import names
-from lamina.core.text.outline import indexed, outline
+from lamina.core.text.outline import indexed, outline_text
 
 CODE = "\n".join(
     f"def load_{word}(path):\n    return parse_{word}(path)" for word in ("alpha", "beta", "gamma")
@@ -41,7 +41,7 @@ def test_a_long_text_is_shown_with_its_names() -> None:
 
 
 def test_a_text_without_names_is_only_outlined() -> None:
-    assert indexed(PROSE, limit=300) == outline(PROSE, limit=300)
+    assert indexed(PROSE, limit=300) == outline_text(PROSE, limit=300)
 
 
 @given(st.text(max_size=3_000), st.integers(1, 600))

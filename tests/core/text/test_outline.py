@@ -8,18 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.text.outline import (
-    clip,
-    code,
-    csv_rows,
-    head_tail,
-    json_rows,
-    markdown,
-    outline,
-    shorten,
-    truncate,
-    truncate_bytes,
-)
+from lamina.core.text.clipping import clip, clip_lines, shorten, truncate, truncate_bytes
+from lamina.core.text.markdown_outline import markdown
+from lamina.core.text.outline import outline_code, outline_text
+from lamina.core.text.row_outlines import outline_csv, outline_json
 
 NAMES = ("", "a.py", "a.md", "a.json", "a.csv", "a.tsv", "a.log", "dir.d/README", "go")
 
@@ -61,30 +53,30 @@ def wire(rows: int) -> str:
 
 @given(TEXTS, LIMITS, st.sampled_from(NAMES))
 def test_outline_is_within_its_limit_or_the_text_itself(text: str, limit: int, name: str) -> None:
-    made = outline(text, limit=limit, name=name)
+    made = outline_text(text, limit=limit, name=name)
     assert made == text if len(text) <= limit else len(made) <= max(limit, 0)
-    assert made == outline(text, limit=limit, name=name)
-    assert outline(made, limit=max(limit, 0), name=name) == made
+    assert made == outline_text(text, limit=limit, name=name)
+    assert outline_text(made, limit=max(limit, 0), name=name) == made
 
 
 @given(TEXTS, LIMITS, st.integers(0, 300), st.integers(0, 30))
 def test_each_sort_keeps_its_limit_on_any_text(text: str, limit: int, preview: int, most: int) -> None:
     room = max(limit, 0)
     assert len(markdown(text, limit=limit, preview=preview, most=most)) <= room
-    assert len(code(text, limit=limit)) <= max(room, len(text) if len(text) <= limit else 0)
+    assert len(outline_code(text, limit=limit)) <= max(room, len(text) if len(text) <= limit else 0)
     for made in (
-        head_tail(text, limit=limit),
-        json_rows(text, limit=limit),
+        clip_lines(text, limit=limit),
+        outline_json(text, limit=limit),
         truncate(text, limit, name="a.txt"),
     ):
         assert made == text if len(text) <= limit else len(made) <= room
     for delimiter in ",;\t":
-        assert len(csv_rows(text, limit=limit, delimiter=delimiter)) <= max(room, min(len(text), limit))
+        assert len(outline_csv(text, limit=limit, delimiter=delimiter)) <= max(room, min(len(text), limit))
 
 
 @given(TEXTS, st.integers(100, 600), st.sampled_from(NAMES))
 def test_a_shortened_text_says_so(text: str, limit: int, name: str) -> None:
-    made = outline(text, limit=limit, name=name)
+    made = outline_text(text, limit=limit, name=name)
     assert made == text or "[... " in made
 
 
@@ -101,17 +93,17 @@ def test_a_shortened_text_says_so(text: str, limit: int, name: str) -> None:
     ],
 )
 def test_a_text_without_a_name_is_recognised_by_its_content(text: str, first: str) -> None:
-    assert outline(text, limit=700).split("\n")[0] == first
+    assert outline_text(text, limit=700).split("\n")[0] == first
 
 
 def test_a_name_decides_about_the_sort() -> None:
     comments = "# one\nx = 1\n# two\ny = 2\n" * 50 + "def f():\n" * 3
-    assert outline(comments, limit=300, name="a.md").startswith("# one\n")
-    assert "def f():" in outline(comments, limit=300, name="src/a.py").split("\n")[0]
+    assert outline_text(comments, limit=300, name="a.md").startswith("# one\n")
+    assert "def f():" in outline_text(comments, limit=300, name="src/a.py").split("\n")[0]
 
 
 def test_a_name_without_a_suffix_decides_nothing() -> None:
-    assert outline(LOG, limit=500, name="md") == outline(LOG, limit=500)
+    assert outline_text(LOG, limit=500, name="md") == outline_text(LOG, limit=500)
 
 
 def work(function: Callable[[str], object], text: str) -> float:
@@ -135,7 +127,7 @@ def work(function: Callable[[str], object], text: str) -> float:
 )
 def test_the_work_grows_no_faster_than_the_text(name: str, units: list[str]) -> None:
     def made(text: str) -> str:
-        return outline(text, limit=1_000, name=name)
+        return outline_text(text, limit=1_000, name=name)
 
     for unit in units:
         small, large = (unit * (size // len(unit)) for size in (10_000, 160_000))
@@ -223,8 +215,8 @@ def test_truncate_bytes_is_the_longest_prefix_that_fits(text: str, limit: int) -
 # logs
 
 
-def test_head_tail_keeps_whole_lines_of_both_ends_and_counts_the_rest() -> None:
-    made = head_tail(LOG + "\nValueError: the last line", limit=500).split("\n")
+def test_clip_lines_keeps_whole_lines_of_both_ends_and_counts_the_rest() -> None:
+    made = clip_lines(LOG + "\nValueError: the last line", limit=500).split("\n")
     note = next(line for line in made if line.startswith("[... "))
     assert note == f"[... {1_001 - len(made) + 1} lines left out ...]"
     assert made[-1] == "ValueError: the last line"
@@ -233,23 +225,23 @@ def test_head_tail_keeps_whole_lines_of_both_ends_and_counts_the_rest() -> None:
     assert len(made) - made.index(note) >= 4
 
 
-def test_head_tail_shortens_long_lines_so_that_others_fit() -> None:
-    made = head_tail("first\n" + "x" * 50_000 + "\n" + "middle\n" * 50 + "fatal: last", limit=400)
+def test_clip_lines_shortens_long_lines_so_that_others_fit() -> None:
+    made = clip_lines("first\n" + "x" * 50_000 + "\n" + "middle\n" * 50 + "fatal: last", limit=400)
     assert made.startswith("first\nxxx")
     assert " bytes left out ...] xxx" in made
     assert made.endswith("\nmiddle\nfatal: last")
 
 
-def test_head_tail_of_one_long_line_keeps_both_ends() -> None:
-    made = head_tail("begin" + "-" * 5_000 + "end", limit=200)
+def test_clip_lines_of_one_long_line_keeps_both_ends() -> None:
+    made = clip_lines("begin" + "-" * 5_000 + "end", limit=200)
     assert made.startswith("begin---")
     assert made.endswith("---end")
     assert len(made) > 190
 
 
-def test_head_tail_counts_one_line_as_one() -> None:
+def test_clip_lines_counts_one_line_as_one() -> None:
     lines = ["a" * 60, "b" * 60, "c" * 300, "d" * 60]
-    assert "[... 1 line left out ...]" in head_tail("\n".join(lines), limit=260)
+    assert "[... 1 line left out ...]" in clip_lines("\n".join(lines), limit=260)
 
 
 # Markdown

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from lamina.core.text.clipping import clip_lines
 from lamina.core.text.code import signatures
-from lamina.core.text.outline import code, csv_rows, head_tail, json_rows, outline
+from lamina.core.text.outline import outline_code, outline_text
+from lamina.core.text.row_outlines import outline_csv, outline_json
 
 
 def wire(rows: int) -> str:
@@ -100,35 +102,35 @@ def test_code_keeps_indentation_and_counts_what_is_left_out() -> None:
         "class A:\n    def one(self):\n        pass\n\n    def two(self):\n        pass\n"
         + "# filler\n" * 100
     )
-    assert code(text, limit=200) == (
+    assert outline_code(text, limit=200) == (
         "1: class A:\n2:     def one(self):\n5:     def two(self):\n[... 104 lines left out ...]"
     )
 
 
 def test_code_keeps_the_outermost_signatures_where_not_all_fit() -> None:
     text = "".join(f"class C{n}:\n    def method(self):\n        return {n}\n" for n in range(12))
-    made = code(text, limit=300)
+    made = outline_code(text, limit=300)
     assert all(f"class C{n}:" in made for n in range(12))
     assert made.count("def method") < 12
 
 
 def test_code_uses_the_line_numbers_that_a_tool_printed() -> None:
     text = "\n".join(f"{number:6}\t{line}" for number, line in enumerate(PYTHON.split("\n") * 5, start=100))
-    made = outline(text, limit=600)
+    made = outline_text(text, limit=600)
     assert "114: class Thing(Base):" in made
     assert "115:     async def run(self) -> None:" in made
 
 
 def test_code_with_few_signatures_is_shown_by_head_and_tail() -> None:
     text = "def only():\n" + "x = 1\n" * 200
-    assert code(text, limit=300) == head_tail(text, limit=300)
+    assert outline_code(text, limit=300) == clip_lines(text, limit=300)
 
 
 # JSON
 
 
 def test_json_array_shows_keys_types_and_first_rows() -> None:
-    made = json_rows(wire(300), limit=300).split("\n")
+    made = outline_json(wire(300), limit=300).split("\n")
     assert made[:3] == [
         "JSON array of 300 rows",
         '"id": number; "name": string; "tags": array',
@@ -139,12 +141,12 @@ def test_json_array_shows_keys_types_and_first_rows() -> None:
 
 def test_json_array_shows_the_union_of_keys_and_types() -> None:
     text = json.dumps([{"a": 1}, {"a": None, "b": True}, {"c": {}}] * 50)
-    assert '"a": number | null; "b": boolean; "c": object\n' in json_rows(text, limit=400)
+    assert '"a": number | null; "b": boolean; "c": object\n' in outline_json(text, limit=400)
 
 
 def test_json_object_shows_keys_and_the_rows_of_its_table() -> None:
     text = json.dumps({"ok": True, "data": {"items": [{"id": n} for n in range(500)]}, "text": "y" * 300})
-    made = json_rows(text, limit=600)
+    made = outline_json(text, limit=600)
     assert made.startswith(
         'JSON object of 3 keys\n  "ok": true\n  "data": object of 1 {"items"}\n  "text": "yyy'
     )
@@ -153,33 +155,33 @@ def test_json_object_shows_keys_and_the_rows_of_its_table() -> None:
 
 
 def test_json_object_with_too_many_keys_counts_them() -> None:
-    made = json_rows(json.dumps({f"key{n}": n for n in range(500)}), limit=300).split("\n")
+    made = outline_json(json.dumps({f"key{n}": n for n in range(500)}), limit=300).split("\n")
     assert made[0] == "JSON object of 500 keys"
     assert made[-1] == f"[... {500 - (len(made) - 2)} keys left out ...]"
 
 
 def test_json_whose_values_alone_are_shortened_says_its_size() -> None:
     text = json.dumps({"a": "x" * 5_000})
-    assert json_rows(text, limit=300).endswith(f"[... shortened from {len(text):,} bytes ...]")
+    assert outline_json(text, limit=300).endswith(f"[... shortened from {len(text):,} bytes ...]")
 
 
 def test_json_numbers_stand_as_they_were_written() -> None:
     text = "[" + ",".join(["1.50", "1e400", "9" * 5_000, "NaN"] * 50) + "]"
-    assert "\n1.50\n1e400\n999" in json_rows(text, limit=900)
+    assert "\n1.50\n1e400\n999" in outline_json(text, limit=900)
 
 
 def test_json_nesting_is_bounded() -> None:
     value: object = 1
     for _ in range(20):
         value = {"a": value, "pad": "x" * 100}
-    made = json_rows(json.dumps([value] * 9), limit=1_000)
+    made = outline_json(json.dumps([value] * 9), limit=1_000)
     assert "object of 2" in made
 
 
 def test_json_text_stays_encodable_whatever_is_escaped_in_it() -> None:
     text = json.dumps([{"a": "\ud800"}] * 100)
     assert "\\ud800" in text
-    assert "\\ud800" in json_rows(text, limit=300).encode().decode()
+    assert "\\ud800" in outline_json(text, limit=300).encode().decode()
 
 
 @pytest.mark.parametrize(
@@ -194,12 +196,12 @@ def test_json_text_stays_encodable_whatever_is_escaped_in_it() -> None:
     ],
 )
 def test_json_that_has_no_rows_is_shown_by_head_and_tail(text: str) -> None:
-    assert json_rows(text, limit=300) == head_tail(text, limit=300)
+    assert outline_json(text, limit=300) == clip_lines(text, limit=300)
 
 
 def test_json_too_large_to_parse_is_shown_by_head_and_tail() -> None:
     text = "[" + "1," * 1_000_001 + "1]"
-    assert json_rows(text, limit=300) == head_tail(text, limit=300)
+    assert outline_json(text, limit=300) == clip_lines(text, limit=300)
 
 
 # tables
@@ -207,7 +209,7 @@ def test_json_too_large_to_parse_is_shown_by_head_and_tail() -> None:
 
 def test_csv_shows_header_types_first_rows_and_their_number() -> None:
     rows = "\n".join(f'{n},"x, {n}",2024-01-02,{n}.5,true,' for n in range(300))
-    made = csv_rows(f"id,name,when,share,ok,none\n{rows}\n", limit=400).split("\n")
+    made = outline_csv(f"id,name,when,share,ok,none\n{rows}\n", limit=400).split("\n")
     assert made[0] == "300 rows, 6 columns"
     assert made[1] == (
         "first 200 rows hold id: integer; name: text; when: date; share: number; ok: boolean; none: nothing"
@@ -218,13 +220,13 @@ def test_csv_shows_header_types_first_rows_and_their_number() -> None:
 
 def test_csv_keeps_a_quoted_newline_inside_its_row() -> None:
     text = "a,b\n" + '1,"two\nlines"\n' * 100
-    assert csv_rows(text, limit=200).startswith("100 rows, 2 columns\n")
+    assert outline_csv(text, limit=200).startswith("100 rows, 2 columns\n")
 
 
 def test_csv_with_an_open_quote_ends_with_the_text() -> None:
-    assert len(csv_rows('a,b\n"' + "x\n" * 1_000, limit=200)) <= 200
+    assert len(outline_csv('a,b\n"' + "x\n" * 1_000, limit=200)) <= 200
 
 
 def test_csv_reads_the_delimiter_it_is_given() -> None:
     text = "a;b;c\n" + "1;2,5;3\n" * 100
-    assert csv_rows(text, limit=200, delimiter=";").startswith("100 rows, 3 columns\n")
+    assert outline_csv(text, limit=200, delimiter=";").startswith("100 rows, 3 columns\n")

@@ -1,10 +1,10 @@
-r"""What is a space, a line end, a letter or an invisible sign: fixed sets, the same on every interpreter.
+r"""Which characters are spaces, line ends, letters or invisible: fixed sets, the same on every interpreter.
 
 `str.isalpha`, `str.lower`, `str.isprintable` and `\w` ask the interpreter's Unicode tables, which grow with
-every release of Python: two servers would send different bytes for one conversation. Whatever shapes what
-is sent or kept asks here instead. Where white space is meant, it says `text.strip(WHITE_SPACE)`.
+every release of Python: two servers would send different bytes for one conversation. So code that shapes
+what is sent or kept uses this module instead, and writes `text.strip(WHITE_SPACE)` for `text.strip()`.
 
-A set is a string that holds its characters, or ranges of them as they stand between the brackets of a
+A set is a string that holds its characters, or ranges of them as they are written between the brackets of a
 pattern: `re.compile(f"[{ALPHANUMERIC}]+")`.
 """
 
@@ -18,12 +18,12 @@ WHITE_SPACE = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009"
     "\u200a\u2028\u2029\u202f\u205f\u3000"
 )
-"""What parts words."""
+"""The characters that separate words."""
 
 LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """The white space that ends a line; `\\r\\n` is one end."""
 
-SPACES = "".join(sign for sign in WHITE_SPACE if sign not in LINE_ENDS)
+SPACES = "".join(character for character in WHITE_SPACE if character not in LINE_ENDS)
 """The white space inside a line."""
 
 CONTROLS = r"\x00-\x1f\x7f-\x9f"
@@ -87,11 +87,13 @@ _LOOK_ALIKES = {"i": "\u0130\u0131", "k": "\u212a", "s": "\u017f"}
 def _word_ranges() -> Iterator[str]:
     """What lies beyond ASCII and is not in `_BETWEEN_WORDS`, as ranges of a pattern."""
     start = 0x80
-    for found in re.findall(r"(?<= )[0-9a-f]+(?:-[0-9a-f]+)?(?=[ \n])", _BETWEEN_WORDS):
-        first, _, last = found.partition("-")
-        if start < int(first, 16):
-            yield f"{chr(start)}-{chr(int(first, 16) - 1)}"
-        start = int(last or first, 16) + 1
+    for code_points in re.findall(r"(?<= )[0-9a-f]+(?:-[0-9a-f]+)?(?=[ \n])", _BETWEEN_WORDS):
+        first_text, _, last_text = code_points.partition("-")
+        first = int(first_text, 16)
+        last = int(last_text or first_text, 16)
+        if start < first:
+            yield f"{chr(start)}-{chr(first - 1)}"
+        start = last + 1
 
 
 BEYOND_ASCII = "".join(_word_ranges())
@@ -133,58 +135,86 @@ def is_digits(text: str) -> bool:
 
 
 def split_words(text: str) -> list[str]:
-    """What stands between white space."""
-    return text.split() if text.isascii() else _BETWEEN_SPACES.findall(text)
+    """The words of a text: whatever is between white space."""
+    if text.isascii():
+        return text.split()
+    return _BETWEEN_SPACES.findall(text)
 
 
 def split_lines(text: str) -> list[str]:
     """The lines of a text without their ends; after the last end there is no line."""
     lines = with_newlines(text).split("\n")
-    return lines if lines[-1] else lines[:-1]
+    if lines[-1] == "":
+        lines.pop()
+    return lines
 
 
 def with_newlines(text: str) -> str:
     """The text with a newline for every line end of another sort."""
-    return _LINE_END.sub("\n", text) if _RARE_LINE_END.search(text) else text
+    if not _RARE_LINE_END.search(text):
+        return text
+    return _LINE_END.sub("\n", text)
 
 
 def in_quotes(text: str) -> str:
     """The text in quotes on one line, as `repr` writes it for plain text: what has no glyph is escaped."""
     if text.isascii():
         return repr(text)
-    quote = '"' if "'" in text and '"' not in text else "'"
-    escaped = _UNPRINTABLE.sub(_escape, text.replace("\\", "\\\\").replace(quote, f"\\{quote}"))
-    return f"{quote}{escaped}{quote}"
+    quote = "'"
+    if "'" in text and '"' not in text:
+        quote = '"'
+    escaped = text.replace("\\", "\\\\").replace(quote, f"\\{quote}")
+    printable = _UNPRINTABLE.sub(_escape_match, escaped)
+    return f"{quote}{printable}{quote}"
 
 
-def _escape(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _escape_match(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def lower_ascii(text: str) -> str:
     """Small letters for A to Z, everything else as it is: for names in protocols and programs."""
-    return text.lower() if text.isascii() else text.translate(_SMALL_ASCII)
+    if text.isascii():
+        return text.lower()
+    return text.translate(_SMALL_ASCII)
 
 
 def upper_ascii(text: str) -> str:
     """Capitals for a to z, everything else as it is."""
-    return text.upper() if text.isascii() else text.translate(_CAPITAL_ASCII)
+    if text.isascii():
+        return text.upper()
+    return text.translate(_CAPITAL_ASCII)
 
 
 def fold_case(text: str) -> str:
     """Small letters, for comparing words. One for each capital, so places in the text stay what they are."""
-    return text.lower() if text.isascii() else text.translate(_small())
+    if text.isascii():
+        return text.lower()
+    return text.translate(_small_letters())
 
 
 def in_any_case(word: str) -> str:
-    """A pattern for a word of ASCII in capitals or small letters, and in letters that pass for them."""
-    return "".join(f"[{any_}]" if len(any_ := spellings(sign)) > 1 else re.escape(sign) for sign in word)
+    """A pattern for a word of ASCII in capitals or small letters, and in letters that pass for them.
+
+    For `is` it is `[iI\u0130\u0131][sS\u017f]`, with the letters themselves.
+    """
+    pieces: list[str] = []
+    for character in word:
+        same = spellings(character)
+        if len(same) > 1:
+            pieces.append(f"[{same}]")
+        else:
+            pieces.append(re.escape(character))
+    return "".join(pieces)
 
 
 def spellings(character: str) -> str:
     """What passes for a character where capitals do not matter: for `s` these are `s`, `S` and the long s."""
-    small, capital = lower_ascii(character), upper_ascii(character)
-    return character if small == capital else f"{small}{capital}{_LOOK_ALIKES.get(small, '')}"
+    small = lower_ascii(character)
+    capital = upper_ascii(character)
+    if small == capital:
+        return character
+    return f"{small}{capital}{_LOOK_ALIKES.get(small, '')}"
 
 
 @cache
@@ -197,10 +227,13 @@ _CAPITAL_ASCII = {small: capital for capital, small in _SMALL_ASCII.items()}
 
 
 @cache
-def _small() -> dict[int, int]:
+def _small_letters() -> dict[int, int]:
     """Each capital with its small letter, as `str.translate` takes them."""
     table = {ord(capital): ord(small) for capital, small in _MORE_SMALL.items()}
-    for row in re.finditer(r"([0-9a-f]+)-([0-9a-f]+)(/2)?([+-][0-9]+)", _CAPITALS):
-        capitals = range(int(row[1], 16), int(row[2], 16) + 1, 2 if row[3] else 1)
-        table.update((capital, capital + int(row[4])) for capital in capitals)
+    # One entry of the table: `100-12e/2+1` is first and last capital, every second one, one further.
+    for entry in re.finditer(r"([0-9a-f]+)-([0-9a-f]+)(/2)?([+-][0-9]+)", _CAPITALS):
+        first, last, every_second, distance = entry.groups()
+        step = 2 if every_second else 1
+        for capital in range(int(first, 16), int(last, 16) + 1, step):
+            table[capital] = capital + int(distance)
     return table

@@ -1,16 +1,17 @@
 """How many tokens a text has, from its bytes alone: no vocabulary, no model, no native code.
 
-The bytes are translated to classes (letters, digits, spaces, punctuation, the script of a lead byte);
-classes and class transitions are counted and weighed with coefficients fitted per family of
-tokenizers. It does not know the tokenizer's words: nine texts in ten are within about a fifth, long
-runs of one character may be off by more than half. `bench/estimate.py` prints by how much, and fits the
-table. Integers throughout: the same text has the same estimate everywhere.
+Each byte is translated to a class (letter, digit, space, punctuation, the script of a lead byte). Classes and
+class transitions are counted and weighed with coefficients fitted per family of tokenizers. The estimate does
+not know the tokenizer's words: nine texts in ten are within about a fifth, long runs of one character may be
+off by more than half. `bench/estimate.py` prints by how much, and fits the table. All numbers are integers,
+so that the same text has the same estimate everywhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from typing import NamedTuple
 
 from lamina.core.text.characters import split_lines, split_words
 
@@ -23,40 +24,55 @@ def estimate(text: str, *, family: str = "o200k") -> int:
     data = text.encode("utf-8", "surrogatepass")
     if not data:
         return 0
-    shapes, letters, constant = _weights(family)
-    shape, letter = data.translate(_SHAPE, _CONTINUATION), data.translate(_LETTER)
-    total = constant
-    total += sum(weight * shape.count(pattern) for pattern, weight in shapes)
-    total += sum(weight * letter.count(pattern) for pattern, weight in letters)
-    return min(len(data), -(-total // UNIT))
+    weights = _weights_of(family)
+    shapes = data.translate(_SHAPE, _CONTINUATION)
+    letters = data.translate(_LETTER)
+    total = weights.constant
+    for pattern, weight in weights.shapes:
+        total += weight * shapes.count(pattern)
+    for pattern, weight in weights.letters:
+        total += weight * letters.count(pattern)
+    rounded_up = -(-total // UNIT)
+    return min(len(data), rounded_up)
 
 
 def size(text: str) -> int:
     """UTF-8 bytes; a lone surrogate counts three, as its replacement would."""
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    if text.isascii():
+        return len(text)
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def bytes_by_3_5(text: str) -> int:
+    """One token for every 3.5 bytes, rounded up."""
     return -(-size(text) * 2 // 7)
 
 
 def chars_by_4(text: str) -> int:
+    """One token for every 4 characters, rounded up."""
     return -(-len(text) // 4)
 
 
 def bytes_by_4(text: str) -> int:
+    """One token for every 4 bytes, rounded down."""
     return size(text) // 4
 
 
 def features(text: str) -> list[int]:
     """What the coefficients weigh, in the order of the table: for fitting."""
     data = text.encode("utf-8", "surrogatepass")
-    shape, letter = data.translate(_SHAPE, _CONTINUATION), data.translate(_LETTER)
-    return [*(shape.count(it) for it in _SHAPES), *(letter.count(it) for it in _LETTERS), 1]
+    shapes = data.translate(_SHAPE, _CONTINUATION)
+    letters = data.translate(_LETTER)
+    shape_counts = [shapes.count(pattern) for pattern in _SHAPE_PATTERNS]
+    letter_counts = [letters.count(pattern) for pattern in _LETTER_PATTERNS]
+    return [*shape_counts, *letter_counts, 1]
 
 
-def _classes(rest: str, *classes: tuple[str, Iterable[int]]) -> bytes:
-    """A table for `bytes.translate`; a later class overrides an earlier one."""
+def _class_table(rest: str, *classes: tuple[str, Iterable[int]]) -> bytes:
+    """A table for `bytes.translate` that gives each byte the letter of its class, or `rest`.
+
+    A later class overrides an earlier one.
+    """
     table = bytearray(rest.encode() * 256)
     for name, members in classes:
         for byte in members:
@@ -66,7 +82,7 @@ def _classes(rest: str, *classes: tuple[str, Iterable[int]]) -> bytes:
 
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
-_SHAPE = _classes(
+_SHAPE = _class_table(
     "o",  # control characters
     ("p", range(0x21, 0x7F)),
     ("a", b"abcdefghijklmnopqrstuvwxyz"),
@@ -89,7 +105,7 @@ _SHAPE = _classes(
     ("x", range(0xF0, 0x100)),  # emoji and rare scripts
 )
 
-_LETTER = _classes(
+_LETTER = _class_table(
     ".",
     ("c", b"bcdfghlmnprstBCDFGHLMNPRST"),
     ("v", b"aeiouAEIOU"),
@@ -169,8 +185,8 @@ ww          120709   195992   156204   156951    66106   114716   111903   11835
 """
 
 _HEAD, *_ROWS = (split_words(line) for line in split_lines(_TABLE.strip("\n")))
-_SHAPES = tuple(name.encode() for name, *_ in _ROWS if name[0] not in "/1")
-_LETTERS = tuple(name[1:].encode() for name, *_ in _ROWS if name[0] == "/")
+_SHAPE_PATTERNS = tuple(name.encode() for name, *_ in _ROWS if name[0] not in "/1")
+_LETTER_PATTERNS = tuple(name[1:].encode() for name, *_ in _ROWS if name[0] == "/")
 
 FAMILIES = tuple(_HEAD[1:])
 """Tokenizers the table is fitted to. `claude` is Claude 4.7 and later, `claude3` what came before."""
@@ -179,11 +195,23 @@ PATTERNS = tuple(row[0] for row in _ROWS)
 """What `features` counts, as the table names it."""
 
 
+class _PatternWeights(NamedTuple):
+    """Patterns of shapes and of letters, each with its weight, and the constant."""
+
+    shapes: list[tuple[bytes, int]]
+    letters: list[tuple[bytes, int]]
+    constant: int
+
+
 @cache
-def _weights(family: str) -> tuple[tuple[tuple[bytes, int], ...], tuple[tuple[bytes, int], ...], int]:
-    """Shapes and letters with their weights, and the constant; what weighs nothing is not counted."""
+def _weights_of(family: str) -> _PatternWeights:
+    """One column of the table. Patterns that weigh nothing are left out, since counting them takes time."""
     column = _HEAD.index(family)
     weights = [int(row[column]) for row in _ROWS]
-    shapes = zip(_SHAPES, weights, strict=False)
-    letters = zip(_LETTERS, weights[len(_SHAPES) :], strict=False)
-    return tuple(it for it in shapes if it[1]), tuple(it for it in letters if it[1]), weights[-1]
+    shapes = zip(_SHAPE_PATTERNS, weights, strict=False)
+    letters = zip(_LETTER_PATTERNS, weights[len(_SHAPE_PATTERNS) :], strict=False)
+    return _PatternWeights(
+        shapes=[(pattern, weight) for pattern, weight in shapes if weight],
+        letters=[(pattern, weight) for pattern, weight in letters if weight],
+        constant=weights[-1],
+    )

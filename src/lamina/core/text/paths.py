@@ -4,9 +4,12 @@ from __future__ import annotations
 
 
 def shortest_path(path: str) -> str:
-    """As `posixpath.normpath`, which stops at a NUL on Python 3.11.0 to 3.11.3."""
+    """As `posixpath.normpath`, which stops at a NUL on Python 3.11.0 to 3.11.3.
+
+    `./src//a/../b.py` becomes `src/b.py`.
+    """
+    root = _root_of(path)
     steps: list[str] = []
-    root = path[: len(path) - len(path.lstrip("/"))]
     for step in path.split("/"):
         if step in {"", "."}:
             continue
@@ -16,5 +19,12 @@ def shortest_path(path: str) -> str:
             steps.pop()
         elif not root:
             steps.append(step)
-    shown_root = root if root == "//" else root[:1]  # POSIX leaves open what two slashes mean
-    return shown_root + "/".join(steps) or "."
+    return root + "/".join(steps) or "."
+
+
+def _root_of(path: str) -> str:
+    """The slashes that a path keeps at its start: POSIX leaves open what exactly two of them mean."""
+    slashes = len(path) - len(path.lstrip("/"))
+    if slashes == 2:
+        return "//"
+    return path[: min(slashes, 1)]

@@ -1,8 +1,8 @@
 """Context tags in a text that another system wrote, found again: tag, attributes, elements, content.
 
-For importers of foreign formats only; what lamina itself writes is never read back. The content of such a
+For importers of foreign formats only: lamina never reads back what it writes itself. The content of such a
 text is not escaped, so this reads it as its writers meant it: a block ends where its content element and
-the block close together, and whatever stands inside a block is content. One pass, linear in the text. It
+the block close together, and whatever is inside a block is content. One pass, linear in the text. It
 knows no kinds and no segments.
 """
 
@@ -14,23 +14,26 @@ from typing import NamedTuple
 
 from lamina.core.text.characters import WHITE_SPACE, is_blank
 
-# In each pattern, what follows a repetition has no character in common with it: going back fails at once.
+# In each pattern, what follows a repetition has no character in common with it. So a pattern that does not
+# match fails at once, and none takes quadratic time.
 _GAP = f"[{WHITE_SPACE}]*"
+# ` path="a.py"` and ` path = 'a.py'`. An attribute begins where white space does, so that nothing is tried
+# again from the middle of a long run of spaces.
 _ATTRIBUTE = re.compile(
     rf"(?<![{WHITE_SPACE}])[{WHITE_SPACE}]+([A-Za-z0-9_:-]+){_GAP}={_GAP}"
     r"""(?:"([^"]*)"|'([^']*)')"""
 )
-"""An attribute. It begins where white space does: from the middle of a long run nothing is tried again."""
-_ELEMENT = re.compile(rf"{_GAP}<([A-Za-z0-9_-]+)>([^<]*)</\1>")
+_ELEMENT = re.compile(rf"{_GAP}<([A-Za-z0-9_-]+)>([^<]*)</\1>")  # `<title>Notes</title>`
 _CONTENT = re.compile(rf"{_GAP}<content>\n?")
 _ANY_OPENING = re.compile(rf"<([A-Za-z][A-Za-z0-9_-]*)(?=[{WHITE_SPACE}>])")
 _ANY_CLOSING = re.compile(r"</([A-Za-z][A-Za-z0-9_-]*)>")
-_ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7}));")
+_ENTITY = re.compile(r"&(?:(amp|lt|gt|quot|apos)|#([0-9]{1,7}));")  # `&amp;` and `&#39;`
 _ENTITIES = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_FIRST_SURROGATE, _AFTER_SURROGATES, _AFTER_LAST_CODE = 0xD800, 0xE000, 0x110000
 
 
 class TaggedBlock(NamedTuple):
-    """One block: its tag, what it says of itself, its content, and the text that it is."""
+    """One block: its tag, its attributes and elements, its content, and the whole text that it is."""
 
     tag: str
     attrs: dict[str, str]
@@ -39,14 +42,14 @@ class TaggedBlock(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """A tag that opens, and where it stands in the text."""
+    """A tag that opens, and at which place of the text."""
 
     tag: str
     at: int
 
 
 class TaggedBlocks(NamedTuple):
-    """The blocks of a text in order, and what stands between them with the place of each.
+    """The blocks of a text in order, and what is between them with the place of each.
 
     `unclosed` are the openings of these tags that never close.
     """
@@ -59,75 +62,96 @@ class TaggedBlocks(NamedTuple):
 
 def blocks(text: str, tags: Sequence[str]) -> TaggedBlocks:
     """The blocks of these tags, none inside another. An opening tag that never closes is plain text."""
-    found: list[TaggedBlock] = []
-    between: list[tuple[int, str]] = []
+    found_blocks: list[TaggedBlock] = []
+    between: list[str] = []
+    places: list[int] = []
     unclosed: list[Opening] = []
-    after = 0
+
+    def add_between(start: int, end: int) -> None:
+        piece = text[start:end]
+        if not is_blank(piece):
+            between.append(piece)
+            places.append(start)
+
+    after_block = 0
     closings = _Closings(text)
-    for opening in _openings(text, tags):
-        if opening.start() < after:
+    for opening in _find_openings(text, tags):
+        if opening.start() < after_block:
             continue
-        block = _block(text, opening, closings)
+        block = _read_block(text, opening, closings)
         if block is None:
             unclosed.append(Opening(opening[1], opening.start()))
             continue
-        between.append((after, text[after : opening.start()]))
-        found.append(block)
-        after = opening.start() + len(block.text)
-    between.append((after, text[after:]))
-    said = [(place, piece) for place, piece in between if not is_blank(piece)]
+        add_between(after_block, opening.start())
+        found_blocks.append(block)
+        after_block = opening.start() + len(block.text)
+    add_between(after_block, len(text))
     return TaggedBlocks(
-        blocks=tuple(found),
-        between=tuple(piece for _, piece in said),
-        places=tuple(place for place, _ in said),
+        blocks=tuple(found_blocks),
+        between=tuple(between),
+        places=tuple(places),
         unclosed=tuple(unclosed),
     )
 
 
 def pairs_of_tags(text: str) -> tuple[Opening, ...]:
-    """Where some tag opens that closes further on in the text: the first opening of each such name."""
+    """The first opening of each tag that closes further on in the text."""
     last_closing = {match[1]: match.start() for match in _ANY_CLOSING.finditer(text)}
-    first: dict[str, int] = {}
+    first_opening: dict[str, int] = {}
     for match in _ANY_OPENING.finditer(text):
         tag = match[1]
-        if tag not in first and match.start() < last_closing.get(tag, -1):
-            first[tag] = match.start()
-    return tuple(Opening(tag, at) for tag, at in first.items())
+        if tag not in first_opening and match.start() < last_closing.get(tag, -1):
+            first_opening[tag] = match.start()
+    return tuple(Opening(tag, place) for tag, place in first_opening.items())
 
 
 def unwrapped(text: str, tag: str) -> str:
-    """What stands in the last pair of this tag: what comes before it may speak of the tag. Else the text."""
+    """What is in the last pair of this tag, else the text itself. The text before may talk about the tag."""
     end = text.rfind(f"</{tag}>")
     start = text.rfind(f"<{tag}>", 0, max(end, 0))
-    return text if end < 0 or start < 0 else text[start + len(tag) + 2 : end].strip("\n")
+    if end < 0 or start < 0:
+        return text
+    content_start = start + len(f"<{tag}>")
+    return text[content_start:end].strip("\n")
 
 
 def unescape(value: str) -> str:
     """An attribute or element as it was before it was escaped."""
-    return _ENTITY.sub(_character, value) if "&" in value else value
+    if "&" not in value:
+        return value
+    return _ENTITY.sub(_decode_entity, value)
 
 
-def _character(entity: re.Match[str]) -> str:
-    if entity[1]:
-        return _ENTITIES[entity[1]]
-    code = int(entity[2])
-    return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else entity[0]
+def _decode_entity(entity: re.Match[str]) -> str:
+    name, number = entity[1], entity[2]
+    if name:
+        return _ENTITIES[name]
+    code = int(number)
+    is_surrogate = _FIRST_SURROGATE <= code < _AFTER_SURROGATES
+    if is_surrogate or code >= _AFTER_LAST_CODE:
+        return entity[0]
+    return chr(code)
 
 
-def _openings(text: str, tags: Sequence[str]) -> Iterator[re.Match[str]]:
-    names = "|".join(re.escape(tag) for tag in sorted(tags, key=len, reverse=True))
-    return re.finditer(rf"<({names})(?=[{WHITE_SPACE}>])([^<>]*)>", text) if names else iter(())
+def _find_openings(text: str, tags: Sequence[str]) -> Iterator[re.Match[str]]:
+    """Every opening of these tags; group 1 is the tag, group 2 its attributes."""
+    longest_first = sorted(tags, key=len, reverse=True)
+    names = "|".join(re.escape(tag) for tag in longest_first)
+    if not names:
+        return iter(())
+    return re.finditer(rf"<({names})(?=[{WHITE_SPACE}>])([^<>]*)>", text)
 
 
 class _Closings:
-    """Where tags close, by position; what was not found once is not looked for again."""
+    """Finds where tags close. It remembers from where on there is none, so that it never searches twice."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.none_from: dict[str, int] = {}
 
-    def after(self, closing: str, start: int) -> re.Match[str] | None:
-        if start >= self.none_from.get(closing, start + 1):
+    def find_after(self, closing: str, start: int) -> re.Match[str] | None:
+        """The first match of the pattern `closing` from `start` on."""
+        if closing in self.none_from and start >= self.none_from[closing]:
             return None
         match = re.compile(closing).search(self.text, start)
         if match is None:
@@ -135,21 +159,44 @@ class _Closings:
         return match
 
 
-def _block(text: str, opening: re.Match[str], closings: _Closings) -> TaggedBlock | None:
+def _read_block(text: str, opening: re.Match[str], closings: _Closings) -> TaggedBlock | None:
+    """The block that begins with `opening`; None if it never closes."""
     tag = opening[1]
-    attrs = {m[1]: unescape(m[2] if m[2] is not None else m[3]) for m in _ATTRIBUTE.finditer(opening[2])}
-    at = opening.end()
-    while (element := _ELEMENT.match(text, at)) and element[1] != "content":
-        attrs[element[1]] = unescape(element[2])
-        at = element.end()
+    attrs = _read_attributes(opening[2])
+    position = _read_elements(text, opening.end(), attrs)
+    closing_tag = rf"</{re.escape(tag)}>"
     end = None
-    if content := _CONTENT.match(text, at):
-        at = content.end()
-        end = closings.after(rf"\n?</content>{_GAP}</{re.escape(tag)}>", at)
-    end = end or closings.after(rf"\n?</{re.escape(tag)}>", at)
+    content = _CONTENT.match(text, position)
+    if content:
+        position = content.end()
+        end = closings.find_after(rf"\n?</content>{_GAP}{closing_tag}", position)
+    if end is None:
+        end = closings.find_after(rf"\n?{closing_tag}", position)
     if end is None:
         return None
-    body = text[at : end.start()]
-    return TaggedBlock(
-        tag, attrs, body if content else body.removeprefix("\n"), text[opening.start() : end.end()]
-    )
+    body = text[position : end.start()]
+    if not content:
+        body = body.removeprefix("\n")
+    return TaggedBlock(tag, attrs, body, text[opening.start() : end.end()])
+
+
+def _read_attributes(text: str) -> dict[str, str]:
+    attrs: dict[str, str] = {}
+    for match in _ATTRIBUTE.finditer(text):
+        name, in_double_quotes, in_single_quotes = match.groups()
+        value = in_single_quotes if in_double_quotes is None else in_double_quotes
+        attrs[name] = unescape(value)
+    return attrs
+
+
+def _read_elements(text: str, position: int, attrs: dict[str, str]) -> int:
+    """Adds the elements from `position` on, such as `<title>Notes</title>`, to `attrs`.
+
+    Returns where they end.
+    """
+    element = _ELEMENT.match(text, position)
+    while element is not None and element[1] != "content":
+        attrs[element[1]] = unescape(element[2])
+        position = element.end()
+        element = _ELEMENT.match(text, position)
+    return position

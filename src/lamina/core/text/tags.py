@@ -22,21 +22,25 @@ from lamina.core.text.characters import (
     split_words,
 )
 
-
-def tag(name: str, attrs: Mapping[str, str], body: str) -> str:
-    shown = "".join(f' {key}="{escape(value)}"' for key, value in attrs.items())
-    return f"<{name}{shown}>\n{body}\n</{name}>"
-
-
-def nested(name: str, attrs: Mapping[str, str], body: str) -> str:
-    inner = "".join(f"<{key}>{escape(value)}</{key}>\n" for key, value in attrs.items())
-    return f"<{name}>\n{inner}<content>\n{body}\n</content>\n</{name}>"
-
-
 _ESCAPES = str.maketrans(
     {"&": "&amp;", '"': "&quot;", "'": "&apos;", "<": "&lt;", ">": "&gt;"}
     | {end: f"&#{ord(end)};" for end in LINE_ENDS}
 )
+_ENDS_A_LINE = re.compile(rf'[{UNPRINTABLE}\[\]"<>]')
+_GAP = f"[{WHITE_SPACE}{CONTROLS}{INVISIBLE}]*"
+_MOST_PASSES = 4  # of `strip_tags`
+
+
+def tag(name: str, attrs: Mapping[str, str], body: str) -> str:
+    """A body between tags on lines of their own, with attributes in the opening one."""
+    attributes = "".join(f' {key}="{escape(value)}"' for key, value in attrs.items())
+    return f"<{name}{attributes}>\n{body}\n</{name}>"
+
+
+def nested(name: str, attrs: Mapping[str, str], body: str) -> str:
+    """A body between tags, with an element for each attribute and one for the body."""
+    elements = "".join(f"<{key}>{escape(value)}</{key}>\n" for key, value in attrs.items())
+    return f"<{name}>\n{elements}<content>\n{body}\n</content>\n</{name}>"
 
 
 def escape(value: str) -> str:
@@ -44,85 +48,98 @@ def escape(value: str) -> str:
     return value.translate(_ESCAPES)
 
 
-_ENDS_A_LINE = re.compile(rf'[{UNPRINTABLE}\[\]"<>]')
-
-
 def inert(text: str, limit: int) -> str:
-    """A name without brackets, quotes or control characters: nothing in it can end the line it stands in."""
-    kept = _ENDS_A_LINE.sub(" ", text[: limit * 2])
-    return " ".join(split_words(kept))[:limit]
+    """A name without brackets, quotes or control characters: nothing in it can end the line it is in."""
+    harmless = _ENDS_A_LINE.sub(" ", text[: limit * 2])
+    return " ".join(split_words(harmless))[:limit]
 
 
 def guard(body: str, tags: tuple[str, ...]) -> str:
     """Text that can neither close its tag nor open another: one backslash goes into each `<tag` or `</tag`.
 
-    White space and signs that nobody sees between bracket, slash and name hide neither. A backslash that was
+    White space and invisible characters between bracket, slash and name hide neither. A backslash that was
     already there gets one more, so `unguard` gives back exactly what went in.
     """
-    return _opening(tags).sub(r"<\\\1\2", body) if "<" in body else body
+    if "<" not in body:
+        return body
+    return _tag_pattern(tags).sub(r"<\\\1\2", body)
 
 
 def unguard(body: str, tags: tuple[str, ...]) -> str:
-    return _guarded(tags).sub(r"<\1\2", body) if "<" in body else body
+    """The text that `guard` was called with."""
+    if "<" not in body:
+        return body
+    return _guarded_tag_pattern(tags).sub(r"<\1\2", body)
 
 
 def balanced(text: str, tags: tuple[str, ...]) -> bool:
     """Whether tagged text opens one tag at its beginning and closes it at its end, and no other anywhere."""
-    marks = [match for match in _opening(tags).finditer(text) if not match[1]]
-    if not marks:
+    unguarded = [match for match in _tag_pattern(tags).finditer(text) if not match[1]]
+    if not unguarded:
         return not text.startswith("<")
-    closes = marks[-1][2].startswith("/") and marks[-1].end() == len(text) - 1
-    return len(marks) == 2 and marks[0].start() == 0 and closes and f"/{marks[0][2]}" == marks[-1][2]
+    if len(unguarded) != 2:
+        return False
+    opening, closing = unguarded
+    if opening.start() != 0 or closing.end() != len(text) - 1:
+        return False
+    return closing[2].startswith("/") and closing[2] == f"/{opening[2]}"
 
 
 @lru_cache(maxsize=16)
-def _opening(tags: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"<(\\*){_name(tags)}")
+def _tag_pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
+    """Group 1 are the backslashes of a guarded tag, group 2 is what follows them."""
+    return re.compile(rf"<(\\*){_name_pattern(tags)}")
 
 
 @lru_cache(maxsize=16)
-def _guarded(tags: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile(rf"<\\(\\*){_name(tags)}")
+def _guarded_tag_pattern(tags: tuple[str, ...]) -> re.Pattern[str]:
+    """As `_tag_pattern`, for tags with at least one backslash; group 1 is without the first one."""
+    return re.compile(rf"<\\(\\*){_name_pattern(tags)}")
 
 
-_GAP = f"[{WHITE_SPACE}{CONTROLS}{INVISIBLE}]*"
-
-
-def _name(tags: tuple[str, ...]) -> str:
+def _name_pattern(tags: tuple[str, ...]) -> str:
     """The pattern of what follows a bracket: perhaps a slash, then a tag's name, in any case.
 
     Backslashes, gaps, the slash and first letters have no character in common. So where the pattern goes
     back, it fails at once, and each character is read a fixed number of times whatever the text is.
     """
-    by_letter = {letter: list(group) for letter, group in groupby(sorted(tags), key=lambda tag: tag[:1])}
-    first = "".join(re.escape(sign) for letter in by_letter for sign in spellings(letter))
-    names = "|".join(_beginning_with(letter, group) for letter, group in by_letter.items())
+    first_letters: list[str] = []
+    alternatives: list[str] = []
+    for letter, group in groupby(sorted(tags), key=lambda name: name[:1]):
+        first_letters += [re.escape(spelling) for spelling in spellings(letter)]
+        rests = "|".join(in_any_case(name[1:]) for name in group)
+        alternatives.append(f"{in_any_case(letter)}(?:{rests})")
+    first = "".join(first_letters)
+    names = "|".join(alternatives)
     return rf"({_GAP}(?:/{_GAP})?(?=[{first}])(?:{names})(?![A-Za-z0-9_]))"
-
-
-def _beginning_with(letter: str, tags: Iterable[str]) -> str:
-    rests = "|".join(in_any_case(tag[1:]) for tag in tags)
-    return f"{in_any_case(letter)}(?:{rests})"
 
 
 def strip_tags(text: str, tags: Iterable[str]) -> str:
     """`text` without the spans `<tag>...</tag>`, everything else exact.
 
-    Each pass is linear. Removing a span can join two halves into a new tag, so passes repeat, but not
-    for ever: what is left after a few is inert, since rendered text is never parsed.
+    Each pass is linear. Removing a span can join two halves into a new tag, so passes repeat, but only a
+    few times: what is left after them is harmless, since rendered text is never parsed.
     """
-    for tag in tags:
-        for _ in range(4):
-            shorter = _strip_once(text, f"<{tag}>", f"</{tag}>")
-            if shorter == text:
+    for name in tags:
+        for _ in range(_MOST_PASSES):
+            stripped = _strip_spans(text, f"<{name}>", f"</{name}>")
+            if stripped == text:
                 break
-            text = shorter
+            text = stripped
     return text
 
 
-def _strip_once(text: str, opening: str, closing: str) -> str:
-    kept, at = [], 0
-    while (start := text.find(opening, at)) >= 0 and (end := text.find(closing, start)) >= 0:
-        kept.append(text[at:start])
-        at = end + len(closing)
-    return "".join(kept) + text[at:] if kept else text
+def _strip_spans(text: str, opening: str, closing: str) -> str:
+    pieces: list[str] = []
+    position = 0
+    while True:
+        start = text.find(opening, position)
+        if start < 0:
+            break
+        end = text.find(closing, start)
+        if end < 0:
+            break
+        pieces.append(text[position:start])
+        position = end + len(closing)
+    pieces.append(text[position:])
+    return "".join(pieces)

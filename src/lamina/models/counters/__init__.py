@@ -1,4 +1,4 @@
-"""Counters by model: exact where the vocabulary is at hand, else measured, else the estimate.
+"""Counters by model: exact if the vocabulary is at hand, else measured, else the estimate.
 
 A counter that says `exact` counts text as the model's own tokenizer does. The framing around the text
 is the measured one of the model's family, whichever way the text is counted.
@@ -14,27 +14,29 @@ from lamina.core.tokens import Counter, estimate_for
 from lamina.errors import BadInput
 from lamina.models.counters import claude, open_models, openai
 from lamina.models.counters.tokenizer_files import from_file
-from lamina.models.facts import own_name
 from lamina.models.framing import framing_for, longest_prefix
+from lamina.models.names import own_name
 
 __all__ = ["counter_for", "from_file"]
 
 
 @lru_cache(maxsize=256)
 def counter_for(model: str) -> Counter:
-    """The best counter there is for a model, of any provider; never fails, an unknown one is estimated."""
+    """The best counter that there is for a model of any provider. Unknown models get an estimate."""
     return msgspec.structs.replace(_text_counter(model), framing=framing_for(model))
 
 
 def _text_counter(model: str) -> Counter:
-    for known in (openai, claude, open_models):
+    for vendor in (openai, claude, open_models):
         try:
-            counter: Counter = known.for_model(model)
-        except (BadInput, ImportError):
+            counter: Counter = vendor.for_model(model)
+        except (BadInput, ImportError):  # another vendor's model, or an extra that is not installed
             continue
         return counter
     prefix = longest_prefix(own_name(model), _FAMILIES)
-    return estimate_for("o200k" if prefix is None else _FAMILIES[prefix])
+    if prefix is None:
+        return estimate_for("o200k")
+    return estimate_for(_FAMILIES[prefix])
 
 
 _FAMILIES = {

@@ -1,9 +1,9 @@
 """Claude's tokens, offline, as `ctok` reconstructs them: measured by probing the API, not official.
 
 Anthropic publishes no tokenizer since Claude 2. `ctok` is pure Python and reads about 0.2 MB a second, so
-counts are kept by content, and of a text longer than `WHOLE` characters only evenly spread samples are
-counted: they say by how much the estimate of the whole is to be corrected. Nothing here is ever called
-exact. Needs the extra `claude`.
+counts are cached by content, and of a text longer than `WHOLE` characters only evenly spread samples are
+counted: they say by how much the estimate of the whole is to be corrected. Nothing here claims to be exact.
+Needs the extra `claude`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from importlib import import_module
 from lamina.core.text.estimate import estimate
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
-from lamina.models.counters.cached import CachedCounter
 from lamina.models.counters.combining_marks import between_long_runs
-from lamina.models.counters.guarded import guarded
-from lamina.models.facts import own_name
+from lamina.models.counters.count_cache import CachedCounter
+from lamina.models.counters.count_guard import guard_count
 from lamina.models.framing import longest_prefix
+from lamina.models.names import own_name
 
 WHOLE = 65_536
 """Characters up to which a text is counted whole: a third of a second on the machine of the benchmarks."""
@@ -31,24 +31,29 @@ TokenCount = Callable[[str, str], int]
 
 
 def for_model(model: str) -> Counter:
-    """The counter of a Claude model. A model that nobody probed has the newest vocabulary, with no claim."""
-    name = own_name(model)
-    prefix = longest_prefix(name, _GENERATIONS)
-    if prefix is None or not _GENERATIONS[prefix][0]:
-        raise BadInput(
-            f"no tokenizer is known for model {model!r}",
-            place="claude.for_model",
-            hint="use counter_for(model) for an estimate",
-        )
-    return _counter(*_GENERATIONS[prefix])
+    """The counter of a Claude model. One that was not probed has the newest vocabulary, with no claim."""
+    prefix = longest_prefix(own_name(model), _GENERATIONS)
+    if prefix is None:
+        raise _no_tokenizer(model)
+    number, measured = _GENERATIONS[prefix]
+    if not number:
+        raise _no_tokenizer(model)
+    return _counter(number, measured)
+
+
+def _no_tokenizer(model: str) -> BadInput:
+    return BadInput(
+        f"no tokenizer is known for model {model!r}",
+        place="claude.for_model",
+        hint="use counter_for(model) for an estimate",
+    )
 
 
 def version(number: str) -> Counter:
     """The counter of a generation: "3.0" is Claude 3 to Opus 4.6, "4.8" is Opus 4.7 and later."""
     if number not in _FAMILIES:
-        raise BadInput(
-            f"unknown generation {number!r}", place="version", hint=f"use one of {list(_FAMILIES)}"
-        )
+        hint = f"use one of {list(_FAMILIES)}"
+        raise BadInput(f"unknown generation {number!r}", place="version", hint=hint)
     return _counter(number, measured=True)
 
 
@@ -63,12 +68,12 @@ def _count_of(number: str) -> CachedCounter:
     token_count: TokenCount = import_module("ctok").token_count  # an extra, and without types
     family = _FAMILIES[number]
     frame = _proven_frame(token_count, number)
-    count = guarded(partial(_text_tokens, token_count, number, frame), family)
-    return CachedCounter(partial(_sampled, count, family))
+    count = guard_count(partial(_text_tokens, token_count, number, frame), family)
+    return CachedCounter(partial(_count_samples, count, family))
 
 
 def _proven_frame(token_count: TokenCount, number: str) -> int:
-    """What `ctok` adds for the message; refuses a `ctok` that does not count as the measured one did."""
+    """What `ctok` adds for the message. Raises `BadInput` if it does not count as the measured one did."""
     if token_count(_PROBE, number) != _PROOFS[number]:
         raise BadInput(
             "ctok does not count a known text as it should",
@@ -79,16 +84,23 @@ def _proven_frame(token_count: TokenCount, number: str) -> int:
 
 
 def _text_tokens(token_count: TokenCount, number: str, frame: int, text: str) -> int:
-    return sum(max(0, token_count(piece, number) - frame) for piece in between_long_runs(text))
+    total = 0
+    for piece in between_long_runs(text):
+        total += max(0, token_count(piece, number) - frame)
+    return total
 
 
-def _sampled(count: Callable[[str], int], family: str, text: str) -> int:
+def _count_samples(count: Callable[[str], int], family: str, text: str) -> int:
+    """The count of a text. A long one is estimated, and corrected by as much as the samples are off."""
     if len(text) <= WHOLE:
         return count(text)
     step = (len(text) - SAMPLE) // (SAMPLES - 1)
-    samples = [text[start : start + SAMPLE] for start in range(0, step * SAMPLES, step)]
-    counted = sum(map(count, samples))
-    estimated = sum(estimate(sample, family=family) for sample in samples)
+    counted = 0
+    estimated = 0
+    for start in range(0, step * SAMPLES, step):
+        sample = text[start : start + SAMPLE]
+        counted += count(sample)
+        estimated += estimate(sample, family=family)
     return -(-estimate(text, family=family) * counted // estimated)
 
 

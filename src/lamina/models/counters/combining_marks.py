@@ -14,6 +14,7 @@ from unicodedata import ucd_3_2_0
 LONGEST = 30
 """Marks in a row that are kept together (UAX #15, Stream-Safe Text Format)."""
 
+_FIRST_MARK = 0x300
 _LAST_MARK = 0x1F000
 """No character above it combines: emoji, rare Han and private use begin there."""
 
@@ -22,11 +23,18 @@ def between_long_runs(text: str) -> list[str]:
     """The text in pieces, none with more than `LONGEST` marks in a row; nearly always one piece."""
     if text.isascii():
         return [text]
-    cuts = [run.end() for run in _runs().finditer(text)]
-    return [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True) if end > start]
+    pieces: list[str] = []
+    start = 0
+    for run in _long_run().finditer(text):
+        pieces.append(text[start : run.end()])
+        start = run.end()
+    if start < len(text):
+        pieces.append(text[start:])
+    return pieces
 
 
 @cache
-def _runs() -> re.Pattern[str]:
-    marks = [chr(code) for code in range(0x300, _LAST_MARK) if ucd_3_2_0.combining(chr(code))]
-    return re.compile(f"[{''.join(marks)}]{{{LONGEST}}}")
+def _long_run() -> re.Pattern[str]:
+    characters = [chr(code) for code in range(_FIRST_MARK, _LAST_MARK)]
+    marks = "".join(character for character in characters if ucd_3_2_0.combining(character))
+    return re.compile(f"[{marks}]{{{LONGEST}}}")

@@ -1,8 +1,8 @@
 """Which vocabulary a model has that is not OpenAI's or Anthropic's, and what may be claimed for it.
 
-`exact` stands only where the reference of that very model agreed with the vocabulary on the corpus of
-bench/counting.py, text for text; `measured` where the counts fit usage that the provider reported. A model
-that stands here without either has the vocabulary that comes nearest. docs/counting.md has the evidence.
+`exact` means that the reference of that very model agreed with the vocabulary on the corpus of
+bench/counting.py, text for text; `measured` that the counts fit usage that the provider reported. A model
+with neither has the vocabulary that comes nearest. docs/counting.md has the evidence.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import msgspec
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
 from lamina.models.counters.vocabularies import vocabulary
-from lamina.models.facts import own_name
 from lamina.models.framing import longest_prefix
+from lamina.models.names import own_name
 
 Claim = Literal["exact", "measured", ""]
 
 
 def for_model(model: str) -> Counter:
-    """The counter of a model by its name, with no more claimed for it than is known."""
+    """The counter of a model by its name. It claims no more than what the table says."""
     name = own_name(model)
     prefix = longest_prefix(name, _VOCABULARIES)
     if prefix is None:
@@ -31,15 +31,14 @@ def for_model(model: str) -> Counter:
             place="for_model",
             hint="use from_file(path) with its tokenizer.json, or counter_for(model) for an estimate",
         )
-    found, claim = _VOCABULARIES[prefix]
-    return _claimed(vocabulary(found), "" if _WORD_GOES_ON.match(name, len(prefix)) else claim)
-
-
-def _claimed(counter: Counter, claim: Claim) -> Counter:
+    vocabulary_name, claim = _VOCABULARIES[prefix]
+    if _WORD_GOES_ON.match(name, len(prefix)):
+        claim = ""
+    counter = vocabulary(vocabulary_name)
     return msgspec.structs.replace(counter, exact=claim == "exact", measured=claim == "measured")
 
 
-_WORD_GOES_ON = re.compile(r"[a-z0-9]")
+_WORD_GOES_ON = re.compile(r"[a-z0-9]")  # `qwen3x` is another model than `qwen3`
 
 _ROWS: tuple[tuple[str, str, Claim], ...] = (
     ("gemini", "gemma2", ""),
@@ -68,5 +67,7 @@ _ROWS: tuple[tuple[str, str, Claim], ...] = (
     ("minimax", "kimi_k2", ""),
 )
 _VOCABULARIES: dict[str, tuple[str, Claim]] = {
-    prefix: (found, claim) for prefixes, found, claim in _ROWS for prefix in prefixes.split()
+    prefix: (vocabulary_name, claim)
+    for prefixes, vocabulary_name, claim in _ROWS
+    for prefix in prefixes.split()
 }

@@ -1,7 +1,7 @@
 """Exact counts for OpenAI's models, offline: o200k and cl100k, with the vocabularies that splintr carries.
 
-What stands around the text (`framing`) is measured, not exact. Loading a vocabulary happens once per
-process, when its counter is first asked for.
+What providers put around the text (`framing`) is measured, not exact. A vocabulary is loaded once per
+process, when its counter is first needed.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ import msgspec
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
 from lamina.models.counters import vocabularies
-from lamina.models.facts import own_name
 from lamina.models.framing import framing_for, longest_prefix
+from lamina.models.names import own_name
 
 
 @cache
 def o200k() -> Counter:
     """GPT-4o and later, the o-series, gpt-oss: its o200k_harmony differs in special tokens only."""
-    found = vocabularies.vocabulary("o200k_base")
-    return msgspec.structs.replace(found, name="o200k", framing=framing_for("gpt-5"))
+    counter = vocabularies.vocabulary("o200k_base")
+    return msgspec.structs.replace(counter, name="o200k", framing=framing_for("gpt-5"))
 
 
 @cache
 def cl100k() -> Counter:
     """GPT-4, GPT-3.5 and the text-embedding models."""
-    found = vocabularies.vocabulary("cl100k_base")
-    return msgspec.structs.replace(found, name="cl100k", framing=framing_for("gpt-4"))
+    counter = vocabularies.vocabulary("cl100k_base")
+    return msgspec.structs.replace(counter, name="cl100k", framing=framing_for("gpt-4"))
 
 
 def for_model(model: str) -> Counter:
@@ -60,7 +60,7 @@ def _unpublished() -> Counter:
     return msgspec.structs.replace(o200k(), exact=False)
 
 
-_WORD_GOES_ON = re.compile(r"[a-z0-9]")
+_WORD_GOES_ON = re.compile(r"[a-z0-9]")  # `o10` is another model than `o1`
 
 _ENCODINGS: dict[str, Callable[[], Counter]] = {
     **dict.fromkeys(

@@ -1,12 +1,12 @@
 """Counting by asking: the providers' counting endpoints and local servers, each text asked for once.
 
-    asked = remote.anthropic(client, model="claude-opus-5")
-    fit_request(request, counter=asked.counter)       # text by text: one call for each new text
-    asked.request(request)                            # a whole request in one call
+    endpoint = remote.anthropic(client, model="claude-opus-5")
+    fit_request(request, counter=endpoint.counter)    # text by text: one call for each new text
+    endpoint.request(request)                         # a whole request in one call
 
-Takes the official client as it is and imports none; a server without one is asked over HTTP. Where an
-answer fails, `otherwise` counts and `asked.failures` says so; without `otherwise`, CountFailed is raised.
-It counts what the endpoint counts, and never decides what is sent.
+Takes the official client as it is and imports none; a server without one is asked over HTTP. If an answer
+fails, `otherwise` counts and `endpoint.failures` says so; without `otherwise`, `CountFailed` is raised. It
+counts what the endpoint counts, and never decides what is sent.
 """
 
 from __future__ import annotations
@@ -24,19 +24,34 @@ from lamina.core.hashing import canonical
 from lamina.core.text.characters import is_blank
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput, CountFailed
-from lamina.models.counters.cached import CachedCounter
-from lamina.models.counters.guarded import without_surrogates
+from lamina.models.counters.count_cache import CachedCounter
+from lamina.models.counters.count_guard import without_surrogates
 from lamina.models.framing import framing_for
 
 PATIENCE = 30.0
 """Seconds for one answer of a server that is asked over HTTP."""
 
 MOST = 4_096
-"""Whole requests whose counts are kept."""
+"""Whole requests whose counts are remembered."""
 
 Json = Mapping[str, Any]
-Ask = Callable[[Json], int]
+RequestCount = Callable[[Json], int]
 Post = Callable[[str, bytes], bytes]
+
+# The fields of a request that each endpoint counts.
+_ANTHROPIC_FIELDS = frozenset(
+    "messages model cache_control output_config system thinking tool_choice tools".split()
+)
+_RESPONSES_FIELDS = frozenset(
+    "conversation input instructions model parallel_tool_calls previous_response_id reasoning text "
+    "tool_choice tools truncation".split()
+)
+_CHAT_FIELDS = frozenset(("messages", "tools"))
+_GEMINI_FIELDS = {
+    "system_instruction": ("system_instruction", "systemInstruction"),
+    "tools": ("tools",),
+}
+"""The fields of Gemini's configuration, each with its spellings."""
 
 
 class Remote:
@@ -47,7 +62,7 @@ class Remote:
         name: str,
         *,
         text: Callable[[str], int],
-        whole: Ask,
+        whole: RequestCount,
         otherwise: Counter | None,
         model: str,
         official: bool = True,
@@ -55,11 +70,15 @@ class Remote:
         self.name = name
         self.failures = 0
         self.last_failure = ""
-        self._text, self._otherwise = CachedCounter(text), otherwise
-        self._requests = CachedCounter(lambda body: whole(msgspec.json.decode(body)), most=MOST)
+        self._otherwise = otherwise
+        self._count_cached_text = CachedCounter(text)
+        self._count_cached_request = CachedCounter(lambda body: whole(msgspec.json.decode(body)), most=MOST)
+        counter_name = name
+        if otherwise is not None:
+            counter_name = f"{name}, else {otherwise.name}"
         self.counter = Counter(
-            name=name if otherwise is None else f"{name}, else {otherwise.name}",
-            count=self._count,
+            name=counter_name,
+            count=self._count_text,
             exact=official and otherwise is None,
             measured=not official and otherwise is None,
             framing=framing_for(model),
@@ -67,27 +86,27 @@ class Remote:
 
     def request(self, request: Json) -> int:
         """The tokens of a whole request, as the endpoint counts them."""
-        canonical(request)  # refuses what is not JSON; what is asked keeps its order
+        canonical(request)  # raises if it is not JSON; the request itself is sent in its own order
         try:
-            return self._requests(msgspec.json.encode(request).decode())
+            return self._count_cached_request(msgspec.json.encode(request).decode())
         except BadInput:
             raise
         except Exception as error:
-            self._note(error)
+            self._note_failure(error)
             raise CountFailed(self.name, error) from error
 
-    def _count(self, text: str) -> int:
+    def _count_text(self, text: str) -> int:
         try:
-            return self._text(without_surrogates(text))
+            return self._count_cached_text(without_surrogates(text))
         except BadInput:
             raise
         except Exception as error:
-            self._note(error)
+            self._note_failure(error)
             if self._otherwise is None:
                 raise CountFailed(self.name, error) from error
             return self._otherwise.count(text)
 
-    def _note(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         self.failures += 1
         self.last_failure = f"{error!r:.200}"
 
@@ -98,29 +117,40 @@ def anthropic(client: Any, *, model: str, otherwise: Counter | None = None) -> R
     Anthropic calls its own answer an estimate, so it is never called exact.
     """
 
-    def whole(request: Json) -> int:
-        known = {key: value for key, value in request.items() if key in _ANTHROPIC}
-        return _number(client.messages.count_tokens(**{"model": model, **known}), "input_tokens")
+    def count_request(request: Json) -> int:
+        arguments = {"model": model, **_pick_fields(request, _ANTHROPIC_FIELDS)}
+        return _read_number(client.messages.count_tokens(**arguments), "input_tokens")
 
-    def text(content: str) -> int:
-        return whole({"messages": [{"role": "user", "content": content}]})
+    def count_text(text: str) -> int:
+        return count_request({"messages": [{"role": "user", "content": text}]})
 
     return Remote(
-        f"remote:{model}", text=_Framed(text), whole=whole, otherwise=otherwise, model=model, official=False
+        f"remote:{model}",
+        text=_MessageText(count_text),
+        whole=count_request,
+        otherwise=otherwise,
+        model=model,
+        official=False,
     )
 
 
 def openai(client: Any, *, model: str, otherwise: Counter | None = None) -> Remote:
     """`client.responses.input_tokens.count` of an `openai.OpenAI`; whole requests are Responses."""
 
-    def whole(request: Json) -> int:
-        known = {key: value for key, value in request.items() if key in _RESPONSES}
-        return _number(client.responses.input_tokens.count(**{"model": model, **known}), "input_tokens")
+    def count_request(request: Json) -> int:
+        arguments = {"model": model, **_pick_fields(request, _RESPONSES_FIELDS)}
+        return _read_number(client.responses.input_tokens.count(**arguments), "input_tokens")
 
-    def text(content: str) -> int:
-        return whole({"input": content})
+    def count_text(text: str) -> int:
+        return count_request({"input": text})
 
-    return Remote(f"remote:{model}", text=_Framed(text), whole=whole, otherwise=otherwise, model=model)
+    return Remote(
+        f"remote:{model}",
+        text=_MessageText(count_text),
+        whole=count_request,
+        otherwise=otherwise,
+        model=model,
+    )
 
 
 def gemini(client: Any, *, model: str, otherwise: Counter | None = None) -> Remote:
@@ -129,63 +159,83 @@ def gemini(client: Any, *, model: str, otherwise: Counter | None = None) -> Remo
     Google's developer API counts contents only: instructions and tools are counted there as text.
     """
 
-    def ask(contents: Any, config: Json) -> int:
-        named = {"config": config} if config else {}
-        return _number(client.models.count_tokens(model=model, contents=contents, **named), "total_tokens")
+    def count_contents(contents: Any, config: Json) -> int:
+        arguments: dict[str, Any] = {"model": model, "contents": contents}
+        if config:
+            arguments["config"] = config
+        return _read_number(client.models.count_tokens(**arguments), "total_tokens")
 
-    def whole(request: Json) -> int:
-        contents, config = request.get("contents") or [], _gemini_config(request)
+    def count_request(request: Json) -> int:
+        contents = request.get("contents") or []
+        config = _gemini_config(request)
         try:
-            return ask(contents, config)
+            return count_contents(contents, config)
         except ValueError:  # what the SDK raises before it asks
             if not config:
                 raise
-        return ask(contents, {}) + sum(text(value) for value in map(_as_text, config.values()) if value)
+        tokens = count_contents(contents, {})
+        for value in config.values():
+            text = _to_text(value)
+            if text:
+                tokens += count_text(text)
+        return tokens
 
-    def text(content: str) -> int:
-        return ask(content, {})
+    def count_text(text: str) -> int:
+        return count_contents(text, {})
 
-    return Remote(f"remote:{model}", text=_Framed(text), whole=whole, otherwise=otherwise, model=model)
+    return Remote(
+        f"remote:{model}",
+        text=_MessageText(count_text),
+        whole=count_request,
+        otherwise=otherwise,
+        model=model,
+    )
 
 
 def llama_cpp(
     base_url: str, *, model: str = "", otherwise: Counter | None = None, post: Post | None = None
 ) -> Remote:
     """A llama.cpp server: `/tokenize` for text, with its chat template for a whole chat request."""
-    ask = _Server(base_url, post or _post)
+    ask = _Server(base_url, post or _post_over_http)
 
-    def text(content: str) -> int:
-        return len(
-            ask("/tokenize", {"content": content, "add_special": False, "parse_special": False})["tokens"]
-        )
-
-    def whole(request: Json) -> int:
-        prompt = ask(
-            "/apply-template", {key: request[key] for key in ("messages", "tools") if key in request}
-        )
-        body = {"content": prompt["prompt"], "add_special": True, "parse_special": True}
+    def count_text(text: str) -> int:
+        body = {"content": text, "add_special": False, "parse_special": False}
         return len(ask("/tokenize", body)["tokens"])
 
-    return Remote(f"remote:{base_url}", text=text, whole=whole, otherwise=otherwise, model=model)
+    def count_request(request: Json) -> int:
+        prompt = ask("/apply-template", _pick_fields(request, _CHAT_FIELDS))["prompt"]
+        body = {"content": prompt, "add_special": True, "parse_special": True}
+        return len(ask("/tokenize", body)["tokens"])
+
+    return Remote(
+        f"remote:{base_url}", text=count_text, whole=count_request, otherwise=otherwise, model=model
+    )
 
 
 def vllm(base_url: str, *, model: str, otherwise: Counter | None = None, post: Post | None = None) -> Remote:
     """A vLLM server: its `/tokenize`, which reads special tokens in a text as such, as the model will."""
-    ask = _Server(base_url, post or _post)
+    ask = _Server(base_url, post or _post_over_http)
 
-    def text(content: str) -> int:
-        body = {"model": model, "prompt": content, "add_special_tokens": False}
+    def count_text(text: str) -> int:
+        body = {"model": model, "prompt": text, "add_special_tokens": False}
         return int(ask("/tokenize", body)["count"])
 
-    def whole(request: Json) -> int:
-        known = {key: request[key] for key in ("messages", "tools") if key in request}
-        return int(ask("/tokenize", {"model": model, "add_generation_prompt": True, **known})["count"])
+    def count_request(request: Json) -> int:
+        fields = _pick_fields(request, _CHAT_FIELDS)
+        body = {"model": model, "add_generation_prompt": True, **fields}
+        return int(ask("/tokenize", body)["count"])
 
-    return Remote(f"remote:{base_url}", text=text, whole=whole, otherwise=otherwise, model=model)
+    return Remote(
+        f"remote:{base_url}", text=count_text, whole=count_request, otherwise=otherwise, model=model
+    )
 
 
-class _Framed:
-    """Text counted as a message of its own, less what the message costs: asked for once, with one letter.
+def _pick_fields(request: Json, names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in request.items() if name in names}
+
+
+class _MessageText:
+    """Counts text as a message of its own, less what the message costs, which is asked for with one letter.
 
     Text of nothing but white space is counted behind that letter, because some endpoints refuse it alone.
     """
@@ -203,10 +253,13 @@ class _Framed:
 
 
 class _Server:
+    """A server that is asked over HTTP, in JSON."""
+
     def __init__(self, base_url: str, post: Post) -> None:
         if urlsplit(base_url).scheme not in {"http", "https"}:
             raise BadInput(f"not an address: {base_url!r}", place="base_url", hint="use http://HOST:PORT")
-        self._base_url, self._post = base_url.rstrip("/").removesuffix("/v1"), post
+        self._base_url = base_url.rstrip("/").removesuffix("/v1")
+        self._post = post
 
     def __call__(self, path: str, body: Json) -> dict[str, Any]:
         answer = msgspec.json.decode(self._post(f"{self._base_url}{path}", canonical(body)))
@@ -215,9 +268,9 @@ class _Server:
         return answer
 
 
-def _post(address: str, body: bytes) -> bytes:
+def _post_over_http(address: str, body: bytes) -> bytes:
     headers = {"Content-Type": "application/json", "Connection": "close"}
-    request = Request(address, body, headers)  # noqa: S310 - http or https: _Server looked
+    request = Request(address, body, headers)  # noqa: S310 - http or https: _Server checks it
     try:
         with urlopen(request, timeout=PATIENCE) as answer:  # noqa: S310 - as above
             return bytes(answer.read())
@@ -228,7 +281,7 @@ def _post(address: str, body: bytes) -> bytes:
         raise
 
 
-def _number(answer: Any, field: str) -> int:
+def _read_number(answer: Any, field: str) -> int:
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
@@ -244,23 +297,20 @@ def _number(answer: Any, field: str) -> int:
 
 
 def _gemini_config(request: Json) -> dict[str, Any]:
-    """Instructions and tools, wherever the request has them: beside its contents, or in `config`."""
-    found = {**request, **(request.get("config") or {})}
-    return {name: found[key] for name, keys in _GEMINI.items() for key in keys if found.get(key)}
+    """Instructions and tools, wherever the request has them: next to its contents, or in `config`."""
+    fields = {**request, **(request.get("config") or {})}
+    config: dict[str, Any] = {}
+    for name, spellings in _GEMINI_FIELDS.items():
+        for spelling in spellings:
+            if fields.get(spelling):
+                config[name] = fields[spelling]
+    return config
 
 
-def _as_text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     match value:
         case str():
             return value
         case {"parts": [*parts]}:
             return "".join(part.get("text", "") for part in parts)
     return canonical(value).decode()
-
-
-_ANTHROPIC = frozenset("messages model cache_control output_config system thinking tool_choice tools".split())
-_RESPONSES = frozenset(
-    "conversation input instructions model parallel_tool_calls previous_response_id reasoning text "
-    "tool_choice tools truncation".split()
-)
-_GEMINI = {"system_instruction": ("system_instruction", "systemInstruction"), "tools": ("tools",)}

@@ -1,9 +1,9 @@
 """A counter from a tokenizer's own file: Hugging Face's `tokenizer.json`, read by splintr or tokenizers.
 
 Special tokens of the file are never matched in text, nor are tokens that it puts around a text counted.
-The counter says `exact` only where the file's reference implementation, the package `tokenizers`, is
-installed and agrees on known texts; where it disagrees, it counts. It does not know which model a file
-belongs to, and downloads nothing.
+The counter says `exact` only if the file's reference implementation, the package `tokenizers`, is installed.
+If splintr agrees with it on known texts, splintr counts, because it is quicker; else `tokenizers` does. This
+file does not know which model a tokenizer belongs to, and downloads nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
-from lamina.models.counters.guarded import guarded, without_surrogates
+from lamina.models.counters.count_guard import guard_count, without_surrogates
 
 Encode = Callable[[str], list[int]]
 
@@ -33,17 +33,18 @@ PROBES = (
 
 def from_file(path: str | Path, *, family: str = "o200k") -> Counter:
     """A counter from a `tokenizer.json`; `family` is the estimate for a text at which it fails."""
-    data = _read(Path(path))
-    encode, exact = _chosen(data, str(path))
+    data = _read_tokenizer(Path(path))
+    encode, exact = _choose_encoder(data, str(path))
     name = f"file:{Path(path).parent.name}/{Path(path).name}".replace("file:/", "file:")
-    return Counter(name=name, count=guarded(_Counting(encode), family), exact=exact)
+    return Counter(name=name, count=guard_count(_EncoderCount(encode), family), exact=exact)
 
 
-class _Counting:
-    """The length of what an encoder gives, less what it gives for nothing."""
+class _EncoderCount:
+    """Counts what an encoder gives for a text, less what it gives for an empty one."""
 
     def __init__(self, encode: Encode) -> None:
-        self._encode, self._around = encode, len(encode(""))
+        self._encode = encode
+        self._around = len(encode(""))
 
     def __call__(self, text: str) -> int:
         try:
@@ -53,44 +54,50 @@ class _Counting:
         return max(0, len(ids) - self._around)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_tokenizer(path: Path) -> dict[str, Any]:
     try:
         data = msgspec.json.decode(path.read_bytes())
     except OSError as error:
         raise BadInput(f"cannot read {str(path)!r}: {error.strerror}", place="from_file") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _refused(path, f"is not JSON ({error})") from None
+        raise _bad_file(path, f"is not JSON ({error})") from None
     match data:
         case {"model": {"vocab": dict() | list()}}:
             return dict(data)
-    raise _refused(path, "has no vocabulary")
+    raise _bad_file(path, "has no vocabulary")
 
 
-def _chosen(data: dict[str, Any], path: str) -> tuple[Encode, bool]:
+def _choose_encoder(data: dict[str, Any], path: str) -> tuple[Encode, bool]:
     """The encoder, and whether it is known to be the file's own."""
     plain = msgspec.json.encode(_without_specials(data))
-    quick, reference = _by_splintr(plain), _by_tokenizers(plain)
-    if quick is None and reference is None:
-        raise _refused(path, "cannot be read by splintr", hint="install the package tokenizers")
-    agree = quick is not None and reference is not None and all(quick(it) == reference(it) for it in PROBES)
-    encode = quick if agree or reference is None else reference
-    assert encode is not None  # noqa: S101 - one of the two is there
-    _prove(encode, data, path)
+    quick = _load_with_splintr(plain)
+    reference = _load_with_tokenizers(plain)
+    if reference is None:
+        if quick is None:
+            raise _bad_file(path, "cannot be read by splintr", hint="install the package tokenizers")
+        encode = quick
+    elif quick is not None and all(quick(probe) == reference(probe) for probe in PROBES):
+        encode = quick
+    else:
+        encode = reference
+    _check_vocabulary(encode, data, path)
     return encode, reference is not None
 
 
 def _without_specials(data: dict[str, Any]) -> dict[str, Any]:
     """The same tokenizer with no token that means more than its text, and none put around a text."""
-    added = [token for token in data.get("added_tokens") or () if not _means_more(token)]
-    return {**data, "added_tokens": added, "post_processor": None}
+    added_tokens = data.get("added_tokens") or ()
+    plain_tokens = [token for token in added_tokens if not _is_special(token)]
+    return {**data, "added_tokens": plain_tokens, "post_processor": None}
 
 
-def _means_more(token: Any) -> bool:
+def _is_special(token: Any) -> bool:
     """Marked special, or spelled like one: some files leave the mark out for `<think>` and the like."""
     match token:
         case {"content": str() as content}:
-            spelled = content.startswith(("<", "[")) and content.strip("</>") not in _TAGS
-            return bool(token.get("special")) or spelled
+            if token.get("special"):
+                return True
+            return content.startswith(("<", "[")) and content.strip("</>") not in _TAGS
     return True
 
 
@@ -101,9 +108,9 @@ _TAGS = frozenset(
 """Tags that Gemma's vocabularies hold as ordinary tokens."""
 
 
-def _by_splintr(plain: bytes) -> Encode | None:
+def _load_with_splintr(plain: bytes) -> Encode | None:
     try:
-        from splintr import from_json_bytes  # noqa: PLC0415 - who counts otherwise does not pay for it
+        from splintr import from_json_bytes  # noqa: PLC0415 - loaded only when it is needed
 
         encode: Encode = from_json_bytes(plain).encode_ordinary
     except (ImportError, ValueError):
@@ -111,26 +118,28 @@ def _by_splintr(plain: bytes) -> Encode | None:
     return encode
 
 
-def _by_tokenizers(plain: bytes) -> Encode | None:
+def _load_with_tokenizers(plain: bytes) -> Encode | None:
     try:
-        read = import_module("tokenizers").Tokenizer.from_str(plain.decode())
+        tokenizer = import_module("tokenizers").Tokenizer.from_str(plain.decode())
     except Exception:  # noqa: BLE001 - it is not there, or raises nothing narrower
         return None
-    read.no_truncation()
-    read.no_padding()
-    return lambda text: list(read.encode(text, add_special_tokens=False).ids)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return lambda text: list(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
-def _prove(encode: Encode, data: dict[str, Any], path: str) -> None:
-    """Refuses a large vocabulary of which only bytes or unknowns are used."""
+def _check_vocabulary(encode: Encode, data: dict[str, Any], path: str) -> None:
+    """Raises `BadInput` for a large vocabulary of which only bytes or unknowns are used."""
     text = PROBES[1] * 4
     tokens = len(encode(text)) - len(encode(""))
-    most = len(text) * 9 // 10 if len(data["model"]["vocab"]) > 1000 else len(text)
+    most = len(text)
+    if len(data["model"]["vocab"]) > 1000:
+        most = len(text) * 9 // 10
     if not len(text) // 20 < tokens <= most:
-        raise _refused(path, f"makes {tokens} tokens of {len(text)} characters of English and numbers")
+        raise _bad_file(path, f"makes {tokens} tokens of {len(text)} characters of English and numbers")
 
 
-def _refused(path: Path | str, problem: str, *, hint: str = "") -> BadInput:
+def _bad_file(path: Path | str, problem: str, *, hint: str = "") -> BadInput:
     return BadInput(
         f"{str(path)!r} {problem}",
         place="from_file",

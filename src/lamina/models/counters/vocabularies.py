@@ -1,8 +1,8 @@
 """Vocabularies that splintr carries: text to tokens as the model's own tokenizer does it, offline.
 
 Text is only ever text here: `<|endoftext|>` in a file is seven or so ordinary tokens, not one special
-one. Each vocabulary proves itself when it is loaded, by the ids of one known text, so that one which is
-missing, cut short or replaced by bytes is refused. It does not know which model has which vocabulary.
+one. Each vocabulary is checked when it is loaded, by the ids of one known text: one that is missing, cut
+short or replaced by bytes raises `BadInput`. This file does not know which model has which vocabulary.
 """
 
 from __future__ import annotations
@@ -16,25 +16,24 @@ from unicodedata import ucd_3_2_0
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
 from lamina.models.counters.combining_marks import between_long_runs
-from lamina.models.counters.guarded import guarded, without_surrogates
+from lamina.models.counters.count_guard import TextCount, guard_count, without_surrogates
 
 Encode = Callable[[str], list[int]]
-Count = Callable[[str], int]
 
 PROBE = "Zählt: 世界 🌍 f(x)=x**2  # don't\n<|endoftext|>"
 """Words, scripts, signs and the spelling of a special token: what a wrong vocabulary gets wrong."""
 
 
 def names() -> tuple[str, ...]:
-    """The vocabularies that can be asked for."""
+    """The names of all vocabularies."""
     return tuple(_PROOFS)
 
 
 @cache
 def vocabulary(name: str) -> Counter:
-    """A counter that says `exact`: of this vocabulary, whoever has it. Its framing is the plain one."""
-    encoder(name)  # so that what is missing is missed here, and not when counting
-    return Counter(name=name, count=guarded(_counting(name), _FAMILIES[name]), exact=True)
+    """A counter that is exact for every model with this vocabulary. Its framing is the plain one."""
+    encoder(name)  # raises here if the vocabulary is missing, and not when counting
+    return Counter(name=name, count=guard_count(_count_with(name), _FAMILIES[name]), exact=True)
 
 
 def encode(text: str, *, vocabulary: str) -> list[int]:
@@ -51,45 +50,53 @@ def encoder(name: str) -> Encode:
     """The proven encoder of a vocabulary, for text without surrogates."""
     if name not in _PROOFS:
         raise BadInput(f"unknown vocabulary {name!r}", place="vocabulary", hint=f"use one of {names()}")
-    found = _loaded(name)
-    if sha256(str(found(PROBE)).encode()).hexdigest()[:16] != _PROOFS[name]:
+    encode_ordinary = _load_encoder(name)
+    proof = sha256(str(encode_ordinary(PROBE)).encode()).hexdigest()[:16]
+    if proof != _PROOFS[name]:
         raise BadInput(
             f"splintr's vocabulary {name!r} does not encode a known text as it should",
             place="vocabulary",
             hint="install the release of splintr-rs that lamina names, or count with estimate_for(...)",
         )
-    return found
+    return encode_ordinary
 
 
-def _loaded(name: str) -> Encode:
-    from splintr import Tokenizer  # noqa: PLC0415 - who counts otherwise does not pay for it
+def _load_encoder(name: str) -> Encode:
+    from splintr import Tokenizer  # noqa: PLC0415 - loaded only when it is needed
 
     # Every other method of splintr matches special tokens in the text, some of them invented.
     encode_ordinary: Encode = Tokenizer.from_pretrained(name).encode_ordinary
     return encode_ordinary
 
 
-def _counting(name: str) -> Count:
+def _count_with(name: str) -> TextCount:
+    """How text is counted with a vocabulary."""
     if name.startswith("gemma"):
         return partial(_count_with_tags, name)
-    return partial(_count_composed if name == "qwen3" else _count, name)
+    if name == "qwen3":
+        return partial(_count_composed, name)
+    return partial(_count_plain, name)
 
 
-def _count(name: str, text: str) -> int:
+def _count_plain(name: str, text: str) -> int:
     return len(encode(text, vocabulary=name))
 
 
 def _count_composed(name: str, text: str) -> int:
-    """Qwen composes characters first; composing takes quadratic time on a long run of marks, so not there."""
+    """Qwen composes characters first. A long run of marks is cut, since composing it takes quadratic time."""
     if text.isascii():
-        return _count(name, text)
-    return sum(_count(name, ucd_3_2_0.normalize("NFC", piece)) for piece in between_long_runs(text))
+        return _count_plain(name, text)
+    total = 0
+    for piece in between_long_runs(text):
+        total += _count_plain(name, ucd_3_2_0.normalize("NFC", piece))
+    return total
 
 
 def _count_with_tags(name: str, text: str) -> int:
     """Gemma's vocabularies hold some HTML tags as whole tokens, which splintr takes for special ones."""
     pieces = _TAGS.split(text)
-    return len(pieces) - 1 + sum(_count(name, piece) for piece in pieces if piece)
+    tag_count = len(pieces) - 1
+    return tag_count + sum(_count_plain(name, piece) for piece in pieces if piece)
 
 
 _TAGS = re.compile(

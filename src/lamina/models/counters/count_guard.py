@@ -2,7 +2,7 @@
 
 Native tokenizers panic on some texts, with an exception that `except Exception` does not catch; one such
 text must not cost a user the whole request. A text that could not be counted is estimated, and a warning
-says so: the counter stays what it is for all the others.
+says so. The counter keeps its claims for all other texts.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from functools import partial
 
 from lamina.core.text.estimate import estimate
 
-Count = Callable[[str], int]
+TextCount = Callable[[str], int]
 
 
-def guarded(count: Count, family: str) -> Count:
+def guard_count(count: TextCount, family: str) -> TextCount:
     """`count`, or the estimate of a family for a text at which it fails."""
-    return partial(_guarded, count, family)
+    return partial(_count_or_estimate, count, family)
 
 
 def without_surrogates(text: str) -> str:
@@ -26,11 +26,11 @@ def without_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _guarded(count: Count, family: str, text: str) -> int:
+def _count_or_estimate(count: TextCount, family: str, text: str) -> int:
     try:
         return count(text)
     except BaseException as error:
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+        if not _is_failure(error):
             raise
         warnings.warn(
             f"a text of {len(text):,} characters is estimated: its tokenizer failed with {error!r:.80}",
@@ -38,3 +38,8 @@ def _guarded(count: Count, family: str, text: str) -> int:
             stacklevel=2,
         )
         return estimate(text, family=family)
+
+
+def _is_failure(error: BaseException) -> bool:
+    """Whether an error is the tokenizer's own: a panic of Rust is not an `Exception`."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"

@@ -1,0 +1,128 @@
+"""What is worth quoting from a message: its errors, its decisions and its paths, each on one clean line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from lamina.core.text.characters import (
+    WHITE_SPACE,
+    is_alphanumeric,
+    is_blank,
+    lower_ascii,
+    split_words,
+    with_newlines,
+)
+from lamina.core.text.clipping import shorten
+
+LINE, NAME = 240, 160
+"""Characters of one note or error, and of one path or argument."""
+
+_SHORTEST_DECISION = 24  # characters below which a decision is only announced
+_SEARCHED_FOR_PATHS = 4_000  # characters of one text or argument
+_SEARCHED_FOR_ERRORS = 100_000  # characters at either end of a result
+
+# Escape sequences of a terminal such as `\x1b[31m`, control characters, rare line ends, lone surrogates.
+_CONTROL = re.compile("\x1b\\[[0-9;?]{0,16}[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_HIDDEN = re.compile("[\U000e0000-\U000e007f]")  # Unicode tags, which nobody sees
+_SENTENCE_END = re.compile(r"(?<=[.!?])[ \t]+|\n")
+_DECISION_LEAD = " \t>*#-_`0123456789.)"  # what may stand before a decision: `- **Done**`, `3. Fixed`
+# `I'll use a lock`, `We will …`, `I fixed …`, `Root cause: …`, `Next steps: …`
+_DECISION = re.compile(
+    r"(?:(?:i|we)(?: will|['’]ll)|i(?:['’]ve| have)? (?:decided|chose|fixed|added|changed|removed|updated)|"
+    r"decision|decided|(?:the |my )?plan|fixed|the fix|(?:the )?(?:root )?cause|done|"
+    r"the (?:problem|issue|bug) (?:is|was)|(?:in )?summary|conclusion|in short|next steps?|todo)\b",
+    re.IGNORECASE | re.ASCII,
+)
+# `ValueError: …`, `error[E0308]`, `FAILED tests/…`, `Exited with code 2`, `"returncode": 1`
+_ERROR = re.compile(
+    r"Traceback|Error:|error:|error\[|FAILED|fatal:|panicked at|"
+    r"(?:[Ee]xit(?:ed with)?[ _](?:code|status)|returncode)[\"':= ]{0,4}-?(?:[1-9]|0[1-9])"
+)
+_WORD = re.compile(rf"[^{WHITE_SPACE}\"'`<>()\[\]{{}},;|=*?$!&\\#]+")
+_LETTER = re.compile(r"[A-Za-z]")
+_LINE_NUMBERS = re.compile(r"(?::[0-9]{1,7}){1,2}$")  # `:12` and `:12:5` after a path
+_SUFFIX = re.compile(r"[^.]\.[A-Za-z][A-Za-z0-9]{0,7}$", re.ASCII)
+_FILE_SUFFIXES = frozenset(
+    "c cc cfg cpp cs css csv go h hpp html ini ipynb java js json jsx kt lock log lua md mjs php pdf png py "
+    "pyi rb rs sh sql svg swift toml ts tsv tsx txt vue xml yaml yml".split()
+)
+
+
+def error_lines(text: str) -> list[str]:
+    """The first and the last two lines that look like errors: the cause, and how it ended."""
+    if len(text) > 2 * _SEARCHED_FOR_ERRORS:
+        text = f"{text[:_SEARCHED_FOR_ERRORS]}\n{text[-_SEARCHED_FOR_ERRORS:]}"
+    lines: list[str] = []
+    line_end = -1
+    for match in _ERROR.finditer(text):
+        if match.start() < line_end:
+            continue
+        line_start = text.rfind("\n", max(line_end, 0), match.start()) + 1
+        start = max(line_start, match.start() - LINE // 2)
+        line_end = text.find("\n", match.end())
+        if line_end < 0:
+            line_end = len(text)
+        lines.append(text[start : min(line_end, start + 2 * LINE)])
+    # "Traceback (most recent call last):" itself says nothing, unless it is all there is.
+    telling_lines = [line for line in lines if not line.startswith("Traceback")]
+    if telling_lines:
+        lines = telling_lines
+    return [*lines[:1], *lines[1:][-2:]]
+
+
+def decisions(text: str) -> Iterator[str]:
+    """The sentences that begin like a decision; a short one is a title, and has the next one with it."""
+    sentences = [sentence for sentence in _SENTENCE_END.split(text) if not is_blank(sentence)]
+    for sentence, following in pairwise([*sentences, ""]):
+        if not _DECISION.match(sentence[:LINE].lstrip(_DECISION_LEAD)):
+            continue
+        decision = sentence[: 2 * LINE]
+        if len(sentence) < _SHORTEST_DECISION:
+            decision = f"{decision} {following[:LINE]}"
+        yield one_line(decision, LINE)
+
+
+def paths(text: str) -> Iterator[str]:
+    """The words that look like a file or an address."""
+    words = _WORD.findall(clean(text[:_SEARCHED_FOR_PATHS]))
+    if len(text) > _SEARCHED_FOR_PATHS:
+        words = words[:-1]  # the last one may be cut
+    for word in words:
+        if len(word) > NAME:
+            continue
+        path = _HIDDEN.sub("", _LINE_NUMBERS.sub("", word.rstrip(".:")))
+        if path and _is_path(path):
+            yield path
+
+
+def _is_path(word: str) -> bool:
+    """Whether a word is an address, a rooted path (`./src/app`), or has the suffix of a file."""
+    if "://" in word:
+        return _LETTER.match(word) is not None
+    has_suffix = _SUFFIX.search(word) is not None
+    if "/" not in word:
+        return has_suffix and lower_ascii(word.rpartition(".")[2]) in _FILE_SUFFIXES
+    if has_suffix:
+        return True
+    if word.startswith("//") or not word.startswith(("/", "./", "../", "~/")):
+        return False
+    return word.count("/") > 1 and is_alphanumeric(word[-1])
+
+
+def clean(text: str) -> str:
+    """The text without control characters; every kind of line break is a newline, a tab is four spaces."""
+    with_plain_breaks = with_newlines(text.strip(WHITE_SPACE)).replace("\t", "    ")
+    return _CONTROL.sub("", with_plain_breaks)
+
+
+def one_line(text: str, width: int) -> str:
+    """The start of a text on one line of at most `width` characters."""
+    words = split_words(_HIDDEN.sub("", clean(text)))
+    return shorten(" ".join(words), width - 4)
+
+
+def size(text: str) -> int:
+    """The size of a text in UTF-8 bytes."""
+    return len(text.encode("utf-8", "surrogatepass"))

@@ -1,0 +1,142 @@
+"""What a JSON text holds, in a few words: the keys of objects, the types of rows, the first table.
+
+JSON is parsed as far as a fixed depth. How much of it is shown is not decided here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence, Sized
+from itertools import islice
+from typing import Any, NamedTuple
+
+from lamina.core.text.nesting import is_deeper
+
+_DEEPEST = 64  # deeper JSON is not parsed: where the interpreter gives up depends on its stack
+_MOST_ITEMS = 12  # items of a value that are shown
+_MOST_CHARACTERS = 100  # characters of a string or number that are shown
+_LONGEST_PATH = 200
+_ITEM = "(item)"  # stands for the key of what is not an object
+_SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+class JsonNumber(str):
+    """A number as it was written, which is neither rounded nor limited in its digits."""
+
+    __slots__ = ()
+
+
+class JsonTable(NamedTuple):
+    """An array of objects inside a value, and where it is: `.response.items`."""
+
+    path: str
+    rows: list[Any]
+
+
+def parse_json(text: str) -> Any:
+    """A JSON value with its numbers as written, or None if the text is not JSON or nested too deeply."""
+    if is_deeper(text, _DEEPEST):
+        return None
+    try:
+        return json.loads(text, parse_int=JsonNumber, parse_float=JsonNumber, parse_constant=JsonNumber)
+    except (ValueError, RecursionError):
+        return None
+
+
+def describe_value(value: Any) -> str:
+    """What a value is: `object of 2 {"a", "b"}` or `array of 9 objects {"a": number}`.
+
+    Short values are shown as they are.
+    """
+    match value:
+        case dict():
+            keys = ", ".join(quote_json(key) for key in islice(value, _MOST_ITEMS))
+            return f"object of {len(value):,} {{{keys}}}"
+        case [dict(), *_]:
+            return f"array of {len(value):,} objects {{{describe_keys(value)}}}"
+        case list():
+            return f"array of {len(value):,} {abbreviate_value(value)}"
+        case _:
+            return abbreviate_value(value)
+
+
+def describe_keys(rows: Sequence[Any]) -> str:
+    """The keys of all objects of an array, with the types of their values, in order of appearance."""
+    types_by_key: dict[str, dict[str, None]] = {}
+    for row in rows:
+        fields = row if isinstance(row, dict) else {_ITEM: row}
+        for key, value in fields.items():
+            types_by_key.setdefault(key, {})[_type_name(value)] = None
+    descriptions = []
+    for key, types in types_by_key.items():
+        shown_key = key if key == _ITEM else quote_json(key)
+        descriptions.append(f"{shown_key}: {' | '.join(types)}")
+    return "; ".join(descriptions)
+
+
+def find_first_table(value: Any, *, path: str = "", depth: int = 3) -> JsonTable:
+    """The first array of objects inside a value; a table without rows if there is none."""
+    if not isinstance(value, dict) or not depth:
+        return JsonTable(path, value if _is_table(value) else [])
+    for key, item in value.items():
+        item_path = f"{path}.{key}"[:_LONGEST_PATH]
+        table = find_first_table(item, path=item_path, depth=depth - 1)
+        if table.rows:
+            return table
+    return JsonTable(path, [])
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def abbreviate_value(value: Any, depth: int = 3) -> str:
+    """Compact JSON; what is long or deep in it is counted instead."""
+    match value:
+        case JsonNumber():
+            return value[:_MOST_CHARACTERS]
+        case str():
+            return quote_json(value)
+        case dict() if depth:
+            first_items = islice(value.items(), _MOST_ITEMS)
+            fields = [f"{quote_json(key)}:{abbreviate_value(item, depth - 1)}" for key, item in first_items]
+            return f"{{{','.join([*fields, *_count_more(value)])}}}"
+        case list() if depth:
+            items = [abbreviate_value(item, depth - 1) for item in value[:_MOST_ITEMS]]
+            return f"[{','.join([*items, *_count_more(value)])}]"
+        case dict() | list():
+            return f"{_type_name(value)} of {len(value):,}"
+        case _:
+            return json.dumps(value)
+
+
+def quote_json(text: str) -> str:
+    """The start of a text as a JSON string. Lone surrogates stay escaped, since UTF-8 cannot carry them."""
+    if len(text) > _MOST_CHARACTERS:
+        text = f"{text[:_MOST_CHARACTERS]}..."
+    has_surrogates = _SURROGATES.search(text) is not None
+    return json.dumps(text, ensure_ascii=has_surrogates)
+
+
+def _count_more(value: Sized) -> list[str]:
+    """How many items are not shown, as a last item; nothing if all are."""
+    if len(value) <= _MOST_ITEMS:
+        return []
+    return [f"... {len(value) - _MOST_ITEMS:,} more"]
+
+
+def _type_name(value: Any) -> str:
+    match value:
+        case JsonNumber():
+            return "number"
+        case str():
+            return "string"
+        case bool():
+            return "boolean"
+        case dict():
+            return "object"
+        case list():
+            return "array"
+        case _:
+            return "null"

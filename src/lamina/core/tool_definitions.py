@@ -1,0 +1,78 @@
+"""The text of tool definitions that a model reads, in any provider's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lamina.core.hashing import canonical
+
+UNREAD_OF_TOOLS: Mapping[str, str] = {
+    "type": "one of a few words",
+    "strict": "a switch",
+    "cache_control": "it marks a cache",
+    "defer_loading": "a switch",
+    "eager_input_streaming": "a switch",
+}
+"""Fields of a tool's definition that no model reads, each with the reason."""
+
+_SCHEMA_FIELDS = ("input_schema", "parameters", "parametersJsonSchema", "parameters_json_schema")
+
+
+def definition_texts(tool: dict[str, Any]) -> Iterator[str]:
+    """The text of each function in a definition, and of whatever else there is in it."""
+    match tool:
+        case {"functionDeclarations": [*declarations]} | {"function_declarations": [*declarations]}:
+            for declaration in declarations:
+                yield _function_text(declaration)
+            other_fields = _other_fields_text(tool, "functionDeclarations", "function_declarations")
+            if other_fields:
+                yield other_fields
+        case {"type": "namespace", "tools": [*inner_tools]}:
+            yield _join_texts(tool.get("name"), tool.get("description"))
+            for inner_tool in inner_tools:
+                if isinstance(inner_tool, dict):
+                    yield from definition_texts(inner_tool)
+                else:
+                    yield _function_text(inner_tool)
+            other_fields = _other_fields_text(tool, "tools", "name", "description")
+            if other_fields:
+                yield other_fields
+        case {"function": dict() as function}:
+            yield _function_text(function) + _other_fields_text(tool, "function")
+        case _:
+            yield _function_text(tool)
+
+
+def _function_text(function: Any) -> str:
+    """Name, description and schema as the model reads them, and the other fields.
+
+    A definition without a name or a schema counts as a whole, as JSON.
+    """
+    if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+        return canonical(function).decode()
+    for schema_field in _SCHEMA_FIELDS:
+        if schema_field in function:
+            title = _join_texts(function["name"], function.get("description"))
+            schema = canonical(function[schema_field]).decode()
+            return title + schema + _other_fields_text(function, "name", "description", schema_field)
+    return canonical(function).decode()
+
+
+def _join_texts(*values: Any) -> str:
+    return "".join(value for value in values if isinstance(value, str))
+
+
+def _other_fields_text(holder: dict[str, Any], *counted: str) -> str:
+    """The fields of an object that are not counted elsewhere, and that a model may read, as JSON.
+
+    It is "" if there are none.
+    """
+    other_fields: dict[str, Any] = {}
+    for name, value in holder.items():
+        if name in counted or name in UNREAD_OF_TOOLS or value is None:
+            continue
+        other_fields[name] = value
+    if not other_fields:
+        return ""
+    return canonical(other_fields).decode()
