@@ -10,8 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from lamina.core import build, draft, envelope, hashing, library, recall, repair, wording
-from lamina.core import cut as fit
+from lamina.core import build, cut_moves, drafting, envelope, hashing, library, recall, repair, wording
 from lamina.core import orders as ladder
 from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied, line, lower
@@ -33,7 +32,7 @@ def a_handle_that_changes(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_fit_that_forgets(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(build, "fit", lambda admitted, _limits, bench, **_rest: fit.unfitted(admitted, bench))
+    patch.setattr(build, "cut_to_fit", lambda draft, _limits, _context: draft)
     unchecked(patch)
 
 
@@ -41,13 +40,13 @@ def a_ledger_that_is_ignored(patch: pytest.MonkeyPatch) -> None:
     def ignored(entries: list[Entry], ledger: Ledger, **_rest: Any) -> Applied:
         return Applied(entries=entries, ledger=msgspec.structs.replace(ledger, lines={}, folds=()))
 
-    patch.setattr(draft, "apply_ledger", ignored)
+    patch.setattr(drafting, "apply_ledger", ignored)
     unchecked(patch)
 
 
 def a_change_that_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
     a_ledger_that_is_ignored(patch)
-    patch.setattr(build, "moved_by", lambda *_args, **_rest: "")
+    patch.setattr(build, "find_reason", lambda *_args: "")
 
 
 def a_call_that_nobody_answers(patch: pytest.MonkeyPatch) -> None:
@@ -69,27 +68,28 @@ def a_ladder_without_respect(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_library_that_repeats(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(draft, "referred", lambda entries, *_args, **_rest: (entries, {}))
+    patch.setattr(drafting, "refer_to_earlier", lambda entries, *_args, **_rest: (entries, {}))
 
 
 def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
-    def unweighed(plan: Any, move: Any) -> int:
-        entry = plan.now[move.at]
-        lowered = lower(entry, move.form, move.why, wording=plan.bench.wording, limit=move.limit)
-        plan.now[move.at] = lowered
-        plan.lines[entry.ref] = line(lowered, wording=plan.bench.wording, limit=move.limit, cut=plan.number)
+    def unweighed(lowering: Any, move: Any) -> int:
+        wording = lowering.context.wording
+        entry = lowering.entries[move.at]
+        lowered = lower(entry, move.form, move.why, wording=wording, limit=move.limit)
+        lowering.entries[move.at] = lowered
+        lowering.lines[entry.ref] = line(lowered, wording=wording, limit=move.limit, cut=lowering.cut_number)
         return 1
 
-    patch.setattr(fit.CutPlan, "_lower", unweighed)
+    patch.setattr(cut_moves._Lowering, "take_one", unweighed)  # noqa: SLF001
 
 
 def a_tidy_hand(patch: pytest.MonkeyPatch) -> None:
-    true = library.worded
+    true = library.word_entries
 
     def tidied(entries: Any, **rest: Any) -> Any:
         return [_tidy(entry) for entry in true(entries, **rest)]
 
-    patch.setattr(draft, "worded", tidied)
+    patch.setattr(drafting, "word_entries", tidied)
 
 
 def _tidy(entry: Any) -> Any:
@@ -104,7 +104,7 @@ def a_tag_without_guard(patch: pytest.MonkeyPatch) -> None:
 
 def unchecked(patch: pytest.MonkeyPatch) -> None:
     """Takes the seal's own check away, so that the property has to find the bug."""
-    patch.setattr(envelope, "_check", lambda *_args: None)
+    patch.setattr(envelope, "check_laws", lambda *_args: None)
 
 
 PLANTED: dict[str, Patch] = {

@@ -11,11 +11,13 @@ from lamina.core.bound_thinking import AFTER_CUT, Binding
 from lamina.core.build import build, plan_cut
 from lamina.core.cut import OPEN_LOOP, CutPlan
 from lamina.core.cut_target import limits
+from lamina.core.digest_entries import lay_folds
 from lamina.core.digests import smallest as one_line
 from lamina.core.envelope import Envelope
-from lamina.core.folds import runs
+from lamina.core.folds import find_runs
 from lamina.core.kinds import KINDS, recoverable
-from lamina.core.ledger import SAME_TEXT_LATER, lay_folds, lower
+from lamina.core.ledger import SAME_TEXT_LATER
+from lamina.core.lowering import lower
 from lamina.core.options import Options
 from lamina.core.orders import REPLY_LIMIT
 from lamina.core.tokens import CHARS4, part_cost
@@ -114,7 +116,7 @@ def smallest(log: list[Segment]) -> int:
     for i in [i for i, entry in enumerate(entries) if entry.segment.kind == "tool_call"]:
         if not {i, i + 1} <= foldable:  # its result stands right after it, and they go together
             foldable -= {i, i + 1}
-    found = runs(entries, frozenset(foldable))
+    found = find_runs(entries, frozenset(foldable))
     gains = [sum(costs[i] for i in run) - least_digest([entries[i] for i in run]) for run in found]
     subsets = (some for count in range(len(gains) + 1) for some in combinations(gains, count))
     return sum(costs) - max(map(sum, subsets))

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lamina.core.build import build
+from lamina.core.draft import may_split_at
 from lamina.core.envelope import Envelope
-from lamina.core.memo import Memo, may_part_at
+from lamina.core.memo import Memo
 from lamina.core.options import Options
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
@@ -204,15 +205,15 @@ def test_a_log_may_be_mended_in_two_pieces_wherever_it_may_be_parted(
     log: list[Segment], sent_before: int
 ) -> None:
     """Also with the repairs of an earlier request, which ended in the midst of the log."""
-    _, repairs = repair(log[:sent_before], Ledger(), wording=Wording(), seen=ScanMemory())
+    _, repairs = repair(log[:sent_before], Ledger(), wording=Wording(), memory=ScanMemory())
     before = Ledger(repairs=repairs)
-    at_once = repair(log, before, wording=Wording(), seen=ScanMemory())
+    at_once = repair(log, before, wording=Wording(), memory=ScanMemory())
     for at in range(1, len(log)):
-        if not may_part_at(log, at):
+        if not may_split_at(log, at):
             continue
-        seen = ScanMemory()
-        first, first_repairs = repair(log[:at], before, wording=Wording(), seen=seen, ends=False)
-        second, second_repairs = repair(log[at:], before, wording=Wording(), seen=seen)
+        memory = ScanMemory()
+        first, first_repairs = repair(log[:at], before, wording=Wording(), memory=memory, ends=False)
+        second, second_repairs = repair(log[at:], before, wording=Wording(), memory=memory)
         assert (first + second, first_repairs | second_repairs) == at_once
 
 
@@ -224,7 +225,7 @@ def test_a_log_is_not_parted_between_system_text_and_a_call_with_a_blank_message
         assistant(" "),
         call("read", {}, id="b", joins=False),
     ]
-    assert not may_part_at(log, 3)
+    assert not may_split_at(log, 3)
 
 
 @given(st.randoms(use_true_random=False), st.sampled_from([300, 600, 1_200, 3_000]))

@@ -1,8 +1,8 @@
 """Bound thinking: blocks of reasoning that a provider ties to everything before them.
 
-If anything before such a block changes, the block and every later one is invalid. So a cut takes the
-thinking after its first edit with it, an edit upstream does the same, and while the model waits in an
-open tool loop, where its latest message may not be touched, a cut waits too.
+If anything before such a block changes, this block and every later one is invalid. So a cut also leaves out
+the thinking after its first edit, and so does an edit by the client. While the model waits in an open tool
+loop, its latest message may not be touched, and a cut waits too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from lamina.core.repair import omitted
+from lamina.core.repair import omit
 from lamina.core.values import Digest, Entry, Form, Layer, Ledger, LedgerLine, Ref, Thinking
 
 Binding = Literal["none", "strict", "drop"]
@@ -21,53 +21,76 @@ AFTER_EDIT = "thinking bound to text that has changed"
 
 
 def thinks(entry: Entry) -> bool:
+    """Whether thinking is sent with this entry."""
     return bool(entry.parts) and isinstance(entry.parts[0], Thinking)
 
 
 def held(entries: Sequence[Entry], binding: Binding) -> bool:
     """Whether the model waits, in an open tool loop, with thinking that a changed past would make invalid."""
-    if binding != "strict" or not entries or entries[-1].layer is not Layer.STEPS:
+    if binding != "strict" or not entries:
         return False
-    return any(thinks(e) and e.step == entries[-1].step for e in entries)
+    last = entries[-1]
+    if last.layer is not Layer.STEPS:
+        return False
+    return any(thinks(entry) and entry.step == last.step for entry in entries)
 
 
-def unbound(
-    entries: list[Entry], was: Sequence[Entry], *, binding: Binding, cut: int
+def omit_thinking_after_cut(
+    entries: list[Entry], entries_before: Sequence[Entry], *, binding: Binding, cut: int
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
     """After a cut, entries without the thinking that was bound to what the cut changed."""
-    sent = {e.ref: e.sent for e in was if e.form is not Form.OMITTED}
-    changed = next((i for i, e in enumerate(entries) if sent.get(e.ref, "") != e.sent), len(entries))
-    latest = entries[-1].step if entries else 0
-    loose = [i for i, e in enumerate(entries) if i >= changed and thinks(e)]
-    if binding == "drop":
-        loose = [i for i in loose if entries[i].step != latest]
-    return _without(entries, loose, AFTER_CUT, cut)
+    start = _find_first_change(entries, entries_before)
+    last_step = entries[-1].step if entries else 0
+    unbound: list[int] = []
+    for at in range(start, len(entries)):
+        entry = entries[at]
+        may_stay = binding == "drop" and entry.step == last_step
+        if thinks(entry) and not may_stay:
+            unbound.append(at)
+    return _omit_at(entries, unbound, AFTER_CUT, cut)
 
 
-def rebound(
-    entries: list[Entry], ledger: Ledger, *, root: Digest, continues: bool, start: int = 0
+def _find_first_change(entries: Sequence[Entry], entries_before: Sequence[Entry]) -> int:
+    """The position of the first entry that is not sent as it was sent before."""
+    sent_before = {entry.ref: entry.sent for entry in entries_before if entry.form is not Form.OMITTED}
+    for at, entry in enumerate(entries):
+        if sent_before.get(entry.ref, "") != entry.sent:
+            return at
+    return len(entries)
+
+
+def omit_changed_thinking(
+    entries: list[Entry], ledger: Ledger, *, root: Digest, continues: bool
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
-    """Entries without the thinking whose past is not what it was bound to; from the first such block on."""
-    previous = entries[start - 1].prefix if start else root
-    broken = False
-    loose: list[int] = []
-    for i in range(start, len(entries)):
-        entry = entries[i]
+    """Entries without thinking from the first block on whose past is not what it was bound to.
+
+    `continues`: this request continues the last one, so a block that the ledger does not name is new.
+    """
+    previous = root
+    has_changed = False
+    unbound: list[int] = []
+    for at, entry in enumerate(entries):
         if thinks(entry):
-            then = ledger.bound.get(entry.ref)
-            broken = broken or (then != previous if then is not None else not continues)
-            if broken:
-                loose.append(i)
+            bound_to = ledger.bound.get(entry.ref)
+            if bound_to is None:
+                has_changed = has_changed or not continues
+            else:
+                has_changed = has_changed or bound_to != previous
+            if has_changed:
+                unbound.append(at)
         previous = entry.prefix
-    return _without(entries, loose, AFTER_EDIT, 0)
+    return _omit_at(entries, unbound, AFTER_EDIT, 0)
 
 
-def _without(
-    entries: list[Entry], loose: list[int], why: str, cut: int
+def _omit_at(
+    entries: list[Entry], positions: Sequence[int], why: str, cut: int
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
-    gone = frozenset(loose)
-    lines = {
-        entries[i].ref: LedgerLine(form=Form.OMITTED, why=why, wording=0, sent=Digest(""), cut=cut)
-        for i in loose
-    }
-    return [omitted(e, why) if i in gone else e for i, e in enumerate(entries)] if gone else entries, lines
+    if not positions:
+        return entries, {}
+    result = list(entries)
+    lines: dict[Ref, LedgerLine] = {}
+    for at in positions:
+        entry = entries[at]
+        result[at] = omit(entry, why)
+        lines[entry.ref] = LedgerLine(form=Form.OMITTED, why=why, wording=0, sent=Digest(""), cut=cut)
+    return result, lines

@@ -4,10 +4,10 @@ A cut rewrites the prompt from its first edit on, once; what it leaves is read a
 With growth g a step, trigger H, target L and a head P that no cut touches, there are (H - L) / g steps
 between two cuts. Reads cost r a token, writes w, so a step costs about
 r (H + L) / 2 + (w - r) (L - P) g / (H - L), which falls as L falls: on price alone the deepest cut is the
-cheapest. What stops it is what has to be asked for again. Answers take from a token that is a steps old about
-`NEED` / a^1.5 a step; if it does not stand there, the request is sent once more and what was missing comes
+cheapest. But what is cut may be needed again. An answer takes from a token that is a steps old about
+`NEED` / a^1.5 a step; if the token is not there, the request is sent once more and what was missing comes
 back. So L rises while one token more costs less than the recalls that it spares, at an age of L / g.
-docs/planner.md derives it, and measures it against the best that could have been done.
+docs/planner.md derives this, and measures it against the best that could have been done.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from lamina.core.values import Budget, Entry, Head, Layer
 
 RESERVE = 16_000
-"""Tokens kept free for the answer where the request does not say how long it may be."""
+"""Tokens kept free for the answer if the request does not say how long it may be."""
 
 NEED = 0.0035
 """How often an answer takes a name from a given token of one step ago: measured, see docs/planner.md."""
@@ -34,6 +34,12 @@ LOWEST, HIGHEST, GRID = 20, 35, 5
 STEPS = 16
 """Steps over which growth is measured."""
 
+_ENTRIES_PER_STEP = 20
+"""So many entries of each step are looked at, at most."""
+
+_OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""Parameters in which requests say how long the answer may be."""
+
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True):
     """A cache's prices, as multiples of the input price, and its lifetime in seconds."""
@@ -44,68 +50,87 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """A budget in tokens, for one request."""
+    """A budget in tokens, for one request. `keep_last` counts the steps that a cut would rather spare."""
 
     room: int
     trigger: int
     target: int
     least: int
     largest: int
+    keep_last: int = 0
 
 
 DEFAULT = Rates()
 
 
 def limits(budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = DEFAULT) -> CutLimits:
+    """The limits of one request. If the budget has no target, the best one is computed."""
     room = budget.window - reserve(budget, head)
     if budget.input is not None:
         room = min(room, budget.input)
-    trigger = _share(room, budget.trigger)
-    least = _share(room, budget.least)
+    trigger = _share_of(room, budget.trigger)
+    least = _share_of(room, budget.least)
     if budget.target is None:
-        fixed = sum(e.tokens for e in entries if e.layer is Layer.SYSTEM)
-        target = min(best(room, trigger, growth(entries), rates, fixed=fixed), trigger - least)
+        fixed = sum(entry.tokens for entry in entries if entry.layer is Layer.SYSTEM)
+        target = best(room, trigger, growth(entries), rates, fixed=fixed)
+        target = min(target, trigger - least)
     else:
-        target = _share(room, budget.target)
+        target = _share_of(room, budget.target)
     return CutLimits(
-        room=room, trigger=trigger, target=target, least=least, largest=_share(room, budget.largest)
+        room=room,
+        trigger=trigger,
+        target=target,
+        least=least,
+        largest=_share_of(room, budget.largest),
+        keep_last=budget.keep_last,
     )
 
 
 def reserve(budget: Budget, head: Head) -> int:
-    """What the budget says, else the request's limit of output or a constant, at most half the window."""
+    """The budget's reserve, or else the request's limit of output or a constant, at most half the window."""
     if budget.reserve is not None:
         return budget.reserve
-    named = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-    found = [value for name in named if isinstance(value := head.parameters.get(name), int) and value > 0]
-    return min(max(found, default=RESERVE), budget.window // 2)
+    output_limits: list[int] = []
+    for name in _OUTPUT_LIMITS:
+        value = head.parameters.get(name)
+        if isinstance(value, int) and value > 0:
+            output_limits.append(value)
+    return min(max(output_limits, default=RESERVE), budget.window // 2)
 
 
 def growth(entries: Sequence[Entry]) -> int:
     """Tokens that one of the last steps added, on average."""
     if not entries:
         return 0
-    last = entries[-1].step
-    recent = [e for e in entries[-20 * STEPS :] if e.step > last - STEPS and e.layer is not Layer.SYSTEM]
-    steps = last - recent[0].step + 1 if recent else 1
-    return sum(e.tokens for e in recent) // steps
+    last_step = entries[-1].step
+    recent = [entry for entry in entries[-_ENTRIES_PER_STEP * STEPS :] if entry.layer is not Layer.SYSTEM]
+    recent = [entry for entry in recent if entry.step > last_step - STEPS]
+    if not recent:
+        return 0
+    steps = last_step - recent[0].step + 1
+    return sum(entry.tokens for entry in recent) // steps
 
 
 def best(room: int, trigger: int, grown: int, rates: Rates, *, fixed: int = 0) -> int:
-    """The largest target at which the last token kept costs no more than it spares."""
-    read, write, grown = rates.read, rates.write, max(grown, 1)
+    """The largest target at which the last token that stays costs no more than it spares.
+
+    `grown` is the growth of a step, and `fixed` the head that no cut touches, both in tokens.
+    """
+    grown = max(grown, 1)
+    rewrite = max(rates.write - rates.read, 0)
     for share in range(HIGHEST, LOWEST, -GRID):
-        left = room * share // 100
-        if left >= trigger:
+        target = room * share // 100
+        if target >= trigger:
             continue
-        costs = read / 2 + max(write - read, 0) * max(trigger - fixed, 0) * grown / (trigger - left) ** 2
-        age = left / grown
-        spares = NEED / (age * sqrt(age)) * (read * (trigger + left) / 2 + write * BACK)
+        costs = rates.read / 2 + rewrite * max(trigger - fixed, 0) * grown / (trigger - target) ** 2
+        age = target / grown
+        recall_costs = rates.read * (trigger + target) / 2 + rates.write * BACK
+        spares = NEED / (age * sqrt(age)) * recall_costs
         if costs <= spares:
-            return left
+            return target
     return room * LOWEST // 100
 
 
-def _share(room: int, share: float) -> int:
+def _share_of(room: int, share: float) -> int:
     """A share of the room in whole tokens, rounded down; in thousandths, so that every machine agrees."""
     return room * round(share * 1000) // 1000

@@ -1,10 +1,10 @@
-"""The text that stands for a run of folded old turns: what was asked, what failed, what was decided, on what.
+"""The text of a digest: what was asked in a run of old turns, what failed, what was decided, and on what.
 
-It has two voices. The user's words stand apart from what the model and the tools said, so that neither can
-be taken for the other. Deterministic, and made of the segments alone: no model is asked, and nothing is
-weighed but the order of claims in `text.gist`. Which turns are folded, and how the text is fenced, is not
-decided here. Content stands on indented lines without control characters, so none of it can pass for the
-digest's own structure, and none of the structure addresses a reader.
+A digest has two voices. The user's words stand apart from what the model and the tools said, so that neither
+can be taken for the other. It is deterministic and made of the segments alone: no model is asked, and only
+the order of claims in `text.gist` decides what goes first. Other modules decide which turns are folded, and
+how the text is fenced. Content stands on indented lines without control characters. So none of it can pass
+for the digest's own structure, and none of the structure addresses a reader.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from lamina.core.values import Document, Image, Part, Role, Segment, Text, ToolC
 
 NOTES_TITLE = "What was done in it:"
 
-ASKED, QUOTED, EARLIER = "asked", "quoted", "earlier"
+QUESTION_LABEL, QUOTATION_LABEL, SUMMARY_LABEL = "asked", "quoted", "earlier"
 """Labels of what a user said, of what a user marked elsewhere, and of what an earlier summary says."""
 
 _NAMES = ("path", "url", "source", "name", "title")
@@ -55,58 +55,77 @@ def digest(
 ) -> DigestText:
     """What a run of turns said. Each voice has its limit in characters; notes may use what the words leave.
 
-    The words are one line where there is no room for more, and the notes are empty.
+    If there is no room for more, the words are one line and the notes are empty.
     """
-    pieces = merged(_pieces(segments, kinds))
-    words = told(smallest(segments), [piece for piece in pieces if _is_users(piece)], words_limit)
-    notes = [piece for piece in pieces if not _is_users(piece)]
+    users_pieces: list[GistPiece] = []
+    other_pieces: list[GistPiece] = []
+    for piece in merged(_find_pieces(segments, kinds)):
+        if piece.label in (QUESTION_LABEL, QUOTATION_LABEL):
+            users_pieces.append(piece)
+        else:
+            other_pieces.append(piece)
+    words = told(smallest(segments), users_pieces, words_limit)
     notes_limit += max(words_limit - len(words), 0)
-    if not notes or notes_limit < LEAST:
+    if not other_pieces or notes_limit < LEAST:
         return DigestText(words, "")
-    return DigestText(words, told(NOTES_TITLE, notes, notes_limit))
-
-
-def _is_users(piece: GistPiece) -> bool:
-    return piece.label in (ASKED, QUOTED)
+    return DigestText(words, told(NOTES_TITLE, other_pieces, notes_limit))
 
 
 def smallest(segments: Sequence[Segment]) -> str:
-    """The one-line minimum."""
-    count = sum(not segment.joins for segment in segments[1:]) + len(segments[:1])
-    return f"Earlier conversation, {count:,} {'message' if count == 1 else 'messages'} folded."
+    """The shortest digest: one line with the number of messages."""
+    count = 0
+    for at, segment in enumerate(segments):
+        if at == 0 or not segment.joins:
+            count += 1
+    unit = "message" if count == 1 else "messages"
+    return f"Earlier conversation, {count:,} {unit} folded."
 
 
-def _pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiece]:
+def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiece]:
     """Everything worth keeping, in chronological order; a path only where it first appears."""
     segments = [segment for segment in segments if segment.role is not Role.SYSTEM]
-    results = iter(_results(part for segment in segments for part in segment.parts))
+    results = iter(_pair_results(part for segment in segments for part in segment.parts))
     seen: set[tuple[str, str]] = set()
-    turn, before, reply = 1, True, ""
+    turn = 1
+    user_spoke = True
+    reply = ""
     for segment in segments:
-        speaks = _speaks(segment)
-        if speaks and not before:
+        user_speaks = _is_from_user(segment)
+        if user_speaks and not user_spoke:
             yield from replied(reply, turn)
-            turn, reply = turn + 1, ""
-        before = speaks
-        if segment.role is Role.ASSISTANT and (text := _text(segment.parts)):
-            reply = "" if any(decisions(text)) else text
-        for piece in _of_segment(segment, turn, results, kinds):
-            if piece.claim not in UNIQUE or (piece.claim, piece.text) not in seen:
-                seen.add((piece.claim, piece.text))
-                yield piece
+            turn += 1
+            reply = ""
+        user_spoke = user_speaks
+        if segment.role is Role.ASSISTANT:
+            reply = _find_reply(segment, reply)
+        for piece in _read_segment(segment, turn, results, kinds):
+            name = (piece.claim, piece.text)
+            if piece.claim in UNIQUE and name in seen:
+                continue
+            seen.add(name)
+            yield piece
     yield from replied(reply, turn)
 
 
-def _speaks(segment: Segment) -> bool:
+def _find_reply(segment: Segment, reply: str) -> str:
+    """The reply after this message of the assistant: its text, unless decisions are noted from it."""
+    text = _show_parts(segment.parts)
+    if not text:
+        return reply
+    if any(decisions(text)):
+        return ""
+    return text
+
+
+def _is_from_user(segment: Segment) -> bool:
     """Whether a segment is the user's: words or attachments, not the results of a call."""
-    results = segment.kind in _RESULTS or any(
-        isinstance(part, ToolCall | ToolResult) for part in segment.parts
-    )
-    return segment.role is Role.USER and not results
+    if segment.role is not Role.USER or segment.kind in _RESULTS:
+        return False
+    return not any(isinstance(part, ToolCall | ToolResult) for part in segment.parts)
 
 
-def _results(parts: Iterable[Part]) -> list[ToolResult | None]:
-    """The result of each call, in the order of the calls; of calls with one id the earliest is answered."""
+def _pair_results(parts: Iterable[Part]) -> list[ToolResult | None]:
+    """The result of each call, in the order of the calls. Of calls with one id the earliest is answered."""
     waiting: dict[str, deque[int]] = {}
     results: list[ToolResult | None] = []
     for part in parts:
@@ -114,24 +133,23 @@ def _results(parts: Iterable[Part]) -> list[ToolResult | None]:
             waiting.setdefault(part.id, deque()).append(len(results))
             results.append(None)
         elif isinstance(part, ToolResult) and waiting.get(part.id):
-            results[waiting[part.id].popleft()] = part
+            call_at = waiting[part.id].popleft()
+            results[call_at] = part
     return results
 
 
-def _of_segment(
+def _read_segment(
     segment: Segment, turn: int, results: Iterator[ToolResult | None], kinds: Kinds
 ) -> Iterator[GistPiece]:
-    if _speaks(segment):
-        yield from _of_user(segment, turn, kinds)
+    if _is_from_user(segment):
+        yield from _read_user_segment(segment, turn, kinds)
         return
     for part in segment.parts:
         match part:
             case ToolCall():
-                answer = next(results)
-                said, failed = (_text(answer.content), answer.error) if answer else (None, False)
-                yield from called(part.name, part.arguments, said, turn, failed=failed)
+                yield from _read_call(part, next(results), turn)
             case ToolResult():
-                yield from failures(_text(part.content), turn, failed=part.error)
+                yield from failures(_show_parts(part.content), turn, failed=part.error)
             case Text(text=text) if segment.role is Role.ASSISTANT:
                 yield from noted(text, turn)
             case Text(text=text) if segment.role is Role.USER and segment.kind not in _RESULTS:
@@ -139,46 +157,60 @@ def _of_segment(
             case Text(text=text):
                 yield from failures(text, turn, failed=False)
             case Image() | Document():
-                yield GistPiece("call", turn, "sent", _text((part,)))
+                yield GistPiece("call", turn, "sent", _show_parts((part,)))
             case _:
                 pass
 
 
-def _of_user(segment: Segment, turn: int, kinds: Kinds) -> Iterator[GistPiece]:
-    text = _text(segment.parts)
+def _read_call(call: ToolCall, result: ToolResult | None, turn: int) -> Iterable[GistPiece]:
+    if result is None:
+        return called(call.name, call.arguments, None, turn, failed=False)
+    return called(call.name, call.arguments, _show_parts(result.content), turn, failed=result.error)
+
+
+def _read_user_segment(segment: Segment, turn: int, kinds: Kinds) -> Iterator[GistPiece]:
+    text = _show_parts(segment.parts)
     if segment.kind not in kinds or not _can_be_attached_again(segment, kinds):
-        yield from asked(text, turn, label=_label(segment, kinds))
+        yield from asked(text, turn, label=_find_label(segment, kinds))
         return
-    name = next((segment.attrs[key] for key in _NAMES if segment.attrs.get(key)), "")
+    name = ""
+    for attribute in _NAMES:
+        if segment.attrs.get(attribute):
+            name = segment.attrs[attribute]
+            break
     yield GistPiece("call", turn, "attached", one_line(f"{segment.kind} {name}", NAME), size=size(text))
-    yield from (GistPiece("path", turn, "", path) for path in paths(name))
+    for path in paths(name):
+        yield GistPiece("path", turn, "", path)
 
 
-def _label(segment: Segment, kinds: Kinds) -> str:
-    """Whose words they are: a selection stands word for word, but a page that was marked asks for nothing."""
+def _find_label(segment: Segment, kinds: Kinds) -> str:
+    """Whose words they are. A selection is kept word for word, but marked text is not a question."""
     if segment.kind in _SUMMARIES:
-        return EARLIER
+        return SUMMARY_LABEL
     if segment.kind in kinds and row(kinds, segment).attachment:
-        return QUOTED
-    return ASKED
+        return QUOTATION_LABEL
+    return QUESTION_LABEL
 
 
 def _can_be_attached_again(segment: Segment, kinds: Kinds) -> bool:
     return row(kinds, segment).attachment and recoverable(kinds, segment)
 
 
-def _text(parts: Iterable[Part]) -> str:
-    """What parts say; pictures and documents are named, thinking and raw blocks are not shown."""
-    return "\n".join(word for part in parts if (word := _word(part)))
+def _show_parts(parts: Iterable[Part]) -> str:
+    """What parts say. Pictures and documents are named; thinking and raw blocks are not shown."""
+    texts = [_show_part(part) for part in parts]
+    return "\n".join(text for text in texts if text)
 
 
-def _word(part: Part) -> str:
+def _show_part(part: Part) -> str:
     match part:
         case Text(text=text):
             return text
         case Image():
             return "[image]"
+        case Document(name=""):
+            return "[document]"
         case Document(name=name):
-            return f"[document {one_line(name, NAME)}]" if name else "[document]"
+            return f"[document {one_line(name, NAME)}]"
         case _:
             return ""

@@ -1,7 +1,7 @@
 """The sealed, provider-neutral request, and how it is sealed.
 
-Sealing adds nothing to a request: it compares it with the last one, records a cut if bytes already sent
-differ, checks the laws on what the build changed, and writes the ledger that the next build needs.
+Sealing changes nothing in a request. It checks the laws on what the build changed, records a cut if bytes
+that were sent differ, and writes the ledger that the next build needs.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from itertools import pairwise
 
 import msgspec
 
+from lamina.core.cut_target import CutLimits
+from lamina.core.draft import Draft
 from lamina.core.hashing import digest, handle, unmarked
+from lamina.core.options import BuildContext
 from lamina.core.scale import TokenAccount
+from lamina.core.turns import count_leaving_tail
 from lamina.core.values import (
     Cut,
     Digest,
     Entry,
-    Fold,
     Form,
     Head,
     Layer,
     Ledger,
-    LedgerLine,
     Ref,
     Role,
     SentMark,
@@ -34,11 +36,11 @@ from lamina.errors import LawBroken
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
-    """One request: every segment of the log as an entry, in the order of the stream, and why.
+    """One request: every segment of the log as an entry, in the order of the stream, with the reasons.
 
-    `cut` is the cut that this build made, if it made one. `room` is None where no budget was given.
-    The last `tail` of the entries that are sent leave when this turn is over: what the next request continues
-    is the stream before them.
+    `cut` is the cut that this build made, if it made one. `room` is None if there is no budget. The last
+    `tail` of the entries that are sent leave when this turn is over. The next request continues the stream
+    before them.
     """
 
     entries: tuple[Entry, ...]
@@ -64,17 +66,19 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sent(self) -> tuple[Entry, ...]:
         """The entries that are in the request, in order."""
-        return tuple(e for e in self.entries if e.form is not Form.OMITTED)
+        return tuple(entry for entry in self.entries if entry.form is not Form.OMITTED)
 
     @property
     def prefix(self) -> Digest:
         """The hash of the whole stream."""
-        return _last(self.entries, self.root)
+        if not self.entries:
+            return self.root
+        return self.entries[-1].prefix
 
     @property
     def layers(self) -> Mapping[Layer, Digest]:
         """The hash of the stream up to the end of each layer that has entries."""
-        ends = {e.layer: e.prefix for e in self.entries}
+        ends = {entry.layer: entry.prefix for entry in self.entries}
         return {layer: ends[layer] for layer in Layer if layer in ends}
 
     def entry(self, key: str) -> Entry:
@@ -85,45 +89,87 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         raise KeyError(key)
 
 
-class BuildFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What a build found out, for the ledger. `moved` is why bytes already sent have changed, if they did."""
+def seal(draft: Draft, context: BuildContext, *, limits: CutLimits | None, reason: str) -> Envelope:
+    """The last stage: the draft as an envelope that keeps the laws, with the ledger for the next build.
 
-    lines: dict[Ref, LedgerLine] = {}
-    folds: tuple[Fold, ...] = ()
-    repairs: dict[Ref, str] = {}
-    promoted: tuple[Ref, ...] = ()
-    cut: Cut | None = None
-    moved: str = ""
-    binds: bool = False
-
-
-def seal(envelope: Envelope, facts: BuildFacts, *, known: tuple[int, int] = (0, 0)) -> Envelope:
-    """The envelope with its ledger. `known` counts its first entries that are as before, and those sent."""
-    start, sent = known
-    _check(envelope, start)
-    before = envelope.ledger
-    cut = facts.cut
-    if cut is None and facts.moved:
-        cut = Cut(number=len(before.cuts) + 1, reason=facts.moved, after=envelope.tokens)
-    ledger = msgspec.structs.replace(
-        before,
-        lines=before.lines | facts.lines if facts.lines else before.lines,
-        folds=facts.folds,
-        repairs=before.repairs | facts.repairs if facts.repairs else before.repairs,
-        promoted=before.promoted + facts.promoted,
-        cuts=(*before.cuts, cut) if cut else before.cuts,
-        bound=_bound(envelope, before, start) if facts.binds else before.bound,
-        mark=mark(envelope, start=start, sent=sent),
+    `reason` says why bytes that were sent have changed, if the client changed them.
+    """
+    options = context.options
+    envelope = Envelope(
+        entries=tuple(draft.entries),
+        head=context.head,
+        ledger=draft.ledger,
+        account=context.scale.account(draft.tokens),
+        root=context.root,
+        room=limits.room if limits else None,
+        notes=draft.notes,
+        tail=count_leaving_tail(draft.entries, options.kinds, options.layout),
     )
+    check_laws(envelope, draft.unchanged)
+    cut = _find_cut(draft, envelope, reason)
+    ledger = _next_ledger(draft, envelope, cut, binds_thinking=context.binds_thinking)
     return msgspec.structs.replace(envelope, ledger=ledger, cut=cut)
 
 
-def mark(envelope: Envelope, *, start: int = 0, sent: int = 0) -> SentMark:
-    """The request as hashes, for the next build to compare with; its tail is no part of them."""
+def _find_cut(draft: Draft, envelope: Envelope, reason: str) -> Cut | None:
+    """The cut of this build. If the client changed something, that is its first cause."""
+    if not reason:
+        return draft.cut
+    if draft.cut is not None:
+        return msgspec.structs.replace(draft.cut, reason=reason)
+    return Cut(number=len(draft.ledger.cuts) + 1, reason=reason, after=envelope.tokens)
+
+
+def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, *, binds_thinking: bool) -> Ledger:
+    previous = draft.ledger
+    # A dict to which nothing is added stays the same object: a memo sees by that that no form has changed.
+    lines = previous.lines
+    if draft.lines:
+        lines = previous.lines | draft.lines
+    repairs = previous.repairs
+    if draft.repairs:
+        repairs = previous.repairs | draft.repairs
+    cuts = previous.cuts
+    if cut is not None:
+        cuts = (*previous.cuts, cut)
+    bound = previous.bound
+    if binds_thinking:
+        bound = _bind_thinking(envelope, previous, draft.unchanged)
+    return msgspec.structs.replace(
+        previous,
+        lines=lines,
+        folds=draft.folds,
+        repairs=repairs,
+        promoted=previous.promoted + draft.promoted,
+        cuts=cuts,
+        bound=bound,
+        mark=_mark_sent(draft, envelope),
+    )
+
+
+def _bind_thinking(envelope: Envelope, previous: Ledger, start: int) -> dict[Ref, Digest]:
+    """What each block of thinking was bound to when it was first sent."""
+    new: dict[Ref, Digest] = {}
+    prefix = envelope.root
+    if start:
+        prefix = envelope.entries[start - 1].prefix
+    for entry in envelope.entries[start:]:
+        is_thinking = bool(entry.parts) and isinstance(entry.parts[0], Thinking)
+        if is_thinking and entry.ref not in previous.bound:
+            new[entry.ref] = prefix
+        prefix = entry.prefix
+    if not new:
+        return previous.bound
+    return previous.bound | new
+
+
+def _mark_sent(draft: Draft, envelope: Envelope) -> SentMark:
+    """The request as hashes, for the next build to compare with. They do not include its tail."""
     account = envelope.account
-    all_sent = sent + sum(entry.form is not Form.OMITTED for entry in envelope.entries[start:])
+    new_entries = envelope.entries[draft.unchanged :]
+    sent = draft.unchanged_sent + sum(entry.form is not Form.OMITTED for entry in new_entries)
     return SentMark(
-        sent=all_sent - envelope.tail,
+        sent=sent - envelope.tail,
         prefix=_lasting_prefix(envelope),
         tools=digest(unmarked(envelope.head.tools)),
         system=layers_end(envelope.entries, envelope.root, Layer.SYSTEM),
@@ -138,20 +184,28 @@ def _lasting_prefix(envelope: Envelope) -> Digest:
     if not envelope.tail:
         return envelope.prefix
     lasting = envelope.lasting
-    return lasting[-1].prefix if lasting else envelope.root
+    if not lasting:
+        return envelope.root
+    return lasting[-1].prefix
 
 
 def prefix_at(
     entries: Sequence[Entry], sent: int, root: Digest, *, start: int = 0, before: int = 0
 ) -> Digest | None:
-    """The hash after the first `sent` entries, None if there are fewer. `before` were sent before `start`."""
-    if sent <= before:
-        start, before = 0, 0
+    """The hash after the first `sent` entries that are sent; None if there are fewer.
+
+    A caller who knows that `before` of the entries up to `start` are sent saves the search among these.
+    """
     if sent == 0:
         return root
+    if sent <= before:
+        start = 0
+        before = 0
     left = sent - before
     for entry in entries[start:]:
-        left -= entry.form is not Form.OMITTED
+        if entry.form is Form.OMITTED:
+            continue
+        left -= 1
         if left == 0:
             return entry.prefix
     return None
@@ -167,22 +221,35 @@ def layers_end(entries: Sequence[Entry], root: Digest, layer: Layer) -> Digest:
     return end
 
 
-def _last(entries: tuple[Entry, ...], root: Digest) -> Digest:
-    return entries[-1].prefix if entries else root
-
-
-def _bound(envelope: Envelope, before: Ledger, start: int) -> dict[Ref, Digest]:
-    """What each block of thinking was bound to when it was first sent."""
-    new: dict[Ref, Digest] = {}
-    previous = envelope.entries[start - 1].prefix if start else envelope.root
+def check_laws(envelope: Envelope, start: int = 0) -> None:
+    """Checks the laws that a build or its ledger could break. Entries before `start` were checked before."""
+    if envelope.room is not None and envelope.tokens > envelope.room:
+        raise LawBroken("within the room", f"{envelope.tokens:,} tokens in a room of {envelope.room:,}")
     for entry in envelope.entries[start:]:
-        if entry.parts and isinstance(entry.parts[0], Thinking) and entry.ref not in before.bound:
-            new[entry.ref] = previous
-        previous = entry.prefix
-    return before.bound | new if new else before.bound
+        _check_entry(entry, envelope.ledger)
+    for before, after in pairwise(envelope.entries[start:]):
+        if after.layer is Layer.SYSTEM and before.layer is not Layer.SYSTEM:
+            raise LawBroken("append-only within an epoch", f"{after.ref} stands after {before.ref}")
+    if start == 0 or envelope.ledger.folds:
+        for problem in find_unpaired(envelope.sent):
+            raise LawBroken("calls and results pair", problem)
 
 
-def unpaired(sent: Sequence[Entry]) -> Iterator[str]:
+def _check_entry(entry: Entry, ledger: Ledger) -> None:
+    is_omitted = entry.form is Form.OMITTED
+    has_parts = bool(entry.parts)
+    if is_omitted is has_parts or not entry.why:
+        raise LawBroken("conservation", f"{entry.ref} has form {entry.form} and {len(entry.parts)} parts")
+    line = ledger.lines.get(entry.ref)
+    if line is not None and entry.form > line.form:
+        raise LawBroken("forms never rise", f"{entry.ref} is {entry.form}, the ledger has {line.form}")
+    if entry.role is Role.SYSTEM and entry.segment.role is not Role.SYSTEM:
+        raise LawBroken("no authority is gained", f"{entry.ref} became system text")
+    if entry.layer is Layer.SYSTEM and entry.role is not Role.SYSTEM:
+        raise LawBroken("no authority is gained", f"{entry.ref} stands among the system text")
+
+
+def find_unpaired(sent: Sequence[Entry]) -> Iterator[str]:
     """What breaks the pairing of calls and results in a stream; nothing if each call has its one result."""
     waiting: list[str] = []
     calling = False
@@ -205,29 +272,3 @@ def unpaired(sent: Sequence[Entry]) -> Iterator[str]:
             calling = entry.role is Role.ASSISTANT
     if waiting:
         yield f"calls without a result: {waiting}"
-
-
-def _check(envelope: Envelope, start: int) -> None:
-    """The laws that a build or its ledger could break; those of one entry on the entries that it made."""
-    if envelope.room is not None and envelope.tokens > envelope.room:
-        raise LawBroken("within the room", f"{envelope.tokens:,} tokens in a room of {envelope.room:,}")
-    for entry in envelope.entries[start:]:
-        _check_entry(entry, envelope.ledger)
-    for one, next_ in pairwise(envelope.entries[start:]):
-        if next_.layer is Layer.SYSTEM and one.layer is not Layer.SYSTEM:
-            raise LawBroken("append-only within an epoch", f"{next_.ref} stands after {one.ref}")
-    if start == 0 or envelope.ledger.folds:
-        for problem in unpaired(envelope.sent):
-            raise LawBroken("calls and results pair", problem)
-
-
-def _check_entry(entry: Entry, ledger: Ledger) -> None:
-    if (entry.form is Form.OMITTED) != (not entry.parts) or not entry.why:
-        raise LawBroken("conservation", f"{entry.ref} has form {entry.form} and {len(entry.parts)} parts")
-    line = ledger.lines.get(entry.ref)
-    if line is not None and entry.form > line.form:
-        raise LawBroken("forms never rise", f"{entry.ref} is {entry.form}, the ledger has {line.form}")
-    if entry.role is Role.SYSTEM and entry.segment.role is not Role.SYSTEM:
-        raise LawBroken("no authority is gained", f"{entry.ref} became system text")
-    if entry.layer is Layer.SYSTEM and entry.role is not Role.SYSTEM:
-        raise LawBroken("no authority is gained", f"{entry.ref} stands among the system text")

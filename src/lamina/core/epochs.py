@@ -1,20 +1,20 @@
-"""Why a new epoch begins that the room did not ask for: the last request is not a prefix of this one.
+"""Why a new epoch begins although the room does not ask for it: this request does not continue the last one.
 
-Whoever sends requests may change its tools, its system text or its history. That is allowed, costs the cache,
-and is recorded as a cut with the reason that is found here.
+A client may change its tools, its system text or its history. That is allowed, but the cache is lost. It is
+recorded as a cut, with one of the reasons below.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamina.core.admit import Admitted
-from lamina.core.arrange import OWN_TURN_ONLY
-from lamina.core.draft import draft_log
+from lamina.core.draft import Draft
+from lamina.core.drafting import draft_log
 from lamina.core.envelope import layers_end, prefix_at
 from lamina.core.hashing import digest, unmarked
 from lamina.core.options import BuildContext
-from lamina.core.values import Entry, Head, Layer, Segment, SentMark
+from lamina.core.turns import OWN_TURN_ONLY
+from lamina.core.values import Entry, Layer, Segment, SentMark
 
 TOOLS_CHANGED = "tools changed"
 SYSTEM_CHANGED = "system text changed"
@@ -28,48 +28,54 @@ NEW_SUMMARIES = 4
 """How many of the newest summaries may have been written since the last request."""
 
 
-def moved_by(admitted: Admitted, head: Head, bench: BuildContext, *, reworded: bool) -> str:
-    """Why bytes that were sent have changed before anything is lowered; nothing if they have not.
-
-    `reworded`: lamina itself says something differently than it was sent.
-    """
-    last = bench.ledger.mark
-    if last is None or _continues(admitted, last, bench):
+def find_reason(draft: Draft, context: BuildContext) -> str:
+    """Why bytes that were sent have changed before a cut is made; "" if they have not."""
+    last = draft.ledger.mark
+    if last is None or _continues(draft, last, context):
         return ""
-    if digest(unmarked(head.tools)) != last.tools:
+    if digest(unmarked(context.head.tools)) != last.tools:
         return TOOLS_CHANGED
-    if layers_end(admitted.entries, bench.root, Layer.SYSTEM) != last.system:
+    if layers_end(draft.entries, context.root, Layer.SYSTEM) != last.system:
         return SYSTEM_CHANGED
-    if reworded:
+    if draft.reworded:
         return REWORDED
-    return _moved_by_layout(admitted.entries, bench, last)
+    reason = HISTORY_CHANGED
+    if context.options.layout.library == "hoisted":
+        reason = _find_layout_reason(draft.entries, last, context)
+    if reason == HISTORY_CHANGED and _has_only_new_summaries(draft.log, context):
+        return SUMMARISED
+    return reason
 
 
-def _continues(admitted: Admitted, last: SentMark, bench: BuildContext) -> bool:
+def _continues(draft: Draft, last: SentMark, context: BuildContext) -> bool:
     """Whether the last request is a prefix of this one."""
-    start, sent = admitted.known, admitted.known_sent
-    return prefix_at(admitted.entries, last.sent, bench.root, start=start, before=sent) == last.prefix
+    prefix = prefix_at(
+        draft.entries, last.sent, context.root, start=draft.unchanged, before=draft.unchanged_sent
+    )
+    return prefix == last.prefix
 
 
-def _moved_by_layout(entries: Sequence[Entry], bench: BuildContext, last: SentMark) -> str:
-    """What the hoisted layout changed when a turn was over, or else that the history is another."""
-    if bench.options.layout.library != "hoisted":
-        return HISTORY_CHANGED
-    if layers_end(entries, bench.root, Layer.LIBRARY) != last.library:
+def _find_layout_reason(entries: Sequence[Entry], last: SentMark, context: BuildContext) -> str:
+    """What the hoisted layout changed when a turn was over, or else that the history was changed."""
+    if layers_end(entries, context.root, Layer.LIBRARY) != last.library:
         return LIBRARY_GREW
     turn = entries[-1].turn if entries else 0
-    left_now = any(entry.why == OWN_TURN_ONLY and entry.turn == turn - 1 for entry in entries)
-    return TURN_SCOPED if left_now else HISTORY_CHANGED
+    for entry in entries:
+        if entry.why == OWN_TURN_ONLY and entry.turn == turn - 1:
+            return TURN_SCOPED
+    return HISTORY_CHANGED
 
 
-def only_summarised(log: Sequence[Segment], bench: BuildContext) -> bool:
-    """Whether the last request would be continued, were it not for summaries that were written since."""
-    last = bench.ledger.mark
-    summaries = [i for i, segment in enumerate(log) if segment.covers]
-    without = list(log)
-    for index in reversed(summaries[-NEW_SUMMARIES:]):
-        del without[index]
-        entries = draft_log(tuple(without), bench, front=None).entries
-        if last is not None and prefix_at(entries, last.sent, bench.root) == last.prefix:
+def _has_only_new_summaries(log: Sequence[Segment], context: BuildContext) -> bool:
+    """Whether this request would continue the last one without summaries that were written since."""
+    last = context.ledger.mark
+    if last is None:
+        return False
+    summaries = [at for at, segment in enumerate(log) if segment.covers]
+    older_log = list(log)
+    for at in reversed(summaries[-NEW_SUMMARIES:]):
+        del older_log[at]
+        entries = draft_log(tuple(older_log), context).entries
+        if prefix_at(entries, last.sent, context.root) == last.prefix:
             return True
     return False

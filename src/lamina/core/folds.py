@@ -1,8 +1,8 @@
 """Folding: a run of old steps becomes one digest that stands where the run began.
 
-Folds append: a cut adds a digest after the earlier ones. They merge only when together they take more
-than `SHARE` of the room. A digest that would not be smaller than what it stands for is not made. System text
-is never folded: it stands among the digest's two voices, and a run goes on behind it.
+A cut adds its digests after the earlier ones. Digests merge only when together they take more than one part
+in `SHARE` of the room. A digest that would not be smaller than its run is not made. System text is never
+folded: it stands between the two voices of the digest, and the run goes on after it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from lamina.core.digest_entries import lay_folds
 from lamina.core.digests import digest, smallest
-from lamina.core.hashing import digest as hashed
+from lamina.core.hashing import digest as hash_of
 from lamina.core.kinds import Kinds
-from lamina.core.ledger import lay_folds
 from lamina.core.orders import goes_last
 from lamina.core.scale import Scale
 from lamina.core.text.characters import ALPHANUMERIC, split_lines
@@ -33,6 +33,7 @@ TITLE_ROOM = 200
 """Characters of a digest's title and headings."""
 
 _BETWEEN_WORDS = re.compile(f"[^{ALPHANUMERIC}]+")
+"""What is not a letter or digit: "a, b" and "a\\nb" have the same words."""
 
 
 def extra(room: int) -> int:
@@ -40,87 +41,109 @@ def extra(room: int) -> int:
     return max(LEAST, min(MOST, room // 32 * 4))
 
 
-def runs(entries: Sequence[Entry], chosen: frozenset[int]) -> list[list[int]]:
-    """Neighbouring chosen positions. What is omitted already, and system text, does not part them."""
-    found: list[list[int]] = []
-    open_run = False
-    for i, entry in enumerate(entries):
-        if i in chosen:
-            if not open_run:
-                found.append([])
-            found[-1].append(i)
-            open_run = True
+def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int]]:
+    """Runs of positions to fold. What is omitted already, and system text, does not end a run."""
+    runs: list[list[int]] = []
+    in_run = False
+    for at, entry in enumerate(entries):
+        if at in folded:
+            if not in_run:
+                runs.append([])
+            runs[-1].append(at)
+            in_run = True
         elif entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM:
-            open_run = False
-    return found
+            in_run = False
+    return runs
 
 
-def fold(run: Sequence[Entry], *, spare: int, cut: int, kinds: Kinds, bounded: bool = False) -> Fold:
-    """A digest of these entries. `spare` characters go to calls, paths and the rest; the user's words stay.
+def make_fold(run: Sequence[Entry], *, spare: int, cut: int, kinds: Kinds, bounded: bool = False) -> Fold:
+    """A digest of these entries. It has all words of the user, and `spare` characters for everything else.
 
-    `bounded`: the last resort, in which even these must fit into `spare`; with none, one line is left.
+    `bounded` is the last resort: even the user's words must fit into `spare`. With 0, one line is left.
     """
     covers = tuple(entry.ref for entry in run)
-    key = f"fold-{hashed(covers)[:20]}"
     segments = [entry.source for entry in run if entry.segment.origin != "lamina"]
     title = smallest(segments)
-    if bounded and not spare:
-        return Fold(key=key, covers=covers, text=title, cut=cut, speaks=False, version=FOLD_VERSION)
-    if bounded:
-        texts = digest(segments, words_limit=spare * 3 // 4, notes_limit=spare // 4, kinds=kinds)
-        notes = texts.notes
-    else:
-        words_limit = TITLE_ROOM + said(entry.source for entry in run if goes_last(entry, kinds))
+    words = title
+    notes = ""
+    if not bounded:
+        words_limit = TITLE_ROOM + _count_words(entry.source for entry in run if goes_last(entry, kinds))
         texts = digest(segments, words_limit=words_limit, notes_limit=spare // 2, kinds=kinds)
-        listed = names((text_of(segment.parts) for segment in segments), limit=spare - spare // 2)
-        notes = "\n".join(filter(None, (texts.notes, f"  names: {listed}" if listed else "")))
+        words = texts.words
+        notes = _add_names(texts.notes, segments, limit=spare - spare // 2)
+    elif spare:
+        texts = digest(segments, words_limit=spare * 3 // 4, notes_limit=spare // 4, kinds=kinds)
+        words = texts.words
+        notes = texts.notes
     return Fold(
-        key=key,
+        key=f"fold-{hash_of(covers)[:20]}",
         covers=covers,
-        text=texts.words,
+        text=words,
         notes=notes,
-        speaks=texts.words != title,
+        speaks=words != title,
         cut=cut,
         version=FOLD_VERSION,
     )
 
 
-def keeps(text: str, segments: Iterable[Segment]) -> bool:
+def _count_words(segments: Iterable[Segment]) -> int:
+    """Characters of words that must stay, with what printing them on lines of their own adds."""
+    characters = 0
+    for segment in segments:
+        for part in segment.parts:
+            if isinstance(part, Text):
+                characters += len(part.text) + 4 * part.text.count("\n") + 40
+    return characters
+
+
+def _add_names(notes: str, segments: Sequence[Segment], *, limit: int) -> str:
+    """The notes, and a line with names that occur in the segments."""
+    listed = names((text_of(segment.parts) for segment in segments), limit=limit)
+    if not listed:
+        return notes
+    names_line = f"  names: {listed}"
+    if not notes:
+        return names_line
+    return f"{notes}\n{names_line}"
+
+
+def has_words(text: str, segments: Iterable[Segment]) -> bool:
     """Whether a digest has the words of these segments, whatever stands between them."""
-    there = _plain(text)
-    return all(_plain(line) in there for s in segments for line in split_lines(text_of(s.parts)))
+    plain = _strip_to_words(text)
+    for segment in segments:
+        for line in split_lines(text_of(segment.parts)):
+            if _strip_to_words(line) not in plain:
+                return False
+    return True
 
 
-def _plain(text: str) -> str:
+def _strip_to_words(text: str) -> str:
     return _BETWEEN_WORDS.sub("", text)
 
 
-def said(segments: Iterable[Segment]) -> int:
-    """Characters of words that must stay, with what printing them on lines of their own adds."""
-    texts = (part.text for segment in segments for part in segment.parts if isinstance(part, Text))
-    return sum(len(text) + 4 * text.count("\n") + 40 for text in texts)
-
-
-def cost(made: Fold, run: Sequence[Entry], scale: Scale, wording: Wording) -> int:
+def measure_fold(fold: Fold, run: Sequence[Entry], scale: Scale, wording: Wording) -> int:
     """Tokens of a fold's digest, as messages of its own, at their most."""
-    laid = lay_folds(run, (made,), wording=wording)
+    laid = lay_folds(run, (fold,), wording=wording)
     digests = [entry for entry in laid if entry.form is not Form.OMITTED]
     return sum(scale.body(entry) + scale.counter.framing.message for entry in digests)
 
 
-def neighbours(entries: Sequence[Entry], folds: Sequence[Fold], *, least: int) -> list[list[Fold]]:
-    """Folds whose digests stand side by side in `entries`, in runs of at least `least`."""
-    by_key = {Ref(each.key): each for each in folds}
-    by_covered = {ref: each for each in folds for ref in each.covers}
-    groups: list[list[Fold]] = [[]]
+def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[list[Fold]]:
+    """Groups of folds whose digests stand side by side in `entries`."""
+    by_key = {Ref(fold.key): fold for fold in folds}
+    by_covered = {ref: fold for fold in folds for ref in fold.covers}
+    groups: list[list[Fold]] = []
+    group: list[Fold] = []
     for entry in entries:
         owner = by_key.get(entry.ref) or by_covered.get(entry.ref)
         if owner is not None:
-            if owner not in groups[-1]:
-                groups[-1].append(owner)
+            if owner not in group:
+                group.append(owner)
         elif entry.form is not Form.OMITTED and not _is_transparent(entry):
-            groups.append([])
-    return [group for group in groups if len(group) >= least]
+            groups.append(group)
+            group = []
+    groups.append(group)
+    return [group for group in groups if group]
 
 
 def _is_transparent(entry: Entry) -> bool:

@@ -1,8 +1,9 @@
-"""A window over history: the last messages stand, and a bounded digest for what came before them.
+"""A window over history: the last messages are sent, and a bounded digest of what came before them.
 
-It slides in steps. A cut brings history back to so many messages when it has grown by `slack`; between two
-cuts every request continues the one before it. Nothing is lost: what is outside can be recalled by the key of
-the digest, or by its own. The open turn is no history. This file chooses, `fit` folds.
+The window slides in steps. A cut brings history back to so many messages when it has grown by `slack`;
+between two cuts every request continues the one before it. Nothing is lost: what is outside can be recalled
+by the key of the digest, or by its own. The open turn is not history. This file chooses what is outside;
+`cut` folds it.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from lamina.core.values import Entry, Form, Layer, Ref, Role
 from lamina.errors import BadInput
 
 DIGEST = 800
-"""Characters of the digest that stands for what is outside."""
+"""Characters of the digest of what is outside."""
 
 
 class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last `messages` of history stand; a message of the model goes with its tool results.
+    """The last `messages` of history are sent; a message of the model counts with its tool results.
 
     `slack` is how many more may gather before a cut takes them out; None is as many again. With 0 the window
-    is exact, and each turn rewrites the prompt behind the system text: no cache reads more than that.
-    `digest` bounds what stands for the rest, in characters; with 0 it is one line.
+    is exact, and each turn rewrites the prompt after the system text: a cache can read no more than that.
+    `digest` bounds the digest of the rest, in characters; with 0 it is one line.
     """
 
     messages: int
@@ -33,7 +34,9 @@ class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         for name, value in (("messages", self.messages), ("slack", self.slack), ("digest", self.digest)):
-            if value is not None and (type(value) is not int or value < 0):
+            if value is None:
+                continue
+            if type(value) is not int or value < 0:
                 raise BadInput(f"{name} is {value!r}", place="LastN", hint="give a whole number, 0 or more")
 
     @property
@@ -43,51 +46,48 @@ class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def outside(self, entries: Sequence[Entry]) -> frozenset[int]:
         """The steps that a cut takes out now: none while history has not outgrown window and slack."""
-        standing = [entry for entry in entries if entry.form is not Form.OMITTED]
-        history = _steps_of_history(standing)
+        sent = [entry for entry in entries if entry.form is not Form.OMITTED]
+        history = _find_history_steps(sent)
         slack = self.messages if self.slack is None else self.slack
         if len(history) <= self.messages + slack:
             return frozenset()
         return frozenset(history[: len(history) - self.messages])
 
     def may_take(self, entries: Sequence[Entry]) -> frozenset[Ref]:
-        """Everything that some cut of this window could have taken out, whether it stands or not."""
-        history = _steps_of_history(entries)
+        """Everything that some cut of this window could have taken out, whether it is sent or not."""
+        history = _find_history_steps(entries)
         beyond = frozenset(history[: max(len(history) - self.messages, 0)])
-        return frozenset(entry.ref for entry in entries if _folds(entry, beyond))
+        return frozenset(entry.ref for entry in entries if _may_fold(entry, beyond))
 
 
-def folding(outside: frozenset[int]) -> Order:
-    """An order that puts these steps under digests, oldest first; system text stays."""
+def fold_outside(outside: frozenset[int]) -> Order:
+    """An order that puts these steps under digests, oldest first. System text stays."""
 
     def order(view: OrderView) -> Iterator[Batch]:
         for batch in steps(view, verbatim=None):
-            moves = tuple(move for move in batch if _folds(view.entries[move.at], outside))
+            moves = tuple(move for move in batch if _may_fold(view.entries[move.at], outside))
             if moves:
                 yield moves
 
     return order
 
 
-def standing_before(entries: Sequence[Entry], outside: frozenset[int]) -> frozenset[Ref]:
-    """All that stands up to the last of these steps: digests of it alone may become one."""
-    last = max(outside, default=-1)
-    return frozenset(entry.ref for entry in entries if entry.step <= last)
+def refs_up_to(entries: Sequence[Entry], outside: frozenset[int]) -> frozenset[Ref]:
+    """All entries up to the last of these steps: digests of nothing else may become one."""
+    last_step = max(outside, default=-1)
+    return frozenset(entry.ref for entry in entries if entry.step <= last_step)
 
 
-def _steps_of_history(entries: Sequence[Entry]) -> list[int]:
-    return sorted({entry.step for entry in entries if _counts(entry)})
+def _find_history_steps(entries: Sequence[Entry]) -> list[int]:
+    return sorted({entry.step for entry in entries if _counts_as_history(entry)})
 
 
-def _counts(entry: Entry) -> bool:
+def _counts_as_history(entry: Entry) -> bool:
     """Whether an entry is of a message of history that could be taken out."""
-    return (
-        entry.layer is Layer.HISTORY
-        and entry.role is not Role.SYSTEM
-        and entry.segment.origin != "lamina"
-        and not entry.segment.pinned
-    )
+    if entry.layer is not Layer.HISTORY or entry.role is Role.SYSTEM:
+        return False
+    return entry.segment.origin != "lamina" and not entry.segment.pinned
 
 
-def _folds(entry: Entry, outside: frozenset[int]) -> bool:
+def _may_fold(entry: Entry, outside: frozenset[int]) -> bool:
     return entry.step in outside and entry.role is not Role.SYSTEM and entry.layer is Layer.HISTORY

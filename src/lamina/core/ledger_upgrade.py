@@ -1,8 +1,8 @@
-"""Ledgers of older releases: the names in them become the names of today.
+"""Ledgers of older releases: their names of segments become the names of today.
 
 Version 1 named a segment `key@content#nth`, where `nth` counted equal contents from the front. The first
-build with such a ledger translates every name that the log still has; what is not in the log stays as it
-was and names nothing.
+build with such a ledger translates every name that the log still has. Other names stay as they were, and name
+nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lamina.core.recall import NamedSegment, identified
 from lamina.core.values import LEDGER_VERSION, Ledger, Ref, Segment
 
 SUFFIXES = ("!", ":id")
-"""What stands behind the name of a call: `!` names the answer that lamina gave, `:id` a renamed id."""
+"""What may follow the name of a call: `!` names the answer that lamina gave, `:id` a renamed id."""
 
 
 def upgraded(ledger: Ledger, log: Iterable[Segment]) -> Ledger:
@@ -33,16 +33,15 @@ def upgraded(ledger: Ledger, log: Iterable[Segment]) -> Ledger:
                 return Ref(f"{new_names.get(bare, bare)}{suffix}")
         return new_names.get(ref, ref)
 
-    def rename_covers(covers: tuple[Ref, ...]) -> tuple[Ref, ...]:
-        return tuple(rename(ref) for ref in covers)
-
+    folds = []
+    for fold in ledger.folds:
+        covers = tuple(rename(ref) for ref in fold.covers)
+        folds.append(msgspec.structs.replace(fold, covers=covers))
     return msgspec.structs.replace(
         ledger,
         version=LEDGER_VERSION,
         lines={rename(ref): line for ref, line in ledger.lines.items()},
-        folds=tuple(
-            msgspec.structs.replace(fold, covers=rename_covers(fold.covers)) for fold in ledger.folds
-        ),
+        folds=tuple(folds),
         repairs={rename(ref): repair for ref, repair in ledger.repairs.items()},
         promoted=tuple(rename(ref) for ref in ledger.promoted),
         bound={rename(ref): prefix for ref, prefix in ledger.bound.items()},
@@ -56,4 +55,6 @@ def named_by_count(segments: Iterable[NamedSegment]) -> Iterable[tuple[Ref, Name
         name = f"{each.segment.key or short_handle(each.content)}@{each.content[:16]}"
         nth = occurrences[name]
         occurrences[name] += 1
-        yield Ref(f"{name}#{nth}" if nth else name), each
+        if nth:
+            name = f"{name}#{nth}"
+        yield Ref(name), each

@@ -1,7 +1,7 @@
-"""What the last build of a conversation leaves for the next one: counts, and the draft to resume from.
+"""What the last build of a conversation leaves for the next one: token counts, and a checkpoint.
 
-A memo belongs to one conversation. It holds only what could be computed again, so losing it costs time
-and keeping it changes nothing. It is replaced in one assignment: two threads cannot tear it.
+A memo belongs to one conversation. It holds only what could be computed again: losing it costs time, and
+using it changes no request. The checkpoint is replaced in one assignment, so threads cannot see half of it.
 """
 
 from __future__ import annotations
@@ -10,22 +10,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.draft import Draft, Drafted, draft_log, may_part, resumable
-from lamina.core.options import BuildContext, Options
+from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at
+from lamina.core.drafting import find_position
+from lamina.core.envelope import Envelope
+from lamina.core.kinds import Kinds, row
+from lamina.core.options import BuildContext
 from lamina.core.tokens import Counter
-from lamina.core.values import Digest, Entry, Ledger, Segment
-
-
-class DraftCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The draft of `log` as the build that returned `ledger` left it, and what it depends on."""
-
-    log: tuple[Segment, ...]
-    ledger: Ledger
-    options: Options
-    counter: Counter
-    root: Digest
-    turn: int
-    draft: Draft
+from lamina.core.values import Digest, Entry, Fold, Form, Ref, Role, Segment
 
 
 class Memo:
@@ -39,53 +30,83 @@ class Memo:
         """Tokens by the digest of what is sent, for one counter."""
         return self._counts.setdefault(counter, {})
 
-    def drafted(self, log: tuple[Segment, ...], bench: BuildContext) -> Drafted:
-        """The log as entries, resuming from the checkpoint where the log continues it."""
-        last = self._continued(log, bench)
-        if last is None:
-            return draft_log(log, bench, front=None)
-        drafted = draft_log(log, bench, front=last.draft, start=len(last.log))
-        turn_taken_back = bool(drafted.entries) and drafted.entries[-1].turn < last.turn
-        step_taken_back = drafted.last_step <= last.draft.place.step
-        if turn_taken_back or step_taken_back:  # what was old when the checkpoint was made is not any more
-            return draft_log(log, bench, front=None)
-        return drafted
+    def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> DraftCheckpoint | None:
+        """The checkpoint, if this log continues its log and nothing else that it depends on has changed."""
+        checkpoint = self.checkpoint
+        if checkpoint is None:
+            return None
+        if checkpoint.ledger is not context.ledger and checkpoint.ledger != context.ledger:
+            return None
+        if checkpoint.root != context.root or checkpoint.counter != context.scale.counter:
+            return None
+        if checkpoint.options != context.options:
+            return None
+        start = len(checkpoint.log)
+        if log[:start] != checkpoint.log or not may_split_at(log, start):
+            return None
+        return checkpoint
 
-    def keep(
-        self,
-        drafted: Drafted,
-        log: tuple[Segment, ...],
-        entries: Sequence[Entry],
-        ledger: Ledger,
-        bench: BuildContext,
-    ) -> None:
-        """Remembers a build that sealed these entries and returned this ledger."""
-        draft = resumable(drafted, entries, ledger, bench)
-        if draft is None:
+    def keep(self, draft: Draft, envelope: Envelope, context: BuildContext) -> None:
+        """Remembers a build, so that the next one can begin from its front."""
+        next_front = draft.next_front
+        front = None
+        if next_front is not None:
+            front = _front_as_sealed(next_front, draft, envelope, context)
+        if next_front is None or front is None:
             self.checkpoint = None
             return
+        entries = envelope.entries
         self.checkpoint = DraftCheckpoint(
-            log=log[: drafted.at],
-            ledger=ledger,
-            turn=entries[-1].turn if entries else 0,
-            options=bench.options,
-            counter=bench.scale.counter,
-            root=bench.root,
-            draft=draft,
+            log=draft.log[: next_front.boundary],
+            ledger=envelope.ledger,
+            last_turn=entries[-1].turn if entries else 0,
+            options=context.options,
+            counter=context.scale.counter,
+            root=context.root,
+            front=front,
         )
 
-    def _continued(self, log: tuple[Segment, ...], bench: BuildContext) -> DraftCheckpoint | None:
-        """The checkpoint, if this log and this bench continue it."""
-        last = self.checkpoint
-        if last is None or (last.ledger is not bench.ledger and last.ledger != bench.ledger):
-            return None
-        if last.root != bench.root or last.counter != bench.scale.counter or last.options != bench.options:
-            return None
-        start = len(last.log)
-        if log[:start] != last.log or not may_part_at(log, start):
-            return None
-        return last
+
+def _front_as_sealed(
+    next_front: NextFront, draft: Draft, envelope: Envelope, context: BuildContext
+) -> LogFront | None:
+    """The front as the build sealed it; None if no build can begin from it."""
+    front = next_front.front
+    ledger = envelope.ledger
+    has_same_forms = draft.ledger.lines is ledger.lines and draft.ledger.folds == ledger.folds
+    if has_same_forms and next_front.continues:
+        sealed = list(envelope.entries[: len(front.entries)])
+        return msgspec.structs.replace(front, entries=sealed)
+    end = find_position(envelope.entries, next_front.first_ref)
+    sealed = list(envelope.entries[:end])
+    if _covers_any(ledger.folds, envelope.entries[end:]) or _ends_in_digest(sealed):
+        return None
+    return msgspec.structs.replace(
+        front,
+        entries=sealed,
+        prefix=sealed[-1].prefix if sealed else context.root,
+        attachments=_attachments_in_full(sealed, context.kinds),
+        tokens=sum(entry.tokens for entry in sealed),
+        sent=sum(entry.form is not Form.OMITTED for entry in sealed),
+    )
 
 
-def may_part_at(log: Sequence[Segment], at: int) -> bool:
-    return at == 0 or (at < len(log) and may_part(log[at], log[at - 1]))
+def _covers_any(folds: Sequence[Fold], entries: Sequence[Entry]) -> bool:
+    refs = frozenset(entry.ref for entry in entries)
+    return any(not refs.isdisjoint(fold.covers) for fold in folds)
+
+
+def _ends_in_digest(entries: Sequence[Entry]) -> bool:
+    """Whether a digest is the last thing that is said. How it ends depends on who speaks next."""
+    for entry in reversed(entries):
+        if entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM:
+            return entry.segment.kind == "digest"
+    return False
+
+
+def _attachments_in_full(entries: Sequence[Entry], kinds: Kinds) -> dict[Digest, Ref]:
+    attachments: dict[Digest, Ref] = {}
+    for entry in entries:
+        if entry.form is Form.FULL and row(kinds, entry.segment).attachment:
+            attachments[entry.content] = entry.ref
+    return attachments

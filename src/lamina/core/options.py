@@ -6,28 +6,28 @@ from collections.abc import Callable
 
 import msgspec
 
-from lamina.core.arrange import Layout
 from lamina.core.bound_thinking import Binding
-from lamina.core.cut_target import DEFAULT as RATES
+from lamina.core.cut_target import DEFAULT as DEFAULT_RATES
 from lamina.core.cut_target import Rates
 from lamina.core.history_window import LastN
 from lamina.core.kinds import KINDS, Kinds
+from lamina.core.layout import Layout
 from lamina.core.orders import Order, ladder
 from lamina.core.repair import AS_IS, Repairs
 from lamina.core.scale import Scale
-from lamina.core.values import Digest, Ledger, Segment
+from lamina.core.values import Digest, Head, Ledger, Segment
 from lamina.core.wording import PLAIN, Wording
 
 _IN_PLACE = Layout()
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What a build may be told beyond its budget.
+    """What a caller may choose for a build besides its budget.
 
-    `binding` says what a changed past does to thinking; `salt` keeps tenants' prefix hashes apart;
-    `carries` why a segment cannot be said where this request goes, "" if it can. `window` keeps history to
-    its last messages. `opening` is what a wire format says in the place of the user's first message where the
-    assistant begins.
+    `binding` says what a changed past does to thinking. `salt` keeps the prefix hashes of tenants apart.
+    `carries` returns why a segment cannot be expressed in the format of this request, or "" if it can.
+    `window` limits history to its last messages. `opening` is the text that a wire format puts in the place
+    of the user's first message if the assistant speaks first.
     """
 
     layout: Layout = _IN_PLACE
@@ -35,7 +35,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     kinds: Kinds = KINDS
     wording: Wording = PLAIN
     order: Order = ladder
-    rates: Rates = RATES
+    rates: Rates = DEFAULT_RATES
     binding: Binding = "none"
     salt: str = ""
     carries: Callable[[Segment], str] | None = None
@@ -43,7 +43,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     opening: str = ""
 
     def __post_init__(self) -> None:
-        if self.wording.kinds is not self.kinds:  # one table for all stages
+        # All stages must use the same table of kinds, and the wording carries one of its own.
+        if self.wording.kinds is not self.kinds:
             wording = msgspec.structs.replace(self.wording, kinds=self.kinds)
             msgspec.structs.force_setattr(self, "wording", wording)
 
@@ -52,12 +53,18 @@ DEFAULT = Options()
 
 
 class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
-    """The tools of one build, laid out once."""
+    """What all stages of one build share.
+
+    `ledger` is the ledger of the previous build. `cold`: so much time has passed that the provider's cache
+    has forgotten the previous request.
+    """
 
     options: Options
+    head: Head
     scale: Scale
     ledger: Ledger
     root: Digest
+    cold: bool = False
 
     @property
     def kinds(self) -> Kinds:
@@ -66,3 +73,7 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wording(self) -> Wording:
         return self.options.wording
+
+    @property
+    def binds_thinking(self) -> bool:
+        return self.options.binding != "none"

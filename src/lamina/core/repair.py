@@ -1,9 +1,9 @@
-"""A well-formed log: what every provider would refuse is mended, reported, and mended the same way again.
+"""A well-formed log: what every provider would refuse is repaired, reported, and repaired the same way again.
 
-Repair looks at structure only: calls and their results, ids, empty messages. It pairs a result with
-its call by position and id, since ids are not unique in the wild. Nothing is dropped silently: a
-segment that cannot be sent becomes an entry with a reason. What repair did once, the ledger keeps, so
-a result that arrives after lamina answered for it is new content, never a changed past.
+Repair looks at structure only: calls and their results, ids, empty messages. It pairs a result with its call
+by position and id, since clients do not always use an id only once. Nothing is dropped silently: a segment
+that cannot be sent becomes an entry with a reason. The ledger keeps what repair did. So a result that arrives
+after lamina has answered its call is new content, and never changes what was sent.
 """
 
 from __future__ import annotations
@@ -37,17 +37,23 @@ from lamina.core.wording import Wording
 from lamina.errors import BadInput
 
 UNANSWERED = "[no result was recorded for this call]"
+"""What the model reads as the result of a call that has none."""
+
 ANSWERED = "answered by lamina"
 ENDED = "a request ended here, with calls that lamina answered"
+"""What the ledger says about a repair."""
+
+_NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
+"""Characters that some provider refuses in an id: `call:1/a` becomes `call_1_a`."""
 
 
 class Repairs(msgspec.Struct, frozen=True, kw_only=True):
-    """What to mend beyond the default, for a dialect's rules or for compatibility with another system.
+    """What to repair beyond the default, for a dialect's rules or for compatibility with another system.
 
-    `duplicates` says which of several results of one call stands; only "first" keeps what was sent.
-    `dangling`: a call without a result is answered, or left out. `late`: a result that stands away
-    from its call is appended as content, or left out. `unique_ids`: in one message, or in the whole
-    log. `id_pattern`: ids that do not match are renamed. `merge`: adjacent messages of one role become
+    `duplicates` says which of several results of one call is sent; only "first" keeps what was sent before.
+    `dangling`: a call without a result is answered, or left out. `late`: a result that does not follow its
+    call is appended as content, or left out. `unique_ids`: ids are unique in one message, or in the whole
+    log. `id_pattern`: ids that do not match it are renamed. `merge`: adjacent messages of one role become
     one. `strip_tags` removes spans of these tags.
     """
 
@@ -66,8 +72,8 @@ AS_IS = Repairs()
 class ScanMemory(msgspec.Struct):
     """What a scan must remember of the log before it.
 
-    How often each ref and each call id has occurred, the content of the last segment that is not system
-    text, and whose message is being written.
+    `refs` and `ids` count how often each ref and each call id has occurred. `content` is the content of the
+    last segment that is not system text. `side` says whose message is being written.
     """
 
     refs: dict[str, int] = {}
@@ -85,20 +91,22 @@ def repair(
     *,
     wording: Wording,
     repairs: Repairs = AS_IS,
-    seen: ScanMemory | None = None,
+    memory: ScanMemory | None = None,
     ends: bool = True,
 ) -> tuple[list[Entry], dict[Ref, str]]:
     """Entries for a log, all in full or omitted with a reason, and the repairs that are new to the ledger.
 
-    `ends`: the request ends with this log; else more of it follows.
+    `memory` is brought up to date. `ends`: the request ends with this log; otherwise more of it follows.
     """
-    scan = _Scan(ledger, wording, repairs, seen if seen is not None else ScanMemory())
+    if memory is None:
+        memory = ScanMemory()
+    scan = _Scan(ledger, wording, repairs, memory)
     for segment in log:
         scan.take(segment)
     if ends:
         scan.note_end()
     scan.close()
-    return scan.entries, scan.lines
+    return scan.entries, scan.new_repairs
 
 
 def side(role: Role) -> str:
@@ -109,57 +117,59 @@ def side(role: Role) -> str:
 class _Scan:
     """One pass over the log.
 
-    `waiting` has the position of each call whose place for a result is still open, and the position of its
-    result once that came. `deferred` are entries that may not stand between a call and its result: they
-    follow, in their order, when the place for results is over. `after_deferred`: one of them came last;
-    `after_aside`: system text or a blank message did.
+    `waiting` has the position of each call that may still get a result, with the position of that result
+    once it came. `unanswered` has the calls of each id that wait for their first result, and `answered` the
+    call of each id that has one. `deferred` are entries that may not stand between a call and its result:
+    they follow, in their order, when no more results can come. `after_deferred`: one of them came last.
+    `after_aside`: system text or a blank message came last.
     """
 
-    def __init__(self, ledger: Ledger, wording: Wording, repairs: Repairs, seen: ScanMemory) -> None:
+    def __init__(self, ledger: Ledger, wording: Wording, repairs: Repairs, memory: ScanMemory) -> None:
         self.ledger = ledger
         self.wording = wording
         self.repairs = repairs
-        self.seen = seen
+        self.memory = memory
         self.entries: list[Entry] = []
-        self.lines: dict[Ref, str] = {}
+        self.new_repairs: dict[Ref, str] = {}
         self.waiting: dict[int, int | None] = {}
         self.unanswered: dict[str, deque[int]] = {}
         self.answered: dict[str, int] = {}
         self.deferred: list[Entry] = []
         self.after_deferred = False
         self.after_aside = False
-        self.pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
+        self.id_pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
 
     def take(self, segment: Segment) -> None:
+        """Adds the next segment of the log."""
         entry = self._identify(segment)
-        if self._goes_on_after_an_end(entry):
+        if self._follows_ended_request(entry):
             self.close()
             entry = msgspec.structs.replace(entry, opens=True)
+        self._take_entry(entry)
+        self.after_aside = segment.role is Role.SYSTEM or is_empty(segment.parts)
+
+    def _take_entry(self, entry: Entry) -> None:
         first = entry.parts[0] if entry.parts else None
         if isinstance(first, ToolResult):
             self._take_result(entry, first)
-        elif empty(entry.parts) and not (self.wording.tagged and entry.parts):
+        elif self._is_blank(entry):
             self._omit(entry, "empty")
         elif isinstance(first, ToolCall):
-            if self._goes_on_after_system_text():
-                entry = msgspec.structs.replace(entry, opens=False)
-            elif entry.opens:
-                self.close()
             self._take_call(entry, first)
         elif entry.role is Role.ASSISTANT:
             if entry.opens:
                 self.close()
-            self._keep(entry)
+            self._append(entry)
         else:
             self._take_message(entry)
-        self.after_aside = segment.role is Role.SYSTEM or empty(segment.parts)
 
     def close(self) -> None:
-        """The place for results is over: answer, or leave out, each call that got none."""
-        for call_at in [at for at, result_at in self.waiting.items() if result_at is None]:
+        """Ends the place for results: answers, or leaves out, each call that got none."""
+        unanswered = [call_at for call_at, result_at in self.waiting.items() if result_at is None]
+        for call_at in unanswered:
             call = self.entries[call_at]
             if self.repairs.dangling == "omit":
-                self.entries[call_at] = omitted(call, "call without a result")
+                self.entries[call_at] = omit(call, "call without a result")
                 self._note(call.ref, "call without a result left out")
             else:
                 self._answer(call)
@@ -172,7 +182,7 @@ class _Scan:
             if isinstance(entry.parts[0], ToolResult):
                 self._take_late_result(entry, entry.parts[0])
             else:
-                self._keep(entry)
+                self._append(entry)
 
     def note_end(self) -> None:
         """Remembers that a request ends with calls that are answered: the model goes on after the answers."""
@@ -184,23 +194,67 @@ class _Scan:
         if last is not None and last.role is Role.ASSISTANT:
             self._note(Ref(f"{last.ref}:end"), ENDED)
 
-    def _goes_on_after_an_end(self, entry: Entry) -> bool:
-        """Whether an earlier request ended just before this, within the model's message."""
+    def _identify(self, segment: Segment) -> Entry:
+        """The segment as an entry with its ref, in full."""
+        _validate(segment)
+        sent = parts_digest(segment.role, segment.parts)
+        content = content_digest(segment, sent)
+        before = self.memory.content
+        if segment.role is not Role.SYSTEM:
+            self.memory.content = content
+        first_ref = make_ref(segment, content, before, 0)
+        occurrences = self.memory.refs.get(first_ref, 0)
+        self.memory.refs[first_ref] = occurrences + 1
+        entry = Entry(
+            segment=segment,
+            ref=make_ref(segment, content, before, occurrences),
+            content=content,
+            role=segment.role,
+            parts=segment.parts,
+            sent=sent,
+            opens=self._opens_message(segment),
+            why="in full",
+        )
+        if self.repairs.strip_tags:
+            return _strip_entry(entry, self.repairs.strip_tags)
+        return entry
+
+    def _opens_message(self, segment: Segment) -> bool:
+        """Whether a segment begins a message, given whose message stands before it."""
+        if self.repairs.merge:
+            return self.memory.side != segment.role.value
+        if not segment.joins:
+            return True
+        before = self.memory.side
+        is_result = bool(segment.parts) and isinstance(segment.parts[0], ToolResult)
+        if self.deferred and self.after_deferred and not is_result:
+            before = side(self.deferred[-1].role)
+        return before != side(segment.role)
+
+    def _is_blank(self, entry: Entry) -> bool:
+        """Whether there is nothing to send. With tags around everything, only an entry without parts is."""
+        if self.wording.tagged and entry.parts:
+            return False
+        return is_empty(entry.parts)
+
+    def _follows_ended_request(self, entry: Entry) -> bool:
+        """Whether an earlier request ended just before this entry, within the model's message."""
         if entry.opens or entry.role is not Role.ASSISTANT or not self._awaits_results():
             return False
-        return self._ended_here()
+        return self._request_ended_here()
 
-    def _ended_here(self) -> bool:
+    def _request_ended_here(self) -> bool:
         last = self._last_sent()
         return last is not None and f"{last.ref}:end" in self.ledger.repairs
 
-    def _goes_on_after_system_text(self) -> bool:
+    def _continues_after_system_text(self) -> bool:
         """Whether a call comes while others wait, and only system text was put between it and them.
 
         If an earlier request ended there, its calls are answered, and the model goes on after the answers.
         """
-        no_result_yet = bool(self.waiting) and not any(self.waiting.values())
-        if not self.after_aside or not no_result_yet or not self.deferred or self._ended_here():
+        if not self.after_aside or not self.deferred or not self.waiting:
+            return False
+        if any(self.waiting.values()) or self._request_ended_here():
             return False
         return all(entry.role is Role.SYSTEM for entry in self.deferred)
 
@@ -208,178 +262,142 @@ class _Scan:
         return any(result_at is None for result_at in self.waiting.values())
 
     def _last_sent(self) -> Entry | None:
-        return next((entry for entry in reversed(self.entries) if entry.form is not Form.OMITTED), None)
+        for entry in reversed(self.entries):
+            if entry.form is not Form.OMITTED:
+                return entry
+        return None
 
     def _take_message(self, entry: Entry) -> None:
-        """What the user's side or the system says. Nothing may stand between a call and its result."""
+        """Takes what the user's side or the system says. It may not stand between a call and its result."""
         if self._awaits_results() and self.repairs.late == "append":
             self._defer(entry)
         else:
             self.close()
-            self._keep(entry)
-
-    def _identify(self, segment: Segment) -> Entry:
-        _validate(segment)
-        whole = parts_digest(segment.role, segment.parts)
-        content = content_digest(segment, whole)
-        before = self.seen.content
-        if segment.role is not Role.SYSTEM:
-            self.seen.content = content
-        first_ref = make_ref(segment, content, before, 0)
-        nth = self.seen.refs.get(first_ref, 0)
-        self.seen.refs[first_ref] = nth + 1
-        entry = Entry(
-            segment=segment,
-            ref=make_ref(segment, content, before, nth),
-            content=content,
-            role=segment.role,
-            parts=segment.parts,
-            sent=whole,
-            opens=self._opens(segment),
-            why="in full",
-        )
-        return _stripped(entry, self.repairs.strip_tags) if self.repairs.strip_tags else entry
-
-    def _opens(self, segment: Segment) -> bool:
-        """Whether a segment begins a message, given whose message stands before it."""
-        if self.repairs.merge:
-            return self.seen.side != segment.role.value
-        before = self.seen.side
-        is_result = bool(segment.parts) and isinstance(segment.parts[0], ToolResult)
-        if self.deferred and self.after_deferred and not is_result:
-            before = side(self.deferred[-1].role)
-        return not (segment.joins and before == side(segment.role))
+            self._append(entry)
 
     def _defer(self, entry: Entry) -> None:
         self.deferred.append(entry)
         self.after_deferred = True
 
-    def _keep(self, entry: Entry) -> int:
+    def _append(self, entry: Entry) -> int:
+        """Appends an entry that is sent, and returns its position."""
         self.after_deferred = False
-        self.seen.side = entry.role.value if self.repairs.merge else side(entry.role)
+        self.memory.side = entry.role.value if self.repairs.merge else side(entry.role)
         self.entries.append(entry)
         return len(self.entries) - 1
 
     def _omit(self, entry: Entry, why: str) -> None:
         is_aside = entry.role is Role.SYSTEM and self._awaits_results()
-        if is_aside or self._goes_on_after_system_text():
-            entry = msgspec.structs.replace(entry, opens=False)  # the model's message may go on after it
+        if is_aside or self._continues_after_system_text():
+            # The model's message may go on after this entry.
+            entry = msgspec.structs.replace(entry, opens=False)
         if entry.opens and not self.repairs.merge:
-            self.seen.side = ""  # what was to continue this message must not continue the one before
-        self.entries.append(omitted(entry, why))
+            # What was to continue this message must not continue the one before it.
+            self.memory.side = ""
+        self.entries.append(omit(entry, why))
         self._note(entry.ref, why)
 
     def _note(self, ref: Ref, what: str) -> None:
         if self.ledger.repairs.get(ref) != what:
-            self.lines[ref] = what
+            self.new_repairs[ref] = what
 
     def _take_call(self, entry: Entry, call: ToolCall) -> None:
-        name = self._safe_id(entry, call)
-        if name != call.id:
-            entry = _with_parts(entry, (ToolCall(id=name, name=call.name, arguments=call.arguments),))
-            self._note(Ref(f"{entry.ref}:id"), f"id renamed to {name}")
-        at = self._keep(entry)
+        if self._continues_after_system_text():
+            entry = msgspec.structs.replace(entry, opens=False)
+        elif entry.opens:
+            self.close()
+        call_id = self._choose_id(entry, call)
+        if call_id != call.id:
+            entry = _repair_parts(entry, (ToolCall(id=call_id, name=call.name, arguments=call.arguments),))
+            self._note(Ref(f"{entry.ref}:id"), f"id renamed to {call_id}")
+        at = self._append(entry)
         self.waiting[at] = None
         self.unanswered.setdefault(call.id, deque()).append(at)
 
-    def _safe_id(self, entry: Entry, call: ToolCall) -> str:
+    def _choose_id(self, entry: Entry, call: ToolCall) -> str:
         """The call's own id, or one derived from the call alone, so that later calls cannot change it."""
-        bad = self.pattern is not None and not self.pattern.fullmatch(call.id)
-        ids_in_use = self.seen.ids if self.repairs.unique_ids == "log" else self.unanswered
-        taken = bool(self.repairs.unique_ids) and call.id in ids_in_use
-        self.seen.ids[call.id] = self.seen.ids.get(call.id, 0) + 1
-        if not bad and not taken:
+        is_bad = self.id_pattern is not None and not self.id_pattern.fullmatch(call.id)
+        is_taken = False
+        if self.repairs.unique_ids == "log":
+            is_taken = call.id in self.memory.ids
+        elif self.repairs.unique_ids == "message":
+            is_taken = call.id in self.unanswered
+        self.memory.ids[call.id] = self.memory.ids.get(call.id, 0) + 1
+        if not is_bad and not is_taken:
             return call.id
-        stem = re.sub(r"[^A-Za-z0-9_-]", "_", call.id)[:40] or "call"
-        return f"{stem}_{sha256(entry.ref.encode()).hexdigest()[:8]}"
+        safe = _NOT_IN_IDS.sub("_", call.id)[:40] or "call"
+        return f"{safe}_{sha256(entry.ref.encode()).hexdigest()[:8]}"
 
     def _take_result(self, entry: Entry, result: ToolResult) -> None:
         if self.unanswered.get(result.id):
             self._take_first_result(entry, result, self.unanswered[result.id].popleft())
         elif result.id in self.answered:
-            call_at = self.answered[result.id]
-            self._take_second_result(entry, result, call_at, self.waiting[call_at] or 0)
+            self._take_second_result(entry, result, self.answered[result.id])
         elif self.waiting:
             self._defer(entry)
         else:
             self._take_late_result(entry, result)
 
     def _take_first_result(self, entry: Entry, result: ToolResult, call_at: int) -> None:
-        """The first result of a call, unless an earlier request has answered it: that answer stays."""
+        """Takes the first result of a call, unless an earlier request has answered it: that answer stays."""
         if self.ledger.repairs.get(self.entries[call_at].ref) == ANSWERED:
             self._defer(entry)
         else:
-            self.waiting[call_at] = self._keep(self._paired(entry, result, call_at))
+            self.waiting[call_at] = self._append(self._pair_with_call(entry, result, call_at))
             self.answered[result.id] = call_at
 
-    def _paired(self, entry: Entry, result: ToolResult, call_at: int) -> Entry:
+    def _pair_with_call(self, entry: Entry, result: ToolResult, call_at: int) -> Entry:
         call = self.entries[call_at].parts[0]
         if not isinstance(call, ToolCall):
             return entry
         if call.id != result.id:
             renamed = ToolResult(id=call.id, content=result.content, name=result.name, error=result.error)
-            entry = _with_parts(entry, (renamed,))
+            entry = _repair_parts(entry, (renamed,))
         return msgspec.structs.replace(entry, asked=call)
 
-    def _take_second_result(self, entry: Entry, result: ToolResult, call_at: int, answer_at: int) -> None:
-        first = self.entries[answer_at]
-        if self.repairs.duplicates == "last":
-            self.entries[answer_at] = omitted(first, "duplicate result: a later one stands")
-            self._note(first.ref, "duplicate result")
-            self.waiting[call_at] = self._keep(self._paired(entry, result, call_at))
-        else:
+    def _take_second_result(self, entry: Entry, result: ToolResult, call_at: int) -> None:
+        if self.repairs.duplicates == "first":
             self._omit(entry, "duplicate result: an earlier one stands")
+            return
+        first_at = self.waiting[call_at] or 0
+        first = self.entries[first_at]
+        self.entries[first_at] = omit(first, "duplicate result: a later one stands")
+        self._note(first.ref, "duplicate result")
+        self.waiting[call_at] = self._append(self._pair_with_call(entry, result, call_at))
 
     def _take_late_result(self, entry: Entry, result: ToolResult) -> None:
-        """A result with no call beside it: content of its own if its call was here, else left out.
+        """Takes a result with no call beside it: as content if its call was here, otherwise it is left out.
 
         It is quoted in the model's voice, since what a tool said is never said in the user's. A line of the
         user's side ends it: no provider takes a request that ends with the model.
         """
-        if self.repairs.late == "omit" or result.id not in self.seen.ids:
+        if self.repairs.late == "omit" or result.id not in self.memory.ids:
             self._omit(entry, "result without its call")
             return
-        parts = self.wording.late(result)
         late = msgspec.structs.replace(entry, role=Role.ASSISTANT, why="late result, as content", opens=True)
         self._note(entry.ref, "late result appended as content")
-        self._keep(_with_parts(late, parts))
-        self._keep(closing_line(f"{entry.ref}!end", "[end of the late result]"))
+        self._append(_repair_parts(late, self.wording.late(result)))
+        self._append(closing_line(f"{entry.ref}!end", "[end of the late result]"))
 
     def _answer(self, call: Entry) -> None:
         self._note(call.ref, ANSWERED)
-        self.entries.append(_placeholder(call))
-        self.seen.side = "tool" if self.repairs.merge else "user"
+        self.entries.append(_make_answer(call))
+        self.memory.side = "tool" if self.repairs.merge else "user"
 
 
 def closing_line(key: str, text: str, *, kind: str = "user", **place: Any) -> Entry:
     """A line of lamina's own on the user's side, after what was quoted in the model's voice."""
     segment = Segment(role=Role.USER, kind=kind, parts=(Text(text),), key=key, origin="lamina")
-    return own(segment, "ends what was quoted before it", **place)
+    return make_own_entry(segment, "ends what was quoted before it", **place)
 
 
-def omitted(entry: Entry, why: str) -> Entry:
+def omit(entry: Entry, why: str) -> Entry:
+    """The entry, left out of the request for this reason."""
     return msgspec.structs.replace(entry, form=Form.OMITTED, parts=(), sent="", tokens=0, why=why)
 
 
-def _with_parts(entry: Entry, parts: tuple[Part, ...]) -> Entry:
-    """The entry with mended parts; its segment stays what the log has."""
-    mended = msgspec.structs.replace(entry.segment, role=entry.role, parts=parts)
-    return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts), mended=mended)
-
-
-def _placeholder(call: Entry) -> Entry:
-    sent = call.parts[0]
-    if not isinstance(sent, ToolCall):
-        raise TypeError(sent)
-    result = ToolResult(id=sent.id, content=(Text(UNANSWERED),), name=sent.name, error=True)
-    segment = Segment(
-        role=Role.TOOL, kind="tool_result", parts=(result,), key=f"{call.ref}!", origin="lamina"
-    )
-    return own(segment, "answers a call that has no result")
-
-
-def own(segment: Segment, why: str, **place: Any) -> Entry:
-    """An entry of lamina's own, for a segment that no log has; its key is its ref."""
+def make_own_entry(segment: Segment, why: str, **place: Any) -> Entry:
+    """An entry of lamina's own, for a segment that is in no log. Its key is its ref."""
     sent = parts_digest(segment.role, segment.parts)
     return Entry(
         segment=segment,
@@ -393,38 +411,62 @@ def own(segment: Segment, why: str, **place: Any) -> Entry:
     )
 
 
+def is_empty(parts: tuple[Part, ...]) -> bool:
+    """Whether parts have nothing to send: there are none, or only blank text."""
+    return all(isinstance(part, Text) and is_blank(part.text) for part in parts)
+
+
+def _repair_parts(entry: Entry, parts: tuple[Part, ...]) -> Entry:
+    """The entry with repaired parts. Its segment stays as it is in the log."""
+    repaired = msgspec.structs.replace(entry.segment, role=entry.role, parts=parts)
+    return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts), mended=repaired)
+
+
+def _make_answer(call_entry: Entry) -> Entry:
+    """An entry that answers a call which has no result."""
+    call = call_entry.parts[0]
+    if not isinstance(call, ToolCall):
+        raise TypeError(call)
+    result = ToolResult(id=call.id, content=(Text(UNANSWERED),), name=call.name, error=True)
+    segment = Segment(
+        role=Role.TOOL, kind="tool_result", parts=(result,), key=f"{call_entry.ref}!", origin="lamina"
+    )
+    return make_own_entry(segment, "answers a call that has no result")
+
+
 def _validate(segment: Segment) -> None:
-    special = [part for part in segment.parts if isinstance(part, ToolCall | ToolResult)]
-    if not special:
+    """Raises BadInput if a tool call or result shares its segment, or has a role that cannot hold it."""
+    tool_parts = [part for part in segment.parts if isinstance(part, ToolCall | ToolResult)]
+    if not tool_parts:
         return
     place = f"segment {segment.key!r}"
     if len(segment.parts) > 1:
         hint = "give each its own segment, joined with joins=True"
         raise BadInput("a tool call or result shares its segment with other parts", place=place, hint=hint)
-    wanted = (Role.ASSISTANT,) if isinstance(special[0], ToolCall) else (Role.TOOL, Role.USER)
-    if segment.role not in wanted:
-        hint = f"give it role {wanted[0].value!r}"
+    allowed: tuple[Role, ...] = (Role.TOOL, Role.USER)
+    if isinstance(tool_parts[0], ToolCall):
+        allowed = (Role.ASSISTANT,)
+    if segment.role not in allowed:
+        part_name = tool_parts[0].__class__.__name__
         raise BadInput(
-            f"role {segment.role.value!r} cannot hold a {special[0].__class__.__name__}",
+            f"role {segment.role.value!r} cannot hold a {part_name}",
             place=place,
-            hint=hint,
+            hint=f"give it role {allowed[0].value!r}",
         )
 
 
-def empty(parts: tuple[Part, ...]) -> bool:
-    return all(isinstance(part, Text) and is_blank(part.text) for part in parts)
+def _strip_entry(entry: Entry, tags: tuple[str, ...]) -> Entry:
+    stripped = tuple(_strip_part(part, tags) for part in entry.parts)
+    if stripped == entry.parts:
+        return entry
+    return _repair_parts(entry, stripped)
 
 
-def _stripped(entry: Entry, tags: tuple[str, ...]) -> Entry:
-    stripped = tuple(_without(part, tags) for part in entry.parts)
-    return entry if stripped == entry.parts else _with_parts(entry, stripped)
-
-
-def _without(part: Any, tags: tuple[str, ...]) -> Any:
+def _strip_part(part: Any, tags: tuple[str, ...]) -> Any:
     match part:
         case Text(text):
             return Text(strip_tags(text, tags))
         case ToolResult(content=content):
-            inner = tuple(_without(piece, tags) for piece in content)
+            inner = tuple(_strip_part(piece, tags) for piece in content)
             return msgspec.structs.replace(part, content=inner)
     return part

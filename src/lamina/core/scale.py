@@ -2,7 +2,7 @@
 
 Every token of a request belongs to exactly one line of the account: an entry, the tool definitions, the
 format of the answer, other parameters, the request's own framing, or the margin that scaling adds. So the
-parts sum to the total, always.
+parts always sum to the total.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from lamina.core.hashing import chain, digest
 from lamina.core.parameters import speaking
-from lamina.core.repair import empty, side
+from lamina.core.repair import is_empty, side
 from lamina.core.tokens import (
     Basis,
     Counter,
@@ -39,10 +39,10 @@ from lamina.core.values import (
 
 
 class TokenAccount(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the tokens of a request are, and which counter says so.
+    """Where the tokens of a request are, and which counter counted them.
 
-    `answer` is the format that the answer must have, `parameters` what else the model reads of them, and
-    `margin` what the counter's scale and the calibration add.
+    `answer` is the format that the answer must have. `parameters` are the other parameters that the model
+    reads. `margin` is what the counter's scale and the calibration add.
     """
 
     entries: int
@@ -68,7 +68,7 @@ class TokenAccount(msgspec.Struct, frozen=True, kw_only=True):
         return self.entries + self.head + self.margin
 
 
-class _Beside(msgspec.Struct, frozen=True, kw_only=True):
+class _BesideParts(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider's message has for the model besides the parts of an entry."""
 
     tokens: int
@@ -76,10 +76,10 @@ class _Beside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scale(msgspec.Struct, kw_only=True):
-    """Weighs entries; `opening` is the cost of a message that will stand before them.
+    """Weighs entries. `opening` is the cost of a message that will stand before them.
 
-    `counts` and `besides` remember what was weighed, and change no result: bodies, by the digest of what is
-    sent, and what stands beside them, by ref.
+    `counts` and `besides` remember what was weighed, and change no result. `counts` has the tokens of parts,
+    by the digest of what is sent; `besides` has what is sent beside the parts, by ref.
     """
 
     counter: Counter
@@ -89,41 +89,47 @@ class Scale(msgspec.Struct, kw_only=True):
     parameters: int = 0
     opening: int = 0
     counts: dict[Digest, int] = {}
-    besides: dict[Ref, _Beside] = {}
+    besides: dict[Ref, _BesideParts] = {}
 
     def body(self, entry: Entry) -> int:
         """The parts of an entry and what is sent beside them, without the framing of its message."""
-        known = self.counts.get(entry.sent)
-        if known is None:
-            known = self.counts[entry.sent] = sum(part_cost(part, self.counter) for part in entry.parts)
-        return known + self._beside(entry).tokens if entry.segment.beside else known
+        tokens = self.counts.get(entry.sent)
+        if tokens is None:
+            tokens = sum(part_cost(part, self.counter) for part in entry.parts)
+            self.counts[entry.sent] = tokens
+        if entry.segment.beside:
+            tokens += self._weigh_beside(entry).tokens
+        return tokens
 
     def sent(self, entry: Entry) -> Digest:
-        """What is sent of an entry, with what stands beside its parts: the link that it is in the chain."""
+        """The digest of what is sent of an entry and beside its parts: its link in the chain."""
         if not entry.segment.beside:
             return entry.sent
-        return digest((entry.sent, self._beside(entry).digest))
+        return digest((entry.sent, self._weigh_beside(entry).digest))
 
-    def _beside(self, entry: Entry) -> _Beside:
-        """Weighed once in a build, in which a ref names one segment."""
-        known = self.besides.get(entry.ref)
-        if known is None:
+    def _weigh_beside(self, entry: Entry) -> _BesideParts:
+        """Weighs what is sent beside an entry, once in a build: there, a ref names one segment."""
+        beside = self.besides.get(entry.ref)
+        if beside is None:
             parts = entry.segment.beside
             tokens = sum(part_cost(part, self.counter) for part in parts)
-            known = self.besides[entry.ref] = _Beside(tokens=tokens, digest=digest(parts))
-        return known
+            beside = _BesideParts(tokens=tokens, digest=digest(parts))
+            self.besides[entry.ref] = beside
+        return beside
 
     def head_rows(self) -> list[tuple[str, int]]:
         """What makes up the head, for an error that names what does not fit."""
         rows = (("tools", self.tools), ("answer format", self.answer), ("parameters", self.parameters))
-        return [row for row in rows if row[1]]
+        return [(name, tokens) for name, tokens in rows if tokens]
 
     def account(self, entries: int) -> TokenAccount:
-        framing = self.counter.framing
-        request = framing.request + self.opening
+        """The account of a request whose entries have this many tokens."""
+        request = self.counter.framing.request + self.opening
         raw = entries + request
         margin = scaled(raw, self.counter, self.calibration) - raw
-        basis = self.counter.basis if self.calibration is None else "estimated"
+        basis: Basis = "estimated"
+        if self.calibration is None:
+            basis = self.counter.basis
         return TokenAccount(
             entries=entries,
             tools=self.tools,
@@ -136,10 +142,11 @@ class Scale(msgspec.Struct, kw_only=True):
         )
 
     def total(self, entries: int) -> int:
+        """The tokens of a request whose entries have this many tokens."""
         return self.account(entries).total
 
 
-def scale_for(
+def make_scale(
     counter: Counter,
     head: Head,
     calibration: Calibration | None,
@@ -151,15 +158,17 @@ def scale_for(
 
     `opening` is what will stand before the first message, in a message of its own.
     """
-    read = speaking(head.parameters)
-    framing = counter.framing
+    parameters = speaking(head.parameters)
+    opening_tokens = 0
+    if opening:
+        opening_tokens = counter.framing.message + counter.count(opening)
     return Scale(
         counter=counter,
         calibration=calibration_for(counter, calibration),
         tools=tools_cost(head.tools, counter),
-        answer=formats_cost(read.formats, counter),
-        parameters=others_cost(read.others, counter),
-        opening=framing.message + counter.count(opening) if opening else 0,
+        answer=formats_cost(parameters.formats, counter),
+        parameters=others_cost(parameters.others, counter),
+        opening=opening_tokens,
         counts=counts,
     )
 
@@ -168,65 +177,74 @@ def begins_with_assistant(log: Iterable[Segment]) -> bool:
     """Whether the assistant speaks first. Blank messages and results without a call are not sent."""
     for segment in log:
         is_result = bool(segment.parts) and isinstance(segment.parts[0], ToolResult)
-        if segment.role is Role.SYSTEM or is_result or empty(segment.parts):
+        if segment.role is Role.SYSTEM or is_result or is_empty(segment.parts):
             continue
         return segment.role is Role.ASSISTANT
     return False
 
 
-def settled(
+def weigh_entries(
     entries: Iterable[Entry], scale: Scale, *, prefix: Digest, before: Role | None = None
 ) -> list[Entry]:
     """Entries with their message boundaries, tokens and prefix hash, continuing a stream at `prefix`.
 
-    An omitted entry that opened a message hands that on to the next one of its side, so dropping the
-    first block of a message never glues the rest to the message before.
+    `before` is the role of the last entry that was sent before these.
     """
-    result = _opened(list(entries), before)
-    alone = _alone(result)
+    result = _set_openings(list(entries), before)
+    lone = _find_lone_texts(result)
     framing = scale.counter.framing
-    for i, entry in enumerate(result):
+    for at, entry in enumerate(result):
         if entry.form is Form.OMITTED:
             if entry.prefix != prefix or entry.tokens:
-                result[i] = msgspec.structs.replace(entry, prefix=prefix, tokens=0)
+                result[at] = msgspec.structs.replace(entry, prefix=prefix, tokens=0)
             continue
         prefix = chain(prefix, scale.sent(entry), opens=entry.opens)
-        tokens = scale.body(entry) + (framing.message if entry.opens else 0)
-        if framing.part and not alone[i]:
+        tokens = scale.body(entry)
+        if entry.opens:
+            tokens += framing.message
+        if framing.part and not lone[at]:
             tokens += framing.part * len(entry.parts)
         if entry.prefix != prefix or entry.tokens != tokens:
-            result[i] = msgspec.structs.replace(entry, prefix=prefix, tokens=tokens)
+            result[at] = msgspec.structs.replace(entry, prefix=prefix, tokens=tokens)
     return result
 
 
-def _opened(entries: list[Entry], before: Role | None) -> list[Entry]:
-    owed = False
-    now = left = side(before) if before is not None else ""
-    for i, entry in enumerate(entries):
-        here = side(entry.role)
+def _set_openings(entries: list[Entry], before: Role | None) -> list[Entry]:
+    """Says of each entry whether it opens a message, after some entries were left out.
+
+    An omitted entry that opened a message hands that on to the next entry of its side. So leaving out the
+    first block of a message never joins the rest to the message before.
+    """
+    must_open = False
+    sent_side = "" if before is None else side(before)
+    logged_side = sent_side
+    for at, entry in enumerate(entries):
+        entry_side = side(entry.role)
         if entry.form is Form.OMITTED:
-            opens = entry.opens and not (entry.segment.joins and here == left)  # as drafted
+            joined = entry.segment.joins and entry_side == logged_side  # as when it was drafted
+            opens = entry.opens and not joined
             if opens != entry.opens:
-                entries[i] = msgspec.structs.replace(entry, opens=opens)
-            owed = owed or opens
+                entries[at] = msgspec.structs.replace(entry, opens=opens)
+            must_open = must_open or opens
         else:
-            if not entry.opens and (owed or here != now):
-                entries[i] = msgspec.structs.replace(entry, opens=True)
-            owed, now = False, here
+            if not entry.opens and (must_open or entry_side != sent_side):
+                entries[at] = msgspec.structs.replace(entry, opens=True)
+            must_open = False
+            sent_side = entry_side
         if entry.segment.origin != "lamina":
-            left = here
+            logged_side = entry_side
     return entries
 
 
-def _alone(entries: Sequence[Entry]) -> list[bool]:
+def _find_lone_texts(entries: Sequence[Entry]) -> list[bool]:
     """Which entries are one lone text in a message of their own."""
-    alone = [False] * len(entries)
+    lone = [False] * len(entries)
     last: int | None = None
-    for i, entry in enumerate(entries):
+    for at, entry in enumerate(entries):
         if entry.form is Form.OMITTED:
             continue
         if not entry.opens and last is not None:
-            alone[last] = False
-        alone[i] = entry.opens and len(entry.parts) == 1 and isinstance(entry.parts[0], Text)
-        last = i
-    return alone
+            lone[last] = False
+        lone[at] = entry.opens and len(entry.parts) == 1 and isinstance(entry.parts[0], Text)
+        last = at
+    return lone

@@ -1,0 +1,58 @@
+"""How a caller wants a request laid out: where attachments stand, what is sent, and how much of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from lamina.core.values import Entry, Form, Layer
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """Chooses segments by kind, layer or key. An empty filter chooses nothing."""
+
+    kinds: frozenset[str] = frozenset()
+    layers: frozenset[Layer] = frozenset()
+    keys: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.kinds or self.layers or self.keys)
+
+    def matches(self, entry: Entry) -> str:
+        """Which of the lists names the entry, such as "kind file"; "" if none does."""
+        if entry.segment.kind in self.kinds:
+            return f"kind {entry.segment.kind}"
+        if entry.layer in self.layers:
+            return f"layer {entry.layer}"
+        if entry.segment.key in self.keys:
+            return f"key {entry.segment.key}"
+        return ""
+
+
+class Cap(msgspec.Struct, frozen=True, kw_only=True):
+    """At most `tokens` of attachments, by priority; beyond it they are sent in `form`."""
+
+    tokens: int
+    form: Form = Form.STUB
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """How a request is laid out. `context` says where a turn's attachments stand to its question.
+
+    With `include`, only what it names is sent, besides the system text; `exclude` wins over it. In the
+    hoisted library an attachment has at most `prior_limit` characters, or what `prior_limits` says for its
+    kind.
+    """
+
+    library: Literal["in_place", "hoisted"] = "in_place"
+    context: Literal["before", "after", "logged"] = "before"
+    include: Filter = Filter()
+    exclude: Filter = Filter()
+    attachments: Cap | None = None
+    prior_limit: int = 5_000
+    prior_limits: dict[str, int] = {}
+
+    def prior_limit_of(self, kind: str) -> int:
+        """Characters of an attachment of this kind in the library; longer ones are shortened."""
+        return self.prior_limits.get(kind, self.prior_limit)

@@ -1,0 +1,64 @@
+"""One entry in a lower form, and the ledger line that sends it in that form again."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lamina.core.hashing import parts_digest
+from lamina.core.repair import omit
+from lamina.core.text.arguments import telling
+from lamina.core.values import Entry, Form, LedgerLine, Part, Role, Segment, ToolResult
+from lamina.core.wording import Wording, named
+
+
+def lower(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
+    """The entry in a lower form. `limit` bounds a COMPACT text in characters; 0 is the wording's own."""
+    if form is Form.OMITTED:
+        return omit(entry, why)
+    if _is_late_result(entry):
+        return replace_parts(entry, form, _quote_late_result(entry, form, wording, limit), why)
+    parts = wording(_describe_source(entry), form, entry.content, limit=limit)
+    return replace_parts(entry, form, parts, why)
+
+
+def lower_to_reference(entry: Entry, form: Form, why: str, *, wording: Wording) -> Entry:
+    """An attachment as a reference to equal content that stands above it."""
+    return replace_parts(entry, form, wording.reference(entry.segment, entry.content), why)
+
+
+def line(lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0) -> LedgerLine:
+    """What the ledger keeps of a lowered entry."""
+    return LedgerLine(
+        form=lowered.form, why=lowered.why, wording=wording.version, sent=lowered.sent, limit=limit, cut=cut
+    )
+
+
+def replace_parts(entry: Entry, form: Form, parts: tuple[Part, ...], why: str) -> Entry:
+    """The entry with other parts, in this form and for this reason."""
+    return msgspec.structs.replace(
+        entry, form=form, parts=parts, sent=parts_digest(entry.role, parts), why=why
+    )
+
+
+def _is_late_result(entry: Entry) -> bool:
+    """Whether a result came after its call was answered, and is quoted in the model's voice."""
+    parts = entry.segment.parts
+    return entry.role is Role.ASSISTANT and bool(parts) and isinstance(parts[0], ToolResult)
+
+
+def _quote_late_result(entry: Entry, form: Form, wording: Wording, limit: int) -> tuple[Part, ...]:
+    """A late result in a lower form. It is still a quotation."""
+    (lowered,) = wording(entry.segment, form, entry.content, limit=limit)
+    if isinstance(lowered, ToolResult):
+        return wording.late(lowered)
+    return (lowered,)
+
+
+def _describe_source(entry: Entry) -> Segment:
+    """The segment to word. A result without a name of its own is named after what its call asked for."""
+    segment = entry.source
+    call = entry.asked
+    if call is None or named(segment):
+        return segment
+    attributes = segment.attrs | {"tool": call.name, "path": telling(call.arguments)}
+    return msgspec.structs.replace(segment, attrs=attributes)

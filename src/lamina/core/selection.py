@@ -1,0 +1,117 @@
+"""What is left out by choice: what a filter names, and what a summary covers. Pairs stay whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from lamina.core.hashing import short_handle
+from lamina.core.kinds import Kinds, Retention, recoverable, row
+from lamina.core.layout import Layout
+from lamina.core.repair import omit
+from lamina.core.values import Entry, Form, Layer, Role, ToolCall, ToolResult
+
+
+def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
+    """Leaves out what the caller chose to leave out, each with the choice as its reason."""
+    if not layout.include and not layout.exclude:
+        return entries
+    reasons = [_find_filter_reason(entry, layout) for entry in entries]
+    if not any(reasons):
+        return entries
+    for call_at, result_at in pairs(entries):
+        call_reason = reasons[call_at]
+        result_reason = reasons[result_at]
+        if result_reason and not call_reason:
+            reasons[call_at] = f"{result_reason} (its result)"
+        elif call_reason and not result_reason:
+            reasons[result_at] = f"{call_reason} (its call)"
+    result: list[Entry] = []
+    for entry, reason in zip(entries, reasons, strict=True):
+        result.append(omit(entry, reason) if reason else entry)
+    return result
+
+
+def _find_filter_reason(entry: Entry, layout: Layout) -> str:
+    """Why the layout leaves an entry out; "" if it does not."""
+    if entry.form is Form.OMITTED:
+        return ""
+    excluded_by = layout.exclude.matches(entry)
+    if excluded_by:
+        return f"filtered: {excluded_by} excluded"
+    if not layout.include or entry.layer is Layer.SYSTEM or layout.include.matches(entry):
+        return ""
+    return "filtered: not included"
+
+
+def pairs(entries: Sequence[Entry]) -> list[tuple[int, int]]:
+    """Positions of each call that is sent and of its result."""
+    result_pairs: list[tuple[int, int]] = []
+    waiting: dict[str, list[int]] = {}
+    for at, entry in enumerate(entries):
+        if not entry.parts:
+            continue
+        first = entry.parts[0]
+        if isinstance(first, ToolCall):
+            waiting.setdefault(first.id, []).append(at)
+        elif isinstance(first, ToolResult) and waiting.get(first.id):
+            call_at = waiting[first.id].pop()
+            result_pairs.append((call_at, at))
+    return result_pairs
+
+
+def omit_covered(entries: list[Entry], kinds: Kinds, *, name: Callable[[Entry], str]) -> list[Entry]:
+    """Puts each summary in the place of what it covers. What may not be summarised stays as it is."""
+    covers = [entry for entry in entries if _is_cover(entry)]
+    for cover in covers:
+        entries = _apply_cover(entries, cover, kinds, name)
+    return entries
+
+
+def _is_cover(entry: Entry) -> bool:
+    segment = entry.segment
+    return bool(segment.covers) and entry.form is Form.FULL and segment.origin != "lamina"
+
+
+def _apply_cover(
+    entries: list[Entry], cover: Entry, kinds: Kinds, name: Callable[[Entry], str]
+) -> list[Entry]:
+    cover_at = entries.index(cover)
+    covered = _find_covered(entries[:cover_at], cover, kinds, name)
+    for call_at, result_at in pairs(entries):
+        if call_at not in covered or result_at not in covered:
+            covered -= {call_at, result_at}
+    if not covered:
+        return entries
+    first = min(covered)
+    why = f"covered by {name(cover)}"
+    rest: list[Entry] = []
+    for at, entry in enumerate(entries):
+        if at in covered:
+            rest.append(omit(entry, why))
+        elif at != cover_at:
+            rest.append(entry)
+    moved = msgspec.structs.replace(cover, turn=entries[first].turn, step=entries[first].step)
+    return [*rest[:first], moved, *rest[first:]]
+
+
+def _find_covered(
+    entries: Sequence[Entry], cover: Entry, kinds: Kinds, name: Callable[[Entry], str]
+) -> set[int]:
+    """Positions of the entries that a cover names and may stand for. Older releases wrote short handles."""
+    keys = frozenset(cover.segment.covers)
+    covered: set[int] = set()
+    for at, entry in enumerate(entries):
+        names = (name(entry), entry.segment.key, entry.ref, short_handle(entry.content))
+        if not keys.isdisjoint(names) and _may_cover(entry, kinds):
+            covered.add(at)
+    return covered
+
+
+def _may_cover(entry: Entry, kinds: Kinds) -> bool:
+    if entry.form is Form.OMITTED or entry.role is Role.SYSTEM or entry.segment.pinned:
+        return False
+    if row(kinds, entry.segment).retention is Retention.CRITICAL:
+        return False
+    return recoverable(kinds, entry.segment)
