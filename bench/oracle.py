@@ -25,8 +25,8 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP, sample_sessions
+from bench.schedules import Compared, compared
 from lamina.errors import LaminaError
-from lamina.replay.oracle import Compared, compared
 from lamina.replay.traces import read
 from lamina.replay.values import Trace
 

@@ -26,19 +26,19 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench import simulators
+from bench.peers.catalogue import PEERS, interpreter, version
+from bench.peers.policies import policy_name
 from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
 from bench.policies_speed import LIMIT, SESSIONS, speed
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.errors import BadInput
 from lamina.replay.account_table import Column, Total, aligned, milliseconds, percent, totals, whole
-from lamina.replay.peers.catalogue import PEERS, interpreter, version
 from lamina.replay.policies import POLICIES
 from lamina.replay.runs import Played, replay
 from lamina.replay.traces import read
 from lamina.replay.values import ReplayOutcome, Trace, UnreadableLine
 
 WINDOWS, RULES = "32000,64000,200000", "anthropic,openai,openai_legacy,gemini,vllm"
-PLAIN = [name for name in POLICIES if not name.startswith("peer:")]
 FRONTIER = [f"{name}@{target:g}" for name in (OTHER, OWN) for target in TARGETS]
 BARRED = {("anthropic", 32_000), ("anthropic", 64_000)}
 """Where the bars have to hold; elsewhere they are told, too."""
@@ -186,7 +186,7 @@ def _peers(options: argparse.Namespace, outcomes: Sequence[ReplayOutcome]) -> It
         step = max(len(pressed) // options.sample, 1)
         sample = set(pressed[::step][: options.sample])
         traces = (each for each in _traces(options) if each.id in sample)
-        names = [OTHER, OWN, *(f"peer:{name}" for name in there)]
+        names = [OTHER, OWN, *(policy_name(name) for name in there)]
         for setting, group in _settings(_replayed(traces, options, names, [window], "peers")).items():
             sums = totals(group)
             print(f"\npeers, window {window:,}, cache of {setting[0]}: {sums[0].sessions} sessions")
@@ -241,7 +241,7 @@ def _options() -> argparse.Namespace:
     add("paths", metavar="PATH", nargs="*")
     add("--windows", type=_numbers, default=_numbers(WINDOWS), metavar="N,...")
     add("--rules", type=_words, default=_words(RULES), metavar="R,...")
-    add("--policies", type=_words, default=PLAIN, metavar="P,...")
+    add("--policies", type=_words, default=list(POLICIES), metavar="P,...")
     add("--frontier", action="store_true", help=f"also {OTHER} and {OWN} with targets from 0.2 to 0.7")
     add(
         "--peers", nargs="?", type=_words, const=list(PEERS), metavar="P,...",

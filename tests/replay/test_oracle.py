@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from bench.schedules import Ground, Left, Paths, Schedule, Shown, Tariff, compared, cost_at, scheduled
 from lamina.caches import all_rules
 from lamina.models.counters.openai import o200k
 from lamina.replay.message_sizes import Scales
 from lamina.replay.model_calls import conversation
 from lamina.replay.needed_names import Needs
-from lamina.replay.oracle import Ground, Left, Paths, Schedule, Shown, Tariff, compared, cost_at, scheduled
 from lamina.replay.policies.port import Setting
 from lamina.replay.values import RecordedUsage, Trace
 from lamina.replay.walk import walk

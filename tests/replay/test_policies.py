@@ -10,12 +10,12 @@ from lamina.errors import BadInput
 from lamina.replay.model_calls import RecordedConversation
 from lamina.replay.needed_names import Needs
 from lamina.replay.policies import POLICIES, policy
-from lamina.replay.policies.plain import KEEP, pinned
-from lamina.replay.policies.port import groups
+from lamina.replay.policies.plain import KEEP, DropOldest, pinned
+from lamina.replay.policies.port import Policy, groups
 from lamina.replay.walk import WalkStep, walk
 from tests.replay.talks import Json, result, says, session, setting, system, talk, user
 
-PLAIN = [name for name in POLICIES if not name.startswith("peer:")]
+PLAIN = list(POLICIES)
 FITTING = ("drop_oldest", "sliding", "sliding@0.3")
 
 
@@ -160,6 +160,33 @@ def test_lamina_stays_within_the_room_and_loses_nothing(name: str) -> None:
     assert sum(bool(each.cut) for each in sent) > 1
     assert max(each.lowered for each in sent) > 0
     assert sum(each.lost for each in sent) == 0
+
+
+MINE = Policy(name="mine", title="what a test adds", start=DropOldest)
+
+
+def mine() -> Policy:
+    return MINE
+
+
+def test_a_policy_of_another_package_is_imported_by_its_name() -> None:
+    assert policy(f"{__name__}:MINE") is MINE
+    assert policy(f"{__name__}:mine") is MINE
+    assert policy(f"{__name__}:MINE@0.3").name == "mine@0.3"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("no.such.module:policy", "cannot be imported: No module named 'no'"),
+        ("lamina.replay.policies.plain:absent", "cannot be imported"),
+        (":policy", "cannot be imported"),
+        ("lamina.replay.policies.plain:KEEP", "is a int"),
+    ],
+)
+def test_what_is_no_policy_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(BadInput, match=reason):
+        policy(name)
 
 
 @pytest.mark.parametrize(

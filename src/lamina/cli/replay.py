@@ -20,7 +20,7 @@ from lamina.cli.parser import tokens
 from lamina.errors import BadInput
 from lamina.replay.account_table import facts, text
 from lamina.replay.html import page
-from lamina.replay.policies import POLICIES
+from lamina.replay.policies import POLICIES, policy
 from lamina.replay.runs import replay
 from lamina.replay.traces import read
 from lamina.replay.values import ReplayAccount, Trace, UnreadableLine
@@ -68,7 +68,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    policies = _chosen("--policy", arguments.policy, list(POLICIES))
+    policies = _chosen_policies(arguments.policy)
     rules = _chosen("--rules", arguments.rules, sorted(all_rules()))
     windows = _windows(arguments.window)
     for path in (arguments.json, arguments.html):
@@ -102,13 +102,27 @@ def tell_account(account: ReplayAccount, *, json_file: str | None, html_file: st
         tell(f"wrote {path}")
 
 
+def _chosen_policies(names: str) -> list[str]:
+    """Policies by name; one with a colon is imported now, so that a mistake is reported before the replay."""
+    imported = [name for name in _listed(names) if ":" in name]
+    for name in imported:
+        policy(name)
+    return _chosen("--policy", names, [*POLICIES, *imported])
+
+
 def _chosen(option: str, given: str, known: Sequence[str]) -> list[str]:
-    names = list(dict.fromkeys(filter(None, (name.strip() for name in given.split(",")))))
+    names = _listed(given)
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         hint = f"it is one of {', '.join(known)}, or several with commas"
         raise BadInput(repr(unknown[0] if unknown else given), place=option, hint=hint)
     return names
+
+
+def _listed(names: str) -> list[str]:
+    """Names between commas, each once."""
+    stripped = (name.strip() for name in names.split(","))
+    return list(dict.fromkeys(name for name in stripped if name))
 
 
 def _windows(given: str) -> list[int]:

@@ -11,16 +11,16 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from bench.schedules.frontier import Shown, cost_at
+from bench.schedules.ground import GRID, Ground, Left
+from bench.schedules.paths import Paths, Schedule
+from bench.schedules.scheduled import scheduled
+from bench.schedules.tariff import Tariff
 from lamina.caches import all_rules
 from lamina.models.counters import counter_for
 from lamina.replay.message_sizes import Scales
 from lamina.replay.model_calls import RecordedConversation, conversation
 from lamina.replay.needed_names import Needs
-from lamina.replay.oracle.frontier import Shown, cost_at
-from lamina.replay.oracle.ground import GRID, Ground, Left
-from lamina.replay.oracle.paths import Paths, Schedule
-from lamina.replay.oracle.scheduled import scheduled
-from lamina.replay.oracle.tariff import Tariff
 from lamina.replay.outcomes import outcome
 from lamina.replay.policies import TRIGGER, policy
 from lamina.replay.policies.port import Policy, Setting

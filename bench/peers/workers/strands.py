@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lamina.replay.peers.workers.serve import Given, Message
+    from bench.peers.workers.serve import Given, Message
 
 RETRIES = 100
 """Reductions after a refused request before the call is given up."""

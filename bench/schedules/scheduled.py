@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.schedules.ground import GRID, share_of
+from bench.schedules.paths import Schedule
 from lamina.core.values import Ledger
 from lamina.fitting.request import RequestMemo, fit_request
 from lamina.replay.model_calls import CHAT
-from lamina.replay.oracle.ground import GRID, share_of
-from lamina.replay.oracle.paths import Schedule
 from lamina.replay.policies.port import Policy, PolicyRequest, Run, Setting
 
 

@@ -41,7 +41,7 @@ class Worker:
         self.name, self.most = name, most
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._errors = errors
-        self._process = subprocess.Popen(  # noqa: S603 - the command is made of our own paths
+        self._process = subprocess.Popen(
             list(command),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -12,8 +12,8 @@ from itertools import accumulate
 
 import msgspec
 
-from lamina.replay.oracle.ground import Ground, Left
-from lamina.replay.oracle.tariff import Tariff
+from bench.schedules.ground import Ground, Left
+from bench.schedules.tariff import Tariff
 
 OVER = 20.0
 """What a token over the room costs, at full price one."""

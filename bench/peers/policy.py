@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from bench.peers.catalogue import HOME, PEERS, Peer, interpreter
+from bench.peers.process import PeerFailed, Worker
 from lamina.errors import BadInput
-from lamina.replay.peers.catalogue import HOME, PEERS, Peer, interpreter
-from lamina.replay.peers.process import PeerFailed, Worker
 
 LIMIT = 5.0
 """Seconds for a call."""

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lamina.replay.peers.workers.serve import Given, Message
+    from bench.peers.workers.serve import Given, Message
 
 
 class Trim:

@@ -9,12 +9,12 @@ judged like every other policy. docs/planner.md derives what the planner takes f
 
 from __future__ import annotations
 
-from lamina.replay.oracle.compared import Compared, compared
-from lamina.replay.oracle.frontier import Shown, cost_at
-from lamina.replay.oracle.ground import Ground, Left
-from lamina.replay.oracle.paths import Paths, Schedule
-from lamina.replay.oracle.scheduled import scheduled
-from lamina.replay.oracle.tariff import Tariff
+from bench.schedules.compared import Compared, compared
+from bench.schedules.frontier import Shown, cost_at
+from bench.schedules.ground import Ground, Left
+from bench.schedules.paths import Paths, Schedule
+from bench.schedules.scheduled import scheduled
+from bench.schedules.tariff import Tariff
 
 __all__ = [
     "Compared",
