@@ -11,8 +11,8 @@ import pytest
 
 from lamina.replay.account_table import facts
 from lamina.replay.html import page
-from lamina.testing.browser import Browser, Page
-from lamina.testing.browser import browser as start
+from tests.browser.browser import Browser, Page
+from tests.browser.browser import browser as start
 from tests.replay.accounts import HOSTILE, account
 
 ACCOUNT = account(windows=(32_000, 64_000))

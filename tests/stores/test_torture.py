@@ -13,7 +13,7 @@ from lamina.errors import BadInput
 from lamina.stores.files import open_files
 from lamina.stores.port import Store
 from lamina.testing.conformance import Conformance
-from lamina.testing.torture import Effort, Place, Trial, place_at, suite, trials
+from tests.torture import Effort, Place, Trial, place_at, suite, trials
 
 SHORT = Effort(
     kills=12, cuts=12, failures=90, turns=3, erasures=2, copies=3, lies=30, edits=10, damages=21, rotations=1,
