@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.peers.catalogue import PEERS
 from bench.peers.policy import peer_policy
-from lamina.replay.policies.port import Policy, PolicyRequest, Run, Setting
+from lamina.replay.policies.port import Policy, PolicyRequest, PolicyRun, Setting
 
 
 def policy_name(peer_name: str) -> str:
@@ -25,7 +25,7 @@ def peer(name: str) -> Policy:
     process = peer_policy(name)
     atexit.register(process.close)
 
-    def start(setting: Setting) -> Run:
+    def start(setting: Setting) -> PolicyRun:
         ask = process.start(setting)
 
         def run(request: dict[str, Any], _idle: float) -> PolicyRequest:

@@ -18,11 +18,11 @@ from bench.schedules.scheduled import scheduled
 from bench.schedules.tariff import Tariff
 from lamina.caches import all_rules
 from lamina.models.counters import counter_for
-from lamina.replay.message_sizes import Scales
-from lamina.replay.model_calls import RecordedConversation, conversation
-from lamina.replay.needed_names import Needs
-from lamina.replay.outcomes import outcome
-from lamina.replay.policies import TRIGGER, policy
+from lamina.replay.message_sizes import MessageSizes
+from lamina.replay.model_calls import RecordedConversation, read_conversation
+from lamina.replay.needed_names import NeededTerms
+from lamina.replay.outcomes import evaluate_walk
+from lamina.replay.policies import TRIGGER, find_policy
 from lamina.replay.policies.port import Policy, Setting
 from lamina.replay.runs import MODELS, RESERVE, TARGET
 from lamina.replay.values import Trace
@@ -78,24 +78,24 @@ def compared(
     trace: Trace, *, window: int, rules: Sequence[str], count_as: str = "gpt-5.4", own: str = "lamina"
 ) -> list[Compared]:
     """What lamina costs beside the oracle under each of these rules; nothing where no window presses."""
-    talk = conversation(trace)
+    talk = read_conversation(trace)
     if not talk.calls:
         return []
-    scales = Scales(counter_for(count_as), talk.tools)
+    message_sizes = MessageSizes(counter_for(count_as), talk.tools)
     room = window - window // RESERVE
-    if scales.tokens(talk.messages[: talk.calls[-1].end]) <= int(room * TRIGGER):
+    if message_sizes.count_tokens(talk.messages[: talk.calls[-1].end]) <= int(room * TRIGGER):
         return []
-    settings = [_setting(name, scales, window, room) for name in rules]
-    return Comparison(talk, settings, policy(own)).all()
+    settings = [_setting(name, message_sizes, window, room) for name in rules]
+    return Comparison(talk, settings, find_policy(own)).all()
 
 
-def _setting(name: str, scales: Scales, window: int, room: int) -> Setting:
+def _setting(name: str, message_sizes: MessageSizes, window: int, room: int) -> Setting:
     return Setting(
         window=window,
         room=room,
         trigger=int(room * TRIGGER),
         target=int(room * TARGET),
-        scales=scales,
+        message_sizes=message_sizes,
         rules=all_rules()[name],
         model=MODELS.get(name, ""),
     )
@@ -106,7 +106,7 @@ class Comparison:
 
     def __init__(self, talk: RecordedConversation, settings: Sequence[Setting], own: Policy) -> None:
         self.talk, self.settings, self.own = talk, settings, own
-        self.needs = Needs(talk, settings[0].scales)
+        self.needs = NeededTerms(talk, settings[0].message_sizes)
         self.ground = Ground(talk, settings[0], self.needs)
         self.tariffs = [Tariff.of(s.rules, s.model) for s in settings]
         self.walks: dict[Way, list[WalkStep]] = {}
@@ -158,7 +158,7 @@ class Comparison:
         for setting in self.settings:
             if steps is None or self.own.by_rules:
                 steps = walk(self.talk, self.own, setting, self.needs)
-            shown.append(Shown.of(outcome(self.talk.trace, self.own, setting, steps)))
+            shown.append(Shown.of(evaluate_walk(self.talk.trace, self.own, setting, steps)))
         return shown
 
     def _search(self, setting: Setting, own: Shown, schedules: Sequence[Schedule]) -> None:
@@ -178,7 +178,7 @@ class Comparison:
         if way not in self.walks:
             self.walks[way] = walk(self.talk, follows, setting, self.needs)
         if named not in self.shown:
-            found = outcome(self.talk.trace, follows, setting, self.walks[way])
+            found = evaluate_walk(self.talk.trace, follows, setting, self.walks[way])
             self.shown[named] = Shown.of(found) if not found.failed and not found.over else None
         return self.shown[named]
 

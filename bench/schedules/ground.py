@@ -13,9 +13,9 @@ from typing import Any
 from lamina.core.values import Budget
 from lamina.errors import LaminaError
 from lamina.fitting.request import RequestMemo, fit_request
-from lamina.replay.message_sizes import Weighed
+from lamina.replay.message_sizes import MessageSize
 from lamina.replay.model_calls import CHAT, RecordedConversation
-from lamina.replay.needed_names import Needs
+from lamina.replay.needed_names import NeededTerms
 from lamina.replay.outcomes import PACE
 from lamina.replay.policies.port import Setting
 
@@ -29,7 +29,7 @@ class Left:
     `call` is the number of the call, 0 where nothing was ever cut; `depth` counts parts of the room.
     """
 
-    def __init__(self, ground: Ground, call: int, depth: int, messages: list[Weighed]) -> None:
+    def __init__(self, ground: Ground, call: int, depth: int, messages: list[MessageSize]) -> None:
         self.call, self.depth, self.messages = call, depth, messages
         self.sums = list(accumulate((m.tokens for m in messages), initial=ground.tool_tokens))
         self.sizes = [self.sums[-1] + ground.sizes[j] - ground.sizes[call] for j in range(call, ground.calls)]
@@ -63,20 +63,20 @@ class Left:
 class Ground:
     """One conversation in one window."""
 
-    def __init__(self, talk: RecordedConversation, setting: Setting, needs: Needs) -> None:
+    def __init__(self, talk: RecordedConversation, setting: Setting, needs: NeededTerms) -> None:
         self.talk, self.setting = talk, setting
-        self.scales, self.room = setting.scales, setting.room
-        self.tool_tokens, self.calls = self.scales.tool_tokens, len(talk.calls)
+        self.message_sizes, self.room = setting.message_sizes, setting.room
+        self.tool_tokens, self.calls = self.message_sizes.tool_tokens, len(talk.calls)
         self.ends = [call.end for call in talk.calls]
         self.memo = RequestMemo()
         self.limit = setting.room
-        self.said = [self.scales.message(message) for message in self._entered()]
+        self.said = self._measure(self._entered())
         sums = list(accumulate((m.tokens for m in self.said), initial=self.tool_tokens))
         self.sizes = [sums[end] for end in self.ends]
         self.idle = list(_gaps(talk))
         self.terms = [
             [(term, self._last(term, end)) for term in sorted(terms)]
-            for terms, end in zip(needs.of, self.ends, strict=True)
+            for terms, end in zip(needs.by_call, self.ends, strict=True)
         ]
         system = takewhile(lambda m: m.get("role") in ("system", "developer"), talk.messages)
         self.head = sums[sum(1 for _ in system)]
@@ -102,6 +102,9 @@ class Ground:
             same += _same(since, after.messages[same:])
         return after.sums[same]
 
+    def _measure(self, messages: list[dict[str, Any]]) -> list[MessageSize]:
+        return [self.message_sizes.measure(message) for message in messages]
+
     def _cut(self, call: int, depth: int) -> Left | None:
         if self.sizes[call] * GRID <= depth * self.room:
             return None
@@ -112,22 +115,22 @@ class Ground:
                 dialect=CHAT,
                 budget=budget,
                 memo=self.memo,
-                counter=self.scales.counter,
+                counter=self.message_sizes.counter,
                 rules=self.setting.rules,
             )
         except LaminaError:
             return None
         if fitted.envelope.cut is None or not fitted.envelope.cut.lowered:
             return None
-        return Left(self, call, depth, [self.scales.message(m) for m in fitted.request["messages"]])
+        return Left(self, call, depth, self._measure(fitted.request["messages"]))
 
     def _entered(self) -> list[dict[str, Any]]:
         """The messages as they enter: those over their share of the room are shortened on arrival.
 
-        The library counts a little more than the lab's scales do: `limit` is the room in tokens of the lab.
+        The library counts a little more than the lab does: `limit` is the room in tokens of the lab.
         """
         messages, last = self.talk.messages, self.talk.calls[-1]
-        times = 2 + self.scales.tokens(messages) // self.room
+        times = 2 + self.message_sizes.count_tokens(messages) // self.room
         plain = Budget(window=self.room)
         budget = Budget(
             window=self.room * times,
@@ -140,13 +143,13 @@ class Ground:
                 self.talk.request(last),
                 dialect=CHAT,
                 budget=budget,
-                counter=self.scales.counter,
+                counter=self.message_sizes.counter,
                 rules=self.setting.rules,
             )
         except LaminaError:
             return messages
         sent: list[dict[str, Any]] = fitted.request["messages"]
-        self.limit = self.room * self.scales.tokens(sent) // max(fitted.envelope.tokens, 1)
+        self.limit = self.room * self.message_sizes.count_tokens(sent) // max(fitted.envelope.tokens, 1)
         return [*sent, *messages[last.end :]] if len(sent) == last.end else messages
 
     def _last(self, term: str, end: int) -> int:
@@ -159,7 +162,7 @@ def share_of(setting: Setting, *, trigger: float, target: float) -> Budget:
     return Budget(window=setting.window, reserve=reserve, trigger=trigger, target=target, least=0.0)
 
 
-def _same(before: list[Weighed], after: list[Weighed]) -> int:
+def _same(before: list[MessageSize], after: list[MessageSize]) -> int:
     pairs = zip(before, after, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], pairs))
 

@@ -12,7 +12,7 @@ from bench.schedules.paths import Schedule
 from lamina.core.values import Ledger
 from lamina.fitting.request import RequestMemo, fit_request
 from lamina.replay.model_calls import CHAT
-from lamina.replay.policies.port import Policy, PolicyRequest, Run, Setting
+from lamina.replay.policies.port import Policy, PolicyRequest, PolicyRun, Setting
 
 
 class Scheduled:
@@ -33,7 +33,7 @@ class Scheduled:
             dialect=CHAT,
             ledger=self.ledger,
             memo=self.memo,
-            counter=self.setting.scales.counter,
+            counter=self.setting.message_sizes.counter,
             rules=self.setting.rules,
             budget=budget,
         )
@@ -47,7 +47,7 @@ class Scheduled:
 def scheduled(schedule: Schedule) -> Policy:
     """The policy that follows a schedule."""
 
-    def start(setting: Setting) -> Run:
+    def start(setting: Setting) -> PolicyRun:
         return Scheduled(setting, schedule)
 
     return Policy(name="oracle", title="the offline oracle", start=start, recalls=True)

@@ -18,11 +18,11 @@ from lamina.caches import all_rules
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import tokens
 from lamina.errors import BadInput
-from lamina.replay.account_table import facts, text
-from lamina.replay.html import page
-from lamina.replay.policies import POLICIES, policy
+from lamina.replay.account_table import account_json, account_text
+from lamina.replay.html import render_page
+from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.runs import replay
-from lamina.replay.traces import read
+from lamina.replay.traces import read_traces
 from lamina.replay.values import ReplayAccount, Trace, UnreadableLine
 
 WINDOWS, PICKED, RULES = "64000,200000", "none,drop_oldest,sliding,lamina", "anthropic"
@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         _check_folder(path)
     with _Bar() as bar:
         account = replay(
-            bar.count(_limited(read(arguments.paths, progress=bar.read), arguments.limit)),
+            bar.count(_limited(read_traces(arguments.paths, progress=bar.read), arguments.limit)),
             policies=policies,
             windows=windows,
             rules=rules,
@@ -91,13 +91,13 @@ def run(arguments: argparse.Namespace) -> int:
 def tell_account(account: ReplayAccount, *, json_file: str | None, html_file: str | None) -> None:
     """Print an account, and write it to the files that are named."""
     if html_file:
-        write(html_file, page(account))
+        write(html_file, render_page(account))
     if json_file == "-":
-        emit(facts(account))
+        emit(account_json(account))
         return
-    print(text(account))
+    print(account_text(account))
     if json_file:
-        write(json_file, json.dumps(facts(account), allow_nan=False) + "\n")
+        write(json_file, json.dumps(account_json(account), allow_nan=False) + "\n")
     for path in filter(None, (json_file, html_file)):
         tell(f"wrote {path}")
 
@@ -106,7 +106,7 @@ def _chosen_policies(names: str) -> list[str]:
     """Policies by name; one with a colon is imported now, so that a mistake is reported before the replay."""
     imported = [name for name in _listed(names) if ":" in name]
     for name in imported:
-        policy(name)
+        find_policy(name)
     return _chosen("--policy", names, [*POLICIES, *imported])
 
 

@@ -18,11 +18,11 @@ from importlib import import_module
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.replay.policies.lamina_policies import ours, source_order
+from lamina.replay.policies.lamina_policies import lamina_policy, ordered_policy
 from lamina.replay.policies.plain import PLAIN
-from lamina.replay.policies.port import Policy, Run, Setting
+from lamina.replay.policies.port import Policy, PolicyRun, Setting
 
-__all__ = ["POLICIES", "policy"]
+__all__ = ["POLICIES", "find_policy"]
 
 TRIGGER = 0.95
 """Of the room: where every policy begins to cut."""
@@ -43,14 +43,14 @@ POLICIES: dict[str, str] = {
 
 
 @cache
-def policy(name: str) -> Policy:
+def find_policy(name: str) -> Policy:
     """The policy of this name: one of POLICIES, or `package.module:attribute`."""
     base, _, share = name.partition("@")
     target = _parse_target(name, share)
     if base == "lamina":
-        return ours(target)
+        return lamina_policy(target)
     if base in SOURCE_ORDERS:
-        return source_order(base, SOURCE_ORDERS[base])
+        return ordered_policy(base, SOURCE_ORDERS[base])
     chosen = _find_policy(base)
     if target is None:
         return chosen
@@ -100,7 +100,7 @@ def _import_policy(name: str) -> Policy:
 
 
 def _with_target(chosen: Policy, target: float, share: str) -> Policy:
-    def start(setting: Setting) -> Run:
+    def start(setting: Setting) -> PolicyRun:
         return chosen.start(msgspec.structs.replace(setting, target=int(setting.room * target)))
 
     return msgspec.structs.replace(chosen, name=f"{chosen.name}@{share}", start=start)
