@@ -17,7 +17,7 @@ export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench peers docs format lock wheel clean
+.PHONY: seeds coverage house interpreters matrix bench torture peers docs format lock wheel clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -77,6 +77,9 @@ documented: $(STAMP)
 
 bench: $(BENCH_STAMP)  ## compare with other libraries; prints ratios
 	@$(PYTHON_IN_VENV) bench/build.py
+
+torture: $(STAMP)  ## kill, starve and lie to a store, and count what it loses (ARGS="sqlite: --long"; ARGS=--help says more)
+	@$(PYTHON_IN_VENV) -m tools.torture $(ARGS)
 
 $(BENCH_STAMP): $(STAMP) requirements/bench.txt
 	@sh tools/bootstrap.sh $(VENV) requirements/bench.txt

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 
 import lamina
 from bench.samples import QUICK_HELP
-from lamina.testing.clients import (
+from tests.fuzzing import (
     Account,
     Script,
     Subject,
@@ -40,9 +40,9 @@ from lamina.testing.clients import (
     turns,
     violations_table,
 )
-from lamina.testing.clients.account import merged, most_common
-from lamina.testing.clients.oracles import judge
-from lamina.testing.clients.programs import program
+from tests.fuzzing.account import merged, most_common
+from tests.fuzzing.oracles import judge
+from tests.fuzzing.programs import program
 
 SUBJECT = Subject(fit=lamina.fit_request, memo=lamina.RequestMemo)
 

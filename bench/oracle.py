@@ -25,9 +25,9 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP, sample_sessions
+from bench.schedules import Compared, compared
 from lamina.errors import LaminaError
-from lamina.replay.oracle import Compared, compared
-from lamina.replay.traces import read
+from lamina.replay.traces import read_traces
 from lamina.replay.values import Trace
 
 RULES = ("anthropic", "openai", "openai_legacy", "gemini", "vllm")
@@ -54,7 +54,7 @@ def worked(trace: Trace, *, window: int, rules: Sequence[str], policy: str) -> J
 def pressed(paths: Sequence[str], window: int, sessions: int) -> list[Trace]:
     """Sessions that are certainly larger than the window, evenly spread; four characters are one token."""
     large = [
-        trace for trace in read(paths)
+        trace for trace in read_traces(paths)
         if isinstance(trace, Trace) and sum(len(str(item)) for item in trace.items) > 4 * window
     ]  # fmt: skip
     return [large[k * len(large) // sessions] for k in range(sessions)] if len(large) > sessions else large

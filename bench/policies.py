@@ -26,19 +26,26 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench import simulators
+from bench.peers.catalogue import PEERS, interpreter, version
+from bench.peers.policies import policy_name
 from bench.policies_bars import OTHER, OWN, TARGETS, bars, gaps, undominated
 from bench.policies_speed import LIMIT, SESSIONS, speed
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.errors import BadInput
-from lamina.replay.account_table import Column, Total, aligned, milliseconds, percent, totals, whole
-from lamina.replay.peers.catalogue import PEERS, interpreter, version
+from lamina.replay.account_sums import Total, sum_outcomes
+from lamina.replay.account_table import (
+    Column,
+    align_columns,
+    format_milliseconds,
+    format_percent,
+    format_whole,
+)
 from lamina.replay.policies import POLICIES
-from lamina.replay.runs import Played, replay
-from lamina.replay.traces import read
+from lamina.replay.runs import TraceReplay, replay
+from lamina.replay.traces import read_traces
 from lamina.replay.values import ReplayOutcome, Trace, UnreadableLine
 
 WINDOWS, RULES = "32000,64000,200000", "anthropic,openai,openai_legacy,gemini,vllm"
-PLAIN = [name for name in POLICIES if not name.startswith("peer:")]
 FRONTIER = [f"{name}@{target:g}" for name in (OTHER, OWN) for target in TARGETS]
 BARRED = {("anthropic", 32_000), ("anthropic", 64_000)}
 """Where the bars have to hold; elsewhere they are told, too."""
@@ -74,12 +81,15 @@ COLUMNS = (
     Column("policy", "policy", "", str),
     Column("cost", "cost, Mtok", "", lambda number: f"{number:,.2f}"),
     Column("relative", f"× {OTHER}", "", _ratio),
-    Column("cached", "cached", "", percent),
-    Column("recall", "recall", "", percent),
-    Column("reach", "reach", "", percent),
+    Column("cached", "cached", "", format_percent),
+    Column("recall", "recall", "", format_percent),
+    Column("reach", "reach", "", format_percent),
     Column("recalls", "for recalls", "", lambda number: f"{number:,.2f}"),
-    *(Column(name, name, "", whole) for name in ("cuts", "broken", "over", "invalid", "failed", "lost")),
-    Column("pace", "ms a call", "", milliseconds),
+    *(
+        Column(name, name, "", format_whole)
+        for name in ("cuts", "broken", "over", "invalid", "failed", "lost")
+    ),
+    Column("pace", "ms a call", "", format_milliseconds),
 )
 
 
@@ -118,7 +128,7 @@ def _replayed(
 ) -> list[ReplayOutcome]:  # fmt: skip
     done = 0
 
-    def progress(_: Played) -> None:
+    def progress(_: TraceReplay) -> None:
         nonlocal done
         done += 1
         print(f"\r{what}: {done:,} sessions", end="", file=sys.stderr, flush=True)
@@ -134,7 +144,7 @@ def _replayed(
 
 
 def _traces(options: argparse.Namespace) -> Iterator[Trace]:
-    found = (each for each in read(options.paths) if isinstance(each, Trace))
+    found = (each for each in read_traces(options.paths) if isinstance(each, Trace))
     return (each for at, each in enumerate(found) if at % options.every == 0)
 
 
@@ -148,10 +158,10 @@ def _settings(outcomes: Iterable[ReplayOutcome]) -> dict[Setting, list[ReplayOut
 def _table(setting: Setting, group: Sequence[ReplayOutcome]) -> dict[str, Any]:
     """One cache and window: its rows, the frontier, and the bars; printed, and returned as JSON."""
     rules, window = setting
-    sums = totals(group)
+    sums = sum_outcomes(group)
     rows = _rows(sums)
     print(f"\nwindow {window:,}, cache of {rules}: {sums[0].sessions:,} sessions, {sums[0].calls:,} calls")
-    print("\n".join(aligned(COLUMNS, rows)))
+    print("\n".join(align_columns(COLUMNS, rows)))
     ahead = gaps(group)
     for name, found in ahead.items():
         print(f"{name} beside {OTHER} at equal cost: {found}")
@@ -186,11 +196,11 @@ def _peers(options: argparse.Namespace, outcomes: Sequence[ReplayOutcome]) -> It
         step = max(len(pressed) // options.sample, 1)
         sample = set(pressed[::step][: options.sample])
         traces = (each for each in _traces(options) if each.id in sample)
-        names = [OTHER, OWN, *(f"peer:{name}" for name in there)]
+        names = [OTHER, OWN, *(policy_name(name) for name in there)]
         for setting, group in _settings(_replayed(traces, options, names, [window], "peers")).items():
-            sums = totals(group)
+            sums = sum_outcomes(group)
             print(f"\npeers, window {window:,}, cache of {setting[0]}: {sums[0].sessions} sessions")
-            print("\n".join(aligned(COLUMNS, _rows(sums))))
+            print("\n".join(align_columns(COLUMNS, _rows(sums))))
             bar = undominated(sums)
             print(bar.line())
             rows = msgspec.to_builtins(_rows(sums))
@@ -221,7 +231,7 @@ def _simulators(paths: Sequence[str]) -> dict[str, Any]:
     print("\nread share of each call, simulated against reported")
     print(f"{'cache':<28}{'calls':>8}" + "".join(f"{head:>23}" for head in heads))
     for name, row in table.items():
-        print(f"{name:<28}{row['calls']:>8,}" + "".join(f"{percent(row[head]):>23}" for head in heads))
+        print(f"{name:<28}{row['calls']:>8,}" + "".join(f"{format_percent(row[head]):>23}" for head in heads))
     return table
 
 
@@ -241,7 +251,7 @@ def _options() -> argparse.Namespace:
     add("paths", metavar="PATH", nargs="*")
     add("--windows", type=_numbers, default=_numbers(WINDOWS), metavar="N,...")
     add("--rules", type=_words, default=_words(RULES), metavar="R,...")
-    add("--policies", type=_words, default=PLAIN, metavar="P,...")
+    add("--policies", type=_words, default=list(POLICIES), metavar="P,...")
     add("--frontier", action="store_true", help=f"also {OTHER} and {OWN} with targets from 0.2 to 0.7")
     add(
         "--peers", nargs="?", type=_words, const=list(PEERS), metavar="P,...",

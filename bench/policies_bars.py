@@ -12,7 +12,7 @@ from operator import mul
 from random import Random
 from typing import NamedTuple
 
-from lamina.replay.account_table import Total, totals
+from lamina.replay.account_sums import Total, sum_outcomes
 from lamina.replay.values import ReplayOutcome
 
 OWN, OTHER = "lamina", "sliding"
@@ -53,7 +53,7 @@ class Gap(NamedTuple):
 
 def bars(outcomes: Sequence[ReplayOutcome], ahead: Mapping[str, Gap]) -> list[Bar]:
     """The bars of one window and one cache, from everything that was replayed under them."""
-    sums = {each.policy: each for each in totals(outcomes)}
+    sums = {each.policy: each for each in sum_outcomes(outcomes)}
     own, other = sums.get(OWN), sums.get(OTHER)
     if own is None:
         return []

@@ -35,7 +35,7 @@ from bench.samples import QUICK_HELP
 from lamina.context.search.chunks import Chunk
 from lamina.context.search.index import Embedder, Index, open_index
 from lamina.context.search.postgres import open_postgres_index
-from lamina.testing.postgres import carried, postgres
+from tests.servers.postgres import carried, postgres
 
 SIZES = (10_000, 100_000, 1_000_000)
 QUICK_SIZES = (1_000,)

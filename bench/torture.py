@@ -46,11 +46,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.samples import QUICK_HELP
 from lamina.errors import Conflict
 from lamina.stores.port import Where
-from lamina.testing.torture import LONG, Outcome, Place, place_at, strace, trials
-from lamina.testing.torture.children import Say, failure, forked
-from lamina.testing.torture.kill import kills
-from lamina.testing.torture.powercut import cuts
-from lamina.testing.torture.telling import Acknowledge, Subject, Telling
+from tests.torture import LONG, Outcome, Place, place_at, strace, trials
+from tests.torture.children import Say, failure, forked
+from tests.torture.kill import kills
+from tests.torture.powercut import cuts
+from tests.torture.telling import Acknowledge, Subject, Telling
 
 STORES = ("sqlite:", "files:", "postgres:")
 QUICK_STORES, QUICK_TRIALS = ("sqlite:", "memory:"), ("kill -9", "stepping clock")

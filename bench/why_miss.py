@@ -3,7 +3,7 @@
     python -m bench.why_miss PATH... [--each N] [--seed N] [--json FILE]
     python -m bench.why_miss --quick [--json FILE]
 
-A path is a JSONL file of sessions, as for replay.py. Each fault of `lamina.testing.faults` is injected at a
+A path is a JSONL file of sessions, as for replay.py. Each fault of `tests.fixtures.faults` is injected at a
 random place of a random session, N times for each dialect that the sessions are in, without the rules of a
 cache and with them; each harmless change must report no loss. The time is CPU time of one comparison for a
 megabyte of the later request, on requests of one to ten megabytes made of the same sessions.
@@ -29,9 +29,9 @@ from bench.samples import QUICK_HELP, sample_sessions
 from lamina.caches import rules_for
 from lamina.core.hashing import canonical
 from lamina.diagnose.differences import diff
-from lamina.testing.faults import FAULTS, Fault, damaged
-from lamina.testing.harmless import HARMLESS, Harmless, changed
-from lamina.testing.moves import mark
+from tests.fixtures.faults import FAULTS, Fault, damaged
+from tests.fixtures.harmless import HARMLESS, Harmless, changed
+from tests.fixtures.moves import mark
 
 MODELS = {"anthropic": "claude-opus-5", "openai_chat": "gpt-6-sol"}
 FORMATS = {"anthropic-messages": "anthropic", "openai-chat": "openai_chat"}

@@ -20,7 +20,7 @@ from anthropic.types import TextBlock, ToolUseBlock
 from openai.types.chat import ChatCompletionMessage
 
 import lamina
-from lamina.testing.upstream import COUNTER, MODEL, PATIENCE
+from lamina.testing.model_server import COUNTER, MODEL, PATIENCE
 
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lamina.dialects import DIALECTS
-from lamina.testing.golden import sessions, walkthrough
+from tests.fixtures.golden import sessions, walkthrough
 from tools.golden import FOLDER, rendered
 
 FILES = dict(rendered())

@@ -32,6 +32,11 @@ PURE_OF_TEXT = frozenset(
 )
 """The same for functions over text, which need less."""
 
+CHECKOUT_ONLY = frozenset("bench examples tests tools".split())
+"""Folders of a checkout that are not in the wheel."""
+
+TEST_LIBRARIES = frozenset("_pytest hypothesis pexpect pyte pytest".split())
+
 IMPURE_CALLS = frozenset("breakpoint compile eval exec globals hash id input open print __import__".split())
 PATHS_AS_TEXT = frozenset("basename commonpath dirname isabs join normpath split splitext".split())
 NO_MODULE = frozenset("base common engine handler helper helpers manager misc provider util utils".split())
@@ -121,6 +126,24 @@ def test_no_import_cycles() -> None:
         for name, path in known.items()
     }
     graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_no_module_imports_what_only_a_checkout_has() -> None:
+    reaching_out = {
+        name: folders
+        for name, path in modules().items()
+        if (folders := {target.partition(".")[0] for target in imported(path)} & CHECKOUT_ONLY)
+    }
+    assert reaching_out == {}
+
+
+def test_only_the_suites_import_test_libraries() -> None:
+    users = {
+        name
+        for name, path in modules().items()
+        if {target.partition(".")[0] for target in imported(path)} & TEST_LIBRARIES
+    }
+    assert users == {"lamina.testing.properties"}
 
 
 def nearest(target: str, known: dict[str, Path]) -> str:

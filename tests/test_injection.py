@@ -18,9 +18,10 @@ from lamina.dialects.port import Dialect
 from lamina.dialects.text import layout
 from lamina.errors import NotFound
 from lamina.segments import assistant, call, file, result, user
-from lamina.testing.attacks import ATTACKS, FORGED
 from lamina.testing.conformance import Conformance
-from lamina.testing.injections import (
+from lamina.testing.model_server import MODEL, upstream
+from tests.fixtures.attacks import ATTACKS, FORGED
+from tests.fixtures.injections import (
     PLACES,
     WORDINGS,
     conversation,
@@ -30,7 +31,6 @@ from lamina.testing.injections import (
     loose,
     lost,
 )
-from lamina.testing.upstream import MODEL, upstream
 
 TEXT, CHAT = DIALECTS["text"], DIALECTS["openai_chat"]
 

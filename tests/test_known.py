@@ -37,7 +37,7 @@ from lamina.stores.sealed import Key, Sealed
 from lamina.stores.sealed.records import Generation, SealedPlace, open_record, open_state
 from lamina.stores.sqlite import open_sqlite
 from lamina.testing.gallery import gallery
-from lamina.testing.postgres import shared
+from tests.servers.postgres import shared
 from tools.known import (
     CHUNKS,
     CONVERSATIONS,

@@ -26,9 +26,9 @@ from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.dialects.translate import options_for
 from lamina.replay.generated_sessions import calls, session
-from lamina.testing.checking import SAID, Checking, checking
 from lamina.testing.conformance import MODELS, plain_head
-from lamina.testing.golden import requests, sessions
+from tests.fixtures.golden import requests, sessions
+from tests.servers.checking import SAID, Checking, checking
 
 Json = dict[str, Any]
 

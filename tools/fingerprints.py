@@ -46,10 +46,10 @@ from lamina.models.counters.vocabularies import vocabulary
 from lamina.replay.generated_sessions import calls, session
 from lamina.stores.memory import MemoryStore
 from lamina.summaries.judge import facts, problems
-from lamina.testing.attacks import ATTACKS
-from lamina.testing.golden import Golden, requests
-from lamina.testing.scripts import DISGUISED, LINE_ENDS, MARKED, SENTENCES, SPACES, YOUNG, scripts
 from lamina.workspace.html_text import page
+from tests.fixtures.attacks import ATTACKS
+from tests.fixtures.golden import Golden, requests
+from tests.fixtures.scripts import DISGUISED, LINE_ENDS, MARKED, SENTENCES, SPACES, YOUNG, scripts
 
 LAYOUTS = {
     "in place": Layout(),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lamina.dialects import DIALECTS
-from lamina.testing.golden import requests, sessions
+from tests.fixtures.golden import requests, sessions
 
 FOLDER = Path(__file__).parent.parent / "tests" / "golden"
 

@@ -4,8 +4,8 @@
     python -m tools.house --check    fail if a figure is worse than in tools/house.toml
     python -m tools.house --write    record today's figures in tools/house.toml
 
-Complexity is radon's, summed over all functions and methods, for 100 lines of them. It is no goal in itself: a
-function that does one thing after the other, with a decision on each line, has a low figure without trying.
+Complexity is radon's, summed over all functions and methods, for 100 lines of them. It is no goal in itself:
+a function that does one thing after the other, with a decision on each line, has a low figure without trying.
 The figures of the other projects were measured in November 2026 with the same rules.
 """
 

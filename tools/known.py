@@ -56,8 +56,8 @@ from lamina.stores.sqlite import open_sqlite
 from lamina.stores.sqlite.links import connect
 from lamina.stores.sqlite.schema import MIGRATIONS, bring_up
 from lamina.testing.gallery import gallery
-from lamina.testing.golden import sessions
-from lamina.testing.postgres import shared
+from tests.fixtures.golden import sessions
+from tests.servers.postgres import shared
 
 FOLDER = Path(__file__).parent.parent / "tests" / "known"
 AT = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)

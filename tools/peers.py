@@ -13,11 +13,11 @@ import sys
 from itertools import pairwise, takewhile
 from typing import Any, NamedTuple
 
+from bench.peers.catalogue import PEERS, version
+from bench.peers.policy import Ask, peer_policy
+from bench.peers.process import PeerFailed
 from lamina.dialects import DIALECTS
 from lamina.models.counters import counter_for
-from lamina.replay.peers.catalogue import PEERS, version
-from lamina.replay.peers.policy import Ask, peer_policy
-from lamina.replay.peers.process import PeerFailed
 
 MODEL = "gpt-5"
 FRAMING = 4

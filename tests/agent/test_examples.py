@@ -15,7 +15,7 @@ from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget, ToolResult
 from lamina.dialects.port import PlainHead
 from lamina.stores.memory import MemoryStore
-from lamina.testing.upstream import COUNTER, MODEL, upstream
+from lamina.testing.model_server import COUNTER, MODEL, upstream
 from lamina.workspace.workspace import Workspace
 from tests.agent.working import opened
 from tests.sessions.talking import awaited

@@ -9,7 +9,7 @@ from lamina.clients.known import client_for
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.segments import note
-from lamina.testing.upstream import COUNTER, MODEL, upstream
+from lamina.testing.model_server import COUNTER, MODEL, upstream
 from tests.agent.working import opened
 from tests.sessions.talking import awaited
 

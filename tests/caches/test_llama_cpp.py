@@ -12,7 +12,7 @@ import pytest
 
 from lamina import Budget
 from lamina.caches import rules_for, token_simulator
-from lamina.testing.upstream import PATIENCE, Upstream, upstream
+from lamina.testing.model_server import PATIENCE, Upstream, upstream
 from tests.talking import Answer, Speaker, Wire, listing
 
 WINDOW, LETTER = 2560, 4

@@ -26,7 +26,7 @@ from lamina.clients.scripted import Scripted, ScriptedAnswer
 from lamina.core.values import ToolCall
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, LaminaError
-from lamina.testing.upstream import MODEL, Upstream, upstream
+from lamina.testing.model_server import MODEL, Upstream, upstream
 from tests.sessions.talking import awaited
 from tests.talking import refusing
 

@@ -14,7 +14,7 @@ from lamina.context.search import Chunk, Hit, Index, open_index
 from lamina.context.search.postgres import NO_PGVECTOR, PostgresShelf, open_postgres_index
 from lamina.context.search.vectors import pack_vectors
 from lamina.errors import BadInput, Broken, StoreError
-from lamina.testing.postgres import Server, carried, postgres
+from tests.servers.postgres import Server, carried, postgres
 
 pytestmark = pytest.mark.anyio
 names = (f"w{number}" for number in count())

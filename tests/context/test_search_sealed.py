@@ -28,7 +28,7 @@ from lamina.stores.port import Store, Where, search_place
 from lamina.stores.postgres import open_postgres
 from lamina.stores.sealed import Sealed, add_key, generate, make_primary, rekey, rewrap, shred
 from lamina.stores.sqlite import open_sqlite
-from lamina.testing.postgres import shared
+from tests.servers.postgres import shared
 
 KEY = generate()
 CHAT, OTHER = Where("team", "chat"), Where("team", "other")

@@ -15,10 +15,10 @@ from lamina.core.build import build
 from lamina.diagnose.differences import CAUSES, Difference, diff
 from lamina.dialects import DIALECTS
 from lamina.replay.generated_sessions import session
-from lamina.testing.damages import Pair
-from lamina.testing.faults import FAULTS, Fault, damaged
-from lamina.testing.harmless import HARMLESS, Harmless, changed
-from lamina.testing.moves import mark
+from tests.fixtures.damages import Pair
+from tests.fixtures.faults import FAULTS, Fault, damaged
+from tests.fixtures.harmless import HARMLESS, Harmless, changed
+from tests.fixtures.moves import mark
 
 SEEDS = range(4)
 MODELS = {"anthropic": "claude-opus-5", "openai_chat": "gpt-6-sol"}

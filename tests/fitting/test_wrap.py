@@ -15,7 +15,7 @@ import pytest
 import lamina
 from lamina import BadInput, Budget, Counter, Fitted, Form
 from lamina.core.wording import text_of
-from lamina.testing.upstream import Upstream, upstream
+from lamina.testing.model_server import Upstream, upstream
 from tests.talking import SPEAKERS, Answer, Speaker, Wire, entered, listing, named, refusing
 
 TURNS = 60

@@ -19,7 +19,7 @@ from openai.lib.streaming.chat import ChatCompletionStream
 import lamina
 from lamina import BadInput, Budget, BudgetExceeded
 from lamina.core.tokens import BYTES4
-from lamina.testing.upstream import COUNTER, MODEL, Upstream, upstream
+from lamina.testing.model_server import COUNTER, MODEL, Upstream, upstream
 from tests.talking import SPEAKERS, Speaker, Wire, entered, got, named
 
 WINDOW = 2048

@@ -14,7 +14,7 @@ from lamina.core.tokens import estimate_for
 from lamina.errors import BadInput, CountFailed
 from lamina.models.counters import remote
 from lamina.models.counters.remote import Remote
-from lamina.testing.upstream import upstream
+from lamina.testing.model_server import upstream
 
 FRAME = 7
 """What the server adds for a message; each word is a token."""

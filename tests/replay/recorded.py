@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lamina.replay.traces import read
+from lamina.replay.traces import read_traces
 from lamina.replay.values import Trace, UnreadableLine
 
 Json = dict[str, Any]
@@ -28,7 +28,7 @@ def dumped(row: Any) -> bytes:
 
 
 def found(path: Path) -> tuple[list[Trace], list[UnreadableLine]]:
-    everything = list(read(path))
+    everything = list(read_traces(path))
     traces = [each for each in everything if isinstance(each, Trace)]
     return traces, [each for each in everything if isinstance(each, UnreadableLine)]
 

@@ -9,8 +9,8 @@ import msgspec
 
 from lamina.caches import CacheRules, all_rules
 from lamina.core.tokens import Counter
-from lamina.replay.message_sizes import Scales
-from lamina.replay.model_calls import RecordedConversation, conversation
+from lamina.replay.message_sizes import MessageSizes
+from lamina.replay.model_calls import RecordedConversation, read_conversation
 from lamina.replay.policies.port import Policy, PolicyRequest, Setting
 from lamina.replay.values import RecordedUsage, Trace
 
@@ -54,7 +54,7 @@ def trace(*messages: Json, name: str = "t", used: dict[int, RecordedUsage] | Non
 
 
 def talk(*messages: Json, **fields: Any) -> RecordedConversation:
-    return conversation(trace(*messages, **fields))
+    return read_conversation(trace(*messages, **fields))
 
 
 def setting(
@@ -66,8 +66,10 @@ def setting(
     rules: CacheRules = LEAST,
 ) -> Setting:
     """A room as large as the window."""
-    scales = Scales(WORDS, talk.tools)
-    return Setting(window=window, room=window, trigger=trigger, target=target, scales=scales, rules=rules)
+    message_sizes = MessageSizes(WORDS, talk.tools)
+    return Setting(
+        window=window, room=window, trigger=trigger, target=target, message_sizes=message_sizes, rules=rules
+    )
 
 
 def scripted(*requests: list[Json] | Exception, recalls: bool = False) -> Policy:

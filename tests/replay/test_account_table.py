@@ -5,21 +5,16 @@ import json
 import msgspec
 import pytest
 
-from lamina.replay.account_table import (
+from lamina.replay.account_sums import Total, find_frontier, list_losses, sum_losses, sum_outcomes, sum_paid
+from lamina.replay.account_table import (  # fmt: skip
     POLICY_COLUMNS,
-    Total,
-    facts,
-    frontier,
-    losses,
-    money,
-    paid,
-    percent,
-    plain,
-    reasons,
-    shown,
-    text,
-    totals,
-)  # fmt: skip
+    account_json,
+    account_text,
+    format_money,
+    format_percent,
+    printable,
+    useful_columns,
+)
 from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, UnreadableLine
 from tests.replay.accounts import HOSTILE, POLICIES, account
 
@@ -36,7 +31,7 @@ def total(policy: str, cost: float, visible: int, *, over: int = 0) -> Total:
 
 def test_sums_are_of_every_session_of_a_policy_window_and_cache() -> None:
     found = account(sessions=3, windows=(100, 200))
-    sums = totals(found.outcomes)
+    sums = sum_outcomes(found.outcomes)
     assert [(each.window, each.policy) for each in sums] == [(w, p) for w in (100, 200) for p in POLICIES]
     for each in sums:
         own = [o for o in found.outcomes if (o.window, o.policy) == (each.window, each.policy)]
@@ -46,12 +41,12 @@ def test_sums_are_of_every_session_of_a_policy_window_and_cache() -> None:
 
 
 def test_a_share_of_nothing_is_not_a_number() -> None:
-    (empty,) = totals([outcome()])
+    (empty,) = sum_outcomes([outcome()])
     assert (empty.cached, empty.recall, empty.within_reach, empty.price, empty.pace) == (None,) * 5
 
 
 def test_dollars_are_of_the_sessions_that_have_a_price() -> None:
-    (sums,) = totals([outcome(), outcome(dollars=2.5), outcome(dollars=0.0)])
+    (sums,) = sum_outcomes([outcome(), outcome(dollars=2.5), outcome(dollars=0.0)])
     assert (sums.price, sums.priced, sums.sessions) == (2.5, 2, 3)
 
 
@@ -60,7 +55,7 @@ def test_the_frontier_has_whom_nobody_beats_in_both_and_nobody_who_is_refused() 
         total("cheap", 1, 20), total("beaten", 3, 20), total("dear", 4, 60), total("same cost", 4, 50),
         total("free", 0, 99, over=1),
     ]  # fmt: skip
-    assert [each.policy for each in frontier(rows)] == ["cheap", "dear"]
+    assert [each.policy for each in find_frontier(rows)] == ["cheap", "dear"]
 
 
 def test_records_are_added_up_by_model_and_lost_caches_by_reason() -> None:
@@ -80,22 +75,22 @@ def test_records_are_added_up_by_model_and_lost_caches_by_reason() -> None:
         ),
         Reported(trace="c", source="s", model="n", calls=9),
     ]
-    other, ours = paid(found)
+    other, ours = sum_paid(found)
     assert (other.model, ours.sessions, ours.sent, ours.read, ours.cached) == ("n", 2, 100, 30, 0.3)
     assert (ours.dollars, ours.losses, ours.paid_again, other.dollars) == (1.0, 3, 20, None)
-    assert [(loss.trace, loss.tokens) for loss in losses(found)] == [("b", 9), ("a", 7), ("b", 4)]
-    assert reasons(losses(found)) == [("idle", 2, 11), ("edit", 1, 9)]
+    assert [(loss.trace, loss.tokens) for loss in list_losses(found)] == [("b", 9), ("a", 7), ("b", 4)]
+    assert sum_losses(list_losses(found)) == [("idle", 2, 11), ("edit", 1, 9)]
 
 
 def test_gaps_of_any_length_are_one_reason() -> None:
     spans = ("42 minutes", "3 hours")
     lost = tuple((n, 5, f"idle for {span}, past the lifetime of 5 minutes") for n, span in enumerate(spans))
     found = [Reported(trace="a", source="s", lost=lost)]
-    assert reasons(losses(found)) == [("idle, past the lifetime of 5 minutes", 2, 10)]
+    assert sum_losses(list_losses(found)) == [("idle, past the lifetime of 5 minutes", 2, 10)]
 
 
 def test_json_has_every_figure_that_a_table_shows() -> None:
-    told = json.loads(json.dumps(facts(account()), allow_nan=False))
+    told = json.loads(json.dumps(account_json(account()), allow_nan=False))
     assert {column.name for column in POLICY_COLUMNS} <= set(told["totals"][0])
     assert len(told["outcomes"]) == 16
     assert len(told["reported"]) == 4
@@ -103,7 +98,7 @@ def test_json_has_every_figure_that_a_table_shows() -> None:
 
 
 def test_text_has_each_question_answered_in_columns() -> None:
-    lines = text(account(windows=(32_000, 64_000))).splitlines()
+    lines = account_text(account(windows=(32_000, 64_000))).splitlines()
     at = lines.index("window 64,000, cache rules anthropic: 4 sessions, 120 calls")
     table = lines[at + 1 : at + 6]
     assert [line.split()[0] for line in table] == ["policy", *POLICIES]
@@ -114,29 +109,29 @@ def test_text_has_each_question_answered_in_columns() -> None:
 
 
 def test_columns_that_say_nothing_are_left_out() -> None:
-    heads = [column.name for column in shown(totals([outcome(equivalents=5)]))]
+    heads = [column.name for column in useful_columns(sum_outcomes([outcome(equivalents=5)]))]
     assert heads == ["policy", "equivalents", "broken", "over", "invalid"]
 
 
 def test_what_is_not_known_is_said() -> None:
-    assert "what these sessions took is not known" in text(ReplayAccount(outcomes=(outcome(),)))
+    assert "what these sessions took is not known" in account_text(ReplayAccount(outcomes=(outcome(),)))
 
 
 def test_names_cannot_move_the_cursor() -> None:
-    assert plain("a\x1b[2J\nb") == "a?[2J?b"
+    assert printable("a\x1b[2J\nb") == "a?[2J?b"
     hostile = UnreadableLine(place="x\x1b[2J", reason="r\x07")
     reported = Reported(trace="t\x1b", source="s", model="m\x1b", calls=1, lost=((1, 2, "w\x1b"),))
-    written = text(ReplayAccount(damaged=(hostile,), reported=(reported,)))
+    written = account_text(ReplayAccount(damaged=(hostile,), reported=(reported,)))
     assert "\x1b" not in written
     assert "\x07" not in written
 
 
 @pytest.mark.parametrize(("dollars", "written"), [(None, "-"), (0.0123, "0.0123"), (1234.5, "1,234.50")])
 def test_money(dollars: float | None, written: str) -> None:
-    assert money(dollars) == written
+    assert format_money(dollars) == written
 
 
 def test_shares_and_hostile_names() -> None:
-    assert percent(0.1234) == "12.3 %"
-    assert percent(None) == "-"
-    assert HOSTILE in text(account())
+    assert format_percent(0.1234) == "12.3 %"
+    assert format_percent(None) == "-"
+    assert HOSTILE in account_text(account())

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lamina.replay.account_table import facts
-from lamina.replay.html import page
-from lamina.testing.browser import Browser, Page
-from lamina.testing.browser import browser as start
+from lamina.replay.account_table import account_json
+from lamina.replay.html import render_page
+from tests.browser.browser import Browser, Page
+from tests.browser.browser import browser as start
 from tests.replay.accounts import HOSTILE, account
 
 ACCOUNT = account(windows=(32_000, 64_000))
@@ -35,7 +35,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_text(page(ACCOUNT), encoding="utf-8")
+    path.write_text(render_page(ACCOUNT), encoding="utf-8")
     return path
 
 
@@ -53,7 +53,7 @@ def opened(browser: Browser, file: Path) -> Page:
 @pytest.fixture(scope="module")
 def told() -> dict[str, Any]:
     """The figures as the JSON file has them."""
-    found: dict[str, Any] = json.loads(json.dumps(facts(ACCOUNT)))
+    found: dict[str, Any] = json.loads(json.dumps(account_json(ACCOUNT)))
     return found
 
 

@@ -7,10 +7,10 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from lamina.replay.html import page
+from lamina.replay.html import render_page
 from lamina.replay.html.markup import Safe, join, tag
-from lamina.replay.html.plots import Series, lines, stack
-from lamina.replay.html.scale import PlotScale, apart, round_step, round_up, short
+from lamina.replay.html.plots import Series, draw_lines, draw_stack
+from lamina.replay.html.scale import PlotScale, round_step, round_up, short_figure, spread_apart
 from lamina.replay.values import ReplayAccount
 from tests.replay.accounts import HOSTILE, POLICIES, account
 
@@ -47,7 +47,7 @@ class Seen(HTMLParser):
 
 
 def test_every_element_is_closed_and_only_one_script_is_there() -> None:
-    seen = Seen(page(account()))
+    seen = Seen(render_page(account()))
     assert seen.open == []
     assert seen.names.count("script") == 1
     assert "img" not in seen.names
@@ -56,19 +56,19 @@ def test_every_element_is_closed_and_only_one_script_is_there() -> None:
 
 
 def test_a_hostile_session_id_stays_text() -> None:
-    written = page(account())
+    written = render_page(account())
     assert HOSTILE in Seen(written).text
     assert "<img src=x" not in written
 
 
 def test_a_page_of_nothing_is_a_page() -> None:
-    written = page(ReplayAccount())
+    written = render_page(ReplayAccount())
     assert Seen(written).open == []
     assert "The records hold no usage" in written
 
 
 def test_every_drawing_has_a_title_and_a_table() -> None:
-    seen = Seen(page(account()))
+    seen = Seen(render_page(account()))
     labels = [value for name, value in seen.attributes if name == "aria-label"]
     drawn = [value for name, value in seen.attributes if name == "data-plot"]
     tables = [value for name, value in seen.attributes if name == "data-table"]
@@ -81,20 +81,20 @@ def test_every_drawing_has_a_title_and_a_table() -> None:
 def test_without_calls_kept_there_are_no_courses() -> None:
     whole = account()
     bare = [msgspec.structs.replace(each, points=()) for each in whole.outcomes]
-    written = page(msgspec.structs.replace(whole, outcomes=tuple(bare)))
+    written = render_page(msgspec.structs.replace(whole, outcomes=tuple(bare)))
     assert "Over the session" not in written
     assert "Session by session" in written
 
 
 def test_the_page_forbids_everything_but_itself() -> None:
-    found = re.search(r'Content-Security-Policy" content="([^"]+)"', page(account()))
+    found = re.search(r'Content-Security-Policy" content="([^"]+)"', render_page(account()))
     assert found
     assert found[1].startswith("default-src &#x27;none&#x27;; ")
     assert "unsafe" not in found[1]
 
 
 def test_the_same_account_gives_the_same_page() -> None:
-    assert page(account(3)) == page(account(3)) != page(account(4))
+    assert render_page(account(3)) == render_page(account(3)) != render_page(account(4))
 
 
 def test_text_is_escaped_unless_it_is_markup() -> None:
@@ -122,28 +122,34 @@ def test_axes_hold_their_figures_and_are_no_longer_than_needed() -> None:
 
 
 def test_short_figures() -> None:
-    assert [short(figure) for figure in (0, 12, 1_500, 2_000_000, 3.5e9)] == ["0", "12", "1.5k", "2M", "3.5G"]
+    assert [short_figure(figure) for figure in (0, 12, 1_500, 2_000_000, 3.5e9)] == [
+        "0",
+        "12",
+        "1.5k",
+        "2M",
+        "3.5G",
+    ]
 
 
 def test_labels_keep_their_order_and_their_distance() -> None:
-    moved = apart([50, 49, 10, 51, 52], least=13, end=60)
+    moved = spread_apart([50, 49, 10, 51, 52], least=13, end=60)
     ordered = sorted(zip([50, 49, 10, 51, 52], moved, strict=True))
     assert all(two - one >= 12.99 for (_, one), (_, two) in pairwise(ordered))
     assert max(moved) <= 60
 
 
 def test_a_higher_figure_is_drawn_higher_and_a_stack_adds_up() -> None:
-    drawn = lines("x", [Series("a", "c0", [0, 10])])
+    drawn = draw_lines("x", [Series("a", "c0", [0, 10])])
     path = re.search(r' d="M([\d.]+) ([\d.]+) L([\d.]+) ([\d.]+)"', drawn)
     assert path
     assert float(path[3]) > float(path[1])
     assert float(path[4]) < float(path[2])
-    stacked = stack("x", [Series("a", "c0", [10, 10]), Series("b", "c1", [10, 10])])
+    stacked = draw_stack("x", [Series("a", "c0", [10, 10]), Series("b", "c1", [10, 10])])
     tops = [float(top) for top in re.findall(r' d="M[\d.]+ ([\d.]+)', stacked)]
     zero = float(re.findall(r"L([\d.]+) ([\d.]+) Z", stacked)[0][1])
     assert zero - tops[1] == pytest.approx(2 * (zero - tops[0]), abs=0.3)
 
 
 def test_policies_are_named_in_the_drawing() -> None:
-    written = page(account())
+    written = render_page(account())
     assert all(f'data-policy="{policy}"' in written for policy in POLICIES)

@@ -5,31 +5,34 @@ from hypothesis import strategies as st
 
 from lamina.core.tokens import Counter
 from lamina.dialects import DIALECTS
-from lamina.replay.message_sizes import Scales
+from lamina.replay.message_sizes import MessageSizes
 from tests.replay.talks import WORDS, Json, result, says, session, user
 
 TOOLS = [{"type": "function", "function": {"name": "read", "description": "reads one file"}}]
 
 
 def test_a_message_takes_its_words_its_calls_and_four() -> None:
-    scales = Scales(WORDS, [])
-    assert scales.message(user("one two three")).tokens == 7
-    assert scales.message(says("one", path="a")).tokens == 4 + 1 + 3
-    assert scales.tokens([user("one"), user("two")]) == 10
+    message_sizes = MessageSizes(WORDS, [])
+    assert message_sizes.measure(user("one two three")).tokens == 7
+    assert message_sizes.measure(says("one", path="a")).tokens == 4 + 1 + 3
+    assert message_sizes.count_tokens([user("one"), user("two")]) == 10
 
 
 def test_tools_are_counted_once_for_each_request() -> None:
-    scales = Scales(WORDS, TOOLS)
-    assert scales.tool_tokens > 0
-    assert scales.tokens([user("one")]) == scales.tool_tokens + 5
-    assert scales.stream([user("one")], "").tokens == scales.tokens([user("one")])
+    message_sizes = MessageSizes(WORDS, TOOLS)
+    assert message_sizes.tool_tokens > 0
+    assert message_sizes.count_tokens([user("one")]) == message_sizes.tool_tokens + 5
+    assert message_sizes.stream([user("one")], "").tokens == message_sizes.count_tokens([user("one")])
 
 
 def test_blocks_have_the_tokens_of_their_message() -> None:
-    scales = Scales(WORDS, [])
+    message_sizes = MessageSizes(WORDS, [])
     message = says("one two", path="a")
-    assert len(scales.message(message).blocks) > 1
-    assert sum(block.tokens for block in scales.message(message).blocks) == scales.message(message).tokens
+    assert len(message_sizes.measure(message).blocks) > 1
+    assert (
+        sum(block.tokens for block in message_sizes.measure(message).blocks)
+        == message_sizes.measure(message).tokens
+    )
 
 
 def test_a_message_is_counted_once_however_often_it_is_sent() -> None:
@@ -39,19 +42,19 @@ def test_a_message_is_counted_once_however_often_it_is_sent() -> None:
         counted.append(text)
         return len(text.split())
 
-    scales = Scales(Counter(name="noting", count=count), [])
+    message_sizes = MessageSizes(Counter(name="noting", count=count), [])
     messages = session(3)
     for end in range(1, len(messages) + 1):
-        scales.tokens(messages[:end])
-        scales.stream([dict(message) for message in messages[:end]], "")
+        message_sizes.count_tokens(messages[:end])
+        message_sizes.stream([dict(message) for message in messages[:end]], "")
     assert len(counted) == len(set(counted))
 
 
 def test_equal_messages_weigh_the_same_and_others_do_not_take_their_place() -> None:
-    scales = Scales(WORDS, [])
+    message_sizes = MessageSizes(WORDS, [])
     for number in range(200):  # an id is given to another object once its own is gone
-        assert scales.message(user("word " * number)).tokens == 4 + number
-        assert scales.message(user("word " * number)) is scales.message(user("word " * number))
+        assert message_sizes.measure(user("word " * number)).tokens == 4 + number
+        assert message_sizes.measure(user("word " * number)) is message_sizes.measure(user("word " * number))
 
 
 PIECES = st.sampled_from(
@@ -66,6 +69,6 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=8))
 def test_refused_is_what_the_dialect_refuses_of_the_whole(messages: list[Json]) -> None:
     whole = DIALECTS["openai_chat"].check({"model": "gpt-5.5", "messages": messages})
-    scales = Scales(WORDS, [])
+    message_sizes = MessageSizes(WORDS, [])
     for _ in range(2):  # the second time from what is remembered
-        assert scales.refused(messages) == bool(whole)
+        assert message_sizes.is_refused(messages) == bool(whole)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lamina.replay.model_calls import conversation, said, text
+from lamina.replay.model_calls import answer_text, message_text, read_conversation
 from lamina.replay.values import RecordedUsage, Trace
 from tests.replay.talks import Json, result, says, session, system, talk, user
 
@@ -28,7 +28,7 @@ def test_a_trace_without_an_answer_has_no_calls() -> None:
 
 def test_tools_and_the_model_go_along() -> None:
     tools = [{"type": "function", "function": {"name": "read"}}]
-    found = conversation(
+    found = read_conversation(
         Trace(
             id="t", place="", dialect="openai_chat", model="m", items=[user("a"), says("b")],
             head={"tools": tools},
@@ -44,14 +44,14 @@ def test_times_and_output_are_those_of_the_answer() -> None:
 
 
 def test_what_an_answer_says_is_its_text_and_the_values_of_its_arguments() -> None:
-    assert said(says("look", path="a/b.py", lines=[1, {"to": 2}], all=True)).split("\n") == [
+    assert answer_text(says("look", path="a/b.py", lines=[1, {"to": 2}], all=True)).split("\n") == [
         "look", "a/b.py", "1", "2",
     ]  # fmt: skip
 
 
 def test_arguments_that_are_not_json_are_said_as_they_are() -> None:
     call = {"id": "c", "function": {"name": "read", "arguments": '{"path": "a.p'}}
-    assert said({"role": "assistant", "content": None, "tool_calls": [call]}) == '\n{"path": "a.p'
+    assert answer_text({"role": "assistant", "content": None, "tool_calls": [call]}) == '\n{"path": "a.p'
 
 
 def test_text_is_a_string_or_the_texts_of_parts() -> None:
@@ -60,9 +60,9 @@ def test_text_is_a_string_or_the_texts_of_parts() -> None:
         {"type": "image_url", "image_url": {}},
         {"type": "text", "text": "two"},
     ]
-    assert text(user("one")) == "one"
-    assert text({"role": "user", "content": parts}).split() == ["one", "two"]
-    assert text({"role": "assistant", "content": None}) == ""
+    assert message_text(user("one")) == "one"
+    assert message_text({"role": "user", "content": parts}).split() == ["one", "two"]
+    assert message_text({"role": "assistant", "content": None}) == ""
 
 
 def test_a_trace_of_another_dialect_keeps_its_calls_and_times() -> None:
@@ -73,7 +73,7 @@ def test_a_trace_of_another_dialect_keeps_its_calls_and_times() -> None:
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "value_1"}]},
         {"role": "assistant", "content": "It is value_1."},
     ]  # fmt: skip
-    found = conversation(
+    found = read_conversation(
         Trace(
             id="t", place="", dialect="anthropic", model="claude-opus-4-6", items=items,
             head={"system": "Be brief.", "max_tokens": 9},

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.replay.message_sizes import Scales
-from lamina.replay.needed_names import Needs, terms
+from lamina.replay.message_sizes import MessageSizes
+from lamina.replay.needed_names import NeededTerms, find_terms
 from tests.replay.talks import WORDS, Json, result, says, talk, user
 
 
@@ -23,23 +23,26 @@ from tests.replay.talks import WORDS, Json, result, says, talk, user
     ],
 )
 def test_terms_are_what_a_model_cannot_make_up(answer: str, found: set[str]) -> None:
-    assert terms(answer) == found
+    assert find_terms(answer) == found
 
 
-def of(*messages: Json) -> Needs:
+def of(*messages: Json) -> NeededTerms:
     found = talk(*messages)
-    return Needs(found, Scales(WORDS, []))
+    return NeededTerms(found, MessageSizes(WORDS, []))
 
 
 def test_only_what_stood_before_an_answer_was_needed() -> None:
     needs = of(
         user("Read aa_1, bb_2."), says("aa_1 has cc_3"), user("And?"), says("cc_3 is like dd_4 and bb_2")
     )
-    assert needs.of == [{"aa_1"}, {"cc_3", "bb_2"}]
+    assert needs.by_call == [{"aa_1"}, {"cc_3", "bb_2"}]
 
 
 def test_a_term_that_stands_only_later_was_not_needed() -> None:
-    assert of(user("Go."), says("made zz_9"), user("zz_9?"), says("yes")).of == [frozenset(), frozenset()]
+    assert of(user("Go."), says("made zz_9"), user("zz_9?"), says("yes")).by_call == [
+        frozenset(),
+        frozenset(),
+    ]
 
 
 def test_names_and_arguments_of_earlier_calls_count_as_said() -> None:
@@ -49,7 +52,7 @@ def test_names_and_arguments_of_earlier_calls_count_as_said() -> None:
         result("ok", path="src/x_1.py"),
         says("src/x_1.py is fine"),
     )
-    assert needs.of[1] == {"src/x_1.py"}
+    assert needs.by_call[1] == {"src/x_1.py"}
 
 
 def test_what_would_come_back_is_the_latest_message_with_the_term() -> None:
@@ -66,11 +69,12 @@ TEXTS = st.lists(WORDS_OF_IT, max_size=6).map(" ".join)
 def test_needs_are_the_terms_that_some_earlier_message_has(turns: list[tuple[str, str]]) -> None:
     messages = [message for ask, answer in turns for message in (user(ask), says(answer))]
     needs = of(*messages)
-    for number, terms_needed in enumerate(needs.of):
+    for number, terms_needed in enumerate(needs.by_call):
         end = 2 * number + 1
         before = [str(message["content"]) for message in messages[:end]]
         has = {
-            term: [at for at, text in enumerate(before) if term in text] for term in terms(turns[number][1])
+            term: [at for at, text in enumerate(before) if term in text]
+            for term in find_terms(turns[number][1])
         }
         assert terms_needed == {term for term, places in has.items() if places}
         assert all(needs.latest(term, end) == has[term][-1] for term in terms_needed)

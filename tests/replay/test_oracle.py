@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from bench.schedules import Ground, Left, Paths, Schedule, Shown, Tariff, compared, cost_at, scheduled
 from lamina.caches import all_rules
 from lamina.models.counters.openai import o200k
-from lamina.replay.message_sizes import Scales
-from lamina.replay.model_calls import conversation
-from lamina.replay.needed_names import Needs
-from lamina.replay.oracle import Ground, Left, Paths, Schedule, Shown, Tariff, compared, cost_at, scheduled
+from lamina.replay.message_sizes import MessageSizes
+from lamina.replay.model_calls import read_conversation
+from lamina.replay.needed_names import NeededTerms
 from lamina.replay.policies.port import Setting
 from lamina.replay.values import RecordedUsage, Trace
 from lamina.replay.walk import walk
@@ -45,16 +45,21 @@ def trace(steps: int = 24, *, gap: int | None = None) -> Trace:
     return Trace(id="made-up", place="here", dialect="openai_chat", items=items, used=used)
 
 
-def setting(scales: Scales) -> Setting:
+def setting(message_sizes: MessageSizes) -> Setting:
     return Setting(
-        window=WINDOW, room=3_500, trigger=2_800, target=1_750, scales=scales, rules=all_rules()["anthropic"]
+        window=WINDOW,
+        room=3_500,
+        trigger=2_800,
+        target=1_750,
+        message_sizes=message_sizes,
+        rules=all_rules()["anthropic"],
     )
 
 
 def ground(found: Trace) -> Ground:
-    talk = conversation(found)
-    scales = Scales(o200k(), talk.tools)
-    return Ground(talk, setting(scales), Needs(talk, scales))
+    talk = read_conversation(found)
+    message_sizes = MessageSizes(o200k(), talk.tools)
+    return Ground(talk, setting(message_sizes), NeededTerms(talk, message_sizes))
 
 
 def cuts(there: Ground, calls: range, depths: tuple[int, ...]) -> list[Left]:
@@ -87,10 +92,10 @@ def test_what_is_told_of_a_first_cut_is_what_happens_when_it_is_played() -> None
     there = ground(trace())
     left = there.left(9, 11)
     assert left is not None
-    needs = Needs(there.talk, there.scales)
+    needs = NeededTerms(there.talk, there.message_sizes)
     steps = walk(there.talk, scheduled(Schedule(cuts=((9, 11),))), there.setting, needs)
     same = steps[9].sent.messages[: steps[9].same] if steps[9].sent else []
-    assert there.kept(there.uncut, left) == there.scales.tokens(same)
+    assert there.kept(there.uncut, left) == there.message_sizes.count_tokens(same)
     later = range(9, left.fits)
     assert [left.size(call) for call in later] == [steps[call].tokens for call in later]
     missed = [left.missed(call + 1) - left.missed(call) for call in later]
@@ -147,7 +152,7 @@ def test_what_is_hidden_is_avoided_when_it_is_dear() -> None:
 
 def test_a_schedule_is_played_when_and_as_deep_as_it_says() -> None:
     there = ground(trace())
-    policy, needs = scheduled(Schedule(cuts=((9, 11),))), Needs(there.talk, there.scales)
+    policy, needs = scheduled(Schedule(cuts=((9, 11),))), NeededTerms(there.talk, there.message_sizes)
     steps = walk(there.talk, policy, there.setting, needs)
     assert [at for at, step in enumerate(steps) if step.sent and step.sent.cut][:1] == [9]
     assert steps[9].tokens <= 3_500 * 11 // 20 < steps[8].tokens

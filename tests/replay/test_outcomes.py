@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from lamina.caches import all_rules
-from lamina.replay.needed_names import Needs
-from lamina.replay.outcomes import outcome
-from lamina.replay.policies import policy
+from lamina.replay.needed_names import NeededTerms
+from lamina.replay.outcomes import evaluate_walk
+from lamina.replay.policies import find_policy
 from lamina.replay.policies.port import Policy
 from lamina.replay.values import RecordedUsage, ReplayOutcome
 from lamina.replay.walk import walk
@@ -31,8 +31,8 @@ def come_of(
 ) -> ReplayOutcome:
     conversation = talk(*(messages or ASKED), used=used)
     its = setting(conversation, **sizes)
-    steps = walk(conversation, found, its, Needs(conversation, its.scales))
-    return outcome(conversation.trace, found, its, steps, points=points)
+    steps = walk(conversation, found, its, NeededTerms(conversation, its.message_sizes))
+    return evaluate_walk(conversation.trace, found, its, steps, points=points)
 
 
 def sent(*places: int) -> list[Json]:
@@ -40,20 +40,21 @@ def sent(*places: int) -> list[Json]:
 
 
 def test_what_is_sent_again_is_read_and_the_rest_written() -> None:
-    found = come_of(policy("none"))
+    found = come_of(find_policy("none"))
     assert (found.calls, found.sent, found.read, found.written, found.uncached) == (3, 120, 60, 60, 0)
     assert found.equivalents == pytest.approx(20 * 1.25 + (20 * 0.1 + 20 * 1.25) + (40 * 0.1 + 20 * 1.25))
 
 
 def test_a_cache_that_went_cold_is_written_again() -> None:
     cold = {2: RecordedUsage(at=0.0), 4: RecordedUsage(at=10.0), 6: RecordedUsage(at=1_000.0)}
-    found = come_of(policy("none"), used=cold)
+    found = come_of(find_policy("none"), used=cold)
     assert (found.read, found.written) == (20, 100)
 
 
 def test_a_clock_that_goes_backwards_does_not_lose_the_cache() -> None:
     found = come_of(
-        policy("none"), used={2: RecordedUsage(at=50.0), 4: RecordedUsage(at=10.0), 6: RecordedUsage(at=60.0)}
+        find_policy("none"),
+        used={2: RecordedUsage(at=50.0), 4: RecordedUsage(at=10.0), 6: RecordedUsage(at=60.0)},
     )
     assert found.read == 60
 
@@ -102,13 +103,13 @@ def test_what_came_back_is_recalled_again_once_the_prefix_is_broken() -> None:
 
 
 def test_the_end_of_the_last_request_is_marked_however_far_the_next_one_goes() -> None:
-    found = come_of(policy("none"), user("a"), says("b"), *[user("c")] * 200, says("d"))
+    found = come_of(find_policy("none"), user("a"), says("b"), *[user("c")] * 200, says("d"))
     assert (found.broken, found.read) == (0, 5)
 
 
 def test_over_is_more_than_the_room() -> None:
-    assert come_of(policy("none"), window=60).over == 0
-    assert come_of(policy("none"), window=59).over == 1
+    assert come_of(find_policy("none"), window=60).over == 0
+    assert come_of(find_policy("none"), window=59).over == 1
 
 
 def test_a_failed_call_costs_nothing_shows_nothing_and_is_in_nobodys_reach() -> None:
@@ -122,13 +123,13 @@ def test_points_add_up_to_the_whole() -> None:
     assert [point.tokens for point in found.points] == [20, 30, 50]
     assert found.points[-1].spent == pytest.approx(found.equivalents)
     assert [bool(point.broken) for point in found.points] == [False, True, False]
-    assert come_of(policy("none")).points == ()
+    assert come_of(find_policy("none")).points == ()
 
 
 def test_a_cache_without_markers_reads_the_longest_prefix() -> None:
     rules = msgspec.structs.replace(
         all_rules()["openai_legacy"], minimum=0, minimums={}, reads={}, granularity=1
     )
-    found = come_of(policy("none"), rules=rules)
+    found = come_of(find_policy("none"), rules=rules)
     assert found.read == 60
     assert found.equivalents == pytest.approx(60 + 60 * rules.read)

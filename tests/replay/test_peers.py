@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from bench.peers.catalogue import PEERS, Peer, interpreter, version
+from bench.peers.policy import Ask, PeerPolicy, command, peer_policy
+from bench.peers.process import PeerFailed, Worker
 from lamina.errors import BadInput, LaminaError
-from lamina.replay.peers.catalogue import PEERS, Peer, interpreter, version
-from lamina.replay.peers.policy import Ask, PeerPolicy, command, peer_policy
-from lamina.replay.peers.process import PeerFailed, Worker
 from tools.peers import conversation, led, main, tried
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -226,7 +226,7 @@ def test_the_version_is_read_from_the_environment(tmp_path: Path) -> None:
 
 
 def test_every_peer_has_its_pins_and_its_worker() -> None:
-    workers = ROOT / "src" / "lamina" / "lab" / "peers" / "workers"
+    workers = ROOT / "bench" / "peers" / "workers"
     environments = {peer.environment for peer in PEERS.values()}
     assert {path.stem for path in (ROOT / "requirements" / "peers").glob("*.txt")} == environments
     files = {path.stem.replace("_", "-") for path in workers.glob("*.py")} - {"serve", "--init--"}

@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 
 from lamina.errors import BadInput
 from lamina.replay.model_calls import RecordedConversation
-from lamina.replay.needed_names import Needs
-from lamina.replay.policies import POLICIES, policy
-from lamina.replay.policies.plain import KEEP, pinned
-from lamina.replay.policies.port import groups
+from lamina.replay.needed_names import NeededTerms
+from lamina.replay.policies import POLICIES, find_policy
+from lamina.replay.policies.plain import KEEP, DropOldest, pinned_positions
+from lamina.replay.policies.port import Policy, group_messages
 from lamina.replay.walk import WalkStep, walk
 from tests.replay.talks import Json, result, says, session, setting, system, talk, user
 
-PLAIN = [name for name in POLICIES if not name.startswith("peer:")]
+PLAIN = list(POLICIES)
 FITTING = ("drop_oldest", "sliding", "sliding@0.3")
 
 
 def walked(name: str, found: RecordedConversation, **sizes: Any) -> list[WalkStep]:
     its = setting(found, **sizes)
-    return walk(found, policy(name), its, Needs(found, its.scales))
+    return walk(found, find_policy(name), its, NeededTerms(found, its.message_sizes))
 
 
 def messages(step: WalkStep) -> list[Json]:
@@ -61,14 +61,14 @@ def test_what_can_be_dropped_is_dropped(name: str, turns: list[tuple[bool, int, 
     found = talk(*made(turns))
     for step in walked(name, found, window=trigger * 5 // 4, trigger=trigger, target=trigger // 2):
         sent, whole = messages(step), found.messages[: step.call.end]
-        kept = [whole[at] for at in sorted(pinned(whole) | set(groups(whole)[-1]))]
+        kept = [whole[at] for at in sorted(pinned_positions(whole) | set(group_messages(whole)[-1]))]
         assert all(message in sent for message in kept)
         assert step.tokens <= trigger or sent == kept
 
 
 def test_groups_are_a_call_with_its_results() -> None:
     found = session(2)
-    assert groups(found) == [[0], [1], [2, 3], [4, 5], [6]]
+    assert group_messages(found) == [[0], [1], [2, 3], [4, 5], [6]]
 
 
 def test_nothing_is_cut_before_the_trigger() -> None:
@@ -162,12 +162,39 @@ def test_lamina_stays_within_the_room_and_loses_nothing(name: str) -> None:
     assert sum(each.lost for each in sent) == 0
 
 
+MINE = Policy(name="mine", title="what a test adds", start=DropOldest)
+
+
+def mine() -> Policy:
+    return MINE
+
+
+def test_a_policy_of_another_package_is_imported_by_its_name() -> None:
+    assert find_policy(f"{__name__}:MINE") is MINE
+    assert find_policy(f"{__name__}:mine") is MINE
+    assert find_policy(f"{__name__}:MINE@0.3").name == "mine@0.3"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("no.such.module:policy", "cannot be imported: No module named 'no'"),
+        ("lamina.replay.policies.plain:absent", "cannot be imported"),
+        (":policy", "cannot be imported"),
+        ("lamina.replay.policies.plain:KEEP", "is a int"),
+    ],
+)
+def test_what_is_no_policy_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(BadInput, match=reason):
+        find_policy(name)
+
+
 @pytest.mark.parametrize(
     "name", ["nobody", "sliding@", "sliding@0", "sliding@0.99", "sliding@half", "peer:nobody"]
 )
 def test_an_unknown_policy_or_target_is_refused(name: str) -> None:
     if name == "sliding@":
-        assert policy(name).name == "sliding"
+        assert find_policy(name).name == "sliding"
         return
     with pytest.raises(BadInput):
-        policy(name)
+        find_policy(name)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from lamina.models.facts import model
-from lamina.replay.recorded_usage import reported
+from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.values import RecordedUsage, Trace
 
 
@@ -22,7 +22,7 @@ def call(read: int, rest: int = 1_000, *, at: float | None = None) -> RecordedUs
 
 
 def test_what_was_reported_is_summed() -> None:
-    told = reported(
+    told = sum_recorded_usage(
         trace(RecordedUsage(uncached=1, read=2, written=3, output=4), RecordedUsage(uncached=10, read=20))
     )
     assert (told.trace, told.source, told.calls) == ("t", "s", 2)
@@ -31,23 +31,23 @@ def test_what_was_reported_is_summed() -> None:
 
 def test_dollars_are_the_models_own_prices() -> None:
     prices = model("claude-opus-4-6").prices
-    told = reported(trace(RecordedUsage(uncached=1_000, read=2_000, written=3_000, output=400)))
+    told = sum_recorded_usage(trace(RecordedUsage(uncached=1_000, read=2_000, written=3_000, output=400)))
     parts = ((1_000, prices.input), (2_000, prices.read), (3_000, prices.write), (400, prices.output))
     assert told.dollars == pytest.approx(sum(tokens * (price or 0) for tokens, price in parts) / 1e6)
 
 
 @pytest.mark.parametrize("name", ["", "nobody-knows-1"])
 def test_a_model_without_prices_has_no_dollars(name: str) -> None:
-    assert reported(trace(call(0), model=name)).dollars is None
+    assert sum_recorded_usage(trace(call(0), model=name)).dollars is None
 
 
 def test_a_trace_without_usage_says_nothing() -> None:
-    told = reported(trace())
+    told = sum_recorded_usage(trace())
     assert (told.calls, told.dollars, told.lost) == (0, None, ())
 
 
 def test_a_cache_that_was_read_is_not_lost() -> None:
-    assert reported(trace(call(0, 10_000), call(10_000), call(11_000))).lost == ()
+    assert sum_recorded_usage(trace(call(0, 10_000), call(10_000), call(11_000))).lost == ()
 
 
 @pytest.mark.parametrize(
@@ -65,22 +65,22 @@ def test_a_cache_that_was_read_is_not_lost() -> None:
 def test_a_loss_has_its_number_its_tokens_and_a_reason(
     calls: tuple[RecordedUsage, ...], compacted: tuple[int, ...], why: str
 ) -> None:
-    found = [each for each in reported(trace(*calls, compacted=compacted)).lost if each[0] == 3]
+    found = [each for each in sum_recorded_usage(trace(*calls, compacted=compacted)).lost if each[0] == 3]
     [(_, tokens, told)] = found
     assert told.startswith(why) or why in told
     assert tokens == min(calls[1].total, calls[2].total) - calls[2].read
 
 
 def test_where_no_call_ever_read_it_says_so() -> None:
-    told = reported(trace(call(0, 9_000), call(0, 10_000), call(0, 11_000)))
+    told = sum_recorded_usage(trace(call(0, 9_000), call(0, 10_000), call(0, 11_000)))
     assert [(number, why) for number, _, why in told.lost] == [
         (2, "no call of it read anything"), (3, "no call of it read anything"),
     ]  # fmt: skip
 
 
 def test_less_than_the_provider_caches_cannot_be_lost() -> None:
-    assert reported(trace(call(0, 900), call(0, 1_000))).lost == ()
+    assert sum_recorded_usage(trace(call(0, 900), call(0, 1_000))).lost == ()
 
 
 def test_the_first_call_loses_nothing() -> None:
-    assert reported(trace(call(0, 90_000))).lost == ()
+    assert sum_recorded_usage(trace(call(0, 90_000))).lost == ()

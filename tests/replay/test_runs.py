@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from lamina.replay.policies import policy
-from lamina.replay.policies.port import Policy, Run, Setting
-from lamina.replay.runs import Asks, played, replay
-from lamina.replay.traces import read
+from lamina.replay.policies import find_policy
+from lamina.replay.policies.port import Policy, PolicyRun, Setting
+from lamina.replay.runs import ReplayOptions, replay, replay_trace
+from lamina.replay.traces import read_traces
 from lamina.replay.values import ReplayAccount, ReplayOutcome, Trace, UnreadableLine
 from tests.replay.recorded import written
 from tests.replay.talks import says, scripted, session, trace, user
@@ -55,7 +55,7 @@ def test_pressed_leaves_out_what_never_passes_the_trigger() -> None:
 
 
 def test_a_conversation_without_an_answer_has_no_outcome_and_is_not_damaged() -> None:
-    found = played(trace(user("a")), Asks(policies=("none",), windows=(600,)))
+    found = replay_trace(trace(user("a")), ReplayOptions(policies=("none",), windows=(600,)))
     assert (found.outcomes, found.damaged) == ((), None)
 
 
@@ -75,7 +75,10 @@ def test_damaged_lines_are_counted_and_the_rest_is_replayed(tmp_path: Path) -> N
         {"nothing": 1},
     ]
     account = replay(
-        read(written(tmp_path / "a.jsonl", rows)), policies=["lamina"], windows=[600], count_as="gpt-5.4"
+        read_traces(written(tmp_path / "a.jsonl", rows)),
+        policies=["lamina"],
+        windows=[600],
+        count_as="gpt-5.4",
     )
     assert len(account.outcomes) == 2
     assert len(account.damaged) == 3
@@ -85,7 +88,7 @@ def test_damaged_lines_are_counted_and_the_rest_is_replayed(tmp_path: Path) -> N
 def test_a_policy_that_raises_sinks_neither_the_trace_nor_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     raising = scripted(*[RuntimeError("no")] * 99)
     monkeypatch.setattr(
-        "lamina.replay.runs.policy", lambda name: raising if name == "raising" else policy(name)
+        "lamina.replay.runs.find_policy", lambda name: raising if name == "raising" else find_policy(name)
     )
     account = replay(TRACES[:1], policies=["raising", "none"], windows=[600], count_as="gpt-5.4")
     first, second = account.outcomes
@@ -99,12 +102,12 @@ def test_a_policy_runs_once_for_each_cache_only_if_it_asks_for_its_rules(
 ) -> None:
     started: list[str] = []
 
-    def start(setting: Setting) -> Run:
+    def start(setting: Setting) -> PolicyRun:
         started.append(setting.rules.name)
-        return policy("none").start(setting)
+        return find_policy("none").start(setting)
 
     found = Policy(name="p", title="p", start=start, by_rules=by_rules)
-    monkeypatch.setattr("lamina.replay.runs.policy", lambda _: found)
+    monkeypatch.setattr("lamina.replay.runs.find_policy", lambda _: found)
     account = replay(
         TRACES[:1], policies=["p"], windows=[600], rules=["anthropic", "gemini", "vllm"], count_as="gpt-5.4"
     )

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from lamina.errors import BadInput
 from lamina.replay import traces
-from lamina.replay.traces import lines, packed, read
+from lamina.replay.traces import lines, packed, read_traces
 from lamina.replay.traces.growing_requests import OPEN, GrowingConversations
-from lamina.replay.traces.requests import call_of
+from lamina.replay.traces.requests import read_call
 from lamina.replay.values import Trace, UnreadableLine
 from tests.replay import recorded
 from tests.replay.recorded import dumped, found, session, the_trace, written
@@ -55,7 +55,7 @@ def test_a_file_that_is_meant_twice_is_read_once(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", [session()])
     (tmp_path / "b.jsonl").symlink_to(path)
     (tmp_path / "loop").symlink_to(tmp_path)
-    assert len(list(read([path, str(path), tmp_path]))) == 1
+    assert len(list(read_traces([path, str(path), tmp_path]))) == 1
 
 
 def test_a_name_with_signs_of_a_pattern_is_a_name_where_it_exists(tmp_path: Path) -> None:
@@ -65,12 +65,12 @@ def test_a_name_with_signs_of_a_pattern_is_a_name_where_it_exists(tmp_path: Path
 @pytest.mark.parametrize("name", ["absent.jsonl", "*.absent"])
 def test_a_path_that_is_not_there_is_an_error_at_once(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadInput, match=r"no such file|nothing matches"):
-        read(tmp_path / name)
+        read_traces(tmp_path / name)
 
 
 def test_a_file_that_went_away_or_may_not_be_read_is_reported(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl", [session()])
-    reading = read([path, written(tmp_path / "b.jsonl", [session()])])
+    reading = read_traces([path, written(tmp_path / "b.jsonl", [session()])])
     path.unlink()
     first, second = reading
     assert isinstance(first, UnreadableLine)
@@ -228,7 +228,7 @@ def test_of_much_damage_only_the_beginning_is_told_one_by_one(tmp_path: Path) ->
     path = written(tmp_path / "a.jsonl", [*[b"{"] * 50, GOOD])
     said = reasons(path)
     assert good(path) == ["good"]
-    assert len(said) == traces.SHOWN + 1
+    assert len(said) == traces.MOST_REPORTED + 1
     assert said[-1] == "a.jsonl: 30 more records of it cannot be read"
 
 
@@ -272,7 +272,7 @@ def test_whatever_stands_in_a_field_nothing_is_raised(
     tmp_path_factory: pytest.TempPathFactory, place: tuple[int, int, tuple[Any, ...]], value: Any
 ) -> None:
     shape, at, (*way, last) = place
-    rows: Any = lines.decoded(dumped(SHAPES[shape]))
+    rows: Any = lines.decode_json(dumped(SHAPES[shape]))
     holder = rows[at]
     for step in way:
         holder = holder[step]
@@ -287,7 +287,7 @@ def measured(path: Path) -> int:
     """Bytes that reading held at its peak."""
     tracemalloc.start()
     try:
-        for _ in read(path):
+        for _ in read_traces(path):
             pass
         return tracemalloc.get_traced_memory()[1]
     finally:
@@ -314,7 +314,7 @@ def test_a_log_of_many_conversations_holds_only_a_few(tmp_path: Path) -> None:
 def test_no_more_conversations_are_held_than_it_says() -> None:
     growing = GrowingConversations()
     for n in range(20):
-        list(growing.take(call_of(lines.TraceRow("a:1", recorded.chat_log(0, ask=f"{n}")[0], b""))))
+        list(growing.take(read_call(lines.TraceRow("a:1", recorded.chat_log(0, ask=f"{n}")[0], b""))))
     assert len(growing.open) == OPEN
 
 
@@ -324,7 +324,7 @@ def test_progress_tells_bytes_of_the_disk_up_to_all_of_them(tmp_path: Path) -> N
     (tmp_path / "b.jsonl.zst").write_bytes(zst(os.urandom(3_000_000)))
     total = sum(path.stat().st_size for path in tmp_path.iterdir())
     told: list[tuple[int, int]] = []
-    for _ in read(tmp_path, progress=lambda done, of: told.append((done, of))):
+    for _ in read_traces(tmp_path, progress=lambda done, of: told.append((done, of))):
         pass
     assert told == sorted(told)
     assert told[-1] == (total, total)

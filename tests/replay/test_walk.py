@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lamina.replay.needed_names import Needs
+from lamina.replay.needed_names import NeededTerms
 from lamina.replay.policies.port import Policy, PolicyRequest, Setting
 from lamina.replay.values import RecordedUsage
 from lamina.replay.walk import WalkStep, walk
@@ -15,7 +15,7 @@ TALK = (SYSTEM, FIRST, says("It is key_1."), SECOND, says("Also key_1."))
 def walked(policy: Policy, *messages: Json, **fields: Any) -> list[WalkStep]:
     found = talk(*(messages or TALK), **fields)
     its = setting(found)
-    return walk(found, policy, its, Needs(found, its.scales))
+    return walk(found, policy, its, NeededTerms(found, its.message_sizes))
 
 
 def test_a_term_that_was_sent_is_visible() -> None:

@@ -17,7 +17,7 @@ from lamina.stores.address import open_store
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Store
 from lamina.stores.sealed import Sealed, generate
-from lamina.testing.postgres import shared
+from tests.servers.postgres import shared
 
 Opened = Callable[[], AbstractAsyncContextManager[Store]]
 SPEC = "# Limits\n\nAt most 20 requests a minute.\n" * 30

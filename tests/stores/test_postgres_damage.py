@@ -16,8 +16,8 @@ from lamina.stores.checksums import Checksums
 from lamina.stores.port import HEADER, Listed, Once, RecordPage, StoredHead, Where
 from lamina.stores.postgres import PostgresStore, open_postgres
 from lamina.stores.postgres.schema import MIGRATIONS, NEWEST
-from lamina.testing.postgres import shared
 from lamina.testing.store_races import refused
+from tests.servers.postgres import shared
 from tests.stores.older_heads import misses_what_an_older_head_does_not_count
 
 HERE, OTHER = Where("w", "here"), Where("w", "other")

@@ -19,7 +19,7 @@ from lamina.errors import Broken
 from lamina.stores.port import Once, RecordPage, Where
 from lamina.stores.postgres import PostgresStore
 from lamina.stores.postgres.connections import ConnectionLimits
-from lamina.testing.postgres import Server, postgres
+from tests.servers.postgres import Server, postgres
 
 WRITERS = 4
 PATIENT = ConnectionLimits(connections=2 * WRITERS, reconnect=60)

@@ -12,8 +12,8 @@ import anyio
 
 from lamina.stores.port import RecordPage, Where
 from lamina.stores.postgres import open_postgres
-from lamina.testing.postgres import shared
 from lamina.testing.store_races import check_linear, retried, turn
+from tests.servers.postgres import shared
 
 WRITERS, TURNS = 8, 10
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from lamina.errors import BadInput
-from lamina.testing import postgres as servers
+from tests.servers import postgres as servers
 
 
 def test_the_server_installed_for_tests_is_enough() -> None:

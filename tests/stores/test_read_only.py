@@ -26,8 +26,8 @@ from lamina.stores.sealed import Sealed, generate
 from lamina.stores.sqlite import SqliteStore, open_sqlite
 from lamina.stores.sqlite.links import Driver
 from lamina.testing.store_races import refused
-from lamina.testing.torture.children import failure, forked
 from tests.test_known import reads_what_is_known, unpack_files
+from tests.torture.children import failure, forked
 from tools.known import FOLDER
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="it needs modes of files, and fork")

@@ -27,7 +27,7 @@ from lamina.stores.port import Store, Where, Within
 from lamina.stores.postgres import open_postgres
 from lamina.stores.sealed import Sealed, generate
 from lamina.stores.sqlite import open_sqlite
-from lamina.testing.postgres import shared
+from tests.servers.postgres import shared
 
 KEY = generate()
 CHAT = Where("team", "chat")

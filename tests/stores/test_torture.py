@@ -13,7 +13,7 @@ from lamina.errors import BadInput
 from lamina.stores.files import open_files
 from lamina.stores.port import Store
 from lamina.testing.conformance import Conformance
-from lamina.testing.torture import Effort, Place, Trial, place_at, suite, trials
+from tests.torture import Effort, Place, Trial, place_at, suite, trials
 
 SHORT = Effort(
     kills=12,

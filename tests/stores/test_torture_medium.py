@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from lamina.testing.torture import shim, strace
-from lamina.testing.torture.children import Say, failure, forked
-from lamina.testing.torture.medium import (
+from tests.torture import shim, strace
+from tests.torture.children import Say, failure, forked
+from tests.torture.medium import (
     Call,
     Create,
     Journal,

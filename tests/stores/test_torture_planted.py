@@ -23,18 +23,18 @@ from lamina.stores.port import Record, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import Sealed
 from lamina.stores.sqlite import links, open_sqlite
 from lamina.stores.sqlite import writer as sqlite_writer
-from lamina.testing.torture import shim, strace
-from lamina.testing.torture.backup import backups
-from lamina.testing.torture.clock import clock
-from lamina.testing.torture.damage import damage
-from lamina.testing.torture.erasure import erasure
-from lamina.testing.torture.failing import failing
-from lamina.testing.torture.kill import kills
-from lamina.testing.torture.outcome import Outcome
-from lamina.testing.torture.powercut import cuts
-from lamina.testing.torture.tamper import tamper
-from lamina.testing.torture.telling import OpenStore, Telling
-from lamina.testing.torture.writers import writers
+from tests.torture import shim, strace
+from tests.torture.backup import backups
+from tests.torture.clock import clock
+from tests.torture.damage import damage
+from tests.torture.erasure import erasure
+from tests.torture.failing import failing
+from tests.torture.kill import kills
+from tests.torture.outcome import Outcome
+from tests.torture.powercut import cuts
+from tests.torture.tamper import tamper
+from tests.torture.telling import OpenStore, Telling
+from tests.torture.writers import writers
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 

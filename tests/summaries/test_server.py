@@ -14,7 +14,7 @@ from lamina.dialects.openai_chat.render import render
 from lamina.segments import note
 from lamina.stores.memory import MemoryStore
 from lamina.summaries import Bounds, Condense, Question, compact
-from lamina.testing.upstream import COUNTER, MODEL, Upstream, upstream
+from lamina.testing.model_server import COUNTER, MODEL, Upstream, upstream
 from tests.sessions.talking import awaited, opened
 from tests.summaries.test_session import played
 

@@ -34,7 +34,6 @@ COMMANDS = {
     "sessions": "list, show, export, import, copy, delete, verify or rescue conversations that are kept",
     "recall": "bring back the full text behind a handle",
     "rekey": "seal a store anew under another key",
-    "torture": "kill, starve and lie to a store, and count what it loses",
     "replay": "say what recorded sessions cost, and would have cost under each policy",
     "demo": "send a made-up session through lamina and watch",
 }

@@ -27,8 +27,8 @@ from lamina.core.hashing import handle
 from lamina.core.values import Budget, Form, Ledger
 from lamina.core.wording import described, text_of
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
-from lamina.replay.account_table import facts, text, whole
-from lamina.replay.html import page
+from lamina.replay.account_table import account_json, account_text, format_whole
+from lamina.replay.html import render_page
 from lamina.replay.runs import replay
 from lamina.replay.values import Point, ReplayAccount, ReplayOutcome, Trace
 
@@ -85,12 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
         recalled = _lowered(_fitted(request, arguments.window))
         account = _account(request, arguments)
     report = arguments.html or str(Path(tempfile.mkdtemp(prefix="lamina-demo-")) / "report.html")
-    write(report, page(account, title=f"A made-up session in a window of {arguments.window:,} tokens"))
+    write(report, render_page(account, title=f"A made-up session in a window of {arguments.window:,} tokens"))
     if arguments.json:
         emit(_facts(arguments, account, recalled))
     else:
         _watch(_Shown(request, account), live=not arguments.once and _can_update())
-        print(f"\n{text(account, recorded=False)}\n\n{_NOTES}\n\n{_told(recalled)}")
+        print(f"\n{account_text(account, recorded=False)}\n\n{_NOTES}\n\n{_told(recalled)}")
     tell(f"the page with drawings: {report}")
     return 0
 
@@ -143,7 +143,7 @@ class _Shown:
         """What is redrawn at every call; always as many lines."""
         point = self.own.points[at]
         spent = [(each.policy, each.points[min(at, len(each.points) - 1)].spent) for each in self.outcomes]
-        costs = ", ".join(f"{policy} {whole(cost)}" for policy, cost in spent)
+        costs = ", ".join(f"{policy} {format_whole(cost)}" for policy, cost in spent)
         quiet = self.line(at).partition("  cut ")[0]
         lines = [quiet, "", legend(self.amounts(point)), f"cost so far: {costs}"]
         columns = shutil.get_terminal_size().columns - 1  # a line that wraps would be two to go back over
@@ -227,6 +227,6 @@ def _facts(
         "seed": arguments.seed,
         "turns": arguments.turns,
         "window": arguments.window,
-        "account": facts(account),
+        "account": account_json(account),
         "recalled": recalled._asdict() if recalled else None,
     }

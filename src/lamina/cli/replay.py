@@ -18,11 +18,11 @@ from lamina.caches import all_rules
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import tokens
 from lamina.errors import BadInput
-from lamina.replay.account_table import facts, text
-from lamina.replay.html import page
-from lamina.replay.policies import POLICIES
+from lamina.replay.account_table import account_json, account_text
+from lamina.replay.html import render_page
+from lamina.replay.policies import POLICIES, find_policy
 from lamina.replay.runs import replay
-from lamina.replay.traces import read
+from lamina.replay.traces import read_traces
 from lamina.replay.values import ReplayAccount, Trace, UnreadableLine
 
 WINDOWS, PICKED, RULES = "64000,200000", "none,drop_oldest,sliding,lamina", "anthropic"
@@ -68,14 +68,14 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    policies = _chosen("--policy", arguments.policy, list(POLICIES))
+    policies = _chosen_policies(arguments.policy)
     rules = _chosen("--rules", arguments.rules, sorted(all_rules()))
     windows = _windows(arguments.window)
     for path in (arguments.json, arguments.html):
         _check_folder(path)
     with _Bar() as bar:
         account = replay(
-            bar.count(_limited(read(arguments.paths, progress=bar.read), arguments.limit)),
+            bar.count(_limited(read_traces(arguments.paths, progress=bar.read), arguments.limit)),
             policies=policies,
             windows=windows,
             rules=rules,
@@ -91,24 +91,38 @@ def run(arguments: argparse.Namespace) -> int:
 def tell_account(account: ReplayAccount, *, json_file: str | None, html_file: str | None) -> None:
     """Print an account, and write it to the files that are named."""
     if html_file:
-        write(html_file, page(account))
+        write(html_file, render_page(account))
     if json_file == "-":
-        emit(facts(account))
+        emit(account_json(account))
         return
-    print(text(account))
+    print(account_text(account))
     if json_file:
-        write(json_file, json.dumps(facts(account), allow_nan=False) + "\n")
+        write(json_file, json.dumps(account_json(account), allow_nan=False) + "\n")
     for path in filter(None, (json_file, html_file)):
         tell(f"wrote {path}")
 
 
+def _chosen_policies(names: str) -> list[str]:
+    """Policies by name; one with a colon is imported now, so that a mistake is reported before the replay."""
+    imported = [name for name in _listed(names) if ":" in name]
+    for name in imported:
+        find_policy(name)
+    return _chosen("--policy", names, [*POLICIES, *imported])
+
+
 def _chosen(option: str, given: str, known: Sequence[str]) -> list[str]:
-    names = list(dict.fromkeys(filter(None, (name.strip() for name in given.split(",")))))
+    names = _listed(given)
     unknown = [name for name in names if name not in known]
     if unknown or not names:
         hint = f"it is one of {', '.join(known)}, or several with commas"
         raise BadInput(repr(unknown[0] if unknown else given), place=option, hint=hint)
     return names
+
+
+def _listed(names: str) -> list[str]:
+    """Names between commas, each once."""
+    stripped = (name.strip() for name in names.split(","))
+    return list(dict.fromkeys(name for name in stripped if name))
 
 
 def _windows(given: str) -> list[int]:

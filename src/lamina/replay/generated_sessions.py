@@ -36,7 +36,7 @@ _SYSTEM = (
     "you edit, run the tests after each change, keep changes small, and say in the end what you did and why. "
     "The project is in Python; its documents stand in docs/, its settings in settings.json."
 )
-_ASKED = (
+_REQUESTS = (
     "The {field} of a {noun} comes out wrong when the {other} has none. Find out why and mend it.",
     "Add a function that can {verb} every {noun} of one {other}, with tests.",
     "{module} has grown too long. Which parts could stand on their own? Do not change anything yet.",
@@ -46,7 +46,7 @@ _ASKED = (
     "No, I meant the {other}, not the {noun}. Undo that, then {verb} it by {field} only.",
     "What does the document say about the {field} of a {noun}? Bring the code in line with it.",
 )
-_SAID = (
+_REMARKS = (
     "I look at {module} first.",
     "The {field} is set in two places, so I check both.",
     "Now the callers of {verb}_{noun}.",
@@ -54,7 +54,7 @@ _SAID = (
     "I run the tests of {noun} again.",
     "Next, the part of {module} that deals with the {other}.",
 )
-_DONE = (
+_REPORTS = (
     "{verb}_{noun} now takes the {field} from the {other} when its own is missing.",
     "The cause was in {module}: a {noun} without a {field} was counted as if it were zero.",
     "I kept the old signature, so that nothing outside {module} has to change.",
@@ -62,7 +62,7 @@ _DONE = (
     "I did not touch the {other}: its {field} is used by the nightly run as well.",
     "One thing is left open: the document calls this the {field} of the {other}, the code does not.",
 )
-_THOUGHT = (
+_THOUGHTS = (
     "The {field} could come from the {noun} or from the {other}; the name suggests the first.",
     "If I change {verb}_{noun}, the tests of {other} may break. I should look at them before I edit.",
     "The error points to {module}, but the value was already wrong when it got there.",
@@ -96,7 +96,7 @@ def session(seed: int, *, turns: int = 12, steps: int = 8, thinking: bool = Fals
         agent = _Agent(project)
         for _ in range(rng.randint(1, max(2 * steps - 1, 1))):
             log += _step(project, agent.act(), thinking=thinking)
-        reply = _sentences(project, _DONE, rng.randint(2, 6))
+        reply = _sentences(project, _REPORTS, rng.randint(2, 6))
         log += _message(project, [segments.assistant(reply)], thinking=thinking)
     return tuple(log)
 
@@ -111,35 +111,37 @@ def calls(log: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
 
 def _opening(project: _Project, turn: int, turns: int) -> list[Segment]:
     """What the user puts in: a request, often with a file; now and then one that was there before."""
-    brief, rng = project.brief, project.rng
+    brief = project.brief
     third = max(turns // 3, 1)
     attached = []
     if turn == 2 * third:
         project.revise(brief)
     if turn in (0, third, 2 * third):
         attached.append(segments.file(brief, project.files[brief]))
-    elif rng.random() < 0.25:
+    elif project.rng.random() < 0.25:
         path = project.pick()
         attached.append(segments.file(path, project.files[path]))
-    return [*attached, segments.user(_sentences(project, _ASKED, 1))]
+    return [*attached, segments.user(_sentences(project, _REQUESTS, 1))]
 
 
 def _step(project: _Project, exchanges: Sequence[_Exchange], *, thinking: bool) -> list[Segment]:
     """A message of the assistant with calls, and their results."""
     ids = [f"call_{project.rng.getrandbits(48):012x}" for _ in exchanges]
-    text = [segments.assistant(_sentences(project, _SAID, 1))] if project.rng.random() < 0.6 else []
-    asked = [segments.call(e.name, e.arguments, id=name) for e, name in zip(exchanges, ids, strict=True)]
-    answered = [
-        segments.result(e.text, id=name, name=e.name, error=e.error)
-        for e, name in zip(exchanges, ids, strict=True)
-    ]
-    return _message(project, [*text, *asked], thinking=thinking) + answered
+    parts = []
+    if project.rng.random() < 0.6:
+        parts.append(segments.assistant(_sentences(project, _REMARKS, 1)))
+    results = []
+    for exchange, call_id in zip(exchanges, ids, strict=True):
+        parts.append(segments.call(exchange.name, exchange.arguments, id=call_id))
+        result = segments.result(exchange.text, id=call_id, name=exchange.name, error=exchange.error)
+        results.append(result)
+    return _message(project, parts, thinking=thinking) + results
 
 
 def _message(project: _Project, parts: list[Segment], *, thinking: bool) -> list[Segment]:
     """Segments as one message: the first opens it, the others join."""
     if thinking:
-        thought = _sentences(project, _THOUGHT, project.rng.randint(1, 3))
+        thought = _sentences(project, _THOUGHTS, project.rng.randint(1, 3))
         signature = f"{project.rng.getrandbits(256):064x}"
         parts = [segments.thinking(thought, signature=signature), *parts]
     return [segments.segment(s.kind, s.role, s.parts, joins=i > 0) for i, s in enumerate(parts)]
@@ -149,15 +151,17 @@ class _Agent:
     """Chooses what is done next; an edit is looked at or tested in the step after it."""
 
     def __init__(self, project: _Project) -> None:
-        self.project, self.rng = project, project.rng
+        self.project = project
+        self.rng = project.rng
         self.follow = ""
         self.subject = project.pick()
 
     def act(self) -> list[_Exchange]:
-        chosen, self.follow = self.follow, ""
-        if not chosen:
-            (chosen,) = self.rng.choices([*_CHANCES], weights=[*_CHANCES.values()])
-        exchanges: list[_Exchange] = getattr(self, f"_{chosen}")()
+        action = self.follow
+        self.follow = ""
+        if not action:
+            (action,) = self.rng.choices([*_CHANCES], weights=[*_CHANCES.values()])
+        exchanges: list[_Exchange] = getattr(self, f"_{action}")()
         return exchanges
 
     def _read(self) -> list[_Exchange]:
@@ -178,7 +182,7 @@ class _Agent:
         if len(lines) <= 60 or self.rng.random() < 0.15:
             return _Exchange("read_file", {"path": path}, _numbered(lines, 1))
         start = self.rng.randrange(1, len(lines) - 30)
-        limit = _heavy(self.rng, 15, 200)
+        limit = _heavy_tailed(self.rng, 15, 200)
         arguments: dict[str, str | int] = {"path": path, "offset": start, "limit": limit}
         return _Exchange("read_file", arguments, _numbered(lines[start - 1 : start - 1 + limit], start))
 
@@ -197,7 +201,7 @@ class _Agent:
     def _write(self) -> list[_Exchange]:
         noun, verb = self.rng.choice(_NOUNS), self.rng.choice(_VERBS)
         path = f"tests/test_{verb}_{noun}.py"
-        text = _tests(self.rng, noun, _heavy(self.rng, 2, 12))
+        text = _test_module(self.rng, noun, _heavy_tailed(self.rng, 2, 12))
         self.project.files[path] = text
         self.follow, self.subject = "test", path
         return [
@@ -207,9 +211,9 @@ class _Agent:
     def _search(self) -> list[_Exchange]:
         """A word in all files, with the lines that have it."""
         word = self.rng.choice([*_NOUNS, *_FIELDS, *(f"{verb}_" for verb in _VERBS)])
-        limit = _heavy(self.rng, 8, 150)
-        found = self.project.lines_with(word)[:limit]
-        return [_Exchange("search", {"pattern": word, "limit": limit}, "\n".join(found) or "no matches")]
+        limit = _heavy_tailed(self.rng, 8, 150)
+        matches = self.project.lines_with(word)[:limit]
+        return [_Exchange("search", {"pattern": word, "limit": limit}, "\n".join(matches) or "no matches")]
 
     def _test(self) -> list[_Exchange]:
         path = self.project.pick("tests/")
@@ -227,7 +231,7 @@ class _Agent:
 
     def _tail(self) -> list[_Exchange]:
         """A long log, as services write them."""
-        rows = [_logged(self.rng, n) for n in range(_heavy(self.rng, 60, 340))]
+        rows = [_log_line(self.rng, n) for n in range(_heavy_tailed(self.rng, 60, 340))]
         return [_Exchange("shell", {"command": f"tail -n {len(rows)} service.log"}, "\n".join(rows))]
 
 
@@ -241,10 +245,10 @@ class _Project:
         self.brief = f"docs/{nouns[0]}.md"
         self.files = {"settings.json": _settings(rng), "README.md": _document(rng, self.name, 6)}
         for noun in nouns:
-            self.files[f"src/{noun}.py"] = _module(rng, noun, _heavy(rng, 4, 55))
+            self.files[f"src/{noun}.py"] = _source_module(rng, noun, _heavy_tailed(rng, 4, 55))
         for noun in nouns[:4]:
-            self.files[f"docs/{noun}.md"] = _document(rng, noun, _heavy(rng, 5, 40))
-            self.files[f"tests/test_{noun}.py"] = _tests(rng, noun, _heavy(rng, 3, 20))
+            self.files[f"docs/{noun}.md"] = _document(rng, noun, _heavy_tailed(rng, 5, 40))
+            self.files[f"tests/test_{noun}.py"] = _test_module(rng, noun, _heavy_tailed(rng, 3, 20))
 
     def pick(self, start: str = "") -> str:
         """A path; those that were made first come up most, as in real work."""
@@ -271,29 +275,30 @@ class _Project:
         ]
 
 
-def _heavy(rng: Random, least: int, most: int) -> int:
+def _heavy_tailed(rng: Random, least: int, most: int) -> int:
     """A size: mostly near `least`, now and then many times that."""
     return min(int(least * rng.paretovariate(1.1)), most)
 
 
 def _sentences(project: _Project, templates: Sequence[str], count: int) -> str:
     return " ".join(
-        _filled(project.rng, template, project) for template in _some(project.rng, templates, count)
+        _fill_template(project.rng, template, project)
+        for template in _choose_templates(project.rng, templates, count)
     )
 
 
-def _some(rng: Random, templates: Sequence[str], count: int) -> list[str]:
+def _choose_templates(rng: Random, templates: Sequence[str], count: int) -> list[str]:
     return [rng.choice(templates) for _ in range(count)]
 
 
-def _filled(rng: Random, template: str, project: _Project | None = None) -> str:
+def _fill_template(rng: Random, template: str, project: _Project | None = None) -> str:
     noun, other = rng.sample(_NOUNS, 2)
     module = project.pick("src/") if project else f"src/{noun}.py"
     field, verb = rng.choice(_FIELDS), rng.choice(_VERBS)
     return template.format(noun=noun, other=other, field=field, verb=verb, module=module)
 
 
-def _module(rng: Random, noun: str, functions: int) -> str:
+def _source_module(rng: Random, noun: str, functions: int) -> str:
     fields = rng.sample(_FIELDS, 4)
     head = [
         f'"""Everything about one {noun}: its {fields[0]}, its {fields[1]}, and who may change them."""',
@@ -305,9 +310,12 @@ def _module(rng: Random, noun: str, functions: int) -> str:
 
 
 def _function(rng: Random, noun: str) -> list[str]:
-    verb, (one, two), limit = rng.choice(_VERBS), rng.sample(_FIELDS, 2), rng.randint(2, 400)
+    verb = rng.choice(_VERBS)
+    one, two = rng.sample(_FIELDS, 2)
+    limit = rng.randint(2, 400)
     lines = ["", "", f"def {verb}_{noun}_{one}({noun}: {noun.title()}, *, {two}: int = {limit}) -> int:"]
-    lines += [f'    """{_filled(rng, rng.choice(_PROSE))}"""'] if rng.random() < 0.5 else []
+    if rng.random() < 0.5:
+        lines.append(f'    """{_fill_template(rng, rng.choice(_PROSE))}"""')
     if rng.random() < 0.6:
         lines += [f"    if {noun}.{one} is None:"]
         lines += [f'        raise ValueError(f"this {noun} has no {one}: {{{noun}!r}}")']
@@ -316,7 +324,7 @@ def _function(rng: Random, noun: str) -> list[str]:
     return [*lines, f"    return {two} + {rng.randint(1, 99)}"]
 
 
-def _tests(rng: Random, noun: str, count: int) -> str:
+def _test_module(rng: Random, noun: str, count: int) -> str:
     lines = [f"from {noun} import *  # noqa: F403", ""]
     for n in range(count):
         verb, field = rng.choice(_VERBS), rng.choice(_FIELDS)
@@ -333,7 +341,9 @@ def _document(rng: Random, title: str, sections: int) -> str:
     lines = [f"# {title.title()}", ""]
     for _ in range(sections):
         lines += [f"## On the {rng.choice(_FIELDS)} of a {rng.choice(_NOUNS)}", ""]
-        lines += [_filled(rng, template) for template in _some(rng, _PROSE, rng.randint(1, 4))] + [""]
+        lines += [
+            _fill_template(rng, template) for template in _choose_templates(rng, _PROSE, rng.randint(1, 4))
+        ] + [""]
     return "\n".join(lines)
 
 
@@ -342,7 +352,7 @@ def _settings(rng: Random) -> str:
     return json.dumps({"version": rng.randint(1, 9), "rows": rows}, indent=2) + "\n"
 
 
-def _logged(rng: Random, number: int) -> str:
+def _log_line(rng: Random, number: int) -> str:
     noun, field = rng.choice(_NOUNS), rng.choice(_FIELDS)
     level = rng.choices(["INFO", "WARN", "ERROR"], weights=[20, 3, 1])[0]
     what = f"{noun}={rng.getrandbits(32):08x} {field}={rng.randint(0, 9_999)}"
@@ -351,7 +361,10 @@ def _logged(rng: Random, number: int) -> str:
 
 def _test_run(rng: Random, project: _Project, path: str) -> str:
     """What a test runner prints: a line of dots, or tracebacks."""
-    total, failed = rng.randint(3, 60), 0 if rng.random() < 0.55 else _heavy(rng, 1, 12)
+    total = rng.randint(3, 60)
+    failed = 0
+    if rng.random() >= 0.55:
+        failed = _heavy_tailed(rng, 1, 12)
     lines = ["F" * failed + "." * total]
     for n in range(failed):
         source = project.pick("src/")

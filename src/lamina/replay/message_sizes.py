@@ -1,7 +1,9 @@
-"""Messages as a cache, a counter and a provider see them, each looked at once however often it is sent.
+"""Messages as a cache, a counter and a provider see them.
 
-Tokens are counted apart from the library's own arithmetic: text by a tokenizer, four for each message. A
-message that was weighed is not changed after that.
+Each message is measured once, however often it is sent.
+
+Tokens are counted apart from the library's own arithmetic: text by a tokenizer, and four for each message. A
+message must not be changed after it was measured.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.hashing import canonical
 from lamina.core.tokens import Counter
 from lamina.dialects import DIALECTS
-from lamina.replay.model_calls import CHAT, text
+from lamina.replay.model_calls import CHAT, message_text
 
 Message = dict[str, Any]
 
 FRAMING = 4
+"""Tokens that every message takes besides its text."""
+
 _encode = msgspec.json.Encoder().encode
 
 
-class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class MessageSize(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One message: its tokens, its blocks, and its words with the arguments of its calls."""
 
     tokens: int
@@ -31,66 +35,84 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     words: str
 
 
-class Scales:
-    """Weighs messages; one for each conversation."""
+class MessageSizes:
+    """Measures the messages of one conversation, and remembers what it measured."""
 
     def __init__(self, counter: Counter, tools: list[dict[str, Any]]) -> None:
         self.counter = counter
-        self.known: dict[bytes, Weighed] = {}
-        self._held: dict[int, tuple[Message, Weighed]] = {}  # by id, which nothing else gets while it is held
-        self._refused: dict[tuple[int, ...], bool] = {}
-        self.tools = self._tools(tools)
+        self._by_shape: dict[bytes, MessageSize] = {}
+        # By id. The message is held too, so that no other object can get its id.
+        self._by_id: dict[int, tuple[Message, MessageSize]] = {}
+        self._refusals: dict[tuple[int, ...], bool] = {}
+        self.tools = self._measure_tools(tools)
         self.tool_tokens = sum(block.tokens for block in self.tools)
 
-    def message(self, message: Message) -> Weighed:
-        held = self._held.get(id(message))
+    def measure(self, message: Message) -> MessageSize:
+        held = self._by_id.get(id(message))
         if held is not None:
             return held[1]
         shape = _encode(message)
-        found = self.known.get(shape)
-        if found is None:
-            found = self.known[shape] = self._weigh(message)
-            self._held[id(message)] = message, found  # one object of each shape, not every copy of it
-        return found
+        size = self._by_shape.get(shape)
+        if size is None:
+            size = self._measure(message)
+            self._by_shape[shape] = size
+            self._by_id[id(message)] = (message, size)  # one object of each shape, not every copy of it
+        return size
 
-    def tokens(self, messages: list[Message]) -> int:
+    def count_tokens(self, messages: list[Message]) -> int:
         """What these messages take, with the tools that go along."""
-        return self.tool_tokens + sum(self.message(m).tokens for m in messages)
+        return self.tool_tokens + sum(self.measure(message).tokens for message in messages)
 
-    def refused(self, messages: list[Message]) -> bool:
+    def is_refused(self, messages: list[Message]) -> bool:
         """Whether the provider would refuse them. No rule looks at more than a call with its results."""
-        return not messages or any(map(self._group_refused, _groups(messages)))
+        if not messages:
+            return True
+        return any(self._is_group_refused(group) for group in _groups_of_rules(messages))
 
     def stream(self, messages: list[Message], model: str) -> Stream:
-        blocks = [block for message in messages for block in self.message(message).blocks]
-        return Stream(dialect=CHAT, model=model, blocks=(*self.tools, *blocks))
+        blocks = list(self.tools)
+        for message in messages:
+            blocks += self.measure(message).blocks
+        return Stream(dialect=CHAT, model=model, blocks=tuple(blocks))
 
-    def _group_refused(self, group: list[Message]) -> bool:
-        shape = tuple(id(self.message(message)) for message in group)
-        found = self._refused.get(shape)
-        if found is None:
-            found = bool(DIALECTS[CHAT].check({"model": "gpt-5.5", "messages": group}))
-            self._refused[shape] = found
-        return found
+    def _is_group_refused(self, group: list[Message]) -> bool:
+        shape = tuple(id(self.measure(message)) for message in group)
+        refused = self._refusals.get(shape)
+        if refused is None:
+            violations = DIALECTS[CHAT].check({"model": "gpt-5.5", "messages": group})
+            refused = bool(violations)
+            self._refusals[shape] = refused
+        return refused
 
-    def _weigh(self, message: Message) -> Weighed:
-        calls = [call.get("function") or {} for call in message.get("tool_calls") or ()]
-        asked = [f"{call.get('name')} {call.get('arguments')}" for call in calls]
-        words = text(message)
-        tokens = FRAMING + self._count(words) + sum(self._count(each) for each in asked)
+    def _measure(self, message: Message) -> MessageSize:
+        words = message_text(message)
+        calls = []
+        for tool_call in message.get("tool_calls") or ():
+            function = tool_call.get("function") or {}
+            calls.append(f"{function.get('name')} {function.get('arguments')}")
+        tokens = FRAMING + self._count(words) + sum(self._count(call) for call in calls)
         blocks = DIALECTS[CHAT].stream({"messages": [message]}).blocks
-        return Weighed(tokens=tokens, blocks=_shared(blocks, tokens), words="\n".join((words, *asked)))
+        return MessageSize(
+            tokens=tokens, blocks=_share_out_tokens(blocks, tokens), words="\n".join((words, *calls))
+        )
 
     def _count(self, words: str) -> int:
-        return self.counter.count(words) if words else 0
+        if not words:
+            return 0
+        return self.counter.count(words)
 
-    def _tools(self, tools: list[dict[str, Any]]) -> tuple[StreamBlock, ...]:
-        blocks = DIALECTS[CHAT].stream({"messages": [], "tools": tools}).blocks if tools else ()
-        counts = (self._count(canonical(tool).decode()) for tool in tools)
-        return tuple(msgspec.structs.replace(b, tokens=n) for b, n in zip(blocks, counts, strict=True))
+    def _measure_tools(self, tools: list[dict[str, Any]]) -> tuple[StreamBlock, ...]:
+        if not tools:
+            return ()
+        blocks = DIALECTS[CHAT].stream({"messages": [], "tools": tools}).blocks
+        measured = []
+        for block, tool in zip(blocks, tools, strict=True):
+            tokens = self._count(canonical(tool).decode())
+            measured.append(msgspec.structs.replace(block, tokens=tokens))
+        return tuple(measured)
 
 
-def _groups(messages: list[Message]) -> Iterator[list[Message]]:
+def _groups_of_rules(messages: list[Message]) -> Iterator[list[Message]]:
     """What a rule can look at together: a message, with the results that follow it."""
     group: list[Message] = []
     for message in messages:
@@ -102,11 +124,16 @@ def _groups(messages: list[Message]) -> Iterator[list[Message]]:
         yield group
 
 
-def _shared(blocks: tuple[StreamBlock, ...], tokens: int) -> tuple[StreamBlock, ...]:
-    """The blocks with the message's tokens shared out by their length."""
-    length, left, result = sum(len(b.data) for b in blocks), tokens, []
+def _share_out_tokens(blocks: tuple[StreamBlock, ...], tokens: int) -> tuple[StreamBlock, ...]:
+    """The blocks with the message's tokens shared out by their length. The last takes what is left."""
+    if not blocks:
+        return ()
+    length = sum(len(block.data) for block in blocks)
+    tokens_left = tokens
+    shared = []
     for block in blocks[:-1]:
-        part = tokens * len(block.data) // max(length, 1)
-        result.append(msgspec.structs.replace(block, tokens=part))
-        left -= part
-    return (*result, *(msgspec.structs.replace(block, tokens=left) for block in blocks[-1:]))
+        share = tokens * len(block.data) // max(length, 1)
+        tokens_left -= share
+        shared.append(msgspec.structs.replace(block, tokens=share))
+    shared.append(msgspec.structs.replace(blocks[-1], tokens=tokens_left))
+    return tuple(shared)

@@ -1,6 +1,6 @@
 """A trace as its model calls: what stood before each answer, what the answer said, and when.
 
-Policies and peers all speak OpenAI chat, so a trace in another format is converted first, once and whole.
+All policies speak OpenAI chat, so a trace in another format is converted first, once and as a whole.
 Nothing is lowered or repaired here beyond what the conversion needs.
 """
 
@@ -43,51 +43,67 @@ class RecordedConversation(msgspec.Struct, frozen=True, kw_only=True):
 
     def request(self, call: ModelCall) -> dict[str, Any]:
         """The request of a call, with everything that was said before it."""
-        named: dict[str, Any] = {"model": self.trace.model} if self.trace.model else {}
-        named |= {"tools": self.tools} if self.tools else {}
-        return {**named, "messages": self.messages[: call.end]}
+        request: dict[str, Any] = {}
+        if self.trace.model:
+            request["model"] = self.trace.model
+        if self.tools:
+            request["tools"] = self.tools
+        request["messages"] = self.messages[: call.end]
+        return request
 
 
-def conversation(trace: Trace) -> RecordedConversation:
-    """The model calls of a trace; none where it holds no answer."""
-    messages, tools = (
-        (trace.items, trace.head.get("tools") or []) if trace.dialect == CHAT else _converted(trace)
-    )
-    reported = [trace.used.get(first) for first in _answers(trace.items)]
-    ends = list(_answers(messages))
-    used = reported if len(reported) == len(ends) else [None] * len(ends)
-    calls = tuple(_asked(messages, end, found) for end, found in zip(ends, used, strict=True))
-    return RecordedConversation(trace=trace, messages=messages, tools=list(tools), calls=calls)
+def read_conversation(trace: Trace) -> RecordedConversation:
+    """The model calls of a trace. A trace without an answer has no calls."""
+    if trace.dialect == CHAT:
+        messages = trace.items
+        tools = trace.head.get("tools") or []
+    else:
+        messages, tools = _convert_to_chat(trace)
+    ends = list(_answer_starts(messages))
+    usages = _usages_of_answers(trace, len(ends))
+    calls = [_read_call(messages, end, usage) for end, usage in zip(ends, usages, strict=True)]
+    return RecordedConversation(trace=trace, messages=messages, tools=list(tools), calls=tuple(calls))
 
 
-def _asked(messages: list[dict[str, Any]], end: int, used: RecordedUsage | None) -> ModelCall:
-    answer = []
+def _usages_of_answers(trace: Trace, answers: int) -> list[RecordedUsage | None]:
+    """What was reported of each answer; nothing where the conversion joined or parted answers."""
+    usages = [trace.used.get(start) for start in _answer_starts(trace.items)]
+    if len(usages) != answers:
+        return [None] * answers
+    return usages
+
+
+def _read_call(messages: list[dict[str, Any]], end: int, usage: RecordedUsage | None) -> ModelCall:
+    texts = []
     for message in messages[end:]:
         if message.get("role") != "assistant":
             break
-        answer.append(said(message))
-    return ModelCall(
-        end=end, answer="\n".join(answer), at=used.at if used else None, output=used.output if used else 0
-    )
+        texts.append(answer_text(message))
+    answer = "\n".join(texts)
+    if usage is None:
+        return ModelCall(end=end, answer=answer)
+    return ModelCall(end=end, answer=answer, at=usage.at, output=usage.output)
 
 
-def said(message: dict[str, Any]) -> str:
+def answer_text(message: dict[str, Any]) -> str:
     """What an answer says: its text, and the values in the arguments of its calls."""
-    words = [text(message)]
+    texts = [message_text(message)]
     for call in message.get("tool_calls") or ():
-        words += _values(call.get("function", {}).get("arguments") or "")
-    return "\n".join(words)
+        arguments = call.get("function", {}).get("arguments") or ""
+        texts += _argument_values(arguments)
+    return "\n".join(texts)
 
 
-def text(message: dict[str, Any]) -> str:
-    """The words of a message, without its calls."""
+def message_text(message: dict[str, Any]) -> str:
+    """The text of a message, without its calls."""
     content = message.get("content")
     if isinstance(content, str):
         return content
-    return "\n".join(str(part.get("text") or "") for part in content or () if isinstance(part, dict))
+    parts = [part for part in content or () if isinstance(part, dict)]
+    return "\n".join(str(part.get("text") or "") for part in parts)
 
 
-def _values(arguments: str) -> list[str]:
+def _argument_values(arguments: str) -> list[str]:
     try:
         return list(_leaves(json.loads(arguments)))
     except (ValueError, RecursionError):
@@ -95,6 +111,7 @@ def _values(arguments: str) -> list[str]:
 
 
 def _leaves(value: Any) -> Iterator[str]:
+    """Texts and numbers of a JSON value, without names, null, true and false."""
     if isinstance(value, dict):
         for inner in value.values():
             yield from _leaves(inner)
@@ -105,26 +122,30 @@ def _leaves(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def _answers(items: list[dict[str, Any]]) -> Iterator[int]:
-    """Where each answer of the model begins, but for one that nothing stands before."""
-    before = True
+def _answer_starts(items: list[dict[str, Any]]) -> Iterator[int]:
+    """Where each answer of the model begins. One at the very beginning has no request, and is left out."""
+    after_answer = True
     for at, item in enumerate(items):
-        spoken = _by_the_model(item)
-        if spoken and not before:
+        is_answer = _is_by_model(item)
+        if is_answer and not after_answer:
             yield at
-        before = spoken
+        after_answer = is_answer
 
 
-def _by_the_model(item: dict[str, Any]) -> bool:
-    sort = str(item.get("type", ""))
-    return item.get("role") == "assistant" or sort == "reasoning" or sort.endswith("_call")
+def _is_by_model(item: dict[str, Any]) -> bool:
+    if item.get("role") == "assistant":
+        return True
+    item_type = str(item.get("type", ""))
+    return item_type == "reasoning" or item_type.endswith("_call")
 
 
-def _converted(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    source, target = DIALECTS[trace.dialect], DIALECTS[CHAT]
-    named = "input" if trace.dialect == "openai_responses" else "messages"
-    parsed = source.parse({"model": trace.model, **trace.head, named: trace.items})
+def _convert_to_chat(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Messages and tools of a trace, in OpenAI chat."""
+    source = DIALECTS[trace.dialect]
+    target = DIALECTS[CHAT]
+    items_name = "input" if trace.dialect == "openai_responses" else "messages"
+    parsed = source.parse({"model": trace.model, **trace.head, items_name: trace.items})
     head = translated(parsed.head, source, target, model=trace.model).head
     options = options_for(target, head, layout=Layout(context="logged"))
-    made = target.render(build(parsed.log, head=head, options=options))
-    return made["messages"], made.get("tools") or []
+    request = target.render(build(parsed.log, head=head, options=options))
+    return request["messages"], request.get("tools") or []

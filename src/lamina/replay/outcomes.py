@@ -23,18 +23,23 @@ PACE = 20.0
 """Seconds between two calls that have no times."""
 
 
-def outcome(
+def evaluate_walk(
     trace: Trace, policy: Policy, setting: Setting, steps: Sequence[WalkStep], *, points: bool = False
 ) -> ReplayOutcome:
     """What a walk took and what it showed, under the rules of its setting."""
     rules = setting.rules
-    tallies = simulated(steps, setting, rules)
-    share = rules.read_share(setting.model)
-    spent = [equivalents(tally, rules, share) for tally in tallies]
-    sent = [step for step in steps if step.sent is not None]
-    recalls, recall_cost = recalled(steps, rules, share) if policy.recalls else (0, 0.0)
-    visible = sum(step.visible for step in sent)
-    in_reach = sum(step.needed for step in sent) if policy.recalls else visible
+    read_share = rules.read_share(setting.model)
+    tallies = simulate_cache(steps, setting, rules)
+    costs = [input_equivalents(tally, rules, read_share) for tally in tallies]
+    sent_steps = [step for step in steps if step.sent is not None]
+    requests = [step.sent for step in steps if step.sent is not None]
+    visible = sum(step.visible for step in sent_steps)
+    recalls = 0
+    recall_cost = 0.0
+    recallable = visible
+    if policy.recalls:
+        recalls, recall_cost = price_recalls(steps, rules, read_share)
+        recallable = sum(step.needed for step in sent_steps)
     return ReplayOutcome(
         trace=trace.id,
         source=trace.source,
@@ -43,147 +48,166 @@ def outcome(
         rules=rules.name,
         model=setting.model,
         calls=len(steps),
-        failed=len(steps) - len(sent),
-        cuts=sum(1 for step in sent if step.sent and step.sent.cut),
-        broken=sum(_broken(steps)),
-        over=sum(step.tokens > setting.room for step in sent),
-        invalid=sum(step.invalid for step in sent),
-        sent=sum(t.total for t in tallies),
-        read=sum(t.read for t in tallies),
-        written=sum(t.written + t.written_long for t in tallies),
-        uncached=sum(t.uncached for t in tallies),
+        failed=len(steps) - len(sent_steps),
+        cuts=sum(1 for request in requests if request.cut),
+        broken=sum(_broken_steps(steps)),
+        over=sum(step.tokens > setting.room for step in sent_steps),
+        invalid=sum(step.invalid for step in sent_steps),
+        sent=sum(tally.total for tally in tallies),
+        read=sum(tally.read for tally in tallies),
+        written=sum(tally.written + tally.written_long for tally in tallies),
+        uncached=sum(tally.uncached for tally in tallies),
         output=sum(step.call.output for step in steps),
-        equivalents=sum(spent),
-        dollars=_dollars(tallies, steps, setting.model, rules),
+        equivalents=sum(costs),
+        dollars=_sum_dollars(tallies, sent_steps, setting.model, rules),
         needed=sum(step.needed for step in steps),
         visible=visible,
-        recallable=in_reach,
+        recallable=recallable,
         recalls=recalls,
         recall_equivalents=recall_cost,
-        lowered=max((s.sent.lowered for s in sent if s.sent), default=0),
-        lost=sum(s.sent.lost for s in sent if s.sent),
+        lowered=max((request.lowered for request in requests), default=0),
+        lost=sum(request.lost for request in requests),
         seconds=sum(step.seconds for step in steps),
-        points=_points(steps, tallies, spent) if points else (),
+        points=_make_points(steps, tallies, costs) if points else (),
     )
 
 
-def simulated(steps: Sequence[WalkStep], setting: Setting, rules: CacheRules) -> list[Tally]:
+def simulate_cache(steps: Sequence[WalkStep], setting: Setting, rules: CacheRules) -> list[Tally]:
     """What a cache under these rules would have read and written, call by call."""
-    cache, now, tallies = simulator(rules, model=setting.model), 0.0, []
-    last: int | None = None
-    numbered = _Numbered()
-    for step, broken in zip(steps, _broken(steps), strict=True):
-        now = now + PACE if step.call.at is None else max(now, step.call.at)
+    cache = simulator(rules, model=setting.model)
+    block_numbers = _BlockNumbers()
+    now = 0.0
+    last_block: int | None = None
+    tallies = []
+    for step, broken in zip(steps, _broken_steps(steps), strict=True):
+        if step.call.at is None:
+            now += PACE
+        else:
+            now = max(now, step.call.at)
         if step.sent is None:
             continue
-        stream = setting.scales.stream(step.sent.messages, setting.model)
+        stream = setting.message_sizes.stream(step.sent.messages, setting.model)
         if rules.markers:
-            stream = _marked(numbered(stream), rules, None if broken else last)
-        last = len(stream.blocks) - 1
+            stream = _place_markers(block_numbers.add(stream), rules, None if broken else last_block)
+        last_block = len(stream.blocks) - 1
         tallies.append(cache.send(stream, at=now))
     return tallies
 
 
-class _Numbered:
+class _BlockNumbers:
     """Makes every block of a stream one that can be marked, with its number as its place.
 
-    State: the blocks of the last stream, since most of the next are the same.
+    It remembers the blocks of the last stream, since most of the next are the same objects.
     """
 
     def __init__(self) -> None:
-        self.last: tuple[StreamBlock, ...] = ()
-        self.done: tuple[StreamBlock, ...] = ()
+        self.last_blocks: tuple[StreamBlock, ...] = ()
+        self.last_numbered: tuple[StreamBlock, ...] = ()
 
-    def __call__(self, stream: Stream) -> Stream:
-        pairs = enumerate(zip(self.last, stream.blocks, strict=False))
-        most = min(len(self.last), len(stream.blocks))
-        kept = next((at for at, (one, other) in pairs if one is not other), most)
-        fresh = (
-            msgspec.structs.replace(block, place=str(at), markable=True)
-            for at, block in enumerate(stream.blocks[kept:], start=kept)
-        )
-        self.last, self.done = stream.blocks, (*self.done[:kept], *fresh)
-        return msgspec.structs.replace(stream, blocks=self.done)
+    def add(self, stream: Stream) -> Stream:
+        same = self._count_same(stream.blocks)
+        numbered = list(self.last_numbered[:same])
+        for at, block in enumerate(stream.blocks[same:], start=same):
+            numbered.append(msgspec.structs.replace(block, place=str(at), markable=True))
+        self.last_blocks = stream.blocks
+        self.last_numbered = tuple(numbered)
+        return msgspec.structs.replace(stream, blocks=self.last_numbered)
+
+    def _count_same(self, blocks: Sequence[StreamBlock]) -> int:
+        """How many blocks at the beginning are those of the last stream."""
+        for at, (last, block) in enumerate(zip(self.last_blocks, blocks, strict=False)):
+            if last is not block:
+                return at
+        return min(len(self.last_blocks), len(blocks))
 
 
-def _marked(stream: Stream, rules: CacheRules, last: int | None) -> Stream:
+def _place_markers(stream: Stream, rules: CacheRules, last_block: int | None) -> Stream:
     blocks = list(stream.blocks)
-    for place, lifetime in plan(stream, rules, last=last).places.items():
+    for place, lifetime in plan(stream, rules, last=last_block).places.items():
         at = int(place)
         blocks[at] = msgspec.structs.replace(blocks[at], marker=lifetime or rules.lifetime)
     return msgspec.structs.replace(stream, blocks=tuple(blocks))
 
 
-def equivalents(tally: Tally, rules: CacheRules, share: float) -> float:
-    """A tally in input tokens at full price, of which one that is read costs a `share`."""
+def input_equivalents(tally: Tally, rules: CacheRules, read_share: float) -> float:
+    """A tally in input tokens at full price, of which one that is read costs `read_share`."""
     return (
-        tally.read * share
+        tally.read * read_share
         + tally.written * rules.write
         + tally.written_long * rules.write_long
         + tally.uncached
     )
 
 
-def _broken(steps: Sequence[WalkStep]) -> list[bool]:
+def _broken_steps(steps: Sequence[WalkStep]) -> list[bool]:
     """Whether each request fails to continue the one before it."""
-    result, before = [], 0
+    flags = []
+    previous_count = 0
     for step in steps:
         if step.sent is None:
-            result.append(False)
+            flags.append(False)
             continue
-        result.append(step.same < before)
-        before = len(step.sent.messages)
-    return result
+        flags.append(step.same < previous_count)
+        previous_count = len(step.sent.messages)
+    return flags
 
 
-def recalled(steps: Sequence[WalkStep], rules: CacheRules, share: float) -> tuple[int, float]:
+def price_recalls(steps: Sequence[WalkStep], rules: CacheRules, read_share: float) -> tuple[int, float]:
     """How many messages would have to come back, and what that costs in input tokens at full price.
 
     A call that misses something reads its request once more, and writes what comes back. That stands in every
     later request, and is not asked for again, until the prefix is broken.
     """
-    count, spent = 0, 0.0
-    back: dict[int, int] = {}
-    for step, broken in zip(steps, _broken(steps), strict=True):
+    count = 0
+    cost_so_far = 0.0
+    recalled_tokens: dict[int, int] = {}
+    for step, broken in zip(steps, _broken_steps(steps), strict=True):
         if step.sent is None:
             continue
-        back = {} if broken else back
-        fresh = {at: tokens for at, tokens in step.hidden.items() if at not in back}
-        standing = share * sum(back.values())
-        again = share * step.tokens + standing + rules.write * sum(fresh.values()) if fresh else 0.0
-        count, spent = count + len(fresh), spent + standing + again
-        back |= fresh
-    return count, spent
+        if broken:
+            recalled_tokens = {}
+        cost_of_recalled = read_share * sum(recalled_tokens.values())
+        cost_so_far += cost_of_recalled
+        missing_tokens = {at: tokens for at, tokens in step.hidden.items() if at not in recalled_tokens}
+        if missing_tokens:
+            count += len(missing_tokens)
+            cost_of_reading = read_share * step.tokens + cost_of_recalled
+            cost_so_far += cost_of_reading + rules.write * sum(missing_tokens.values())
+            recalled_tokens |= missing_tokens
+    return count, cost_so_far
 
 
-def _dollars(
-    tallies: Sequence[Tally], steps: Sequence[WalkStep], model: str, rules: CacheRules
+def _sum_dollars(
+    tallies: Sequence[Tally], sent_steps: Sequence[WalkStep], model: str, rules: CacheRules
 ) -> float | None:
     try:
-        known = facts_of(model)
-        sent = [step for step in steps if step.sent is not None]
+        model_facts = facts_of(model)
         return sum(
-            cost(tally, known, rules=rules, output=step.call.output).total
-            for tally, step in zip(tallies, sent, strict=True)
+            cost(tally, model_facts, rules=rules, output=step.call.output).total
+            for tally, step in zip(tallies, sent_steps, strict=True)
         )
     except LaminaError:
         return None
 
 
-def _points(steps: Sequence[WalkStep], tallies: Sequence[Tally], spent: Sequence[float]) -> tuple[Point, ...]:
-    points, total = [], 0.0
-    sent = [(s, broken) for s, broken in zip(steps, _broken(steps), strict=True) if s.sent is not None]
-    for (step, broken), tally, each in zip(sent, tallies, spent, strict=True):
-        total += each
-        if step.sent is not None:
-            points.append(
-                Point(
-                    tokens=tally.total,
-                    read=tally.read,
-                    spent=total,
-                    layers=dict(step.sent.layers),
-                    cut=step.sent.cut,
-                    broken=tally.why if broken else "",
-                )
-            )
+def _make_points(
+    steps: Sequence[WalkStep], tallies: Sequence[Tally], costs: Sequence[float]
+) -> tuple[Point, ...]:
+    """One point for each request that was sent."""
+    points: list[Point] = []
+    spent = 0.0
+    for step, broken in zip(steps, _broken_steps(steps), strict=True):
+        if step.sent is None:
+            continue
+        tally = tallies[len(points)]
+        spent += costs[len(points)]
+        point = Point(
+            tokens=tally.total,
+            read=tally.read,
+            spent=spent,
+            layers=dict(step.sent.layers),
+            cut=step.sent.cut,
+            broken=tally.why if broken else "",
+        )
+        points.append(point)
     return tuple(points)

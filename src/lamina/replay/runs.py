@@ -1,8 +1,8 @@
 """Every trace under every policy, window and cache: a pure function of one trace, and a pool that runs it.
 
-`played` takes one trace and gives its outcomes; it reads no file and keeps nothing, so the same function can
-be handed to any engine that maps over records. `replay` maps it over a few processes, in order, with no
-more traces in memory than are being worked on.
+`replay_trace` takes one trace and returns its outcomes. It reads no file and keeps nothing, so that the same
+function can be handed to any engine that maps over records. `replay` maps it over a few processes, in order,
+and holds no more traces in memory than are being replayed.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from lamina.errors import LaminaError
 from lamina.models.counters import counter_for
 from lamina.models.counters.openai import o200k
 from lamina.models.facts import AS_OF
-from lamina.replay.message_sizes import Scales
-from lamina.replay.model_calls import RecordedConversation, conversation
-from lamina.replay.needed_names import Needs
-from lamina.replay.outcomes import outcome
-from lamina.replay.policies import TRIGGER, policy
+from lamina.replay.message_sizes import MessageSizes
+from lamina.replay.model_calls import RecordedConversation, read_conversation
+from lamina.replay.needed_names import NeededTerms
+from lamina.replay.outcomes import evaluate_walk
+from lamina.replay.policies import TRIGGER, find_policy
 from lamina.replay.policies.port import Policy, Setting
-from lamina.replay.recorded_usage import reported
+from lamina.replay.recorded_usage import sum_recorded_usage
 from lamina.replay.values import ReplayAccount, ReplayOutcome, Reported, Trace, UnreadableLine
 from lamina.replay.walk import WalkStep, walk
 
 RESERVE, TARGET = 8, 0.5
-"""One part in so many of the window is kept for the answer; of the room, what a cut leaves."""
+"""One part in so many of the window is reserved for the answer; of the room, what a cut leaves."""
 
 OWN = "own"
 """The rules of each session's own model."""
@@ -44,11 +44,11 @@ MODELS = {
 """Whose prices and minimum are used for a session that another provider's model answered."""
 
 
-class Asks(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of each trace.
+class ReplayOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How each trace is replayed.
 
     `model` is the one whose prices hold, `count_as` the one whose tokens are counted; "" is the session's.
-    `pressed`: only sessions and windows in which a policy has work.
+    `pressed`: only sessions and windows in which a policy has something to do.
     """
 
     policies: tuple[str, ...]
@@ -60,12 +60,21 @@ class Asks(msgspec.Struct, frozen=True, kw_only=True):
     pressed: bool = False
 
 
-class Played(msgspec.Struct, frozen=True, kw_only=True):
+class TraceReplay(msgspec.Struct, frozen=True, kw_only=True):
     """What one trace gave."""
 
     outcomes: tuple[ReplayOutcome, ...] = ()
     reported: Reported | None = None
     damaged: UnreadableLine | None = None
+
+
+class _Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """The sizes of one window, in tokens."""
+
+    window: int
+    room: int
+    trigger: int
+    target: int
 
 
 def replay(
@@ -79,10 +88,10 @@ def replay(
     jobs: int = 1,
     points: bool = False,
     pressed: bool = False,
-    progress: Callable[[Played], None] | None = None,
+    progress: Callable[[TraceReplay], None] | None = None,
 ) -> ReplayAccount:
     """The account of these traces. Order and figures do not depend on `jobs`."""
-    asks = Asks(
+    options = ReplayOptions(
         policies=tuple(policies),
         windows=tuple(windows),
         rules=tuple(rules),
@@ -92,79 +101,128 @@ def replay(
         pressed=pressed,
     )
     outcomes: list[ReplayOutcome] = []
-    told: list[Reported] = []
+    reported: list[Reported] = []
     damaged: list[UnreadableLine] = []
-    for found in _mapped(traces, asks, jobs):
-        outcomes += found.outcomes
-        told += [found.reported] if found.reported else []
-        damaged += [found.damaged] if found.damaged else []
+    for trace_replay in _replay_all(traces, options, jobs):
+        outcomes += trace_replay.outcomes
+        if trace_replay.reported is not None:
+            reported.append(trace_replay.reported)
+        if trace_replay.damaged is not None:
+            damaged.append(trace_replay.damaged)
         if progress is not None:
-            progress(found)
-    return ReplayAccount(outcomes=tuple(outcomes), reported=tuple(told), damaged=tuple(damaged), as_of=AS_OF)
+            progress(trace_replay)
+    return ReplayAccount(
+        outcomes=tuple(outcomes), reported=tuple(reported), damaged=tuple(damaged), as_of=AS_OF
+    )
 
 
-def played(trace: Trace, asks: Asks) -> Played:
-    """One trace under everything that is asked."""
+def replay_trace(trace: Trace, options: ReplayOptions) -> TraceReplay:
+    """One trace under every policy, window and cache of the options."""
     try:
-        talk = conversation(trace)
-        return Played(outcomes=tuple(_outcomes(talk, asks)), reported=reported(trace))
+        conversation = read_conversation(trace)
+        outcomes = tuple(_make_outcomes(conversation, options))
+        return TraceReplay(outcomes=outcomes, reported=sum_recorded_usage(trace))
     except (LaminaError, RecursionError) as error:
-        return Played(damaged=UnreadableLine(place=trace.place or trace.id, reason=str(error)))
+        return TraceReplay(damaged=UnreadableLine(place=trace.place or trace.id, reason=str(error)))
 
 
-def _outcomes(talk: RecordedConversation, asks: Asks) -> Iterator[ReplayOutcome]:
-    if not talk.calls:
+def _make_outcomes(conversation: RecordedConversation, options: ReplayOptions) -> Iterator[ReplayOutcome]:
+    if not conversation.calls:
         return
-    named = asks.count_as or asks.model or talk.trace.model
-    scales = Scales(counter_for(named) if named else o200k(), talk.tools)
-    needs = Needs(talk, scales)
-    most = scales.tokens(talk.messages[: talk.calls[-1].end])
-    for window in asks.windows:
-        room = window - window // RESERVE
-        if asks.pressed and most <= int(room * TRIGGER):
+    message_sizes = _message_sizes(conversation, options)
+    needs = NeededTerms(conversation, message_sizes)
+    largest_request = message_sizes.count_tokens(conversation.messages[: conversation.calls[-1].end])
+    for window in options.windows:
+        sizes = _sizes_of_window(window)
+        if options.pressed and largest_request <= sizes.trigger:
             continue
-        sizes = {"window": window, "room": room, "trigger": int(room * TRIGGER), "target": int(room * TARGET)}
-        settings = [_setting(talk.trace, name, asks.model, scales, sizes) for name in asks.rules]
-        for name in asks.policies:
-            yield from _under(talk, policy(name), settings, needs, points=asks.points)
+        settings = [
+            _setting(conversation.trace, name, options.model, message_sizes, sizes) for name in options.rules
+        ]
+        for name in options.policies:
+            policy = find_policy(name)
+            yield from _outcomes_of_policy(conversation, policy, settings, needs, points=options.points)
 
 
-def _under(
-    talk: RecordedConversation, found: Policy, settings: Sequence[Setting], needs: Needs, *, points: bool
+def _message_sizes(conversation: RecordedConversation, options: ReplayOptions) -> MessageSizes:
+    """Counts in the tokens of the model that is named, or of the session's; of neither, in OpenAI's."""
+    model = options.count_as or options.model or conversation.trace.model
+    counter = counter_for(model) if model else o200k()
+    return MessageSizes(counter, conversation.tools)
+
+
+def _sizes_of_window(window: int) -> _Sizes:
+    room = window - window // RESERVE
+    return _Sizes(window=window, room=room, trigger=int(room * TRIGGER), target=int(room * TARGET))
+
+
+def _outcomes_of_policy(
+    conversation: RecordedConversation,
+    policy: Policy,
+    settings: Sequence[Setting],
+    needs: NeededTerms,
+    *,
+    points: bool,
 ) -> Iterator[ReplayOutcome]:
+    """One outcome for each cache. The policy runs again only if what it sends depends on the cache."""
     steps: list[WalkStep] | None = None
     for setting in settings:
-        if steps is None or found.by_rules:
-            steps = walk(talk, found, setting, needs)
-        yield outcome(talk.trace, found, setting, steps, points=points)
+        if steps is None or policy.by_rules:
+            steps = walk(conversation, policy, setting, needs)
+        yield evaluate_walk(conversation.trace, policy, setting, steps, points=points)
 
 
-def _setting(trace: Trace, name: str, model: str, scales: Scales, sizes: dict[str, int]) -> Setting:
+def _setting(
+    trace: Trace, rules_name: str, model: str, message_sizes: MessageSizes, sizes: _Sizes
+) -> Setting:
     """The rules of this name, with the model whose prices go with them."""
-    own = rules_for(model or trace.model, dialect=trace.dialect)
-    if name in (OWN, own.name):
-        return Setting(scales=scales, rules=own, model=model or trace.model, **sizes)
-    return Setting(scales=scales, rules=all_rules()[name], model=MODELS.get(name, ""), **sizes)
+    rules = rules_for(model or trace.model, dialect=trace.dialect)
+    priced_model = model or trace.model
+    if rules_name not in (OWN, rules.name):
+        rules = all_rules()[rules_name]
+        priced_model = MODELS.get(rules_name, "")
+    return Setting(
+        message_sizes=message_sizes,
+        rules=rules,
+        model=priced_model,
+        window=sizes.window,
+        room=sizes.room,
+        trigger=sizes.trigger,
+        target=sizes.target,
+    )
 
 
-def _mapped(traces: Iterable[Trace | UnreadableLine], asks: Asks, jobs: int) -> Iterator[Played]:
-    if jobs <= 1:
-        for trace in traces:
-            yield Played(damaged=trace) if isinstance(trace, UnreadableLine) else played(trace, asks)
+def _replay_all(
+    traces: Iterable[Trace | UnreadableLine], options: ReplayOptions, jobs: int
+) -> Iterator[TraceReplay]:
+    if jobs > 1:
+        yield from _replay_in_pool(traces, options, jobs)
         return
-    waiting: deque[Future[Played] | Played] = deque()
+    for trace in traces:
+        if isinstance(trace, UnreadableLine):
+            yield TraceReplay(damaged=trace)
+        else:
+            yield replay_trace(trace, options)
+
+
+def _replay_in_pool(
+    traces: Iterable[Trace | UnreadableLine], options: ReplayOptions, jobs: int
+) -> Iterator[TraceReplay]:
+    """In the order of the traces, with at most three traces waiting for each process."""
+    waiting: deque[Future[TraceReplay] | TraceReplay] = deque()
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         for trace in traces:
-            waiting.append(
-                Played(damaged=trace)
-                if isinstance(trace, UnreadableLine)
-                else pool.submit(played, trace, asks)
-            )
+            if isinstance(trace, UnreadableLine):
+                waiting.append(TraceReplay(damaged=trace))
+            else:
+                waiting.append(pool.submit(replay_trace, trace, options))
             while len(waiting) > 3 * jobs:
-                yield _done(waiting.popleft())
+                yield _wait_for(waiting.popleft())
         while waiting:
-            yield _done(waiting.popleft())
+            yield _wait_for(waiting.popleft())
 
 
-def _done(found: Future[Played] | Played) -> Played:
-    return found if isinstance(found, Played) else found.result()
+def _wait_for(pending: Future[TraceReplay] | TraceReplay) -> TraceReplay:
+    if isinstance(pending, TraceReplay):
+        return pending
+    return pending.result()

@@ -1,7 +1,7 @@
 """One conversation under one policy: each call in order, what was sent, and what of it could be seen.
 
-The policy runs first, the caches after it: what a policy sends is the same whoever is paid for it, unless it
-asks for the rules. Every check here is made apart from the policy's own account of itself.
+The policy runs first and the caches after it: what a policy sends does not depend on the cache's prices,
+unless it asks for the rules. Every check here is made apart from what the policy reports of itself.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 
 import msgspec
 
-from lamina.replay.message_sizes import Scales
+from lamina.replay.message_sizes import MessageSizes
 from lamina.replay.model_calls import ModelCall, RecordedConversation
-from lamina.replay.needed_names import Needs
-from lamina.replay.policies.port import Message, Policy, PolicyRequest, Run, Setting
+from lamina.replay.needed_names import NeededTerms
+from lamina.replay.policies.port import Message, Policy, PolicyRequest, PolicyRun, Setting
 
-__all__ = ["Needs", "WalkStep", "walk"]
+__all__ = ["NeededTerms", "WalkStep", "walk"]
 
 
 class WalkStep(msgspec.Struct, frozen=True, kw_only=True):
     """One call as it was sent, or `failed`.
 
-    `same` are the messages that lead the request as they led the one before it; `hidden` has the messages of
+    `same` are the messages that lead the request as they led the one before it. `hidden` has the messages of
     the conversation that would have to come back for what the answer needed, with their tokens.
     """
 
@@ -39,70 +39,90 @@ class WalkStep(msgspec.Struct, frozen=True, kw_only=True):
     failed: str = ""
 
 
-def walk(talk: RecordedConversation, policy: Policy, setting: Setting, needs: Needs) -> list[WalkStep]:
+def walk(
+    conversation: RecordedConversation, policy: Policy, setting: Setting, needs: NeededTerms
+) -> list[WalkStep]:
     """Every call of a conversation, as the policy sends it."""
-    run, steps = _started(policy, setting), []
-    before: list[Message] = []
-    at: float | None = None
-    for call, terms in zip(talk.calls, needs.of, strict=True):
-        idle = max(call.at - at, 0.0) if call.at is not None and at is not None else 0.0
-        at = call.at if call.at is not None else at
-        step = msgspec.structs.replace(_sent(talk, call, run, idle), needed=len(terms))
-        if (sent := step.sent) is not None:
-            step = _seen(step, sent, terms, scales=setting.scales, needs=needs, before=before)
-            before = sent.messages
+    run = _start_policy(policy, setting)
+    steps = []
+    previous_messages: list[Message] = []
+    previous_time: float | None = None
+    for call, terms in zip(conversation.calls, needs.by_call, strict=True):
+        idle = 0.0
+        if call.at is not None:
+            if previous_time is not None:
+                idle = max(call.at - previous_time, 0.0)
+            previous_time = call.at
+        step = _send_call(conversation, call, run, idle)
+        step = msgspec.structs.replace(step, needed=len(terms))
+        sent = step.sent
+        if sent is not None:
+            step = _check_sent(
+                step,
+                sent.messages,
+                terms,
+                message_sizes=setting.message_sizes,
+                needs=needs,
+                previous_messages=previous_messages,
+            )
+            previous_messages = sent.messages
         steps.append(step)
     return steps
 
 
-def _started(policy: Policy, setting: Setting) -> Run:
+def _start_policy(policy: Policy, setting: Setting) -> PolicyRun:
+    """The policy's run; if it cannot be started, a run in which every call fails with the same error."""
     try:
         return policy.start(setting)
     except Exception as error:  # noqa: BLE001 - as below
-        failed = error
+        start_error = error
 
-        def run(request: dict[str, Any], idle: float) -> PolicyRequest:
+        def fail(request: dict[str, Any], idle: float) -> PolicyRequest:
             del request, idle
-            raise failed
+            raise start_error
 
-        return run
+        return fail
 
 
-def _sent(talk: RecordedConversation, call: ModelCall, run: Run, idle: float) -> WalkStep:
-    request = talk.request(call)
+def _send_call(conversation: RecordedConversation, call: ModelCall, run: PolicyRun, idle: float) -> WalkStep:
+    request = conversation.request(call)
     started = time.process_time()
     try:
         sent = run(request, idle)
     except Exception as error:  # noqa: BLE001 - anyone's code: what it raises is a call that it gave up
-        return WalkStep(call=call, sent=None, failed=repr(error), seconds=time.process_time() - started)
-    spent = time.process_time() - started if sent.seconds is None else sent.seconds
-    return WalkStep(call=call, sent=sent, seconds=spent)
+        seconds = time.process_time() - started
+        return WalkStep(call=call, sent=None, failed=repr(error), seconds=seconds)
+    seconds = time.process_time() - started
+    if sent.seconds is not None:
+        seconds = sent.seconds
+    return WalkStep(call=call, sent=sent, seconds=seconds)
 
 
-def _seen(
+def _check_sent(
     step: WalkStep,
-    sent: PolicyRequest,
+    messages: list[Message],
     terms: frozenset[str],
     *,
-    scales: Scales,
-    needs: Needs,
-    before: list[Message],
+    message_sizes: MessageSizes,
+    needs: NeededTerms,
+    previous_messages: list[Message],
 ) -> WalkStep:
-    weighed = [scales.message(message) for message in sent.messages]
-    text = "\n".join(message.words for message in weighed)
-    hidden = [term for term in terms if term not in text]
-    to_recall = sorted({needs.latest(term, step.call.end) for term in hidden})
+    """The step with what its request takes, shares with the request before it, and hides."""
+    sizes = [message_sizes.measure(message) for message in messages]
+    text = "\n".join(size.words for size in sizes)
+    hidden_terms = [term for term in terms if term not in text]
+    positions_to_recall = sorted({needs.latest(term, step.call.end) for term in hidden_terms})
     return msgspec.structs.replace(
         step,
-        tokens=scales.tool_tokens + sum(m.tokens for m in weighed),
-        same=_shared(before, sent.messages),
-        visible=len(terms) - len(hidden),
-        invalid=scales.refused(sent.messages),
-        hidden={at: needs.tokens[at] for at in to_recall},
+        tokens=message_sizes.tool_tokens + sum(size.tokens for size in sizes),
+        same=_count_shared(previous_messages, messages),
+        visible=len(terms) - len(hidden_terms),
+        invalid=message_sizes.is_refused(messages),
+        hidden={at: needs.tokens[at] for at in positions_to_recall},
     )
 
 
-def _shared(before: list[Message], after: list[Message]) -> int:
+def _count_shared(before: list[Message], after: list[Message]) -> int:
     """How many messages lead both."""
     for at, (one, other) in enumerate(zip(before, after, strict=False)):
         if one is not other and one != other:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from random import Random
 
 import msgspec
-from hypothesis import strategies as st
 
 from lamina.core.arrange import Cap, Layout
 from lamina.core.bound_thinking import Binding
@@ -36,6 +35,7 @@ from lamina.segments import (
     thinking,
     user,
 )
+from lamina.testing.properties import strategies as st
 
 WORDS = "alpha beta gamma delta parser cache token window retry config module value".split()
 SPICE = (

@@ -216,9 +216,9 @@ async def _tiny() -> AsyncIterator[Reached]:
         import openai  # noqa: F401, PLC0415
         import xllamacpp  # type: ignore[import-untyped]  # noqa: F401, PLC0415
     except ImportError as missing:
-        hint = "install xllamacpp, gguf, numpy and openai: this model is made on the spot"
+        hint = "install lamina[testing,openai]: this model is made on the spot"
         raise BadInput(f"{missing.name} is not installed", place="--model tiny", hint=hint) from None
-    from lamina.testing.upstream import COUNTER, MODEL, upstream  # noqa: PLC0415
+    from lamina.testing.model_server import COUNTER, MODEL, upstream  # noqa: PLC0415
 
     server = upstream(window=TINY_WINDOW)
     local = await to_thread.run_sync(server.__enter__)

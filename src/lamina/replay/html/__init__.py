@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lamina.replay.html.page import page
+from lamina.replay.html.page import render_page
 
-__all__ = ["page"]
+__all__ = ["render_page"]

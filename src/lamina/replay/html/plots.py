@@ -1,7 +1,7 @@
 """Three drawings as SVG: lines over the calls of a session, its layers as a stack, cost against recall.
 
 A drawing knows figures, names and classes; colours are the style's, so that light and dark are the reader's
-choice. Each has a title for who cannot see it, and the page puts its figures in a table beside it.
+choice. Each has a title for readers who cannot see it, and the page puts its figures in a table beside it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from lamina.replay.html.markup import Safe, join, tag
-from lamina.replay.html.scale import PlotScale, apart, round_step, round_up, short
+from lamina.replay.html.scale import PlotScale, round_step, round_up, short_figure, spread_apart
 
 WIDTH, HEIGHT = 720, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 132, 14, 40
@@ -43,168 +43,190 @@ class PlotPoint(NamedTuple):
     reach: tuple[float, float] | None = None
 
 
-def lines(title: str, series: Sequence[Series]) -> Safe:
+def draw_lines(title: str, series: Sequence[Series]) -> Safe:
     """Figures over calls, one line each, named at its end."""
-    calls = max((len(each.figures) for each in series), default=1)
-    highest = max((figure for each in series for figure in each.figures), default=1)
-    across, up = _across_calls(calls), _up(highest)
-    drawn = [tag("path", d=_path(each.figures, across, up), class_=f"line {each.style}") for each in series]
-    ends = [up(each.figures[-1]) for each in series]
+    calls = max((len(line.figures) for line in series), default=1)
+    highest = max((figure for line in series for figure in line.figures), default=1)
+    across = _scale_of_calls(calls)
+    up = _scale_from_zero(highest)
+    paths = [tag("path", d=_path(line.figures, across, up), class_=f"line {line.style}") for line in series]
+    ends = [up(line.figures[-1]) for line in series]
+    heights = spread_apart(ends, least=TEXT, end=HEIGHT - BOTTOM)
     names = [
-        tag("text", each.name, x=across(len(each.figures)) + 6, y=place + 4, class_=f"name {each.style}")
-        for each, place in zip(series, apart(ends, least=TEXT, end=HEIGHT - BOTTOM), strict=True)
+        _name_at(line, x=across(len(line.figures)), y=height)
+        for line, height in zip(series, heights, strict=True)
     ]
-    return _svg(title, _axes(across, up, "call"), *drawn, *names)
+    return _drawing(title, _axes(across, up, "call"), *paths, *names)
 
 
-def stack(title: str, series: Sequence[Series], *, limit: float = 0) -> Safe:
+def draw_stack(title: str, series: Sequence[Series], *, limit: float = 0) -> Safe:
     """Layers over calls, each on top of the last, and the limit as a line."""
-    sums = [0.0] * max((len(each.figures) for each in series), default=1)
-    highest = max([limit, *(sum(column) for column in zip(*(each.figures for each in series), strict=True))])
-    across, up = _across_calls(len(sums)), _up(highest)
-    drawn, middles = [], []
-    for each in series:
-        above = [below + figure for below, figure in zip(sums, each.figures, strict=True)]
-        drawn.append(tag("path", d=_band(sums, above, across, up), class_=f"band {each.style}"))
-        middles.append(up((sums[-1] + above[-1]) / 2))
-        sums = above
+    calls = max((len(layer.figures) for layer in series), default=1)
+    columns = zip(*(layer.figures for layer in series), strict=True)
+    highest = max([limit, *(sum(column) for column in columns)])
+    across = _scale_of_calls(calls)
+    up = _scale_from_zero(highest)
+    bands = []
+    middles = []
+    below = [0.0] * calls
+    for layer in series:
+        above = [base + figure for base, figure in zip(below, layer.figures, strict=True)]
+        bands.append(tag("path", d=_band(below, above, across, up), class_=f"band {layer.style}"))
+        middles.append(up((below[-1] + above[-1]) / 2))
+        below = above
+    heights = spread_apart(middles, least=TEXT, end=HEIGHT - BOTTOM)
     names = [
-        tag("text", each.name, x=across(len(sums)) + 6, y=place + 4, class_=f"name {each.style}")
-        for each, place in zip(series, apart(middles, least=TEXT, end=HEIGHT - BOTTOM), strict=True)
+        _name_at(layer, x=across(calls), y=height) for layer, height in zip(series, heights, strict=True)
     ]
-    edge = [_limit(up(limit), across)] if limit else []
-    return _svg(title, _axes(across, up, "call"), *drawn, *edge, *names)
+    limit_line = [_limit_line(up(limit), across)] if limit else []
+    return _drawing(title, _axes(across, up, "call"), *bands, *limit_line, *names)
 
 
-def scatter(
-    title: str, marks: Sequence[PlotPoint], frontier: Sequence[tuple[float, float]], *, label: str
+def draw_scatter(
+    title: str, points: Sequence[PlotPoint], frontier: Sequence[tuple[float, float]], *, label: str
 ) -> Safe:
     """Each policy as a point, the best of them joined; refused ones are hollow."""
-    costs = [cost for mark in marks for cost in (mark.across, mark.reach[0] if mark.reach else mark.across)]
-    across = PlotScale(*_around(costs), LEFT, WIDTH - RIGHT)
-    lowest = min((mark.up for mark in marks), default=0)
+    across = PlotScale(*_range_of_costs(points), LEFT, WIDTH - RIGHT)
+    lowest = min((point.up for point in points), default=0)
     up = PlotScale(max(0.0, int((lowest - 0.02) * 20) / 20), 1.0, HEIGHT - BOTTOM, TOP)
-    best = " ".join(f"{'L' if at else 'M'}{across(x)} {up(y)}" for at, (x, y) in enumerate(frontier))
-    joined = [tag("path", d=best, class_="frontier")] if len(frontier) > 1 else []
-    places = _label_places(marks, across, up)
-    points = [_mark(mark, across, up, place) for mark, place in zip(marks, places, strict=True)]
-    return _svg(title, _axes(across, up, label, share=True), *joined, *points)
+    frontier_path = []
+    if len(frontier) > 1:
+        corners = [f"{across(x)} {up(y)}" for x, y in frontier]
+        frontier_path = [tag("path", d=f"M{' L'.join(corners)}", class_="frontier")]
+    heights = _label_heights(points, across, up)
+    marks = [_mark(point, across, up, height) for point, height in zip(points, heights, strict=True)]
+    return _drawing(title, _axes(across, up, label, percent=True), *frontier_path, *marks)
 
 
-def _around(costs: Sequence[float]) -> tuple[float, float]:
+def _range_of_costs(points: Sequence[PlotPoint]) -> tuple[float, float]:
     """From 0, or from near the least where all are close together, to above the most."""
-    least, most = min(costs), max(costs)
+    costs = [point.across for point in points]
+    costs += [point.reach[0] for point in points if point.reach]
+    least = min(costs)
+    most = max(costs)
     if least < most / 2:
         return 0, round_up(most)
     step = round_step((most - least) / 3 or most / 5)
     return max(step * (least // step - 1), 0), step * (most // step + 2)
 
 
-def _label_places(marks: Sequence[PlotPoint], across: PlotScale, up: PlotScale) -> list[float]:
+def _label_heights(points: Sequence[PlotPoint], across: PlotScale, up: PlotScale) -> list[float]:
     """Heights of labels: moved apart among points that stand close to each other."""
-    found = [0.0] * len(marks)
-    order = sorted(range(len(marks)), key=lambda at: across(marks[at].across))
+    heights = [0.0] * len(points)
+    for group in _close_points(points, across):
+        places = [up(points[at].up) for at in group]
+        moved = spread_apart(places, least=TEXT, end=HEIGHT - BOTTOM - 4)
+        for at, height in zip(group, moved, strict=True):
+            heights[at] = height
+    return heights
+
+
+def _close_points(points: Sequence[PlotPoint], across: PlotScale) -> list[list[int]]:
+    """Positions of points, from left to right, in groups in which each is close to the one before it."""
     groups: list[list[int]] = []
-    for at in order:
-        if groups and across(marks[at].across) - across(marks[groups[-1][-1]].across) < CLOSE:
+    last_place = 0.0
+    for at in sorted(range(len(points)), key=lambda at: across(points[at].across)):
+        place = across(points[at].across)
+        if groups and place - last_place < CLOSE:
             groups[-1].append(at)
         else:
             groups.append([at])
-    for group in groups:
-        moved = apart([up(marks[at].up) for at in group], least=TEXT, end=HEIGHT - BOTTOM - 4)
-        for at, place in zip(group, moved, strict=True):
-            found[at] = place
-    return found
+        last_place = place
+    return groups
 
 
-def _mark(mark: PlotPoint, across: PlotScale, up: PlotScale, place: float) -> Safe:
-    x, y = across(mark.across), up(mark.up)
-    said = f"{mark.name}: cost {mark.across:,.0f}, recall {100 * mark.up:.1f} %"
-    hollow = "" if mark.able else " hollow"
+def _mark(point: PlotPoint, across: PlotScale, up: PlotScale, label_height: float) -> Safe:
+    x = across(point.across)
+    title = f"{point.name}: cost {point.across:,.0f}, recall {100 * point.up:.1f} %"
+    style = f"mark {point.style}"
+    if not point.able:
+        title += "; some of its requests are refused"
+        style += " hollow"
     return tag(
         "g",
-        tag("title", said if mark.able else f"{said}; some of its requests are refused"),
-        *_reach(mark, across, up),
-        tag("circle", cx=x, cy=y, r=5, class_=f"mark {mark.style}{hollow}"),
-        tag("text", mark.name, x=x + 9, y=round(place + 4, 1), class_=f"name {mark.style}"),
-        data_policy=mark.name,
-        data_cost=mark.across,
-        data_recall=mark.up,
+        tag("title", title),
+        *_reach_line(point, across, up),
+        tag("circle", cx=x, cy=up(point.up), r=5, class_=style),
+        tag("text", point.name, x=x + 9, y=round(label_height + 4, 1), class_=f"name {point.style}"),
+        data_policy=point.name,
+        data_cost=point.across,
+        data_recall=point.up,
     )
 
 
-def _reach(mark: PlotPoint, across: PlotScale, up: PlotScale) -> list[Safe]:
+def _reach_line(point: PlotPoint, across: PlotScale, up: PlotScale) -> list[Safe]:
     """A thin line to where recalls would take it, with a small ring at its end."""
-    if mark.reach is None:
+    if point.reach is None:
         return []
-    x, y = across(mark.reach[0]), up(mark.reach[1])
-    way = f"M{across(mark.across)} {up(mark.up)} L{x} {y}"
+    x = across(point.reach[0])
+    y = up(point.reach[1])
+    path = f"M{across(point.across)} {up(point.up)} L{x} {y}"
     return [
-        tag("path", d=way, class_=f"reach {mark.style}"),
-        tag("circle", cx=x, cy=y, r=3, class_=f"reach {mark.style}"),
+        tag("path", d=path, class_=f"reach {point.style}"),
+        tag("circle", cx=x, cy=y, r=3, class_=f"reach {point.style}"),
     ]
 
 
-def _across_calls(calls: int) -> PlotScale:
+def _scale_of_calls(calls: int) -> PlotScale:
     return PlotScale(1, max(calls, 2), LEFT, WIDTH - RIGHT)
 
 
-def _up(highest: float) -> PlotScale:
+def _scale_from_zero(highest: float) -> PlotScale:
     return PlotScale(0, round_up(highest), HEIGHT - BOTTOM, TOP)
 
 
+def _name_at(series: Series, *, x: float, y: float) -> Safe:
+    return tag("text", series.name, x=x + 6, y=y + 4, class_=f"name {series.style}")
+
+
 def _path(figures: Sequence[float], across: PlotScale, up: PlotScale) -> str:
-    pairs = enumerate(figures, 1)
-    return "M" + " L".join(f"{across(call)} {up(figure)}" for call, figure in pairs)
+    corners = [f"{across(call)} {up(figure)}" for call, figure in enumerate(figures, 1)]
+    return f"M{' L'.join(corners)}"
 
 
 def _band(below: Sequence[float], above: Sequence[float], across: PlotScale, up: PlotScale) -> str:
     back = [f"{across(call)} {up(figure)}" for call, figure in enumerate(below, 1)]
-    return f"{_path(above, across, up)} L{' L'.join(reversed(back))} Z"
+    back.reverse()
+    return f"{_path(above, across, up)} L{' L'.join(back)} Z"
 
 
-def _limit(place: float, across: PlotScale) -> Safe:
+def _limit_line(height: float, across: PlotScale) -> Safe:
     return join(
         [
-            tag("line", x1=across.start, x2=across.end, y1=place, y2=place, class_="limit"),
-            tag("text", "window", x=across.start + 4, y=place - 4, class_="tick"),
+            tag("line", x1=across.start, x2=across.end, y1=height, y2=height, class_="limit"),
+            tag("text", "window", x=across.start + 4, y=height - 4, class_="tick"),
         ]
     )
 
 
-def _axes(across: PlotScale, up: PlotScale, label: str, *, share: bool = False) -> Safe:
+def _axes(across: PlotScale, up: PlotScale, label: str, *, percent: bool = False) -> Safe:
+    """The grid with its figures; those at the left may be percents."""
     base = up.start
-    rows = [
-        join(
-            [
-                tag("line", x1=across.start, x2=across.end, y1=up(tick), y2=up(tick), class_="grid"),
-                tag(
-                    "text",
-                    f"{100 * tick:.0f} %" if share else short(tick),
-                    x=LEFT - 8,
-                    y=up(tick) + 4,
-                    class_="tick end",
-                ),
-            ]
-        )
-        for tick in up.ticks()
-    ]
-    columns = [
-        tag("text", short(tick), x=across(tick), y=base + 16, class_="tick middle")
-        for tick in across.ticks(6)
-    ]
-    named = tag("text", label, x=across.end, y=base + 32, class_="tick end")
-    return tag("g", *rows, *columns, named)
+    elements = []
+    for tick in up.ticks():
+        text = f"{100 * tick:.0f} %" if percent else short_figure(tick)
+        height = up(tick)
+        line = tag("line", x1=across.start, x2=across.end, y1=height, y2=height, class_="grid")
+        elements.append(join([line, tag("text", text, x=LEFT - 8, y=height + 4, class_="tick end")]))
+    for tick in across.ticks(6):
+        text = short_figure(tick)
+        elements.append(tag("text", text, x=across(tick), y=base + 16, class_="tick middle"))
+    elements.append(tag("text", label, x=across.end, y=base + 32, class_="tick end"))
+    return tag("g", *elements)
 
 
-def _svg(title: str, *children: str) -> Safe:
+def _drawing(title: str, *children: str) -> Safe:
     return tag(
         "svg", tag("title", title), *children, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=title
     )
 
 
-def classes(names: Sequence[str], own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A class for each name, the same for the same names in the same order; `own` are given."""
-    given = own or {}
-    rest = [name for name in names if name not in given]
-    return {name: given.get(name) or f"c{rest.index(name) % 9}" for name in names}
+def style_classes(names: Sequence[str], fixed: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A class for each name, the same for the same names in the same order; `fixed` ones are not counted."""
+    classes: dict[str, str] = dict(fixed or {})
+    number = 0
+    for name in names:
+        if name not in classes:
+            classes[name] = f"c{number % 9}"
+            number += 1
+    return {name: classes[name] for name in names}

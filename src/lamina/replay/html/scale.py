@@ -25,7 +25,8 @@ class PlotScale(NamedTuple):
         """Round figures from low to high, about `count` of them."""
         step = round_step((self.high - self.low) / count)
         first = math.ceil(self.low / step - 1e-9)
-        return [step * at for at in range(first, math.floor(self.high / step + 1e-9) + 1)]
+        last = math.floor(self.high / step + 1e-9)
+        return [step * number for number in range(first, last + 1)]
 
 
 def round_step(size: float) -> float:
@@ -33,7 +34,10 @@ def round_step(size: float) -> float:
     if size <= 0 or not math.isfinite(size):
         return 1.0
     power = 10.0 ** math.floor(math.log10(size))
-    return next((step * power for step in STEPS if step * power >= size * (1 - 1e-9)), 10 * power)
+    for step in STEPS:
+        if step * power >= size * (1 - 1e-9):
+            return step * power
+    return 10 * power
 
 
 def round_up(figure: float) -> float:
@@ -42,7 +46,7 @@ def round_up(figure: float) -> float:
     return step * max(math.ceil(figure / step - 1e-9), 1)
 
 
-def short(figure: float) -> str:
+def short_figure(figure: float) -> str:
     """12,500,000 as 12.5M: for axes, where the table has the figure itself."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(figure) >= size:
@@ -50,14 +54,19 @@ def short(figure: float) -> str:
     return f"{figure:.3g}"
 
 
-def apart(places: Sequence[float], *, least: float, end: float) -> list[float]:
-    """The same places in the same order, no two closer than `least` and none past `end`."""
+def spread_apart(places: Sequence[float], *, least: float, end: float) -> list[float]:
+    """The same places in the same order, no two closer than `least` and none past `end`.
+
+    Places are first moved down past the one above them, then up again where that went past the end.
+    """
     order = sorted(range(len(places)), key=lambda at: places[at])
-    moved = [0.0] * len(places)
-    last = -math.inf
+    moved = list(places)
+    lowest_allowed = -math.inf
     for at in order:
-        last = moved[at] = max(places[at], last + least)
-    limit = end
+        moved[at] = max(places[at], lowest_allowed)
+        lowest_allowed = moved[at] + least
+    highest_allowed = end
     for at in reversed(order):
-        limit, moved[at] = min(moved[at], limit) - least, min(moved[at], limit)
+        moved[at] = min(moved[at], highest_allowed)
+        highest_allowed = moved[at] - least
     return moved

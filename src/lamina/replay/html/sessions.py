@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamina.replay.account_table import percent, whole
+from lamina.replay.account_table import format_percent, format_whole
 from lamina.replay.html.markup import Safe, join, tag
-from lamina.replay.html.plots import Series, classes, lines, stack
-from lamina.replay.html.policies import OWN, colours
-from lamina.replay.html.tables import cell, folded, framed, head
+from lamina.replay.html.plots import Series, draw_lines, draw_stack, style_classes
+from lamina.replay.html.policies import OWN, policy_styles
+from lamina.replay.html.tables import column_head, details, figure_cell, table_frame
 from lamina.replay.values import ReplayAccount, ReplayOutcome
 
 DRAWN = 3
@@ -21,140 +21,154 @@ ORDER = "tools system library history turn prompt steps framing".split()
 """Layers from the bottom of a stack, most stable first."""
 
 
-def courses(account: ReplayAccount) -> Safe:
+def courses_section(account: ReplayAccount) -> Safe:
     """The dearest sessions call by call, in the smallest window, where policies differ most."""
-    drawn = [each for each in account.outcomes if each.points]
-    if not drawn:
+    drawable = [outcome for outcome in account.outcomes if outcome.points]
+    if not drawable:
         return Safe("")
-    window, rules = min(each.window for each in drawn), drawn[0].rules
-    beside = _by_session([each for each in drawn if (each.window, each.rules) == (window, rules)])
-    dearest = sorted(beside, key=lambda trace: -max(each.equivalents for each in beside[trace]))[:DRAWN]
-    said = (
-        f"Window {window:,}, cache rules {rules}: the dearest of {len(beside):,} sessions."
-        if len(beside) > len(dearest)
-        else f"Window {window:,}, cache rules {rules}."
-    )
+    window = min(outcome.window for outcome in drawable)
+    rules = drawable[0].rules
+    sessions = _group_by_session([each for each in drawable if (each.window, each.rules) == (window, rules)])
+    dearest = _dearest_first(sessions)[:DRAWN]
+    note = f"Window {window:,}, cache rules {rules}"
+    if len(sessions) > len(dearest):
+        note += f": the dearest of {len(sessions):,} sessions"
     return tag(
         "section",
         tag("h2", "Over the session"),
-        tag("p", said),
-        *(_course(trace, beside[trace]) for trace in dearest),
+        tag("p", f"{note}."),
+        *(_course(trace, sessions[trace]) for trace in dearest),
     )
 
 
-def _by_session(outcomes: Sequence[ReplayOutcome]) -> dict[str, list[ReplayOutcome]]:
-    found: dict[str, list[ReplayOutcome]] = {}
-    for each in outcomes:
-        found.setdefault(each.trace, []).append(each)
-    return found
+def _group_by_session(outcomes: Sequence[ReplayOutcome]) -> dict[str, list[ReplayOutcome]]:
+    sessions: dict[str, list[ReplayOutcome]] = {}
+    for outcome in outcomes:
+        sessions.setdefault(outcome.trace, []).append(outcome)
+    return sessions
+
+
+def _dearest_first(sessions: dict[str, list[ReplayOutcome]]) -> list[str]:
+    """The ids of sessions by what they cost under the dearest policy."""
+    return sorted(sessions, key=lambda trace: -max(outcome.equivalents for outcome in sessions[trace]))
 
 
 def _course(trace: str, outcomes: Sequence[ReplayOutcome]) -> Safe:
-    styles = colours([each.policy for each in outcomes])
-    series = [
-        Series(each.policy, styles[each.policy], [point.spent for point in each.points]) for each in outcomes
-    ]
+    styles = policy_styles([outcome.policy for outcome in outcomes])
+    series = []
+    for outcome in outcomes:
+        costs = [point.spent for point in outcome.points]
+        series.append(Series(outcome.policy, styles[outcome.policy], costs))
     title = f"Cost so far, call by call, in input tokens at full price: {trace}"
-    layered = next(
-        (each for each in _own_first(outcomes) if any(point.layers for point in each.points)), None
+    figure = tag(
+        "figure",
+        draw_lines(title, series),
+        tag("figcaption", "Cost so far, in input tokens at full price"),
+        data_plot="spent",
     )
     return tag(
         "article",
         tag("h3", trace),
-        tag(
-            "figure",
-            lines(title, series),
-            tag("figcaption", "Cost so far, in input tokens at full price"),
-            data_plot="spent",
-        ),
-        folded("Figures of this drawing", _calls_table(series, "spent")),
-        *(_layers(layered) if layered else ()),
+        figure,
+        details("Figures of this drawing", _calls_table(series, "spent")),
+        *_layers_of_first(outcomes),
         data_trace=trace,
     )
 
 
-def _own_first(outcomes: Sequence[ReplayOutcome]) -> list[ReplayOutcome]:
-    return sorted(outcomes, key=lambda each: each.policy != OWN)
+def _layers_of_first(outcomes: Sequence[ReplayOutcome]) -> list[Safe]:
+    """The layers of lamina's requests, or of the first policy that reports layers."""
+    own_first = sorted(outcomes, key=lambda outcome: outcome.policy != OWN)
+    for outcome in own_first:
+        if any(point.layers for point in outcome.points):
+            return _layers(outcome)
+    return []
 
 
 def _layers(outcome: ReplayOutcome) -> list[Safe]:
     """Tokens by layer of one policy's requests."""
     seen = {name for point in outcome.points for name in point.layers}
     names = [name for name in ORDER if name in seen] + sorted(seen - set(ORDER))
-    styles = classes(names)
-    series = [
-        Series(name, styles[name], [point.layers.get(name, 0) for point in outcome.points]) for name in names
-    ]
-    said = f"Tokens of each request by layer, policy {outcome.policy}"
-    return [
-        tag(
-            "figure",
-            stack(f"{said}: {outcome.trace}", series, limit=outcome.window),
-            tag("figcaption", said),
-            data_plot="layers",
-        ),
-        folded("Figures of this drawing", _calls_table(series, "layers")),
-    ]
+    styles = style_classes(names)
+    series = []
+    for name in names:
+        tokens = [point.layers.get(name, 0) for point in outcome.points]
+        series.append(Series(name, styles[name], tokens))
+    caption = f"Tokens of each request by layer, policy {outcome.policy}"
+    figure = tag(
+        "figure",
+        draw_stack(f"{caption}: {outcome.trace}", series, limit=outcome.window),
+        tag("figcaption", caption),
+        data_plot="layers",
+    )
+    return [figure, details("Figures of this drawing", _calls_table(series, "layers"))]
 
 
 def _calls_table(series: Sequence[Series], about: str) -> Safe:
     calls = max(len(each.figures) for each in series)
-    rows = [
-        tag(
-            "tr",
-            cell("call", call + 1, whole),
-            *(
-                cell(each.name, each.figures[call] if call < len(each.figures) else None, whole)
-                for each in series
-            ),
-        )
-        for call in range(calls)
-    ]
-    return framed([head("call"), *(head(each.name) for each in series)], rows, about=about)
+    rows = []
+    for call in range(calls):
+        cells = [figure_cell("call", call + 1, format_whole)]
+        for each in series:
+            figure = each.figures[call] if call < len(each.figures) else None
+            cells.append(figure_cell(each.name, figure, format_whole))
+        rows.append(tag("tr", *cells))
+    heads = [column_head("call"), *(column_head(each.name) for each in series)]
+    return table_frame(heads, rows, about=about)
 
 
-def sessions(account: ReplayAccount) -> Safe:
+def sessions_section(account: ReplayAccount) -> Safe:
     """Every session under every policy, one table for each cache and window."""
-    found: dict[tuple[str, int], list[ReplayOutcome]] = {}
-    for each in account.outcomes:
-        found.setdefault((each.rules, each.window), []).append(each)
-    if not found:
+    groups: dict[tuple[str, int], list[ReplayOutcome]] = {}
+    for outcome in account.outcomes:
+        groups.setdefault((outcome.rules, outcome.window), []).append(outcome)
+    if not groups:
         return Safe("")
-    return tag("section", tag("h2", "Session by session"), *(_sessions(rows) for rows in found.values()))
+    tables = [_sessions_table(outcomes) for outcomes in groups.values()]
+    return tag("section", tag("h2", "Session by session"), *tables)
 
 
-def _sessions(outcomes: Sequence[ReplayOutcome]) -> Safe:
-    window, rules = outcomes[0].window, outcomes[0].rules
-    names = list(dict.fromkeys(each.policy for each in outcomes))
-    grouped = _by_session(outcomes)
-    dearest = sorted(grouped, key=lambda trace: -max(each.equivalents for each in grouped[trace]))
-    rows = [_session(trace, names, grouped[trace]) for trace in dearest[:LISTED]]
-    heads = [head("session", figure=False), head("calls"), *(head(f"cost, {name}") for name in names)]
-    heads += [head(f"recall, {name}") for name in names]
+def _sessions_table(outcomes: Sequence[ReplayOutcome]) -> Safe:
+    window = outcomes[0].window
+    rules = outcomes[0].rules
+    policies = list(dict.fromkeys(outcome.policy for outcome in outcomes))
+    sessions = _group_by_session(outcomes)
+    rows = [_session_row(trace, policies, sessions[trace]) for trace in _dearest_first(sessions)[:LISTED]]
+    heads = [column_head("session", figure=False), column_head("calls")]
+    heads += [column_head(f"cost, {name}") for name in policies]
+    heads += [column_head(f"recall, {name}") for name in policies]
     caption = f"Window {window:,}, cache rules {rules}"
-    if len(grouped) > LISTED:
-        caption += f": the {LISTED:,} dearest of {len(grouped):,} sessions; the JSON file has all"
-    return tag(
-        "div", framed(heads, rows, about="sessions", caption=caption), data_rules=rules, data_window=window
-    )
+    if len(sessions) > LISTED:
+        caption += f": the {LISTED:,} dearest of {len(sessions):,} sessions; the JSON file has all"
+    frame = table_frame(heads, rows, about="sessions", caption=caption)
+    return tag("div", frame, data_rules=rules, data_window=window)
 
 
-def _session(trace: str, names: Sequence[str], outcomes: Sequence[ReplayOutcome]) -> Safe:
-    by_policy = {each.policy: each for each in outcomes}
-    every = [(name, by_policy.get(name)) for name in names]
+def _session_row(trace: str, policies: Sequence[str], outcomes: Sequence[ReplayOutcome]) -> Safe:
+    by_policy = {outcome.policy: outcome for outcome in outcomes}
+    costs = []
+    recalls = []
+    for name in policies:
+        outcome = by_policy.get(name)
+        costs.append(figure_cell(f"equivalents {name}", _cost(outcome), format_whole))
+        recalls.append(figure_cell(f"recall {name}", _recall(outcome), format_percent))
     return tag(
         "tr",
-        cell("trace", trace),
-        cell("calls", outcomes[0].calls, whole),
-        join(cell(f"equivalents {name}", _cost(each), whole) for name, each in every),
-        join(cell(f"recall {name}", _recall(each), percent) for name, each in every),
+        figure_cell("trace", trace),
+        figure_cell("calls", outcomes[0].calls, format_whole),
+        join(costs),
+        join(recalls),
         data_key=trace,
     )
 
 
 def _cost(outcome: ReplayOutcome | None) -> float | None:
-    return outcome.equivalents if outcome else None
+    if outcome is None:
+        return None
+    return outcome.equivalents
 
 
 def _recall(outcome: ReplayOutcome | None) -> float | None:
-    return outcome.visible / outcome.needed if outcome and outcome.needed else None
+    if outcome is None or not outcome.needed:
+        return None
+    return outcome.visible / outcome.needed

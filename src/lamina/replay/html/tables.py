@@ -18,51 +18,51 @@ def table(
     caption: str = "",
     own: str = "",
 ) -> Safe:
-    """Rows of values, as the terminal's table has them; `key` names the figure that a row is found by."""
-    body = [
-        tag(
-            "tr",
-            *(cell(column.name, getattr(row, column.name), column.write) for column in columns),
-            data_key=getattr(row, key) if key else None,
-            class_="own" if own and getattr(row, key) == own else None,
-        )
-        for row in rows
-    ]
-    heads = [head(column.head, column.meaning, figure=at > 0) for at, column in enumerate(columns)]
-    return framed(heads, body, about=about, caption=caption)
+    """Rows of values, as the terminal's table has them.
+
+    `key` names the figure that a row is found by; the row whose key is `own` stands out.
+    """
+    body = []
+    for row in rows:
+        cells = [figure_cell(column.name, getattr(row, column.name), column.write) for column in columns]
+        row_key = getattr(row, key) if key else None
+        style = "own" if own and row_key == own else None
+        body.append(tag("tr", *cells, data_key=row_key, class_=style))
+    heads = [column_head(column.head, column.meaning, figure=at > 0) for at, column in enumerate(columns)]
+    return table_frame(heads, body, about=about, caption=caption)
 
 
-def framed(heads: Iterable[Safe], body: Iterable[Safe], *, about: str, caption: str = "") -> Safe:
+def table_frame(heads: Iterable[Safe], body: Iterable[Safe], *, about: str, caption: str = "") -> Safe:
     """A table that can be sorted, and scrolled where the screen is narrow."""
-    titled = [tag("caption", caption)] if caption else []
-    made = tag(
+    captions = [tag("caption", caption)] if caption else []
+    element = tag(
         "table",
-        *titled,
+        *captions,
         tag("thead", tag("tr", *heads)),
         tag("tbody", *body),
         class_="sortable",
         data_table=about,
     )
-    return tag("div", made, class_="scroll", tabindex=0, role="region", aria_label=caption or about)
+    return tag("div", element, class_="scroll", tabindex=0, role="region", aria_label=caption or about)
 
 
-def head(text: str, meaning: str = "", *, figure: bool = True) -> Safe:
+def column_head(text: str, meaning: str = "", *, figure: bool = True) -> Safe:
     return tag("th", text, scope="col", title=meaning or None, class_="n" if figure else None)
 
 
-def cell(name: str, value: float | str | None, write: Any = str) -> Safe:
+def figure_cell(name: str, value: float | str | None, write: Any = str) -> Safe:
     """One figure, to the right; or a name, which heads its row."""
     if isinstance(value, str):
         return tag("th", write(value), scope="row", data_name=name)
-    return tag(
-        "td", write(value), class_="n", data_name=name, data_value="" if value is None else repr(value)
-    )
+    exact = "" if value is None else repr(value)
+    return tag("td", write(value), class_="n", data_name=name, data_value=exact)
 
 
-def words(name: str, text: str) -> Safe:
-    """A text that is no name."""
+def text_cell(name: str, text: str) -> Safe:
+    """A text that does not head its row."""
     return tag("td", text, data_name=name)
 
 
-def folded(summary: str, *children: str, opened: bool = False) -> Safe:
+def details(summary: str, *children: str, opened: bool = False) -> Safe:
+    """What is shown once its summary is clicked."""
     return tag("details", tag("summary", summary), join(children), open=opened)

@@ -1,67 +1,106 @@
-"""Every policy by name: plain ones, lamina, and the peers that `make peers` installs.
+"""Every policy by name: plain ones, lamina, and those of other packages.
 
 A name may carry a target, the share of the room that a cut leaves: `sliding@0.3`, `lamina@0.6`.
+
+A policy of your own has the name `package.module:attribute`. The module is imported, in every process of a
+replay, and the attribute must be a `Policy` or a function without arguments that returns one:
+
+    lamina replay logs/ --policy sliding,my_package.policies:oldest_first
+
+The tables show the policy's own `name`, not the name by which it was imported.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.replay.peers.catalogue import PEERS
-from lamina.replay.policies.lamina_policies import ours, source_order
-from lamina.replay.policies.peers import peer
+from lamina.replay.policies.lamina_policies import lamina_policy, ordered_policy
 from lamina.replay.policies.plain import PLAIN
-from lamina.replay.policies.port import Policy, Run, Setting
+from lamina.replay.policies.port import Policy, PolicyRun, Setting
 
-__all__ = ["POLICIES", "policy"]
+__all__ = ["POLICIES", "find_policy"]
 
-POLICIES: dict[str, str] = {
-    **{each.name: each.title for each in PLAIN},
+TRIGGER = 0.95
+"""Of the room: where every policy begins to cut."""
+
+SOURCE_ORDERS = {
     "rfc": "the trimming RFC, without head-room",
     "rfc_headroom": "the trimming RFC, with head-room",
     "folding": "whole old steps under digests",
+}
+"""Policies that differ from lamina only in the order in which a cut lowers."""
+
+POLICIES: dict[str, str] = {
+    **{plain.name: plain.title for plain in PLAIN},
+    **SOURCE_ORDERS,
     "lamina": "lamina",
-    **{f"peer:{name}": f"{found.title}, as installed" for name, found in PEERS.items()},
 }
 """What each name stands for."""
 
 
 @cache
-def policy(name: str) -> Policy:
-    """The policy of this name."""
-    plain, _, share = name.partition("@")
-    target = _share(name, share)
-    if plain.startswith("peer:"):
-        return peer(plain.removeprefix("peer:"))
-    if plain == "lamina":
-        return ours(target)
-    if plain in ("rfc", "rfc_headroom", "folding"):
-        return source_order(plain, POLICIES[plain])
-    found = next((each for each in PLAIN if each.name == plain), None)
-    if found is None:
-        raise BadInput(repr(name), place="policy", hint=f"it is one of {', '.join(POLICIES)}")
-    return found if target is None else _with_target(found, name, target)
+def find_policy(name: str) -> Policy:
+    """The policy of this name: one of POLICIES, or `package.module:attribute`."""
+    base, _, share = name.partition("@")
+    target = _parse_target(name, share)
+    if base == "lamina":
+        return lamina_policy(target)
+    if base in SOURCE_ORDERS:
+        return ordered_policy(base, SOURCE_ORDERS[base])
+    chosen = _find_policy(base)
+    if target is None:
+        return chosen
+    return _with_target(chosen, target, share)
 
 
-def _share(name: str, share: str) -> float | None:
+def _parse_target(name: str, share: str) -> float | None:
+    if not share:
+        return None
     try:
-        target = float(share) if share else None
+        target = float(share)
     except ValueError:
         target = -1.0
-    if target is not None and not 0 < target <= TRIGGER:
+    if not 0 < target <= TRIGGER:
         raise BadInput(repr(name), place="policy", hint=f"after @ give a share above 0, at most {TRIGGER}")
     return target
 
 
-TRIGGER = 0.95
-"""Of the room: where every policy begins to cut."""
+def _find_policy(name: str) -> Policy:
+    if ":" in name:
+        return _import_policy(name)
+    for plain in PLAIN:
+        if plain.name == name:
+            return plain
+    raise BadInput(
+        repr(name), place="policy", hint=f"it is one of {', '.join(POLICIES)}, or package.module:attribute"
+    )
 
 
-def _with_target(found: Policy, name: str, target: float) -> Policy:
-    def start(setting: Setting) -> Run:
-        return found.start(msgspec.structs.replace(setting, target=int(setting.room * target)))
+def _import_policy(name: str) -> Policy:
+    module_name, _, attribute = name.partition(":")
+    try:
+        value = getattr(import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BadInput(
+            f"{name!r} cannot be imported: {error}", place="policy", hint="it is package.module:attribute"
+        ) from error
+    if callable(value):
+        value = value()
+    if not isinstance(value, Policy):
+        raise BadInput(
+            f"{name!r} is a {type(value).__name__}",
+            place="policy",
+            hint="give a lamina.replay.policies.port.Policy, or a function that returns one",
+        )
+    return value
 
-    return msgspec.structs.replace(found, name=name, start=start)
+
+def _with_target(chosen: Policy, target: float, share: str) -> Policy:
+    def start(setting: Setting) -> PolicyRun:
+        return chosen.start(msgspec.structs.replace(setting, target=int(setting.room * target)))
+
+    return msgspec.structs.replace(chosen, name=f"{chosen.name}@{share}", start=start)

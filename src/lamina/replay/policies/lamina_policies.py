@@ -19,20 +19,21 @@ from lamina.dialects.translate import options_for
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.formats.checkpoint import oldest_first
 from lamina.replay.model_calls import CHAT
-from lamina.replay.policies.port import Policy, PolicyRequest, Run, Setting
+from lamina.replay.policies.port import Policy, PolicyRequest, PolicyRun, Setting
 
 HEADROOM = 0.75
 """Of the trigger: where the source RFC stops trimming, if it leaves head-room."""
 
 
-class Lamina:
+class LaminaRun:
     """`fit_request`, with the ledger passed on from call to call."""
 
     def __init__(self, setting: Setting, *, target: float | None = None) -> None:
         self.setting = setting
         reserve = setting.window - setting.room
         self.budget = Budget(window=setting.window, reserve=reserve, target=target)
-        self.ledger, self.memo = Ledger(), RequestMemo()
+        self.ledger = Ledger()
+        self.memo = RequestMemo()
 
     def __call__(self, request: dict[str, Any], idle: float) -> PolicyRequest:
         fitted = fit_request(
@@ -42,37 +43,38 @@ class Lamina:
             ledger=self.ledger,
             memo=self.memo,
             idle=idle,
-            counter=self.setting.scales.counter,
+            counter=self.setting.message_sizes.counter,
             rules=self.setting.rules,
         )
         self.ledger = fitted.ledger
-        cut, messages = fitted.envelope.cut, fitted.request["messages"]
+        messages = fitted.request["messages"]
+        layers = _tokens_by_layer(fitted.envelope.entries)
+        cut = fitted.envelope.cut
         if cut is None or not cut.lowered:
-            return PolicyRequest(messages=messages, layers=_layers(fitted.envelope.entries))
-        lowered, lost = recalled(fitted)
-        return PolicyRequest(
-            messages=messages,
-            cut=cut.reason,
-            layers=_layers(fitted.envelope.entries),
-            lowered=lowered,
-            lost=lost,
-        )
+            return PolicyRequest(messages=messages, layers=layers)
+        lowered, lost = count_lost(fitted)
+        return PolicyRequest(messages=messages, cut=cut.reason, layers=layers, lowered=lowered, lost=lost)
 
 
-class Ordered:
-    """The same pipeline with another order of lowering, for what it is compared with."""
+class OrderedRun:
+    """The same pipeline with another order of lowering, to compare lamina's own order with."""
 
     def __init__(self, setting: Setting, order: Order, *, target: float | None) -> None:
         reserve = setting.window - setting.room
         self.budget = Budget(window=setting.window, reserve=reserve, target=target, least=0.0)
-        self.order, self.counter = order, setting.scales.counter
-        self.ledger, self.memo, self.parsing = Ledger(), Memo(), ParseMemo()
+        self.order = order
+        self.counter = setting.message_sizes.counter
+        self.ledger = Ledger()
+        self.memo = Memo()
+        self.parse_memo = ParseMemo()
 
     def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
         chat = DIALECTS[CHAT]
-        parsed = chat.parse(request, memo=self.parsing)
-        plain = options_for(chat, parsed.head, layout=Layout(context="logged"))
-        options = Options(layout=plain.layout, repairs=plain.repairs, binding=plain.binding, order=self.order)
+        parsed = chat.parse(request, memo=self.parse_memo)
+        defaults = options_for(chat, parsed.head, layout=Layout(context="logged"))
+        options = Options(
+            layout=defaults.layout, repairs=defaults.repairs, binding=defaults.binding, order=self.order
+        )
         envelope = build(
             parsed.log,
             head=parsed.head,
@@ -83,59 +85,74 @@ class Ordered:
             memo=self.memo,
         )
         self.ledger = envelope.ledger
-        cut = envelope.cut.reason if envelope.cut and envelope.cut.lowered else ""
-        return PolicyRequest(
-            messages=chat.render(envelope)["messages"], cut=cut, layers=_layers(envelope.entries)
-        )
+        reason = ""
+        if envelope.cut is not None and envelope.cut.lowered:
+            reason = envelope.cut.reason
+        messages = chat.render(envelope)["messages"]
+        return PolicyRequest(messages=messages, cut=reason, layers=_tokens_by_layer(envelope.entries))
 
 
-def ours(target: float | None = None) -> Policy:
-    def start(setting: Setting) -> Run:
-        return Lamina(setting, target=target)
+def lamina_policy(target: float | None = None) -> Policy:
+    def start(setting: Setting) -> PolicyRun:
+        return LaminaRun(setting, target=target)
 
     name = "lamina" if target is None else f"lamina@{target:g}"
     return Policy(name=name, title="lamina", start=start, recalls=True, by_rules=True)
 
 
-def source_order(name: str, title: str) -> Policy:
+def ordered_policy(name: str, title: str) -> Policy:
     """The trimming RFC with or without head-room, or nothing but digests."""
-    share = {"rfc": 1.0, "rfc_headroom": HEADROOM}.get(name)
+    if name == "folding":
+        return Policy(
+            name=name,
+            title=title,
+            start=lambda setting: OrderedRun(setting, fold_steps, target=None),
+            recalls=True,
+        )
+    share_of_trigger = HEADROOM if name == "rfc_headroom" else 1.0
 
-    def start(setting: Setting) -> Run:
-        target = None if share is None else share * setting.trigger / setting.room
-        return Ordered(setting, folding if name == "folding" else oldest_first, target=target)
+    def start(setting: Setting) -> PolicyRun:
+        target = share_of_trigger * setting.trigger / setting.room
+        return OrderedRun(setting, oldest_first, target=target)
 
-    return Policy(name=name, title=title, start=start, recalls=name == "folding")
+    return Policy(name=name, title=title, start=start)
 
 
-def folding(view: OrderView) -> Iterator[Batch]:
-    """Whole old steps, oldest first, and nothing before that."""
+def fold_steps(view: OrderView) -> Iterator[Batch]:
+    """An order that folds whole old steps, oldest first, and lowers nothing before that."""
     yield from steps(view, verbatim=VERBATIM_LIMIT)
 
 
-def recalled(fitted: Fitted) -> tuple[int, int]:
-    """How many segments stand lowered, and how many of them do not come back by a name that was sent.
+def count_lost(fitted: Fitted) -> tuple[int, int]:
+    """How many segments are lowered, and how many of them do not come back by a name that was sent.
 
     The name is the handle in their own words, or the key of the digest that stands for them.
     """
-    segments = list(identified(fitted.log))
-    known = names(segments)
-    by_ref = {each.ref: each.segment for each in segments}
-    sent = str(fitted.request["messages"])
+    identified_segments = list(identified(fitted.log))
+    segments_by_name = names(identified_segments)
+    segments_by_ref = {each.ref: each.segment for each in identified_segments}
     folds = {ref: fold for fold in fitted.ledger.folds for ref in fold.covers}
-    lowered = [e for e in fitted.envelope.entries if e.form is not Form.FULL and e.segment.origin != "lamina"]
+    sent_text = str(fitted.request["messages"])
+    lowered = 0
     lost = 0
-    for entry in lowered:
+    for entry in fitted.envelope.entries:
+        if entry.form is Form.FULL or entry.segment.origin == "lamina":
+            continue
+        lowered += 1
         fold = folds.get(entry.ref)
-        name = fold.key if fold else handle(entry.content)
-        found = by_ref.get(entry.ref) if fold else known.get(name)
-        lost += (
-            (name not in sent and bool(entry.parts)) or found is None or found.parts != entry.segment.parts
-        )
-    return len(lowered), lost
+        if fold is not None:
+            name = fold.key
+            segment = segments_by_ref.get(entry.ref)
+        else:
+            name = handle(entry.content)
+            segment = segments_by_name.get(name)
+        name_is_missing = bool(entry.parts) and name not in sent_text
+        if name_is_missing or segment is None or segment.parts != entry.segment.parts:
+            lost += 1
+    return lowered, lost
 
 
-def _layers(entries: tuple[Entry, ...]) -> dict[str, int]:
+def _tokens_by_layer(entries: tuple[Entry, ...]) -> dict[str, int]:
     sums = dict.fromkeys(Layer, 0)
     for entry in entries:
         if entry.form is not Form.OMITTED:

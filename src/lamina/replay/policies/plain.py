@@ -1,106 +1,140 @@
-"""The policies that others use, written in a few lines each: what is to be beaten.
+"""The policies that others use, written in a few lines each: what lamina has to beat.
 
-They all keep the system text and the last thing that the user said, and never part a call from its results:
-the careful variant of each, so that a comparison is about the idea and not about a bug.
+They all keep the system text and the last message of the user, and never part a call from its results. That
+is the careful variant of each, so that a comparison is about the idea and not about a bug.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from lamina.replay.policies.port import Message, Policy, PolicyRequest, Run, Setting, groups
+from lamina.replay.policies.port import Message, Policy, PolicyRequest, PolicyRun, Setting, group_messages
 
 KEEP = 5
 """Results at the end that clearing and masking spare."""
 
 
-def nothing(setting: Setting) -> Run:
+def send_everything(setting: Setting) -> PolicyRun:
     del setting
-    return lambda request, _idle: PolicyRequest(messages=request["messages"])
+
+    def run(request: dict[str, Any], _idle: float) -> PolicyRequest:
+        return PolicyRequest(messages=request["messages"])
+
+    return run
 
 
 class DropOldest:
     """Keeps as much of the end as fits, anew for each call."""
 
     def __init__(self, setting: Setting) -> None:
-        self.setting, self.first = setting, 0
+        self.setting = setting
+        self.first = 0
 
     def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
-        messages, before = request["messages"], self.first
-        self.first = _first_kept(messages, self.setting, 0, self.setting.trigger)
-        sent = _from(messages, self.first, pinned(messages))
-        return PolicyRequest(messages=sent, cut="over the trigger" if self.first > before else "")
+        messages = request["messages"]
+        previous_first = self.first
+        self.first = _first_that_fits(messages, self.setting, 0, self.setting.trigger)
+        return PolicyRequest(
+            messages=_messages_from(messages, self.first, pinned_positions(messages)),
+            cut="over the trigger" if self.first > previous_first else "",
+        )
 
 
 class Sliding:
     """Drops the oldest down to the target when the trigger is passed, and keeps that boundary till then."""
 
     def __init__(self, setting: Setting) -> None:
-        self.setting, self.first = setting, 0
+        self.setting = setting
+        self.first = 0
         self.pinned: frozenset[int] = frozenset()
 
     def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
-        messages, cut = request["messages"], ""
-        sent = _from(messages, self.first, self.pinned)
-        if self.setting.scales.tokens(sent) > self.setting.trigger:
-            self.pinned = pinned(messages)
-            self.first = _first_kept(messages, self.setting, self.first, self.setting.target)
-            sent, cut = _from(messages, self.first, self.pinned), "over the trigger"
-        return PolicyRequest(messages=sent, cut=cut)
+        messages = request["messages"]
+        sent = _messages_from(messages, self.first, self.pinned)
+        if self.setting.message_sizes.count_tokens(sent) <= self.setting.trigger:
+            return PolicyRequest(messages=sent)
+        self.pinned = pinned_positions(messages)
+        self.first = _first_that_fits(messages, self.setting, self.first, self.setting.target)
+        sent = _messages_from(messages, self.first, self.pinned)
+        return PolicyRequest(messages=sent, cut="over the trigger")
 
 
 class Clearing:
     """Replaces old results by a word: all but the last few, at the trigger; with `at_once` at every call."""
 
     def __init__(self, setting: Setting, *, at_once: bool = False, word: str = "[cleared]") -> None:
-        self.setting, self.at_once, self.word, self.until = setting, at_once, word, 0
+        self.setting = setting
+        self.at_once = at_once
+        self.word = word
+        self.until = 0
 
     def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
-        messages, cut = request["messages"], ""
-        sent = self._cleared(messages)
-        if self.at_once or self.setting.scales.tokens(sent) > self.setting.trigger:
-            results = [at for at, message in enumerate(messages) if message.get("role") == "tool"]
-            until = results[-KEEP] if len(results) > KEEP else 0
-            if until > self.until:
-                self.until, cut = until, "old results"
-                sent = self._cleared(messages)
-        return PolicyRequest(messages=sent, cut=cut)
+        messages = request["messages"]
+        sent = self._clear_results(messages)
+        if not self.at_once and self.setting.message_sizes.count_tokens(sent) <= self.setting.trigger:
+            return PolicyRequest(messages=sent)
+        until = _end_of_old_results(messages)
+        if until <= self.until:
+            return PolicyRequest(messages=sent)
+        self.until = until
+        return PolicyRequest(messages=self._clear_results(messages), cut="old results")
 
-    def _cleared(self, messages: list[Message]) -> list[Message]:
-        return [
-            {**message, "content": self.word}
-            if at < self.until and message.get("role") == "tool"
-            else message
-            for at, message in enumerate(messages)
-        ]
+    def _clear_results(self, messages: list[Message]) -> list[Message]:
+        cleared = []
+        for at, message in enumerate(messages):
+            if at < self.until and message.get("role") == "tool":
+                cleared.append({**message, "content": self.word})
+            else:
+                cleared.append(message)
+        return cleared
 
 
-def _first_kept(messages: list[Message], setting: Setting, first: int, most: int) -> int:
+def _end_of_old_results(messages: list[Message]) -> int:
+    """The position of the first result that is spared; 0 if all are."""
+    results = [at for at, message in enumerate(messages) if message.get("role") == "tool"]
+    if len(results) <= KEEP:
+        return 0
+    return results[-KEEP]
+
+
+def _first_that_fits(messages: list[Message], setting: Setting, first: int, most: int) -> int:
     """Where to begin, at `first` or later, so that what is sent takes at most `most` tokens."""
-    fixed, last = pinned(messages), len(messages) - 1
-    total = setting.scales.tokens(_from(messages, first, fixed))
-    for group in groups(messages):
+    message_sizes = setting.message_sizes
+    pinned = pinned_positions(messages)
+    last = len(messages) - 1
+    total = message_sizes.count_tokens(_messages_from(messages, first, pinned))
+    for group in group_messages(messages):
         if group[0] < first:
             continue
         if total <= most or group[-1] >= last:
             return group[0]
-        total -= sum(setting.scales.message(messages[at]).tokens for at in group if at not in fixed)
+        for at in group:
+            if at not in pinned:
+                total -= message_sizes.measure(messages[at]).tokens
     return first
 
 
-def _from(messages: list[Message], first: int, fixed: frozenset[int]) -> list[Message]:
-    return [message for at, message in enumerate(messages) if at >= first or at in fixed]
+def _messages_from(messages: list[Message], first: int, pinned: frozenset[int]) -> list[Message]:
+    return [message for at, message in enumerate(messages) if at >= first or at in pinned]
 
 
-def pinned(messages: list[Message]) -> frozenset[int]:
-    """The system text, and the last thing that the user said."""
-    spoken = [at for at, message in enumerate(messages) if message.get("role") == "user"]
-    system = [at for at, message in enumerate(messages) if message.get("role") in ("system", "developer")]
-    return frozenset((*system, *spoken[-1:]))
+def pinned_positions(messages: list[Message]) -> frozenset[int]:
+    """Where the system text stands, and the last message of the user."""
+    pinned = set()
+    last_of_user = None
+    for at, message in enumerate(messages):
+        role = message.get("role")
+        if role in ("system", "developer"):
+            pinned.add(at)
+        elif role == "user":
+            last_of_user = at
+    if last_of_user is not None:
+        pinned.add(last_of_user)
+    return frozenset(pinned)
 
 
 PLAIN = (
-    Policy(name="none", title="everything, always", start=nothing),
+    Policy(name="none", title="everything, always", start=send_everything),
     Policy(name="drop_oldest", title="drop the oldest, every call", start=DropOldest),
     Policy(name="sliding", title="sliding window with hysteresis", start=Sliding),
     Policy(name="clear_results", title="clear tool results at the trigger", start=Clearing),

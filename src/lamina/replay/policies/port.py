@@ -1,4 +1,4 @@
-"""What a policy is: it starts once for each conversation, and says what is sent for each call.
+"""What a policy is: it starts once for each conversation, and decides what is sent for each call.
 
 A policy that keeps nothing between calls is a plain function of the request; those that keep state are a
 small class. A policy never sees the answer that it will be judged by.
@@ -12,29 +12,29 @@ from typing import Any
 import msgspec
 
 from lamina.caches import CacheRules
-from lamina.replay.message_sizes import Scales
+from lamina.replay.message_sizes import MessageSizes
 
 Message = dict[str, Any]
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """What a policy may know: the sizes in tokens, how messages are weighed, and the cache's rules."""
+    """What a policy may know: the sizes in tokens, how messages are measured, and the cache's rules."""
 
     window: int
     room: int
     trigger: int
     target: int
-    scales: Scales
+    message_sizes: MessageSizes
     rules: CacheRules
     model: str = ""
 
 
 class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The messages that a policy sends. `cut` says why anything was lowered now, "" where nothing was.
+    """The messages that a policy sends. `cut` is the reason if anything was lowered now, else "".
 
-    `layers` are tokens by layer, `lowered` the segments that stand in less than full form and `lost` those
-    among them that did not come back when they were recalled; all where the policy tells. `seconds` is the
-    time it took, where that was not spent in this process.
+    The rest is for policies that report on themselves. `layers` are tokens by layer, `lowered` the segments
+    that are not sent in full, and `lost` those among them that did not come back when they were recalled.
+    `seconds` is the time it took, if that was not spent in this process.
     """
 
     messages: list[Message]
@@ -45,29 +45,29 @@ class PolicyRequest(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float | None = None
 
 
-Run = Callable[[dict[str, Any], float], PolicyRequest]
-"""The request as it stands, and the seconds since the last one; returns what to send."""
+PolicyRun = Callable[[dict[str, Any], float], PolicyRequest]
+"""Takes the request with its whole history, and the seconds since the last one; returns what to send."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """A way to fit a conversation. `recalls`: what it leaves out can be had back by the model.
+    """A way to fit a conversation. `recalls`: the model can have back what it leaves out.
 
     `by_rules`: what it sends depends on the cache's rules, so it runs once for each.
     """
 
     name: str
     title: str
-    start: Callable[[Setting], Run]
+    start: Callable[[Setting], PolicyRun]
     recalls: bool = False
     by_rules: bool = False
 
 
-def groups(messages: list[Message]) -> list[list[int]]:
+def group_messages(messages: list[Message]) -> list[list[int]]:
     """Positions that go together: a call with its results; every other message alone."""
-    found: list[list[int]] = []
+    groups: list[list[int]] = []
     for at, message in enumerate(messages):
-        if message.get("role") == "tool" and found:
-            found[-1].append(at)
+        if message.get("role") == "tool" and groups:
+            groups[-1].append(at)
         else:
-            found.append([at])
-    return found
+            groups.append([at])
+    return groups

@@ -4,7 +4,7 @@
 
 Lines with one message id are one answer, whose usage counts once. Side chains (sub-agents) are traces of
 their own. What the client left out or summarised stays, with the place of each compaction. System text and
-tools are not recorded there, so that these traces have no head.
+tools are not recorded there, so these traces have no head.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lamina.replay.traces.json_fields import field, listed, mapping, seconds, text, used
+from lamina.replay.traces.json_fields import (
+    json_field,
+    list_field,
+    object_field,
+    parse_moment,
+    parse_usage,
+    text_field,
+)
 from lamina.replay.traces.lines import TraceRow
 from lamina.replay.values import RecordedUsage, Trace
 
@@ -20,15 +27,18 @@ SESSIONS = 4
 """Sessions of one file that are held at a time."""
 
 _IDS = ("uuid", "sessionId", "leafUuid", "messageId")
-_BESIDE = frozenset("summary system attachment file-history-snapshot queue-operation progress".split())
+_EVENT_TYPES = frozenset("summary system attachment file-history-snapshot queue-operation progress".split())
 _MADE_UP = "<synthetic>"
 
 
 def is_claude_code(row: dict[str, Any]) -> bool:
-    """Whether it is a line of a session: one that is said, or any that belongs to one."""
-    sort = text(row, "type")
-    spoken = sort in ("user", "assistant") and bool(mapping(row, "message"))
-    return spoken or sort in _BESIDE or bool(sort and text(row, *_IDS))
+    """Whether it is a line of a session: a message, or an event that belongs to one."""
+    line_type = text_field(row, "type")
+    if line_type in _EVENT_TYPES:
+        return True
+    if line_type in ("user", "assistant") and object_field(row, "message"):
+        return True
+    return bool(line_type and text_field(row, *_IDS))
 
 
 class ClaudeCode:
@@ -39,88 +49,119 @@ class ClaudeCode:
         self.chains: dict[str, _Chain] = {}
 
     def take(self, row: TraceRow) -> Iterator[Trace]:
-        value, uuid = row.value, text(row.value, "uuid")
-        if uuid in self.chains or not (mapping(value, "message") or _is_boundary(value)):
-            return  # a line that was copied, or one that no model saw
-        chain = self._chain(row)
+        uuid = text_field(row.value, "uuid")
+        is_copy = uuid in self.chains
+        is_sent = bool(object_field(row.value, "message")) or _is_compaction(row.value)
+        if is_copy or not is_sent:
+            return
+        chain = self._find_chain(row)
         if uuid:
             self.chains[uuid] = chain
-        chain.take(value)
+        chain.take(row.value)
         while len(self.sessions) > SESSIONS:
-            oldest = self.sessions.pop(next(iter(self.sessions)))
-            self.chains = {name: c for name, c in self.chains.items() if c.session in self.sessions}
-            yield from _traces(oldest)
+            yield from self._end_oldest_session()
 
     def end(self) -> Iterator[Trace]:
         for session in self.sessions.values():
-            yield from _traces(session)
+            yield from _session_traces(session)
         self.sessions.clear()
         self.chains.clear()
 
-    def _chain(self, row: TraceRow) -> _Chain:
+    def _end_oldest_session(self) -> Iterator[Trace]:
+        oldest = self.sessions.pop(next(iter(self.sessions)))
+        self.chains = {uuid: chain for uuid, chain in self.chains.items() if chain.session in self.sessions}
+        yield from _session_traces(oldest)
+
+    def _find_chain(self, row: TraceRow) -> _Chain:
         """That of the line before it, else that of its agent or session; a side chain may begin anywhere."""
-        value, session = row.value, text(row.value, "sessionId")
-        side = value.get("isSidechain") is True
-        before = self.chains.get(text(value, "parentUuid"))
-        if before is not None and before.side == side:
-            return before
+        is_side = row.value.get("isSidechain") is True
+        parent_chain = self.chains.get(text_field(row.value, "parentUuid"))
+        if parent_chain is not None and parent_chain.is_side == is_side:
+            return parent_chain
+        session = text_field(row.value, "sessionId")
+        name = ""
+        if is_side:
+            name = text_field(row.value, "agentId", "uuid") or row.place
         chains = self.sessions.setdefault(session, {})
-        name = (text(value, "agentId", "uuid") or row.place) if side else ""
         if name not in chains:
-            chains[name] = _Chain(row.place, session, name, side=side)
+            chains[name] = _Chain(row.place, session, name, is_side=is_side)
         return chains[name]
 
 
 class _Chain:
     """One conversation as it goes on."""
 
-    def __init__(self, place: str, session: str, name: str, *, side: bool) -> None:
-        self.place, self.session, self.name, self.side = place, session, name, side
+    def __init__(self, place: str, session: str, name: str, *, is_side: bool) -> None:
+        self.place = place
+        self.session = session
+        self.name = name
+        self.is_side = is_side
         self.items: list[dict[str, Any]] = []
         self.answers: dict[str, int] = {}
         self.used: dict[int, RecordedUsage] = {}
         self.compacted: list[int] = []
         self.model = ""
 
-    def take(self, value: dict[str, Any]) -> None:
-        message = mapping(value, "message")
-        if _is_boundary(value):
+    def take(self, line: dict[str, Any]) -> None:
+        message = object_field(line, "message")
+        if _is_compaction(line):
             self.compacted.append(len(self.items))
             self.answers.clear()
-        elif value["type"] == "assistant" and text(message, "model") != _MADE_UP:
-            self._answer(message, seconds(value.get("timestamp")))
-        elif value["type"] == "user":
-            self._said(message.get("content"))
+        elif line["type"] == "assistant" and text_field(message, "model") != _MADE_UP:
+            self._add_answer(message, parse_moment(line.get("timestamp")))
+        elif line["type"] == "user":
+            self._add_user_message(message.get("content"))
 
-    def _answer(self, message: dict[str, Any], at: float | None) -> None:
+    def _add_answer(self, message: dict[str, Any], at: float | None) -> None:
         """A piece of an answer; results may stand between the pieces of one."""
-        blocks, name = _blocks(message.get("content")), text(message, "id")
+        blocks = _content_blocks(message.get("content"))
         if not blocks:
             return
-        place = self.answers.setdefault(name, len(self.items)) if name else len(self.items)
+        place = self._place_of_answer(text_field(message, "id"))
         if place == len(self.items):
             self.items.append({"role": "assistant", "content": []})
         self.items[place]["content"] += blocks
-        self.model = text(message, "model") or self.model
-        before = self.used.get(place)
-        said = used(message.get("usage"), at=at if before is None else before.at, model=self.model)
-        if said is not None and (before is None or said.output >= before.output):
-            self.used[place] = said
+        self.model = text_field(message, "model") or self.model
+        self._add_usage(place, message.get("usage"), at)
 
-    def _said(self, content: Any) -> None:
+    def _place_of_answer(self, message_id: str) -> int:
+        if not message_id:
+            return len(self.items)
+        return self.answers.setdefault(message_id, len(self.items))
+
+    def _add_usage(self, place: int, usage: Any, at: float | None) -> None:
+        """Each piece repeats the usage of its answer; the one with the most output is the last."""
+        earlier = self.used.get(place)
+        if earlier is not None:
+            at = earlier.at
+        parsed = parse_usage(usage, at=at, model=self.model)
+        if parsed is None:
+            return
+        if earlier is None or parsed.output >= earlier.output:
+            self.used[place] = parsed
+
+    def _add_user_message(self, content: Any) -> None:
         """A message of the user; the results of one answer stand in one message."""
-        if isinstance(content, str) and content:
-            self.items.append({"role": "user", "content": content})
-        elif blocks := _blocks(content):
-            if _results(blocks) and self.items and _results(_blocks(self.items[-1].get("content"))):
+        if isinstance(content, str):
+            if content:
+                self.items.append({"role": "user", "content": content})
+            return
+        blocks = _content_blocks(content)
+        if not blocks:
+            return
+        if _are_results(blocks) and self.items:
+            last_blocks = _content_blocks(self.items[-1].get("content"))
+            if _are_results(last_blocks):
                 self.items[-1]["content"] += blocks
-            else:
-                self.items.append({"role": "user", "content": blocks})
+                return
+        self.items.append({"role": "user", "content": blocks})
 
     def trace(self) -> Trace:
-        session = self.session or self.place
+        trace_id = self.session or self.place
+        if self.name:
+            trace_id = f"{trace_id}/{self.name}"
         return Trace(
-            id=f"{session}/{self.name}" if self.name else session,
+            id=trace_id,
             place=self.place,
             dialect="anthropic",
             items=self.items,
@@ -131,20 +172,24 @@ class _Chain:
         )
 
 
-def _traces(chains: dict[str, _Chain]) -> Iterator[Trace]:
-    yield from (chain.trace() for chain in chains.values() if chain.items)
+def _session_traces(chains: dict[str, _Chain]) -> Iterator[Trace]:
+    for chain in chains.values():
+        if chain.items:
+            yield chain.trace()
 
 
-def _is_boundary(value: dict[str, Any]) -> bool:
-    return value.get("type") == "system" and value.get("subtype") == "compact_boundary"
+def _is_compaction(line: dict[str, Any]) -> bool:
+    return line.get("type") == "system" and line.get("subtype") == "compact_boundary"
 
 
-def _blocks(content: Any) -> list[dict[str, Any]]:
+def _content_blocks(content: Any) -> list[dict[str, Any]]:
+    if content == "":
+        return []
     if isinstance(content, str):
-        return [{"type": "text", "text": content}] if content else []
-    given = listed({"content": content}, "content")
-    return [block for block in given if isinstance(block, dict) and text(block, "type")]
+        return [{"type": "text", "text": content}]
+    blocks = list_field({"content": content}, "content")
+    return [block for block in blocks if isinstance(block, dict) and text_field(block, "type")]
 
 
-def _results(blocks: list[dict[str, Any]]) -> bool:
-    return bool(blocks) and all(field(block, "type") == "tool_result" for block in blocks)
+def _are_results(blocks: list[dict[str, Any]]) -> bool:
+    return bool(blocks) and all(json_field(block, "type") == "tool_result" for block in blocks)

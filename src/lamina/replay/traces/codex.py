@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lamina.replay.traces.growing_requests import is_answer
-from lamina.replay.traces.json_fields import listed, mapping, seconds, text, used
+from lamina.replay.traces.json_fields import list_field, object_field, parse_moment, parse_usage, text_field
 from lamina.replay.traces.lines import TraceRow
 from lamina.replay.values import RecordedUsage, Trace
 
@@ -21,9 +21,11 @@ _UNSENT = frozenset(("ghost_snapshot", "other"))
 
 
 def is_codex(row: dict[str, Any]) -> bool:
-    """Whether it is a line of a rollout, of a type that is known or of a later one."""
-    known = text(row, "type") in _TYPES or (text(row, "type") and text(row, "timestamp"))
-    return bool(known) and isinstance(row.get("payload"), dict)
+    """Whether it is a line of a rollout, of one of these types or of one that a later version adds."""
+    if not isinstance(row.get("payload"), dict):
+        return False
+    line_type = text_field(row, "type")
+    return line_type in _TYPES or bool(line_type and text_field(row, "timestamp"))
 
 
 class Codex:
@@ -33,10 +35,10 @@ class Codex:
         self.rollout: _Rollout | None = None
 
     def take(self, row: TraceRow) -> Iterator[Trace]:
-        opens = row.value["type"] == "session_meta"
-        if opens and self.rollout is not None and self.rollout.items:
+        if row.value["type"] == "session_meta" and self.rollout is not None and self.rollout.items:
             yield from self.end()
-        self.rollout = self.rollout or _Rollout(row.place)
+        if self.rollout is None:
+            self.rollout = _Rollout(row.place)
         self.rollout.take(row.value)
 
     def end(self) -> Iterator[Trace]:
@@ -46,66 +48,82 @@ class Codex:
 
 
 class _Rollout:
+    """One conversation as it goes on. `answer` is where the last answer began, until its usage is read."""
+
     def __init__(self, place: str) -> None:
         self.place = place
-        self.id = self.model = self.instructions = ""
+        self.id = ""
+        self.model = ""
+        self.instructions = ""
         self.items: list[dict[str, Any]] = []
         self.used: dict[int, RecordedUsage] = {}
         self.compacted: list[int] = []
         self.answer: int | None = None
-        self.counted: Any = None
+        self.counted_total: Any = None
 
     def take(self, row: dict[str, Any]) -> None:
         payload = row["payload"]
         match row["type"]:
             case "session_meta":
-                self.id = self.id or text(payload, "id", "session_id")
-                stated = text(payload, "instructions") or text(payload.get("base_instructions"), "text")
-                self.instructions = self.instructions or stated
+                self._read_meta(payload)
             case "turn_context":
-                self.model = text(payload, "model") or self.model
+                self.model = text_field(payload, "model") or self.model
             case "response_item":
-                self._item(payload)
+                self._add_item(payload)
             case "compacted":
                 self._compact(payload)
             case "event_msg" if payload.get("type") == "token_count":
-                self._count(mapping(payload, "info"), seconds(row.get("timestamp")))
+                self._add_usage(object_field(payload, "info"), parse_moment(row.get("timestamp")))
 
-    def _item(self, item: dict[str, Any]) -> None:
-        if not text(item, "type", "role") or text(item, "type") in _UNSENT:
+    def _read_meta(self, payload: dict[str, Any]) -> None:
+        if not self.id:
+            self.id = text_field(payload, "id", "session_id")
+        if not self.instructions:
+            base = text_field(payload.get("base_instructions"), "text")
+            self.instructions = text_field(payload, "instructions") or base
+
+    def _add_item(self, item: dict[str, Any]) -> None:
+        if not text_field(item, "type", "role") or text_field(item, "type") in _UNSENT:
             return
-        begins = not self.items or not is_answer(self.items[-1]) or self.answer is None
-        if is_answer(item) and begins:
+        after_answer = bool(self.items) and is_answer(self.items[-1])
+        if is_answer(item) and (not after_answer or self.answer is None):
             self.answer = len(self.items)
         self.items.append(item)
 
-    def _count(self, info: dict[str, Any], at: float | None) -> None:
-        """The usage of the answer before it; the same total once more is only news about limits."""
+    def _add_usage(self, info: dict[str, Any], at: float | None) -> None:
+        """The usage of the answer before it. The same total once more is only news about limits."""
         total = info.get("total_token_usage")
-        if self.answer is None or (total is not None and total == self.counted):
+        if self.answer is None:
             return
-        said = used(info.get("last_token_usage"), at=at, model=self.model)
-        if said is not None:
-            self.used[self.answer] = said
-            self.answer, self.counted = None, total
+        if total is not None and total == self.counted_total:
+            return
+        usage = parse_usage(info.get("last_token_usage"), at=at, model=self.model)
+        if usage is not None:
+            self.used[self.answer] = usage
+            self.answer = None
+            self.counted_total = total
 
     def _compact(self, payload: dict[str, Any]) -> None:
         self.compacted.append(len(self.items))
         self.answer = None
-        summary = text(payload, "message")
-        kept = [item for item in listed(payload, "replacement_history") if text(item, "type", "role")]
-        if not kept and summary:
+        history = list_field(payload, "replacement_history")
+        replacement = [item for item in history if text_field(item, "type", "role")]
+        summary = text_field(payload, "message")
+        if not replacement and summary:
             content = [{"type": "input_text", "text": summary}]
-            kept = [{"type": "message", "role": "user", "content": content}]
-        self.items += [item for item in kept if text(item, "type") not in _UNSENT]
+            replacement = [{"type": "message", "role": "user", "content": content}]
+        self.items += [item for item in replacement if text_field(item, "type") not in _UNSENT]
 
     def trace(self) -> Trace:
+        head: dict[str, Any] = {}
+        if self.instructions:
+            head["instructions"] = self.instructions
         return Trace(
             id=self.id or self.place,
             place=self.place,
             dialect="openai_responses",
             items=self.items,
-            head={"instructions": self.instructions} if self.instructions else {},
+            head=head,
             source="codex",
             model=self.model,
             used=self.used,

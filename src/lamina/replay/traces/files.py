@@ -1,7 +1,7 @@
 """Which files are meant: paths, folders and globs, in an order that is the same on every machine.
 
-Nothing is opened here. In a folder, files count whose names end as records do; one that is named alone
-counts whatever it is called, since what it holds decides what it is.
+Nothing is opened here. In a folder, only files whose names end as records do count. A file that is named
+alone counts whatever it is called, since its content decides what it is.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from lamina.errors import BadInput
 ENDINGS = (".jsonl", ".ndjson", ".json", ".md")
 PACKED = ("", ".gz", ".zst")
 
-_NAMES = tuple(ending + packed for ending in ENDINGS for packed in PACKED)
-_SIGNS = frozenset("*?[")
+_NAME_ENDINGS = tuple(ending + packed for ending in ENDINGS for packed in PACKED)
+_WILDCARDS = frozenset("*?[")
 
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
-def files(paths: Paths) -> list[Path]:
+def find_files(paths: Paths) -> list[Path]:
     """Every file, once; in the order of the paths, and sorted within each folder and glob."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    found: dict[str, Path] = {}
-    for path in given:
-        for file in _meant(Path(path).expanduser()):
-            found.setdefault(os.path.realpath(file), file)
-    return list(found.values())
+    if isinstance(paths, str | os.PathLike):
+        paths = [paths]
+    files: dict[str, Path] = {}
+    for path in paths:
+        for file in _files_at(Path(path).expanduser()):
+            files.setdefault(os.path.realpath(file), file)
+    return list(files.values())
 
 
-def size(path: Path) -> int:
+def file_size(path: Path) -> int:
     """Its bytes; 0 for what has no size, or is gone."""
     try:
         return path.stat().st_size
@@ -40,20 +41,31 @@ def size(path: Path) -> int:
         return 0
 
 
-def _meant(path: Path) -> Iterator[Path]:
-    wild = bool(_SIGNS & set(str(path))) and not path.exists()
-    if not wild and not path.exists():
+def _files_at(path: Path) -> Iterator[Path]:
+    for match in _matching_paths(path):
+        if match.is_dir():
+            yield from _files_inside(match)
+        else:
+            yield match
+
+
+def _matching_paths(path: Path) -> list[Path]:
+    """The path itself, or what matches it as a glob."""
+    if path.exists():
+        return [path]
+    if not _WILDCARDS & set(str(path)):
         raise BadInput("there is no such file or folder", place=str(path), hint="check the path")
-    matching = sorted(glob.glob(str(path), recursive=True)) if wild else [path]  # noqa: PTH207 - also absolute
-    if not matching:
+    matches = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - also absolute
+    if not matches:
         raise BadInput("nothing matches", place=str(path), hint="check the pattern")
-    for match in map(Path, matching):
-        yield from _inside(match) if match.is_dir() else (match,)
+    return [Path(match) for match in matches]
 
 
-def _inside(folder: Path) -> Iterator[Path]:
+def _files_inside(folder: Path) -> Iterator[Path]:
     """Files of a folder and of those in it. Links to folders are not followed, and no pipe is opened."""
     for where, folders, names in os.walk(folder):
         folders.sort()
-        paths = (Path(where, name) for name in sorted(names) if name.lower().endswith(_NAMES))
-        yield from (path for path in paths if path.is_file())
+        for name in sorted(names):
+            path = Path(where, name)
+            if name.lower().endswith(_NAME_ENDINGS) and path.is_file():
+                yield path

@@ -4,7 +4,7 @@ A request that has the items of an earlier one at its beginning continues it. On
 among them the last, or a long beginning, continues it after its client shortened or rewrote the history. Any
 other begins a trace. A few conversations are held at a time, since logs interleave them; the one that was
 continued least recently ends first. Cache markers, and whether a text stands alone or in a block, make no
-difference. It reads no file.
+difference. No file is read here.
 """
 
 from __future__ import annotations
@@ -31,88 +31,100 @@ class GrowingConversations:
     """State: the conversations that may still go on, the one that went on last at the end."""
 
     def __init__(self) -> None:
-        self.open: list[_Conversation] = []
+        self.open: list[_GrowingConversation] = []
 
     def take(self, call: RecordedCall) -> Iterator[Trace]:
         """Adds a call; gives the traces that are held no longer."""
-        prints = [fingerprint(item) for item in call.trace.items]
-        found = self._continued(call, prints)
-        if found is None:
-            found = _Conversation(call, prints)
+        fingerprints = [fingerprint(item) for item in call.trace.items]
+        conversation = self._find_continued(call, fingerprints)
+        if conversation is None:
+            conversation = _GrowingConversation(call, fingerprints)
         else:
-            self.open.remove(found)
-            found.add(call, prints)
-        self.open.append(found)
-        while len(self.open) > OPEN or (len(self.open) > 1 and sum(c.size for c in self.open) > LONGEST):
+            self.open.remove(conversation)
+            conversation.add(call, fingerprints)
+        self.open.append(conversation)
+        while self._holds_too_much():
             yield self.open.pop(0).trace()
 
     def end(self) -> Iterator[Trace]:
-        yield from (conversation.trace() for conversation in self.open)
+        for conversation in self.open:
+            yield conversation.trace()
         self.open.clear()
 
-    def _continued(self, call: RecordedCall, prints: list[bytes]) -> _Conversation | None:
-        alike = [c for c in reversed(self.open) if c.first.dialect == call.trace.dialect]
+    def _holds_too_much(self) -> bool:
+        if len(self.open) > OPEN:
+            return True
+        return len(self.open) > 1 and sum(conversation.size for conversation in self.open) > LONGEST
+
+    def _find_continued(self, call: RecordedCall, fingerprints: list[bytes]) -> _GrowingConversation | None:
+        """The conversation that a call belongs to, the latest first; None if it begins one."""
+        candidates = [each for each in reversed(self.open) if each.first.dialect == call.trace.dialect]
         if call.previous:
-            return next((c for c in alike if c.response == call.previous), None)
-        going_on = [c for c in alike if c.goes_on(prints)]
-        if going_on:
-            return max(going_on, key=lambda c: len(c.sent))
-        return next((c for c in alike if c.rewritten(prints)), None)
+            return next((each for each in candidates if each.response == call.previous), None)
+        continued = [each for each in candidates if each.is_continued_by(fingerprints)]
+        if continued:
+            return max(continued, key=lambda each: len(each.sent))
+        return next((each for each in candidates if each.is_rewritten_by(fingerprints)), None)
 
 
-class _Conversation:
+class _GrowingConversation:
     """One conversation: all items so far, and of the last request what was sent and answered."""
 
-    def __init__(self, call: RecordedCall, prints: list[bytes]) -> None:
+    def __init__(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
         self.first = call.trace
         self.items = list(call.trace.items)
         self.used: dict[int, RecordedUsage] = {}
         self.compacted: list[int] = []
-        self._sent(call, prints)
+        self._remember_call(call, fingerprints)
 
-    def goes_on(self, prints: list[bytes]) -> bool:
+    def is_continued_by(self, fingerprints: list[bytes]) -> bool:
         """Whether a request begins with all of the last; the same once more is a retry of one under way."""
-        if prints[: len(self.sent)] != self.sent:
+        if not self._leads(fingerprints):
             return False
-        return len(prints) > len(self.sent) or any(map(is_answer, self.items))
+        return len(fingerprints) > len(self.sent) or any(is_answer(item) for item in self.items)
 
-    def rewritten(self, prints: list[bytes]) -> bool:
-        both = set(self.sent) & set(prints)
-        if len(both) > 2 and self.sent[-1] in both and len(both) * 2 >= min(len(prints), len(self.sent)):
+    def is_rewritten_by(self, fingerprints: list[bytes]) -> bool:
+        """Whether a request has many items of the last one and its end, or a long beginning of it."""
+        shared = set(self.sent) & set(fingerprints)
+        has_half = len(shared) * 2 >= min(len(fingerprints), len(self.sent))
+        if len(shared) > 2 and self.sent[-1] in shared and has_half:
             return True
-        pairs = enumerate(zip(self.sent, prints, strict=False))
-        same = next((at for at, (old, new) in pairs if old != new), min(len(self.sent), len(prints)))
-        return same >= LONG and same * 2 >= len(self.sent)
+        leading = _count_leading(self.sent, fingerprints)
+        return leading >= LONG and leading * 2 >= len(self.sent)
 
-    def add(self, call: RecordedCall, prints: list[bytes]) -> None:
+    def add(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
         items = call.trace.items
-        if call.previous:
-            self._append(items, answered=False)
-            prints = [*self.sent, *map(fingerprint, self.answer), *prints]
-        elif prints[: len(self.sent)] == self.sent:
-            self._append(items[len(self.sent) :], answered=True)
+        if call.previous:  # only what is new was sent: the provider kept the rest, and the answer
+            self.items += [*self.answer, *items]
+            fingerprints = [*self.sent, *map(fingerprint, self.answer), *fingerprints]
+        elif self._leads(fingerprints):  # the request holds the answers itself, and they count as it has them
+            self.items += items[len(self.sent) :]
         else:
-            self._rewrite(items, prints)
-        self._sent(call, prints)
+            self._rewrite(items, fingerprints)
+        self._remember_call(call, fingerprints)
 
-    def _append(self, items: list[dict[str, Any]], *, answered: bool) -> None:
-        """What is new. Where a request holds the answers itself, they count as it has them."""
-        self.items += items if answered else [*self.answer, *items]
+    def _leads(self, fingerprints: list[bytes]) -> bool:
+        return fingerprints[: len(self.sent)] == self.sent
 
-    def _rewrite(self, items: list[dict[str, Any]], prints: list[bytes]) -> None:
-        """What is new after a rewrite: a summary, say, and what follows the last item that is known."""
-        known = set(self.sent)
-        last = max(at for at, each in enumerate(prints) if each in known)
+    def _rewrite(self, items: list[dict[str, Any]], fingerprints: list[bytes]) -> None:
+        """Adds what is new after a rewrite: a summary, say, and what follows the last item sent before."""
+        sent_before = set(self.sent)
+        last = max(at for at, each in enumerate(fingerprints) if each in sent_before)
         self.compacted.append(len(self.items))
-        told = (items[at] for at in range(last) if prints[at] not in known)
-        self.items += [item for item in told if _is_said(item)] + items[last + 1 :]
+        for at in range(last):
+            if fingerprints[at] not in sent_before and _is_user_text(items[at]):
+                self.items.append(items[at])
+        self.items += items[last + 1 :]
 
-    def _sent(self, call: RecordedCall, prints: list[bytes]) -> None:
-        self.sent, self.answer, self.response = prints, call.answer, call.response
-        self.last, self.size = call.trace, call.size
+    def _remember_call(self, call: RecordedCall, fingerprints: list[bytes]) -> None:
+        self.sent = fingerprints
+        self.answer = call.answer
+        self.response = call.response
+        self.last = call.trace
+        self.size = call.size
         if call.used is not None:
             at = len(self.items)
-            self.used[at] = _both(self.used.get(at), call.used)
+            self.used[at] = _add_usages(self.used.get(at), call.used)
 
     def trace(self) -> Trace:
         return msgspec.structs.replace(
@@ -128,10 +140,12 @@ class _Conversation:
 def fingerprint(item: dict[str, Any]) -> bytes:
     """Equal for items that a model reads alike."""
     content = item.get("content")
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    blocks: Any = content
+    if isinstance(content, str):
+        blocks = [{"type": "text", "text": content}]
     if isinstance(blocks, list):
-        blocks = [_unmarked(block) for block in blocks]
-    plain = {**_unmarked(item), "content": blocks}
+        blocks = [_without_marker(block) for block in blocks]
+    plain = {**_without_marker(item), "content": blocks}
     try:
         data = msgspec.json.encode(plain, order="deterministic")
     except OverflowError:  # a number of more than 64 bits
@@ -139,33 +153,49 @@ def fingerprint(item: dict[str, Any]) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def _unmarked(value: Any) -> Any:
+def _without_marker(value: Any) -> Any:
+    """An object without its cache marker and without fields that are null."""
     if not isinstance(value, dict):
         return value
     return {name: each for name, each in value.items() if each is not None and name != "cache_control"}
+
+
+def _count_leading(before: list[bytes], after: list[bytes]) -> int:
+    """How many items lead both."""
+    for at, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old != new:
+            return at
+    return min(len(before), len(after))
 
 
 def is_answer(item: dict[str, Any]) -> bool:
     """Whether a model wrote it."""
     if "role" in item:
         return bool(item["role"] == "assistant")
-    sort = str(item.get("type"))
-    return sort == "reasoning" or sort.endswith("_call")
+    item_type = str(item.get("type"))
+    return item_type == "reasoning" or item_type.endswith("_call")
 
 
-def _is_said(item: dict[str, Any]) -> bool:
+def _is_user_text(item: dict[str, Any]) -> bool:
     """Whether it stands by itself: text of the user, and no result of a call."""
+    if item.get("role") != "user":
+        return False
     content = item.get("content")
-    blocks = content if isinstance(content, list) else ()
-    return item.get("role") == "user" and not any(
-        isinstance(block, dict) and block.get("type") == "tool_result" for block in blocks
-    )
+    if not isinstance(content, list):
+        return True
+    return not any(isinstance(block, dict) and block.get("type") == "tool_result" for block in content)
 
 
-def _both(one: RecordedUsage | None, other: RecordedUsage) -> RecordedUsage:
+def _add_usages(earlier: RecordedUsage | None, usage: RecordedUsage) -> RecordedUsage:
     """Two calls with the same request."""
-    if one is None:
-        return other
-    amounts = ("uncached", "read", "written", "written_long", "output")
-    sums = {name: getattr(one, name) + getattr(other, name) for name in amounts}
-    return RecordedUsage(**sums, at=other.at if one.at is None else one.at, model=other.model or one.model)
+    if earlier is None:
+        return usage
+    return RecordedUsage(
+        uncached=earlier.uncached + usage.uncached,
+        read=earlier.read + usage.read,
+        written=earlier.written + usage.written,
+        written_long=earlier.written_long + usage.written_long,
+        output=earlier.output + usage.output,
+        at=usage.at if earlier.at is None else earlier.at,
+        model=usage.model or earlier.model,
+    )

@@ -1,4 +1,4 @@
-"""JSON that nobody checked, read field by field: a wrong type reads as if it were not there."""
+"""JSON that nobody checked, read field by field: a field of the wrong type counts as missing."""
 
 from __future__ import annotations
 
@@ -10,85 +10,119 @@ from lamina.replay.values import RecordedUsage
 _MOST = 10**12  # tokens: more is no count
 _LATEST = 10**11  # seconds since 1970: more are milliseconds, microseconds or nanoseconds
 
+_FIELDS_OF_OPENAI = frozenset(("prompt_tokens", "cached_input_tokens"))
+_READ = ("cache_read_input_tokens", "cache_read", "cached_input_tokens", "prompt_cache_hit_tokens")
+_WRITTEN = ("cache_creation_input_tokens", "cache_write", "cache_write_input_tokens")
 
-def text(row: Any, *names: str) -> str:
+
+def json_field(row: Any, name: str) -> Any:
+    """The field of an object; None if it is missing, or if this is no object."""
+    if not isinstance(row, dict):
+        return None
+    return row.get(name)
+
+
+def text_field(row: Any, *names: str) -> str:
     """The first of these fields that is text and not empty."""
-    return next((v for name in names if isinstance(v := field(row, name), str) and v), "")
+    for name in names:
+        value = json_field(row, name)
+        if isinstance(value, str) and value:
+            return value
+    return ""
 
 
-def mapping(row: Any, *names: str) -> dict[str, Any]:
+def object_field(row: Any, *names: str) -> dict[str, Any]:
     """The first of these fields that is an object; an empty one where none is."""
-    return next((v for name in names if isinstance(v := field(row, name), dict)), {})
+    for name in names:
+        value = json_field(row, name)
+        if isinstance(value, dict):
+            return value
+    return {}
 
 
-def listed(row: Any, name: str) -> list[Any]:
-    value = field(row, name)
-    return value if isinstance(value, list) else []
+def list_field(row: Any, name: str) -> list[Any]:
+    value = json_field(row, name)
+    if not isinstance(value, list):
+        return []
+    return value
 
 
-def field(row: Any, name: str) -> Any:
-    return row.get(name) if isinstance(row, dict) else None
+def count_field(row: Any, *names: str) -> int:
+    """The first of these fields that is a number of something, and not 0."""
+    for name in names:
+        value = json_field(row, name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and 0 < value < _MOST:
+            return int(value)
+    return 0
 
 
-def seconds(*moments: Any) -> float | None:
-    """The first of these that is a moment: ISO 8601, or a number of seconds or of parts of them."""
-    return next((found for moment in moments if (found := _seconds(moment)) is not None), None)
+def parse_moment(*moments: Any) -> float | None:
+    """The first of these that is a moment, in seconds: ISO 8601, or a number of (parts of) seconds."""
+    for moment in moments:
+        seconds = _parse_one_moment(moment)
+        if seconds is not None:
+            return seconds
+    return None
 
 
-def _seconds(moment: Any) -> float | None:
+def _parse_one_moment(moment: Any) -> float | None:
     if isinstance(moment, str):
-        return _written(moment)
-    if not isinstance(moment, int | float) or isinstance(moment, bool) or not 0 < moment < 1e20:
+        return _parse_iso(moment)
+    if not isinstance(moment, int | float) or isinstance(moment, bool):
+        return None
+    if not 0 < moment < 1e20:
         return None
     while moment > _LATEST:
         moment /= 1000
     return float(moment)
 
 
-def _written(moment: str) -> float | None:
+def _parse_iso(text: str) -> float | None:
     try:
-        found = datetime.fromisoformat(moment)
-        since = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        seconds = moment.timestamp()
     except (ValueError, OverflowError):
         return None
-    return since if 0 < since < _LATEST else None
+    if not 0 < seconds < _LATEST:
+        return None
+    return seconds
 
 
-def used(usage: Any, *, at: float | None = None, model: str = "") -> RecordedUsage | None:
+def parse_usage(usage: Any, *, at: float | None = None, model: str = "") -> RecordedUsage | None:
     """What a usage says, of whichever provider; None where it says nothing.
 
-    OpenAI counts what was cached into the input, Anthropic beside it. Which one it is, its fields tell.
+    OpenAI counts what was cached into the input, Anthropic beside it. Its fields show which one it is.
     Anthropic also says how much of what was written lives for an hour, at another price.
     """
-    details = mapping(usage, "prompt_tokens_details", "input_tokens_details")
-    whole = bool(details) or any(name in _WITHIN for name in (usage if isinstance(usage, dict) else ()))
-    read = count(usage, *_READ) or count(details, "cached_tokens")
-    written = count(usage, *_WRITTEN) or count(details, "cache_write_tokens", "created_cache_tokens")
-    lives = mapping(usage, "cache_creation")
-    long = count(lives, "ephemeral_1h_input_tokens")
-    written = max(written, long + count(lives, "ephemeral_5m_input_tokens"))
-    given = count(usage, "input_tokens", "prompt_tokens")
-    found = RecordedUsage(
-        uncached=max(given - read - written, 0) if whole else given,
-        read=min(read, given) if whole else read,
-        written=written - long,
-        written_long=long,
-        output=count(usage, "output_tokens", "completion_tokens"),
+    details = object_field(usage, "prompt_tokens_details", "input_tokens_details")
+    read = count_field(usage, *_READ) or count_field(details, "cached_tokens")
+    written = count_field(usage, *_WRITTEN)
+    if not written:
+        written = count_field(details, "cache_write_tokens", "created_cache_tokens")
+    lifetimes = object_field(usage, "cache_creation")
+    written_long = count_field(lifetimes, "ephemeral_1h_input_tokens")
+    written = max(written, written_long + count_field(lifetimes, "ephemeral_5m_input_tokens"))
+    uncached = count_field(usage, "input_tokens", "prompt_tokens")
+    if details or _counts_cached_as_input(usage):
+        whole_input = uncached
+        uncached = max(whole_input - read - written, 0)
+        read = min(read, whole_input)
+    parsed = RecordedUsage(
+        uncached=uncached,
+        read=read,
+        written=written - written_long,
+        written_long=written_long,
+        output=count_field(usage, "output_tokens", "completion_tokens"),
         at=at,
         model=model,
     )
-    return found if found.total or found.output else None
+    if not parsed.total and not parsed.output:
+        return None
+    return parsed
 
 
-_WITHIN = frozenset(("prompt_tokens", "cached_input_tokens"))
-_READ = ("cache_read_input_tokens", "cache_read", "cached_input_tokens", "prompt_cache_hit_tokens")
-_WRITTEN = ("cache_creation_input_tokens", "cache_write", "cache_write_input_tokens")
-
-
-def count(row: Any, *names: str) -> int:
-    """The first of these fields that is a number of something, and not 0."""
-    for name in names:
-        value = field(row, name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST:
-            return int(value)
-    return 0
+def _counts_cached_as_input(usage: Any) -> bool:
+    return isinstance(usage, dict) and any(name in _FIELDS_OF_OPENAI for name in usage)

@@ -1,7 +1,7 @@
 """What lamina itself exported: a record of `codec` on each line, or a chat as a Markdown page.
 
 A log is no request, so it is rendered once, with nothing lowered, in the dialect that most of it was parsed
-from; Chat Completions where it was parsed from none. Usage is not part of an export.
+from; in Chat Completions where it was parsed from none. Usage is not part of an export.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lamina.replay.traces.lines import TraceRow
 from lamina.replay.traces.requests import FIELDS
 from lamina.replay.values import Trace, UnreadableLine
 
-_PAGE = "---\n"
+_PAGE_START = "---\n"
 
 
 def is_export(row: dict[str, Any]) -> bool:
@@ -40,49 +40,57 @@ class Exported:
         try:
             decode([row.raw])
         except LaminaError as error:
-            yield UnreadableLine(place=row.place, reason=_said(error))
+            yield UnreadableLine(place=row.place, reason=_reason(error))
             return
         self.place = self.place or row.place
         self.records.append(row.raw)
 
     def end(self) -> Iterator[Trace | UnreadableLine]:
         if self.records:
-            yield trace_of(decode(self.records), self.place)
+            yield log_to_trace(decode(self.records), self.place)
         self.records = []
 
 
-def page(text: str, place: str) -> Iterator[Trace | UnreadableLine]:
+def read_page(text: str, place: str) -> Iterator[Trace | UnreadableLine]:
     """The chat of a page that lamina wrote; nothing for any other page."""
-    if not text.startswith(_PAGE) or "\n<!-- lamina:" not in text:
+    if not text.startswith(_PAGE_START) or "\n<!-- lamina:" not in text:
         return
     try:
         chat = read(text)
     except LaminaError as error:
-        yield UnreadableLine(place=place, reason=_said(error))
+        yield UnreadableLine(place=place, reason=_reason(error))
         return
     if chat.log:
-        yield trace_of(chat.log, place, model=chat.model)
+        yield log_to_trace(chat.log, place, model=chat.model)
 
 
-def trace_of(log: Sequence[Segment], place: str, *, model: str = "") -> Trace | UnreadableLine:
+def log_to_trace(log: Sequence[Segment], place: str, *, model: str = "") -> Trace | UnreadableLine:
     """A log as the conversation that a provider would be sent."""
-    dialect = DIALECTS[_dialect(log)]
+    dialect = DIALECTS[_most_common_dialect(log)]
     try:
         options = options_for(dialect, Head(), layout=Layout(context="logged"))
         request = dialect.render(build(log, options=options))
     except LaminaError as error:
-        return UnreadableLine(place=place, reason=_said(error))
+        return UnreadableLine(place=place, reason=_reason(error))
     items = request.pop(FIELDS[dialect.name])
     return Trace(
         id=place, place=place, dialect=dialect.name, items=items, head=request, source="lamina", model=model
     )
 
 
-def _dialect(log: Sequence[Segment]) -> str:
-    notes = (segment.meta.get("wire") for segment in log)
-    names = Counter(str(note.get("dialect")) for note in notes if isinstance(note, dict))
-    return next((name for name, _ in names.most_common() if name in FIELDS), "openai_chat")
+def _most_common_dialect(log: Sequence[Segment]) -> str:
+    counts: Counter[str] = Counter()
+    for segment in log:
+        origin = segment.meta.get("wire")
+        if isinstance(origin, dict):
+            counts[str(origin.get("dialect"))] += 1
+    for name, _ in counts.most_common():
+        if name in FIELDS:
+            return name
+    return "openai_chat"
 
 
-def _said(error: LaminaError) -> str:
-    return error.problem if isinstance(error, BadInput) else str(error)
+def _reason(error: LaminaError) -> str:
+    if isinstance(error, BadInput):
+        return error.problem
+    return str(error)

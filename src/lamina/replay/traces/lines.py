@@ -1,12 +1,13 @@
 """Lines of a file, and the JSON in them, each with its place; what cannot be read is reported, never raised.
 
 A record is a line, or an element of a list, or a whole file where one value is spread over many lines. No
-line is held that is longer than `LONGEST`. It knows nothing of what a record means.
+line is held that is longer than `LONGEST`. Nothing here knows what a record means.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.replay.traces.packed import Tell, pieces
+from lamina.replay.traces.packed import Tell, read_pieces
 from lamina.replay.values import UnreadableLine
 
 LONGEST = 64 << 20
@@ -22,6 +23,8 @@ LONGEST = 64 << 20
 
 _TOO_LONG = f"it is longer than {LONGEST >> 20} MiB"
 _OPENINGS = (b"{", b"[", b"[{")
+"""First lines of a value that is spread over many."""
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -41,24 +44,22 @@ class TraceRow(NamedTuple):
     raw: bytes
 
 
-def rows(path: Path, tell: Tell) -> Iterator[TraceRow | UnreadableLine]:
+def read_rows(path: Path, tell: Tell) -> Iterator[TraceRow | UnreadableLine]:
     """Every record of a file."""
-    found = lines(pieces(path, tell))
-    number = 0
+    last_number = 0
     try:
-        for first in found:
-            spread = not number and first.data.strip() in _OPENINGS
-            for line in _joined(first, found) if spread else (first,):
-                number = line.number
-                yield from _rows(line, path)
+        for line in _join_spread_value(split_lines(read_pieces(path, tell))):
+            last_number = line.number
+            yield from _rows_of_line(line, path)
     except BadInput as error:
-        yield UnreadableLine(place=f"{path}:{number + 1}" if number else str(path), reason=error.problem)
+        place = f"{path}:{last_number + 1}" if last_number else str(path)
+        yield UnreadableLine(place=place, reason=error.problem)
 
 
-def text_of(path: Path, tell: Tell) -> str:
+def read_text(path: Path, tell: Tell) -> str:
     """A whole file as text, or a `BadInput`."""
     data = bytearray()
-    for piece in pieces(path, tell):
+    for piece in read_pieces(path, tell):
         data += piece
         if len(data) > LONGEST:
             raise BadInput(_TOO_LONG)
@@ -68,20 +69,21 @@ def text_of(path: Path, tell: Tell) -> str:
         raise BadInput(f"it is not UTF-8: {error.reason} at byte {error.start:,}") from None
 
 
-def lines(given: Iterable[bytes]) -> Iterator[TraceLine]:
-    """Lines that are not blank. One that is too long is given without its bytes, which are not kept."""
-    number, held = 1, _Held()
-    for piece in given:
-        *ended, rest = piece.split(b"\n")
-        for part in ended:
-            held.add(part)
-            yield from held.taken(number)
+def split_lines(pieces: Iterable[bytes]) -> Iterator[TraceLine]:
+    """Lines that are not blank. The bytes of a line that is too long are not kept."""
+    number = 1
+    unfinished = _UnfinishedLine()
+    for piece in pieces:
+        *ends, rest = piece.split(b"\n")
+        for part in ends:
+            unfinished.add(part)
+            yield from unfinished.finish(number)
             number += 1
-        held.add(rest)
-    yield from held.taken(number)
+        unfinished.add(rest)
+    yield from unfinished.finish(number)
 
 
-class _Held:
+class _UnfinishedLine:
     """A line that has not ended yet."""
 
     def __init__(self) -> None:
@@ -95,64 +97,82 @@ class _Held:
         else:
             self.parts.clear()
 
-    def taken(self, number: int) -> Iterator[TraceLine]:
-        data, size = b"".join(self.parts), self.size
+    def finish(self, number: int) -> Iterator[TraceLine]:
+        """The line, unless it is blank; after that, the next begins."""
+        data = b"".join(self.parts)
+        is_too_long = self.size > LONGEST
         self.parts.clear()
         self.size = 0
         if number == 1:
             data = data.removeprefix(_BOM)
-        if size > LONGEST:
+        if is_too_long:
             yield TraceLine(number, b"", whole=False)
         elif data.strip():
             yield TraceLine(number, data)
 
 
-def _joined(first: TraceLine, rest: Iterator[TraceLine]) -> Iterator[TraceLine]:
-    """All lines as one value that is spread over them; the lines so far as they are, where that fails."""
-    held, size = [first], len(first.data)
+def _join_spread_value(lines: Iterator[TraceLine]) -> Iterator[TraceLine]:
+    """The lines as they are; those of a file that is one JSON value, spread over many lines, as one line."""
+    first = next(lines, None)
+    if first is None:
+        return
+    if first.data.strip() in _OPENINGS:
+        yield from _join_lines(first, lines)
+    else:
+        yield first
+    yield from lines
+
+
+def _join_lines(first: TraceLine, rest: Iterator[TraceLine]) -> Iterator[TraceLine]:
+    """All lines as one value; the lines so far as they are, if they are not one value or too much."""
+    held = [first]
+    size = len(first.data)
     for line in rest:
         held.append(line)
         size += len(line.data) + 1
         if size > LONGEST or not line.whole:
-            break
-    else:
-        data = b"\n".join(line.data for line in held)
-        try:
-            decoded(data)
-        except BadInput:
-            pass
-        else:
-            held = [TraceLine(first.number, data)]
-    yield from held
-
-
-def _rows(line: TraceLine, path: Path) -> Iterator[TraceRow | UnreadableLine]:
-    place = f"{path}:{line.number}"
+            yield from held
+            return
+    data = b"\n".join(line.data for line in held)
     try:
-        value = decoded(line.data) if line.whole else None
+        decode_json(data)
+    except BadInput:
+        yield from held
+    else:
+        yield TraceLine(first.number, data)
+
+
+def _rows_of_line(line: TraceLine, path: Path) -> Iterator[TraceRow | UnreadableLine]:
+    place = f"{path}:{line.number}"
+    if not line.whole:
+        yield UnreadableLine(place=place, reason=_TOO_LONG)
+        return
+    try:
+        value = decode_json(line.data)
     except BadInput as error:
         yield UnreadableLine(place=place, reason=error.problem)
         return
-    if not line.whole:
-        yield UnreadableLine(place=place, reason=_TOO_LONG)
-    elif isinstance(value, list) and not _is_dialogue(value):
-        yield from (_row(each, f"{place}[{at}]", line.data) for at, each in enumerate(value))
+    if not isinstance(value, list):
+        yield _make_row(value, place, line.data)
+    elif _is_conversation(value):
+        yield _make_row({"messages": value}, place, line.data)
     else:
-        yield _row({"messages": value} if isinstance(value, list) else value, place, line.data)
+        for at, element in enumerate(value):
+            yield _make_row(element, f"{place}[{at}]", line.data)
 
 
-def _is_dialogue(value: list[Any]) -> bool:
+def _is_conversation(value: list[Any]) -> bool:
     """Whether a list is one conversation: messages, not records."""
-    return bool(value) and all(isinstance(each, dict) and "role" in each for each in value)
+    return bool(value) and all(isinstance(element, dict) and "role" in element for element in value)
 
 
-def _row(value: Any, place: str, raw: bytes) -> TraceRow | UnreadableLine:
+def _make_row(value: Any, place: str, raw: bytes) -> TraceRow | UnreadableLine:
     if isinstance(value, dict):
         return TraceRow(place, value, raw)
-    return UnreadableLine(place=place, reason=f"it holds {sort(value)}, not an object")
+    return UnreadableLine(place=place, reason=f"it holds {describe_type(value)}, not an object")
 
 
-def decoded(data: bytes) -> Any:
+def decode_json(data: bytes) -> Any:
     """The JSON value, or a `BadInput`. Half of a surrogate pair, as cut text has it, becomes a `?`."""
     try:
         return msgspec.json.decode(data)
@@ -161,30 +181,33 @@ def decoded(data: bytes) -> Any:
     except RecursionError:
         raise BadInput("it is nested too deeply") from None
     except msgspec.MsgspecError as error:
-        return _leniently(data, str(error))
+        return _decode_leniently(data, str(error))
 
 
-def _leniently(data: bytes, why: str) -> Any:
+def _decode_leniently(data: bytes, problem: str) -> Any:
     """What others write and JSON does not have: NaN, halves of surrogate pairs, numbers out of range."""
     try:
-        return _clean(json.loads(data, parse_constant=lambda _: None))
+        return _replace_invalid(json.loads(data, parse_constant=lambda _: None))
     except RecursionError:
         raise BadInput("it is nested too deeply") from None
     except ValueError:
-        raise BadInput(f"it is not JSON: {why}") from None
+        raise BadInput(f"it is not JSON: {problem}") from None
 
 
-def _clean(value: Any) -> Any:
+def _replace_invalid(value: Any) -> Any:
+    """The value with `?` for each half of a surrogate pair, and null for a number that is not finite."""
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+        return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
-        return [_clean(each) for each in value]
+        return [_replace_invalid(element) for element in value]
     if isinstance(value, dict):
-        return {_clean(name): _clean(each) for name, each in value.items()}
-    return None if isinstance(value, float) and value - value != 0 else value
+        return {_replace_invalid(name): _replace_invalid(each) for name, each in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
 
 
-def sort(value: Any) -> str:
+def describe_type(value: Any) -> str:
     """What a JSON value is, in words."""
     names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")

@@ -2,8 +2,8 @@
 
     {messages, tools?, model?, ...}    {request, response}    {custom_id, body}    {input, output, usage}
 
-Read here are Chat Completions, Responses and Messages. Whatever else a record has is left out: a head holds
-only what a request of its API may have. Which requests belong together is not known here.
+Chat Completions, Responses and Messages are read. Whatever else a record has is left out: a head holds only
+what a request of its API may have. `growing_requests` decides which requests belong together.
 """
 
 from __future__ import annotations
@@ -12,10 +12,19 @@ from typing import Any
 
 import msgspec
 
-from lamina.dialects import DIALECTS, recognise
+from lamina.dialects import recognise
 from lamina.errors import BadInput
-from lamina.replay.traces.json_fields import count, field, listed, mapping, seconds, text, used
-from lamina.replay.traces.lines import TraceRow, decoded, sort
+from lamina.replay.traces.answers import read_answer
+from lamina.replay.traces.json_fields import (
+    count_field,
+    json_field,
+    list_field,
+    object_field,
+    parse_moment,
+    parse_usage,
+    text_field,
+)
+from lamina.replay.traces.lines import TraceRow, decode_json, describe_type
 from lamina.replay.values import RecordedUsage, Trace
 
 FIELDS = {"openai_chat": "messages", "anthropic": "messages", "openai_responses": "input"}
@@ -32,7 +41,7 @@ _FORMATS = {
     "openai_responses": "openai_responses",
     "responses": "openai_responses",
 }
-_HEAD = (
+_HEAD_FIELDS = (
     "system",
     "instructions",
     "tools",
@@ -56,11 +65,11 @@ _HEAD = (
     "context_management",
     "anthropic_version",
 )
-_ITEMS = ("messages", "input")
-_REQUESTS = ("request", "body", "request_body", "requestBody", "req")
-_RESPONSES = ("response", "response_body", "responseBody", "completion", "res")
-_IDS = ("id", "session_id", "conversation_id", "custom_id", "trace_id")
-_MOMENTS = ("timestamp", "ts", "time", "created_at", "startTime", "start_time")
+_ITEM_FIELDS = ("messages", "input")
+_REQUEST_FIELDS = ("request", "body", "request_body", "requestBody", "req")
+_RESPONSE_FIELDS = ("response", "response_body", "responseBody", "completion", "res")
+_ID_FIELDS = ("id", "session_id", "conversation_id", "custom_id", "trace_id")
+_TIME_FIELDS = ("timestamp", "ts", "time", "created_at", "startTime", "start_time")
 
 
 class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,192 +84,183 @@ class RecordedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_record(row: dict[str, Any]) -> bool:
-    return any(name in row for name in (*_ITEMS, *_REQUESTS, *_RESPONSES))
+    return any(name in row for name in (*_ITEM_FIELDS, *_REQUEST_FIELDS, *_RESPONSE_FIELDS))
 
 
 def is_session(row: dict[str, Any]) -> bool:
     """Whether it says itself that it is a whole conversation."""
-    meta = mapping(row, "meta")
-    whole = isinstance(row.get("format"), str) or "usage" in meta or "events" in meta
-    return whole and any(name in row for name in _ITEMS)
+    if not _has_items(row):
+        return False
+    meta = object_field(row, "meta")
+    return isinstance(row.get("format"), str) or "usage" in meta or "events" in meta
 
 
-def session_of(row: TraceRow) -> Trace:
-    """A conversation in one record; `BadInput` says why it is none."""
-    trace, meta = _trace(row, row.value), mapping(row.value, "meta")
-    reported = {
-        place: said
-        for each in listed(meta, "usage")
-        if (place := _index(each, trace)) is not None
-        and (said := used(each, at=seconds(field(each, "ts")), model=text(each, "model"))) is not None
-    }
-    cuts = (_index(each, trace) for each in listed(meta, "events") if "boundary" in text(each, "type"))
-    compacted = tuple(sorted({cut for cut in cuts if cut is not None}))
-    name = trace.model or text(meta, "model")
+def read_session(row: TraceRow) -> Trace:
+    """A conversation in one record; if it is none, a `BadInput` says why."""
+    trace = _read_trace(row, row.value)
+    meta = object_field(row.value, "meta")
     return msgspec.structs.replace(
-        trace, model=name, used=dict(sorted(reported.items())), compacted=compacted
+        trace,
+        model=trace.model or text_field(meta, "model"),
+        used=_session_usages(meta, trace),
+        compacted=_session_compactions(meta, trace),
     )
 
 
-def call_of(row: TraceRow) -> RecordedCall:
-    """A request, and its answer where that was kept; `BadInput` says why it is none."""
-    request, response = _parted(row.value)
-    trace = _trace(row, request)
-    moment = seconds(*(row.value.get(name) for name in _MOMENTS), *_answered(response))
-    answer, usage = answered(trace.dialect, response)
-    name = trace.model or text(response, "model")
+def _session_usages(meta: dict[str, Any], trace: Trace) -> dict[int, RecordedUsage]:
+    usages: dict[int, RecordedUsage] = {}
+    for line in list_field(meta, "usage"):
+        place = _index_of_item(line, trace)
+        usage = parse_usage(line, at=parse_moment(json_field(line, "ts")), model=text_field(line, "model"))
+        if place is not None and usage is not None:
+            usages[place] = usage
+    return dict(sorted(usages.items()))
+
+
+def _session_compactions(meta: dict[str, Any], trace: Trace) -> tuple[int, ...]:
+    places = set()
+    for event in list_field(meta, "events"):
+        place = _index_of_item(event, trace)
+        if "boundary" in text_field(event, "type") and place is not None:
+            places.add(place)
+    return tuple(sorted(places))
+
+
+def _index_of_item(line: Any, trace: Trace) -> int | None:
+    """The item that a line of meta is about, if there is one."""
+    if json_field(line, "index") == 0:
+        return 0
+    index = count_field(line, "index")
+    if not 0 < index <= len(trace.items):
+        return None
+    return index
+
+
+def read_call(row: TraceRow) -> RecordedCall:
+    """A request, and its answer if the record has it; if it is no request, a `BadInput` says why."""
+    request, response = _split_record(row.value)
+    trace = _read_trace(row, request)
+    model = trace.model or text_field(response, "model")
+    answer, usage = read_answer(trace.dialect, response)
     return RecordedCall(
-        trace=msgspec.structs.replace(trace, model=name),
+        trace=msgspec.structs.replace(trace, model=model),
         answer=answer,
-        used=used(usage or row.value.get("usage"), at=moment, model=name),
-        previous=text(request, "previous_response_id"),
-        response=text(response, "id"),
+        used=parse_usage(usage or row.value.get("usage"), at=_moment(row.value, response), model=model),
+        previous=text_field(request, "previous_response_id"),
+        response=text_field(response, "id"),
         size=len(row.raw),
     )
 
 
-def _answered(response: Any) -> tuple[Any, Any]:
-    return field(response, "created"), field(response, "created_at")
+def _moment(record: dict[str, Any], response: Any) -> float | None:
+    moments = [record.get(name) for name in _TIME_FIELDS]
+    moments += [json_field(response, "created"), json_field(response, "created_at")]
+    return parse_moment(*moments)
 
 
-def _parted(row: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def _split_record(record: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """The request and the response of a record, wherever it keeps them."""
-    request: Any = next((row[name] for name in _REQUESTS if row.get(name)), None)
-    request = _opened(request)
-    if not isinstance(request, dict) or not any(name in request for name in _ITEMS):
-        request = row
-    response = next((row[name] for name in _RESPONSES if row.get(name)), None)
-    if response is None and any(name in row for name in ("choices", "output")):
-        response = row
-    if not any(name in request for name in _ITEMS):
-        raise BadInput("an answer, and no request" if response is not None else "no messages in it")
-    return request, _opened(response)
+    request = _unwrap(_first_of(record, _REQUEST_FIELDS))
+    if not isinstance(request, dict) or not _has_items(request):
+        request = record
+    response = _first_of(record, _RESPONSE_FIELDS)
+    if response is None and ("choices" in record or "output" in record):
+        response = record
+    if not _has_items(request):
+        problem = "no messages in it" if response is None else "an answer, and no request"
+        raise BadInput(problem)
+    return request, _unwrap(response)
 
 
-def _opened(value: Any) -> Any:
-    """A body out of its wrapping: JSON as text, or an HTTP message with a body."""
+def _first_of(record: dict[str, Any], names: tuple[str, ...]) -> Any:
+    """The first of these fields that is not empty."""
+    for name in names:
+        if record.get(name):
+            return record[name]
+    return None
+
+
+def _has_items(request: dict[str, Any]) -> bool:
+    return any(name in request for name in _ITEM_FIELDS)
+
+
+def _unwrap(value: Any) -> Any:
+    """A body out of its wrapping: JSON as text, or an HTTP message with a body, or both."""
     for _ in range(2):
         if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-            value = decoded(value.encode("utf-8", "replace"))
+            value = decode_json(value.encode("utf-8", "replace"))
         if isinstance(value, dict) and "body" in value:
             value = value["body"]
     return value
 
 
-def _trace(row: TraceRow, request: dict[str, Any]) -> Trace:
-    head = {name: request[name] for name in _HEAD if request.get(name) is not None}
-    name = text(request, "model") or text(row.value, "model")
-    items = _items(request)
+def _read_trace(row: TraceRow, request: dict[str, Any]) -> Trace:
+    head = {name: request[name] for name in _HEAD_FIELDS if request.get(name) is not None}
+    model = text_field(request, "model") or text_field(row.value, "model")
+    items_name = _items_name(request)
+    items = _read_items(request[items_name], items_name)
+    dialect = _named_dialect(row.value, request)
+    if not dialect:
+        dialect = _recognised_dialect({**head, "model": model, items_name: items})
+    _check_head(head)
     return Trace(
-        id=text(row.value, *_IDS) or row.place,
+        id=text_field(row.value, *_ID_FIELDS) or row.place,
         place=row.place,
-        dialect=_dialect(row.value, {**head, "model": name}, items, request),
+        dialect=dialect,
         items=items,
-        head=_head(head),
-        source=text(row.value, "source", "agent") or "requests",
-        model=name,
+        head=head,
+        source=text_field(row.value, "source", "agent") or "requests",
+        model=model,
     )
 
 
-def _items(request: dict[str, Any]) -> list[dict[str, Any]]:
-    name = next(name for name in _ITEMS if name in request)
-    given = request[name]
-    if isinstance(given, str) and name == "input" and given:
-        return [{"type": "message", "role": "user", "content": given}]
-    if not isinstance(given, list) or not given:
-        found = "an empty list" if isinstance(given, list) else sort(given)
-        raise BadInput(f"{name} is {found}")
-    for at, item in enumerate(given):
-        _checked(item, f"{name}[{at}]")
-    return given
+def _items_name(request: dict[str, Any]) -> str:
+    return next(name for name in _ITEM_FIELDS if name in request)
 
 
-def _checked(item: Any, place: str) -> None:
-    """Only what a reader of any dialect takes for granted."""
+def _read_items(value: Any, name: str) -> list[dict[str, Any]]:
+    if isinstance(value, str) and name == "input" and value:
+        return [{"type": "message", "role": "user", "content": value}]
+    if not isinstance(value, list):
+        raise BadInput(f"{name} is {describe_type(value)}")
+    if not value:
+        raise BadInput(f"{name} is an empty list")
+    for at, item in enumerate(value):
+        _check_item(item, f"{name}[{at}]")
+    return value
+
+
+def _check_item(item: Any, place: str) -> None:
+    """Refuses only what a reader of any dialect could not bear."""
     if not isinstance(item, dict):
-        raise BadInput(f"{place} is {sort(item)}, not an object")
-    kind = item.get("role", item.get("type"))
-    if not isinstance(kind, str):
+        raise BadInput(f"{place} is {describe_type(item)}, not an object")
+    role = item.get("role", item.get("type"))
+    if not isinstance(role, str):
         raise BadInput(f"{place} has no role")
     if not isinstance(item.get("content"), str | list | None):
-        raise BadInput(f"{place}.content is {sort(item['content'])}")
+        raise BadInput(f"{place}.content is {describe_type(item['content'])}")
 
 
-def _head(head: dict[str, Any]) -> dict[str, Any]:
+def _check_head(head: dict[str, Any]) -> None:
     for name in ("tools", "functions"):
-        if name in head and not (
-            isinstance(head[name], list) and all(isinstance(t, dict) for t in head[name])
-        ):
-            raise BadInput(f"{name} is {sort(head[name])}, not a list of objects")
-    return head
+        if name not in head:
+            continue
+        tools = head[name]
+        if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+            raise BadInput(f"{name} is {describe_type(tools)}, not a list of objects")
 
 
-def _dialect(
-    row: dict[str, Any], head: dict[str, Any], items: list[dict[str, Any]], request: dict[str, Any]
-) -> str:
-    said = _FORMATS.get(text(row, "format").lower())
-    if said and FIELDS[said] in request:
-        return said
-    found = recognise({**head, next(name for name in _ITEMS if name in request): items}).name
-    if found not in FIELDS:
-        raise BadInput(f"a request of {found}, which is not read")
-    return found
+def _named_dialect(record: dict[str, Any], request: dict[str, Any]) -> str:
+    """The dialect that the record names, if its request has the field of that dialect's items."""
+    dialect = _FORMATS.get(text_field(record, "format").lower(), "")
+    if dialect and FIELDS[dialect] in request:
+        return dialect
+    return ""
 
 
-def _index(each: Any, trace: Trace) -> int | None:
-    """The item that a line of meta is about, if there is one."""
-    if field(each, "index") == 0:
-        return 0
-    index = count(each, "index")
-    return index if 0 < index <= len(trace.items) else None
-
-
-def answered(dialect: str, response: Any) -> tuple[list[dict[str, Any]], Any]:
-    """The answer as items to send back, and the usage; of a stream, put together from its events."""
-    events = _events(response)
-    if events is not None:
-        return _streamed(dialect, events)
-    if dialect == "openai_responses":
-        return [item for item in listed(response, "output") if isinstance(item, dict)], field(
-            response, "usage"
-        )
-    if dialect == "anthropic":
-        content = listed(response, "content")
-        answer = [{"role": "assistant", "content": content}] if content else []
-        return answer, field(response, "usage")
-    choice = next(iter(listed(response, "choices")), None)
-    message = mapping(choice, "message")
-    return ([{"role": "assistant", **message}] if message else []), field(response, "usage")
-
-
-def _events(response: Any) -> list[Any] | None:
-    """The events of a streamed answer: a list of them, or the text of the stream."""
-    if isinstance(response, list):
-        return [event for event in response if isinstance(event, dict)]
-    if not isinstance(response, str):
-        return None
-    data = (line[5:].strip() for line in response.splitlines() if line.startswith("data:"))
-    return [event for each in data if each.startswith("{") and isinstance(event := _event(each), dict)]
-
-
-def _event(data: str) -> Any:
-    try:
-        return decoded(data.encode("utf-8", "replace"))
-    except BadInput:
-        return None
-
-
-def _streamed(dialect: str, events: list[Any]) -> tuple[list[dict[str, Any]], Any]:
-    try:
-        absorbed = DIALECTS[dialect].absorb_stream(events)
-    except BadInput:
-        return [], None
-    notes = (segment.meta.get("wire", {}) for segment in absorbed.segments)
-    answer = [note["message"] for note in notes if isinstance(note.get("message"), dict)]
-    usage = absorbed.usage
-    return answer, {
-        "prompt_tokens": usage.input,
-        "cached_input_tokens": usage.cached,
-        "cache_write": usage.written,
-        "completion_tokens": usage.output,
-    }
+def _recognised_dialect(request: dict[str, Any]) -> str:
+    """The dialect that a request looks like."""
+    dialect = recognise(request).name
+    if dialect not in FIELDS:
+        raise BadInput(f"a request of {dialect}, which is not read")
+    return dialect

@@ -1,0 +1,85 @@
+"""The answer of a recorded response: its items as they are sent back, and its usage.
+
+A response may be whole, or the events of a stream, as a list or as the text of the stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lamina.dialects import DIALECTS
+from lamina.errors import BadInput
+from lamina.replay.traces.json_fields import json_field, list_field, object_field
+from lamina.replay.traces.lines import decode_json
+
+Answer = tuple[list[dict[str, Any]], Any]
+"""The items of an answer, and the usage in the provider's own words."""
+
+
+def read_answer(dialect: str, response: Any) -> Answer:
+    """The answer as items to send back, and the usage; of a stream, put together from its events."""
+    events = _find_events(response)
+    if events is not None:
+        return _absorb_events(dialect, events)
+    return _answer_items(dialect, response), json_field(response, "usage")
+
+
+def _answer_items(dialect: str, response: Any) -> list[dict[str, Any]]:
+    if dialect == "openai_responses":
+        return [item for item in list_field(response, "output") if isinstance(item, dict)]
+    if dialect == "anthropic":
+        content = list_field(response, "content")
+        if not content:
+            return []
+        return [{"role": "assistant", "content": content}]
+    choices = list_field(response, "choices")
+    if not choices:
+        return []
+    message = object_field(choices[0], "message")
+    if not message:
+        return []
+    return [{"role": "assistant", **message}]
+
+
+def _find_events(response: Any) -> list[Any] | None:
+    """The events of a streamed answer: a list of them, or the text of the stream; None if it is whole."""
+    if isinstance(response, list):
+        return [event for event in response if isinstance(event, dict)]
+    if not isinstance(response, str):
+        return None
+    events = []
+    for line in response.splitlines():
+        if not line.startswith("data:"):
+            continue
+        event = _decode_event(line.removeprefix("data:").strip())
+        if isinstance(event, dict):
+            events.append(event)
+    return events
+
+
+def _decode_event(data: str) -> Any:
+    if not data.startswith("{"):
+        return None
+    try:
+        return decode_json(data.encode("utf-8", "replace"))
+    except BadInput:
+        return None
+
+
+def _absorb_events(dialect: str, events: list[Any]) -> Answer:
+    try:
+        absorbed = DIALECTS[dialect].absorb_stream(events)
+    except BadInput:
+        return [], None
+    items = []
+    for segment in absorbed.segments:
+        message = segment.meta.get("wire", {}).get("message")
+        if isinstance(message, dict):
+            items.append(message)
+    usage = {
+        "prompt_tokens": absorbed.usage.input,
+        "cached_input_tokens": absorbed.usage.cached,
+        "cache_write": absorbed.usage.written,
+        "completion_tokens": absorbed.usage.output,
+    }
+    return items, usage

@@ -1,0 +1,23 @@
+"""The store under test with encryption around it, for the trials that need some."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from lamina.stores.port import Store
+from lamina.stores.sealed import Key, Sealed
+from tests.torture.telling import OpenStore
+
+Between = Callable[[Store], Store]
+
+
+def sealing(open_store: OpenStore, keys: Sequence[Key], *, between: Between | None = None) -> OpenStore:
+    """Opens the store sealed by these keys. `between` stands where an attacker would: below the sealing."""
+
+    @asynccontextmanager
+    async def opened(folder: str) -> AsyncIterator[Store]:
+        async with open_store(folder) as store:
+            yield Sealed(between(store) if between else store, list(keys), create=True)
+
+    return opened
