@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from lamina.core import hashing
 from lamina.core.digest_entries import lay_folds, map_covered
 from lamina.core.digests import digest, smallest
 from lamina.core.entries import find_sent
-from lamina.core.hashing import digest as hash_of
 from lamina.core.kinds import Kinds
 from lamina.core.orders import goes_last
 from lamina.core.scale import Scale
@@ -77,7 +77,7 @@ def make_fold(run: Sequence[Entry], *, spare: int, cut: int, kinds: Kinds, bound
         words = texts.words
         notes = texts.notes
     return Fold(
-        key=f"fold-{hash_of(covers)[:20]}",
+        key=f"fold-{hashing.digest(covers)[:20]}",
         covers=covers,
         text=words,
         notes=notes,
