@@ -104,19 +104,19 @@ def test_every_law_has_its_property() -> None:
 
 def test_stories_have_enough_to_test() -> None:
     """At least 30 % of the logs contain a cut, 10 % a fold, 10 % bound thinking."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     @settings(max_examples=300, phases=[Phase.generate], database=None, derandomize=True)
     @given(stories())
     def count(story: Story) -> None:
         ledgers = [case.envelope.ledger for case in cases(story)]
-        found["logs"] += 1
-        found["cut"] += any(cut.lowered for ledger in ledgers for cut in ledger.cuts)
-        found["fold"] += any(ledger.folds for ledger in ledgers)
-        found["bound"] += any(ledger.bound for ledger in ledgers)
+        counts["logs"] += 1
+        counts["cut"] += any(cut.lowered for ledger in ledgers for cut in ledger.cuts)
+        counts["fold"] += any(ledger.folds for ledger in ledgers)
+        counts["bound"] += any(ledger.bound for ledger in ledgers)
 
     count()
-    print(dict(found))
-    assert found["cut"] >= 0.3 * found["logs"]
-    assert found["fold"] >= 0.1 * found["logs"]
-    assert found["bound"] >= 0.1 * found["logs"]
+    print(dict(counts))
+    assert counts["cut"] >= 0.3 * counts["logs"]
+    assert counts["fold"] >= 0.1 * counts["logs"]
+    assert counts["bound"] >= 0.1 * counts["logs"]

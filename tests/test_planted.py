@@ -46,7 +46,7 @@ def a_ledger_that_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def a_change_that_is_not_recorded(patch: pytest.MonkeyPatch) -> None:
     a_ledger_that_is_ignored(patch)
-    patch.setattr(build, "find_reason", lambda *_args: "")
+    patch.setattr(build, "find_change", lambda *_args: "")
 
 
 def a_call_that_nobody_answers(patch: pytest.MonkeyPatch) -> None:

@@ -29,15 +29,18 @@ def carries(segment: Segment) -> str:
     return "" if isinstance(segment.parts[0], Text) else WHY
 
 
-def built(log: tuple[Segment, ...] = LOG, **given: Any) -> Any:
-    return build(log, options=Options(carries=carries), **given)
+def built(log: tuple[Segment, ...] = LOG, **arguments: Any) -> Any:
+    return build(log, options=Options(carries=carries), **arguments)
 
 
 def test_what_cannot_be_said_is_a_stub_with_the_reason() -> None:
     entries = built().entries
     assert [(e.form, e.why) for e in entries[1:5]] == [
-        (Form.STUB, WHY), (Form.OMITTED, WHY), (Form.STUB, WHY), (Form.OMITTED, WHY),
-    ]  # fmt: skip
+        (Form.STUB, WHY),
+        (Form.OMITTED, WHY),
+        (Form.STUB, WHY),
+        (Form.OMITTED, WHY),
+    ]
     assert "recall(" in entries[3].parts[0].text
 
 

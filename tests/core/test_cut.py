@@ -34,16 +34,14 @@ WORDS = "many words about nothing "
 def steps(count: int, size: int = 30, *, first: int = 0) -> list[Segment]:
     """Calls and their results; each result is `size` times 25 characters long, and has a key."""
     numbers = range(first, first + count)
-    asked = [call("read", {"path": f"{n}.txt"}, id=f"c{n}", joins=False) for n in numbers]
-    given = [result(f"{n}: " + WORDS * size, id=f"c{n}", name="read", key=f"r{n}") for n in numbers]
-    return [segment for pair in zip(asked, given, strict=True) for segment in pair]
+    calls = [call("read", {"path": f"{n}.txt"}, id=f"c{n}", joins=False) for n in numbers]
+    results = [result(f"{n}: " + WORDS * size, id=f"c{n}", name="read", key=f"r{n}") for n in numbers]
+    return [segment for pair in zip(calls, results, strict=True) for segment in pair]
 
 
 def room(tokens: int, *, keep_last: int = 0, least: float = 0.2, target: float | None = None) -> Budget:
     """A budget in which nothing enters lowered."""
-    return Budget(
-        window=tokens, reserve=0, keep_last=keep_last, least=least, target=target, largest=1
-    )  # fmt: skip
+    return Budget(window=tokens, reserve=0, keep_last=keep_last, least=least, target=target, largest=1)
 
 
 def built(log: list[Segment], budget: Budget, ledger: Ledger | None = None, *, idle: float = 0) -> Envelope:
@@ -66,9 +64,12 @@ def lowered(envelope: Envelope) -> set[str]:
 
 def test_a_budget_that_cannot_be_met_names_the_floor_and_what_it_is_made_of() -> None:
     log = [
-        system("Rules. " * 50, key="rules"), user("Read this. " * 30), *steps(3),
-        assistant("Read."), user("Why? " * 10, key="why"),
-    ]  # fmt: skip
+        system("Rules. " * 50, key="rules"),
+        user("Read this. " * 30),
+        *steps(3),
+        assistant("Read."),
+        user("Why? " * 10, key="why"),
+    ]
     error = refused(log, room(60))
     assert (error.room, error.segments[0], error.segments[-1][0]) == (60, ("rules", 88), "why")
     assert f"{error.floor:,} tokens and the room is 60" in str(error)
@@ -116,8 +117,8 @@ def smallest(log: list[Segment]) -> int:
     for i in [i for i, entry in enumerate(entries) if entry.segment.kind == "tool_call"]:
         if not {i, i + 1} <= foldable:  # its result stands right after it, and they go together
             foldable -= {i, i + 1}
-    found = find_runs(entries, frozenset(foldable))
-    gains = [sum(costs[i] for i in run) - least_digest([entries[i] for i in run]) for run in found]
+    runs = find_runs(entries, frozenset(foldable))
+    gains = [sum(costs[i] for i in run) - least_digest([entries[i] for i in run]) for run in runs]
     subsets = (some for count in range(len(gains) + 1) for some in combinations(gains, count))
     return sum(costs) - max(map(sum, subsets))
 
@@ -296,8 +297,8 @@ def thoughtful(count: int) -> list[Segment]:
     """An open tool loop in which each step begins with a thought."""
     log = [user("Read them all")]
     for n in range(count):
-        asked, given = steps(1, first=n)
-        log += [thought(n), msgspec.structs.replace(asked, joins=True), given]
+        call_segment, result_segment = steps(1, first=n)
+        log += [thought(n), msgspec.structs.replace(call_segment, joins=True), result_segment]
     return log
 
 

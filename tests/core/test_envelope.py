@@ -98,8 +98,8 @@ def test_a_cut_is_told_in_one_line() -> None:
     _, envelope = fitted()
     cut = envelope.cut
     assert cut is not None
-    told = f"cut 1: over the trigger, {cut.before:,} to {cut.after:,} tokens, {cut.lowered} lowered"
-    assert told in table(explain(envelope)).splitlines()
+    cut_row = f"cut 1: over the trigger, {cut.before:,} to {cut.after:,} tokens, {cut.lowered} lowered"
+    assert cut_row in table(explain(envelope)).splitlines()
 
 
 @pytest.mark.parametrize("width", [60, 100, 200])
@@ -159,9 +159,7 @@ def test_what_was_sent_and_is_not_any_more_is_a_cut_with_its_reason(
 
 
 def test_parameters_are_no_part_of_the_stream() -> None:
-    hot = build(
-        LOG, head=Head(tools=TOOLS, parameters={"temperature": 1}), counter=RFC, ledger=FIRST.ledger
-    )  # fmt: skip
+    hot = build(LOG, head=Head(tools=TOOLS, parameters={"temperature": 1}), counter=RFC, ledger=FIRST.ledger)
     assert (hot.cut, hot.prefix) == (None, FIRST.prefix)
 
 

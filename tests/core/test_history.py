@@ -157,14 +157,14 @@ def test_going_back_to_a_turn_sends_its_prompt(back_to: int) -> None:
     assert envelope.sent[-1].parts == rewound[-1].parts
 
 
-@pytest.mark.parametrize("kept", [3, 5, 7])
-def test_a_client_that_drops_its_oldest_messages_still_sends_its_prompt(kept: int) -> None:
+@pytest.mark.parametrize("count", [3, 5, 7])
+def test_a_client_that_drops_its_oldest_messages_still_sends_its_prompt(count: int) -> None:
     """All prompts are the same: by a count from the front, the last would be one that was folded."""
     log = [segment for n in range(30) for segment in (user("continue"), assistant(f"Part {n}. " * 30))]
     log.append(user("continue"))
     before = grown(log)
-    envelope = after(log[-kept:], before)
-    assert [entry.parts for entry in envelope.sent] == [segment.parts for segment in log[-kept:]]
+    envelope = after(log[-count:], before)
+    assert [entry.parts for entry in envelope.sent] == [segment.parts for segment in log[-count:]]
 
 
 def test_a_prompt_that_a_cut_had_taken_away_is_sent_in_full_when_it_is_asked_again() -> None:

@@ -27,7 +27,7 @@ WORDS = "words that take some room in a message of a chat "
 
 def chat(turns: int, *, steps: int = 0) -> list[list[Segment]]:
     """Turns of question, tool calls and answer, each with its number in it."""
-    made: list[list[Segment]] = []
+    envelopes: list[list[Segment]] = []
     for n in range(turns):
         turn = [user(f"question {n}: {WORDS}", key=f"q{n}")]
         for step in range(steps):
@@ -36,28 +36,28 @@ def chat(turns: int, *, steps: int = 0) -> list[list[Segment]]:
                 call("read", {"path": f"{name}.py"}, id=name, joins=False),
                 result(f"result {name}: {WORDS}", id=name, name="read", key=f"r{n}-{step}"),
             ]
-        made.append([*turn, assistant(f"answer {n}: {WORDS}", key=f"a{n}")])
-    return made
+        envelopes.append([*turn, assistant(f"answer {n}: {WORDS}", key=f"a{n}")])
+    return envelopes
 
 
 def played(
-    turns: list[list[Segment]], window: LastN | None, *, memo: Memo | None = None, **given_: Any
+    turns: list[list[Segment]], window: LastN | None, *, memo: Memo | None = None, **arguments: Any
 ) -> list[Envelope]:
     """The first request of each turn, each checked by every law, the ledger through JSON."""
-    log, ledger, made = [system("Be brief.")], Ledger(), list[Envelope]()
+    log, ledger, envelopes = [system("Be brief.")], Ledger(), list[Envelope]()
     for turn in turns:
         opening = next(i for i, one in enumerate(turn) if one.role is Role.ASSISTANT)
         log += turn[:opening]
         options = Options(window=window)
-        made.append(build(log, counter=CHARS4, ledger=ledger, options=options, memo=memo, **given_))
-        before = made[-2] if len(made) > 1 else None
-        audit(Case(log=tuple(log), envelope=made[-1], before=before, counter=CHARS4, options=options))
-        ledger = Ledger.load(json.loads(json.dumps(made[-1].ledger.dump())))
+        envelopes.append(build(log, counter=CHARS4, ledger=ledger, options=options, memo=memo, **arguments))
+        before = envelopes[-2] if len(envelopes) > 1 else None
+        audit(Case(log=tuple(log), envelope=envelopes[-1], before=before, counter=CHARS4, options=options))
+        ledger = Ledger.load(json.loads(json.dumps(envelopes[-1].ledger.dump())))
         log += turn[opening:]
-    return made
+    return envelopes
 
 
-def standing(envelope: Envelope) -> list[str]:
+def sent_keys(envelope: Envelope) -> list[str]:
     """The keys of the messages of history that are sent."""
     return [e.segment.key for e in envelope.sent if e.segment.kind in {"user", "assistant"}][:-1]
 
@@ -67,21 +67,21 @@ def digests(envelope: Envelope) -> list[str]:
 
 
 def test_an_exact_window_holds_the_last_messages_of_every_request() -> None:
-    made = played(chat(12), LastN(4, 0))
+    envelopes = played(chat(12), LastN(4, 0))
     last = [f"{who}{n}" for n in range(12) for who in "qa"]
-    for number, envelope in enumerate(made):
-        assert standing(envelope) == last[max(2 * number - 4, 0) : 2 * number]
-    assert [bool(envelope.cut) for envelope in made] == [n > 2 for n in range(12)]
+    for number, envelope in enumerate(envelopes):
+        assert sent_keys(envelope) == last[max(2 * number - 4, 0) : 2 * number]
+    assert [bool(envelope.cut) for envelope in envelopes] == [n > 2 for n in range(12)]
 
 
 def test_a_window_with_slack_moves_the_prefix_seldom_and_never_holds_less() -> None:
-    made = played(chat(30), LastN(6))
-    sizes = [len(standing(envelope)) for envelope in made]
+    envelopes = played(chat(30), LastN(6))
+    sizes = [len(sent_keys(envelope)) for envelope in envelopes]
     assert sizes[:6] == [0, 2, 4, 6, 8, 10]
     assert all(6 <= size <= 12 for size in sizes[3:])
-    cuts = [n for n, envelope in enumerate(made) if envelope.cut]
+    cuts = [n for n, envelope in enumerate(envelopes) if envelope.cut]
     assert all(later - earlier == 4 for earlier, later in pairwise(cuts))
-    assert {cut.reason for cut in made[-1].ledger.cuts} == {"history beyond the last 6 messages"}
+    assert {cut.reason for cut in envelopes[-1].ledger.cuts} == {"history beyond the last 6 messages"}
 
 
 def test_everything_outside_can_be_recalled_by_one_handle_and_by_its_own() -> None:
@@ -104,17 +104,17 @@ def test_everything_outside_can_be_recalled_by_one_handle_and_by_its_own() -> No
 def test_what_stands_for_the_rest_stays_bounded_however_long_a_conversation_is(bound: int) -> None:
     turns = chat(40)
     turns[3][0] = user("A very long message of the user's own. " * 200, key="q3")
-    made = played(turns, LastN(6, 2, digest=bound))
-    for envelope in made:
+    envelopes = played(turns, LastN(6, 2, digest=bound))
+    for envelope in envelopes:
         assert sum(map(len, digests(envelope))) <= 2 * (bound + 150)
-    assert made[-1].tokens < 2 * made[5].tokens
+    assert envelopes[-1].tokens < 2 * envelopes[5].tokens
 
 
 def test_calls_go_with_their_results_and_a_long_turn_is_not_cut_by_the_window() -> None:
     turns = chat(8, steps=2)
-    made = played(turns, LastN(3, 0))
-    assert [standing(envelope) for envelope in made[2:]] == [[f"a{n}"] for n in range(1, 7)]
-    results = [e.segment.key for e in made[-1].sent if e.segment.kind == "tool_result"]
+    envelopes = played(turns, LastN(3, 0))
+    assert [sent_keys(envelope) for envelope in envelopes[2:]] == [[f"a{n}"] for n in range(1, 7)]
+    results = [e.segment.key for e in envelopes[-1].sent if e.segment.kind == "tool_result"]
     assert results == ["r6-0", "r6-1"]  # two messages with their results, and the answer
     log = [one for turn in turns for one in turn][:-1]
     open_turn = [*log, *chat(1, steps=9)[0][:-1]]
@@ -139,20 +139,21 @@ def test_a_window_and_a_budget_make_one_cut() -> None:
     budget = Budget(window=1_000, reserve=0, trigger=0.5, target=0.4, least=0, keep_last=0, largest=1)
     turns = chat(8)
     turns[4][-1] = assistant("A long answer. " * 200, key="a4")
-    made = played(turns, LastN(4, 4), budget=budget)
-    (cut, *_) = made[-1].ledger.cuts
+    envelopes = played(turns, LastN(4, 4), budget=budget)
+    (cut, *_) = envelopes[-1].ledger.cuts
     assert cut.reason == "history beyond the last 4 messages; over the trigger"
-    assert made[5].cut == cut
-    assert made[5].entry("a4").form is Form.COMPACT
-    assert standing(made[5]) == ["q3", "a3", "q4", "a4"]
-    assert [each.number for each in made[-1].ledger.cuts] == list(range(1, len(made[-1].ledger.cuts) + 1))
+    assert envelopes[5].cut == cut
+    assert envelopes[5].entry("a4").form is Form.COMPACT
+    assert sent_keys(envelopes[5]) == ["q3", "a3", "q4", "a4"]
+    numbers = [each.number for each in envelopes[-1].ledger.cuts]
+    assert numbers == list(range(1, len(numbers) + 1))
 
 
 def test_a_window_waits_while_its_line_would_be_longer_than_what_it_takes_out() -> None:
     turns = [[user(f"{n}", key=f"q{n}"), assistant("ok", key=f"a{n}")] for n in range(6)]
-    made = played(turns, LastN(2, 0))
-    tokens = [envelope.tokens for envelope in made]
-    assert all(cut.after < cut.before for cut in made[-1].ledger.cuts)
+    envelopes = played(turns, LastN(2, 0))
+    tokens = [envelope.tokens for envelope in envelopes]
+    assert all(cut.after < cut.before for cut in envelopes[-1].ledger.cuts)
     assert max(tokens) < 60
 
 
@@ -161,7 +162,7 @@ def test_a_window_that_is_taken_away_brings_nothing_back_by_itself() -> None:
     with_window = played(turns, LastN(4, 0))[-1]
     log = [system("Be brief."), *(one for turn in turns for one in turn)][:-1]
     after = build(log, counter=CHARS4, ledger=with_window.ledger)
-    assert standing(after) == standing(with_window)
+    assert sent_keys(after) == sent_keys(with_window)
     assert after.cut is None
 
 
@@ -174,10 +175,10 @@ def test_a_memo_changes_nothing_and_every_law_holds(messages: int, slack: int, s
     assert [one.ledger for one in with_memo] == [one.ledger for one in without]
 
 
-@pytest.mark.parametrize("given_", [{"messages": -1}, {"messages": 1, "slack": -1}, {"messages": 2.5}])
-def test_a_window_is_a_number_of_messages(given_: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", [{"messages": -1}, {"messages": 1, "slack": -1}, {"messages": 2.5}])
+def test_a_window_is_a_number_of_messages(arguments: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="LastN"):
-        LastN(**given_)
+        LastN(**arguments)
 
 
 def test_a_digest_ends_as_it_will_when_the_thinking_behind_it_is_loosened() -> None:

@@ -161,13 +161,13 @@ POINTER = "Context attached to this message:\n- project-spec.md\n\nFind them in 
 
 def turns(*parts: list[Segment]) -> list[Envelope]:
     """One build a turn, each with the ledger of the one before."""
-    made: list[Envelope] = []
+    envelopes: list[Envelope] = []
     log: list[Segment] = []
     for part in parts:
         log += part
-        ledger = Ledger.load(made[-1].ledger.dump()) if made else Ledger()
-        made.append(build(log, counter=CHARS4, ledger=ledger, options=HOISTED))
-    return made
+        ledger = Ledger.load(envelopes[-1].ledger.dump()) if envelopes else Ledger()
+        envelopes.append(build(log, counter=CHARS4, ledger=ledger, options=HOISTED))
+    return envelopes
 
 
 def layer(envelope: Envelope, which: Layer) -> list[str]:
@@ -330,15 +330,15 @@ def in_library(envelope: Envelope) -> list[str]:
 
 
 def test_what_was_found_for_one_question_never_enters_the_library() -> None:
-    found = segment("excerpt", Role.USER, "A passage. " * 30, key="hit", attrs={"source": "a.md"})
-    first, second = hoisted_turns([found, file("a.md", SPEC), user("1")], [user("2")])
+    excerpt = segment("excerpt", Role.USER, "A passage. " * 30, key="hit", attrs={"source": "a.md"})
+    first, second = hoisted_turns([excerpt, file("a.md", SPEC), user("1")], [user("2")])
     assert in_library(first) == []
     assert in_library(second) == ["a.md"]
 
 
 def test_each_change_of_the_hoisted_layout_has_its_own_reason() -> None:
-    found = segment("excerpt", Role.USER, "A passage. " * 30, key="hit", attrs={"source": "a.md"})
-    requests = hoisted_turns([file("a.md", SPEC), user("1")], [found, user("2")], [user("3")], [user("4")])
+    excerpt = segment("excerpt", Role.USER, "A passage. " * 30, key="hit", attrs={"source": "a.md"})
+    requests = hoisted_turns([file("a.md", SPEC), user("1")], [excerpt, user("2")], [user("3")], [user("4")])
     reasons = [request.cut.reason if request.cut else "" for request in requests]
     assert reasons == ["", LIBRARY_GREW, TURN_SCOPED, ""]
 

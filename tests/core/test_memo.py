@@ -69,9 +69,13 @@ class Conversation:
     def build(self, memo: Memo | None) -> Envelope | int:
         try:
             return build(
-                self.whole[: self.end], budget=self.budget, ledger=self.ledger, counter=self.counter,
-                options=self.options, memo=memo,
-            )  # fmt: skip
+                self.whole[: self.end],
+                budget=self.budget,
+                ledger=self.ledger,
+                counter=self.counter,
+                options=self.options,
+                memo=memo,
+            )
         except BudgetExceeded as error:
             return error.floor
 
@@ -110,11 +114,11 @@ def test_a_digest_is_not_there_before_what_it_covers() -> None:
 
 def requests(log: Log, memo: Callable[[], Memo | None]) -> list[Envelope]:
     """Every request of a session."""
-    ledger, made = Ledger(), []
+    ledger, envelopes = Ledger(), []
     for each in calls(log):
-        made.append(build(each, budget=Budget(window=12_000, reserve=0), ledger=ledger, memo=memo()))
-        ledger = made[-1].ledger
-    return made
+        envelopes.append(build(each, budget=Budget(window=12_000, reserve=0), ledger=ledger, memo=memo()))
+        ledger = envelopes[-1].ledger
+    return envelopes
 
 
 def test_two_threads_may_share_a_memo() -> None:
@@ -122,10 +126,10 @@ def test_two_threads_may_share_a_memo() -> None:
     sessions = [session(seed, turns=2, steps=4) for seed in (1, 2)]
     plain = [requests(log, lambda: None) for log in sessions]
     with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda log: requests(log, lambda: shared), sessions * 2))
-    for index, made in enumerate(found):
-        assert all(map(same, made, plain[index % 2]))
-        assert len(made) == len(plain[index % 2])
+        results = list(pool.map(lambda log: requests(log, lambda: shared), sessions * 2))
+    for index, envelopes in enumerate(results):
+        assert all(map(same, envelopes, plain[index % 2]))
+        assert len(envelopes) == len(plain[index % 2])
 
 
 class Tally:
@@ -173,9 +177,9 @@ def test_turns_that_are_taken_back_make_the_prompt_a_prompt_again() -> None:
 def test_a_memo_resumes_where_the_log_continues_and_begins_anew_where_it_does_not() -> None:
     memo, log = Memo(), [user("One"), assistant("Two"), user("Three"), assistant("Four"), user("Five")]
     first = build(log, counter=CHARS4, memo=memo)
-    kept = memo.checkpoint
-    assert kept is not None
-    assert kept.log == tuple(log[:3])
+    checkpoint = memo.checkpoint
+    assert checkpoint is not None
+    assert checkpoint.log == tuple(log[:3])
     edited = [user("Zero"), *log[1:]]
     build(edited, counter=CHARS4, ledger=first.ledger, memo=memo)
     assert memo.checkpoint is not None

@@ -55,8 +55,8 @@ def with_result(size: int) -> Envelope:
 
     Its call is pinned, so the step is not folded: the result is replaced by its handle, or stays.
     """
-    asked = call("read", {"path": "a"}, id="c", joins=False, pinned=True)
-    log = [user("Go."), asked, result("x" * size, id="c", name="read", key="r"), assistant("Done.")]
+    pinned_call = call("read", {"path": "a"}, id="c", joins=False, pinned=True)
+    log = [user("Go."), pinned_call, result("x" * size, id="c", name="read", key="r"), assistant("Done.")]
     log += [user("Next."), *read("b", "y" * 3_000, 1), assistant("Done too."), user("And now?")]
     budget = Budget(window=3_000, reserve=0, trigger=0.5, target=0.01, least=0, largest=1, keep_last=0)
     return build(log, budget=budget, counter=LETTERS)
@@ -136,10 +136,10 @@ ROOM, LARGEST = 4_000, 0.4
 
 def arrived(*sizes: int, earlier: int = 0) -> list[tuple[Form, int]]:
     """How the results of parallel calls enter, by their tokens; `earlier` is one of the step before them."""
-    asked = [call("read", {"path": f"{n}"}, id=f"c{n}", joins=n > 0) for n in range(len(sizes))]
-    given = [text_result(size, n, joins=n > 0) for n, size in enumerate(sizes)]
+    calls = [call("read", {"path": f"{n}"}, id=f"c{n}", joins=n > 0) for n in range(len(sizes))]
+    results = [text_result(size, n, joins=n > 0) for n, size in enumerate(sizes)]
     before = [call("read", {"path": "e"}, id="c99", joins=False), text_result(earlier, 99, joins=False)]
-    log = [user("Go."), *(before if earlier else []), *asked, *given]
+    log = [user("Go."), *(before if earlier else []), *calls, *results]
     budget = Budget(window=ROOM, reserve=0, trigger=1, least=0, largest=LARGEST)
     envelope = build(log, budget=budget, counter=CHARS4)
     keys = [*(["r99"] if earlier else []), *(f"r{n}" for n in range(len(sizes)))]
@@ -154,10 +154,10 @@ def text_result(size: int, number: int, *, joins: bool) -> Segment:
 @pytest.mark.parametrize("count", [2, 3, 4, 6])
 def test_results_that_are_too_much_together_get_equal_shares_of_half_the_room(count: int) -> None:
     """Each alone is below its own limit; together they are above half of the room."""
-    found = arrived(*[2_600 // count] * count)
+    arrivals = arrived(*[2_600 // count] * count)
     share = ROOM // 2 // count
-    assert {form for form, _ in found} == {Form.COMPACT}
-    assert all(share / 4 < tokens <= share for _, tokens in found)
+    assert {form for form, _ in arrivals} == {Form.COMPACT}
+    assert all(share / 4 < tokens <= share for _, tokens in arrivals)
 
 
 def test_a_small_result_beside_large_ones_stays_whole() -> None:
@@ -201,9 +201,9 @@ def test_a_digest_is_as_long_as_its_room_allows(window: int, bound: int) -> None
 
 
 def test_words_that_a_digest_keeps_come_on_top() -> None:
-    said = "Keep the retries at exactly three, whatever the specification says about them. " * 8
-    log = [user(said), *read("a.py", "def f(): ...\n" * 200, 0), assistant("Done."), user("Next.")]
+    words = "Keep the retries at exactly three, whatever the specification says about them. " * 8
+    log = [user(words), *read("a.py", "def f(): ...\n" * 200, 0), assistant("Done."), user("Next.")]
     budget = Budget(window=2_000, reserve=0, trigger=0.2, target=0.05, least=0, largest=1, keep_last=0)
     (digest,) = plan_cut(log, budget=budget, counter=CHARS4).digests
-    assert "".join(said.split()) in "".join(digest.split())
-    assert text_of(log[0].parts) == said
+    assert "".join(words.split()) in "".join(digest.split())
+    assert text_of(log[0].parts) == words

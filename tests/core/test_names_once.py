@@ -23,8 +23,8 @@ def test_a_name_that_comes_twice_in_a_turn_stands_once(library: str, context: st
     log = (note("a.md", "old " * 40), note("a.md", "new " * 40), user("q"))
     options = Options(layout=layout)
     envelope = build(log, options=options)
-    shown = [e.segment.key for e in envelope.sent if e.layer is Layer.TURN and e.form is Form.FULL]
-    assert shown == ["a.md"]
+    keys = [e.segment.key for e in envelope.sent if e.layer is Layer.TURN and e.form is Form.FULL]
+    assert keys == ["a.md"]
     audit(Case(log=log, envelope=envelope, options=options))
 
 

@@ -74,13 +74,13 @@ def test_handles_of_48_bits_are_still_understood_and_cannot_be_taken_over() -> N
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_file_named_like_a_handle_or_ref_does_not_stand_in_for_it(first: bool) -> None:  # noqa: FBT001
-    meant = file("a.md", "what is meant")
-    [identity] = identified([meant])
+    original = file("a.md", "what is meant")
+    [identity] = identified([original])
     impostors = (file(handle(identity.content), "something else"), file(identity.ref, "something else again"))
-    log = (*impostors, meant) if first else (meant, *impostors)
-    ref = next(each.ref for each in identified(log) if each.segment is meant)
-    assert recall(log, handle(identity.content)) == (meant,)
-    assert recall(log, ref) == (meant,)
+    log = (*impostors, original) if first else (original, *impostors)
+    ref = next(each.ref for each in identified(log) if each.segment is original)
+    assert recall(log, handle(identity.content)) == (original,)
+    assert recall(log, ref) == (original,)
 
 
 @pytest.mark.parametrize(
@@ -134,15 +134,15 @@ def test_a_key_whose_digest_was_merged_brings_back_what_it_stood_for() -> None:
     gone = covers.keys() - {fold.key for fold in ledger.folds}
     assert gone
     for key in gone:
-        found = {ref for ref, segment in refs(log) if segment in recall(log, key, ledger=ledger)}
-        assert found >= set(covers[key])
+        recalled = {ref for ref, segment in refs(log) if segment in recall(log, key, ledger=ledger)}
+        assert recalled >= set(covers[key])
 
 
 @settings(max_examples=125)
 @given(stories(edited=False))
 def test_every_key_that_a_request_ever_showed_still_answers(story: Story) -> None:
     """Handles never expire: what any earlier request named can be had after the last one."""
-    shown: dict[str, tuple[Ref, ...]] = {}
+    covers_of: dict[str, tuple[Ref, ...]] = {}
     ledger, log = Ledger(), story.log
     for log in story.logs:
         try:
@@ -150,10 +150,10 @@ def test_every_key_that_a_request_ever_showed_still_answers(story: Story) -> Non
         except BudgetExceeded:
             continue
         ledger = envelope.ledger
-        shown |= {handle(e.content): (e.ref,) for e in envelope.entries if e.form is not Form.FULL}
-        shown |= {fold.key: fold.covers for fold in ledger.folds}
+        covers_of |= {handle(e.content): (e.ref,) for e in envelope.entries if e.form is not Form.FULL}
+        covers_of |= {fold.key: fold.covers for fold in ledger.folds}
     named = dict(refs(log))
-    for key, covers in shown.items():
-        wanted = [named[ref].parts for ref in covers if ref in named]
-        found = [segment.parts for segment in recall(log, key, ledger=ledger)] if wanted else []
-        assert all(parts in found for parts in wanted)
+    for key, covers in covers_of.items():
+        expected = [named[ref].parts for ref in covers if ref in named]
+        recalled = [segment.parts for segment in recall(log, key, ledger=ledger)] if expected else []
+        assert all(parts in recalled for parts in expected)

@@ -58,11 +58,11 @@ def kept_in_ledger(envelope: Envelope, key: str) -> str:
 @pytest.mark.parametrize("after", [(), (user("Never mind"),), (assistant("Well"),)])
 def test_a_call_without_a_result_is_answered_for_it(after: tuple[Segment, ...]) -> None:
     envelope = built(ASK, LS, *after)
-    asked, answer = envelope.sent[1:3]
+    call_entry, answer = envelope.sent[1:3]
     assert answer.parts == (ToolResult(id="c1", name="ls", content=(Text(UNANSWERED),), error=True),)
     assert answer.segment.origin == "lamina"
-    ended = {} if after else {f"{asked.ref}:end": ENDED}
-    assert envelope.ledger.repairs == {asked.ref: ANSWERED} | ended
+    ended = {} if after else {f"{call_entry.ref}:end": ENDED}
+    assert envelope.ledger.repairs == {call_entry.ref: ANSWERED} | ended
     assert pairs(envelope)
 
 
@@ -104,8 +104,8 @@ def test_a_result_that_comes_after_the_model_went_on_is_quoted_in_its_voice() ->
 
 def test_parallel_results_with_words_between_them_all_find_their_call() -> None:
     calls = [call("ls", {}, id="c1"), call("ls", {}, id="c2")]
-    said = [result("one", id="c1"), user("and?", joins=True), result("two", id="c2", joins=False)]
-    envelope = built(ASK, *calls, *said)
+    messages = [result("one", id="c1"), user("and?", joins=True), result("two", id="c2", joins=False)]
+    envelope = built(ASK, *calls, *messages)
     assert texts(envelope)[3:] == ["one", "two", "and?"]
     assert pairs(envelope)
 
@@ -115,8 +115,9 @@ def test_late_results_and_unanswered_calls_can_be_left_out_instead() -> None:
     envelope = built(ASK, LS, user("Hurry"), result("a.md", id="c1"), repairs=mirror)
     assert left_out(envelope) == {'{"path": "."}': "call without a result", "a.md": "result without its call"}
     assert sorted(envelope.ledger.repairs.values()) == [
-        "call without a result left out", "result without its call",
-    ]  # fmt: skip
+        "call without a result left out",
+        "result without its call",
+    ]
 
 
 def test_a_system_message_between_a_call_and_its_result_waits_for_the_result() -> None:
@@ -241,21 +242,21 @@ def test_ids_that_break_the_pattern_are_renamed_with_their_results() -> None:
     renamed = ids(envelope)[0]
     assert ids(envelope) == [renamed, "a_b", renamed, "a_b"]
     assert re.fullmatch("a_b_[0-9a-f]{8}", renamed)
-    asked = envelope.sent[1]
-    assert envelope.ledger.repairs == {Ref(f"{asked.ref}:id"): f"id renamed to {renamed}"}
-    assert asked.segment == log[1], "the log keeps the id"
+    call_entry = envelope.sent[1]
+    assert envelope.ledger.repairs == {Ref(f"{call_entry.ref}:id"): f"id renamed to {renamed}"}
+    assert call_entry.segment == log[1], "the log keeps the id"
 
 
 def test_an_id_that_was_used_before_is_renamed_where_ids_must_be_unique() -> None:
     log = [ASK]
     for name in ("one", "two", "three"):
         log += [call("read", {"path": name}, id="call"), result(name, id="call")]
-    made = [built(*log[:end], repairs=Repairs(unique_ids="log")) for end in (5, 7)]
-    first, second, third = ids(made[1])[::2]
+    envelopes = [built(*log[:end], repairs=Repairs(unique_ids="log")) for end in (5, 7)]
+    first, second, third = ids(envelopes[1])[::2]
     assert first == "call"
     assert len({first, second, third}) == 3
-    assert ids(made[1])[1::2] == [first, second, third]
-    assert ids(made[0]) == ids(made[1])[:4], "a later call does not change the name of an earlier one"
+    assert ids(envelopes[1])[1::2] == [first, second, third]
+    assert ids(envelopes[0]) == ids(envelopes[1])[:4], "a later call does not change the id of an earlier one"
 
 
 def test_an_id_may_be_used_again_where_it_need_only_be_unique_in_its_message() -> None:

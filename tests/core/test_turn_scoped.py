@@ -41,7 +41,7 @@ def turn(number: int, *, steps: int = 0, thought: bool = False) -> list[Segment]
     return [*log, assistant(f"answer {number}", key=f"a{number}", joins=thought)]
 
 
-def asked(turns: Sequence[list[Segment]]) -> list[list[Segment]]:
+def logs_of(turns: Sequence[list[Segment]]) -> list[list[Segment]]:
     """The log at each call of the model: up to the question, and after each result."""
     logs: list[list[Segment]] = []
     log: list[Segment] = []
@@ -53,14 +53,14 @@ def asked(turns: Sequence[list[Segment]]) -> list[list[Segment]]:
     return logs
 
 
-def requests(logs: Sequence[list[Segment]], *, memo: Memo | None = None, **given_: Any) -> list[Envelope]:
-    ledger, made = Ledger(), list[Envelope]()
+def requests(logs: Sequence[list[Segment]], *, memo: Memo | None = None, **arguments: Any) -> list[Envelope]:
+    ledger, envelopes = Ledger(), list[Envelope]()
     for log in logs:
-        made.append(build(log, counter=CHARS4, ledger=ledger, memo=memo, **given_))
-        before = made[-2] if len(made) > 1 else None
-        audit(Case(log=tuple(log), envelope=made[-1], before=before, counter=CHARS4))
-        ledger = Ledger.load(json.loads(json.dumps(made[-1].ledger.dump())))
-    return made
+        envelopes.append(build(log, counter=CHARS4, ledger=ledger, memo=memo, **arguments))
+        before = envelopes[-2] if len(envelopes) > 1 else None
+        audit(Case(log=tuple(log), envelope=envelopes[-1], before=before, counter=CHARS4))
+        ledger = Ledger.load(json.loads(json.dumps(envelopes[-1].ledger.dump())))
+    return envelopes
 
 
 def times(envelope: Envelope) -> list[str]:
@@ -68,25 +68,25 @@ def times(envelope: Envelope) -> list[str]:
 
 
 def test_each_request_of_a_chat_has_one_time_at_its_end_and_continues_the_one_before() -> None:
-    made = requests(asked([[system("Be brief.")], *(turn(n) for n in range(13))]))
-    assert [times(envelope) for envelope in made] == [[f"09:{n:02}"] for n in range(13)]
-    assert all(envelope.sent[-1].segment.kind == "clock" for envelope in made)
-    assert made[-1].ledger.cuts == ()
-    for before, after in pairwise(made):
+    envelopes = requests(logs_of([[system("Be brief.")], *(turn(n) for n in range(13))]))
+    assert [times(envelope) for envelope in envelopes] == [[f"09:{n:02}"] for n in range(13)]
+    assert all(envelope.sent[-1].segment.kind == "clock" for envelope in envelopes)
+    assert envelopes[-1].ledger.cuts == ()
+    for before, after in pairwise(envelopes):
         parting = diff(before, after)
         assert (parting.cause, parting.lost) == ("none", 0)
-    left = [entry.why for entry in made[-1].entries if entry.form is Form.OMITTED]
+    left = [entry.why for entry in envelopes[-1].entries if entry.form is Form.OMITTED]
     assert left == [OWN_TURN_ONLY] * 12
 
 
 def test_behind_a_call_the_time_stays_until_a_cut() -> None:
     """The request after the call went on behind it: to leave it out would cost all that came after."""
     turns = [turn(0, steps=2), turn(1), turn(2)]
-    made = requests(asked(turns))
-    assert times(made[-1]) == ["09:00", "09:02"]
-    assert made[-1].ledger.cuts == ()
+    envelopes = requests(logs_of(turns))
+    assert times(envelopes[-1]) == ["09:00", "09:02"]
+    assert envelopes[-1].ledger.cuts == ()
     small = Budget(window=60, reserve=0, trigger=0.5, target=0.4, least=0, keep_last=0)
-    cut = build(asked(turns)[-1], budget=small, counter=CHARS4, ledger=made[-2].ledger)
+    cut = build(logs_of(turns)[-1], budget=small, counter=CHARS4, ledger=envelopes[-2].ledger)
     assert cut.cut
     assert times(cut) == ["09:02"]
 
@@ -94,9 +94,9 @@ def test_behind_a_call_the_time_stays_until_a_cut() -> None:
 @pytest.mark.parametrize("binding", ["none", "strict", "drop"])
 def test_the_time_stays_where_thinking_is_bound_to_it(binding: Any) -> None:
     turns = [turn(0, thought=True), turn(1)]
-    made = requests(asked(turns), options=Options(binding=binding))
-    assert times(made[-1]) == (["09:01"] if binding == "none" else ["09:00", "09:01"])
-    assert made[-1].ledger.cuts == ()
+    envelopes = requests(logs_of(turns), options=Options(binding=binding))
+    assert times(envelopes[-1]) == (["09:01"] if binding == "none" else ["09:00", "09:01"])
+    assert envelopes[-1].ledger.cuts == ()
 
 
 def test_a_summary_that_is_written_later_brings_no_time_back() -> None:
@@ -109,9 +109,9 @@ def test_a_summary_that_is_written_later_brings_no_time_back() -> None:
 
 def test_of_two_questions_in_a_row_the_newer_time_stands() -> None:
     first = [clock("09:00"), user("one")]
-    made = requests([first, [*first, clock("09:01"), user("two")]])
-    assert [text_of(e.segment.parts) for e in made[-1].sent] == ["one", "two", "09:01"]
-    assert made[-1].ledger.cuts == ()
+    envelopes = requests([first, [*first, clock("09:01"), user("two")]])
+    assert [text_of(e.segment.parts) for e in envelopes[-1].sent] == ["one", "two", "09:01"]
+    assert envelopes[-1].ledger.cuts == ()
 
 
 def test_when_an_answer_is_taken_back_its_turn_is_not_over() -> None:
@@ -134,7 +134,7 @@ def test_a_cache_reads_all_of_the_last_request_but_its_time(model: str) -> None:
     dialect, rules = DIALECTS["anthropic"], rules_for(model)
     cache = simulator(rules)
     head = Head(parameters={"model": model, "max_tokens": 100})
-    logs = asked([[system(LONG)], *([clock(f"09:{n:02}"), user(LONG), assistant(LONG)] for n in range(5))])
+    logs = logs_of([[system(LONG)], *([clock(f"09:{n:02}"), user(LONG), assistant(LONG)] for n in range(5))])
     ledger, before, last = Ledger(), None, 0
     for log in logs:
         envelope = build(log, head=head, counter=CHARS4, ledger=ledger)
@@ -161,7 +161,7 @@ SHAPES = st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_s
 
 @given(SHAPES, st.sampled_from(["none", "strict"]))
 def test_a_memo_changes_nothing(shape: list[tuple[int, bool]], binding: Any) -> None:
-    logs = asked([turn(n, steps=steps, thought=thought) for n, (steps, thought) in enumerate(shape)])
+    logs = logs_of([turn(n, steps=steps, thought=thought) for n, (steps, thought) in enumerate(shape)])
     options = Options(binding=binding)
     with_memo = requests(logs, memo=Memo(), options=options)
     without = requests(logs, options=options)
@@ -194,18 +194,18 @@ def test_the_same_time_in_two_turns_is_no_reference_to_what_has_left() -> None:
         [clock("noon"), user("one")],
         [clock("noon"), user("one"), assistant("1"), clock("noon"), user("two")],
     ]
-    made = requests(logs)
-    assert [times(envelope) for envelope in made] == [["noon"], ["noon"]]
-    assert made[-1].sent[-1].form is Form.FULL
+    envelopes = requests(logs)
+    assert [times(envelope) for envelope in envelopes] == [["noon"], ["noon"]]
+    assert envelopes[-1].sent[-1].form is Form.FULL
 
 
 @pytest.mark.parametrize("later", [[memory("They like tea.")], [system("Reminder: be brief.")]])
 def test_system_text_behind_the_answer_does_not_hold_the_time(later: list[Segment]) -> None:
     """It stood in no request of that turn; and a section that a cut promotes does not bring the time back."""
-    logs = asked([[system("S")], [*turn(0), *later], turn(1), turn(2)])
-    made = requests(logs)
-    assert [times(envelope) for envelope in made] == [["09:00"], ["09:01"], ["09:02"]]
-    assert made[-1].ledger.cuts == ()
+    logs = logs_of([[system("S")], [*turn(0), *later], turn(1), turn(2)])
+    envelopes = requests(logs)
+    assert [times(envelope) for envelope in envelopes] == [["09:00"], ["09:01"], ["09:02"]]
+    assert envelopes[-1].ledger.cuts == ()
 
 
 def test_a_time_that_came_without_a_question_stays_and_so_does_one_that_is_pinned() -> None:
@@ -246,8 +246,8 @@ def test_messages_that_are_merged_are_one_message_with_the_time() -> None:
 def test_what_is_replaced_in_the_next_turn_does_not_bring_the_time_back() -> None:
     """An attachment that newer content replaces opens no turn, so it counts with the turn before it."""
     first = [clock("09:00"), user("one"), assistant("1"), note("a.md", "old text")]
-    made = requests([first, [*first, note("a.md", "new text"), clock("09:01"), user("two")]])
-    assert [times(envelope) for envelope in made] == [[], ["09:01"]]
+    envelopes = requests([first, [*first, note("a.md", "new text"), clock("09:01"), user("two")]])
+    assert [times(envelope) for envelope in envelopes] == [[], ["09:01"]]
     clocks = [*first, clock("09:01"), user("two"), clock("09:02"), user("three")]
     assert times(build(clocks, counter=CHARS4)) == ["09:02"]
 
@@ -255,6 +255,6 @@ def test_what_is_replaced_in_the_next_turn_does_not_bring_the_time_back() -> Non
 def test_what_was_replaced_does_not_come_back_when_the_same_is_attached_again() -> None:
     old, new = "old text " * 20, "new text " * 20
     first = [note("a.md", old), note("a.md", new), user("one")]
-    made = requests([first, [*first, note("a.md", old), user("two")]])
-    forms = [entry.form for entry in made[-1].entries if entry.segment.kind == "note"]
+    envelopes = requests([first, [*first, note("a.md", old), user("two")]])
+    forms = [entry.form for entry in envelopes[-1].entries if entry.segment.kind == "note"]
     assert forms == [Form.OMITTED, Form.OMITTED, Form.FULL]

@@ -69,6 +69,7 @@ def _find_first_new(draft: Draft, context: BuildContext) -> int:
 
 
 def _weigh_again(draft: Draft, context: BuildContext) -> Draft:
+    """The draft with tokens and hashes of what was lowered. No entry counts as unchanged any more."""
     entries = weigh_entries(draft.entries, context.scale, prefix=context.root)
     tokens = sum(entry.tokens for entry in entries)
     return msgspec.structs.replace(draft, entries=entries, tokens=tokens, unchanged=0, unchanged_sent=0)
@@ -148,7 +149,10 @@ def _share_room(entries: Sequence[Entry], start: int, limits: CutLimits, kinds: 
 
 
 def _may_shorten(entry: Entry, kinds: Kinds) -> bool:
-    if entry.form is not Form.FULL or entry.segment.pinned or entry.segment.origin == "lamina":
+    """Whether this is a result or an attachment that can be recovered, and need not be sent in full."""
+    if entry.form is not Form.FULL or entry.segment.pinned:
+        return False
+    if entry.segment.origin == "lamina":
         return False
     is_result = isinstance(entry.parts[0], ToolResult)
     if not is_result and not row(kinds, entry.segment).attachment:

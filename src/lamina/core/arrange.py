@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from lamina.core.entries import omit
 from lamina.core.kinds import Kinds, is_section, row
 from lamina.core.layout import Cap, Filter, Layout
-from lamina.core.repair import omit
 from lamina.core.selection import pairs
 from lamina.core.turns import OWN_TURN_ONLY, continues_message, ends_turn, is_from_user, is_question
 from lamina.core.values import Entry, Layer, Ref, Role
@@ -45,6 +45,7 @@ def order_turns(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entr
 
 
 def _order_run(run: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
+    """One run in its order: lasting attachments and the question, then what leaves with the turn."""
     if layout.context == "logged":
         return _keep_newest(run, _name_by_key(run, kinds))
     lasting, leaving = _split_leaving(run, kinds)
@@ -134,6 +135,7 @@ def _split_leaving(run: list[Entry], kinds: Kinds) -> tuple[list[Entry], list[En
 
 
 def _put_question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
+    """Moves the attachments that came after the question before it; sections stay behind it."""
     questions = [at for at, entry in enumerate(run) if is_question(entry, kinds)]
     if not questions:
         return run
@@ -152,6 +154,7 @@ def _put_question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
 
 
 def _put_question_first(run: list[Entry], kinds: Kinds) -> list[Entry]:
+    """Moves all attachments behind everything else."""
     attached: list[Entry] = []
     rest: list[Entry] = []
     for entry in run:
@@ -185,6 +188,7 @@ def put_system_first(entries: list[Entry], promoted: tuple[Ref, ...], kinds: Kin
 
 
 def _keep_newest_sections(system: list[Entry], kinds: Kinds) -> list[Entry]:
+    """Of sections with one key, only the newest is sent."""
     newest: dict[str, Ref] = {}
     for entry in system:
         if entry.segment.key and is_section(kinds, entry.segment):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from lamina.core.repair import omit
+from lamina.core.entries import begins_with, find_sent, omit
 from lamina.core.values import Digest, Entry, Form, Layer, Ledger, LedgerLine, Ref, Thinking
 
 Binding = Literal["none", "strict", "drop"]
@@ -22,7 +22,7 @@ AFTER_EDIT = "thinking bound to text that has changed"
 
 def thinks(entry: Entry) -> bool:
     """Whether thinking is sent with this entry."""
-    return bool(entry.parts) and isinstance(entry.parts[0], Thinking)
+    return begins_with(entry.parts, Thinking)
 
 
 def held(entries: Sequence[Entry], binding: Binding) -> bool:
@@ -52,7 +52,7 @@ def omit_thinking_after_cut(
 
 def _find_first_change(entries: Sequence[Entry], entries_before: Sequence[Entry]) -> int:
     """The position of the first entry that is not sent as it was sent before."""
-    sent_before = {entry.ref: entry.sent for entry in entries_before if entry.form is not Form.OMITTED}
+    sent_before = {entry.ref: entry.sent for entry in find_sent(entries_before)}
     for at, entry in enumerate(entries):
         if sent_before.get(entry.ref, "") != entry.sent:
             return at
@@ -85,6 +85,7 @@ def omit_changed_thinking(
 def _omit_at(
     entries: list[Entry], positions: Sequence[int], why: str, cut: int
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
+    """Leaves out the entries at these positions, and makes the lines that keep them out."""
     if not positions:
         return entries, {}
     result = list(entries)

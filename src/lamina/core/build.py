@@ -19,7 +19,7 @@ from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
 from lamina.core.drafting import arrange_log, draft_log, repair_log
 from lamina.core.envelope import Envelope, seal
-from lamina.core.epochs import find_reason
+from lamina.core.epochs import find_change
 from lamina.core.hashing import root
 from lamina.core.ledger_upgrade import upgraded
 from lamina.core.memo import Memo
@@ -58,9 +58,9 @@ def build(
     draft = arrange_log(repaired, context)
     limits = _find_limits(budget, draft, context)
     draft = admit(draft, limits, context)
-    reason = find_reason(draft, context)
+    change = find_change(draft, context)
     draft = cut_to_fit(draft, limits, context)
-    envelope = seal(draft, context, limits=limits, reason=reason)
+    envelope = seal(draft, context, limits=limits, change=change)
 
     memo.keep(draft, envelope, context)
     return envelope
@@ -99,6 +99,7 @@ def _make_context(
     memo: Memo,
     idle: float,
 ) -> BuildContext:
+    """What all stages share. The opening of the wire format counts only if the assistant speaks first."""
     opening = ""
     if begins_with_assistant(log):
         opening = options.opening
@@ -113,6 +114,7 @@ def _make_context(
 
 
 def _find_limits(budget: Budget | None, draft: Draft, context: BuildContext) -> CutLimits | None:
+    """The budget in tokens; None if there is no budget."""
     if budget is None:
         return None
     return cut_target.limits(budget, context.head, draft.entries, context.options.rates)

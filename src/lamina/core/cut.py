@@ -24,6 +24,7 @@ from lamina.core.cut_progress import CutProgress, start_cut, without_digests
 from lamina.core.cut_target import CutLimits
 from lamina.core.digest_entries import lay_folds
 from lamina.core.draft import Draft
+from lamina.core.entries import find_sent
 from lamina.core.history_window import LastN, fold_outside, refs_up_to
 from lamina.core.kinds import is_section
 from lamina.core.options import BuildContext
@@ -130,6 +131,7 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
 
 
 def _is_cut_due(tokens: int, limits: CutLimits, context: BuildContext) -> bool:
+    """Whether the request is over the trigger, or the cache is cold and a cut would free enough."""
     if tokens > limits.trigger:
         return True
     return context.cold and tokens - limits.target >= max(limits.least, 1)
@@ -271,6 +273,7 @@ def _cut_history(draft: Draft, context: BuildContext) -> Draft | None:
 
 
 def _is_too_long(progress: CutProgress, window: LastN) -> bool:
+    """Whether folding freed nothing, or left more than the window allows."""
     return progress.tokens >= progress.tokens_before or bool(window.outside(progress.request))
 
 
@@ -316,8 +319,7 @@ def _budget_exceeded(
     entries: Sequence[Entry], floor: int, room: int, context: BuildContext, *, reason: str = ""
 ) -> BudgetExceeded:
     """The error that names the floor and the largest segments in it."""
-    sent = [entry for entry in entries if entry.form is not Form.OMITTED]
-    rows = [(entry.segment.key or str(entry.ref), entry.tokens) for entry in sent]
+    rows = [(entry.segment.key or str(entry.ref), entry.tokens) for entry in find_sent(entries)]
     rows += context.scale.head_rows()
     rows.sort(key=lambda row: -row[1])
     return BudgetExceeded(floor=floor, room=room, segments=tuple(rows[:_LARGEST_SEGMENTS]), reason=reason)

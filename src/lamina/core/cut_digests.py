@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from lamina.core.cut_progress import CutProgress, lay_request
-from lamina.core.digest_entries import is_digest
+from lamina.core.digest_entries import is_digest, map_covered
 from lamina.core.folds import (
     FOLD_VERSION,
     extra,
@@ -92,26 +92,38 @@ def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgre
     Digests of an older version are written anew: they did not keep the voices apart.
     """
     sizes = _digest_sizes(progress.request)
-    is_crowded = digest_limit is not None or sum(sizes.values()) > progress.limits.room // DIGEST_SHARE
+    most_tokens = progress.limits.room // DIGEST_SHARE
+    is_crowded = digest_limit is not None or sum(sizes.values()) > most_tokens
     outdated = {fold.key for fold in progress.folds if fold.version < FOLD_VERSION}
     if not is_crowded and not outdated:
         return progress
+    # A bounded digest is shorter, even where it takes the place of only one.
+    fewest = 2 if digest_limit is None else 1
     by_ref = {entry.ref: entry for entry in progress.request}
     folds = progress.folds
     for group in find_neighbours(progress.request, _mergeable_folds(progress)):
-        must_rewrite = any(fold.key in outdated for fold in group)
-        may_merge = is_crowded and (digest_limit is not None or len(group) > 1)
-        if not must_rewrite and not may_merge:
+        is_outdated = any(fold.key in outdated for fold in group)
+        may_merge = is_crowded and len(group) >= fewest
+        if not is_outdated and not may_merge:
             continue
-        run = [by_ref[ref] for fold in group for ref in fold.covers if ref in by_ref]
+        run = _find_covered(group, by_ref)
         merged = _write_digest(run, progress, digest_limit)
         group_tokens = sum(sizes.get(fold.key, 0) for fold in group)
-        if must_rewrite or _pays(merged, run, group_tokens, progress, digest_limit):
+        if is_outdated or _pays(merged, run, group_tokens, progress, digest_limit):
             folds = _replace_folds(folds, group, merged)
     return lay_request(progress, folds)
 
 
+def _find_covered(folds: Sequence[Fold], by_ref: Mapping[Ref, Entry]) -> list[Entry]:
+    """The entries that these folds cover, in their order."""
+    covered: list[Entry] = []
+    for fold in folds:
+        covered += [by_ref[ref] for ref in fold.covers if ref in by_ref]
+    return covered
+
+
 def _mergeable_folds(progress: CutProgress) -> Sequence[Fold]:
+    """The folds that may be written anew."""
     if progress.mergeable is None:
         return progress.folds
     return [fold for fold in progress.folds if progress.mergeable.issuperset(fold.covers)]
@@ -119,19 +131,26 @@ def _mergeable_folds(progress: CutProgress) -> Sequence[Fold]:
 
 def join_digests(progress: CutProgress) -> CutProgress:
     """Joins digests with what stands between them, where that is lowered as far as it can be."""
-    owner = {ref: fold for fold in progress.folds for ref in fold.covers}
+    owner = map_covered(progress.folds)
     sizes = _digest_sizes(progress.request)
     folds = progress.folds
     for run in _find_foldable_runs(progress, owner):
-        group = list({owner[entry.ref].key: owner[entry.ref] for entry in run if entry.ref in owner}.values())
-        unfolded = [entry for entry in run if entry.ref not in owner]
-        if not group or not unfolded:
+        group: dict[str, Fold] = {}
+        unfolded_tokens = 0
+        has_unfolded = False
+        for entry in run:
+            fold = owner.get(entry.ref)
+            if fold is None:
+                has_unfolded = True
+                unfolded_tokens += entry.tokens
+            else:
+                group[fold.key] = fold
+        if not group or not has_unfolded:
             continue
         merged = _write_digest(run, progress, 0)
-        run_tokens = sum(sizes.get(fold.key, 0) for fold in group)
-        run_tokens += sum(entry.tokens for entry in unfolded)
+        run_tokens = unfolded_tokens + sum(sizes.get(key, 0) for key in group)
         if _pays(merged, run, run_tokens, progress, 0):
-            folds = _replace_folds(folds, group, merged)
+            folds = _replace_folds(folds, list(group.values()), merged)
     return lay_request(progress, folds)
 
 
@@ -164,7 +183,8 @@ def _replace_folds(folds: tuple[Fold, ...], group: Sequence[Fold], merged: Fold)
     first = folds.index(group[0])
     replaced = {fold.key for fold in group}
     rest = [fold for fold in folds if fold.key not in replaced]
-    older_keys = [key for fold in group for key in (fold.key, *fold.merged)]
-    merged_keys = tuple(key for key in older_keys if key != merged.key)
-    merged = msgspec.structs.replace(merged, merged=merged_keys)
+    merged_keys: list[str] = []
+    for fold in group:
+        merged_keys += [key for key in (fold.key, *fold.merged) if key != merged.key]
+    merged = msgspec.structs.replace(merged, merged=tuple(merged_keys))
     return (*rest[:first], merged, *rest[first:])

@@ -146,7 +146,9 @@ def untouchable(entries: Sequence[Entry]) -> frozenset[int]:
 
 
 def _is_untouchable(entry: Entry, *, is_current: bool) -> bool:
-    if entry.role is Role.SYSTEM or entry.layer is Layer.SYSTEM or entry.segment.pinned:
+    if entry.role is Role.SYSTEM or entry.layer is Layer.SYSTEM:
+        return True
+    if entry.segment.pinned:
         return True
     if entry.segment.kind == "digest":
         return False
@@ -161,12 +163,14 @@ def spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
     attached_now = {entry.content for entry in entries if entry.why in (IN_THE_LIBRARY, NAMED_IN_THE_LIST)}
     positions: set[int] = set()
     for at, entry in enumerate(entries):
-        if entry.step >= first_step or entry.layer is Layer.TURN or entry.content in attached_now:
+        came_with_prompt = entry.layer is Layer.TURN or entry.content in attached_now
+        if came_with_prompt or entry.step >= first_step:
             positions.add(at)
     return frozenset(positions)
 
 
 def _find_first_spared_step(entries: Sequence[Entry], keep: int) -> int:
+    """The first of the last `keep` steps in which the assistant speaks."""
     spoken: set[int] = set()
     for entry in entries:
         if entry.segment.role is not Role.ASSISTANT or entry.segment.kind == "digest":

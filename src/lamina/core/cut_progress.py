@@ -9,10 +9,11 @@ import msgspec
 from lamina.core.cut_target import CutLimits
 from lamina.core.digest_entries import is_digest, lay_folds
 from lamina.core.draft import Draft
+from lamina.core.entries import find_sent
 from lamina.core.ledger import current_turn
 from lamina.core.options import BuildContext
 from lamina.core.scale import weigh_entries
-from lamina.core.values import Entry, Fold, Form, LedgerLine, Ref
+from lamina.core.values import Entry, Fold, LedgerLine, Ref
 
 
 class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +51,7 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
     def changed(self) -> list[Entry]:
         """Entries of the request before the cut that are sent differently now, or not at all."""
         sent_now = {entry.ref: entry.sent for entry in self.request}
-        sent_before = [entry for entry in self.draft.entries if entry.form is not Form.OMITTED]
+        sent_before = find_sent(self.draft.entries)
         return [entry for entry in sent_before if sent_now.get(entry.ref) != entry.sent]
 
 

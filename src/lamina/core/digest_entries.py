@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from lamina.core.repair import closing_line, make_own_entry, omit, side
+from lamina.core.entries import make_closing_line, make_own_entry, omit
+from lamina.core.repair import side
 from lamina.core.text.tags import tag
 from lamina.core.values import Entry, Fold, Form, Layer, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, guard
@@ -21,7 +22,7 @@ def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wordi
     System text among them stays. It comes after the user's words and before what is said in the model's
     voice: every provider accepts it there.
     """
-    owner = {ref: fold for fold in folds for ref in fold.covers}
+    owner = map_covered(folds)
     last_covered = {owner[entry.ref].key: entry.ref for entry in entries if entry.ref in owner}
     result: list[Entry] = []
     before: Role | None = None
@@ -51,12 +52,18 @@ def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wordi
     return result
 
 
+def map_covered(folds: Iterable[Fold]) -> dict[Ref, Fold]:
+    """The fold of each ref that a fold covers."""
+    return {ref: fold for fold in folds for ref in fold.covers}
+
+
 def is_digest(entry: Entry) -> bool:
     """Whether an entry is a part of a fold's digest."""
     return entry.segment.kind == "digest" and entry.segment.origin == "lamina"
 
 
 def _is_sent_message(entry: Entry) -> bool:
+    """Whether an entry is sent, and is not system text."""
     return entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM
 
 
@@ -102,7 +109,8 @@ def _make_notes_entry(fold: Fold, *, at: Entry, wording: Wording, stands_alone: 
 
 
 def _make_closing_entry(fold: Fold, *, at: Entry) -> Entry:
-    return closing_line(
+    """The line of the user's side that ends the quotation."""
+    return make_closing_line(
         f"{fold.key}!end",
         "[end of the digest]",
         kind="digest",
@@ -113,6 +121,7 @@ def _make_closing_entry(fold: Fold, *, at: Entry) -> Entry:
 
 
 def _digest_attributes(fold: Fold, wording: Wording) -> dict[str, str]:
+    """How many segments a digest stands for, and the key to recall them by."""
     attributes = {"covers": str(len(fold.covers))}
     if wording.handles:
         attributes["recall"] = fold.key

@@ -141,6 +141,7 @@ def _pair_results(parts: Iterable[Part]) -> list[ToolResult | None]:
 def _read_segment(
     segment: Segment, turn: int, results: Iterator[ToolResult | None], kinds: Kinds
 ) -> Iterator[GistPiece]:
+    """What one segment says that is worth keeping. `results` has the result of each call in turn."""
     if _is_from_user(segment):
         yield from _read_user_segment(segment, turn, kinds)
         return
@@ -163,12 +164,14 @@ def _read_segment(
 
 
 def _read_call(call: ToolCall, result: ToolResult | None, turn: int) -> Iterable[GistPiece]:
+    """A call, with the size of its result and its failure, if it failed."""
     if result is None:
         return called(call.name, call.arguments, None, turn, failed=False)
     return called(call.name, call.arguments, _show_parts(result.content), turn, failed=result.error)
 
 
 def _read_user_segment(segment: Segment, turn: int, kinds: Kinds) -> Iterator[GistPiece]:
+    """The user's words. An attachment that can be had again is only named."""
     text = _show_parts(segment.parts)
     if segment.kind not in kinds or not _can_be_attached_again(segment, kinds):
         yield from asked(text, turn, label=_find_label(segment, kinds))
@@ -203,6 +206,7 @@ def _show_parts(parts: Iterable[Part]) -> str:
 
 
 def _show_part(part: Part) -> str:
+    """What one part says, in one word if it is not text."""
     match part:
         case Text(text=text):
             return text

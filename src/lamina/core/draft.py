@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from lamina.core.entries import begins_with, is_empty
 from lamina.core.options import Options
-from lamina.core.repair import ScanMemory, is_empty
+from lamina.core.repair import ScanMemory
 from lamina.core.tokens import Counter
 from lamina.core.turns import START, TurnPosition
 from lamina.core.values import Cut, Digest, Entry, Fold, Ledger, LedgerLine, Ref, Role, Segment, ToolCall
@@ -123,9 +124,12 @@ def find_boundary(log: Sequence[Segment], start: int) -> int:
 
 
 def may_split_at(log: Sequence[Segment], at: int) -> bool:
+    """Whether a log may be split before this position. At its beginning, nothing is before."""
     if at == 0:
         return True
-    return at < len(log) and may_split(log[at], log[at - 1])
+    if at >= len(log):
+        return False
+    return may_split(log[at], log[at - 1])
 
 
 def may_split(segment: Segment, before: Segment) -> bool:
@@ -134,8 +138,9 @@ def may_split(segment: Segment, before: Segment) -> bool:
     A call after system text may belong to the message before that text (see `repair`). Blank messages, which
     are left out, may come between the two.
     """
-    if segment.role is not Role.ASSISTANT or segment.joins or is_empty(segment.parts):
+    if segment.role is not Role.ASSISTANT or segment.joins:
+        return False
+    if is_empty(segment.parts):
         return False
     follows_aside = before.role is Role.SYSTEM or is_empty(before.parts)
-    is_call = isinstance(segment.parts[0], ToolCall)
-    return not (follows_aside and is_call)
+    return not (follows_aside and begins_with(segment.parts, ToolCall))

@@ -21,13 +21,14 @@ from lamina.core.draft import (
     RepairedPiece,
     find_boundary,
 )
+from lamina.core.entries import count_sent, find_last_sent, find_position, find_sent, omit
 from lamina.core.hashing import handle
 from lamina.core.kinds import is_section
 from lamina.core.ledger import SAME_TEXT_LATER, Applied, apply_ledger
 from lamina.core.library import hoist_attachments, refer_to_earlier, word_entries
 from lamina.core.options import BuildContext, Options
 from lamina.core.recall import identified
-from lamina.core.repair import ScanMemory, omit, repair
+from lamina.core.repair import ScanMemory, repair
 from lamina.core.scale import weigh_entries
 from lamina.core.selection import omit_covered, omit_filtered
 from lamina.core.turns import OWN_TURN_ONLY, TurnPosition, age_entries, find_leaving, place_entries
@@ -112,6 +113,7 @@ def _repair_pieces(
     checkpoint: DraftCheckpoint | None = None,
     reaches_back: bool = False,
 ) -> RepairedLog:
+    """Repairs the log after its front in two pieces. A log that reaches back is one piece, the second."""
     boundary = start
     if not reaches_back:
         boundary = find_boundary(log, start)
@@ -133,6 +135,7 @@ def _repair_pieces(
 def _repair_piece(
     log: Sequence[Segment], ledger: Ledger, scan: ScanMemory, context: BuildContext, *, ends: bool
 ) -> RepairedPiece:
+    """Repairs one piece. `scan` remembers the log before it and is not changed."""
     memory = scan.copy()
     entries, repairs = repair(
         log, ledger, wording=context.wording, repairs=context.options.repairs, memory=memory, ends=ends
@@ -166,6 +169,7 @@ class _Pieces(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _place_pieces(repaired: RepairedLog, context: BuildContext) -> _Pieces:
+    """Gives the entries of both pieces their places, and finds what leaves with its turn."""
     front = repaired.front
     first, after_first = _place_piece(
         repaired.first.entries, front.position, repaired.ledger, context, leads=repaired.start == 0
@@ -237,8 +241,11 @@ def _returns_what_left(pieces: _Pieces, ledger: Ledger) -> bool:
     That happens if the client changed the rest of the turn. What a cut left out has a line, and stays out.
     """
     for at, entry in enumerate(pieces.open_entries):
-        has_left = entry.form is Form.OMITTED and entry.why == OWN_TURN_ONLY
-        if has_left and entry.ref not in ledger.lines and at not in pieces.leaving:
+        if entry.form is not Form.OMITTED or entry.why != OWN_TURN_ONLY:
+            continue
+        if entry.ref in ledger.lines:
+            continue
+        if at not in pieces.leaving:
             return True
     return False
 
@@ -248,7 +255,7 @@ def _lacks_repeated_text(pieces: _Pieces) -> bool:
     omitted_text = {entry.content for entry in pieces.front.entries if entry.why == SAME_TEXT_LATER}
     if not omitted_text:
         return False
-    sent_text = {entry.content for entry in pieces.front.entries if entry.form is not Form.OMITTED}
+    sent_text = {entry.content for entry in find_sent(pieces.front.entries)}
     for entry in pieces.first + pieces.second:
         if entry.role is Role.SYSTEM:
             sent_text.add(entry.content)
@@ -268,7 +275,7 @@ def _omit_leaving(pieces: _Pieces, context: BuildContext) -> _Pieces:
     front, unchanged = _replace_open_turn(pieces.front, pieces.open_at, entries[:first_at], context)
     unchanged_sent = front.sent
     if unchanged < len(front.entries):
-        unchanged_sent = _count_sent(front.entries[:unchanged])
+        unchanged_sent = count_sent(front.entries[:unchanged])
     return msgspec.structs.replace(
         pieces,
         front=front,
@@ -299,7 +306,7 @@ def _replace_open_turn(
         return front, unchanged
     before = front.entries[:open_at]
     prefix = before[-1].prefix if before else context.root
-    weighed = weigh_entries(open_entries, context.scale, prefix=prefix, before=_last_sent_role(before))
+    weighed = weigh_entries(open_entries, context.scale, prefix=prefix, last_sent=find_last_sent(before))
     omitted_refs = {entry.ref for entry in weighed if entry.form is Form.OMITTED}
     attachments = {content: ref for content, ref in front.attachments.items() if ref not in omitted_refs}
     entries = before + weighed
@@ -309,20 +316,9 @@ def _replace_open_turn(
         prefix=entries[-1].prefix,
         attachments=attachments,
         tokens=sum(entry.tokens for entry in entries),
-        sent=_count_sent(entries),
+        sent=count_sent(entries),
     )
     return changed, unchanged
-
-
-def _last_sent_role(entries: Sequence[Entry]) -> Role | None:
-    for entry in reversed(entries):
-        if entry.form is not Form.OMITTED:
-            return entry.role
-    return None
-
-
-def _count_sent(entries: Sequence[Entry]) -> int:
-    return sum(entry.form is not Form.OMITTED for entry in entries)
 
 
 def _word_pieces(pieces: _Pieces, repaired: RepairedLog, context: BuildContext) -> list[Entry]:
@@ -346,6 +342,7 @@ def _word_pieces(pieces: _Pieces, repaired: RepairedLog, context: BuildContext) 
 
 
 def _name_of(entry: Entry) -> str:
+    """The name by which a summary covers an entry."""
     return entry.segment.key or handle(entry.content)
 
 
@@ -394,22 +391,14 @@ def _extend_front(
     entries, lines = refer_to_earlier(
         entries, ledger, attachments, kinds=context.kinds, wording=context.wording, scale=context.scale
     )
-    before = _last_sent_role(front.entries)
-    weighed = weigh_entries(entries, context.scale, prefix=front.prefix, before=before)
+    last_sent = find_last_sent(front.entries)
+    weighed = weigh_entries(entries, context.scale, prefix=front.prefix, last_sent=last_sent)
     extended = msgspec.structs.replace(
         front,
         entries=front.entries + weighed,
         prefix=weighed[-1].prefix if weighed else front.prefix,
         attachments=attachments,
         tokens=front.tokens + sum(entry.tokens for entry in weighed),
-        sent=front.sent + _count_sent(weighed),
+        sent=front.sent + count_sent(weighed),
     )
     return extended, lines
-
-
-def find_position(entries: Sequence[Entry], ref: Ref | None) -> int:
-    """The position of the entry with this ref; the end if there is none."""
-    for at, entry in enumerate(entries):
-        if entry.ref == ref:
-            return at
-    return len(entries)

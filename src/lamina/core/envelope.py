@@ -13,6 +13,7 @@ import msgspec
 
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
+from lamina.core.entries import begins_with, count_sent, find_sent
 from lamina.core.hashing import digest, handle, unmarked
 from lamina.core.options import BuildContext
 from lamina.core.scale import TokenAccount
@@ -66,7 +67,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def sent(self) -> tuple[Entry, ...]:
         """The entries that are in the request, in order."""
-        return tuple(entry for entry in self.entries if entry.form is not Form.OMITTED)
+        return tuple(find_sent(self.entries))
 
     @property
     def prefix(self) -> Digest:
@@ -89,10 +90,10 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
         raise KeyError(key)
 
 
-def seal(draft: Draft, context: BuildContext, *, limits: CutLimits | None, reason: str) -> Envelope:
+def seal(draft: Draft, context: BuildContext, *, limits: CutLimits | None, change: str) -> Envelope:
     """The last stage: the draft as an envelope that keeps the laws, with the ledger for the next build.
 
-    `reason` says why bytes that were sent have changed, if the client changed them.
+    `change` is what changed bytes that were sent, if that was not a cut; otherwise it is "".
     """
     options = context.options
     envelope = Envelope(
@@ -106,21 +107,22 @@ def seal(draft: Draft, context: BuildContext, *, limits: CutLimits | None, reaso
         tail=count_leaving_tail(draft.entries, options.kinds, options.layout),
     )
     check_laws(envelope, draft.unchanged)
-    cut = _find_cut(draft, envelope, reason)
+    cut = _find_cut(draft, envelope, change)
     ledger = _next_ledger(draft, envelope, cut, binds_thinking=context.binds_thinking)
     return msgspec.structs.replace(envelope, ledger=ledger, cut=cut)
 
 
-def _find_cut(draft: Draft, envelope: Envelope, reason: str) -> Cut | None:
-    """The cut of this build. If the client changed something, that is its first cause."""
-    if not reason:
+def _find_cut(draft: Draft, envelope: Envelope, change: str) -> Cut | None:
+    """The cut of this build. A change of what was sent is its first cause, before the room."""
+    if not change:
         return draft.cut
     if draft.cut is not None:
-        return msgspec.structs.replace(draft.cut, reason=reason)
-    return Cut(number=len(draft.ledger.cuts) + 1, reason=reason, after=envelope.tokens)
+        return msgspec.structs.replace(draft.cut, reason=change)
+    return Cut(number=len(draft.ledger.cuts) + 1, reason=change, after=envelope.tokens)
 
 
 def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, *, binds_thinking: bool) -> Ledger:
+    """The previous ledger with everything that this build adds to it."""
     previous = draft.ledger
     # A dict to which nothing is added stays the same object: a memo sees by that that no form has changed.
     lines = previous.lines
@@ -154,8 +156,7 @@ def _bind_thinking(envelope: Envelope, previous: Ledger, start: int) -> dict[Ref
     if start:
         prefix = envelope.entries[start - 1].prefix
     for entry in envelope.entries[start:]:
-        is_thinking = bool(entry.parts) and isinstance(entry.parts[0], Thinking)
-        if is_thinking and entry.ref not in previous.bound:
+        if begins_with(entry.parts, Thinking) and entry.ref not in previous.bound:
             new[entry.ref] = prefix
         prefix = entry.prefix
     if not new:
@@ -167,7 +168,7 @@ def _mark_sent(draft: Draft, envelope: Envelope) -> SentMark:
     """The request as hashes, for the next build to compare with. They do not include its tail."""
     account = envelope.account
     new_entries = envelope.entries[draft.unchanged :]
-    sent = draft.unchanged_sent + sum(entry.form is not Form.OMITTED for entry in new_entries)
+    sent = draft.unchanged_sent + count_sent(new_entries)
     return SentMark(
         sent=sent - envelope.tail,
         prefix=_lasting_prefix(envelope),
@@ -236,6 +237,7 @@ def check_laws(envelope: Envelope, start: int = 0) -> None:
 
 
 def _check_entry(entry: Entry, ledger: Ledger) -> None:
+    """Checks the laws that concern one entry alone."""
     is_omitted = entry.form is Form.OMITTED
     has_parts = bool(entry.parts)
     if is_omitted is has_parts or not entry.why:

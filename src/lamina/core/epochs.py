@@ -28,8 +28,8 @@ NEW_SUMMARIES = 4
 """How many of the newest summaries may have been written since the last request."""
 
 
-def find_reason(draft: Draft, context: BuildContext) -> str:
-    """Why bytes that were sent have changed before a cut is made; "" if they have not."""
+def find_change(draft: Draft, context: BuildContext) -> str:
+    """What changed bytes that were sent, before a cut is made; "" if they are unchanged."""
     last = draft.ledger.mark
     if last is None or _continues(draft, last, context):
         return ""
@@ -39,12 +39,12 @@ def find_reason(draft: Draft, context: BuildContext) -> str:
         return SYSTEM_CHANGED
     if draft.reworded:
         return REWORDED
-    reason = HISTORY_CHANGED
+    change = HISTORY_CHANGED
     if context.options.layout.library == "hoisted":
-        reason = _find_layout_reason(draft.entries, last, context)
-    if reason == HISTORY_CHANGED and _has_only_new_summaries(draft.log, context):
+        change = _find_layout_change(draft.entries, last, context)
+    if change == HISTORY_CHANGED and _has_only_new_summaries(draft.log, context):
         return SUMMARISED
-    return reason
+    return change
 
 
 def _continues(draft: Draft, last: SentMark, context: BuildContext) -> bool:
@@ -55,7 +55,7 @@ def _continues(draft: Draft, last: SentMark, context: BuildContext) -> bool:
     return prefix == last.prefix
 
 
-def _find_layout_reason(entries: Sequence[Entry], last: SentMark, context: BuildContext) -> str:
+def _find_layout_change(entries: Sequence[Entry], last: SentMark, context: BuildContext) -> str:
     """What the hoisted layout changed when a turn was over, or else that the history was changed."""
     if layers_end(entries, context.root, Layer.LIBRARY) != last.library:
         return LIBRARY_GREW

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from lamina.core.digest_entries import lay_folds
+from lamina.core import hashing
+from lamina.core.digest_entries import lay_folds, map_covered
 from lamina.core.digests import digest, smallest
-from lamina.core.hashing import digest as hash_of
+from lamina.core.entries import find_sent
 from lamina.core.kinds import Kinds
 from lamina.core.orders import goes_last
 from lamina.core.scale import Scale
@@ -76,7 +77,7 @@ def make_fold(run: Sequence[Entry], *, spare: int, cut: int, kinds: Kinds, bound
         words = texts.words
         notes = texts.notes
     return Fold(
-        key=f"fold-{hash_of(covers)[:20]}",
+        key=f"fold-{hashing.digest(covers)[:20]}",
         covers=covers,
         text=words,
         notes=notes,
@@ -124,14 +125,14 @@ def _strip_to_words(text: str) -> str:
 def measure_fold(fold: Fold, run: Sequence[Entry], scale: Scale, wording: Wording) -> int:
     """Tokens of a fold's digest, as messages of its own, at their most."""
     laid = lay_folds(run, (fold,), wording=wording)
-    digests = [entry for entry in laid if entry.form is not Form.OMITTED]
-    return sum(scale.body(entry) + scale.counter.framing.message for entry in digests)
+    message_tokens = scale.counter.framing.message
+    return sum(scale.body(entry) + message_tokens for entry in find_sent(laid))
 
 
 def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[list[Fold]]:
     """Groups of folds whose digests stand side by side in `entries`."""
     by_key = {Ref(fold.key): fold for fold in folds}
-    by_covered = {ref: fold for fold in folds for ref in fold.covers}
+    by_covered = map_covered(folds)
     groups: list[list[Fold]] = []
     group: list[Fold] = []
     for entry in entries:

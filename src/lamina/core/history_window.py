@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from lamina.core.entries import find_sent
 from lamina.core.orders import Batch, Order, OrderView, steps
-from lamina.core.values import Entry, Form, Layer, Ref, Role
+from lamina.core.values import Entry, Layer, Ref, Role
 from lamina.errors import BadInput
 
 DIGEST = 800
@@ -46,8 +47,7 @@ class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def outside(self, entries: Sequence[Entry]) -> frozenset[int]:
         """The steps that a cut takes out now: none while history has not outgrown window and slack."""
-        sent = [entry for entry in entries if entry.form is not Form.OMITTED]
-        history = _find_history_steps(sent)
+        history = _find_history_steps(find_sent(entries))
         slack = self.messages if self.slack is None else self.slack
         if len(history) <= self.messages + slack:
             return frozenset()
@@ -79,15 +79,21 @@ def refs_up_to(entries: Sequence[Entry], outside: frozenset[int]) -> frozenset[R
 
 
 def _find_history_steps(entries: Sequence[Entry]) -> list[int]:
+    """The steps in which history has a message, oldest first."""
     return sorted({entry.step for entry in entries if _counts_as_history(entry)})
 
 
 def _counts_as_history(entry: Entry) -> bool:
     """Whether an entry is of a message of history that could be taken out."""
-    if entry.layer is not Layer.HISTORY or entry.role is Role.SYSTEM:
+    if entry.layer is not Layer.HISTORY:
+        return False
+    if entry.role is Role.SYSTEM:
         return False
     return entry.segment.origin != "lamina" and not entry.segment.pinned
 
 
 def _may_fold(entry: Entry, outside: frozenset[int]) -> bool:
-    return entry.step in outside and entry.role is not Role.SYSTEM and entry.layer is Layer.HISTORY
+    """Whether an entry of history stands in one of these steps. System text stays where it is."""
+    if entry.step not in outside:
+        return False
+    return entry.layer is Layer.HISTORY and entry.role is not Role.SYSTEM

@@ -13,6 +13,8 @@ import msgspec
 
 from lamina.core.build import build
 from lamina.core.cut_moves import untouchable
+from lamina.core.digest_entries import map_covered
+from lamina.core.entries import begins_with
 from lamina.core.envelope import Envelope, find_unpaired, prefix_at
 from lamina.core.folds import FOLD_VERSION, has_words
 from lamina.core.hashing import canonical, handle
@@ -76,12 +78,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_new_cut(self) -> bool:
+        """Whether a cut was recorded since the request before."""
         if self.before is None:
             return False
         return len(self.envelope.ledger.cuts) > len(self.before.ledger.cuts)
 
     @property
-    def history_stands(self) -> bool:
+    def history_continues(self) -> bool:
         """Whether the log continues that of the request before: nothing in it was edited or taken back."""
         if self.before is None:
             return False
@@ -122,6 +125,7 @@ def same(one: Envelope, other: Envelope) -> bool:
 
 
 def _comparable_fields(envelope: Envelope) -> tuple[object, ...]:
+    """What must be equal when a request is built again."""
     return (envelope.entries, envelope.account, envelope.ledger, envelope.root, envelope.notes)
 
 
@@ -145,16 +149,17 @@ def forms_never_rise(case: Case) -> Iterator[str]:
     """While the history is unchanged, no form rises. The prompt is whole, whatever the client changed."""
     yield from _check_prompt(case)
     yield from _check_folds(case)
-    if case.before is None or not case.history_stands:
+    if case.before is None or not case.history_continues:
         return
     entries_before = {entry.ref: entry for entry in case.before.entries}
-    for entry in case.envelope.entries:
+    for entry in _find_logged(case.envelope):
         before = entries_before.get(entry.ref)
-        if before is None or entry.segment.origin == "lamina":
+        if before is None:
             continue
         if entry.form > before.form and not _moves_in_library(entry, case):
             yield f"{entry.ref} rose from {before.form} to {entry.form}"
-        if entry.form is before.form and entry.sent != before.sent and not case.has_new_cut:
+        is_reworded = entry.form is before.form and entry.sent != before.sent
+        if is_reworded and not case.has_new_cut:
             yield f"{entry.ref} was reworded"
 
 
@@ -171,8 +176,9 @@ def _moves_in_library(entry: Entry, case: Case) -> bool:
 
 def _check_prompt(case: Case) -> Iterator[str]:
     """The prompt is sent in full, and of the last step only results that do not fit are touched."""
-    options = case.options
-    if options.layout.include or options.layout.exclude or options.carries is not None:
+    if case.options.layout.include or case.options.layout.exclude:
+        return
+    if case.options.carries is not None:
         return
     entries = case.envelope.entries
     for at in current_turn(entries):
@@ -185,7 +191,7 @@ def _check_prompt(case: Case) -> Iterator[str]:
             yield f"the prompt {entry.ref} is sent {entry.form}"
         elif entry.form is Form.OMITTED and entry.segment.kind != "thinking":
             yield f"{entry.ref} of the last step is not sent"
-        elif _starts_with(entry.segment.parts, ToolCall):
+        elif begins_with(entry.segment.parts, ToolCall):
             yield f"the call {entry.ref} of the last step is sent {entry.form}"
 
 
@@ -201,7 +207,8 @@ def _check_folds(case: Case) -> Iterator[str]:
             yield f"{fold.key} covers what stands in another order"
         for at in covered:
             entry = case.envelope.entries[at]
-            if at in current or entry.role is Role.SYSTEM or entry.segment.pinned:
+            must_be_sent = entry.role is Role.SYSTEM or entry.segment.pinned
+            if at in current or must_be_sent:
                 yield f"{fold.key} covers {entry.ref}, which must stand"
 
 
@@ -222,7 +229,8 @@ def conservation(case: Case) -> Iterator[str]:
             yield f"{entry.ref} has no reason"
         is_omitted = entry.form is Form.OMITTED
         has_parts = bool(entry.parts)
-        if is_omitted is has_parts or (is_omitted and entry.tokens):
+        has_wrong_tokens = is_omitted and entry.tokens
+        if is_omitted is has_parts or has_wrong_tokens:
             yield f"{entry.ref} is {entry.form} with {len(entry.parts)} parts and {entry.tokens} tokens"
     if sum(entry.tokens for entry in case.envelope.entries) != case.envelope.account.entries:
         yield "tokens of the entries do not sum to the account"
@@ -231,8 +239,8 @@ def conservation(case: Case) -> Iterator[str]:
 def nothing_is_lost(case: Case) -> Iterator[str]:
     """What was lowered comes back in full by its handle, or by the key of its digest."""
     by_name = names(identified(case.log))
-    for entry in case.envelope.entries:
-        if entry.form is Form.FULL or entry.segment.origin == "lamina":
+    for entry in _find_logged(case.envelope):
+        if entry.form is Form.FULL:
             continue
         segment = by_name.get(handle(entry.content))
         if segment is None or segment.parts != entry.segment.parts:
@@ -252,25 +260,22 @@ def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:
     for entry in lost:
         if entry.form is Form.COMPACT or entry.why.startswith("covered by"):
             yield f"{entry.ref} is summarised"
-    taken_by_window: frozenset[Ref] = frozenset()
-    if case.options.window is not None:
-        taken_by_window = case.options.window.may_take(case.envelope.entries)
-    lost_for_room = [
-        entry for entry in lost if entry.ref not in taken_by_window and _is_lowered_now(entry, case)
-    ]
+    lost_for_room = _find_lost_for_room(lost, case)
     if not lost_for_room:
         return
     protected = untouchable(case.envelope.entries)
     for at, entry in enumerate(case.envelope.entries):
-        if at in protected or entry.form is not Form.FULL or entry.tokens <= SMALL:
+        if at in protected or entry.segment.origin == "lamina":
             continue
-        if entry.segment.origin != "lamina" and not _is_unrecoverable(entry, case):
+        if entry.form is not Form.FULL or entry.tokens <= SMALL:
+            continue
+        if not _is_unrecoverable(entry, case):
             yield f"{lost_for_room[0].ref} was lowered while {entry.ref} stands in full"
 
 
 def _find_lost(case: Case) -> list[Entry]:
     """Entries that cannot be recovered and are lowered, unless a digest has all their words."""
-    fold_of = {ref: fold for fold in case.envelope.ledger.folds for ref in fold.covers}
+    fold_of = map_covered(case.envelope.ledger.folds)
     lost: list[Entry] = []
     for entry in case.envelope.entries:
         if entry.form is Form.FULL or not _is_unrecoverable(entry, case):
@@ -281,7 +286,22 @@ def _find_lost(case: Case) -> list[Entry]:
     return lost
 
 
+def _find_lost_for_room(lost: Sequence[Entry], case: Case) -> list[Entry]:
+    """Those of the lost entries that the cut of this request lowered for want of room."""
+    taken_by_window: frozenset[Ref] = frozenset()
+    if case.options.window is not None:
+        taken_by_window = case.options.window.may_take(case.envelope.entries)
+    lost_for_room: list[Entry] = []
+    for entry in lost:
+        if entry.ref in taken_by_window:
+            continue
+        if _is_lowered_now(entry, case):
+            lost_for_room.append(entry)
+    return lost_for_room
+
+
 def _is_unrecoverable(entry: Entry, case: Case) -> bool:
+    """Whether an entry cannot be had again, and was not left out by choice."""
     if entry.segment.origin == "lamina" or entry.role is Role.SYSTEM:
         return False
     return goes_last(entry, case.kinds) and entry.why not in BY_CHOICE
@@ -317,28 +337,31 @@ def _check_names(case: Case) -> Iterator[str]:
     """A name shows one content in the library, and one among the attachments of the turn."""
     names_seen: set[tuple[Layer, str]] = set()
     for entry in case.envelope.sent:
-        key = entry.segment.key
-        layer = entry.layer
-        if not key or layer not in (Layer.LIBRARY, Layer.TURN) or entry.form < Form.COMPACT:
+        if not entry.segment.key or entry.segment.meta.get("override"):
             continue
-        if not _is_attachment(entry, case) or entry.segment.meta.get("override"):
+        if entry.layer not in (Layer.LIBRARY, Layer.TURN) or entry.form < Form.COMPACT:
             continue
-        if (layer, key) in names_seen:
-            yield f"{key} stands twice in the {layer} layer"
-        names_seen.add((layer, key))
+        if not _is_attachment(entry, case):
+            continue
+        name = (entry.layer, entry.segment.key)
+        if name in names_seen:
+            yield f"{entry.segment.key} stands twice in the {entry.layer} layer"
+        names_seen.add(name)
 
 
 def lowering_shrinks(case: Case) -> Iterator[str]:
     """A lower form has fewer tokens than the full one, in a tag or not, in the library or not."""
-    for entry in case.envelope.entries:
-        if entry.form in (Form.FULL, Form.OMITTED) or entry.segment.origin == "lamina":
+    for entry in _find_logged(case.envelope):
+        if entry.form in (Form.FULL, Form.OMITTED):
             continue
         tokens_in_full = _count_tokens(_find_full_parts(entry, case), case)
         tokens = _count_tokens(entry.parts, case)
         if tokens > tokens_in_full:
             yield f"{entry.ref} has {tokens} tokens lowered and {tokens_in_full} in full"
     cut = case.envelope.cut
-    if cut is not None and cut.lowered and cut.after >= cut.before:
+    if cut is None or not cut.lowered:
+        return
+    if cut.after >= cut.before:
         yield f"cut {cut.number} went from {cut.before} to {cut.after} tokens"
 
 
@@ -363,10 +386,12 @@ def untouched_means_untouched(case: Case) -> Iterator[str]:
         return
     repairs = case.envelope.ledger.repairs
     for entry in case.envelope.entries:
-        if entry.form is not Form.FULL or _is_worded(entry, case) or entry.role is not entry.segment.role:
+        if entry.form is not Form.FULL or entry.role is not entry.segment.role:
+            continue
+        if _is_worded(entry, case):
             continue
         logged_parts = entry.segment.parts
-        if _starts_with(logged_parts, ToolResult) and _starts_with(entry.parts, ToolResult):
+        if begins_with(logged_parts, ToolResult) and begins_with(entry.parts, ToolResult):
             sent_id = entry.parts[0].id  # type: ignore[union-attr]
             logged_parts = (msgspec.structs.replace(logged_parts[0], id=sent_id),)
         if entry.parts != logged_parts and f"{entry.ref}:id" not in repairs:
@@ -378,7 +403,8 @@ def no_authority_is_gained(case: Case) -> Iterator[str]:
     for entry in case.envelope.sent:
         yield from _check_voice(entry)
         kind = row(case.kinds, entry.segment)
-        if (kind.attachment or kind.section) and not tag_balance(entry.parts, case.kinds):
+        has_tag = kind.attachment or kind.section
+        if has_tag and not tag_balance(entry.parts, case.kinds):
             yield f"{entry.ref} breaks out of its tag"
     by_ref = {entry.ref: entry.segment for entry in case.envelope.entries}
     for fold in case.envelope.ledger.folds:
@@ -392,8 +418,8 @@ def _check_voice(entry: Entry) -> Iterator[str]:
         yield f"{entry.ref} became system text"
     if entry.layer is Layer.SYSTEM and entry.role is not Role.SYSTEM:
         yield f"{entry.ref} stands among the system text"
-    is_result = _starts_with(entry.segment.parts, ToolResult)
-    if entry.role is Role.USER and is_result and _starts_with(entry.parts, Text):
+    is_quoted_result = begins_with(entry.segment.parts, ToolResult) and begins_with(entry.parts, Text)
+    if entry.role is Role.USER and is_quoted_result:
         yield f"{entry.ref} is a result in the user's voice"
 
 
@@ -406,13 +432,20 @@ def _check_digest_voices(fold: Fold, by_ref: dict[Ref, Segment]) -> Iterator[str
             continue
         for text_line in text_of(segment.parts).split("\n"):
             words = text_line.strip(WHITE_SPACE)
-            if len(words) > QUOTED and words in fold.text and words not in users_words:
+            if len(words) <= QUOTED or words not in fold.text:
+                continue
+            if words not in users_words:
                 yield f"{fold.key} says {words[:40]!r} in the user's voice"
+
+
+def _find_logged(envelope: Envelope) -> list[Entry]:
+    """The entries that came from the log, in the order of the stream, without lamina's own."""
+    return [entry for entry in envelope.entries if entry.segment.origin != "lamina"]
 
 
 def _logged_refs(envelope: Envelope) -> list[Ref]:
     """The refs of what came from the log, in the order of the stream."""
-    return [entry.ref for entry in envelope.entries if entry.segment.origin != "lamina"]
+    return [entry.ref for entry in _find_logged(envelope)]
 
 
 def _is_attachment(entry: Entry, case: Case) -> bool:
@@ -422,11 +455,9 @@ def _is_attachment(entry: Entry, case: Case) -> bool:
 def _is_worded(entry: Entry, case: Case) -> bool:
     """Whether the kind of an entry has words of its own, such as a tag."""
     kind = row(case.kinds, entry.segment)
-    return kind.attachment or kind.section or entry.segment.kind in case.options.wording.words
-
-
-def _starts_with(parts: Sequence[Part], part_type: type) -> bool:
-    return bool(parts) and isinstance(parts[0], part_type)
+    if kind.attachment or kind.section:
+        return True
+    return entry.segment.kind in case.options.wording.words
 
 
 LAWS: dict[str, Callable[[Case], Iterator[str]]] = {

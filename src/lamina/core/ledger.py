@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from typing import TypeVar
 
 import msgspec
 
-from lamina.core.digest_entries import is_digest, lay_folds
+from lamina.core.digest_entries import is_digest, lay_folds, map_covered
+from lamina.core.entries import begins_with, is_empty, omit
 from lamina.core.hashing import stem
 from lamina.core.lowering import line, lower, lower_to_reference
-from lamina.core.repair import is_empty, omit
 from lamina.core.selection import pairs
 from lamina.core.values import (
     Digest,
@@ -55,6 +56,9 @@ _REPAIR_SUFFIXES = (":id", ":wire", ":end")
 """What may follow the ref of an entry in the name of a repair: it says which aspect was repaired."""
 
 
+_Value = TypeVar("_Value")
+
+
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """Entries as the ledger wants them, and the part of the ledger that holds for them.
 
@@ -74,12 +78,17 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
     repaired = logged | frozenset(stem(ref) for ref in logged)
     return msgspec.structs.replace(
         ledger,
-        lines={ref: each for ref, each in ledger.lines.items() if ref in logged},
+        lines=_select(ledger.lines, logged),
         folds=tuple(fold for fold in ledger.folds if logged.issuperset(fold.covers)),
         repairs={name: what for name, what in ledger.repairs.items() if _repaired_ref(name) in repaired},
-        bound={ref: prefix for ref, prefix in ledger.bound.items() if ref in logged},
+        bound=_select(ledger.bound, logged),
         promoted=tuple(ref for ref in ledger.promoted if ref in logged),
     )
+
+
+def _select(by_ref: Mapping[Ref, _Value], refs: frozenset[Ref]) -> dict[Ref, _Value]:
+    """What belongs to these refs."""
+    return {ref: value for ref, value in by_ref.items() if ref in refs}
 
 
 def _repaired_ref(name: Ref) -> Ref:
@@ -114,28 +123,34 @@ def apply_ledger(
 
 
 def _find_valid_lines(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]) -> dict[Ref, LedgerLine]:
-    """The lines that hold.
-
-    A line of a cut never concerns the prompt or the last step: only a rewind makes an old entry one of these
-    again. What entered lowered, since it did not fit or the format cannot express it, stays lowered. What is
-    pinned is sent in full.
-    """
+    """The lines that hold. Only lines of entries that are there can be undone."""
     if not lines:
         return {}
     newest_system_text = {entry.content: at for at, entry in enumerate(entries) if entry.role is Role.SYSTEM}
     current = current_turn(entries)
     undone: set[Ref] = set()
     for at, entry in enumerate(entries):
-        if entry.segment.pinned:
-            undone.add(entry.ref)
         previous = lines.get(entry.ref)
         if previous is None:
             continue
-        if previous.cut and at in current:
-            undone.add(entry.ref)
-        if previous.why == SAME_TEXT_LATER and newest_system_text.get(entry.content, at) <= at:
+        is_newest_text = newest_system_text.get(entry.content, at) <= at
+        if _is_undone(previous, entry, is_current=at in current, is_newest_text=is_newest_text):
             undone.add(entry.ref)
     return {ref: previous for ref, previous in lines.items() if ref not in undone}
+
+
+def _is_undone(previous: LedgerLine, entry: Entry, *, is_current: bool, is_newest_text: bool) -> bool:
+    """Whether a line does not hold any more.
+
+    A line of a cut never concerns the prompt or the last step: only a rewind makes an old entry one of these
+    again. What entered lowered, since it did not fit or the format cannot express it, stays lowered. What is
+    pinned is sent in full. A reminder is sent again if the later one is gone.
+    """
+    if entry.segment.pinned:
+        return True
+    if previous.cut and is_current:
+        return True
+    return previous.why == SAME_TEXT_LATER and is_newest_text
 
 
 def _lower_again(
@@ -157,6 +172,7 @@ def _lower_again(
 
 
 def _lower_as_before(entry: Entry, previous: LedgerLine, wording: Wording) -> Entry:
+    """The entry as its line says: a reference, or a lower form of its text."""
     if previous.reference:
         return lower_to_reference(entry, previous.form, previous.why, wording=wording)
     return lower(entry, previous.form, previous.why, wording=wording, limit=previous.limit)
@@ -166,23 +182,25 @@ def _omit_folded_thinking(
     entries: list[Entry], folds: Sequence[Fold]
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
     """The entries without thinking that led to what is folded now, and the lines for it."""
-    cut_of = {ref: fold.cut for fold in folds for ref in fold.covers}
+    fold_of = map_covered(folds)
     result = list(entries)
     lines: dict[Ref, LedgerLine] = {}
     for at, entry in enumerate(entries):
-        if entry.form is not Form.FULL or not _is_thinking(entry) or entry.ref in cut_of:
+        if entry.form is not Form.FULL or not _is_thinking(entry):
             continue
-        outcome = _find_outcome(entries, at, cut_of)
-        if outcome is None or outcome.ref not in cut_of:
+        if entry.ref in fold_of:
+            continue
+        outcome = _find_outcome(entries, at, fold_of)
+        if outcome is None or outcome.ref not in fold_of:
             continue
         result[at] = omit(entry, STEP_IS_FOLDED)
         lines[entry.ref] = LedgerLine(
-            form=Form.OMITTED, why=STEP_IS_FOLDED, wording=0, sent=Digest(""), cut=cut_of[outcome.ref]
+            form=Form.OMITTED, why=STEP_IS_FOLDED, wording=0, sent=Digest(""), cut=fold_of[outcome.ref].cut
         )
     return result, lines
 
 
-def _find_outcome(entries: Sequence[Entry], at: int, folded: Mapping[Ref, int]) -> Entry | None:
+def _find_outcome(entries: Sequence[Entry], at: int, fold_of: Mapping[Ref, Fold]) -> Entry | None:
     """What the model said or did in the same step after this thinking, or else before it."""
     after = range(at + 1, len(entries))
     before = range(at - 1, -1, -1)
@@ -191,15 +209,15 @@ def _find_outcome(entries: Sequence[Entry], at: int, folded: Mapping[Ref, int]) 
             entry = entries[other]
             if entry.step != entries[at].step:
                 break
-            was_sent = entry.form is not Form.OMITTED or entry.ref in folded
-            if was_sent and entry.role is Role.ASSISTANT and not _is_thinking(entry):
+            if entry.role is not Role.ASSISTANT or _is_thinking(entry):
+                continue
+            if entry.form is not Form.OMITTED or entry.ref in fold_of:
                 return entry
     return None
 
 
 def _is_thinking(entry: Entry) -> bool:
-    parts = entry.segment.parts
-    return bool(parts) and isinstance(parts[0], Thinking)
+    return begins_with(entry.segment.parts, Thinking)
 
 
 def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
@@ -208,41 +226,55 @@ def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
     If the user spoke within the turn, beside the results of tools, the newest of these words belong to the
     prompt. Thinking, or an item of the provider's own, that follows the last step belongs to it.
     """
-    last_step = 0
+    last_turn, last_step = _find_last_turn_and_step(entries)
+    last_words = _find_last_words(entries, last_turn)
+    current: set[int] = set()
+    for at, entry in enumerate(entries):
+        if entry.layer is Layer.SYSTEM:
+            continue
+        is_prompt = entry.layer is Layer.PROMPT and entry.turn == last_turn
+        if is_prompt or entry.step >= last_step or (entry.step == last_words and said_beside_results(entry)):
+            current.add(at)
+    return frozenset(current)
+
+
+def _find_last_turn_and_step(entries: Sequence[Entry]) -> tuple[int, int]:
+    """The last turn and the last step. Thinking alone does not begin a step."""
     last_turn = 0
+    last_step = 0
     for entry in entries:
         if entry.layer is Layer.SYSTEM:
             continue
         last_turn = max(last_turn, entry.turn)
         if entry.step > last_step and not _is_aside(entry):
             last_step = entry.step
+    return last_turn, last_step
+
+
+def _find_last_words(entries: Sequence[Entry], last_turn: int) -> int:
+    """The last step of this turn in which the user spoke beside results; -1 if there is none."""
     last_words = -1
     for entry in entries:
         if entry.turn == last_turn and said_beside_results(entry):
             last_words = max(last_words, entry.step)
-    current: set[int] = set()
-    for at, entry in enumerate(entries):
-        if entry.layer is Layer.SYSTEM:
-            continue
-        is_prompt = entry.layer is Layer.PROMPT and entry.turn == last_turn
-        has_last_words = entry.step == last_words and said_beside_results(entry)
-        if entry.step >= last_step or is_prompt or has_last_words:
-            current.add(at)
-    return frozenset(current)
+    return last_words
 
 
 def _is_aside(entry: Entry) -> bool:
     """Whether the model neither says nor does anything here: thinking, or an item of the provider's own."""
-    parts = entry.segment.parts
-    return entry.role is Role.ASSISTANT and bool(parts) and isinstance(parts[0], Thinking | Raw)
+    return entry.role is Role.ASSISTANT and begins_with(entry.segment.parts, Thinking | Raw)
 
 
 def said_beside_results(entry: Entry) -> bool:
     """Whether the user says this in a message with results of tools, within a turn."""
     segment = entry.segment
-    if entry.layer is not Layer.STEPS or entry.role is not Role.USER or segment.role is not Role.USER:
+    if entry.layer is not Layer.STEPS:
         return False
-    return segment.origin != "lamina" and not segment.covers and not is_empty(segment.parts)
+    if entry.role is not Role.USER or segment.role is not Role.USER:
+        return False
+    if segment.origin == "lamina" or segment.covers:
+        return False
+    return not is_empty(segment.parts)
 
 
 class _LogStructure(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,6 +305,7 @@ def _find_valid_folds(entries: Sequence[Entry], folds: tuple[Fold, ...]) -> tupl
 
 
 def _find_structure(entries: Sequence[Entry]) -> _LogStructure:
+    """The positions and pairs of a log, found once for all folds."""
     partner: dict[Ref, Ref] = {}
     answered_at = [-1] * len(entries)
     for call_at, result_at in pairs(entries):
@@ -291,6 +324,7 @@ def _find_structure(entries: Sequence[Entry]) -> _LogStructure:
 
 
 def _is_valid_fold(fold: Fold, log: _LogStructure) -> bool:
+    """Whether a fold holds for this log."""
     positions = [log.position[ref] for ref in fold.covers if ref in log.position]
     if not positions or len(positions) < len(fold.covers):
         return False
@@ -309,6 +343,8 @@ def _may_stand_in_fold(at: int, covers: frozenset[Ref], log: _LogStructure) -> b
     entry = log.entries[at]
     if entry.ref not in covers:
         return entry.form is Form.OMITTED or entry.role is Role.SYSTEM
-    if entry.segment.pinned or entry.role is Role.SYSTEM or at in log.current:
+    if entry.segment.pinned or entry.role is Role.SYSTEM:
+        return False
+    if at in log.current:
         return False
     return log.partner.get(entry.ref, entry.ref) in covers

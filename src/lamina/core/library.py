@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from lamina.core.entries import make_own_entry, omit
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_turn_scoped, recoverable, row
 from lamina.core.layout import Layout
 from lamina.core.lowering import lower_to_reference
-from lamina.core.repair import make_own_entry, omit
 from lamina.core.scale import Scale
 from lamina.core.text.tags import escape
 from lamina.core.turns import OWN_TURN_ONLY
@@ -39,11 +39,12 @@ def word_entries(entries: Iterable[Entry], *, kinds: Kinds, wording: Wording) ->
 
 
 def _word_entry(entry: Entry, kinds: Kinds, wording: Wording) -> Entry:
+    """One entry in the words of its kind, if its kind has any."""
     kind = row(kinds, entry.segment)
     if entry.form is not Form.FULL or entry.role is not entry.segment.role:
         return entry
-    has_words = wording.tagged or kind.attachment or kind.section or entry.segment.kind in wording.words
-    if not has_words:
+    has_tag = wording.tagged or kind.attachment or kind.section
+    if not has_tag and entry.segment.kind not in wording.words:
         return entry
     parts = wording(entry.source, Form.FULL, entry.content)
     return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts))
@@ -70,7 +71,8 @@ def refer_to_earlier(
             result.append(entry)
             continue
         earlier = attachments.get(entry.content)
-        if earlier is None or entry.segment.pinned or entry.segment.meta.get("override"):
+        must_be_full = entry.segment.pinned or entry.segment.meta.get("override")
+        if earlier is None or must_be_full:
             attachments[entry.content] = entry.ref
             result.append(entry)
             continue
@@ -91,6 +93,7 @@ def _make_reference(entry: Entry, earlier: Ref, wording: Wording, scale: Scale) 
 
 
 def _make_reference_line(reference: Entry, wording: Wording) -> LedgerLine:
+    """What the ledger keeps of a reference."""
     return LedgerLine(
         form=reference.form,
         why=reference.why,
@@ -172,6 +175,7 @@ class _Library:
         return same_name.content == entry.content
 
     def _shorten(self, entry: Entry) -> Entry:
+        """The attachment as it stands in the library, at most as long as the layout allows."""
         limit = self.layout.prior_limit_of(entry.segment.kind)
         parts = self.wording.prior(entry.source, entry.content, limit=limit)
         form = Form.FULL if len(text_of(entry.source.parts)) <= limit else Form.COMPACT
@@ -214,12 +218,14 @@ def _refer_to_library(rest: Sequence[Entry], library: _Library, turn: int, *, sc
 
 
 def _is_in_library(entry: Entry, library: _Library, turn: int) -> bool:
+    """Whether this attachment came with this turn, and the library has it as it is."""
     if entry.turn != turn or entry.form is not Form.FULL:
         return False
     return row(library.kinds, entry.segment).attachment and library.has(entry)
 
 
 def _make_list_of_names(entries: Sequence[Entry]) -> Entry:
+    """One line of lamina's own that names these attachments, in the message of the first."""
     first = entries[0]
     names = "\n".join(f"- {escape(name_of(entry.segment) or entry.segment.key)}" for entry in entries)
     segment = Segment(
@@ -236,6 +242,7 @@ def _make_list_of_names(entries: Sequence[Entry]) -> Entry:
 
 
 def _make_title() -> Entry:
+    """The line that introduces the library."""
     parts = (Text(LIBRARY_TITLE),)
     segment = Segment(role=Role.USER, kind="user", parts=parts, key="library", origin="lamina")
     return make_own_entry(segment, "introduces the library", layer=Layer.LIBRARY)

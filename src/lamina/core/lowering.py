@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from lamina.core.entries import begins_with, omit
 from lamina.core.hashing import parts_digest
-from lamina.core.repair import omit
 from lamina.core.text.arguments import telling
 from lamina.core.values import Entry, Form, LedgerLine, Part, Role, Segment, ToolResult
 from lamina.core.wording import Wording, named
@@ -42,8 +42,7 @@ def replace_parts(entry: Entry, form: Form, parts: tuple[Part, ...], why: str) -
 
 def _is_late_result(entry: Entry) -> bool:
     """Whether a result came after its call was answered, and is quoted in the model's voice."""
-    parts = entry.segment.parts
-    return entry.role is Role.ASSISTANT and bool(parts) and isinstance(parts[0], ToolResult)
+    return entry.role is Role.ASSISTANT and begins_with(entry.segment.parts, ToolResult)
 
 
 def _quote_late_result(entry: Entry, form: Form, wording: Wording, limit: int) -> tuple[Part, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at
-from lamina.core.drafting import find_position
+from lamina.core.entries import count_sent, find_position
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import Kinds, row
 from lamina.core.options import BuildContext
@@ -87,11 +87,12 @@ def _front_as_sealed(
         prefix=sealed[-1].prefix if sealed else context.root,
         attachments=_attachments_in_full(sealed, context.kinds),
         tokens=sum(entry.tokens for entry in sealed),
-        sent=sum(entry.form is not Form.OMITTED for entry in sealed),
+        sent=count_sent(sealed),
     )
 
 
 def _covers_any(folds: Sequence[Fold], entries: Sequence[Entry]) -> bool:
+    """Whether some fold covers one of these entries."""
     refs = frozenset(entry.ref for entry in entries)
     return any(not refs.isdisjoint(fold.covers) for fold in folds)
 
@@ -105,6 +106,7 @@ def _ends_in_digest(entries: Sequence[Entry]) -> bool:
 
 
 def _attachments_in_full(entries: Sequence[Entry], kinds: Kinds) -> dict[Digest, Ref]:
+    """The entry that has each content in full."""
     attachments: dict[Digest, Ref] = {}
     for entry in entries:
         if entry.form is Form.FULL and row(kinds, entry.segment).attachment:

@@ -76,4 +76,5 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def binds_thinking(self) -> bool:
+        """Whether a changed past does something to thinking."""
         return self.options.binding != "none"

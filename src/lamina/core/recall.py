@@ -38,6 +38,7 @@ def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) ->
 
 
 def _find_fold(key: str, ledger: Ledger | None) -> Fold | None:
+    """The fold with this key, or the one that replaced it."""
     if ledger is None:
         return None
     for fold in ledger.folds:

@@ -16,14 +16,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from lamina.core.entries import begins_with, find_last_sent, is_empty, make_closing_line, make_own_entry, omit
 from lamina.core.hashing import content_digest, parts_digest
 from lamina.core.hashing import ref as make_ref
-from lamina.core.text.characters import is_blank
 from lamina.core.text.tags import strip_tags
 from lamina.core.values import (
     Digest,
     Entry,
-    Form,
     Ledger,
     Part,
     Ref,
@@ -149,6 +148,7 @@ class _Scan:
         self.after_aside = segment.role is Role.SYSTEM or is_empty(segment.parts)
 
     def _take_entry(self, entry: Entry) -> None:
+        """Adds an entry by what it is: a result, a blank message, a call, or a message."""
         first = entry.parts[0] if entry.parts else None
         if isinstance(first, ToolResult):
             self._take_result(entry, first)
@@ -190,7 +190,7 @@ class _Scan:
             return
         if any(entry.role is not Role.SYSTEM for entry in self.deferred):
             return
-        last = self._last_sent()
+        last = find_last_sent(self.entries)
         if last is not None and last.role is Role.ASSISTANT:
             self._note(Ref(f"{last.ref}:end"), ENDED)
 
@@ -226,8 +226,7 @@ class _Scan:
         if not segment.joins:
             return True
         before = self.memory.side
-        is_result = bool(segment.parts) and isinstance(segment.parts[0], ToolResult)
-        if self.deferred and self.after_deferred and not is_result:
+        if self.deferred and self.after_deferred and not begins_with(segment.parts, ToolResult):
             before = side(self.deferred[-1].role)
         return before != side(segment.role)
 
@@ -239,12 +238,13 @@ class _Scan:
 
     def _follows_ended_request(self, entry: Entry) -> bool:
         """Whether an earlier request ended just before this entry, within the model's message."""
-        if entry.opens or entry.role is not Role.ASSISTANT or not self._awaits_results():
+        if entry.opens or entry.role is not Role.ASSISTANT:
             return False
-        return self._request_ended_here()
+        return self._awaits_results() and self._request_ended_here()
 
     def _request_ended_here(self) -> bool:
-        last = self._last_sent()
+        """Whether an earlier request ended after the last entry that is sent."""
+        last = find_last_sent(self.entries)
         return last is not None and f"{last.ref}:end" in self.ledger.repairs
 
     def _continues_after_system_text(self) -> bool:
@@ -252,20 +252,18 @@ class _Scan:
 
         If an earlier request ended there, its calls are answered, and the model goes on after the answers.
         """
-        if not self.after_aside or not self.deferred or not self.waiting:
+        if not self.after_aside or not self.deferred:
             return False
-        if any(self.waiting.values()) or self._request_ended_here():
+        has_result = any(self.waiting.values())
+        if has_result or not self.waiting:
+            return False
+        if self._request_ended_here():
             return False
         return all(entry.role is Role.SYSTEM for entry in self.deferred)
 
     def _awaits_results(self) -> bool:
+        """Whether some call has no result yet."""
         return any(result_at is None for result_at in self.waiting.values())
-
-    def _last_sent(self) -> Entry | None:
-        for entry in reversed(self.entries):
-            if entry.form is not Form.OMITTED:
-                return entry
-        return None
 
     def _take_message(self, entry: Entry) -> None:
         """Takes what the user's side or the system says. It may not stand between a call and its result."""
@@ -276,6 +274,7 @@ class _Scan:
             self._append(entry)
 
     def _defer(self, entry: Entry) -> None:
+        """Puts an entry aside until no more results can come."""
         self.deferred.append(entry)
         self.after_deferred = True
 
@@ -287,6 +286,7 @@ class _Scan:
         return len(self.entries) - 1
 
     def _omit(self, entry: Entry, why: str) -> None:
+        """Adds an entry that cannot be sent, with the reason."""
         is_aside = entry.role is Role.SYSTEM and self._awaits_results()
         if is_aside or self._continues_after_system_text():
             # The model's message may go on after this entry.
@@ -298,10 +298,12 @@ class _Scan:
         self._note(entry.ref, why)
 
     def _note(self, ref: Ref, what: str) -> None:
+        """Records a repair, if the ledger does not have it already."""
         if self.ledger.repairs.get(ref) != what:
             self.new_repairs[ref] = what
 
     def _take_call(self, entry: Entry, call: ToolCall) -> None:
+        """Takes a call, with an id that the provider accepts, and waits for its result."""
         if self._continues_after_system_text():
             entry = msgspec.structs.replace(entry, opens=False)
         elif entry.opens:
@@ -329,6 +331,7 @@ class _Scan:
         return f"{safe}_{sha256(entry.ref.encode()).hexdigest()[:8]}"
 
     def _take_result(self, entry: Entry, result: ToolResult) -> None:
+        """Takes a result: the first or a second one of a call, or one that came late."""
         if self.unanswered.get(result.id):
             self._take_first_result(entry, result, self.unanswered[result.id].popleft())
         elif result.id in self.answered:
@@ -347,6 +350,7 @@ class _Scan:
             self.answered[result.id] = call_at
 
     def _pair_with_call(self, entry: Entry, result: ToolResult, call_at: int) -> Entry:
+        """The result with the id under which its call is sent."""
         call = self.entries[call_at].parts[0]
         if not isinstance(call, ToolCall):
             return entry
@@ -356,6 +360,7 @@ class _Scan:
         return msgspec.structs.replace(entry, asked=call)
 
     def _take_second_result(self, entry: Entry, result: ToolResult, call_at: int) -> None:
+        """Takes another result of a call that has one. Only one of them is sent."""
         if self.repairs.duplicates == "first":
             self._omit(entry, "duplicate result: an earlier one stands")
             return
@@ -377,43 +382,13 @@ class _Scan:
         late = msgspec.structs.replace(entry, role=Role.ASSISTANT, why="late result, as content", opens=True)
         self._note(entry.ref, "late result appended as content")
         self._append(_repair_parts(late, self.wording.late(result)))
-        self._append(closing_line(f"{entry.ref}!end", "[end of the late result]"))
+        self._append(make_closing_line(f"{entry.ref}!end", "[end of the late result]"))
 
     def _answer(self, call: Entry) -> None:
+        """Answers a call that has no result, and records it."""
         self._note(call.ref, ANSWERED)
         self.entries.append(_make_answer(call))
         self.memory.side = "tool" if self.repairs.merge else "user"
-
-
-def closing_line(key: str, text: str, *, kind: str = "user", **place: Any) -> Entry:
-    """A line of lamina's own on the user's side, after what was quoted in the model's voice."""
-    segment = Segment(role=Role.USER, kind=kind, parts=(Text(text),), key=key, origin="lamina")
-    return make_own_entry(segment, "ends what was quoted before it", **place)
-
-
-def omit(entry: Entry, why: str) -> Entry:
-    """The entry, left out of the request for this reason."""
-    return msgspec.structs.replace(entry, form=Form.OMITTED, parts=(), sent="", tokens=0, why=why)
-
-
-def make_own_entry(segment: Segment, why: str, **place: Any) -> Entry:
-    """An entry of lamina's own, for a segment that is in no log. Its key is its ref."""
-    sent = parts_digest(segment.role, segment.parts)
-    return Entry(
-        segment=segment,
-        ref=Ref(segment.key),
-        content=content_digest(segment, sent),
-        role=segment.role,
-        parts=segment.parts,
-        sent=sent,
-        why=why,
-        **place,
-    )
-
-
-def is_empty(parts: tuple[Part, ...]) -> bool:
-    """Whether parts have nothing to send: there are none, or only blank text."""
-    return all(isinstance(part, Text) and is_blank(part.text) for part in parts)
 
 
 def _repair_parts(entry: Entry, parts: tuple[Part, ...]) -> Entry:
@@ -456,6 +431,7 @@ def _validate(segment: Segment) -> None:
 
 
 def _strip_entry(entry: Entry, tags: tuple[str, ...]) -> Entry:
+    """The entry without spans of these tags."""
     stripped = tuple(_strip_part(part, tags) for part in entry.parts)
     if stripped == entry.parts:
         return entry

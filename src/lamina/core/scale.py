@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from lamina.core.entries import begins_with, is_empty
 from lamina.core.hashing import chain, digest
 from lamina.core.parameters import speaking
-from lamina.core.repair import is_empty, side
+from lamina.core.repair import side
 from lamina.core.tokens import (
     Basis,
     Counter,
@@ -176,21 +177,22 @@ def make_scale(
 def begins_with_assistant(log: Iterable[Segment]) -> bool:
     """Whether the assistant speaks first. Blank messages and results without a call are not sent."""
     for segment in log:
-        is_result = bool(segment.parts) and isinstance(segment.parts[0], ToolResult)
-        if segment.role is Role.SYSTEM or is_result or is_empty(segment.parts):
+        if segment.role is Role.SYSTEM or is_empty(segment.parts):
+            continue
+        if begins_with(segment.parts, ToolResult):
             continue
         return segment.role is Role.ASSISTANT
     return False
 
 
 def weigh_entries(
-    entries: Iterable[Entry], scale: Scale, *, prefix: Digest, before: Role | None = None
+    entries: Iterable[Entry], scale: Scale, *, prefix: Digest, last_sent: Entry | None = None
 ) -> list[Entry]:
     """Entries with their message boundaries, tokens and prefix hash, continuing a stream at `prefix`.
 
-    `before` is the role of the last entry that was sent before these.
+    `last_sent` is the last entry that is sent before these.
     """
-    result = _set_openings(list(entries), before)
+    result = _set_openings(list(entries), last_sent)
     lone = _find_lone_texts(result)
     framing = scale.counter.framing
     for at, entry in enumerate(result):
@@ -209,14 +211,16 @@ def weigh_entries(
     return result
 
 
-def _set_openings(entries: list[Entry], before: Role | None) -> list[Entry]:
+def _set_openings(entries: list[Entry], last_sent: Entry | None) -> list[Entry]:
     """Says of each entry whether it opens a message, after some entries were left out.
 
     An omitted entry that opened a message hands that on to the next entry of its side. So leaving out the
     first block of a message never joins the rest to the message before.
     """
     must_open = False
-    sent_side = "" if before is None else side(before)
+    sent_side = ""
+    if last_sent is not None:
+        sent_side = side(last_sent.role)
     logged_side = sent_side
     for at, entry in enumerate(entries):
         entry_side = side(entry.role)
@@ -245,6 +249,7 @@ def _find_lone_texts(entries: Sequence[Entry]) -> list[bool]:
             continue
         if not entry.opens and last is not None:
             lone[last] = False
-        lone[at] = entry.opens and len(entry.parts) == 1 and isinstance(entry.parts[0], Text)
+        is_one_text = len(entry.parts) == 1 and isinstance(entry.parts[0], Text)
+        lone[at] = entry.opens and is_one_text
         last = at
     return lone

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from lamina.core.entries import omit
 from lamina.core.hashing import short_handle
 from lamina.core.kinds import Kinds, Retention, recoverable, row
 from lamina.core.layout import Layout
-from lamina.core.repair import omit
 from lamina.core.values import Entry, Form, Layer, Role, ToolCall, ToolResult
 
 
@@ -20,6 +20,15 @@ def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
     reasons = [_find_filter_reason(entry, layout) for entry in entries]
     if not any(reasons):
         return entries
+    _add_partners(reasons, entries)
+    result: list[Entry] = []
+    for entry, reason in zip(entries, reasons, strict=True):
+        result.append(omit(entry, reason) if reason else entry)
+    return result
+
+
+def _add_partners(reasons: list[str], entries: Sequence[Entry]) -> None:
+    """Gives the result of a call that is left out a reason too, and the call of such a result."""
     for call_at, result_at in pairs(entries):
         call_reason = reasons[call_at]
         result_reason = reasons[result_at]
@@ -27,10 +36,6 @@ def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
             reasons[call_at] = f"{result_reason} (its result)"
         elif call_reason and not result_reason:
             reasons[result_at] = f"{call_reason} (its call)"
-    result: list[Entry] = []
-    for entry, reason in zip(entries, reasons, strict=True):
-        result.append(omit(entry, reason) if reason else entry)
-    return result
 
 
 def _find_filter_reason(entry: Entry, layout: Layout) -> str:
@@ -40,7 +45,9 @@ def _find_filter_reason(entry: Entry, layout: Layout) -> str:
     excluded_by = layout.exclude.matches(entry)
     if excluded_by:
         return f"filtered: {excluded_by} excluded"
-    if not layout.include or entry.layer is Layer.SYSTEM or layout.include.matches(entry):
+    if not layout.include or entry.layer is Layer.SYSTEM:
+        return ""
+    if layout.include.matches(entry):
         return ""
     return "filtered: not included"
 
@@ -70,13 +77,16 @@ def omit_covered(entries: list[Entry], kinds: Kinds, *, name: Callable[[Entry], 
 
 
 def _is_cover(entry: Entry) -> bool:
-    segment = entry.segment
-    return bool(segment.covers) and entry.form is Form.FULL and segment.origin != "lamina"
+    """Whether an entry is a summary that a client put in, and not a digest of lamina's own."""
+    if not entry.segment.covers or entry.segment.origin == "lamina":
+        return False
+    return entry.form is Form.FULL
 
 
 def _apply_cover(
     entries: list[Entry], cover: Entry, kinds: Kinds, name: Callable[[Entry], str]
 ) -> list[Entry]:
+    """Puts one summary in the place of the first entry that it covers, and omits all that it covers."""
     cover_at = entries.index(cover)
     covered = _find_covered(entries[:cover_at], cover, kinds, name)
     for call_at, result_at in pairs(entries):
@@ -110,7 +120,10 @@ def _find_covered(
 
 
 def _may_cover(entry: Entry, kinds: Kinds) -> bool:
-    if entry.form is Form.OMITTED or entry.role is Role.SYSTEM or entry.segment.pinned:
+    """Whether a summary may stand for an entry: it is sent, recoverable, and need not be sent in full."""
+    if entry.form is Form.OMITTED or entry.role is Role.SYSTEM:
+        return False
+    if entry.segment.pinned:
         return False
     if row(kinds, entry.segment).retention is Retention.CRITICAL:
         return False

@@ -12,7 +12,7 @@ import msgspec
 
 from lamina.core.kinds import Kinds, is_section, is_turn_scoped, row
 from lamina.core.layout import Layout
-from lamina.core.values import Entry, Form, Layer, Role, Segment, Thinking, ToolCall
+from lamina.core.values import Entry, Form, Layer, Role, Thinking, ToolCall
 
 OWN_TURN_ONLY = "stands in its own turn only"
 """Why something is not sent any more whose turn is over."""
@@ -53,25 +53,29 @@ def _advance(position: TurnPosition, entry: Entry, kinds: Kinds) -> TurnPosition
         return position
     if is_section(kinds, entry.segment) and not position.opening:
         return position  # a changed section of the system text is not a question, and opens no turn
-    if is_from_user(entry, kinds) and (position.opening or not continues_message(entry)):
-        return _open_turn(position)
+    if is_from_user(entry, kinds):
+        opens_turn = position.opening or not continues_message(entry)
+        if opens_turn:
+            return _open_turn(position)
     if entry.segment.role is Role.ASSISTANT:
         step = position.step
         if entry.opens or not position.talking:
             step += 1
         return TurnPosition(turn=position.turn, step=step, talking=True)
-    if entry.role is Role.SYSTEM or not (position.opening or position.talking):
+    if entry.role is Role.SYSTEM:
         return position
     return TurnPosition(turn=position.turn, step=position.step)
 
 
 def _open_turn(position: TurnPosition) -> TurnPosition:
+    """The position in a turn that the user's side has opened."""
     if position.opening:
         return position
     return TurnPosition(turn=position.turn + 1, step=position.step + 1, opening=True)
 
 
 def _find_layer(entry: Entry, kinds: Kinds, *, opening: bool) -> Layer:
+    """The layer inside the turn: the prompt, its attachments, or the steps that follow."""
     if entry.layer in (Layer.SYSTEM, Layer.LIBRARY):
         return entry.layer
     if opening and entry.role is not Role.SYSTEM:
@@ -104,6 +108,7 @@ def is_question(entry: Entry, kinds: Kinds) -> bool:
 
 
 def continues_message(entry: Entry) -> bool:
+    """Whether an entry goes on with the message before it."""
     return entry.segment.joins and not entry.opens
 
 
@@ -157,7 +162,11 @@ def find_leaving(entries: Sequence[Entry], kinds: Kinds, layout: Layout, *, boun
 def _has_own_place(entry: Entry, kinds: Kinds) -> bool:
     """Whether an entry stands where it was put: a digest, a summary, a section that a cut may promote."""
     segment = entry.segment
-    return segment.origin == "lamina" or bool(segment.covers) or is_section(kinds, segment)
+    if segment.origin == "lamina":
+        return True
+    if segment.covers:
+        return True
+    return is_section(kinds, segment)
 
 
 def _find_leaving_in_turn(
@@ -167,27 +176,38 @@ def _find_leaving_in_turn(
 
     Read from its end, such a turn is: what opened no turn, the answer, what leaves, the question.
     """
-    leaving: list[int] = []
+    rest = list(turn)
+    while rest and _opens_no_turn(entries[rest[-1]], kinds):
+        rest.pop()
     answer_step: int | None = None
-    for at in reversed(turn):
-        entry = entries[at]
-        is_spoken = entry.segment.role is Role.ASSISTANT and not leaving
-        if is_spoken and answer_step in (None, entry.step) and _ends_with(entry.segment, bound=bound):
-            answer_step = entry.step
-        elif answer_step is None and (is_from_user(entry, kinds) or entry.segment.role is Role.SYSTEM):
-            continue  # a reminder, or an attachment that newer content of the next turn replaces
-        elif answer_step is not None and ends_turn(entry, kinds):
-            leaving.append(at)
-        elif is_from_user(entry, kinds) and is_question(entry, kinds):
-            return leaving
-        else:
-            return ()
+    while rest and _is_answer(entries[rest[-1]], answer_step, bound=bound):
+        answer_step = entries[rest.pop()].step
+    if answer_step is None:
+        return ()
+    leaving: list[int] = []
+    while rest and ends_turn(entries[rest[-1]], kinds):
+        leaving.append(rest.pop())
+    if rest and _is_question_of_user(entries[rest[-1]], kinds):
+        return leaving
     return ()
 
 
-def _ends_with(segment: Segment, *, bound: bool) -> bool:
-    """Whether the model can end its turn with this: it calls nothing, and has no bound thinking."""
-    for part in segment.parts:
+def _opens_no_turn(entry: Entry, kinds: Kinds) -> bool:
+    """A reminder, or an attachment that newer content of the next turn replaces."""
+    return entry.segment.role is Role.SYSTEM or is_from_user(entry, kinds)
+
+
+def _is_question_of_user(entry: Entry, kinds: Kinds) -> bool:
+    return is_from_user(entry, kinds) and is_question(entry, kinds)
+
+
+def _is_answer(entry: Entry, answer_step: int | None, *, bound: bool) -> bool:
+    """Whether this belongs to the model's last step, calls nothing, and has no bound thinking."""
+    if entry.segment.role is not Role.ASSISTANT:
+        return False
+    if answer_step is not None and entry.step != answer_step:
+        return False
+    for part in entry.segment.parts:
         if isinstance(part, ToolCall):
             return False
         if bound and isinstance(part, Thinking):
