@@ -42,9 +42,9 @@ PARSERS = frozenset(
 NOT_FROM_OUTSIDE = {
     "cli/strict.py:_keyed": "one string, which has no depth",
     "clients/scripted.py": "a double for tests, which reads what the test wrote",
-    "counters/remote.py": "whatever an endpoint answers, its callers turn into CountFailed",
+    "models/counters/remote.py": "whatever an endpoint answers, its callers turn into CountFailed",
     "lab/peers": "lines between lamina and a process that it started",
-    "models.py:table": "a file of lamina's own",
+    "models/table.py:table": "a file of lamina's own",
     "diagnose/text_changes.py:_in_order": "bytes that lamina has just written from a value it could walk",
     "diagnose/compared.py:_said": "bytes that lamina has just written from a value it could walk",
     "session/search.py:_write": "the state of an index, which reading has decoded before",
