@@ -66,10 +66,7 @@ def load_settings(
     if environment is None:
         environment = os.environ
     named_file = path or environment.get(VARIABLE)
-    if named_file:
-        file = Path(named_file).expanduser()
-    else:
-        file = config_folder(environment) / FILE
+    file = Path(named_file).expanduser() if named_file else config_folder(environment) / FILE
     values = _read_file(file, must_exist=bool(named_file)) | _read_environment(environment)
     try:
         return msgspec.convert(values, Settings, strict=False)
@@ -95,10 +92,7 @@ def _folder(environment: Mapping[str, str], xdg_name: str, windows_name: str, be
         return Path(xdg_folder) / "lamina"
     if sys.platform == "win32" and environment.get(windows_name):
         return Path(environment[windows_name]) / "lamina"
-    if environment.get("HOME"):
-        home = Path(environment["HOME"])
-    else:
-        home = Path.home()
+    home = Path(environment["HOME"]) if environment.get("HOME") else Path.home()
     if sys.platform == "darwin":
         return home / "Library" / "Application Support" / "lamina"
     return home / below_home / "lamina"

@@ -33,25 +33,25 @@ def forms(log: list[Segment], *, window: int, target: float) -> dict[str, Form]:
 
 
 def test_of_two_as_large_the_older_goes_first() -> None:
-    found = forms(work(1_000, 1_000, 1_000, 1_000), window=4_000, target=0.85)
-    assert found["r0"] < Form.FULL == found["r1"] == found["r2"]
+    result_forms = forms(work(1_000, 1_000, 1_000, 1_000), window=4_000, target=0.85)
+    assert result_forms["r0"] < Form.FULL == result_forms["r1"] == result_forms["r2"]
 
 
 def test_of_two_nearly_as_old_the_larger_goes_first() -> None:
-    found = forms(work(300, 2_000, 300, 300, 300, 300), window=3_500, target=0.7)
-    assert found["r1"] < Form.FULL == found["r0"]
+    result_forms = forms(work(300, 2_000, 300, 300, 300, 300), window=3_500, target=0.7)
+    assert result_forms["r1"] < Form.FULL == result_forms["r0"]
 
 
 def test_a_large_recent_result_is_shortened_before_an_old_short_one_is_taken_away() -> None:
-    found = forms(work(260, 260, 260, 260, 4_000, 260), window=5_000, target=0.5)
-    assert found["r4"] is Form.COMPACT
-    assert found["r0"] is Form.FULL
+    result_forms = forms(work(260, 260, 260, 260, 4_000, 260), window=5_000, target=0.5)
+    assert result_forms["r4"] is Form.COMPACT
+    assert result_forms["r0"] is Form.FULL
 
 
 def test_very_old_steps_are_folded_while_later_results_still_stand() -> None:
-    found = forms(work(*[100] * 60), window=6_000, target=0.5)
-    assert found["r0"] is Form.OMITTED
-    assert found["r58"] is Form.FULL
+    result_forms = forms(work(*[100] * 60), window=6_000, target=0.5)
+    assert result_forms["r0"] is Form.OMITTED
+    assert result_forms["r58"] is Form.FULL
 
 
 @pytest.mark.parametrize("token_value", sorted(TOKEN_VALUES.values()))
@@ -77,8 +77,8 @@ def test_what_was_sent_in_the_words_of_an_earlier_version_stays_so() -> None:
     first = build(log, budget=budget, counter=CHARS4)
     lines = {ref: _as_of(line, 1, old.sent) for ref, line in first.ledger.lines.items()}
     assert any(line.form is Form.COMPACT for line in first.ledger.lines.values())
-    kept = Ledger(lines=lines)
-    again = next(e for e in build(log, ledger=kept).entries if e.segment.key == "r")
+    ledger = Ledger(lines=lines)
+    again = next(e for e in build(log, ledger=ledger).entries if e.segment.key == "r")
     assert again.parts == old.parts
 
 

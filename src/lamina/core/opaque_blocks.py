@@ -72,17 +72,22 @@ class OpaqueBlock:
     def _take_field(self, name: str, value: str, block: Mapping[str, Any]) -> bool:
         """Takes a field out if it is not text; returns whether it did."""
         block_type = block.get("type")
-        if name in _SEALED_FIELDS or (name == "data" and block_type in _SEALED_TYPES):
+        if name in _SEALED_FIELDS:
             self.sealed.append(value)
             return True
         if name == "result" and block_type == "image_generation_call":
             self.pictures += 1
             return True
-        media_type = block.get("media_type") or block.get("mimeType") or block.get("mime_type")
-        if name == "data" and isinstance(media_type, str) and block_type != "text":
-            self._add_file(value, media_type)
+        if name != "data":
+            return False
+        if block_type in _SEALED_TYPES:
+            self.sealed.append(value)
             return True
-        return False
+        media_type = _media_type_of(block)
+        if media_type is None or block_type == "text":
+            return False
+        self._add_file(value, media_type)
+        return True
 
     def _count_source(self, block: Mapping[str, Any]) -> None:
         """Counts a picture or document that is somewhere else, so that its size is unknown."""
@@ -99,3 +104,12 @@ class OpaqueBlock:
             self.pictures += 1
         else:
             self.media.append((data, media_type))
+
+
+def _media_type_of(block: Mapping[str, Any]) -> str | None:
+    """The type of the file that a block holds, in any provider's spelling."""
+    for name in ("media_type", "mimeType", "mime_type"):
+        media_type = block.get(name)
+        if media_type:
+            return media_type if isinstance(media_type, str) else None
+    return None

@@ -88,6 +88,7 @@ def ladder(view: OrderView) -> Iterator[Batch]:
     free = _free_foreign(view)
     plain = [position for position in free if not goes_last(view.entries[position], view.kinds)]
     yield from _drop_disposable(view, plain)
+    yield from _drop_thinking(view, plain)
     yield from _stub_superseded(view, plain)
     rated_batches = [
         *_lower_messages(view, plain),
@@ -205,12 +206,16 @@ def _is_foldable(entry: Entry, kinds: Kinds, verbatim: int | None) -> bool:
         return True
     if not goes_last(entry, kinds):
         return True
-    if entry.role is not Role.USER:
+    return entry.role is Role.USER and _is_short_text(entry, verbatim)
+
+
+def _is_short_text(entry: Entry, most_characters: int) -> bool:
+    """Whether an entry is text alone, of at most so many characters."""
+    texts = [part.text for part in entry.segment.parts if isinstance(part, Text)]
+    has_other_parts = len(texts) != len(entry.parts)
+    if has_other_parts:
         return False
-    texts = [part.text for part in segment.parts if isinstance(part, Text)]
-    if len(texts) != len(entry.parts):
-        return False
-    return sum(len(text) for text in texts) <= verbatim
+    return sum(len(text) for text in texts) <= most_characters
 
 
 def _find_broken_steps(entries: Sequence[Entry], foldable: set[int]) -> set[int]:
@@ -221,42 +226,59 @@ def _find_broken_steps(entries: Sequence[Entry], foldable: set[int]) -> set[int]
     """
     paired = {position for pair in pairs(entries) for position in pair}
     steps_with_calls = {entries[position].step for position in paired}
-    first_folded: dict[int, int] = {}
-    last_folded: dict[int, int] = {}
-    for position in sorted(foldable):
-        step = entries[position].step
-        first_folded.setdefault(step, position)
-        last_folded[step] = position
+    folded_spans = _folded_spans(entries, foldable)
     broken: set[int] = set()
     for position, entry in enumerate(entries):
-        step = entry.step
-        if step not in steps_with_calls or position in foldable or not _is_sent_in_step(entry):
+        if position in foldable or entry.step not in steps_with_calls:
             continue
-        if position in paired or (step in first_folded and first_folded[step] < position < last_folded[step]):
-            broken.add(step)
+        if not _is_sent_in_step(entry):
+            continue
+        first, last = folded_spans.get(entry.step, (position, position))
+        if position in paired or first < position < last:
+            broken.add(entry.step)
     return broken
 
 
+def _folded_spans(entries: Sequence[Entry], foldable: set[int]) -> dict[int, tuple[int, int]]:
+    """The first and the last position that may be folded, by step."""
+    spans: dict[int, tuple[int, int]] = {}
+    for position in sorted(foldable):
+        step = entries[position].step
+        first, _ = spans.get(step, (position, position))
+        spans[step] = (first, position)
+    return spans
+
+
 def _is_sent_in_step(entry: Entry) -> bool:
-    """Whether an entry is sent as a part of its step. System text and digests are not."""
+    """Whether an entry is sent as a part of its step.
+
+    System text, digests and the library are sent outside of steps.
+    """
     if entry.form is Form.OMITTED or entry.segment.kind == "digest":
         return False
-    return entry.role is not Role.SYSTEM and entry.layer is not Layer.LIBRARY
+    if entry.role is Role.SYSTEM:
+        return False
+    return entry.layer is not Layer.LIBRARY
 
 
 # The first rungs: disposable and superseded entries.
 
 
 def _drop_disposable(view: OrderView, free: list[int]) -> Iterator[Batch]:
-    """What is sent in its own turn only, and thinking; of one message all of it or none."""
+    """What is sent in its own turn only, and other disposable kinds."""
     for position in free:
         entry = view.entries[position]
         if is_turn_scoped(view.kinds, entry.segment) and entry.layer is Layer.HISTORY:
             yield (Move(position, Form.OMITTED, OWN_TURN_ONLY),)
-        elif _has_first_part(entry, Thinking):
             continue
-        elif row(view.kinds, entry.segment).retention is Retention.DISPOSABLE:
+        if _has_first_part(entry, Thinking):
+            continue
+        if row(view.kinds, entry.segment).retention is Retention.DISPOSABLE:
             yield (Move(position, Form.STUB, "disposable"),)
+
+
+def _drop_thinking(view: OrderView, free: list[int]) -> Iterator[Batch]:
+    """Old thinking; of one step all of it or none."""
     thoughts = [position for position in free if _has_first_part(view.entries[position], Thinking)]
     for _, step in groupby(thoughts, key=lambda position: view.entries[position].step):
         yield tuple(Move(position, Form.OMITTED, "disposable") for position in step)

@@ -55,29 +55,36 @@ _DEEPEST = 200
 _DUMP_AS_JSON = {"mode": "json", "exclude_none": True}
 
 
-class Speaking(NamedTuple):
+class ReadParameters(NamedTuple):
     """The parameters that the model reads: the formats of its answer, and the others by their names."""
 
     formats: list[Any]
     others: dict[str, Any]
 
 
-def speaking(parameters: Mapping[str, Any]) -> Speaking:
+def speaking(parameters: Mapping[str, Any]) -> ReadParameters:
     """What of these parameters the model reads, as plain JSON."""
-    read = Speaking(formats=[], others={})
+    formats: list[Any] = []
+    others: dict[str, Any] = {}
     for name, parameter in _flatten_parameters(parameters, depth=0):
         value = _to_json_value(parameter, depth=0)
         if name in _FORMAT_HOLDERS and isinstance(value, dict):
             if "format" in value:
-                read.formats.append(value.pop("format"))
-            value = {inner: item for inner, item in value.items() if snake(inner) not in UNREAD}
-        if name == "context_management":
+                formats.append(value["format"])
+            value = _other_read_fields(value)
+        elif name == "context_management":
             value = list(_summary_instructions(value))
         if name in FORMATS and value:
-            read.formats.append(value)
+            formats.append(value)
         elif _has_words(name, value):
-            read.others[name] = value
-    return read
+            others[name] = value
+    return ReadParameters(formats, others)
+
+
+def _other_read_fields(holder: dict[str, Any]) -> dict[str, Any]:
+    """What the model reads of a parameter that has the format among other things, without the format."""
+    other_names = [name for name in holder if name != "format"]
+    return {name: holder[name] for name in other_names if snake(name) not in UNREAD}
 
 
 def snake(name: str) -> str:
@@ -91,8 +98,8 @@ def _flatten_parameters(parameters: Mapping[Any, Any], *, depth: int) -> Iterato
         if not isinstance(original_name, str):
             continue
         name = snake(original_name)
-        holds_parameters = name in _PARAMETER_HOLDERS and isinstance(value, Mapping)
-        if holds_parameters and depth < len(_PARAMETER_HOLDERS):
+        may_be_opened = name in _PARAMETER_HOLDERS and depth < len(_PARAMETER_HOLDERS)
+        if may_be_opened and isinstance(value, Mapping):
             yield from _flatten_parameters(value, depth=depth + 1)
         elif name not in UNREAD:
             yield name, value

@@ -18,7 +18,7 @@ from lamina.core.text import tags
 from lamina.core.text.arguments import shorter
 from lamina.core.text.characters import WHITE_SPACE, lower_ascii
 from lamina.core.text.outline import indexed, outline_text
-from lamina.core.text.tags import escape, inert, nested, tag
+from lamina.core.text.tags import escape, inert, tag, wrap_in_nested_tag
 from lamina.core.values import (
     Digest,
     Document,
@@ -118,8 +118,9 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         verbatim: list[Part] = []
         if not self.tagged:
             verbatim = [part for part in segment.parts if isinstance(part, Raw)]
-        body = text_of(part for part in segment.parts if part not in verbatim)
-        return (self._wrap_in_tag(segment, kind, content, body), *_find_media(segment.parts), *verbatim)
+        worded = [part for part in segment.parts if part not in verbatim]
+        in_tag = self._wrap_in_tag(segment, kind, content, text_of(worded))
+        return (in_tag, *_find_media(segment.parts), *verbatim)
 
     def _compact(self, segment: Segment, kind: Kind, content: Digest, limit: int) -> tuple[Part, ...]:
         shorten_text = indexed
@@ -143,7 +144,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
             return Text(tag(kind.tag, attrs, guard(body, self.kinds)))
         attrs = _shown_attributes(kind, segment.attrs)
         if kind.nested:
-            return Text(nested(kind.tag, attrs, guard(body, self.kinds, extra=("content",))))
+            return Text(wrap_in_nested_tag(kind.tag, attrs, guard(body, self.kinds, extra=("content",))))
         return Text(tag(kind.tag, attrs, guard(body, self.kinds)))
 
     def _shorten_call(self, call: ToolCall, content: Digest, form: Form) -> ToolCall:
@@ -260,7 +261,7 @@ def tag_balance(parts: tuple[Part, ...], kinds: Kinds = KINDS) -> bool:
     """Whether tagged text opens one tag at its beginning and closes it at its end, and no other anywhere."""
     if not parts or not isinstance(parts[0], Text):
         return True
-    return tags.balanced(parts[0].text, _tags_of(kinds))
+    return tags.is_balanced(parts[0].text, _tags_of(kinds))
 
 
 def _tags_of(kinds: Kinds) -> tuple[str, ...]:

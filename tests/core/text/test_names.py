@@ -27,17 +27,17 @@ def test_names_of_several_texts_count_together() -> None:
 
 @given(st.text(), st.integers(0, 200))
 def test_names_stay_within_their_limit_and_stand_in_the_text(text: str, limit: int) -> None:
-    found = names([text], limit=limit)
-    assert len(found) <= limit
-    assert all(name in text for name in found.split(", ") if found)
+    name_list = names([text], limit=limit)
+    assert len(name_list) <= limit
+    assert all(name in text for name in name_list.split(", ") if name_list)
 
 
 def test_a_long_text_is_shown_with_its_names() -> None:
     text = CODE + "\n" + "# filler of no interest\n" * 200 + "\ndef the_last_one():\n    pass\n"
-    shown = indexed(text, limit=400, name="x.py")
-    assert "parse_gamma" in shown
-    assert "the_last_one" in shown
-    assert len(shown) <= 400
+    shown_text = indexed(text, limit=400, name="x.py")
+    assert "parse_gamma" in shown_text
+    assert "the_last_one" in shown_text
+    assert len(shown_text) <= 400
 
 
 def test_a_text_without_names_is_only_outlined() -> None:

@@ -53,10 +53,10 @@ def wire(rows: int) -> str:
 
 @given(TEXTS, LIMITS, st.sampled_from(NAMES))
 def test_outline_is_within_its_limit_or_the_text_itself(text: str, limit: int, name: str) -> None:
-    made = outline_text(text, limit=limit, name=name)
-    assert made == text if len(text) <= limit else len(made) <= max(limit, 0)
-    assert made == outline_text(text, limit=limit, name=name)
-    assert outline_text(made, limit=max(limit, 0), name=name) == made
+    short_text = outline_text(text, limit=limit, name=name)
+    assert short_text == text if len(text) <= limit else len(short_text) <= max(limit, 0)
+    assert short_text == outline_text(text, limit=limit, name=name)
+    assert outline_text(short_text, limit=max(limit, 0), name=name) == short_text
 
 
 @given(TEXTS, LIMITS, st.integers(0, 300), st.integers(0, 30))
@@ -64,20 +64,20 @@ def test_each_sort_keeps_its_limit_on_any_text(text: str, limit: int, preview: i
     room = max(limit, 0)
     assert len(markdown(text, limit=limit, preview=preview, most=most)) <= room
     assert len(outline_code(text, limit=limit)) <= max(room, len(text) if len(text) <= limit else 0)
-    for made in (
+    for short_text in (
         clip_lines(text, limit=limit),
         outline_json(text, limit=limit),
         truncate(text, limit, name="a.txt"),
     ):
-        assert made == text if len(text) <= limit else len(made) <= room
+        assert short_text == text if len(text) <= limit else len(short_text) <= room
     for delimiter in ",;\t":
         assert len(outline_csv(text, limit=limit, delimiter=delimiter)) <= max(room, min(len(text), limit))
 
 
 @given(TEXTS, st.integers(100, 600), st.sampled_from(NAMES))
 def test_a_shortened_text_says_so(text: str, limit: int, name: str) -> None:
-    made = outline_text(text, limit=limit, name=name)
-    assert made == text or "[... " in made
+    short_text = outline_text(text, limit=limit, name=name)
+    assert short_text == text or "[... " in short_text
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,14 @@ def work(function: Callable[[str], object], text: str) -> float:
     ],
 )
 def test_the_work_grows_no_faster_than_the_text(name: str, units: list[str]) -> None:
-    def made(text: str) -> str:
+    def outline_it(text: str) -> str:
         return outline_text(text, limit=1_000, name=name)
 
     for unit in units:
         small, large = (unit * (size // len(unit)) for size in (10_000, 160_000))
-        assert work(made, large) < 80 * work(made, small), unit  # 16 times the text: quadratic would be 256
+        assert work(outline_it, large) < 80 * work(outline_it, small), (
+            unit
+        )  # 16 times the text: quadratic would be 256
 
 
 # shorten, clip, truncate
@@ -171,24 +173,24 @@ def test_shorten_parts_no_character_from_its_marks() -> None:
 
 
 def test_clip_keeps_both_ends_and_says_the_size_between() -> None:
-    made = clip("a" * 500 + "b" * 500, 100)
-    assert made.startswith("aaa")
-    assert made.endswith("bbb")
-    left = 1_000 - made.count("a") - made.count("b") + 1  # "bytes" holds a b
-    assert f" [... {left} bytes left out ...] " in made
+    short_text = clip("a" * 500 + "b" * 500, 100)
+    assert short_text.startswith("aaa")
+    assert short_text.endswith("bbb")
+    left = 1_000 - short_text.count("a") - short_text.count("b") + 1  # "bytes" holds a b
+    assert f" [... {left} bytes left out ...] " in short_text
     assert "characters left out" in clip("é" * 1_000, 100, unit="characters")
 
 
 def test_clip_counts_bytes_not_characters() -> None:
-    made = clip("é" * 1_000, 100)
-    assert f"[... {2 * (1_000 - made.count('é')):,} bytes left out ...]" in made
+    short_text = clip("é" * 1_000, 100)
+    assert f"[... {2 * (1_000 - short_text.count('é')):,} bytes left out ...]" in short_text
 
 
 def test_truncate_gives_the_head_what_rounding_leaves_over() -> None:
-    made = truncate("x" * 1_000, 120, name="AGENTS.md")
+    short_text = truncate("x" * 1_000, 120, name="AGENTS.md")
     marker = "\n[... truncated AGENTS.md; read file for full content ...]\n"
     assert len(marker) == 59
-    assert made == "x" * 49 + marker + "x" * 12
+    assert short_text == "x" * 49 + marker + "x" * 12
 
 
 def test_truncate_without_room_for_the_marker_is_the_plain_head() -> None:
@@ -206,37 +208,37 @@ def test_truncate_bytes_stays_within_the_limit(text: str, limit: int, size: int)
 
 @given(st.text(st.characters(exclude_categories=())), st.integers(-1, 100))
 def test_truncate_bytes_is_the_longest_prefix_that_fits(text: str, limit: int) -> None:
-    made = truncate_bytes(text, limit)
-    assert text.startswith(made)
-    longer = text[: len(made) + 1]
-    assert made == text or len(longer.encode("utf-8", "surrogatepass")) > limit
+    short_text = truncate_bytes(text, limit)
+    assert text.startswith(short_text)
+    longer = text[: len(short_text) + 1]
+    assert short_text == text or len(longer.encode("utf-8", "surrogatepass")) > limit
 
 
 # logs
 
 
 def test_clip_lines_keeps_whole_lines_of_both_ends_and_counts_the_rest() -> None:
-    made = clip_lines(LOG + "\nValueError: the last line", limit=500).split("\n")
-    note = next(line for line in made if line.startswith("[... "))
-    assert note == f"[... {1_001 - len(made) + 1} lines left out ...]"
-    assert made[-1] == "ValueError: the last line"
-    assert all(line in LOG or line in (note, made[-1]) for line in made)
-    assert made.index(note) >= 4
-    assert len(made) - made.index(note) >= 4
+    short_text = clip_lines(LOG + "\nValueError: the last line", limit=500).split("\n")
+    note = next(line for line in short_text if line.startswith("[... "))
+    assert note == f"[... {1_001 - len(short_text) + 1} lines left out ...]"
+    assert short_text[-1] == "ValueError: the last line"
+    assert all(line in LOG or line in (note, short_text[-1]) for line in short_text)
+    assert short_text.index(note) >= 4
+    assert len(short_text) - short_text.index(note) >= 4
 
 
 def test_clip_lines_shortens_long_lines_so_that_others_fit() -> None:
-    made = clip_lines("first\n" + "x" * 50_000 + "\n" + "middle\n" * 50 + "fatal: last", limit=400)
-    assert made.startswith("first\nxxx")
-    assert " bytes left out ...] xxx" in made
-    assert made.endswith("\nmiddle\nfatal: last")
+    short_text = clip_lines("first\n" + "x" * 50_000 + "\n" + "middle\n" * 50 + "fatal: last", limit=400)
+    assert short_text.startswith("first\nxxx")
+    assert " bytes left out ...] xxx" in short_text
+    assert short_text.endswith("\nmiddle\nfatal: last")
 
 
 def test_clip_lines_of_one_long_line_keeps_both_ends() -> None:
-    made = clip_lines("begin" + "-" * 5_000 + "end", limit=200)
-    assert made.startswith("begin---")
-    assert made.endswith("---end")
-    assert len(made) > 190
+    short_text = clip_lines("begin" + "-" * 5_000 + "end", limit=200)
+    assert short_text.startswith("begin---")
+    assert short_text.endswith("---end")
+    assert len(short_text) > 190
 
 
 def test_clip_lines_counts_one_line_as_one() -> None:
@@ -254,18 +256,20 @@ def test_markdown_gives_back_sections_that_fit() -> None:
 
 def test_markdown_shows_at_most_so_many_sections() -> None:
     text = "\n\n".join(f"## Section {number}\n\nText {number}." for number in range(1, 31))
-    made = markdown(text, limit=5_000, most=10)
-    assert "## Section 1\n" in made
-    assert "## Section 10\n" in made
-    assert "## Section 11" not in made
-    assert made.endswith("[... 20 more sections omitted ...]")
+    short_text = markdown(text, limit=5_000, most=10)
+    assert "## Section 1\n" in short_text
+    assert "## Section 10\n" in short_text
+    assert "## Section 11" not in short_text
+    assert short_text.endswith("[... 20 more sections omitted ...]")
 
 
 def test_markdown_keeps_every_heading_of_a_paper() -> None:
-    made = markdown(PAPER, limit=len(PAPER) * 3 // 10, preview=300)
-    assert [line for line in made.split("\n") if line.startswith("#")] == [f"## Part {n}" for n in range(12)]
-    assert made.count(" ...\n") == 12
-    assert made.endswith(" bytes left out ...]")
+    short_text = markdown(PAPER, limit=len(PAPER) * 3 // 10, preview=300)
+    assert [line for line in short_text.split("\n") if line.startswith("#")] == [
+        f"## Part {n}" for n in range(12)
+    ]
+    assert short_text.count(" ...\n") == 12
+    assert short_text.endswith(" bytes left out ...]")
 
 
 def test_markdown_previews_shrink_to_what_fits() -> None:
@@ -275,29 +279,29 @@ def test_markdown_previews_shrink_to_what_fits() -> None:
 
 
 def test_markdown_drops_sections_from_the_end_where_headings_alone_are_too_many() -> None:
-    made = markdown("\n".join(f"# Heading number {n}" for n in range(100)), limit=200, most=100)
-    assert made.startswith("# Heading number 0\n")
-    shown = made.count("# Heading")
-    assert made.endswith(f"[... {100 - shown} more sections omitted ...]")
+    short_text = markdown("\n".join(f"# Heading number {n}" for n in range(100)), limit=200, most=100)
+    assert short_text.startswith("# Heading number 0\n")
+    heading_count = short_text.count("# Heading")
+    assert short_text.endswith(f"[... {100 - heading_count} more sections omitted ...]")
 
 
 @pytest.mark.parametrize("fence", ["```", "~~~~", "   ```python"])
 def test_markdown_takes_no_comment_in_a_fence_for_a_heading(fence: str) -> None:
     close = fence.strip().removesuffix("python")
     block = f"{fence}\n# comment\n" + "x = 1\n" * 100 + f"{close}\n"
-    made = markdown(f"# One\n{block}# Two\n{block}", limit=300, preview=60)
-    assert [line for line in made.split("\n") if line.startswith("# ") and "comment" not in line] == [
+    short_text = markdown(f"# One\n{block}# Two\n{block}", limit=300, preview=60)
+    assert [line for line in short_text.split("\n") if line.startswith("# ") and "comment" not in line] == [
         "# One",
         "# Two",
     ]
-    assert sum(line.strip().startswith(close) for line in made.split("\n")) == 4
+    assert sum(line.strip().startswith(close) for line in short_text.split("\n")) == 4
 
 
 def test_markdown_fence_closes_only_with_its_own_mark() -> None:
     text = "# One\n````\n```\n# inside\n~~~\n````\n# Two\n" + "text " * 200
-    made = markdown(text, limit=400, preview=10)
-    assert "# inside" not in made
-    assert "# Two" in made
+    short_text = markdown(text, limit=400, preview=10)
+    assert "# inside" not in short_text
+    assert "# Two" in short_text
 
 
 def test_markdown_without_headings_is_shortened_as_one_text() -> None:

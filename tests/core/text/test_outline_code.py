@@ -109,16 +109,16 @@ def test_code_keeps_indentation_and_counts_what_is_left_out() -> None:
 
 def test_code_keeps_the_outermost_signatures_where_not_all_fit() -> None:
     text = "".join(f"class C{n}:\n    def method(self):\n        return {n}\n" for n in range(12))
-    made = outline_code(text, limit=300)
-    assert all(f"class C{n}:" in made for n in range(12))
-    assert made.count("def method") < 12
+    short_text = outline_code(text, limit=300)
+    assert all(f"class C{n}:" in short_text for n in range(12))
+    assert short_text.count("def method") < 12
 
 
 def test_code_uses_the_line_numbers_that_a_tool_printed() -> None:
     text = "\n".join(f"{number:6}\t{line}" for number, line in enumerate(PYTHON.split("\n") * 5, start=100))
-    made = outline_text(text, limit=600)
-    assert "114: class Thing(Base):" in made
-    assert "115:     async def run(self) -> None:" in made
+    short_text = outline_text(text, limit=600)
+    assert "114: class Thing(Base):" in short_text
+    assert "115:     async def run(self) -> None:" in short_text
 
 
 def test_code_with_few_signatures_is_shown_by_head_and_tail() -> None:
@@ -130,13 +130,13 @@ def test_code_with_few_signatures_is_shown_by_head_and_tail() -> None:
 
 
 def test_json_array_shows_keys_types_and_first_rows() -> None:
-    made = outline_json(wire(300), limit=300).split("\n")
-    assert made[:3] == [
+    short_text = outline_json(wire(300), limit=300).split("\n")
+    assert short_text[:3] == [
         "JSON array of 300 rows",
         '"id": number; "name": string; "tags": array',
         '{"id":0,"name":"n0","tags":["a","b"]}',
     ]
-    assert made[-1] == f"[... {300 - (len(made) - 3)} rows left out ...]"
+    assert short_text[-1] == f"[... {300 - (len(short_text) - 3)} rows left out ...]"
 
 
 def test_json_array_shows_the_union_of_keys_and_types() -> None:
@@ -146,18 +146,18 @@ def test_json_array_shows_the_union_of_keys_and_types() -> None:
 
 def test_json_object_shows_keys_and_the_rows_of_its_table() -> None:
     text = json.dumps({"ok": True, "data": {"items": [{"id": n} for n in range(500)]}, "text": "y" * 300})
-    made = outline_json(text, limit=600)
-    assert made.startswith(
+    short_text = outline_json(text, limit=600)
+    assert short_text.startswith(
         'JSON object of 3 keys\n  "ok": true\n  "data": object of 1 {"items"}\n  "text": "yyy'
     )
-    assert 'rows of .data.items:\n{"id":0}\n{"id":1}\n' in made
-    assert made.endswith(" rows left out ...]")
+    assert 'rows of .data.items:\n{"id":0}\n{"id":1}\n' in short_text
+    assert short_text.endswith(" rows left out ...]")
 
 
 def test_json_object_with_too_many_keys_counts_them() -> None:
-    made = outline_json(json.dumps({f"key{n}": n for n in range(500)}), limit=300).split("\n")
-    assert made[0] == "JSON object of 500 keys"
-    assert made[-1] == f"[... {500 - (len(made) - 2)} keys left out ...]"
+    short_text = outline_json(json.dumps({f"key{n}": n for n in range(500)}), limit=300).split("\n")
+    assert short_text[0] == "JSON object of 500 keys"
+    assert short_text[-1] == f"[... {500 - (len(short_text) - 2)} keys left out ...]"
 
 
 def test_json_whose_values_alone_are_shortened_says_its_size() -> None:
@@ -174,8 +174,8 @@ def test_json_nesting_is_bounded() -> None:
     value: object = 1
     for _ in range(20):
         value = {"a": value, "pad": "x" * 100}
-    made = outline_json(json.dumps([value] * 9), limit=1_000)
-    assert "object of 2" in made
+    short_text = outline_json(json.dumps([value] * 9), limit=1_000)
+    assert "object of 2" in short_text
 
 
 def test_json_text_stays_encodable_whatever_is_escaped_in_it() -> None:
@@ -209,13 +209,13 @@ def test_json_too_large_to_parse_is_shown_by_head_and_tail() -> None:
 
 def test_csv_shows_header_types_first_rows_and_their_number() -> None:
     rows = "\n".join(f'{n},"x, {n}",2024-01-02,{n}.5,true,' for n in range(300))
-    made = outline_csv(f"id,name,when,share,ok,none\n{rows}\n", limit=400).split("\n")
-    assert made[0] == "300 rows, 6 columns"
-    assert made[1] == (
+    short_text = outline_csv(f"id,name,when,share,ok,none\n{rows}\n", limit=400).split("\n")
+    assert short_text[0] == "300 rows, 6 columns"
+    assert short_text[1] == (
         "first 200 rows hold id: integer; name: text; when: date; share: number; ok: boolean; none: nothing"
     )
-    assert made[2:4] == ["id,name,when,share,ok,none", '0,"x, 0",2024-01-02,0.5,true,']
-    assert made[-1] == f"[... {300 - (len(made) - 4)} rows left out ...]"
+    assert short_text[2:4] == ["id,name,when,share,ok,none", '0,"x, 0",2024-01-02,0.5,true,']
+    assert short_text[-1] == f"[... {300 - (len(short_text) - 4)} rows left out ...]"
 
 
 def test_csv_keeps_a_quoted_newline_inside_its_row() -> None:

@@ -132,11 +132,14 @@ def _opens_definition(words: Sequence[str], line: str) -> bool:
 
     A longer line needs punctuation too, or prose such as "class of 1968 meets" would be a definition.
     """
-    match = _KEYWORD.fullmatch(words[0])
-    if match is None or match[1] not in _KEYWORDS or len(words) == 1:
+    keyword = _KEYWORD.fullmatch(words[0])
+    if keyword is None or keyword[1] not in _KEYWORDS:
+        return False
+    if len(words) == 1:
         return False
     first_character = words[1][0]
-    if not is_letter(first_character) and first_character not in "_$(<":
+    begins_name = is_letter(first_character) or first_character in "_$(<"
+    if not begins_name:
         return False
     if len(words) == 2:
         return True
@@ -153,21 +156,35 @@ def _binds_function(bare: str) -> bool:
 
 
 def _is_function_head(line: str, bare: str, *, has_modifiers: bool, brace_follows: bool) -> bool:
-    """The head of a C-like function: a type and a name before the bracket, a brace after it."""
+    """Whether a line is the head of a C-like function: type and name before the bracket, a brace after it.
+
+    `static int find(char *name) {` is one. `if (ready) {` and `find(name);` are not.
+    """
     head, bracket, rest = bare.partition("(")
     words = split_words(head)
-    if not bracket or not words or words[0] in _CONTROL:
+    if not bracket or not _ends_with_name(head, words):
         return False
-    if not _TYPE_AND_NAME.fullmatch(head) or not _NAME.fullmatch(words[-1]):
+    if rest.endswith(";"):
         return False
-    has_brace = rest.endswith("{") or brace_follows
-    if not has_brace or rest.endswith(";"):
+    if not rest.endswith("{") and not brace_follows:
         return False
     closes_bracket = rest[:-1].rstrip(WHITE_SPACE).endswith(")")
     is_indented = line != bare
     if len(words) == 1:
-        return is_indented and closes_bracket  # a method without a type
-    return has_modifiers or not is_indented or closes_bracket
+        # A method without a type: `run(task) {` inside a class.
+        return is_indented and closes_bracket
+    if has_modifiers or not is_indented:
+        return True
+    return closes_bracket
+
+
+def _ends_with_name(head: str, words: Sequence[str]) -> bool:
+    """Whether the words before a bracket are types and a name, and not `while` or `return`."""
+    if not words or words[0] in _CONTROL:
+        return False
+    if not _TYPE_AND_NAME.fullmatch(head):
+        return False
+    return _NAME.fullmatch(words[-1]) is not None
 
 
 def _join_continuations(bare: str, lines: Sequence[NumberedLine], index: int) -> tuple[str, int]:

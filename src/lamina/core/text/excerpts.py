@@ -98,17 +98,23 @@ def paths(text: str) -> Iterator[str]:
 
 
 def _is_path(word: str) -> bool:
-    """Whether a word is an address, a rooted path (`./src/app`), or has the suffix of a file."""
+    """Whether a word is an address, a rooted path (`./src/app`), or has the suffix of a file.
+
+    `e.g`, `and/or` and `1.5` are none. A word with a slash may have any suffix, one without a known one.
+    """
     if "://" in word:
         return _LETTER.match(word) is not None
     has_suffix = _SUFFIX.search(word) is not None
     if "/" not in word:
-        return has_suffix and lower_ascii(word.rpartition(".")[2]) in _FILE_SUFFIXES
+        suffix = lower_ascii(word.rpartition(".")[2])
+        return has_suffix and suffix in _FILE_SUFFIXES
     if has_suffix:
         return True
-    if word.startswith("//") or not word.startswith(("/", "./", "../", "~/")):
+    is_rooted = word.startswith(("/", "./", "../", "~/"))
+    if not is_rooted or word.startswith("//"):
         return False
-    return word.count("/") > 1 and is_alphanumeric(word[-1])
+    has_two_slashes = word.count("/") > 1
+    return has_two_slashes and is_alphanumeric(word[-1])
 
 
 def clean(text: str) -> str:
@@ -121,8 +127,3 @@ def one_line(text: str, width: int) -> str:
     """The start of a text on one line of at most `width` characters."""
     words = split_words(_HIDDEN.sub("", clean(text)))
     return shorten(" ".join(words), width - 4)
-
-
-def size(text: str) -> int:
-    """The size of a text in UTF-8 bytes."""
-    return len(text.encode("utf-8", "surrogatepass"))

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.text.clipping import clip
-from lamina.core.text.excerpts import LINE, NAME, clean, decisions, error_lines, one_line, paths, size
+from lamina.core.text.estimate import size
+from lamina.core.text.excerpts import LINE, NAME, clean, decisions, error_lines, one_line, paths
 from lamina.core.text.json_values import parse_json
 
 __all__ = (
@@ -263,13 +264,17 @@ def called(name: str, arguments: str, answer: str | None, turn: int, *, failed: 
 
 
 def _read_text_arguments(arguments: str) -> dict[str, str]:
-    """The arguments that are a text or a number, by name; empty if they are no JSON object."""
+    """The arguments that are a text or a number, by name; empty if they are no JSON object.
+
+    `parse_json` gives numbers as the text that was written.
+    """
     if len(arguments) > _LONGEST_ARGUMENTS:
         return {}
     values = parse_json(arguments)
     if not isinstance(values, dict):
         return {}
-    return {key: value for key, value in values.items() if isinstance(value, str) and not is_blank(value)}
+    texts = {key: value for key, value in values.items() if isinstance(value, str)}
+    return {key: text for key, text in texts.items() if not is_blank(text)}
 
 
 def _pick_telling_argument(text_arguments: Mapping[str, str]) -> str:

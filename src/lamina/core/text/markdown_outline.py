@@ -82,7 +82,10 @@ def _split_sections(text: str) -> Iterator[_Section]:
 
 
 def _fence_after(line: str, fence: str) -> str:
-    """The fence that is open after a line, "" outside of any. `fence` is the one that is open before it."""
+    """The fence that is open after a line, "" outside of any.
+
+    `fence` is the one that is open before it. Inside of "~~~~", neither "~~~" nor "~~~~ x" is its end.
+    """
     if "```" not in line and "~~~" not in line:
         return fence
     match = _FENCE.match(line)
@@ -90,9 +93,10 @@ def _fence_after(line: str, fence: str) -> str:
         return fence
     marks, info = match[1], match[2]
     if fence:
-        closes = marks.startswith(fence) and is_blank(info)
-        return "" if closes else fence
-    is_inline_code = marks[0] == "`" and "`" in info
+        closes_fence = marks.startswith(fence) and is_blank(info)
+        return "" if closes_fence else fence
+    # "```a```" on one line is a piece of text, not a fence.
+    is_inline_code = marks.startswith("`") and "`" in info
     return "" if is_inline_code else marks
 
 

@@ -112,12 +112,8 @@ def _join_quoted(pieces: Iterable[str], glue: str) -> Iterator[str]:
 
 def _describe_column(rows: Sequence[Sequence[str]], column: int) -> str:
     """What a column holds: the first type of `_CELL_TYPES` that all its cells have, else "text"."""
-    values: list[str] = []
-    for row in rows:
-        if column < len(row):
-            value = row[column].strip('" ')
-            if value:
-                values.append(value[:_LONGEST_CELL])
+    cells = [row[column].strip('" ') for row in rows if column < len(row)]
+    values = [cell[:_LONGEST_CELL] for cell in cells if cell]
     if not values:
         return "nothing"
     for type_name, pattern in _CELL_TYPES:

@@ -143,16 +143,20 @@ def written_files(clauses: Sequence[ShellClause]) -> list[str]:
 
 
 def _operands_written(words: Sequence[str]) -> list[str]:
-    """The files that one command writes by itself, without a redirection."""
+    """The files that one command writes by itself, without a redirection.
+
+    `sed -i` has the file behind its script; `tee` and `rm` have nothing but files.
+    """
     if not words:
         return []
     program, *arguments = words
     operands = [argument for argument in arguments if not argument.startswith("-")]
-    if program == "sed" and any(_IN_PLACE.match(argument) for argument in arguments):
-        return operands[-1:]
     if program in {"tee", "rm"}:
         return operands
-    return []
+    if program != "sed":
+        return []
+    edits_in_place = any(_IN_PLACE.match(argument) for argument in arguments)
+    return operands[-1:] if edits_in_place else []
 
 
 def changes_something(line: str) -> bool:

@@ -223,8 +223,9 @@ def _read_file_lines(arguments: Mapping[str, Any], folder: str = "") -> Subject 
 
 
 def _write_subject(paths: Iterable[str | None]) -> Subject | None:
-    """A write of these paths; None if there are none."""
-    resources = [path for path in dict.fromkeys(paths) if path and path != "/dev/null"]
+    """A write of these paths; None if there are none. What goes to `/dev/null` is not written."""
+    different_paths = dict.fromkeys(paths)
+    resources = [path for path in different_paths if path and path != "/dev/null"]
     if not resources:
         return None
     return Subject(verb="write", resource="\n".join(resources))
@@ -276,13 +277,19 @@ def _pick_argument(arguments: Mapping[str, Any], *names: str) -> Any:
 
 
 def _read_path(arguments: Mapping[str, Any], folder: str = "") -> str | None:
-    """The only path among the arguments; None if there is none, or more than one."""
+    """The only path among the arguments; None if there is none, or more than one.
+
+    `{"paths": ["a.py"]}` has one path as well.
+    """
     values = [value for name, value in arguments.items() if name in _PATH_ARGUMENTS]
     if len(values) == 1 and isinstance(values[0], list):
         values = values[0]
-    if len(values) != 1 or not isinstance(values[0], str):
+    if len(values) != 1:
         return None
-    return _normalise_path(values[0], folder)
+    path = values[0]
+    if not isinstance(path, str):
+        return None
+    return _normalise_path(path, folder)
 
 
 def _normalise_path(path: str, folder: str) -> str | None:
@@ -303,7 +310,10 @@ class _LineRange(NamedTuple):
 
 
 def _read_line_range(arguments: Mapping[str, Any]) -> _LineRange | None:
-    """The lines that a read asks for; None if its arguments make no sense."""
+    """The lines that a read asks for; None if its arguments make no sense.
+
+    `view_range=[5, -1]` is everything from line 5 on, `offset=5, limit=10` are the lines 5 to 14.
+    """
     try:
         first, last = map(_to_integer, _pick_range_ends(arguments))
         limit = _to_integer(arguments.get("limit"))
@@ -311,11 +321,14 @@ def _read_line_range(arguments: Mapping[str, Any]) -> _LineRange | None:
         return None
     if first in {0, 1}:
         first = None
+    first_line = first or 1
     if limit is not None:
-        last = (first or 1) + limit - 1
+        last = first_line + limit - 1
     elif last == -1:
         last = None
-    if last is not None and not 0 < (first or 1) <= last:
+    if last is None:
+        return _LineRange(first, None)
+    if not 0 < first_line <= last:
         return None
     return _LineRange(first, last)
 

@@ -37,7 +37,7 @@ def tag(name: str, attrs: Mapping[str, str], body: str) -> str:
     return f"<{name}{attributes}>\n{body}\n</{name}>"
 
 
-def nested(name: str, attrs: Mapping[str, str], body: str) -> str:
+def wrap_in_nested_tag(name: str, attrs: Mapping[str, str], body: str) -> str:
     """A body between tags, with an element for each attribute and one for the body."""
     elements = "".join(f"<{key}>{escape(value)}</{key}>\n" for key, value in attrs.items())
     return f"<{name}>\n{elements}<content>\n{body}\n</content>\n</{name}>"
@@ -72,17 +72,22 @@ def unguard(body: str, tags: tuple[str, ...]) -> str:
     return _guarded_tag_pattern(tags).sub(r"<\1\2", body)
 
 
-def balanced(text: str, tags: tuple[str, ...]) -> bool:
-    """Whether tagged text opens one tag at its beginning and closes it at its end, and no other anywhere."""
+def is_balanced(text: str, tags: tuple[str, ...]) -> bool:
+    """Whether tagged text opens one tag at its beginning and closes it at its end, and no other anywhere.
+
+    Text without any tag is balanced too, unless it begins with a bracket.
+    """
     unguarded = [match for match in _tag_pattern(tags).finditer(text) if not match[1]]
     if not unguarded:
         return not text.startswith("<")
     if len(unguarded) != 2:
         return False
     opening, closing = unguarded
-    if opening.start() != 0 or closing.end() != len(text) - 1:
+    begins_text = opening.start() == 0
+    ends_text = closing.end() == len(text) - 1
+    if not begins_text or not ends_text:
         return False
-    return closing[2].startswith("/") and closing[2] == f"/{opening[2]}"
+    return closing[2] == f"/{opening[2]}"
 
 
 @lru_cache(maxsize=16)
