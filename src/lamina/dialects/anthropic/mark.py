@@ -12,6 +12,7 @@ from typing import Any
 from lamina.dialects.anthropic.blocks import LIST_TYPES, to_mapping
 from lamina.dialects.anthropic.markers import DEFAULT_LIFETIME, FIELD, MARKER_LIMIT, read_lifetime
 from lamina.dialects.port import Marking, Request
+from lamina.dialects.same_objects import keep_list, keep_source, set_field
 from lamina.errors import BadInput
 
 Places = dict[str, str]
@@ -52,11 +53,7 @@ def _mark_field(
     holder: Mapping[str, Any], name: str, place: str, places: Places, mark_item: MarkItem
 ) -> Mapping[str, Any]:
     """An object with one of its lists marked; the same object if nothing changed."""
-    value = holder.get(name)
-    marked = _mark_list(value, place, places, mark_item)
-    if marked is value:
-        return holder
-    return {**holder, name: marked}
+    return set_field(holder, name, _mark_list(holder.get(name), place, places, mark_item))
 
 
 def _mark_list(value: Any, place: str, places: Places, mark_item: MarkItem) -> Any:
@@ -65,16 +62,8 @@ def _mark_list(value: Any, place: str, places: Places, mark_item: MarkItem) -> A
         return _mark_text(value, place, places)
     if not isinstance(value, LIST_TYPES):
         return value
-    items: list[Any] = []
-    has_changed = False
-    for position, item in enumerate(value):
-        marked = mark_item(item, f"{place}[{position}]", places)
-        items.append(marked)
-        if marked is not item:
-            has_changed = True
-    if has_changed:
-        return items
-    return value
+    marked = [mark_item(item, f"{place}[{position}]", places) for position, item in enumerate(value)]
+    return keep_list(value, marked)
 
 
 def _mark_text(text: str, place: str, places: Places) -> Any:
@@ -93,9 +82,7 @@ def _mark_message(message: Any, place: str, places: Places) -> Any:
     if mapping is None:
         return message
     marked = _mark_field(mapping, "content", f"{place}.content", places, _mark_block)
-    if marked is mapping:
-        return message
-    return marked
+    return keep_source(message, mapping, marked)
 
 
 def _mark_block(block: Any, place: str, places: Places) -> Any:
@@ -106,19 +93,14 @@ def _mark_block(block: Any, place: str, places: Places) -> Any:
     marked = _set_marker(mapping, places.pop(place, None))
     if isinstance(mapping.get("content"), LIST_TYPES):
         marked = _mark_field(marked, "content", f"{place}.content", places, _mark_inner_block)
-    if marked is mapping:
-        return block
-    return marked
+    return keep_source(block, mapping, marked)
 
 
 def _mark_inner_block(block: Any, place: str, places: Places) -> Any:
     mapping = to_mapping(block)
     if mapping is None:
         return block
-    marked = _set_marker(mapping, places.pop(place, None))
-    if marked is mapping:
-        return block
-    return marked
+    return keep_source(block, mapping, _set_marker(mapping, places.pop(place, None)))
 
 
 def _set_marker(holder: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from lamina.dialects.openai_responses.items import read_type
 from lamina.dialects.openai_responses.json_objects import Json, read_object_or_none
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.unmarked import changed_in, without
+from lamina.dialects.same_objects import changed_in, keep_list, keep_source, set_field, without
 from lamina.errors import BadInput
 
 KEY_FIELD = "prompt_cache_key"
@@ -79,7 +79,7 @@ def _choose_request_fields(request: Request, marking: Marking) -> dict[str, Any]
 
 def _mark_items(items: Sequence[Any], places: Places) -> Sequence[Any]:
     marked = [_mark_item(item, f"input[{position}]", places) for position, item in enumerate(items)]
-    return _prefer_same(marked, items)
+    return keep_list(items, marked)
 
 
 def _mark_item(source: Any, place: str, places: Places) -> Any:
@@ -102,10 +102,8 @@ def _mark_item(source: Any, place: str, places: Places) -> Any:
             _mark_part(part, f"{content_place}[{index}]", places, is_assistant=is_assistant)
             for index, part in enumerate(content)
         ]
-        marked = _prefer_same(parts, content)
-    if marked is content:
-        return source
-    return {**item, field: marked}
+        marked = keep_list(content, parts)
+    return keep_source(source, item, set_field(item, field, marked))
 
 
 def _mark_text(text: str, place: str, places: Places) -> Any:
@@ -122,10 +120,7 @@ def _mark_part(source: Any, place: str, places: Places, *, is_assistant: bool) -
     lifetime = None
     if not is_assistant and str(part.get("type")) in MARKABLE_TYPES:
         lifetime = places.pop(place, None)
-    marked = _set_marker(part, lifetime)
-    if marked is part:
-        return source
-    return marked
+    return keep_source(source, part, _set_marker(part, lifetime))
 
 
 def _set_marker(part: Json, lifetime: str | None) -> Mapping[str, Any]:
@@ -146,14 +141,6 @@ def _set_marker(part: Json, lifetime: str | None) -> Mapping[str, Any]:
     return {**part, MARKER_FIELD: marker}
 
 
-def _prefer_same(items: list[Any], originals: Sequence[Any]) -> Sequence[Any]:
-    """The original list if each of its items is still the same object, else the new one."""
-    for item, original in zip(items, originals, strict=True):
-        if item is not original:
-            return items
-    return originals
-
-
 def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
     """The request without breakpoints that the API refuses; the same object if there are none."""
     allowed = changed_in(request, "tools", lambda tool: without(tool, MARKER_FIELD))
@@ -172,16 +159,11 @@ def _remove_from_item(source: Any) -> Any:
     field = _CONTENT_FIELDS.get(read_type(item))
     if field is not None:
         allowed = changed_in(allowed, field, _remove_from_part)
-    if allowed is item:
-        return source
-    return allowed
+    return keep_source(source, item, allowed)
 
 
 def _remove_from_part(source: Any) -> Any:
     part = read_object_or_none(source)
     if part is None or str(part.get("type")) in MARKABLE_TYPES:
         return source
-    allowed = without(part, MARKER_FIELD)
-    if allowed is part:
-        return source
-    return allowed
+    return keep_source(source, part, without(part, MARKER_FIELD))
