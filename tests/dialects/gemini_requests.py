@@ -53,29 +53,29 @@ def arguments(*contents: Any, **config: Any) -> Json:
     return {"model": "gemini-3-pro", "contents": list(contents), "config": config}
 
 
-def fitted(given: Json, *, window: int | None = None, **dials: Any) -> Envelope:
-    parsed = DIALECT.parse(given)
+def fitted(original_request: Json, *, window: int | None = None, **dials: Any) -> Envelope:
+    parsed = DIALECT.parse(original_request)
     budget = Budget(window=window, reserve=0, **dials) if window else None
     return build(parsed.log, head=parsed.head, budget=budget, options=OPTIONS)
 
 
-def sent(given: Json, **dials: Any) -> list[Any]:
+def sent(original_request: Json, **dials: Any) -> list[Any]:
     """The contents that are sent; the request is valid, and reads back."""
-    made = DIALECT.render(fitted(given, **dials))
-    assert DIALECT.check(made) == []
-    DIALECT.parse(json.loads(json.dumps(made)))
-    return list(made["contents"])
+    rendered_request = DIALECT.render(fitted(original_request, **dials))
+    assert DIALECT.check(rendered_request) == []
+    DIALECT.parse(json.loads(json.dumps(rendered_request)))
+    return list(rendered_request["contents"])
 
 
-def accepted(made: Json) -> None:
+def accepted(rendered_request: Json) -> None:
     """The SDK's own types take it."""
-    for content in made["contents"]:
+    for content in rendered_request["contents"]:
         types.Content.model_validate(content)
-    config = made.get("config")
+    config = rendered_request.get("config")
     if config is not None:
         types.GenerateContentConfig.model_validate(config)
     else:
-        types.GenerationConfig.model_validate(made["generationConfig"])
+        types.GenerationConfig.model_validate(rendered_request["generationConfig"])
 
 
 def conversation(seed: int) -> Json:
@@ -83,9 +83,9 @@ def conversation(seed: int) -> Json:
     dice = Random(seed)  # noqa: S311 - a seeded generator is the point
     contents: list[Json] = []
     for turn in range(dice.randint(1, 6)):
-        said = f"{turn} " + "word " * dice.choice((1, 5, 200))
+        words = f"{turn} " + "word " * dice.choice((1, 5, 200))
         picture = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
-        contents.append(dice.choice((user(said), user(said, picture), user(picture, said))))
+        contents.append(dice.choice((user(words), user(words, picture), user(picture, words))))
         for step in range(dice.choice((0, 1, 1, 3))):
             contents += _step(dice, f"{turn}_{step}")
         thought = {"text": "hm " * 50, "thought": True}

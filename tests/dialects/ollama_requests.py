@@ -25,8 +25,8 @@ TOOL = {
 
 
 def called(name: str = "read_file", arguments: Any = None, **fields: Any) -> Json:
-    given = {"path": "src/a.py"} if arguments is None else arguments
-    return {"function": {"name": name, "arguments": given}, **fields}
+    call_arguments = {"path": "src/a.py"} if arguments is None else arguments
+    return {"function": {"name": name, "arguments": call_arguments}, **fields}
 
 
 def asks(*calls: Any, **fields: Any) -> Json:
@@ -49,24 +49,24 @@ def request(*messages: Any, **fields: Any) -> Json:
     return {"model": "qwen3", "messages": list(messages), **fields}
 
 
-def fitted(given_: Json, *, window: int | None = None, **dials: Any) -> Envelope:
-    parsed = DIALECT.parse(given_)
+def fitted(original_request: Json, *, window: int | None = None, **dials: Any) -> Envelope:
+    parsed = DIALECT.parse(original_request)
     budget = Budget(window=window, reserve=0, **dials) if window else None
     options = options_for(DIALECT, parsed.head, layout=LOGGED)
     return build(parsed.log, head=parsed.head, budget=budget, options=options)
 
 
-def sent(given_: Json, **dials: Any) -> list[Json]:
+def sent(original_request: Json, **dials: Any) -> list[Json]:
     """The messages that are sent; the request is valid, and reads back."""
-    made = DIALECT.render(fitted(given_, **dials))
-    assert DIALECT.check(made) == []
-    DIALECT.parse(json.loads(json.dumps(made)))
-    return list(made["messages"])
+    rendered_request = DIALECT.render(fitted(original_request, **dials))
+    assert DIALECT.check(rendered_request) == []
+    DIALECT.parse(json.loads(json.dumps(rendered_request)))
+    return list(rendered_request["messages"])
 
 
-def converted(given_: Json, source: Dialect, target: Dialect, *, window: int | None = None) -> Json:
+def converted(original_request: Json, source: Dialect, target: Dialect, *, window: int | None = None) -> Json:
     """A request of one dialect in another."""
-    parsed = source.parse(given_)
+    parsed = source.parse(original_request)
     head = translated(parsed.head, source, target).head
     budget = Budget(window=window, reserve=0) if window else None
     options = options_for(target, head, layout=LOGGED)
@@ -78,8 +78,8 @@ def conversation(seed: int) -> Json:
     dice = Random(seed)  # noqa: S311 - a seeded generator is the point
     messages: list[Json] = [{"role": "system", "content": "Be brief."}]
     for turn in range(dice.randint(1, 6)):
-        said = f"{turn} " + "word " * dice.choice((1, 5, 200))
-        messages.append(dice.choice((user(said), user(said, images=[PIXEL, PIXEL]), user(""))))
+        text = f"{turn} " + "word " * dice.choice((1, 5, 200))
+        messages.append(dice.choice((user(text), user(text, images=[PIXEL, PIXEL]), user(""))))
         for _ in range(dice.choice((0, 1, 1, 3))):
             names = [dice.choice(("read_file", "bash", "write")) for _ in range(dice.choice((1, 1, 2, 3)))]
             calls = [called(name, {"path": "a.py", "text": "x " * dice.choice((1, 500))}) for name in names]

@@ -37,18 +37,18 @@ def user(content: Any = "Go on.", **fields: Any) -> Json:
     return {"role": "user", "content": content, **fields}
 
 
-def fitted(given_: Json, *, window: int | None = None, **dials: Any) -> Envelope:
-    parsed = DIALECT.parse(given_)
+def fitted(original_request: Json, *, window: int | None = None, **dials: Any) -> Envelope:
+    parsed = DIALECT.parse(original_request)
     budget = Budget(window=window, reserve=0, **dials) if window else None
     return build(parsed.log, head=parsed.head, budget=budget, options=OPTIONS)
 
 
-def sent(given_: Json, **dials: Any) -> list[Json]:
+def sent(original_request: Json, **dials: Any) -> list[Json]:
     """The messages that are sent; the request is valid, and reads back."""
-    made = DIALECT.render(fitted(given_, **dials))
-    assert DIALECT.check(made) == []
-    DIALECT.parse(json.loads(json.dumps(made)))
-    return list(made["messages"])
+    rendered_request = DIALECT.render(fitted(original_request, **dials))
+    assert DIALECT.check(rendered_request) == []
+    DIALECT.parse(json.loads(json.dumps(rendered_request)))
+    return list(rendered_request["messages"])
 
 
 def answered(text: str = "Yes.") -> Json:
@@ -63,9 +63,9 @@ def conversation(seed: int) -> Json:
     dice = Random(seed)  # noqa: S311 - a seeded generator is the point
     messages: list[Json] = [{"role": dice.choice(("system", "developer")), "content": "Be brief."}]
     for turn in range(dice.randint(1, 6)):
-        said = f"{turn} " + "word " * dice.choice((1, 5, 200))
+        text = f"{turn} " + "word " * dice.choice((1, 5, 200))
         picture = {"type": "image_url", "image_url": {"url": PIXEL}}
-        messages.append(dice.choice((user(said), user([{"type": "text", "text": said}, picture]), user(""))))
+        messages.append(dice.choice((user(text), user([{"type": "text", "text": text}, picture]), user(""))))
         for step in range(dice.choice((0, 1, 1, 3))):
             ids = [f"c{turn}_{step}_{i}" for i in range(dice.choice((1, 1, 2, 3)))]
             name = dice.choice(("read_file", "bash", "write"))

@@ -87,14 +87,14 @@ EVERYTHING = body(
 
 def test_a_request_that_nothing_is_done_to_comes_back_as_the_same_objects() -> None:
     assert DIALECT.check(EVERYTHING) == []
-    made = DIALECT.render(fitted(EVERYTHING))
-    assert made == EVERYTHING
-    assert list(made)[1:] == list(EVERYTHING)[1:]
-    for before, after in zip(EVERYTHING["contents"], made["contents"], strict=True):
+    rendered_request = DIALECT.render(fitted(EVERYTHING))
+    assert rendered_request == EVERYTHING
+    assert list(rendered_request)[1:] == list(EVERYTHING)[1:]
+    for before, after in zip(EVERYTHING["contents"], rendered_request["contents"], strict=True):
         assert before is after
-    assert made["systemInstruction"] is EVERYTHING["systemInstruction"]
-    assert made["tools"][0] is EVERYTHING["tools"][0]
-    assert made["somethingNew"] is EVERYTHING["somethingNew"]
+    assert rendered_request["systemInstruction"] is EVERYTHING["systemInstruction"]
+    assert rendered_request["tools"][0] is EVERYTHING["tools"][0]
+    assert rendered_request["somethingNew"] is EVERYTHING["somethingNew"]
 
 
 def test_pieces_are_typed() -> None:
@@ -125,9 +125,9 @@ def test_results_without_ids_answer_calls_by_name_and_position() -> None:
     results = user(answers("now", "1"), answers("now", "2"), answers("read_file", "3"))
     log = DIALECT.parse(body(user(), calls, results)).log
     ids = {s.parts[0].id: s.parts[0].name for s in log if isinstance(s.parts[0], ToolCall)}
-    given_ = [s.parts[0] for s in log if isinstance(s.parts[0], ToolResult)]
+    logged_results = [s.parts[0] for s in log if isinstance(s.parts[0], ToolResult)]
     assert len(ids) == 3
-    assert [ids[result.id] for result in given_] == ["now", "now", "read_file"]
+    assert [ids[result.id] for result in logged_results] == ["now", "now", "read_file"]
     assert [s.attrs for s in log if s.kind == "tool_result"] == [{"path": "src/a.py"}] * 3
 
 
@@ -163,26 +163,26 @@ def test_a_lowered_result_keeps_its_name_its_field_and_gets_no_id() -> None:
 
 
 def test_a_lowered_picture_leaves_its_neighbours() -> None:
-    picture, said = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}, {"text": "Look."}
-    contents = sent(body(user(said, picture), model(), user(), model(), user()), window=600, keep_last=0)
-    assert contents[0]["parts"][0] is said
+    picture, text_part = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}, {"text": "Look."}
+    contents = sent(body(user(text_part, picture), model(), user(), model(), user()), window=600, keep_last=0)
+    assert contents[0]["parts"][0] is text_part
     assert contents[0]["parts"][1].keys() == {"text"}
 
 
 def test_a_lowered_result_no_longer_shows_its_media() -> None:
     shot = answers("shot", "taken " * 900)
     shot["functionResponse"]["parts"] = [{"inlineData": {"mimeType": "image/png", "data": PIXEL}}]
-    given_ = body(user(), model(asks("shot")), user(shot), model(), user(), model(), user())
-    assert [type(p) for p in DIALECT.parse(given_).log[2].parts[0].content] == [Text, Image]  # type: ignore[union-attr]
-    response = sent(given_, window=500, keep_last=0)[2]["parts"][0]["functionResponse"]
+    original_request = body(user(), model(asks("shot")), user(shot), model(), user(), model(), user())
+    assert [type(p) for p in DIALECT.parse(original_request).log[2].parts[0].content] == [Text, Image]  # type: ignore[union-attr]
+    response = sent(original_request, window=500, keep_last=0)[2]["parts"][0]["functionResponse"]
     assert response.keys() == {"name", "response"}
 
 
 def test_text_that_is_shortened_loses_its_signature() -> None:
     old = model({"text": "reply " * 3000, "thoughtSignature": SIGNED, "partMetadata": {"a": 1}})
-    said = sent(body(user(), old, user(), model(), user()), window=800, keep_last=0)[1]["parts"][0]
-    assert said.keys() == {"text", "partMetadata"}
-    assert "recall" in said["text"]
+    shortened_part = sent(body(user(), old, user(), model(), user()), window=800, keep_last=0)[1]["parts"][0]
+    assert shortened_part.keys() == {"text", "partMetadata"}
+    assert "recall" in shortened_part["text"]
 
 
 @pytest.mark.parametrize(
@@ -231,10 +231,10 @@ def test_no_result_is_lost_where_contents_are_put_together() -> None:
         user(answers("b", "B")),
         user(answers("a", "A")),
     ]
-    made = sent(body(*contents))
-    assert [content["role"] for content in made] == ["user", "model", "user"]
-    said = [part["functionResponse"]["response"] for part in made[2]["parts"]]
-    assert said == [{"output": "B"}, {"output": "A"}]
+    sent_contents = sent(body(*contents))
+    assert [content["role"] for content in sent_contents] == ["user", "model", "user"]
+    responses = [part["functionResponse"]["response"] for part in sent_contents[2]["parts"]]
+    assert responses == [{"output": "B"}, {"output": "A"}]
 
 
 def test_calls_of_others_carry_the_signature_that_is_documented_for_them() -> None:
@@ -255,9 +255,9 @@ def test_calls_of_others_carry_the_signature_that_is_documented_for_them() -> No
 
 
 def test_unsigned_calls_of_earlier_turns_stay_as_they_came() -> None:
-    given_ = body(user(), model(asks(signed=False)), user(answers()), model(), user())
-    assert DIALECT.check(given_) == []
-    assert sent(given_)[1] is given_["contents"][1]
+    original_request = body(user(), model(asks(signed=False)), user(answers()), model(), user())
+    assert DIALECT.check(original_request) == []
+    assert sent(original_request)[1] is original_request["contents"][1]
 
 
 def test_what_came_from_elsewhere_is_written_in_the_shape_of_the_sdk() -> None:
@@ -275,15 +275,23 @@ def test_what_came_from_elsewhere_is_written_in_the_shape_of_the_sdk() -> None:
         segments.file("a.md", "# A"),
         segments.user("And?"),
     ]
-    made = DIALECT.render(build(log, options=OPTIONS))
-    assert DIALECT.check(made) == []
-    assert made.keys() == {"contents", "config"}
-    assert made["config"] == {"system_instruction": {"parts": [{"text": "Be brief."}]}}
-    assert [content["role"] for content in made["contents"]] == ["user", "model", "user", "user", "user"]
-    assert made["contents"][0]["parts"][1] == {"inline_data": {"mime_type": "image/png", "data": "aGk="}}
-    calls = [part["function_call"] for part in made["contents"][1]["parts"][1:]]
+    rendered_request = DIALECT.render(build(log, options=OPTIONS))
+    assert DIALECT.check(rendered_request) == []
+    assert rendered_request.keys() == {"contents", "config"}
+    assert rendered_request["config"] == {"system_instruction": {"parts": [{"text": "Be brief."}]}}
+    assert [content["role"] for content in rendered_request["contents"]] == [
+        "user",
+        "model",
+        "user",
+        "user",
+        "user",
+    ]
+    assert rendered_request["contents"][0]["parts"][1] == {
+        "inline_data": {"mime_type": "image/png", "data": "aGk="}
+    }
+    calls = [part["function_call"] for part in rendered_request["contents"][1]["parts"][1:]]
     assert calls[0] == {"id": "c1", "name": "take_shot", "args": {"of": "window"}}
-    results = made["contents"][2]["parts"]
+    results = rendered_request["contents"][2]["parts"]
     assert results[0]["function_response"] == {
         "id": "c1",
         "name": "take_shot",
@@ -300,15 +308,15 @@ def test_later_instructions_are_said_by_the_user() -> None:
         segments.assistant("Hi."),
         segments.system("Be loud."),
     ]
-    made = DIALECT.render(build([*log, segments.user("Go.")], options=OPTIONS))
-    assert "Be loud." not in json.dumps(made["config"])
-    assert [content["role"] for content in made["contents"]] == ["user", "model", "user", "user"]
+    rendered_request = DIALECT.render(build([*log, segments.user("Go.")], options=OPTIONS))
+    assert "Be loud." not in json.dumps(rendered_request["config"])
+    assert [content["role"] for content in rendered_request["contents"]] == ["user", "model", "user", "user"]
 
 
 def test_names_that_the_request_defines_are_left_alone() -> None:
     tools = [{"functionDeclarations": [{"name": "read it"}]}]
-    given_ = body(user(), model(asks("read it")), user(answers("read it")), tools=tools)
-    assert DIALECT.render(fitted(given_))["contents"][1] == given_["contents"][1]
+    original_request = body(user(), model(asks("read it")), user(answers("read it")), tools=tools)
+    assert DIALECT.render(fitted(original_request))["contents"][1] == original_request["contents"][1]
 
 
 def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
@@ -317,7 +325,7 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "place"),
+    ("original_request", "place"),
     [
         ({}, "contents"),
         ({"contents": []}, "contents"),
@@ -340,9 +348,9 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
         (arguments(user(), system_instruction={"parts": [7]}), "config.system_instruction.parts[0]"),
     ],
 )  # fmt: skip
-def test_bad_input_says_where(given_: Json, place: str) -> None:
+def test_bad_input_says_where(original_request: Json, place: str) -> None:
     with pytest.raises(BadInput) as caught:
-        DIALECT.parse(given_)
+        DIALECT.parse(original_request)
     assert caught.value.place == place
     assert caught.value.hint
 
@@ -352,33 +360,35 @@ SEEDS = st.integers(0, 10_000)
 
 @given(SEEDS)
 def test_valid_requests_come_back_as_the_same_objects(seed: int) -> None:
-    given_ = conversation(seed)
-    assert DIALECT.check(given_) == []
-    made = DIALECT.render(fitted(given_))
-    assert made == given_
-    assert all(a is b for a, b in zip(made["contents"], given_["contents"], strict=True))
+    original_request = conversation(seed)
+    assert DIALECT.check(original_request) == []
+    rendered_request = DIALECT.render(fitted(original_request))
+    assert rendered_request == original_request
+    assert all(
+        a is b for a, b in zip(rendered_request["contents"], original_request["contents"], strict=True)
+    )
 
 
 @given(SEEDS, st.sampled_from((0.2, 0.4, 0.7)), st.integers(0, 3))
 def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
     seed: int, share: float, keep_last: int
 ) -> None:
-    given_ = conversation(seed)
-    window = 300 + int(share * fitted(given_).tokens)
+    original_request = conversation(seed)
+    window = 300 + int(share * fitted(original_request).tokens)
     with suppress(BudgetExceeded):
-        envelope = fitted(given_, window=window, keep_last=keep_last)
-        made = DIALECT.render(envelope)
-        assert DIALECT.check(made) == []
-        accepted(made)
-        DIALECT.parse(json.loads(json.dumps(made)))
-        mine = {id(content) for content in given_["contents"]}
-        assert {id(content) for content in made["contents"]} & mine == whole(envelope)
+        envelope = fitted(original_request, window=window, keep_last=keep_last)
+        rendered_request = DIALECT.render(envelope)
+        assert DIALECT.check(rendered_request) == []
+        accepted(rendered_request)
+        DIALECT.parse(json.loads(json.dumps(rendered_request)))
+        mine = {id(content) for content in original_request["contents"]}
+        assert {id(content) for content in rendered_request["contents"]} & mine == whole(envelope)
 
 
 def whole(envelope: Envelope) -> set[int]:
     """The contents that were parsed and of which nothing was lowered."""
-    found: dict[int, list[Form]] = {}
+    forms_by_content: dict[int, list[Form]] = {}
     for entry in envelope.entries:
         if entry.segment.origin != "lamina" and entry.role is not Role.SYSTEM:
-            found.setdefault(id(entry.segment.meta["wire"]["of"]), []).append(entry.form)
-    return {content for content, forms in found.items() if set(forms) == {Form.FULL}}
+            forms_by_content.setdefault(id(entry.segment.meta["wire"]["of"]), []).append(entry.form)
+    return {content for content, forms in forms_by_content.items() if set(forms) == {Form.FULL}}

@@ -42,9 +42,9 @@ def sent_back(absorbed: Absorbed, *after: Json) -> Any:
         *DIALECT.parse({"contents": after}).log,
     )
     head = Head(parameters={"model": "gemini-3-pro"})
-    made = DIALECT.render(build(log, head=head, options=OPTIONS))
-    assert DIALECT.check(made) == []
-    return made["contents"][1]
+    rendered_request = DIALECT.render(build(log, head=head, options=OPTIONS))
+    assert DIALECT.check(rendered_request) == []
+    return rendered_request["contents"][1]
 
 
 def test_an_answer_is_sent_back_as_it_came() -> None:

@@ -24,8 +24,8 @@ Change = Callable[[Json], Any]
 
 
 def parts(request: Json, at: int) -> list[Any]:
-    found: list[Any] = request["contents"][at]["parts"]
-    return found
+    content_parts: list[Any] = request["contents"][at]["parts"]
+    return content_parts
 
 
 def twice(request: Json) -> None:

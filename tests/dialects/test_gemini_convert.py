@@ -34,9 +34,9 @@ def converted(
     options = Options(repairs=target.repairs, layout=Layout(context="logged"), carries=target.carries)
     budget = Budget(window=window, reserve=0) if window else None
     envelope = build(parsed.log, head=target.own_head(plain).head, budget=budget, options=options)
-    made = target.render(envelope)
-    assert target.check(made) == []
-    return made
+    rendered_request = target.render(envelope)
+    assert target.check(rendered_request) == []
+    return rendered_request
 
 
 @given(SEEDS, st.sampled_from(("gemini-2.5-pro", "gemini-3-pro")), st.sampled_from((None, 3000)))
@@ -44,12 +44,12 @@ def test_chat_completions_come_out_valid(seed: int, model: str, window: int | No
     request = openai_chat_requests.conversation(seed)
     request["messages"].append(openai_chat_requests.user("And now?"))  # Gemini answers the user only
     try:
-        made = converted(request, OPENAI_CHAT, DIALECT, model=model, window=window)
+        rendered_request = converted(request, OPENAI_CHAT, DIALECT, model=model, window=window)
     except BudgetExceeded:
         return
-    accepted(made)
-    assert made["model"] == model
-    assert made["config"]["max_output_tokens"] == 500
+    accepted(rendered_request)
+    assert rendered_request["model"] == model
+    assert rendered_request["config"]["max_output_tokens"] == 500
 
 
 MESSAGES: Json = {
@@ -103,17 +103,17 @@ MESSAGES: Json = {
 
 
 def test_messages_come_out_valid() -> None:
-    made = converted(MESSAGES, ANTHROPIC, DIALECT, model="gemini-3-pro")
-    accepted(made)
-    whole = json.dumps(made)
+    rendered_request = converted(MESSAGES, ANTHROPIC, DIALECT, model="gemini-3-pro")
+    accepted(rendered_request)
+    whole = json.dumps(rendered_request)
     assert "secret" not in whole
     assert "sealed" not in whole
     assert "web_search" not in whole
-    roles = [content["role"] for content in made["contents"]]
+    roles = [content["role"] for content in rendered_request["contents"]]
     assert roles == ["user", "model", "user", "user"]
-    first = made["contents"][0]["parts"]
+    first = rendered_request["contents"][0]["parts"]
     assert first[2]["file_data"] == {"file_uri": "https://example.org/a.webp", "mime_type": "image/webp"}
-    results = made["contents"][2]["parts"]
+    results = rendered_request["contents"][2]["parts"]
     assert results[0]["function_response"] == {
         "id": "t2",
         "name": "read_file",
@@ -121,9 +121,11 @@ def test_messages_come_out_valid() -> None:
     }
     assert results[1]["function_response"]["response"]["output"].startswith("a picture")
     assert results[2] == {"inline_data": {"mime_type": "image/png", "data": "aGk="}}
-    assert made["contents"][3]["parts"] == [{"text": "Be loud."}]
-    names = made["config"]["tool_config"]["function_calling_config"]["allowed_function_names"]
-    assert names == [made["config"]["tools"][0]["function_declarations"][0]["name"]] == ["read_file"]
+    assert rendered_request["contents"][3]["parts"] == [{"text": "Be loud."}]
+    names = rendered_request["config"]["tool_config"]["function_calling_config"]["allowed_function_names"]
+    assert (
+        names == [rendered_request["config"]["tools"][0]["function_declarations"][0]["name"]] == ["read_file"]
+    )
 
 
 @given(SEEDS)

@@ -87,8 +87,8 @@ def _emptied(contents: list[Json], dice: Random) -> None:
 
 
 def _linked(contents: list[Json]) -> list[Json]:
-    found = [part for content in contents for part in content["parts"]]
-    return [part[name] for part in found for name in ("functionCall", "functionResponse") if name in part]
+    all_parts = [part for content in contents for part in content["parts"]]
+    return [part[name] for part in all_parts for name in ("functionCall", "functionResponse") if name in part]
 
 
 Damage = Callable[[list[Json], Random], None]
@@ -100,14 +100,16 @@ DAMAGES: tuple[Damage, ...] = (
 
 @given(SEEDS, st.lists(st.sampled_from(DAMAGES), min_size=1, max_size=3), st.sampled_from((None, 3000)))
 def test_damaged_requests_are_sent_valid(seed: int, damages: list[Damage], window: int | None) -> None:
-    given_ = copy.deepcopy(conversation(seed))
+    original_request = copy.deepcopy(conversation(seed))
     for damage in damages:
-        if len(given_["contents"]) > 1:
-            damage(given_["contents"], Random(seed))  # noqa: S311
-    given_["contents"].append(user("And now?"))  # else there is nothing to ask, and the request is refused
+        if len(original_request["contents"]) > 1:
+            damage(original_request["contents"], Random(seed))  # noqa: S311
+    original_request["contents"].append(
+        user("And now?")
+    )  # else there is nothing to ask, and the request is refused
     with suppress(BudgetExceeded):
-        made = DIALECT.render(fitted(given_, window=window))
-        assert DIALECT.check(made) == []
+        rendered_request = DIALECT.render(fitted(original_request, window=window))
+        assert DIALECT.check(rendered_request) == []
 
 
 NAMES = (
@@ -134,42 +136,46 @@ FIELDS = st.dictionaries(
 
 @given(st.lists(CONTENTS | JSON, max_size=4) | JSON, FIELDS, st.booleans())
 def test_any_json_is_a_request_or_bad_input(contents: Any, fields: Json, inside: bool) -> None:  # noqa: FBT001
-    given_ = {"model": "gemini-3", "contents": contents} | ({"config": fields} if inside else fields)
-    DIALECT.check(given_)
-    DIALECT.recognises(given_)
+    original_request = {"model": "gemini-3", "contents": contents} | (
+        {"config": fields} if inside else fields
+    )
+    DIALECT.check(original_request)
+    DIALECT.recognises(original_request)
     with suppress(BadInput):
-        DIALECT.stream(given_)
+        DIALECT.stream(original_request)
     with suppress(BadInput):
-        made = DIALECT.render(fitted(given_))
-        DIALECT.plain_head(DIALECT.parse(given_).head)
-        broken = {v.rule for v in DIALECT.check(made) if v.place.startswith("contents")}
+        rendered_request = DIALECT.render(fitted(original_request))
+        DIALECT.plain_head(DIALECT.parse(original_request).head)
+        broken = {v.rule for v in DIALECT.check(rendered_request) if v.place.startswith("contents")}
         unmended = {"media_are_whole", "parts_say_one_thing"}  # what is unknown is rendered as it came
         assert broken <= unmended | {"ends_with_the_user"}
 
 
 @given(JSON)
-def test_any_value_is_a_request_or_bad_input(given_: Any) -> None:
+def test_any_value_is_a_request_or_bad_input(value: Any) -> None:
     for read in (DIALECT.parse, DIALECT.stream, DIALECT.absorb):
         with suppress(BadInput):
-            read(given_)
-    DIALECT.check(given_)
+            read(value)
+    DIALECT.check(value)
     with suppress(BadInput):
-        DIALECT.absorb_stream([given_])
+        DIALECT.absorb_stream([value])
     with suppress(BadInput):
-        DIALECT.absorb({"candidates": [{"content": given_}], "usageMetadata": given_})
+        DIALECT.absorb({"candidates": [{"content": value}], "usageMetadata": value})
 
 
 @given(SEEDS, st.integers(1, 8))
 def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -> None:
-    given_, memo = conversation(seed), ParseMemo()
+    original_request, memo = conversation(seed), ParseMemo()
     before: tuple[Segment, ...] = ()
-    for end in sorted({max(1, len(given_["contents"]) * i // pieces) for i in range(1, pieces + 1)}):
-        part = given_ | {"contents": copy.deepcopy(given_["contents"][:end])}
+    for end in sorted(
+        {max(1, len(original_request["contents"]) * i // pieces) for i in range(1, pieces + 1)}
+    ):
+        part = original_request | {"contents": copy.deepcopy(original_request["contents"][:end])}
         now = DIALECT.parse(part, memo=memo)
         assert now == DIALECT.parse(part)
-        said = [s for s in now.log if s.kind != "system"]
-        assert all(a is b for a, b in zip(before, said, strict=False))
-        before = tuple(said)
+        message_segments = [s for s in now.log if s.kind != "system"]
+        assert all(a is b for a, b in zip(before, message_segments, strict=False))
+        before = tuple(message_segments)
 
 
 def test_equal_calls_without_ids_get_the_same_ids_with_and_without_a_memo() -> None:
@@ -182,11 +188,11 @@ def test_equal_calls_without_ids_get_the_same_ids_with_and_without_a_memo() -> N
 
 @given(SEEDS, st.sampled_from((0, 1, 2, 3, 5, 8)))
 def test_a_content_that_changed_under_a_memo_is_read_again(seed: int, at: int) -> None:
-    given_, memo = copy.deepcopy(conversation(seed)), ParseMemo()
-    DIALECT.parse(given_, memo=memo)
-    content = given_["contents"][at % len(given_["contents"])]
+    original_request, memo = copy.deepcopy(conversation(seed)), ParseMemo()
+    DIALECT.parse(original_request, memo=memo)
+    content = original_request["contents"][at % len(original_request["contents"])]
     content["parts"].append({"text": "changed"})
-    assert DIALECT.parse(given_, memo=memo) == DIALECT.parse(given_)
+    assert DIALECT.parse(original_request, memo=memo) == DIALECT.parse(original_request)
 
 
 def test_loose_parts_are_remembered_too() -> None:
@@ -226,14 +232,14 @@ def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
         text = letter * 1_000_000
         picture = {"fileData": {"mimeType": "image/png", "fileUri": f"data:{text}"}}
         calls = model(asks(text, id_=text, path=text))
-        given_ = body(user(text, picture), calls, user(answers(text, text, id_=text)))
-        assert {v.rule for v in DIALECT.check(given_)} == {"names_fit_the_pattern"}
-        assert len(DIALECT.parse(given_).log) == 4
+        original_request = body(user(text, picture), calls, user(answers(text, text, id_=text)))
+        assert {v.rule for v in DIALECT.check(original_request)} == {"names_fit_the_pattern"}
+        assert len(DIALECT.parse(original_request).log) == 4
 
 
 def test_many_calls_without_ids_are_paired_in_linear_time() -> None:
     count = 20_000
     calls = model(*(asks(f"f{i % 7}", signed=i == 0, n=i % 3) for i in range(count)))
-    given_ = body(user(), calls, user(*(answers(f"f{i % 7}", "x") for i in range(count))))
-    assert DIALECT.check(given_) == []
-    assert len(DIALECT.parse(given_).log) == 2 * count + 1
+    original_request = body(user(), calls, user(*(answers(f"f{i % 7}", "x") for i in range(count))))
+    assert DIALECT.check(original_request) == []
+    assert len(DIALECT.parse(original_request).log) == 2 * count + 1

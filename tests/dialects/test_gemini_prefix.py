@@ -21,7 +21,7 @@ TOOLS: list[Json] = [
     },
     {"codeExecution": {}},
 ]
-GIVEN = body(
+REQUEST = body(
     user("Look.", {"inlineData": {"mimeType": "image/png", "data": "aGk="}}),
     model({"text": "hm", "thought": True}, asks(id_="c1")),
     user(answers(id_="c1")),
@@ -31,7 +31,7 @@ GIVEN = body(
 
 
 def test_the_blocks_are_tools_system_text_and_parts_in_order() -> None:
-    stream = DIALECT.stream(GIVEN)
+    stream = DIALECT.stream(REQUEST)
     assert [block.sort for block in stream.blocks] == [
         "tool", "tool", "tool", "system", "text", "image", "thinking", "call", "result",
     ]  # fmt: skip
@@ -53,12 +53,12 @@ def test_the_blocks_are_tools_system_text_and_parts_in_order() -> None:
 
 def test_both_shapes_and_spellings_are_the_same_stream() -> None:
     contents = [
-        types.Content.model_validate(content).model_dump(exclude_none=True) for content in GIVEN["contents"]
+        types.Content.model_validate(content).model_dump(exclude_none=True) for content in REQUEST["contents"]
     ]
     contents[0]["parts"][1]["inline_data"]["data"] = "aGk="
     tools = [{"function_declarations": TOOLS[0]["functionDeclarations"]}, {"codeExecution": {}}]
     other = arguments(*contents, tools=tools, system_instruction="Be brief.")
-    assert DIALECT.stream(other).chain() == DIALECT.stream(GIVEN).chain()
+    assert DIALECT.stream(other).chain() == DIALECT.stream(REQUEST).chain()
 
 
 def test_text_is_the_same_with_or_without_its_part() -> None:
@@ -83,9 +83,9 @@ def _reordered(value: Any) -> Any:
 
 @given(st.integers(0, 10_000))
 def test_what_does_not_enter_the_prompt_changes_nothing(seed: int) -> None:
-    given_ = conversation(seed)
-    was = DIALECT.stream(given_)
-    changed = _reordered(copy.deepcopy(given_))
+    original_request = conversation(seed)
+    was = DIALECT.stream(original_request)
+    changed = _reordered(copy.deepcopy(original_request))
     fields = changed["config"] if "config" in changed else changed["generationConfig"]
     fields |= {"temperature": 1, "maxOutputTokens": 9, "seed": 4, "topP": 0.5, "stopSequences": ["x"]}
     for content in changed["contents"]:
@@ -100,7 +100,7 @@ def test_what_does_not_enter_the_prompt_changes_nothing(seed: int) -> None:
 
 def test_every_word_that_the_model_reads_counts() -> None:
     def altered(*path: Any) -> Json:
-        request = copy.deepcopy(GIVEN)
+        request = copy.deepcopy(REQUEST)
         inner: Any = request
         for step in path[:-2]:
             inner = inner[step]
@@ -118,7 +118,7 @@ def test_every_word_that_the_model_reads_counts() -> None:
         altered("contents", 2, "parts", 0, "functionResponse", "response", {"output": ""}),
         altered("contents", 0, "parts", 1, "inlineData", "data", "aGg="),
     ]
-    chains = [DIALECT.stream(change).chain()[-1] for change in (GIVEN, *changes)]
+    chains = [DIALECT.stream(change).chain()[-1] for change in (REQUEST, *changes)]
     assert len(set(chains)) == len(chains)
 
 
@@ -143,12 +143,12 @@ def test_settings_have_the_names_that_all_dialects_share() -> None:
 
 
 def test_a_cached_content_is_named() -> None:
-    for given_ in (
+    for original_request in (
         body(user(), cachedContent="cachedContents/1"),
         arguments(user(), cached_content="cachedContents/1"),
     ):
-        assert DIALECT.stream(given_).cached == "cachedContents/1"
+        assert DIALECT.stream(original_request).cached == "cachedContents/1"
 
 
 def test_there_is_nothing_to_mark() -> None:
-    assert DIALECT.mark(GIVEN, Marking(places={"contents[0].parts[0]": "5m"}, key="k")) is GIVEN
+    assert DIALECT.mark(REQUEST, Marking(places={"contents[0].parts[0]": "5m"}, key="k")) is REQUEST

@@ -26,35 +26,37 @@ from tests.dialects.gemini_requests import fitted
     ],
 )
 def test_contents_in_every_shape_of_the_sdk_come_back_as_they_are(contents: Any) -> None:
-    given_ = {"model": "gemini-3-pro", "contents": contents, "config": {"temperature": 0}}
-    assert DIALECT.check(given_) == []
-    made = DIALECT.render(fitted(given_))
-    assert made == given_
+    original_request = {"model": "gemini-3-pro", "contents": contents, "config": {"temperature": 0}}
+    assert DIALECT.check(original_request) == []
+    rendered_request = DIALECT.render(fitted(original_request))
+    assert rendered_request == original_request
     if isinstance(contents, list):
-        assert all(a is b for a, b in zip(made["contents"], contents, strict=True))
+        assert all(a is b for a, b in zip(rendered_request["contents"], contents, strict=True))
     else:
-        assert made["contents"] is contents
+        assert rendered_request["contents"] is contents
 
 
 def test_one_content_comes_back_in_a_list() -> None:
     content = {"role": "user", "parts": [{"text": "Hello"}]}
-    made = DIALECT.render(fitted({"model": "gemini-3-pro", "contents": content}))
-    assert made == {"model": "gemini-3-pro", "contents": [content]}
+    rendered_request = DIALECT.render(fitted({"model": "gemini-3-pro", "contents": content}))
+    assert rendered_request == {"model": "gemini-3-pro", "contents": [content]}
 
 
 def test_bytes_are_read_as_base64() -> None:
     part = types.Part.from_bytes(data=b"\x89PNG", mime_type="image/png")
-    for given_ in (part, {"inline_data": {"mime_type": "image/png", "data": b"\x89PNG"}}):
-        log = DIALECT.parse({"contents": [given_]}).log
+    for spelled_part in (part, {"inline_data": {"mime_type": "image/png", "data": b"\x89PNG"}}):
+        log = DIALECT.parse({"contents": [spelled_part]}).log
         assert log[0].parts == (Image(data=base64.b64encode(b"\x89PNG").decode(), media_type="image/png"),)
 
 
 def test_loose_parts_get_a_content_where_others_are_made() -> None:
     call = types.Part(function_call=types.FunctionCall(name="now", args={}))
-    made = DIALECT.render(fitted({"model": "gemini-2.5-pro", "contents": ["Hi", call]}))["contents"]
-    assert [content["role"] for content in made] == ["user", "model", "user"]
-    assert made[0]["parts"] == [{"text": "Hi"}]
-    assert made[1]["parts"][0] is call
+    rendered_contents = DIALECT.render(fitted({"model": "gemini-2.5-pro", "contents": ["Hi", call]}))[
+        "contents"
+    ]
+    assert [content["role"] for content in rendered_contents] == ["user", "model", "user"]
+    assert rendered_contents[0]["parts"] == [{"text": "Hi"}]
+    assert rendered_contents[1]["parts"][0] is call
 
 
 def test_objects_of_the_sdk_are_read_and_come_back_as_they_are() -> None:
@@ -63,10 +65,10 @@ def test_objects_of_the_sdk_are_read_and_come_back_as_they_are() -> None:
         tools=[types.Tool(function_declarations=[types.FunctionDeclaration(name="now")])],
     )  # fmt: skip
     content = types.ModelContent(parts=[types.Part.from_text(text="Hi.")])
-    given_ = {"model": "gemini-3-pro", "contents": ["Hi", content, "And?"][1:], "config": config}
-    parsed = DIALECT.parse(given_)
+    original_request = {"model": "gemini-3-pro", "contents": ["Hi", content, "And?"][1:], "config": config}
+    parsed = DIALECT.parse(original_request)
     assert parsed.log[0].parts == (Text("Be brief."),)
     assert parsed.head.tools == ({"function_declarations": [{"name": "now"}]},)
-    made = DIALECT.render(fitted(given_))
-    assert made["contents"][0] is content
-    assert types.GenerateContentConfig.model_validate(made["config"]) == config
+    rendered_request = DIALECT.render(fitted(original_request))
+    assert rendered_request["contents"][0] is content
+    assert types.GenerateContentConfig.model_validate(rendered_request["config"]) == config

@@ -56,9 +56,9 @@ EVERYTHING = request(
 
 def test_every_kind_of_message_comes_back_as_the_same_object() -> None:
     assert DIALECT.check(EVERYTHING) == []
-    made = DIALECT.render(fitted(EVERYTHING))
-    assert made == EVERYTHING
-    assert all(a is b for a, b in zip(made["messages"], EVERYTHING["messages"], strict=True))
+    rendered_request = DIALECT.render(fitted(EVERYTHING))
+    assert rendered_request == EVERYTHING
+    assert all(a is b for a, b in zip(rendered_request["messages"], EVERYTHING["messages"], strict=True))
 
 
 def test_each_piece_is_a_segment_of_its_own() -> None:
@@ -123,17 +123,21 @@ def test_a_data_url_loses_its_prefix_and_the_rest_of_the_message_stays() -> None
 
 def test_a_call_that_was_not_lowered_is_the_same_object_beside_one_that_was() -> None:
     small, large = called("f", {"n": 1}), called("g", {"text": "word " * 3000})
-    given_ = request(user(), asks(small, large), *_two(), answered(), user("more"), answered(), user("Last."))
-    messages = sent(given_, window=900, keep_last=0)
+    original_request = request(
+        user(), asks(small, large), *_two(), answered(), user("more"), answered(), user("Last.")
+    )
+    messages = sent(original_request, window=900, keep_last=0)
     calls = next(m["tool_calls"] for m in messages if m.get("tool_calls"))
     assert calls[0] is small
     assert "trimmed" in calls[1]["function"]["arguments"]["text"]
 
 
 def test_a_picture_that_was_lowered_is_said_in_the_content() -> None:
-    given_ = request(user("See.", images=[PIXEL]), answered(), user("more"), answered(), user("Last."))
-    pictured = fitted(given_).tokens
-    messages = sent(given_, window=pictured // 2, keep_last=0)
+    original_request = request(
+        user("See.", images=[PIXEL]), answered(), user("more"), answered(), user("Last.")
+    )
+    pictured = fitted(original_request).tokens
+    messages = sent(original_request, window=pictured // 2, keep_last=0)
     assert "images" not in messages[0]
     assert messages[0]["content"].startswith("See.\n[trimmed: image")
 
@@ -142,16 +146,16 @@ def test_objects_of_the_sdk_are_read_and_come_back_as_they_are() -> None:
     call = ollama.Message.ToolCall(function=ollama.Message.ToolCall.Function(name="f", arguments={"a": 1}))
     spoken = ollama.Message(role="assistant", tool_calls=[call])
     seen = ollama.Message(role="user", content="See.", images=[ollama.Image(value=Path("missing.png"))])
-    given_ = request(seen, spoken, answers("x", "f"), tools=[ollama.Tool.model_validate(TOOL)])
-    made = DIALECT.render(fitted(given_))
-    assert made["messages"][0] is seen
-    assert made["messages"][1] is spoken
-    assert made["tools"][0]["function"]["name"] == "read_file"
-    assert DIALECT.check(made) == []
+    original_request = request(seen, spoken, answers("x", "f"), tools=[ollama.Tool.model_validate(TOOL)])
+    rendered_request = DIALECT.render(fitted(original_request))
+    assert rendered_request["messages"][0] is seen
+    assert rendered_request["messages"][1] is spoken
+    assert rendered_request["tools"][0]["function"]["name"] == "read_file"
+    assert DIALECT.check(rendered_request) == []
 
 
 @pytest.mark.parametrize(
-    ("given_", "place"),
+    ("original_request", "place"),
     [
         ({"messages": []}, "messages"),
         ({"messages": "hi"}, "messages"),
@@ -170,52 +174,54 @@ def test_objects_of_the_sdk_are_read_and_come_back_as_they_are() -> None:
         (request(user(), tools=[print]), "tools[0]"),
     ],
 )
-def test_bad_input_says_where(given_: Json, place: str) -> None:
+def test_bad_input_says_where(original_request: Json, place: str) -> None:
     with pytest.raises(BadInput) as caught:
-        DIALECT.parse(given_)
+        DIALECT.parse(original_request)
     assert caught.value.place == place
     assert caught.value.hint
 
 
 @given(SEEDS)
 def test_valid_requests_come_back_as_the_same_objects(seed: int) -> None:
-    given_ = conversation(seed)
-    assert DIALECT.check(given_) == []
-    made = DIALECT.render(fitted(given_))
-    assert made == given_
-    assert all(a is b for a, b in zip(made["messages"], given_["messages"], strict=True))
+    original_request = conversation(seed)
+    assert DIALECT.check(original_request) == []
+    rendered_request = DIALECT.render(fitted(original_request))
+    assert rendered_request == original_request
+    assert all(
+        a is b for a, b in zip(rendered_request["messages"], original_request["messages"], strict=True)
+    )
 
 
 @given(SEEDS, st.sampled_from((0.2, 0.4, 0.7)), st.integers(0, 3))
 def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
     seed: int, share: float, keep_last: int
 ) -> None:
-    given_ = conversation(seed)
-    window = 300 + int(share * fitted(given_).tokens)
+    original_request = conversation(seed)
+    window = 300 + int(share * fitted(original_request).tokens)
     with suppress(BudgetExceeded):
-        envelope = fitted(given_, window=window, keep_last=keep_last)
-        made = DIALECT.render(envelope)
-        assert DIALECT.check(made) == []
-        validated(made)
-        mine = {id(message): message for message in given_["messages"]}
+        envelope = fitted(original_request, window=window, keep_last=keep_last)
+        rendered_request = DIALECT.render(envelope)
+        assert DIALECT.check(rendered_request) == []
+        validated(rendered_request)
+        mine = {id(message): message for message in original_request["messages"]}
         changed = {id(e.segment.meta["wire"]["of"]) for e in envelope.entries if _lowered(e.form, e.segment)}
-        assert {id(m) for m in made["messages"]} & mine.keys() == mine.keys() - changed
+        assert {id(m) for m in rendered_request["messages"]} & mine.keys() == mine.keys() - changed
 
 
 def _lowered(form: Form, segment: Segment) -> bool:
     return form is not Form.FULL and segment.origin == "ollama"
 
 
-def validated(made: Json) -> None:
+def validated(rendered_request: Json) -> None:
     """The request as the official client builds it from these arguments."""
     messages = [
         ollama.Message.model_validate(
             {name: _images(value) if name == "images" else value for name, value in dict(m).items() if value}
         )
-        for m in made["messages"]
+        for m in rendered_request["messages"]
     ]
-    asked = ChatRequest.model_validate(made | {"messages": messages})
-    assert json.loads(asked.model_dump_json(exclude_none=True))["messages"]
+    chat_request = ChatRequest.model_validate(rendered_request | {"messages": messages})
+    assert json.loads(chat_request.model_dump_json(exclude_none=True))["messages"]
 
 
 def _images(values: list[Any]) -> list[ollama.Image]:

@@ -51,9 +51,9 @@ def test_an_answer_is_sent_back_as_it_came() -> None:
 def test_the_object_of_the_sdk_is_read_like_its_json() -> None:
     response = ollama.ChatResponse.model_validate(RESPONSE)
     absorbed = DIALECT.absorb(response)
-    known = {name: value for name, value in MESSAGE.items() if name != "mood"}
-    known["tool_calls"] = [called(), called("now", {})]
-    assert sent_back(absorbed.segments) == known
+    expected_message = {name: value for name, value in MESSAGE.items() if name != "mood"}
+    expected_message["tool_calls"] = [called(), called("now", {})]
+    assert sent_back(absorbed.segments) == expected_message
     assert absorbed.usage == Usage(input=120, output=30)
 
 

@@ -92,14 +92,14 @@ DAMAGES: tuple[Callable[[list[Json], Random], None], ...] = (
 def test_damaged_requests_are_sent_valid(
     seed: int, damages: list[Callable[[list[Json], Random], None]], window: int | None
 ) -> None:
-    given_ = copy.deepcopy(conversation(seed))
+    original_request = copy.deepcopy(conversation(seed))
     for damage in damages:
-        if len(given_["messages"]) > 1:
-            damage(given_["messages"], Random(seed))  # noqa: S311
+        if len(original_request["messages"]) > 1:
+            damage(original_request["messages"], Random(seed))  # noqa: S311
     with suppress(BudgetExceeded, BadInput):
-        made = DIALECT.render(fitted(given_, window=window))
-        assert DIALECT.check(made) == []
-        validated(made)
+        rendered_request = DIALECT.render(fitted(original_request, window=window))
+        assert DIALECT.check(rendered_request) == []
+        validated(rendered_request)
 
 
 NAMES = (
@@ -122,14 +122,16 @@ MESSAGES = st.builds(
 @example([{"role": "system", "tool_calls": {}}], None, None)
 @given(st.lists(MESSAGES | JSON, max_size=4), JSON, JSON)
 def test_any_json_is_a_request_or_bad_input(messages: list[Any], tools: Any, options: Any) -> None:
-    given_ = {"messages": messages, "tools": tools, "options": options}
-    DIALECT.check(given_)
-    DIALECT.recognises(given_)
+    original_request = {"messages": messages, "tools": tools, "options": options}
+    DIALECT.check(original_request)
+    DIALECT.recognises(original_request)
     with suppress(BadInput):
-        DIALECT.stream(given_)
+        DIALECT.stream(original_request)
     with suppress(BadInput):
-        made = DIALECT.render(fitted(given_))
-        assert [v for v in DIALECT.check(made) if not v.place.startswith(("tools", "options"))] == []
+        rendered_request = DIALECT.render(fitted(original_request))
+        assert [
+            v for v in DIALECT.check(rendered_request) if not v.place.startswith(("tools", "options"))
+        ] == []
 
 
 CALLS = st.lists(st.sampled_from(("f", "g")), min_size=1, max_size=3)
@@ -149,18 +151,20 @@ def test_results_in_any_number_and_order_are_sent_valid(
         messages.append(asks(*(called(name, {"n": i}) for i, name in enumerate(names))))
         messages += [answers(f"{i}", name) for i, name in enumerate(results)]
         messages += [answered()] if speaks else []
-    made = DIALECT.render(fitted(request(*messages)))
-    assert DIALECT.check(made) == []
+    rendered_request = DIALECT.render(fitted(request(*messages)))
+    assert DIALECT.check(rendered_request) == []
     if DIALECT.check(request(*messages)) == []:
-        assert all(a is b for a, b in zip(made["messages"], messages, strict=True))
+        assert all(a is b for a, b in zip(rendered_request["messages"], messages, strict=True))
 
 
 @given(SEEDS, st.integers(1, 8))
 def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -> None:
-    given_, memo = conversation(seed), ParseMemo()
+    original_request, memo = conversation(seed), ParseMemo()
     before: tuple[Segment, ...] = ()
-    for end in sorted({max(1, len(given_["messages"]) * i // pieces) for i in range(1, pieces + 1)}):
-        part = given_ | {"messages": copy.deepcopy(given_["messages"][:end])}
+    for end in sorted(
+        {max(1, len(original_request["messages"]) * i // pieces) for i in range(1, pieces + 1)}
+    ):
+        part = original_request | {"messages": copy.deepcopy(original_request["messages"][:end])}
         now = DIALECT.parse(part, memo=memo)
         assert now == DIALECT.parse(part)
         assert all(a is b for a, b in zip(before, now.log, strict=False))
@@ -169,11 +173,11 @@ def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -
 
 @given(SEEDS, st.integers(0, 9), st.sampled_from(("tool_name", "content", "role")))
 def test_a_message_that_changed_under_a_memo_is_read_again(seed: int, at: int, field: str) -> None:
-    given_, memo = copy.deepcopy(conversation(seed)), ParseMemo()
-    DIALECT.parse(given_, memo=memo)
-    message = given_["messages"][at % len(given_["messages"])]
+    original_request, memo = copy.deepcopy(conversation(seed)), ParseMemo()
+    DIALECT.parse(original_request, memo=memo)
+    message = original_request["messages"][at % len(original_request["messages"])]
     message |= {"role": "user", "content": "changed"} if field == "role" else {field: "changed"}
-    assert DIALECT.parse(given_, memo=memo) == DIALECT.parse(given_)
+    assert DIALECT.parse(original_request, memo=memo) == DIALECT.parse(original_request)
 
 
 def test_what_is_nested_for_ever_is_bad_input() -> None:
@@ -188,18 +192,20 @@ def test_what_is_nested_for_ever_is_bad_input() -> None:
 def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
     for letter in ("<", "{", "\\", "\n", "A", "="):
         text = letter * 1_000_000
-        given_ = request(user(text), asks(called("f", {"text": text}), called(text, {})), answers(text, "f"))
-        assert len(DIALECT.parse(given_).log) == 4
-        DIALECT.check(given_ | {"messages": [*given_["messages"], user(images=[text])]})
+        original_request = request(
+            user(text), asks(called("f", {"text": text}), called(text, {})), answers(text, "f")
+        )
+        assert len(DIALECT.parse(original_request).log) == 4
+        DIALECT.check(original_request | {"messages": [*original_request["messages"], user(images=[text])]})
 
 
 @given(SEEDS, st.sampled_from((None, 3000)))
 def test_requests_of_openai_chat_are_valid_here(seed: int, window: int | None) -> None:
     with suppress(BudgetExceeded):
-        made = converted(chat.conversation(seed), OPENAI_CHAT, DIALECT, window=window)
-        assert DIALECT.check(made) == []
-        validated(made)
-        assert made["truncate"] is False
+        rendered_request = converted(chat.conversation(seed), OPENAI_CHAT, DIALECT, window=window)
+        assert DIALECT.check(rendered_request) == []
+        validated(rendered_request)
+        assert rendered_request["truncate"] is False
 
 
 def _anthropic() -> Json:
@@ -219,7 +225,7 @@ def _anthropic() -> Json:
     ]
     paper = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PIXEL}}
     words = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "the spec"}}
-    found = [
+    search_blocks = [
         {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}},
         {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
         {"type": "text", "text": "Found."},
@@ -233,25 +239,25 @@ def _anthropic() -> Json:
             user([{"type": "text", "text": "See."}, picture, paper, words]),
             {"role": "assistant", "content": calls},
             user(results),
-            {"role": "assistant", "content": found},
+            {"role": "assistant", "content": search_blocks},
             user("And?"),
         ],
     }
 
 
 def test_a_request_of_anthropic_is_said_here() -> None:
-    made = converted(_anthropic(), ANTHROPIC, DIALECT)
-    assert DIALECT.check(made) == []
-    validated(made)
-    roles = [message["role"] for message in made["messages"]]
+    rendered_request = converted(_anthropic(), ANTHROPIC, DIALECT)
+    assert DIALECT.check(rendered_request) == []
+    validated(rendered_request)
+    roles = [message["role"] for message in rendered_request["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "tool", "tool", "user", "assistant", "user"]
-    assert made["tools"][0]["function"]["parameters"] == {"type": "object"}
-    assert made["options"] == {"num_predict": 100}
+    assert rendered_request["tools"][0]["function"]["parameters"] == {"type": "object"}
+    assert rendered_request["options"] == {"num_predict": 100}
 
 
 def test_results_that_would_be_read_wrongly_stand_in_the_order_of_their_calls() -> None:
-    made = converted(_anthropic(), ANTHROPIC, DIALECT)
-    results = [message for message in made["messages"] if message["role"] == "tool"]
+    rendered_request = converted(_anthropic(), ANTHROPIC, DIALECT)
+    results = [message for message in rendered_request["messages"] if message["role"] == "tool"]
     assert [(r["tool_name"], r["content"]) for r in results] == [
         ("read_file", "in a"), ("read_file", "in b"), ("shot", "a shot"),
     ]  # fmt: skip
@@ -259,11 +265,11 @@ def test_results_that_would_be_read_wrongly_stand_in_the_order_of_their_calls() 
 
 
 def test_what_another_provider_alone_can_read_is_named_and_its_reasoning_left_out() -> None:
-    made = converted(_anthropic(), ANTHROPIC, DIALECT)
-    asked, called_, spoken = (made["messages"][i] for i in (1, 2, 7))
-    assert asked["images"] == [PIXEL]
-    assert "the spec" in asked["content"]
-    assert "[trimmed: document" in asked["content"]
+    rendered_request = converted(_anthropic(), ANTHROPIC, DIALECT)
+    question, called_, spoken = (rendered_request["messages"][i] for i in (1, 2, 7))
+    assert question["images"] == [PIXEL]
+    assert "the spec" in question["content"]
+    assert "[trimmed: document" in question["content"]
     assert "thinking" not in called_
     assert spoken["content"].endswith("Found.")
 

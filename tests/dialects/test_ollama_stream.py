@@ -98,10 +98,10 @@ def test_settings_are_what_a_template_may_read() -> None:
 
 @given(st.integers(0, 10_000))
 def test_a_longer_conversation_continues_the_stream(seed: int) -> None:
-    given_ = conversation(seed)
-    shorter = given_ | {"messages": given_["messages"][:-1]}
+    original_request = conversation(seed)
+    shorter = original_request | {"messages": original_request["messages"][:-1]}
     chain = DIALECT.stream(shorter).chain()
-    assert DIALECT.stream(given_).chain()[: len(chain)] == chain
+    assert DIALECT.stream(original_request).chain()[: len(chain)] == chain
 
 
 def test_marking_leaves_the_request_as_it_is() -> None:

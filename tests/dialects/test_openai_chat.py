@@ -74,12 +74,12 @@ EVERYTHING = request(
 
 def test_a_request_that_nothing_is_done_to_comes_back_as_the_same_objects() -> None:
     assert DIALECT.check(EVERYTHING) == []
-    made = DIALECT.render(fitted(EVERYTHING))
-    assert made == EVERYTHING
-    for before, after in zip(EVERYTHING["messages"], made["messages"], strict=True):
+    rendered_request = DIALECT.render(fitted(EVERYTHING))
+    assert rendered_request == EVERYTHING
+    for before, after in zip(EVERYTHING["messages"], rendered_request["messages"], strict=True):
         assert before is after
-    assert made["tools"][0] is EVERYTHING["tools"][0]
-    assert made["metadata"] is EVERYTHING["metadata"]
+    assert rendered_request["tools"][0] is EVERYTHING["tools"][0]
+    assert rendered_request["metadata"] is EVERYTHING["metadata"]
 
 
 def test_pieces_are_typed() -> None:
@@ -156,8 +156,8 @@ def test_only_the_id_of_a_repeated_call_changes() -> None:
 
 
 def test_an_id_that_a_server_uses_for_every_call_is_left_alone() -> None:
-    given = request(user(), asks(called("x")), answers("x"), asks(called("x")), answers("x"))
-    assert sent(given) == given["messages"]
+    original_request = request(user(), asks(called("x")), answers("x"), asks(called("x")), answers("x"))
+    assert sent(original_request) == original_request["messages"]
 
 
 @pytest.mark.parametrize(
@@ -207,20 +207,26 @@ def test_what_came_from_elsewhere_is_written_from_its_parts() -> None:
         segments.file("a.md", "# A"),
         segments.user("And?"),
     ]
-    made = DIALECT.render(build(log, options=OPTIONS))
-    assert DIALECT.check(made) == []
-    roles = [message["role"] for message in made["messages"]]
+    rendered_request = DIALECT.render(build(log, options=OPTIONS))
+    assert DIALECT.check(rendered_request) == []
+    roles = [message["role"] for message in rendered_request["messages"]]
     assert roles == ["system", "user", "assistant", "tool", "tool", "user", "user", "user"]
-    assert [part["type"] for part in made["messages"][1]["content"]] == ["text", "image_url", "file"]
-    assert made["messages"][2]["content"] == "I look."
-    assert made["messages"][3]["content"] == "taken"
-    assert made["messages"][5]["content"][0]["image_url"]["url"] == "data:image/png;base64,aGk="
+    assert [part["type"] for part in rendered_request["messages"][1]["content"]] == [
+        "text",
+        "image_url",
+        "file",
+    ]
+    assert rendered_request["messages"][2]["content"] == "I look."
+    assert rendered_request["messages"][3]["content"] == "taken"
+    assert rendered_request["messages"][5]["content"][0]["image_url"]["url"] == "data:image/png;base64,aGk="
 
 
 def test_names_that_the_request_defines_are_left_alone() -> None:
     tools = [{"type": "function", "function": {"name": "fs.read"}}]
-    made = DIALECT.render(fitted(request(user(), asks(called("c", "fs.read")), answers("c"), tools=tools)))
-    assert made["messages"][1]["tool_calls"][0]["function"]["name"] == "fs.read"
+    rendered_request = DIALECT.render(
+        fitted(request(user(), asks(called("c", "fs.read")), answers("c"), tools=tools))
+    )
+    assert rendered_request["messages"][1]["tool_calls"][0]["function"]["name"] == "fs.read"
 
 
 def test_functions_from_before_tools_keep_their_name() -> None:
@@ -235,7 +241,7 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_", "place"),
+    ("original_request", "place"),
     [
         ({}, "messages"),
         ({"messages": []}, "messages"),
@@ -252,9 +258,9 @@ def test_a_request_of_which_nothing_can_be_sent_is_refused() -> None:
         (request(user(), tools=["x"]), "tools[0]"),
     ],
 )
-def test_bad_input_says_where(given_: Json, place: str) -> None:
+def test_bad_input_says_where(original_request: Json, place: str) -> None:
     with pytest.raises(BadInput) as caught:
-        DIALECT.parse(given_)
+        DIALECT.parse(original_request)
     assert caught.value.place == place
     assert caught.value.hint
 
@@ -265,9 +271,9 @@ def test_objects_of_an_sdk_are_read_and_come_back_as_they_are() -> None:
             return answered() if exclude_unset else {}
 
     message = Message()
-    made = DIALECT.render(fitted(request(user(), message)))
-    assert made["messages"][1] is message
-    assert DIALECT.check(made) == []
+    rendered_request = DIALECT.render(fitted(request(user(), message)))
+    assert rendered_request["messages"][1] is message
+    assert DIALECT.check(rendered_request) == []
 
 
 SEEDS = st.integers(0, 10_000)
@@ -275,35 +281,37 @@ SEEDS = st.integers(0, 10_000)
 
 @given(SEEDS)
 def test_valid_requests_come_back_as_the_same_objects(seed: int) -> None:
-    given_ = conversation(seed)
-    assert DIALECT.check(given_) == []
-    made = DIALECT.render(fitted(given_))
-    assert made == given_
-    assert all(a is b for a, b in zip(made["messages"], given_["messages"], strict=True))
+    original_request = conversation(seed)
+    assert DIALECT.check(original_request) == []
+    rendered_request = DIALECT.render(fitted(original_request))
+    assert rendered_request == original_request
+    assert all(
+        a is b for a, b in zip(rendered_request["messages"], original_request["messages"], strict=True)
+    )
 
 
 @given(SEEDS, st.sampled_from((0.2, 0.4, 0.7)), st.integers(0, 3))
 def test_fitted_requests_are_valid_and_what_did_not_change_is_the_same_object(
     seed: int, share: float, keep_last: int
 ) -> None:
-    given_ = conversation(seed)
-    window = 300 + int(share * fitted(given_).tokens)
+    original_request = conversation(seed)
+    window = 300 + int(share * fitted(original_request).tokens)
     with suppress(BudgetExceeded):
-        envelope = fitted(given_, window=window, keep_last=keep_last)
-        made = DIALECT.render(envelope)
-        assert DIALECT.check(made) == []
-        DIALECT.parse(json.loads(json.dumps(made)))
-        mine = {id(message) for message in given_["messages"]}
-        assert {id(message) for message in made["messages"]} & mine == whole(envelope)
+        envelope = fitted(original_request, window=window, keep_last=keep_last)
+        rendered_request = DIALECT.render(envelope)
+        assert DIALECT.check(rendered_request) == []
+        DIALECT.parse(json.loads(json.dumps(rendered_request)))
+        mine = {id(message) for message in original_request["messages"]}
+        assert {id(message) for message in rendered_request["messages"]} & mine == whole(envelope)
 
 
 def whole(envelope: Envelope) -> set[int]:
     """The messages that were parsed and of which nothing was lowered."""
-    found: dict[int, list[Form]] = {}
+    forms_by_message: dict[int, list[Form]] = {}
     latest = 0
     for entry in envelope.entries:
         if entry.segment.origin != "lamina":
             note = entry.segment.meta["wire"]
             latest = id(note["message"]) if "message" in note else latest
-            found.setdefault(latest, []).append(entry.form)
-    return {message for message, forms in found.items() if set(forms) == {Form.FULL}}
+            forms_by_message.setdefault(latest, []).append(entry.form)
+    return {message for message, forms in forms_by_message.items() if set(forms) == {Form.FULL}}

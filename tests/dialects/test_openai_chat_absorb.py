@@ -156,9 +156,9 @@ def test_a_stream_of_many_small_pieces_takes_as_long_as_its_length() -> None:
 
 def test_the_results_of_an_absorbed_call_follow_it() -> None:
     absorbed = DIALECT.absorb(response(ANSWER))
-    made = DIALECT.render(build([user("x"), *absorbed.segments], options=OPTIONS))
-    made["messages"][2:] = [answers("c1"), answers("c2")]
-    assert DIALECT.check(made) == []
+    rendered_request = DIALECT.render(build([user("x"), *absorbed.segments], options=OPTIONS))
+    rendered_request["messages"][2:] = [answers("c1"), answers("c2")]
+    assert DIALECT.check(rendered_request) == []
 
 
 JSON = st.recursive(

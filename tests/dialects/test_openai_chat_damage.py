@@ -70,13 +70,13 @@ DAMAGES: tuple[Callable[[list[Json], Random], None], ...] = (
 def test_damaged_requests_are_sent_valid(
     seed: int, damages: list[Callable[[list[Json], Random], None]], window: int | None
 ) -> None:
-    given_ = copy.deepcopy(conversation(seed))
+    original_request = copy.deepcopy(conversation(seed))
     for damage in damages:
-        if len(given_["messages"]) > 1:
-            damage(given_["messages"], Random(seed))  # noqa: S311
+        if len(original_request["messages"]) > 1:
+            damage(original_request["messages"], Random(seed))  # noqa: S311
     with suppress(BudgetExceeded, BadInput):
-        made = DIALECT.render(fitted(given_, window=window))
-        assert DIALECT.check(made) == []
+        rendered_request = DIALECT.render(fitted(original_request, window=window))
+        assert DIALECT.check(rendered_request) == []
 
 
 NAMES = (
@@ -104,21 +104,23 @@ not mended, for one."""
 
 @given(st.lists(MESSAGES | JSON, max_size=4), JSON)
 def test_any_json_is_a_request_or_bad_input(messages: list[Any], tools: Any) -> None:
-    given_ = {"messages": messages, "tools": tools}
-    DIALECT.check(given_)
-    DIALECT.recognises(given_)
+    original_request = {"messages": messages, "tools": tools}
+    DIALECT.check(original_request)
+    DIALECT.recognises(original_request)
     with suppress(BadInput):
-        made = DIALECT.render(fitted(given_))
-        broken = DIALECT.check(made)
+        rendered_request = DIALECT.render(fitted(original_request))
+        broken = DIALECT.check(rendered_request)
         assert [v for v in broken if not v.place.startswith("tools") and v.rule not in NOT_MENDED] == []
 
 
 @given(SEEDS, st.integers(1, 8))
 def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -> None:
-    given_, memo = conversation(seed), ParseMemo()
+    original_request, memo = conversation(seed), ParseMemo()
     before: tuple[Segment, ...] = ()
-    for end in sorted({max(1, len(given_["messages"]) * i // pieces) for i in range(1, pieces + 1)}):
-        part = given_ | {"messages": copy.deepcopy(given_["messages"][:end])}
+    for end in sorted(
+        {max(1, len(original_request["messages"]) * i // pieces) for i in range(1, pieces + 1)}
+    ):
+        part = original_request | {"messages": copy.deepcopy(original_request["messages"][:end])}
         now = DIALECT.parse(part, memo=memo)
         assert now == DIALECT.parse(part)
         assert all(a is b for a, b in zip(before, now.log, strict=False))
@@ -127,11 +129,11 @@ def test_a_memo_changes_nothing_and_keeps_the_segments(seed: int, pieces: int) -
 
 @given(SEEDS, st.sampled_from((0, 1, 2, 3, 5, 8)), st.sampled_from(("tool_call_id", "content", "role")))
 def test_a_message_that_changed_under_a_memo_is_read_again(seed: int, at: int, field: str) -> None:
-    given_, memo = copy.deepcopy(conversation(seed)), ParseMemo()
-    DIALECT.parse(given_, memo=memo)
-    message = given_["messages"][at % len(given_["messages"])]
+    original_request, memo = copy.deepcopy(conversation(seed)), ParseMemo()
+    DIALECT.parse(original_request, memo=memo)
+    message = original_request["messages"][at % len(original_request["messages"])]
     message |= {"role": "user", "content": "changed"} if field == "role" else {field: "changed"}
-    assert DIALECT.parse(given_, memo=memo) == DIALECT.parse(given_)
+    assert DIALECT.parse(original_request, memo=memo) == DIALECT.parse(original_request)
 
 
 def test_an_old_object_that_its_owner_changed_is_not_sent() -> None:
@@ -161,9 +163,9 @@ def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
         ]
         messages = [user(parts), {"role": "assistant", "content": None, "tool_calls": [call]}]
         messages.append({"role": "tool", "tool_call_id": "c", "content": text})
-        given_ = request(*messages)
-        assert DIALECT.check(given_) == []
-        assert len(DIALECT.parse(given_).log) == 4
+        original_request = request(*messages)
+        assert DIALECT.check(original_request) == []
+        assert len(DIALECT.parse(original_request).log) == 4
 
 
 @pytest.mark.parametrize("role", ["system", "user", "assistant"])
@@ -171,7 +173,7 @@ def test_a_megabyte_of_one_character_is_read_like_any_text() -> None:
 def test_a_message_that_says_it_has_no_calls_is_sent_without_the_field(role: str, calls: Any) -> None:
     """So an SDK's object looks when it is dumped with its unset fields."""
     message = {"role": role, "content": "Hello.", "tool_calls": calls}
-    asked = {"model": "gpt-4o", "messages": [message, {"role": "user", "content": "Go."}]}
-    made = DIALECT.render(fitted(asked))
-    assert made["messages"][0] == {"role": role, "content": "Hello."}
-    assert DIALECT.check(made) == []
+    original_request = {"model": "gpt-4o", "messages": [message, {"role": "user", "content": "Go."}]}
+    rendered_request = DIALECT.render(fitted(original_request))
+    assert rendered_request["messages"][0] == {"role": role, "content": "Hello."}
+    assert DIALECT.check(rendered_request) == []

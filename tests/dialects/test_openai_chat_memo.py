@@ -17,12 +17,12 @@ Message = dict[str, Any]
 USER: Message = {"role": "user", "content": "Go."}
 
 
-def asks(*calls: tuple[str, str], said: str | None = None) -> Message:
+def asks(*calls: tuple[str, str], text: str | None = None) -> Message:
     """An assistant message with these calls, each by its id and name."""
-    made = [
+    tool_calls = [
         {"id": id_, "type": "function", "function": {"name": name, "arguments": "{}"}} for id_, name in calls
     ]
-    return {"role": "assistant", "content": said, "tool_calls": made}
+    return {"role": "assistant", "content": text, "tool_calls": tool_calls}
 
 
 def answers(id_: str | None, text: str) -> Message:
@@ -59,7 +59,7 @@ GROWING = {
     ],
     "with words before the calls": [
         USER,
-        asks(("a", "read"), ("b", "find"), said="I look."),
+        asks(("a", "read"), ("b", "find"), text="I look."),
         answers(None, "1"),
     ],
     "one result too many": [USER, TWO, answers("a", "1"), answers("b", "2"), answers("b", "3")],
@@ -91,7 +91,7 @@ MESSAGES = st.sampled_from(
         {"role": "assistant", "content": "Done."},
         TWO,
         asks(("a", "edit")),
-        asks(("x", "read"), ("x", "search"), said="Again."),
+        asks(("x", "read"), ("x", "search"), text="Again."),
         *(answers(id_, "r") for id_ in ("a", "b", "x", None)),
     ]
 )

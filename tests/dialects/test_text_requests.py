@@ -102,20 +102,23 @@ def test_any_json_is_a_request_or_bad_input(request_: Json) -> None:
 
 @given(SEEDS, st.sampled_from((None, 3000)))
 def test_requests_of_other_dialects_are_valid_here(seed: int, window: int | None) -> None:
-    for source, given_ in ((OPENAI_CHAT, chat.conversation(seed)), (OLLAMA, ollama.conversation(seed))):
+    for source, original_request in (
+        (OPENAI_CHAT, chat.conversation(seed)),
+        (OLLAMA, ollama.conversation(seed)),
+    ):
         with suppress(BudgetExceeded):
-            made = ollama.converted(given_, source, DIALECT, window=window)
-            assert DIALECT.check(made) == []
-            assert made["model"] == given_["model"]
-            assert len(DIALECT.parse(made).log) > 1
+            rendered_request = ollama.converted(original_request, source, DIALECT, window=window)
+            assert DIALECT.check(rendered_request) == []
+            assert rendered_request["model"] == original_request["model"]
+            assert len(DIALECT.parse(rendered_request).log) > 1
 
 
 @given(SEEDS)
 def test_a_flat_prompt_becomes_a_request_of_other_dialects(seed: int) -> None:
     flat = ollama.converted(ollama.conversation(seed), OLLAMA, DIALECT)
     for target in (OPENAI_CHAT, ANTHROPIC, OLLAMA):
-        made = ollama.converted(flat, DIALECT, target)
-        assert target.check(made) == []
+        rendered_request = ollama.converted(flat, DIALECT, target)
+        assert target.check(rendered_request) == []
 
 
 TURN = """System: s

@@ -88,6 +88,7 @@ class _StreamedParts:
 
 
 def _read_segments(content: Json) -> tuple[Segment, ...]:
+    """The segments of a content; none if it has no parts. The role is always the model's."""
     parts = content.get("parts")
     if not isinstance(parts, LISTS) or not parts:
         return ()
@@ -111,6 +112,7 @@ def _first_candidate(answer: Json) -> Json:
 
 
 def _read_finish_reason(candidate: Json) -> str:
+    """Why the model stopped, as a word such as "STOP"; "" if the candidate does not say."""
     word = get_enum_word(get_field(candidate, "finishReason"))
     return word if isinstance(word, str) else ""
 

@@ -101,6 +101,7 @@ class GeminiCalls:
         return None
 
     def _take_first_of_all(self) -> ToolCall | None:
+        """The first call of the content that still waits, whatever its name."""
         while self._first_position < len(self._waiting):
             position = self._first_position
             self._first_position += 1

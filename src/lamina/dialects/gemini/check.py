@@ -147,6 +147,7 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
 
 
 def _answers_user(previous_view: ContentView, view: ContentView) -> bool:
+    """Whether the model begins to speak here: what is before this content is not checked again."""
     return view.role == "model" and previous_view.role == "user"
 
 
@@ -180,6 +181,7 @@ def parts_say_one_thing(reading: GeminiReading) -> Faults:
 
 
 def _has_valid_text(part: Json) -> bool:
+    """Text may be empty only beside a signature."""
     text = part["text"]
     if text == "":
         return bool(get_field(part, "thoughtSignature"))

@@ -94,6 +94,7 @@ def _split_list(contents: Sequence[Any]) -> Iterator[Unit]:
 
 
 def _make_unit(item: Any, place: str) -> Unit:
+    """A content as a unit. A content without a role is the user's."""
     content = to_dict_or_none(item)
     if content is None:
         return Unit(item, None, item, place)
@@ -104,12 +105,14 @@ def _make_unit(item: Any, place: str) -> Unit:
 
 
 def _make_loose_unit(loose_parts: LooseParts, first_index: int) -> Unit:
+    """Loose parts as a unit, in the place of the first of them."""
     place = "contents" if loose_parts.bare else f"contents[{first_index}]"
     role = _role_of_part(loose_parts[0])
     return Unit(loose_parts, role, loose_parts, place, loose=True, first_index=first_index)
 
 
 def _role_of_part(item: Any) -> str:
+    """Who speaks in a loose part: the model makes calls, everything else is the user's."""
     if isinstance(item, str):
         return "user"
     part = to_dict_or_empty(item)

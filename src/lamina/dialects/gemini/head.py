@@ -102,6 +102,7 @@ def _put_system_and_tools(fields: Json, head: Head, system: Any) -> Json:
 
 
 def _choose_system_field(fields: Json, head: Head) -> str:
+    """The field of the system text: as the request spells it, else as its other fields are spelled."""
     for name in _SYSTEM_SPELLINGS:
         if name in fields:
             return name
@@ -202,6 +203,7 @@ def _is_blank_system(system: Any) -> bool:
 
 
 def _read_tools(tools: Any, place: str) -> tuple[Json, ...]:
+    """The definitions of tools as dicts. The SDK's objects are read; functions of Python are refused."""
     if not tools:
         return ()
     if not isinstance(tools, LISTS):

@@ -140,6 +140,7 @@ def _read_system_part(block: Any) -> Part:
 
 
 def _place_system_part(parsed_head: ParsedGeminiHead, block: Any, index: int) -> str:
+    """The place of a part of the system text, such as `config.system_instruction.parts[1]`."""
     if block is parsed_head.system:
         return parsed_head.system_place
     if isinstance(parsed_head.system, LISTS):
@@ -188,6 +189,7 @@ class _GeminiReader:
         return segments
 
     def _make_piece(self, parsed: _ParsedGeminiPart, role: Role) -> _GeminiPiece:
+        """A part as a piece. A call gets its id here, a result the id and the name of its call."""
         part, block = parsed
         if isinstance(part, ToolCall):
             call = self.calls.add(part)
@@ -334,6 +336,7 @@ def _merge_raw_runs(pieces: Sequence[_GeminiPiece]) -> list[_GeminiPiece]:
 
 
 def _merge_run(run: Sequence[_GeminiPiece]) -> _GeminiPiece:
+    """Pieces in a row as one piece, with all their parts and blocks."""
     parts = tuple(chain.from_iterable(piece.parts for piece in run))
     blocks = list(chain.from_iterable(piece.blocks for piece in run))
     return run[0]._replace(parts=parts, blocks=blocks)

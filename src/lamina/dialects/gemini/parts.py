@@ -125,7 +125,7 @@ def write_block(part: Part, spell: Spelling) -> Json | None:
         case Thinking():
             return _write_thought(part, spell)
         case Raw():
-            return part.data if part.dialect == NAME else {"text": text_of((part,))}
+            return _write_raw(part)
     return None
 
 
@@ -186,6 +186,7 @@ def _read_text(block: Json, *, by_model: bool) -> Part:
 
 
 def _read_call(block: Json) -> ToolCall:
+    """A call; its arguments become JSON text."""
     call = _read_object(get_field(block, "functionCall"), "functionCall")
     arguments = get_field(call, "args")
     if arguments is not None and not isinstance(arguments, dict):
@@ -200,6 +201,7 @@ def _read_call(block: Json) -> ToolCall:
 
 
 def _read_result(block: Json) -> ToolResult:
+    """A result: its response as text, then its media."""
     result = _read_object(get_field(block, "functionResponse"), "functionResponse")
     response = to_dict_or_none(result.get("response"))
     if response is None and result.get("response") is not None:
@@ -239,6 +241,14 @@ _READERS: dict[str, Callable[[Json], Part | None]] = {
 }
 
 
+def _write_raw(part: Raw) -> Json:
+    """A part of this API as it came; another provider's block as text."""
+    if part.dialect != NAME:
+        return {"text": text_of((part,))}
+    block: Json = part.data
+    return block
+
+
 def _write_thought(thinking: Thinking, spell: Spelling) -> Json | None:
     """A thought. A signature that is not base64 is another provider's, and is left out."""
     block: Json = {"text": thinking.text, "thought": True}
@@ -260,7 +270,9 @@ def _read_response(response: Mapping[str, Any]) -> tuple[str, str]:
             if isinstance(text, str):
                 return name, text
     has_output = "output" in response or "result" in response
-    name = "error" if response.get("error") and not has_output else ""
+    name = ""
+    if response.get("error") and not has_output:
+        name = "error"
     return name, _encode_json(response, "functionResponse.response")
 
 

@@ -128,6 +128,7 @@ def _choose_level(plain: PlainHead) -> str:
 
 
 def _read_function(declaration: Json) -> Tool:
+    """A function. Its schema is JSON Schema already, or in the words of this API."""
     schema = get_field(declaration, "parametersJsonSchema")
     if not isinstance(schema, dict):
         schema = to_json_schema(declaration.get("parameters"))
@@ -174,6 +175,7 @@ def _read_choice(tool_config: Any) -> str | None:
 
 
 def _write_choice(plain: PlainHead) -> Json | None:
+    """The choice of a tool; None if there is none to choose."""
     if not plain.choice or not plain.tools:
         return None
     if plain.choice.startswith("tool:"):

@@ -79,6 +79,7 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
 
 
 def _read_tools(settings: Json, prefix: str) -> Iterator[StreamBlock]:
+    """One block for each function, and for each tool of another kind."""
     tools = settings.get("tools")
     if not isinstance(tools, LISTS):
         return
@@ -94,6 +95,7 @@ def _read_tools(settings: Json, prefix: str) -> Iterator[StreamBlock]:
 
 
 def _read_system(settings: Json, place: str) -> Iterator[StreamBlock]:
+    """One block for each part of the system text."""
     system = settings.get("systemInstruction")
     if system is None:
         return
@@ -133,6 +135,7 @@ class _CachedPart(NamedTuple):
 
 
 def _read_part(value: Any) -> _CachedPart:
+    """A part of a content, whether it came as text, as a dict or as an object of the SDK."""
     if isinstance(value, str):
         return _CachedPart("text", {"text": value})
     part = to_dict_or_none(value)

@@ -80,6 +80,7 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
 
 
 def _find_call(group: Sequence[Entry]) -> Entry | None:
+    """The first call of a group; None without one."""
     for entry in group:
         if isinstance(entry.parts[0], ToolCall):
             return entry
@@ -103,8 +104,8 @@ def _group_contents(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]
     """Entries by content, each with the role of the content."""
     for role, groups_in_a_row in groupby(grouped(entries), key=_role_of_group):
         groups = list(groups_in_a_row)
-        joined_groups = _join_results(groups) if role == "user" else _join_calls(groups)
-        for group in joined_groups:
+        join_groups = _join_results if role == "user" else _join_calls
+        for group in join_groups(groups):
             yield role, group
 
 
@@ -209,7 +210,7 @@ class _GeminiWriter:
     def _write_call(self, entry: Entry, call: ToolCall, *, needs_signature: bool) -> Any:
         """A call as its part, in which only what changed is new; a call from elsewhere gets a signature."""
         old_blocks = _get_note(entry).get("block")
-        old_block = to_dict_or_empty(old_blocks[0]) if old_blocks else {}
+        old_block = _get_first_block(old_blocks)
         field = find_spelling(old_block, "functionCall") or self.spell("functionCall")
         function_call = dict(to_dict_or_empty(old_block.get(field)))
         if _has_wire_id(call.id):
@@ -221,14 +222,12 @@ class _GeminiWriter:
         comes_from_elsewhere = not old_blocks
         if self._is_signed_here(entry) or (needs_signature and comes_from_elsewhere):
             block[self.spell("thoughtSignature")] = FOREIGN_SIGNATURE
-        if old_blocks and block == old_block:
-            return old_blocks[0]
-        return block
+        return _keep_equal_block(old_blocks, block)
 
     def _write_result(self, entry: Entry, result: ToolResult) -> Any:
         """A result as its part, in which only what changed is new."""
         old_blocks = _get_note(entry).get("block")
-        old_block = to_dict_or_empty(old_blocks[0]) if old_blocks else {}
+        old_block = _get_first_block(old_blocks)
         field = find_spelling(old_block, "functionResponse") or self.spell("functionResponse")
         function_response = dict(to_dict_or_empty(old_block.get(field)))
         function_response.pop("id", None)
@@ -241,9 +240,7 @@ class _GeminiWriter:
             function_response["response"] = write_response(result, old_response or {})
             function_response.pop("parts", None)
         block = {**old_block, field: function_response}
-        if old_blocks and block == old_block:
-            return old_blocks[0]
-        return block
+        return _keep_equal_block(old_blocks, block)
 
     def _write_result_media(self, entry: Entry) -> Iterator[Json]:
         """Media of a result that is written anew, which stand beside it."""
@@ -313,6 +310,7 @@ def _unpack_loose_parts(contents: list[Any], *, is_untouched: bool) -> Any:
 
 
 def _role_of_content(content: Any) -> str:
+    """Who speaks in a content. A list of parts is the user's, unless its parts are loose calls."""
     if isinstance(content, LooseParts):
         return "model" if _has_call(content) else "user"
     if isinstance(content, LISTS):
@@ -337,6 +335,20 @@ def _read_common_fields(group: Sequence[Entry]) -> Json:
     if any(message is not first_message for message in messages):
         return {}
     return read_extra_fields(first_message)
+
+
+def _get_first_block(blocks: Sequence[Any] | None) -> Json:
+    """The block of a call or a result that came from this API; empty for one from elsewhere."""
+    if not blocks:
+        return {}
+    return to_dict_or_empty(blocks[0])
+
+
+def _keep_equal_block(old_blocks: Sequence[Any] | None, block: Json) -> Any:
+    """The block that a call or a result came as, if the one to send is equal to it; else the one to send."""
+    if old_blocks and block == _get_first_block(old_blocks):
+        return old_blocks[0]
+    return block
 
 
 def _get_text_block(blocks: Sequence[Any] | None) -> Json | None:

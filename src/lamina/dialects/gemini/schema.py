@@ -54,6 +54,7 @@ def to_json_schema(schema: Any, *, level: int = 0) -> Json:
 
 
 def _translate_value(name: str, value: Any, level: int) -> Any:
+    """The value of a field, with the schemas inside it translated too."""
     match name:
         case "type":
             word = get_enum_word(value)
@@ -70,6 +71,7 @@ def _translate_value(name: str, value: Any, level: int) -> Any:
 
 
 def _allow_null(schema: Json) -> Json:
+    """A schema that also allows null: JSON Schema has a type for it, and no field."""
     if isinstance(schema.get("type"), str):
         return {**schema, "type": [schema["type"], "null"]}
     if isinstance(schema.get("anyOf"), list):

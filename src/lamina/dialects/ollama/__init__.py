@@ -44,6 +44,7 @@ def recognises(request: Request) -> bool:
 
 
 def _is_own_message(message: Mapping[str, Any]) -> bool:
+    """Whether a message has something that only this wire format has."""
     if not _OWN_MESSAGE_FIELDS.isdisjoint(message):
         return True
     if isinstance(message.get("thinking"), str):

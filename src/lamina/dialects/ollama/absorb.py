@@ -72,6 +72,7 @@ class _StreamedMessage:
 
 
 def _make_absorbed(message: dict[str, Any], answer: Mapping[str, Any]) -> Absorbed:
+    """The answer. A message that says nothing gives no segments; a reported error is why it stopped."""
     segments: tuple[Segment, ...] = ()
     if any(message.get(name) for name in _FIELDS_THAT_SAY_SOMETHING):
         segments = read_message({"role": "assistant", **message}, OllamaCalls())
@@ -89,6 +90,7 @@ def _to_plain_dict(value: Any, place: str) -> dict[str, Any]:
 
 
 def _to_plain_value(value: Any, level: int) -> Any:
+    """A value in which the SDK's objects are dicts."""
     if level > _DEEPEST_LEVEL:
         raise BadInput("a response is nested too deeply", place="response", hint="give plain JSON")
     if isinstance(value, list | tuple):

@@ -17,6 +17,7 @@ from lamina.dialects.ollama.fields import (
     ROLES,
     is_base64,
     is_picture_file,
+    text_or_empty,
     to_dict_or_empty,
     unwrap_picture,
 )
@@ -43,8 +44,8 @@ class OllamaMessageView:
         self.index = index
         self.message = message
         self.wire: Json = to_dict_or_empty(message)
-        role = self.wire.get("role")
-        self.role = role if isinstance(role, str) and role in ROLES else ""
+        role = text_or_empty(self.wire.get("role"))
+        self.role = role if role in ROLES else ""
         self.calls: Sequence[Json] = ()
         if self.role == "assistant":
             self.calls = [to_dict_or_empty(call) for call in _to_list(self.wire.get("tool_calls"))]
@@ -91,6 +92,7 @@ def _apply_rules(request: Request, memo: CheckMemo | None, rules: Mapping[str, R
 
 
 def _begins_to_speak(previous_view: OllamaMessageView, view: OllamaMessageView) -> bool:
+    """Whether the model begins to speak here: what is before this message is not checked again."""
     return view.role == "assistant" and previous_view.role != "assistant"
 
 
@@ -129,6 +131,7 @@ def images_are_base64(_: Request, messages: Sequence[OllamaMessageView]) -> Faul
 
 
 def _is_picture(picture: Any) -> bool:
+    """Whether Ollama or its client takes a value as a picture."""
     if isinstance(picture, str):
         return is_base64(picture) or is_picture_file(picture)
     return isinstance(picture, bytes | bytearray | PathLike)
@@ -189,8 +192,8 @@ def results_name_their_call(_: Request, messages: Sequence[OllamaMessageView]) -
         for result in _results_after(messages, i):
             if not step.waiting:
                 break
-            name = _text_or_empty(result.wire.get("tool_name"))
-            call_id = _text_or_empty(result.wire.get("tool_call_id"))
+            name = text_or_empty(result.wire.get("tool_name"))
+            call_id = text_or_empty(result.wire.get("tool_call_id"))
             if step.take(name, id_=call_id) is None:
                 yield f"{result.place}.tool_name", f"no call of {name!r} waits for a result"
 
@@ -241,6 +244,7 @@ def numbers_are_possible(request: Request, _: Sequence[OllamaMessageView]) -> Fa
 
 
 def _is_whole_number_from(least: int, value: Any) -> bool:
+    """Whether a value is a whole number that is large enough. JSON has true and false apart from 1 and 0."""
     if not isinstance(value, int) or value is True:
         return False
     return value >= least
@@ -321,10 +325,11 @@ def _results_after(messages: Sequence[OllamaMessageView], index: int) -> list[Ol
 
 
 def _read_step(view: OllamaMessageView) -> CallStep:
+    """The calls of a message, ready to be matched with results."""
     step = CallStep()
     for i, call in enumerate(view.calls):
         name = _read_call_name(call)
-        call_id = _text_or_empty(call.get("id")) or id_at(i, name)
+        call_id = text_or_empty(call.get("id")) or id_at(i, name)
         step.add(ToolCall(id=call_id, name=name))
     return step
 
@@ -332,12 +337,8 @@ def _read_step(view: OllamaMessageView) -> CallStep:
 def _read_call_name(call: Json) -> str:
     """The name of the function in a call or a definition; "" if it has none."""
     function = to_dict_or_empty(call.get("function"))
-    return _text_or_empty(function.get("name"))
+    return text_or_empty(function.get("name"))
 
 
 def _to_list(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else ()
-
-
-def _text_or_empty(value: Any) -> str:
-    return value if isinstance(value, str) else ""

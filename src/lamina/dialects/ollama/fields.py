@@ -192,6 +192,13 @@ def read_text(message: Mapping[str, Any], field: str) -> str:
     return value
 
 
+def text_or_empty(value: Any) -> str:
+    """A string as it is; "" for any other value."""
+    if isinstance(value, str):
+        return value
+    return ""
+
+
 def describe_value(value: Any) -> str:
     """A value for an error message: short, whatever it is."""
     if value is None or isinstance(value, bool | float):

@@ -232,6 +232,7 @@ def _has_no_calls(message: Mapping[str, Any]) -> bool:
 
 
 def _read_assistant(message: Mapping[str, Any], calls: OllamaCalls) -> _ParsedOllamaMessage:
+    """Reasoning, text and pictures, then calls; an empty text if the message has none of them."""
     pieces = []
     thought = read_text(message, "thinking")
     if not is_blank(thought):

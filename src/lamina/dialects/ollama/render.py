@@ -141,6 +141,7 @@ class _OllamaWriter:
         self.calls = []
 
     def _add_result(self, message: Any, part: ToolResult) -> None:
+        """Keeps a result until its step is complete, with what a reader sees of it: a name and an id."""
         fields = to_dict(message)
         name = fields.get("tool_name") or ""
         call_id = fields.get("tool_call_id") or ""
@@ -170,6 +171,7 @@ def _write_user_or_system(group: Sequence[Entry]) -> Json | None:
 
 
 def _has_own_raw_part(group: Sequence[Entry]) -> bool:
+    """Whether a message came without any text, which the API takes."""
     for entry in group:
         for part in entry.parts:
             if isinstance(part, Raw) and part.dialect == NAME:

@@ -19,6 +19,7 @@ from lamina.dialects.ollama.fields import (
     read_list,
     read_picture,
     read_text,
+    text_or_empty,
     to_dict,
 )
 from lamina.dialects.ollama.parse import read_definition
@@ -37,10 +38,9 @@ def stream(request: Request) -> Stream:
     if not isinstance(request, Mapping):
         problem = f"the request is {describe_value(request)}"
         raise BadInput(problem, hint="give an object with messages")
-    model = request.get("model")
     return Stream(
         dialect=NAME,
-        model=model if isinstance(model, str) else "",
+        model=text_or_empty(request.get("model")),
         blocks=(*_read_tools(request), *_read_messages(request)),
         settings=_read_settings(request),
     )
@@ -125,6 +125,7 @@ def _read_blocks(message: Mapping[str, Any], role: str) -> list[_MessageBlock]:
 
 
 def _read_pictures(images: Sequence[Any], role: str) -> Iterator[_MessageBlock]:
+    """One block for each picture: its base64, or its path."""
     for i, image in enumerate(images):
         field = f"images[{i}]"
         picture = read_picture(image, field).part
@@ -132,6 +133,7 @@ def _read_pictures(images: Sequence[Any], role: str) -> Iterator[_MessageBlock]:
 
 
 def _read_calls(calls: Sequence[Any], role: str) -> Iterator[_MessageBlock]:
+    """One block for each call, without its id: a template does not write it."""
     for i, value in enumerate(calls):
         name = read_call(value, i).part.name
         function = to_dict(to_dict(value)["function"])

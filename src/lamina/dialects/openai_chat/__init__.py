@@ -48,12 +48,14 @@ def recognises(request: Request) -> bool:
 
 
 def _has_tool_of_anthropic(tools: Any) -> bool:
+    """Whether a tool has its schema in `input_schema`, as the Messages API has it."""
     if not isinstance(tools, list | tuple):
         return False
     return any(isinstance(tool, dict) and "input_schema" in tool for tool in tools)
 
 
 def _is_message_of_others(message: Any) -> bool:
+    """Whether a message has something that only another wire format has."""
     if not isinstance(message, Mapping):
         return False
     if not _MESSAGE_FIELDS_OF_OTHERS.isdisjoint(message):

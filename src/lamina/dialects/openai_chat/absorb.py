@@ -93,6 +93,7 @@ def _merge_fields(target: dict[str, Any], delta: Mapping[str, Any], level: int) 
 
 
 def _append_text(old_value: Any, text: str, *, undivided: bool) -> _TextPieces:
+    """The pieces of a text with one more; a repeated name or id is not added again."""
     pieces = old_value if isinstance(old_value, _TextPieces) else _TextPieces()
     is_repeated = undivided and len(pieces) > 0
     if text and not is_repeated:
@@ -101,6 +102,7 @@ def _append_text(old_value: Any, text: str, *, undivided: bool) -> _TextPieces:
 
 
 def _append_items(old_value: Any, values: Iterable[Any], level: int, *, are_calls: bool) -> _PartialList:
+    """The items of a list so far, with those of one chunk. An object may continue one of them."""
     items = old_value if isinstance(old_value, _PartialList) else _PartialList()
     for value in values:
         if not isinstance(value, dict):

@@ -106,6 +106,7 @@ class ChatCalls:
         return call
 
     def _take_by_id(self, call_id: str) -> ToolCall | None:
+        """The call of an id. If several have it, each result takes the next; the last one stays."""
         same_id_calls = self._calls_of_repeated_id.get(call_id)
         if same_id_calls is None:
             return self._by_id.get(call_id)

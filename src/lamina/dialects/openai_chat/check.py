@@ -14,7 +14,7 @@ from lamina.core.values import Ledger
 from lamina.dialects.openai_chat.calls import SAFE_NAME
 from lamina.dialects.openai_chat.mark import MARKABLE_TYPES
 from lamina.dialects.openai_chat.parse import ROLES, has_valid_content, is_valid_content, read_extra_fields
-from lamina.dialects.openai_chat.parts import MARKER, to_dict
+from lamina.dialects.openai_chat.parts import MARKER, to_dict, word_or_empty
 from lamina.dialects.port import CheckMemo, Request, Violation
 from lamina.dialects.rechecking import NoPast, recheck
 from lamina.errors import BadInput
@@ -42,8 +42,8 @@ class ChatMessageView:
         self.index = index
         self.message = message
         self.wire: Json = _to_object(message)
-        role = self.wire.get("role")
-        self.role = role if isinstance(role, str) and role in ROLES else ""
+        role = word_or_empty(self.wire.get("role"))
+        self.role = role if role in ROLES else ""
         self.parts = _to_objects(self.wire.get("content"))
         self.calls: Sequence[Json] = ()
         self.function = False
@@ -58,6 +58,7 @@ class ChatMessageView:
         return f"messages[{self.index}]"
 
     def _read_requests(self) -> list[tuple[str, Json]]:
+        """What each call asks for, with its place: `("tool_calls[0].function", {"name": …})`."""
         requests = []
         for i, call in enumerate(self.calls):
             call_type = "custom" if call.get("custom") else "function"
@@ -98,6 +99,7 @@ def check_again(request: Request, memo: CheckMemo | None = None) -> list[Violati
 
 
 def _begins_to_speak(previous_view: ChatMessageView, view: ChatMessageView) -> bool:
+    """Whether the model begins to speak here: what is before this message is not checked again."""
     return view.role == "assistant" and previous_view.role != "assistant"
 
 

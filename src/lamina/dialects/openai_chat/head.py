@@ -117,6 +117,7 @@ def _read_choice(tool_choice: Any) -> str | None:
 
 
 def _write_choice(plain: PlainHead) -> Any:
+    """The choice of a tool; None if there is none to choose."""
     if not plain.choice or not plain.tools:
         return None
     if plain.choice.startswith("tool:"):
@@ -126,6 +127,7 @@ def _write_choice(plain: PlainHead) -> Any:
 
 
 def _read_answer_schema(response_format: Any) -> dict[str, Any] | None:
+    """The JSON Schema that the answer must have; None if there is none."""
     match response_format:
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             return schema

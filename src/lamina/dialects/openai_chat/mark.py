@@ -92,11 +92,14 @@ def _mark_message(message: Any, place: str, unplaced: dict[str, str]) -> Any:
 
 
 def _mark_part(part: Any, lifetime: str | None) -> Any:
+    """A part with or without a breakpoint; a value that is no object stays as it is."""
     mapping = _to_mapping(part)
     if mapping is None:
         return part
     marked = _set_marker(mapping, lifetime)
-    return part if marked is mapping else marked
+    if marked is mapping:
+        return part
+    return marked
 
 
 def _set_marker(part: Mapping[str, Any], lifetime: str | None) -> Mapping[str, Any]:
@@ -115,6 +118,7 @@ def _set_marker(part: Mapping[str, Any], lifetime: str | None) -> Mapping[str, A
 
 
 def _remove_tool_mark(tool: Any) -> Any:
+    """A tool without a breakpoint, on itself or on its function."""
     bare_tool = without(tool, MARKER)
     if not isinstance(bare_tool, Mapping):
         return bare_tool
@@ -133,10 +137,13 @@ def _remove_refused_message_marks(message: Any) -> Any:
     allowed = without(mapping, MARKER)
     allowed = changed_in(allowed, "tool_calls", _remove_mark)
     allowed = changed_in(allowed, "content", _remove_refused_part_mark)
-    return message if allowed is mapping else allowed
+    if allowed is mapping:
+        return message
+    return allowed
 
 
 def _remove_refused_part_mark(part: Any) -> Any:
+    """A part, without its breakpoint if its type may have none."""
     mapping = _to_mapping(part)
     if mapping is not None and mapping.get("type") in MARKABLE_TYPES:
         return part
@@ -147,7 +154,9 @@ def _remove_mark(value: Any) -> Any:
     """A call or a part without a breakpoint; the same object if it has none."""
     mapping = _to_mapping(value)
     bare = without(mapping, MARKER)
-    return value if bare is mapping else bare
+    if bare is mapping:
+        return value
+    return bare
 
 
 def _to_mapping(value: Any) -> Mapping[str, Any] | None:
@@ -158,7 +167,9 @@ def _to_mapping(value: Any) -> Mapping[str, Any] | None:
     if not callable(dump):
         return None
     dumped = dump(exclude_unset=True)
-    return dumped if isinstance(dumped, dict) else None
+    if not isinstance(dumped, dict):
+        return None
+    return dumped
 
 
 def _are_same_objects(new_items: Sequence[Any], old_items: Sequence[Any]) -> bool:

@@ -222,6 +222,7 @@ def _read_system(message: Mapping[str, Any], _: int, __: ChatCalls) -> _ParsedCh
 
 
 def _read_user(message: Mapping[str, Any], _: int, __: ChatCalls) -> _ParsedChatMessage:
+    """A message of the user. Its name becomes an attribute of each piece."""
     pieces = _read_content_or_nothing(message, "user")
     name = message.get("name")
     if isinstance(name, str) and name:
@@ -243,6 +244,7 @@ def _read_content_or_nothing(message: Mapping[str, Any], kind: str) -> list[_Cha
 
 
 def _read_assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) -> _ParsedChatMessage:
+    """Other fields first, then content, then calls; an empty text if the message has none of them."""
     pieces = [_make_field_piece(extra_fields) for extra_fields in read_extra_fields(message)]
     pieces += _read_content(message, "assistant")
     calls.begin_message()
@@ -257,6 +259,7 @@ def _read_assistant(message: Mapping[str, Any], index: int, calls: ChatCalls) ->
 
 
 def _make_field_piece(extra_fields: dict[str, Any]) -> _ChatPiece:
+    """Fields besides content and calls as a piece; reasoning is thinking."""
     part = Raw(dialect=NAME, data=extra_fields)
     if extra_fields.keys().isdisjoint(REASONING):
         return _ChatPiece("assistant", part)
@@ -264,6 +267,7 @@ def _make_field_piece(extra_fields: dict[str, Any]) -> _ChatPiece:
 
 
 def _read_tool(message: Mapping[str, Any], _: int, calls: ChatCalls) -> _ParsedChatMessage:
+    """A result of a tool. Without an id it must be written anew."""
     call_id = read_optional_text(message, "tool_call_id")
     call = calls.take_answered_call(call_id)
     piece = _read_result(message, call, call_id)
@@ -295,6 +299,7 @@ def _read_result(message: Mapping[str, Any], call: ToolCall | None, call_id: str
 
 
 def _read_result_content(message: Mapping[str, Any]) -> tuple[Content, ...]:
+    """The content of a result as parts; blank text is kept, since it is what the tool said."""
     content = message.get("content")
     if isinstance(content, str):
         return (Text(content),)

@@ -87,6 +87,7 @@ def _read_image(image_url: Any) -> Image | None:
 
 
 def _read_audio(input_audio: Any) -> Document | None:
+    """A recording as base64; its format is the end of a media type, such as "wav"."""
     match input_audio:
         case {"data": str(data), "format": str(audio_format)} if data:
             return Document(data=data, media_type=f"audio/{audio_format}", name=f"audio.{audio_format}")
@@ -120,6 +121,7 @@ def _split_data_url(url: str) -> tuple[str, str]:
 
 
 def _write_image_url(image: Image) -> dict[str, str]:
+    """A picture as an address, or as a data URL."""
     url = image.url or f"data:{image.media_type or 'image/png'};base64,{image.data}"
     if image.detail:
         return {"url": url, "detail": image.detail}

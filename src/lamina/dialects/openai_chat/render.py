@@ -99,6 +99,7 @@ class _ChatWriter:
             self.media = []
 
     def _note_legacy_calls(self, group: Sequence[Entry]) -> None:
+        """Remembers calls without an id, so that their results are written as function messages."""
         for entry in group:
             part = entry.parts[0]
             if isinstance(part, ToolCall) and _is_legacy_call(entry):
@@ -162,7 +163,7 @@ class _ChatWriter:
         block = _get_block(entry)
         old_call = to_dict(block)
         new_call = {**old_call, "name": self._allowed_name(call.name), "arguments": call.arguments}
-        return block if new_call == old_call else new_call
+        return _keep_equal_block(block, old_call, new_call)
 
     def _write_call(self, entry: Entry, call: ToolCall) -> Any:
         """A call of a tool; its block stays the same object if nothing in it changed."""
@@ -178,7 +179,7 @@ class _ChatWriter:
             old_function = to_dict(old_call.get("function") or {})
             function = {**old_function, "name": name, "arguments": call.arguments}
             new_call = {**old_call, "id": call.id, "function": function}
-        return block if new_call == old_call else new_call
+        return _keep_equal_block(block, old_call, new_call)
 
     def _allowed_name(self, name: str) -> str:
         """A name that providers take. A name that the request itself defines stays as it is."""
@@ -255,9 +256,8 @@ class _ChatWriter:
         names = set()
         for tool in self.envelope.head.tools:
             for holder in (tool, tool.get("function"), tool.get("custom")):
-                name = holder.get("name") if isinstance(holder, dict) else None
-                if isinstance(name, str):
-                    names.add(name)
+                if isinstance(holder, dict) and isinstance(holder.get("name"), str):
+                    names.add(holder["name"])
         return frozenset(names)
 
 
@@ -277,7 +277,9 @@ def _without_null_content(message: Json) -> Json | None:
 
 def _read_entry_fields(segment: Segment) -> Json | None:
     """The fields of its message, besides the content, that a segment holds; None if it holds content."""
-    part = segment.parts[0] if segment.parts else None
+    if not segment.parts:
+        return None
+    part = segment.parts[0]
     if not isinstance(part, Raw) or part.dialect != NAME:
         return None
     if not isinstance(part.data, dict) or "type" in part.data:
@@ -307,6 +309,7 @@ def _write_lowered_fields(entry: Entry, fields: Json) -> list[Json]:
 
 
 def _is_one_text(fields: Json) -> bool:
+    """Whether fields are one text, such as a reasoning text."""
     if len(fields) != 1:
         return False
     return all(isinstance(value, str) for value in fields.values())
@@ -349,6 +352,13 @@ def _join_blocks(blocks: list[Any], message: Json) -> Any:
     if isinstance(block, dict) and block.keys() == {"type", "text"}:
         return block["text"]
     return blocks
+
+
+def _keep_equal_block(block: Any, old_call: Json, new_call: Json) -> Any:
+    """The block that a call came as, if the call to send is equal to it; else the call to send."""
+    if new_call == old_call:
+        return block
+    return new_call
 
 
 def _read_free_text(call: ToolCall) -> str:

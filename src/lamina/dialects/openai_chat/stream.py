@@ -86,6 +86,7 @@ def stream(request: Request) -> Stream:
 
 
 def _read_key(request: Request) -> str:
+    """The key that routes requests to one cache, with the salt that separates tenants."""
     key = word_or_empty(request.get("prompt_cache_key"))
     salt = request.get("cache_salt")
     if salt:
@@ -196,6 +197,7 @@ class _ChatStreamReader(NamedTuple):
     def _read_part(
         self, part: Mapping[str, Any], extra_fields: dict[str, Any], place: str, role: str, *, opens: bool
     ) -> StreamBlock:
+        """One part of a content. The first part carries the other fields of its message."""
         part_type = word_or_empty(part.get("type"))
         data = _remove_marker_and_nulls(part)
         name = ""
@@ -229,6 +231,7 @@ class _ChatStreamReader(NamedTuple):
     def _read_calls(
         self, message: Mapping[str, Any], place: str, role: str, *, opens: bool
     ) -> list[StreamBlock]:
+        """One block for each call, and the name of each for the results that follow."""
         calls = [(f"tool_calls[{i}]", call) for i, call in enumerate(read_list(message, "tool_calls"))]
         if message.get("function_call"):
             calls.append(("function_call", message["function_call"]))
@@ -264,6 +267,7 @@ def _read_messages(request: Request, lifetime: str) -> Iterator[StreamBlock]:
 
 
 def _read_reasoning(message: Mapping[str, Any], place: str, role: str) -> list[StreamBlock]:
+    """One block for each reasoning text."""
     blocks: list[StreamBlock] = []
     for field in REASONING:
         if not message.get(field):

@@ -77,6 +77,7 @@ def numbers_are_possible(request: Request) -> Faults:
 
 
 def _is_possible_number(value: Any, types: tuple[type[float], ...]) -> bool:
+    """Whether a value is a number of these types, and not negative."""
     if isinstance(value, bool) or not isinstance(value, types):
         return False
     return value >= 0

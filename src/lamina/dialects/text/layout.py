@@ -134,6 +134,7 @@ def make_label_name(name: str) -> str:
 
 
 def _join_lines(turns: Sequence[TextTurn], lines: Iterable[str], *, cue: bool = True) -> str:
+    """The prompt of lines that are written already. The first line has no newline before it."""
     prompt = "".join(lines)
     ends_with_assistant = len(turns) > 0 and turns[-1].voice == "assistant"
     if cue and not ends_with_assistant:
@@ -160,6 +161,7 @@ def _find_places(turns: Sequence[TextTurn]) -> _Places:
 
 
 def _read_turn(label: re.Match[str], text: str) -> TextTurn:
+    """The turn under a label, with its own text as it was before it was escaped."""
     speaker, called_tool, answering_tool, outcome = label.groups()
     if speaker:
         return TextTurn(_VOICES_BY_SPEAKER[speaker], _unescape(text))

@@ -154,12 +154,14 @@ class _TurnWriter:
         self.results = []
 
     def _add_call(self, call: ToolCall) -> None:
+        """Adds a call at once: its results follow it."""
         self.end_turn()
         name = make_label_name(call.name)
         self.calls.append(ToolCall(id=call.id, name=name, arguments=""))
         self.turns.append(TextTurn("call", call.arguments, name))
 
     def _add_result(self, entry: Entry, result: ToolResult) -> None:
+        """Keeps a result until its step is complete, with its name as a reader sees it."""
         self.end_turn()
         name = make_label_name(entry.asked.name if entry.asked else result.name)
         voice: Voice = "failure" if result.error else "answer"

@@ -36,13 +36,11 @@ def stream(request: Request) -> Stream:
     blocks = []
     for index, (turn, text) in enumerate(turns):
         blocks.append(_make_block(index, turn, text))
-    model = request.get("model")
-    salt = request.get("cache_salt")
     return Stream(
         dialect=NAME,
-        model=model if isinstance(model, str) else "",
+        model=_text_or_empty(request.get("model")),
         blocks=tuple(blocks),
-        key=salt if isinstance(salt, str) else "",
+        key=_text_or_empty(request.get("cache_salt")),
     )
 
 
@@ -50,6 +48,10 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
     """The request as it is: a text has no cache markers."""
     del marking
     return request if isinstance(request, dict) else dict(request)
+
+
+def _text_or_empty(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _make_block(index: int, turn: TextTurn, text: str) -> StreamBlock:
