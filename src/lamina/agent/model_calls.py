@@ -19,14 +19,12 @@ from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Budget
 from lamina.dialects.overflow import Overflow, overflow
 from lamina.errors import BudgetExceeded
+from lamina.fitting.pending_call import RETRY_SHARE, limit_budget
 from lamina.models.facts import model
 from lamina.sessions import Recorded, Session
 
 INTERRUPTED = "[interrupted]"
 """What is written after the text of an answer that did not come to its end."""
-
-RETRY_SHARE = 0.75
-"""If the API refused a request without naming its limit, the next one may have this share of its tokens."""
 
 Before = Callable[[Session, dict[str, Any]], Awaitable[dict[str, Any] | None]]
 """Sees each request before it is sent, and may return another one to send in its place."""
@@ -116,21 +114,18 @@ async def _shrink_request(session: Session, reported: Overflow) -> bool:
     """
     counted = (await session.build()).tokens
     usual_budget = session.budget or model(session.setup.model).budget
+    window = reported.window(counted, otherwise=RETRY_SHARE)
     try:
-        await _limit_session(session, usual_budget, reported.window(counted, otherwise=RETRY_SHARE))
+        await _limit_session(session, limit_budget(usual_budget, window))
     except BudgetExceeded as error:
         if error.floor >= counted:
             session.limit(usual_budget)
             return False
-        await _limit_session(session, usual_budget, error.floor, reserve=0)
+        await _limit_session(session, limit_budget(usual_budget, error.floor, reserve=0))
     return True
 
 
-async def _limit_session(
-    session: Session, budget: Budget, window: int, *, reserve: int | None = None
-) -> None:
-    """Build the request again within another window, which stays while the session is open."""
-    if reserve is None and budget.reserve is not None:
-        reserve = min(budget.reserve, window // 2)
-    session.limit(msgspec.structs.replace(budget, window=max(window, 1), reserve=reserve))
+async def _limit_session(session: Session, budget: Budget) -> None:
+    """Build the request again within another budget, which stays while the session is open."""
+    session.limit(budget)
     await session.build()

@@ -69,7 +69,7 @@ class PendingCall:
                     return False
                 # No later request would fit this window either, so it is not remembered.
                 self._windows = self._conversation.windows
-                smallest = _limit_budget(self._current_budget(), error.floor, reserve=0)
+                smallest = limit_budget(self._current_budget(), error.floor, reserve=0)
                 self._fitted = self._fit(smallest)
         return True
 
@@ -130,7 +130,7 @@ class PendingCall:
         reported_window = self._windows.get(self._model, budget.window)
         if reported_window >= budget.window:
             return budget
-        return _limit_budget(budget, reported_window)
+        return limit_budget(budget, reported_window)
 
 
 def _read_iterators(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,7 +144,8 @@ def _read_iterators(request: Mapping[str, Any]) -> dict[str, Any]:
     return arguments
 
 
-def _limit_budget(budget: Budget, window: int, *, reserve: int | None = None) -> Budget:
+def limit_budget(budget: Budget, window: int, *, reserve: int | None = None) -> Budget:
+    """Return the budget with a smaller window. The answer's reserve takes at most half of it."""
     if reserve is None and budget.reserve is not None:
         reserve = min(budget.reserve, window // 2)
     return msgspec.structs.replace(budget, window=max(window, 1), reserve=reserve)

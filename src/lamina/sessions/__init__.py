@@ -5,7 +5,7 @@ from __future__ import annotations
 from lamina.core.history_window import LastN
 from lamina.sessions.answers import Recorded
 from lamina.sessions.mentioned_attachments import Mentioned, files_mentioned
-from lamina.sessions.recalled import Recalled, TextMatch
+from lamina.sessions.recalls import Recalled, TextMatch
 from lamina.sessions.reports import Metrics, TurnReport
 from lamina.sessions.session import Session
 from lamina.sessions.setup import RECALL, Setup

@@ -16,7 +16,7 @@ from lamina.core.values import Ledger, Part, Segment, ToolCall, ToolResult
 from lamina.dialects.port import Absorbed, Dialect, Usage
 from lamina.errors import BadInput
 from lamina.segments import assistant, result
-from lamina.sessions.recalled import answer_recall
+from lamina.sessions.recalls import answer_recall
 from lamina.sessions.setup import RECALL
 
 Answer = Any

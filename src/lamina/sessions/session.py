@@ -46,7 +46,7 @@ from lamina.sessions.opening import (
     settings_for,
 )
 from lamina.sessions.previous_request import SentRequest
-from lamina.sessions.recalled import Recalled, recall_text
+from lamina.sessions.recalls import Recalled, recall_text
 from lamina.sessions.records import Control, Fork, pin_of
 from lamina.sessions.redaction import Redact, redact_segments
 from lamina.sessions.reports import Timer, TurnReport, report_turn
