@@ -38,7 +38,7 @@ def stream(words: str, *, tokens: int = 1000, model: str = "claude-opus-5", **fi
     """A stream from words; one that begins where the role changes opens a message."""
     blocks, role = [], ""
     for word in words.split():
-        made = block(word, tokens=tokens, opens=SORTS[word[0]][1] != role)
-        blocks.append(made)
-        role = made.role
+        next_block = block(word, tokens=tokens, opens=SORTS[word[0]][1] != role)
+        blocks.append(next_block)
+        role = next_block.role
     return Stream(dialect="test", model=model, blocks=tuple(blocks), **fields)

@@ -31,7 +31,7 @@ class Talk:
     async def say(self, client: Any) -> Reported:
         about = f"part_{self.turn}"
         self.history.append({"role": "user", "content": f"Explain {about}."})
-        self.history.append(self.speaker.calling(self._said("Next."), f"c{self.turn}", f"src/{about}.py"))
+        self.history.append(self.speaker.calling(self._message("Next."), f"c{self.turn}", f"src/{about}.py"))
         self.history.append(self.speaker.result(f"c{self.turn}", listing(about)))
         answer = await self.speaker.ask(client, self.history)
         self.history.append(answer.said)
@@ -40,7 +40,7 @@ class Talk:
         prompt = tokens(self.server, json.loads(self.wire.bodies[-1]))
         return Reported(prompt, [LETTER + byte for byte in letters(answer).encode()], answer)
 
-    def _said(self, text: str) -> dict[str, Any]:
+    def _message(self, text: str) -> dict[str, Any]:
         content = [{"type": "text", "text": text}] if self.speaker.sdk == "anthropic" else text
         return {"role": "assistant", "content": content}
 
@@ -64,7 +64,7 @@ async def compare(slots: int, turns: int) -> None:
         talks = [Talk("openai", server), Talk("anthropic", server)]
         order = [talk for talk in talks for _ in range(turns)]
         dice.shuffle(order)
-        said, simulated = [], []
+        reported, simulated = [], []
         async with (
             talks[0].speaker.wrapped(server.url, talks[0].wire, budget=BUDGET) as chat,
             talks[1].speaker.wrapped(server.url, talks[1].wire, budget=BUDGET) as messages,
@@ -72,26 +72,26 @@ async def compare(slots: int, turns: int) -> None:
             for talk in order:
                 prompt, generated, answer = await talk.say(chat if talk is talks[0] else messages)
                 assert len(prompt) == answer.prompt
-                said.append(answer.cached)
+                reported.append(answer.cached)
                 simulated.append(cache.send_tokens(prompt, generated=generated).read)
-    assert simulated == said
+    assert simulated == reported
     assert all(talk.cuts > turns // 10 and set(talk.wire.statuses) == {200} for talk in talks)
 
 
 def test_random_prompts_are_cached_as_the_server_reports() -> None:
     dice = random.Random(5)  # noqa: S311
     cache = token_simulator(rules_for("llama_cpp"), slots=3)
-    known: list[list[int]] = [[]]
+    earlier_prompts: list[list[int]] = [[]]
     with upstream(window=2048, slots=3) as server:
         for _ in range(120):
-            start = dice.choice(known[-8:])
+            start = dice.choice(earlier_prompts[-8:])
             new = [LETTER + dice.choice(b"abcd") for _ in range(dice.randrange(1, 300))]
             prompt = [*start[: dice.choice((len(start), dice.randrange(len(start) + 1)))], *new][:1900]
-            asked = {"prompt": prompt, "n_predict": dice.randrange(1, 8), "return_tokens": True}
-            answer = post(server, "/completion", asked)
+            body = {"prompt": prompt, "n_predict": dice.randrange(1, 8), "return_tokens": True}
+            answer = post(server, "/completion", body)
             tally = cache.send_tokens(prompt, generated=answer["tokens"])
             assert tally.read == answer["timings"]["cache_n"], tally.why
-            known.append([*prompt, *answer["tokens"]])
+            earlier_prompts.append([*prompt, *answer["tokens"]])
 
 
 def letters(answer: Answer) -> str:
@@ -101,7 +101,7 @@ def letters(answer: Answer) -> str:
 
 def tokens(server: Upstream, body: dict[str, Any]) -> list[int]:
     """The prompt that the server made of a request, as it would be tokenized."""
-    messages = [said for message in body["messages"] for said in in_chat(message)]
+    messages = [part for message in body["messages"] for part in in_chat(message)]
     tools = [tool_in_chat(tool) for tool in body["tools"]]
     text = post(server, "/apply-template", {"messages": messages, "tools": tools})["prompt"]
     ids: list[int] = post(server, "/tokenize", {"content": text, "parse_special": True})["tokens"]
@@ -119,21 +119,21 @@ def in_chat(message: dict[str, Any]) -> list[dict[str, Any]]:
     """A message of either API in the words of chat completions, as the server reads it."""
     if not isinstance(message["content"], list):
         return [message]
-    said: dict[str, Any] = {"role": message["role"], "content": "", "tool_calls": []}
+    entry: dict[str, Any] = {"role": message["role"], "content": "", "tool_calls": []}
     results = []
     for block in message["content"]:
         if block["type"] == "text":
-            said["content"] += block["text"]
+            entry["content"] += block["text"]
         elif block["type"] == "tool_use":
             function = {"name": block["name"], "arguments": json.dumps(block["input"])}
-            said["tool_calls"].append({"id": block["id"], "type": "function", "function": function})
+            entry["tool_calls"].append({"id": block["id"], "type": "function", "function": function})
         else:
             content = block["content"]
             text = content if isinstance(content, str) else "".join(inner["text"] for inner in content)
             results.append({"role": "tool", "tool_call_id": block["tool_use_id"], "content": text})
-    if not said["tool_calls"]:
-        del said["tool_calls"]
-    return [*results, *([said] if said["content"] or "tool_calls" in said else [])]
+    if not entry["tool_calls"]:
+        del entry["tool_calls"]
+    return [*results, *([entry] if entry["content"] or "tool_calls" in entry else [])]
 
 
 def post(server: Upstream, path: str, body: dict[str, Any]) -> dict[str, Any]:

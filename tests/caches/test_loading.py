@@ -129,9 +129,9 @@ def test_models_that_strip_thinking_are_known_under_every_name(model: str, strip
 
 
 def test_every_conflict_of_documents_has_a_date() -> None:
-    found = {name: rules.conflicts for name, rules in all_rules().items() if rules.conflicts}
-    assert set(found) >= {"anthropic", "bedrock", "gemini", "openai", "openai_legacy"}
-    assert all(re.match(r"20[0-9]{2}-[0-9]{2}", line) for lines in found.values() for line in lines)
+    conflicts = {name: rules.conflicts for name, rules in all_rules().items() if rules.conflicts}
+    assert set(conflicts) >= {"anthropic", "bedrock", "gemini", "openai", "openai_legacy"}
+    assert all(re.match(r"20[0-9]{2}-[0-9]{2}", line) for lines in conflicts.values() for line in lines)
 
 
 def test_advice_is_for_causes_that_exist() -> None:
@@ -149,7 +149,7 @@ def test_rules_come_from_a_file_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "reason"),
     [
         ("= 3", "it must be TOML"),
         ("marker = 3", "unknown field `marker`"),
@@ -164,10 +164,10 @@ def test_rules_come_from_a_file_of_ones_own(tmp_path: Path) -> None:
         ('[levels]\neffort = "some"', "Invalid enum value 'some'"),
     ],
 )
-def test_a_wrong_file_is_refused_with_the_reason(tmp_path: Path, more: str, said: str) -> None:
+def test_a_wrong_file_is_refused_with_the_reason(tmp_path: Path, more: str, reason: str) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(f'name = "x"\ntitle = "x"\nas_of = "x"\nsources = []\nmatch = "prefix"\n{more}\n')
-    with pytest.raises(BadInput, match=re.escape(said)):
+    with pytest.raises(BadInput, match=re.escape(reason)):
         load_rules(path)
 
 

@@ -42,10 +42,10 @@ def block(sort: Sort, number: int, *, role: str = "user", tokens: int = 600, **m
     return StreamBlock(sort=sort, role=role, data=data, place=f"{sort}[{number}]", tokens=tokens, **more)
 
 
-def request(said: int, *, tools: int = 1, model: str = "claude-opus-5", **more: Any) -> Stream:
+def request(turns: int, *, tools: int = 1, model: str = "claude-opus-5", **more: Any) -> Stream:
     """Tools, a system text, and texts of user and assistant in turn."""
     head = [*(block("tool", i, role="tool") for i in range(tools)), block("system", 0, role="system")]
-    texts = [block("text", i, role="assistant" if i % 2 else "user") for i in range(said)]
+    texts = [block("text", i, role="assistant" if i % 2 else "user") for i in range(turns)]
     return Stream(dialect="anthropic", model=model, blocks=(*head, *texts), **more)
 
 
@@ -59,12 +59,12 @@ def marked(stream: Stream, places: Any) -> Stream:
 
 def test_four_places_and_their_reasons() -> None:
     """What the last cut left and the tools take turns; the last request is found from the end."""
-    found = plan(request(30), ANTHROPIC, kept=6, last=28)
-    assert found.reasons == {"tool[0]": TOOLS, "system[0]": STABLE, "text[28]": SECOND, "text[29]": TAIL}
-    assert list(found.places) == ["tool[0]", "system[0]", "text[28]", "text[29]"]
-    found = plan(request(32), ANTHROPIC, kept=6, last=30)
-    assert found.reasons == {"system[0]": STABLE, "text[4]": KEPT, "text[30]": SECOND, "text[31]": TAIL}
-    assert found.key == ""
+    planned = plan(request(30), ANTHROPIC, kept=6, last=28)
+    assert planned.reasons == {"tool[0]": TOOLS, "system[0]": STABLE, "text[28]": SECOND, "text[29]": TAIL}
+    assert list(planned.places) == ["tool[0]", "system[0]", "text[28]", "text[29]"]
+    planned = plan(request(32), ANTHROPIC, kept=6, last=30)
+    assert planned.reasons == {"system[0]": STABLE, "text[4]": KEPT, "text[30]": SECOND, "text[31]": TAIL}
+    assert planned.key == ""
 
 
 def test_the_last_request_is_marked_where_no_other_marker_reaches_it() -> None:
@@ -73,29 +73,29 @@ def test_the_last_request_is_marked_where_no_other_marker_reaches_it() -> None:
     wide = request(10)
     more = tuple(block("text", 100 + at, opens=at == 0) for at in range(30))
     wide = msgspec.structs.replace(wide, blocks=(*wide.blocks, *more))
-    found = plan(wide, ANTHROPIC, last=10)
-    assert found.reasons["text[9]"] == SECOND, "from which the last request is found"
-    assert LAST not in found.reasons.values()
+    planned = plan(wide, ANTHROPIC, last=10)
+    assert planned.reasons["text[9]"] == SECOND, "from which the last request is found"
+    assert LAST not in planned.reasons.values()
 
 
 def test_after_a_cut_what_it_left_is_marked() -> None:
-    found = plan(request(30), ANTHROPIC, kept=8, cut=True)
-    assert found.reasons == {"system[0]": STABLE, "text[6]": KEPT, "text[28]": SECOND, "text[29]": TAIL}
+    planned = plan(request(30), ANTHROPIC, kept=8, cut=True)
+    assert planned.reasons == {"system[0]": STABLE, "text[6]": KEPT, "text[28]": SECOND, "text[29]": TAIL}
 
 
 def test_without_a_past_the_end_of_the_last_request_is_guessed_from_its_answer() -> None:
-    said = [block("text", 0), block("text", 1, role="assistant")]
-    said += [block("image", at, opens=at == 0) for at in range(30)]
-    stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *said))
+    turn_blocks = [block("text", 0), block("text", 1, role="assistant")]
+    turn_blocks += [block("image", at, opens=at == 0) for at in range(30)]
+    stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *turn_blocks))
     assert plan(stream, ANTHROPIC).reasons["text[1]"] == SECOND
-    said[1:2] = [block("text", at, role="assistant", opens=at == 1) for at in range(1, 31)]
-    stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *said))
+    turn_blocks[1:2] = [block("text", at, role="assistant", opens=at == 1) for at in range(1, 31)]
+    stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *turn_blocks))
     assert plan(stream, ANTHROPIC).reasons["text[0]"] == ANSWERED
 
 
 def test_a_place_to_spare_lengthens_the_look_back() -> None:
-    found = plan(request(60, tools=0), ANTHROPIC)
-    assert found.reasons == {"system[0]": STABLE, "text[40]": BEHIND, "text[58]": SECOND, "text[59]": TAIL}
+    planned = plan(request(60, tools=0), ANTHROPIC)
+    assert planned.reasons == {"system[0]": STABLE, "text[40]": BEHIND, "text[58]": SECOND, "text[59]": TAIL}
     assert plan(request(3), ANTHROPIC).reasons == {
         "tool[0]": TOOLS,
         "system[0]": STABLE,
@@ -108,9 +108,9 @@ def test_a_run_of_calls_or_results_is_one_position() -> None:
     results = tuple(block("result", i, opens=i == 0) for i in range(40))
     stream = request(25, tools=0)
     stream = msgspec.structs.replace(stream, blocks=(*stream.blocks, *results))
-    found = plan(stream, ANTHROPIC)
-    assert found.reasons["result[39]"] == TAIL
-    assert found.reasons["text[6]"] == BEHIND
+    planned = plan(stream, ANTHROPIC)
+    assert planned.reasons["result[39]"] == TAIL
+    assert planned.reasons["text[6]"] == BEHIND
 
 
 def test_what_is_surely_too_short_is_marked_only_where_nothing_better_is_left() -> None:
@@ -133,21 +133,21 @@ def test_what_is_surely_too_short_is_marked_only_where_nothing_better_is_left() 
 def test_nothing_on_what_may_not_carry_one() -> None:
     thought = block("thinking", 0, role="assistant")
     stream = request(3)
-    found = plan(msgspec.structs.replace(stream, blocks=(*stream.blocks, thought)), ANTHROPIC)
-    assert "thinking[0]" not in found.places
-    assert found.reasons["text[2]"] == TAIL
+    planned = plan(msgspec.structs.replace(stream, blocks=(*stream.blocks, thought)), ANTHROPIC)
+    assert "thinking[0]" not in planned.places
+    assert planned.reasons["text[2]"] == TAIL
 
 
 def test_longer_lifetimes_come_first() -> None:
-    found = plan(request(9), ANTHROPIC, stable="1h", tail="5m", last=7)
-    assert list(found.places.values()) == ["1h", "1h", "5m", "5m"]
+    planned = plan(request(9), ANTHROPIC, stable="1h", tail="5m", last=7)
+    assert list(planned.places.values()) == ["1h", "1h", "5m", "5m"]
     assert set(plan(request(9), ANTHROPIC, stable="5m", tail="1h").places.values()) == {"1h"}
     with pytest.raises(BadInput, match="5m, 1h"):
         plan(request(9), ANTHROPIC, stable="2h")
 
 
 def test_a_model_that_drops_thinking_when_the_user_speaks_is_read_from_before_it() -> None:
-    said = [
+    message_blocks = [
         block("text", 0),
         block("thinking", 0, role="assistant"),
         block("call", 0, role="assistant", opens=False),
@@ -155,7 +155,7 @@ def test_a_model_that_drops_thinking_when_the_user_speaks_is_read_from_before_it
         *(block("text", at, role="assistant", opens=at == 1) for at in range(1, 31)),
         *(block("image", at, opens=at == 0) for at in range(30)),
     ]
-    blocks = (*request(0).blocks, *said)
+    blocks = (*request(0).blocks, *message_blocks)
     old = Stream(dialect="anthropic", model="claude-sonnet-4-5", blocks=blocks)
     assert plan(old, ANTHROPIC, last=5).reasons["text[0]"] == SPOKEN
     new = msgspec.structs.replace(old, model="claude-opus-5")
@@ -164,11 +164,11 @@ def test_a_model_that_drops_thinking_when_the_user_speaks_is_read_from_before_it
 
 def test_openai_ends_the_system_text_and_has_a_key() -> None:
     stream = request(9, model="gpt-5.6")
-    found = plan(stream, OPENAI, last=4)
-    assert found.reasons == {"system[0]": STABLE}
-    assert found.key.startswith("lamina-")
-    assert found.key == plan(request(20, model="gpt-5.6"), OPENAI).key
-    assert found.key != plan(request(9, tools=2, model="gpt-5.6"), OPENAI).key
+    planned = plan(stream, OPENAI, last=4)
+    assert planned.reasons == {"system[0]": STABLE}
+    assert planned.key.startswith("lamina-")
+    assert planned.key == plan(request(20, model="gpt-5.6"), OPENAI).key
+    assert planned.key != plan(request(9, tools=2, model="gpt-5.6"), OPENAI).key
     assert plan(stream, OPENAI, key="support").key == "support"
     assert plan(msgspec.structs.replace(stream, key="mine"), OPENAI, key="support").key == ""
     explicit = msgspec.structs.replace(stream, automatic="explicit")
@@ -186,25 +186,25 @@ sorts = st.sampled_from(("text", "call", "result", "thinking", "image"))
 
 @given(st.lists(st.tuples(sorts, st.integers(0, 900), st.booleans()), max_size=60), st.data())
 def test_any_stream_gets_a_plan_that_the_rules_allow(drawn: list[Any], data: st.DataObject) -> None:
-    said = tuple(block(sort, i, tokens=size, markable=may) for i, (sort, size, may) in enumerate(drawn))
-    stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *said))
+    blocks = tuple(block(sort, i, tokens=size, markable=may) for i, (sort, size, may) in enumerate(drawn))
+    stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *blocks))
     number = st.none() | st.integers(0, len(stream.blocks) + 2)
-    known: dict[str, Any] = {"kept": data.draw(number), "last": data.draw(number)}
-    known |= {
+    past: dict[str, Any] = {"kept": data.draw(number), "last": data.draw(number)}
+    past |= {
         "cut": data.draw(st.booleans()),
         "stable": data.draw(st.sampled_from(("", "5m", "1h"))),
         "tail": data.draw(st.sampled_from(("", "1h"))),
     }
-    found = plan(stream, ANTHROPIC, **known)
+    planned = plan(stream, ANTHROPIC, **past)
     sums = dict(
         zip((b.place for b in stream.blocks), accumulate(b.tokens for b in stream.blocks), strict=True)
     )
-    assert len(found.places) <= 4
-    assert all(one.markable for one in stream.blocks if one.place in found.places)
-    assert stream.tokens < 512 or any(sums[place] >= 512 for place in found.places)
-    words = [word == "1h" for word in found.places.values()]
+    assert len(planned.places) <= 4
+    assert all(one.markable for one in stream.blocks if one.place in planned.places)
+    assert stream.tokens < 512 or any(sums[place] >= 512 for place in planned.places)
+    words = [word == "1h" for word in planned.places.values()]
     assert words == sorted(words, reverse=True)
-    assert found == plan(stream, ANTHROPIC, **known)
+    assert planned == plan(stream, ANTHROPIC, **past)
 
 
 @given(st.integers(1, 40), st.lists(st.integers(1, 60), min_size=1, max_size=6))
@@ -219,30 +219,30 @@ def test_every_request_reads_the_whole_of_the_one_before(first: int, steps: list
         last, sent = len(stream.blocks) - 1, stream.tokens
 
 
-def by_hand(given: dict[str, Any]) -> dict[str, Any]:
+def by_hand(request: dict[str, Any]) -> dict[str, Any]:
     """What most clients do: a marker on the system text and one on the last message."""
-    blocks = stream_of(given).blocks
+    blocks = stream_of(request).blocks
     chosen = [[b for b in blocks if b.sort == "system"][-1], [b for b in blocks if b.markable][-1]]
-    return mark(given, Marking(places={b.place: "" for b in chosen}))
+    return mark(request, Marking(places={b.place: "" for b in chosen}))
 
 
-def weighed(given: dict[str, Any]) -> Stream:
-    stream = stream_of(given)
+def weighed(request: dict[str, Any]) -> Stream:
+    stream = stream_of(request)
     return stream.weighed(len(one.data) // 4 for one in stream.blocks)
 
 
 def requests(seed: int, *, model: str, wide: int) -> list[dict[str, Any]]:
     """A generated session as requests; the user's words come in `wide` blocks."""
     logged = Options(layout=Layout(context="logged"), repairs=DIALECT.repairs)
-    made = []
+    requests_made = []
     for log in calls(session(seed, turns=4, steps=6, thinking=True)):
-        given = DIALECT.render(build(log, options=logged)) | {"model": model, "max_tokens": 1000}
-        for message in given["messages"]:
+        request = DIALECT.render(build(log, options=logged)) | {"model": model, "max_tokens": 1000}
+        for message in request["messages"]:
             if isinstance(message["content"], str):
                 texts = [f"{i}: {message['content'][:80]}" for i in range(wide)]
                 message["content"] = [{"type": "text", "text": text} for text in texts]
-        made.append(given)
-    return made
+        requests_made.append(request)
+    return requests_made
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ def test_on_generated_sessions_a_plan_reads_at_least_as_much_as_markers_by_hand(
 ) -> None:
     caches = {"plan": simulator(ANTHROPIC), "hand": simulator(ANTHROPIC)}
     read, cuts, ledger = dict.fromkeys(caches, 0), 0, Ledger()
-    for at, asked in enumerate(requests(3, model=model, wide=wide)):
-        fitted = fit_request(asked, budget=Budget(window=16_000), ledger=ledger, breakpoints="plan")
+    for at, request in enumerate(requests(3, model=model, wide=wide)):
+        fitted = fit_request(request, budget=Budget(window=16_000), ledger=ledger, breakpoints="plan")
         bare = mark(fitted.request, Marking())
         for name, sent in (("plan", fitted.request), ("hand", by_hand(bare))):
             read[name] += caches[name].send(weighed(sent), at=20.0 * at).read
@@ -268,28 +268,28 @@ def test_on_generated_sessions_a_plan_reads_at_least_as_much_as_markers_by_hand(
 
 def test_cache_points_of_bedrock_stand_after_their_blocks() -> None:
     point = {"cachePoint": {"type": "default"}}
-    given: dict[str, Any] = {
+    request: dict[str, Any] = {
         "modelId": "anthropic.claude-opus-5",
         "system": [{"text": "You read files."}, point],
         "toolConfig": {"tools": [{"toolSpec": {"name": "read_file"}}]},
         "messages": [{"role": "user", "content": [{"text": "a"}, point, {"text": "b"}]}],
     }
-    done = with_cache_points(given, {"tools[0]": "1h", "messages[0].content[1]": ""})
+    done = with_cache_points(request, {"tools[0]": "1h", "messages[0].content[1]": ""})
     assert done["toolConfig"]["tools"][1] == {"cachePoint": {"type": "default", "ttl": "1h"}}
     assert done["system"] == [{"text": "You read files."}]
     assert done["messages"][0]["content"] == [{"text": "a"}, {"text": "b"}, point]
-    assert given["system"][1] is point
+    assert request["system"][1] is point
     with pytest.raises(BadInput, match=r"system\[4\]"):
-        with_cache_points(given, {"system[4]": ""})
+        with_cache_points(request, {"system[4]": ""})
 
 
 def test_what_a_cut_left_and_the_tools_are_both_kept_alive() -> None:
     """They take turns, so each is marked at every second request, and lives from one to the next."""
     seen: dict[str, list[int]] = {TOOLS: [], KEPT: []}
-    for said in range(12, 40, 2):
-        found = plan(request(said), ANTHROPIC, kept=4, last=said - 1)
-        for why in found.reasons.values():
+    for turns in range(12, 40, 2):
+        planned = plan(request(turns), ANTHROPIC, kept=4, last=turns - 1)
+        for why in planned.reasons.values():
             if why in seen:
-                seen[why].append(said)
+                seen[why].append(turns)
     assert all(one + 4 == other for places in seen.values() for one, other in pairwise(places))
     assert set(seen[TOOLS]).isdisjoint(seen[KEPT])

@@ -32,7 +32,7 @@ class Call(NamedTuple):
     blocks: tuple[StreamBlock, ...]
     pause: float
     last: int | None
-    kept: int | None
+    uncut_block: int | None
     cut: bool
 
 
@@ -48,15 +48,15 @@ class Session:
 
     def calls(self, steps: int, pauses: list[float]) -> Iterator[Call]:
         last: int | None = None
-        kept: int | None = None
+        uncut_block: int | None = None
         for step in range(steps):
             self._grow(answered=step > 0)
             cut = step > 3 and self.rng.random() < self.cuts
             if cut:
-                kept = len(self.head) + self._cut(kept) - 1
+                uncut_block = len(self.head) + self._cut(uncut_block) - 1
                 last = None
             blocks = (*self.head, *self.said)
-            yield Call(blocks, self.rng.choice(pauses), last, kept, cut)
+            yield Call(blocks, self.rng.choice(pauses), last, uncut_block, cut)
             last = len(blocks) - 1
 
     def _grow(self, *, answered: bool) -> None:
@@ -71,12 +71,12 @@ class Session:
         many = rng.choice([1, 1, 1, 2, 3, 30 if self.wide else 1])
         self.said += [self._block(sort, "user", rng.randint(5, 1500), opens=at == 0) for at in range(many)]
 
-    def _cut(self, kept: int | None) -> int:
+    def _cut(self, uncut_block: int | None) -> int:
         """Lowers or folds some blocks; the number in `said` of the first that changed.
 
         Most cuts begin where the last one did or further on, as lamina's do; some go back a little.
         """
-        before = (kept or 0) - len(self.head) + 1
+        before = (uncut_block or 0) - len(self.head) + 1
         start = self.rng.randint(max(before - self.rng.choice([0, 0, 0, 3]), 1), max(len(self.said) - 3, 1))
         start = min(start, len(self.said) - 2)
         stop = self.rng.randint(start + 1, len(self.said) - 1)
@@ -106,22 +106,22 @@ class Session:
 def spent(
     calls: Iterator[Call], model: str, caches: dict[str, Cache], clock: list[float]
 ) -> dict[str, Spent]:
-    found = dict.fromkeys(WAYS, Spent())
+    totals = dict.fromkeys(WAYS, Spent())
     for call in calls:
         clock[0] += call.pause
         bare = Stream(dialect="anthropic", model=model, blocks=call.blocks)
-        planned = plan(bare, RULES, last=call.last, kept=call.kept, cut=call.cut)
+        planned = plan(bare, RULES, last=call.last, kept=call.uncut_block, cut=call.cut)
         places = {"plan": planned.places, "two": two_places(bare), "four": four_places(bare)}
         for way, chosen in places.items():
             tally = caches[way].send(marked(bare, chosen), at=clock[0])
-            found[way] = found[way].plus(tally, RULES, RULES.read_share(model))
-    return found
+            totals[way] = totals[way].plus(tally, RULES, RULES.read_share(model))
+    return totals
 
 
-def assert_not_below(found: dict[str, Spent], about: object) -> None:
+def assert_not_below(totals: dict[str, Spent], about: object) -> None:
     for way in WAYS[1:]:
-        assert found["plan"].read >= found[way].read, (about, way, found)
-        assert found["plan"].cost <= found[way].cost + 1e-6, (about, way, found)
+        assert totals["plan"].read >= totals[way].read, (about, way, totals)
+        assert totals["plan"].cost <= totals[way].cost + 1e-6, (about, way, totals)
 
 
 def new_caches() -> dict[str, Cache]:
@@ -137,9 +137,9 @@ def test_while_a_session_only_grows(seed: int, model: str, wide: bool, head: int
     rng, shared, clock = Random(seed), new_caches(), [0.0]  # noqa: S311 - the same each time
     for number in range(2):
         for caches in (new_caches(), shared):
-            made = Session(Random(seed + number), f"s{number}", cuts=0.0, wide=wide, head=head)  # noqa: S311
-            found = spent(made.calls(rng.randint(2, 15), PAUSES), model, caches, clock)
-            assert_not_below(found, (seed, number))
+            talk = Session(Random(seed + number), f"s{number}", cuts=0.0, wide=wide, head=head)  # noqa: S311
+            totals = spent(talk.calls(rng.randint(2, 15), PAUSES), model, caches, clock)
+            assert_not_below(totals, (seed, number))
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -150,8 +150,8 @@ def test_after_many_cuts(seed: int, model: str) -> None:
     for number in range(4):
         for caches in (new_caches(), shared):
             rng = Random(f"{seed} {number}")  # noqa: S311
-            made = Session(rng, f"s{number}", cuts=0.15, wide=seed % 2 == 1, head=[300, 1500, 5000][seed % 3])
-            calls = list(made.calls(30, [5.0, 20.0, 20.0, 60.0]))
+            talk = Session(rng, f"s{number}", cuts=0.15, wide=seed % 2 == 1, head=[300, 1500, 5000][seed % 3])
+            calls = list(talk.calls(30, [5.0, 20.0, 20.0, 60.0]))
             cuts += sum(call.cut for call in calls)
             assert_not_below(spent(iter(calls), model, caches, clock), (seed, number))
     assert cuts > 10

@@ -12,9 +12,9 @@ RULES = rules_for("gemini_explicit")
 
 @pytest.fixture
 def caches() -> NamedCaches:
-    made = NamedCaches(RULES)
-    made.create("books", stream("S u1 u2 u3 u4", model=MODEL), at=0)
-    return made
+    caches = NamedCaches(RULES)
+    caches.create("books", stream("S u1 u2 u3 u4", model=MODEL), at=0)
+    return caches
 
 
 def test_a_named_cache_is_read_whole_and_the_rest_is_paid(caches: NamedCaches) -> None:

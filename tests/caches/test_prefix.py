@@ -65,7 +65,7 @@ HOUR, DAY = 3600, 86400
 
 
 @pytest.mark.parametrize(
-    ("model", "asked", "lives"),
+    ("model", "requested", "lives"),
     [
         ("gpt-5.4", "", DAY),
         ("gpt-5.4", "24h", DAY),
@@ -80,11 +80,11 @@ HOUR, DAY = 3600, 86400
     ],
 )
 def test_a_day_is_for_the_models_of_the_list_and_an_hour_for_the_others(
-    model: str, asked: str, lives: int
+    model: str, requested: str, lives: int
 ) -> None:
     for later in (lives, lives + 1):
         cache = simulator(rules_for(model))
-        cache.send(stream("S u1", tokens=3000, model=model, automatic=asked))
+        cache.send(stream("S u1", tokens=3000, model=model, automatic=requested))
         read = cache.send(stream("S u1", tokens=3000, model=model), at=later).read
         assert (read > 0) is (later == lives)
 
@@ -92,9 +92,13 @@ def test_a_day_is_for_the_models_of_the_list_and_an_hour_for_the_others(
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses"])
 @pytest.mark.parametrize(("word", "lives"), [("24h", DAY), ("in_memory", HOUR), ("in-memory", HOUR)])
 def test_the_retention_of_a_request_is_read(dialect: str, word: str, lives: int) -> None:
-    said = "messages" if dialect == "openai_chat" else "input"
-    asked = {"model": "gpt-5.4", said: [{"role": "user", "content": "Hi"}], "prompt_cache_retention": word}
-    sent = DIALECTS[dialect].stream(asked).weighed([5000])
+    field = "messages" if dialect == "openai_chat" else "input"
+    requested = {
+        "model": "gpt-5.4",
+        field: [{"role": "user", "content": "Hi"}],
+        "prompt_cache_retention": word,
+    }
+    sent = DIALECTS[dialect].stream(requested).weighed([5000])
     for later in (lives, lives + 1):
         cache = simulator(rules_for("gpt-5.4"))
         cache.send(sent)

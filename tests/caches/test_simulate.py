@@ -21,23 +21,23 @@ marks = st.sampled_from(["", "", "@5m", "@1h", "@30m", "@12h"])
 requests = st.lists(st.tuples(words, marks, st.integers(0, 900), st.booleans()), max_size=8)
 
 
-def streams(said: list[tuple[list[str], str, int, bool]]) -> list[tuple[Stream, int]]:
-    made: list[tuple[Stream, int]] = []
+def streams(turns: list[tuple[list[str], str, int, bool]]) -> list[tuple[Stream, int]]:
+    sent: list[tuple[Stream, int]] = []
     now = 0
-    for names, mark, later, grows in said:
-        before = [block.data.decode() for block in made[-1][0].blocks] if made and grows else ["T", "S@5m"]
+    for names, mark, later, grows in turns:
+        before = [block.data.decode() for block in sent[-1][0].blocks] if sent and grows else ["T", "S@5m"]
         now += later
         text = " ".join([*before, *names[:-1], names[-1] + mark])
-        made.append((stream(text, model="some-model-1", tokens=700), now))
-    return made
+        sent.append((stream(text, model="some-model-1", tokens=700), now))
+    return sent
 
 
-@given(rules=st.sampled_from(EACH), said=requests)
+@given(rules=st.sampled_from(EACH), turns=requests)
 def test_every_token_is_counted_once_and_nothing_is_read_that_was_not_sent(
-    rules: CacheRules, said: list[tuple[list[str], str, int, bool]]
+    rules: CacheRules, turns: list[tuple[list[str], str, int, bool]]
 ) -> None:
     cache, seen = simulator(rules), SentBlocks()
-    for sent, at in streams(said):
+    for sent, at in streams(turns):
         tally = cache.send(sent, at=at)
         path = build_path(sent, rules)
         assert tally.total == path.tokens
@@ -47,11 +47,11 @@ def test_every_token_is_counted_once_and_nothing_is_read_that_was_not_sent(
         seen.add(path, float("inf"))
 
 
-@given(rules=st.sampled_from(EACH), said=requests)
+@given(rules=st.sampled_from(EACH), turns=requests)
 def test_the_same_requests_at_the_same_times_take_the_same(
-    rules: CacheRules, said: list[tuple[list[str], str, int, bool]]
+    rules: CacheRules, turns: list[tuple[list[str], str, int, bool]]
 ) -> None:
-    sent = streams(said)
+    sent = streams(turns)
     one, other = simulator(rules), simulator(rules)
     assert [one.send(s, at=at) for s, at in sent] == [other.send(s, at=at) for s, at in sent]
 
@@ -68,10 +68,10 @@ def test_a_conversation_that_grows_is_read_but_for_what_is_new(rules: CacheRules
 
 @given(st.binary(max_size=9), st.binary(max_size=9), st.integers(0, 9000))
 def test_overlap_is_where_two_sequences_part(one: bytes, other: bytes, same: int) -> None:
-    found = count_common_items(b"x" * same + one, b"x" * same + other)
+    common = count_common_items(b"x" * same + one, b"x" * same + other)
     pairs = zip(one, other, strict=False)
     parted = next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
-    assert found == same + parted
+    assert common == same + parted
 
 
 def test_a_path_goes_on_as_if_it_had_been_one_stream() -> None:

@@ -79,9 +79,9 @@ def test_the_order_of_keys_in_the_applications_json_is_part_of_the_prefix(dialec
     one, other = (DIALECTS[dialect].stream(MAKERS[dialect](own)).blocks for own in (ONE, OTHER))
     differing = [(a, b) for a, b in zip(one, other, strict=True) if a.data != b.data]
     assert {a.sort for a, _ in differing} >= {"tool", "call"}
-    found = diff(MAKERS[dialect](ONE), MAKERS[dialect](OTHER), dialect=dialect)
-    assert (found.cause, found.place) == ("keys reordered", differing[0][0].place)
-    assert "in one order" in found.advice
+    difference = diff(MAKERS[dialect](ONE), MAKERS[dialect](OTHER), dialect=dialect)
+    assert (difference.cause, difference.place) == ("keys reordered", differing[0][0].place)
+    assert "in one order" in difference.advice
 
 
 @pytest.mark.parametrize("dialect", MAKERS)
@@ -97,8 +97,8 @@ def test_a_simulated_cache_misses_after_reordered_keys(dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", MAKERS)
 def test_the_order_of_the_fields_of_an_api_is_not(dialect: str) -> None:
-    given_ = MAKERS[dialect](ONE)
-    assert DIALECTS[dialect].stream(turned(given_)) == DIALECTS[dialect].stream(given_)
+    request = MAKERS[dialect](ONE)
+    assert DIALECTS[dialect].stream(turned(request)) == DIALECTS[dialect].stream(request)
 
 
 def turned(value: Any, name: str = "") -> Any:
@@ -112,13 +112,16 @@ def turned(value: Any, name: str = "") -> Any:
 
 
 def test_a_schema_of_an_answer_in_another_order_is_named_under_the_rules() -> None:
-    def asked(own: Any) -> dict[str, Any]:
+    def request_with(own: Any) -> dict[str, Any]:
         form = {"type": "json_schema", "json_schema": {"name": "a", "schema": own}}
         return {"model": "gpt-5.4", "messages": [USER], "response_format": form}
 
-    found = diff(asked(ONE), asked(OTHER), rules=rules_for("gpt-5.4"))
-    assert (found.cause, found.settings) == ("keys reordered", ("format",))
-    assert diff(asked(ONE), asked({**ONE, "limit": 3}), rules=rules_for("gpt-5.4")).cause == "format changed"
+    difference = diff(request_with(ONE), request_with(OTHER), rules=rules_for("gpt-5.4"))
+    assert (difference.cause, difference.settings) == ("keys reordered", ("format",))
+    assert (
+        diff(request_with(ONE), request_with({**ONE, "limit": 3}), rules=rules_for("gpt-5.4")).cause
+        == "format changed"
+    )
 
 
 values = st.recursive(

@@ -67,11 +67,13 @@ def test_the_latest_eighty_boundaries_are_searched() -> None:
         assert fresh.send(stream(f"S {more}")).read == read
 
 
-@pytest.mark.parametrize(("asked", "later", "read"), [("", 1800, 2000), ("", 1801, 0), ("12h", 43_200, 2000)])
-def test_an_entry_lives_half_an_hour_or_twelve(cache: Cache, asked: str, later: int, read: int) -> None:
-    first = cache.send(stream("S u1", automatic=asked))
-    assert (first.written_long > 0) == (asked == "12h")
-    assert cache.send(stream("S u1", automatic=asked), at=later).read == read
+@pytest.mark.parametrize(
+    ("requested", "later", "read"), [("", 1800, 2000), ("", 1801, 0), ("12h", 43_200, 2000)]
+)
+def test_an_entry_lives_half_an_hour_or_twelve(cache: Cache, requested: str, later: int, read: int) -> None:
+    first = cache.send(stream("S u1", automatic=requested))
+    assert (first.written_long > 0) == (requested == "12h")
+    assert cache.send(stream("S u1", automatic=requested), at=later).read == read
 
 
 def test_the_minimum_is_strict(cache: Cache) -> None:

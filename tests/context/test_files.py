@@ -34,8 +34,8 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def found(root: Path, *, room: int | None = None, **given_: Any) -> GatheredSegments:
-    source = files(root, **given_)
+def gather_files(root: Path, *, room: int | None = None, **options: Any) -> GatheredSegments:
+    source = files(root, **options)
     return anyio.run(partial(source, "prompt"), room)  # type: ignore[return-value]
 
 
@@ -44,7 +44,7 @@ def keys(result: GatheredSegments) -> list[str]:
 
 
 def test_paths_come_in_the_order_given_and_once(root: Path) -> None:
-    result = found(root, paths=["top.txt", "src/a.py", "./top.txt"], globs=["*.txt"])
+    result = gather_files(root, paths=["top.txt", "src/a.py", "./top.txt"], globs=["*.txt"])
     assert keys(result) == ["top.txt", "src/a.py"]
     assert text_of(result.segments[1].parts) == "a = 1\n"
     assert result.notes == ()
@@ -64,12 +64,12 @@ def test_paths_come_in_the_order_given_and_once(root: Path) -> None:
     ],
 )
 def test_patterns_find_files(root: Path, glob: str, expected: list[str]) -> None:
-    assert keys(found(root, globs=[glob])) == expected
+    assert keys(gather_files(root, globs=[glob])) == expected
 
 
 def test_a_folder_is_everything_below_it(root: Path) -> None:
-    assert keys(found(root, folders=["src"])) == ["src/a.py", "src/deep/b.py"]
-    assert found(root, folders=["gone", "src"]).notes
+    assert keys(gather_files(root, folders=["src"])) == ["src/a.py", "src/deep/b.py"]
+    assert gather_files(root, folders=["gone", "src"]).notes
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_folder_is_everything_below_it(root: Path) -> None:
     [("#release", ["notes/plan.md"]), ("work", ["notes/plan.md"]), ("later", ["notes/idea.md"]), ("now", [])],
 )
 def test_tags_find_notes_also_those_in_front_matter(root: Path, tag: str, expected: list[str]) -> None:
-    result = found(root, tags=[tag])
+    result = gather_files(root, tags=[tag])
     assert keys(result) == expected
     assert {segment.kind for segment in result} <= {"note"}
 
@@ -98,7 +98,7 @@ def test_what_cannot_be_had_is_noted_and_never_read(root: Path) -> None:
     (root / "latin.txt").write_bytes("é".encode("latin-1"))
     (root / "big.txt").write_text("x" * 200)
     os.mkfifo(root / "pipe")
-    wanted = [
+    patterns = [
         "../secret.txt",
         "link.py",
         "bin.dat",
@@ -109,26 +109,26 @@ def test_what_cannot_be_had_is_noted_and_never_read(root: Path) -> None:
         "/etc/passwd",
         "src",
     ]
-    result = found(root, paths=[*wanted, "top.txt"], limit=100)
+    result = gather_files(root, paths=[*patterns, "top.txt"], limit=100)
     assert keys(result) == ["top.txt"]
-    assert len(result.notes) == len(wanted)
+    assert len(result.notes) == len(patterns)
     assert all("left out" in note and "secret" not in note.split(":", 1)[1] for note in result.notes)
-    assert found(root, globs=["**"]).notes[-1].startswith("pipe")
+    assert gather_files(root, globs=["**"]).notes[-1].startswith("pipe")
 
 
 def test_many_notes_become_their_number(root: Path) -> None:
-    result = found(root, paths=[f"gone{number}" for number in range(NOTES + 3)])
+    result = gather_files(root, paths=[f"gone{number}" for number in range(NOTES + 3)])
     assert result.notes[-1] == "3 more were left out"
 
 
 def test_what_the_room_does_not_hold_is_left_out(root: Path) -> None:
     (root / "big.txt").write_text("word " * 5_000)
-    result = found(root, paths=["big.txt", "top.txt"], room=100)
+    result = gather_files(root, paths=["big.txt", "top.txt"], room=100)
     assert keys(result) == ["top.txt"]
     assert "big.txt: left out" in result.notes[0]
     (root / "half.txt").write_text("word " * 60)
     (root / "other.txt").write_text("text " * 60)
-    assert keys(found(root, paths=["half.txt", "other.txt"], room=100)) == ["half.txt"]
+    assert keys(gather_files(root, paths=["half.txt", "other.txt"], room=100)) == ["half.txt"]
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_a_pattern_of_many_stars_is_matched_in_little_work(root: Path, stars: in
     deep.mkdir(parents=True)
     (deep / "found.txt").write_text("deep")
     with bounded_work():
-        assert keys(found(root, globs=["/".join(["**"] * stars) + "/missing.txt"])) == []
-        assert keys(found(root, globs=["/".join(["**", "*"] * (stars // 2)) + "/found.txt"])) in (
+        assert keys(gather_files(root, globs=["/".join(["**"] * stars) + "/missing.txt"])) == []
+        assert keys(gather_files(root, globs=["/".join(["**", "*"] * (stars // 2)) + "/found.txt"])) in (
             [],
             [deep.relative_to(root).as_posix() + "/found.txt"],
         )
@@ -188,7 +188,7 @@ def test_reading_files_ends_with_its_time(root: Path, monkeypatch: pytest.Monkey
         return read(space, path, limit=limit)
 
     monkeypatch.setattr(Workspace, "read", slow)
-    result = found(root, paths=["top.txt", "src/a.py", "src/deep/b.py"])
+    result = gather_files(root, paths=["top.txt", "src/a.py", "src/deep/b.py"])
     assert keys(result) == ["top.txt"]
     assert result.notes == (
         "src/a.py: left out, reading took more than 30 seconds",

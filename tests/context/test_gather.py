@@ -48,8 +48,8 @@ def texts(segments: Iterable[Segment]) -> list[str]:
 
 
 def test_the_order_of_the_sources_is_kept_whoever_is_first() -> None:
-    found = gathered(finds("a", wait=0.05), finds("b", "c"), finds("d", wait=0.02))
-    assert texts(found) == ["a", "b", "c", "d"]
+    gathered_segments = gathered(finds("a", wait=0.05), finds("b", "c"), finds("d", wait=0.02))
+    assert texts(gathered_segments) == ["a", "b", "c", "d"]
 
 
 def test_sources_run_at_the_same_time() -> None:
@@ -76,9 +76,9 @@ def test_one_that_fails_or_is_late_is_noted_and_the_others_stay() -> None:
         await anyio.sleep_forever()
         return []
 
-    found = gathered(broken, finds("kept"), stuck, seconds=0.05)
-    assert texts(found) == ["kept"]
-    assert found.notes == (
+    gathered_segments = gathered(broken, finds("kept"), stuck, seconds=0.05)
+    assert texts(gathered_segments) == ["kept"]
+    assert gathered_segments.notes == (
         "source broken failed: no such index",
         "source stuck was left out: no answer in 0.05 seconds",
     )
@@ -109,9 +109,12 @@ def test_notes_of_sources_and_what_is_no_segment_are_told() -> None:
     async def notes(_: str, __: int | None) -> GatheredSegments:
         return GatheredSegments((), ("x.bin: left out",))
 
-    found = gathered(odd, notes)
-    assert texts(found) == ["a"]
-    assert found.notes == ("source odd: 1 of 2 things that it gave are no segments", "x.bin: left out")
+    gathered_segments = gathered(odd, notes)
+    assert texts(gathered_segments) == ["a"]
+    assert gathered_segments.notes == (
+        "source odd: 1 of 2 things that it gave are no segments",
+        "x.bin: left out",
+    )
 
 
 def test_prompt_and_room_reach_every_source() -> None:
@@ -147,9 +150,9 @@ def test_the_last_messages_are_those_at_the_time_of_the_call() -> None:
 
 
 def test_messages_of_another_conversation_are_one_excerpt() -> None:
-    (found,) = gathered(last_n(lambda: LOG, 2, source="planning"))
-    assert (found.kind, found.attrs) == ("excerpt", {"source": "planning"})
-    assert text_of(found.parts) == "Assistant: three\n\nUser: four"
+    (gathered_segments,) = gathered(last_n(lambda: LOG, 2, source="planning"))
+    assert (gathered_segments.kind, gathered_segments.attrs) == ("excerpt", {"source": "planning"})
+    assert text_of(gathered_segments.parts) == "Assistant: three\n\nUser: four"
     assert gathered(last_n(lambda: LOG, 2, source="planning"), room=1).notes
 
 
@@ -182,8 +185,10 @@ def test_a_session_tells_the_model_one_time_and_moves_no_prefix_for_it() -> None
 
     async def talk() -> None:
         source = clock(lambda: start + timedelta(minutes=next(minutes)))
-        kept = Session.open(MemoryStore(), "a", model="gpt-5", sources=[source], settings=Settings())
-        async with kept as session:
+        opened_session = Session.open(
+            MemoryStore(), "a", model="gpt-5", sources=[source], settings=Settings()
+        )
+        async with opened_session as session:
             sent: list[list[dict[str, Any]]] = []
             for number in range(13):
                 await session.ask(f"question {number}")

@@ -27,11 +27,11 @@ from lamina.sessions import turns
 RETRY = file("src/retry.py", "def backoff(seconds): sleep and retry the request\n" * 8)
 COLOUR = file("docs/palette.md", "crimson, amber and teal are the colours of the shop\n" * 8)
 LIMITS = file("docs/limits.md", "at most twenty requests a minute, then retry later\n" * 8)
-ASKED = {"asked": True}
+PROMPT_META = {"asked": True}
 
 
-def asked(text: str, **meta: Any) -> Segment:
-    return user(text, meta=ASKED | meta)
+def prompt_of(text: str, **meta: Any) -> Segment:
+    return user(text, meta=PROMPT_META | meta)
 
 
 def cut(*log: Segment, order: Any, target: float = 0.55, window: int = 430) -> Envelope:
@@ -80,10 +80,10 @@ def test_what_the_caller_decided_stays() -> None:
     pinned = file("pinned.md", "crimson " * 20, pinned=True)
     by_model = file("model.md", "crimson", priority=4, meta={"priority": {"by": "model"}})
     log = (decided, pinned, by_model, RETRY, user("Tell me about the backoff."))
-    found = Relevance().judge_entries(build(log, counter=CHARS4).entries)
-    assert [log[at].key for at in found] == ["src/retry.py"]
-    made = anyio.run(Relevance().ranked, [*log[:-1], asked("backoff?")], ())
-    assert [one.priority for one in made.segments[:3]] == [HIGH, None, 4]
+    judged = Relevance().judge_entries(build(log, counter=CHARS4).entries)
+    assert [log[at].key for at in judged] == ["src/retry.py"]
+    ranked_turn = anyio.run(Relevance().ranked, [*log[:-1], prompt_of("backoff?")], ())
+    assert [one.priority for one in ranked_turn.segments[:3]] == [HIGH, None, 4]
 
 
 def test_a_change_stays_within_reach_and_bounds() -> None:
@@ -95,8 +95,8 @@ def test_a_change_stays_within_reach_and_bounds() -> None:
         user("backoff?"),
     ]
     for reach in (0, 2, 20):
-        found = Relevance(reach=reach).judge_entries(build(log, counter=CHARS4).entries)
-        by_key = {log[at].key: one.priority for at, one in found.items()}
+        judged = Relevance(reach=reach).judge_entries(build(log, counter=CHARS4).entries)
+        by_key = {log[at].key: one.priority for at, one in judged.items()}
         assert by_key == {
             "low": LOW, "better": max(LOW - reach, HIGH), "high": min(HIGH + reach, LOW),
             "medium": min(MEDIUM + reach, LOW),
@@ -133,10 +133,10 @@ def test_a_rare_word_counts_more_than_a_common_one() -> None:
 @given(st.text(max_size=60), st.lists(st.text(max_size=40), max_size=5))
 def test_scores_are_from_0_to_1_for_any_text_and_the_same_again(prompt: str, texts: list[str]) -> None:
     files = [file(f"{n}", text) for n, text in enumerate(texts)]
-    found = by_words(prompt, files)
-    assert len(found) == len(files)
-    assert all(0 <= match.score <= 1 and (match.score > 0) == bool(match.words) for match in found)
-    assert found == by_words(prompt, files)
+    judged = by_words(prompt, files)
+    assert len(judged) == len(files)
+    assert all(0 <= match.score <= 1 and (match.score > 0) == bool(match.words) for match in judged)
+    assert judged == by_words(prompt, files)
 
 
 def test_any_callable_may_score() -> None:
@@ -165,30 +165,30 @@ def test_outdated_is_only_what_came_earlier_in_full_and_shares_nothing() -> None
     }
 
 
-def ranked(given_: Relevance, *turn: Segment, log: Iterable[Segment] = ()) -> Ranked:
-    return anyio.run(partial(given_.ranked, list(turn), tuple(log)))
+def ranked(relevance_order: Relevance, *turn: Segment, log: Iterable[Segment] = ()) -> Ranked:
+    return anyio.run(partial(relevance_order.ranked, list(turn), tuple(log)))
 
 
 def test_a_turn_is_kept_with_priorities_and_their_reason() -> None:
-    made = ranked(Relevance(), RETRY, COLOUR, asked("a backoff"))
-    assert [one.priority for one in made.segments] == [HIGH, 7, None]
-    assert made.segments[1].meta["priority"] == {
+    ranked_turn = ranked(Relevance(), RETRY, COLOUR, prompt_of("a backoff"))
+    assert [one.priority for one in ranked_turn.segments] == [HIGH, 7, None]
+    assert ranked_turn.segments[1].meta["priority"] == {
         "by": "relevance", "why": "priority 5, +2: shares nothing with the prompt"
     }  # fmt: skip
-    later = build([*made.segments, assistant("Ok."), user("The colours?")], counter=CHARS4)
+    later = build([*ranked_turn.segments, assistant("Ok."), user("The colours?")], counter=CHARS4)
     assert [one.priority for one in Relevance().judge_entries(later.entries).values()] == [7, HIGH]
 
 
 def test_without_a_prompt_or_attachments_a_turn_stays() -> None:
     assert ranked(Relevance(), RETRY, COLOUR).segments == [RETRY, COLOUR]
-    assert ranked(Relevance(), asked("a backoff")).segments == [asked("a backoff")]
+    assert ranked(Relevance(), prompt_of("a backoff")).segments == [prompt_of("a backoff")]
 
 
 def test_the_words_that_were_typed_count_not_those_of_a_template() -> None:
-    made = ranked(
-        Relevance(), RETRY, COLOUR, asked("Palette, colours, crimson. a backoff", typed="a backoff")
+    ranked_turn = ranked(
+        Relevance(), RETRY, COLOUR, prompt_of("Palette, colours, crimson. a backoff", typed="a backoff")
     )
-    assert made.segments[0].priority == HIGH
+    assert ranked_turn.segments[0].priority == HIGH
     assert (relevance.PROMPT_KEY, relevance.TYPED_KEY) == (turns.ASKED, turns.TYPED)
 
 
@@ -200,11 +200,11 @@ def test_a_judge_is_asked_once_and_its_scores_are_kept_with_the_prompt() -> None
         assert [one.key for one in attached] == ["docs/limits.md", "src/retry.py", "docs/palette.md"]
         return {"docs/palette.md": 7.0, "src/retry.py": float("nan"), "docs/limits.md": 0.5}
 
-    made = ranked(Relevance(judge=judge), RETRY, COLOUR, asked("backoff"), log=[LIMITS])
-    prompt = made.segments[-1]
+    ranked_turn = ranked(Relevance(judge=judge), RETRY, COLOUR, prompt_of("backoff"), log=[LIMITS])
+    prompt = ranked_turn.segments[-1]
     assert prompt.meta["relevance"] == {"docs/palette.md": 1.0, "docs/limits.md": 0.5}
-    assert [one.priority for one in made.segments[:2]] == [7, HIGH]
-    entries = build([LIMITS, *made.segments], counter=CHARS4).entries
+    assert [one.priority for one in ranked_turn.segments[:2]] == [7, HIGH]
+    entries = build([LIMITS, *ranked_turn.segments], counter=CHARS4).entries
     assert [one.priority for one in Relevance(judge=judge).judge_entries(entries).values()] == [5, 7, 3]
     assert calls == ["backoff"]
 
@@ -220,26 +220,28 @@ def test_a_judge_that_fails_leaves_it_to_the_words(fault: Any, monkeypatch: pyte
             await anyio.sleep(5)
         return fault  # type: ignore[no-any-return]
 
-    made = ranked(Relevance(judge=judge), RETRY, COLOUR, asked("backoff"))
-    assert [one.priority for one in made.segments[:2]] == [HIGH, 7]
-    assert len(made.notes) == 1
-    assert made.notes[0].startswith("relevance by words only")
+    ranked_turn = ranked(Relevance(judge=judge), RETRY, COLOUR, prompt_of("backoff"))
+    assert [one.priority for one in ranked_turn.segments[:2]] == [HIGH, 7]
+    assert len(ranked_turn.notes) == 1
+    assert ranked_turn.notes[0].startswith("relevance by words only")
 
 
 def test_damaged_scores_do_not_stop_a_build() -> None:
     prompt = user("backoff", meta={"relevance": {"src/retry.py": "x", "docs/palette.md": 40}})
-    found = Relevance().judge_entries(build([RETRY, COLOUR, prompt], counter=CHARS4).entries)
-    assert [one.priority for one in found.values()] == [7, 3]
+    judged = Relevance().judge_entries(build([RETRY, COLOUR, prompt], counter=CHARS4).entries)
+    assert [one.priority for one in judged.values()] == [7, 3]
 
 
 def test_an_index_can_be_the_judge() -> None:
-    async def made() -> Ranked:
+    async def rank_again() -> Ranked:
         async with open_index() as index:
             for one in (RETRY, COLOUR, LIMITS):
                 await index.replace(one.key, chunks_of(one.key, one.parts[0].text))  # type: ignore[union-attr]
-            return await Relevance(judge=by_index(index)).ranked([RETRY, COLOUR, asked("teal or amber")], ())
+            return await Relevance(judge=by_index(index)).ranked(
+                [RETRY, COLOUR, prompt_of("teal or amber")], ()
+            )
 
-    segments = anyio.run(made).segments
+    segments = anyio.run(rank_again).segments
     assert segments[-1].meta["relevance"] == {"docs/palette.md": 1.0}
     assert [one.priority for one in segments[:2]] == [7, HIGH]
 
@@ -252,9 +254,9 @@ def test_a_model_that_changes_more_than_priorities_is_not_followed() -> None:
     async def suggest(_: Sequence[Segment], __: str) -> Other:
         return Other()
 
-    made = ranked(Relevance(suggest=suggest), RETRY, asked("backoff"))
-    assert [one.key for one in made.segments] == ["src/retry.py", ""]
-    assert made.notes == (
+    ranked_turn = ranked(Relevance(suggest=suggest), RETRY, prompt_of("backoff"))
+    assert [one.key for one in ranked_turn.segments] == ["src/retry.py", ""]
+    assert ranked_turn.notes == (
         "asked twice",
         "the suggested priorities were not used: they are for other segments",
     )

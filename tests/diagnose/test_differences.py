@@ -56,30 +56,37 @@ def in_system(old: str, new: str) -> dict[str, Any]:
 # what is said
 
 
-def test_a_parting_says_where_why_how_much_and_what_to_do() -> None:
-    found = diff(REQUEST, in_system("reads one", "writes one"))
-    assert (found.cause, found.was, found.entry, found.at) == ("system changed", "system[0]", "system[0]", 0)
-    assert found.sentence.startswith("the system text changed: ")
-    assert found.sentence.endswith("under 'Project'")
-    assert "writes" in found.sentence
-    assert found.advice == CAUSES["system changed"].advice
-    assert (
-        found.byte == found.offset == len(b'{"text":"# Role\\n\\nBe brief.\\n\\n# Project\\n\\nThe importer ')
+def test_a_difference_says_where_why_how_much_and_what_to_do() -> None:
+    difference = diff(REQUEST, in_system("reads one", "writes one"))
+    assert (difference.cause, difference.was, difference.entry, difference.at) == (
+        "system changed",
+        "system[0]",
+        "system[0]",
+        0,
     )
-    assert found.kept + found.lost == diff(REQUEST, REQUEST).kept
+    assert difference.sentence.startswith("the system text changed: ")
+    assert difference.sentence.endswith("under 'Project'")
+    assert "writes" in difference.sentence
+    assert difference.advice == CAUSES["system changed"].advice
+    assert (
+        difference.byte
+        == difference.offset
+        == len(b'{"text":"# Role\\n\\nBe brief.\\n\\n# Project\\n\\nThe importer ')
+    )
+    assert difference.kept + difference.lost == diff(REQUEST, REQUEST).kept
 
 
 def test_the_offset_counts_from_the_first_tool() -> None:
     tool = {"name": "read", "input_schema": {"type": "object"}}
-    found = diff({**REQUEST, "tools": [tool]}, {**in_system("brief", "quick"), "tools": [tool]})
+    difference = diff({**REQUEST, "tools": [tool]}, {**in_system("brief", "quick"), "tools": [tool]})
     size = len(DIALECTS["anthropic"].stream({**REQUEST, "tools": [tool]}).blocks[0].data)
-    assert (found.at, found.offset) == (0, size + found.byte)
+    assert (difference.at, difference.offset) == (0, size + difference.byte)
 
 
 def test_nothing_is_lost_by_a_request_that_goes_on() -> None:
-    found = diff(REQUEST, grown())
-    assert (found.cause, found.lost, found.entry) == ("none", 0, "messages[3].content[0]")
-    assert found.continues
+    difference = diff(REQUEST, grown())
+    assert (difference.cause, difference.lost, difference.entry) == ("none", 0, "messages[3].content[0]")
+    assert difference.continues
 
 
 def test_a_counter_and_reported_tokens_are_used() -> None:
@@ -95,9 +102,9 @@ def test_every_cause_has_a_sentence_and_advice() -> None:
     assert all(words.sentence and (words.advice or cause == "none") for cause, words in CAUSES.items())
 
 
-def test_a_parting_of_requests_is_plain_json() -> None:
-    found = diff(REQUEST, in_system("brief", "quick"), rules=CLAUDE)
-    assert msgspec.convert(msgspec.to_builtins(found), Difference) == found
+def test_a_difference_of_requests_is_plain_json() -> None:
+    difference = diff(REQUEST, in_system("brief", "quick"), rules=CLAUDE)
+    assert msgspec.convert(msgspec.to_builtins(difference), Difference) == difference
 
 
 # what may be compared
@@ -117,15 +124,15 @@ def test_streams_of_any_dialect_are_compared() -> None:
         dialect="other", model="m", blocks=(block, msgspec.structs.replace(block, data=b'{"text":"b"}'))
     )
     after = msgspec.structs.replace(before, blocks=before.blocks[:1])
-    found = diff(before, after)
-    assert (found.cause, found.kept, found.lost) == ("rewound", 5, 5)
+    difference = diff(before, after)
+    assert (difference.cause, difference.kept, difference.lost) == ("rewound", 5, 5)
     assert diff(before, msgspec.structs.replace(before, cached="c1")).cause == "cached content changed"
 
 
-@pytest.mark.parametrize("given", [None, 3, SimpleNamespace(envelope=None)])
-def test_what_cannot_be_compared_is_refused(given: Any) -> None:
+@pytest.mark.parametrize("value", [None, 3, SimpleNamespace(envelope=None)])
+def test_what_cannot_be_compared_is_refused(value: Any) -> None:
     with pytest.raises(BadInput, match="cannot compare"):
-        diff(given, REQUEST)
+        diff(value, REQUEST)
     with pytest.raises(BadInput, match="unknown dialect 'x'"):
         diff(REQUEST, REQUEST, dialect="x")
 
@@ -137,8 +144,8 @@ def test_a_setting_matters_only_where_the_rules_say_so() -> None:
     other = grown(output_config={"effort": "low"})
     plain = diff(REQUEST, other)
     assert (plain.cause, plain.settings) == ("none", ("effort",))
-    found = diff(REQUEST, other, rules=CLAUDE)
-    assert (found.cause, found.was, found.settings) == (
+    difference = diff(REQUEST, other, rules=CLAUDE)
+    assert (difference.cause, difference.was, difference.settings) == (
         "effort changed",
         "messages[0].content[0]",
         ("effort",),
@@ -150,12 +157,12 @@ def test_what_is_kept_is_what_the_simulated_cache_reads() -> None:
     edited = grown()
     edited["messages"][1]["content"] = "Two tables."
     before, after = (_weighed(request) for request in (REQUEST, edited))
-    found = diff(before, after, rules=CLAUDE)
-    assert (found.cause, found.was) == ("edited", "messages[1].content[0]")
-    assert found.kept == before.blocks[0].tokens, "the system text is marked, the first message is not"
-    assert found.lost == before.tokens - found.kept
-    assert found.price is not None
-    assert found.price > 0
+    difference = diff(before, after, rules=CLAUDE)
+    assert (difference.cause, difference.was) == ("edited", "messages[1].content[0]")
+    assert difference.kept == before.blocks[0].tokens, "the system text is marked, the first message is not"
+    assert difference.lost == before.tokens - difference.kept
+    assert difference.price is not None
+    assert difference.price > 0
 
 
 @pytest.mark.parametrize(("gap", "cause"), [(0.0, "none"), (299.0, "none"), (301.0, "expired")])
@@ -166,9 +173,9 @@ def test_a_cache_lives_as_long_as_its_markers_say(gap: float, cause: str) -> Non
 def test_a_longer_marker_keeps_its_part() -> None:
     hour = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
     system = [{**REQUEST["system"][0], **hour}]
-    found = diff({**REQUEST, "system": system}, grown(system=system), rules=CLAUDE, gap=600)
-    assert (found.cause, found.was) == ("expired", "messages[0].content[0]")
-    assert 0 < found.kept < found.kept + found.lost
+    difference = diff({**REQUEST, "system": system}, grown(system=system), rules=CLAUDE, gap=600)
+    assert (difference.cause, difference.was) == ("expired", "messages[0].content[0]")
+    assert 0 < difference.kept < difference.kept + difference.lost
 
 
 def test_what_was_never_cached_cannot_be_lost_by_an_edit() -> None:
@@ -206,8 +213,8 @@ def test_rules_of_ones_own_are_used() -> None:
         levels={"effort": "all"},
         minimum=1,
     )
-    found = diff(REQUEST, grown(output_config={"effort": "low"}), rules=own)
-    assert (found.cause, found.kept) == ("effort changed", 0)
+    difference = diff(REQUEST, grown(output_config={"effort": "low"}), rules=own)
+    assert (difference.cause, difference.kept) == ("effort changed", 0)
 
 
 CHANGES = st.sampled_from(["none", "system", "first", "last", "effort", "markers", "model"])
@@ -230,12 +237,12 @@ def test_what_the_simulated_cache_reads_is_kept_and_the_rest_has_a_cause(
         elif change == "model":
             after["model"] = "claude-opus-5-5"
     old, new = _weighed(REQUEST), _weighed(after)
-    found = diff(old, new, rules=CLAUDE, gap=gap)
+    difference = diff(old, new, rules=CLAUDE, gap=gap)
     cache = simulator(CLAUDE)
     first = cache.send(old, at=0.0)
     read = cache.send(new, at=gap).read
-    assert found.kept == read
-    assert found.continues == (read >= first.written)
+    assert difference.kept == read
+    assert difference.continues == (read >= first.written)
 
 
 def _weighed(request: dict[str, Any]) -> Stream:
@@ -273,10 +280,10 @@ STEADY = [
 
 @pytest.mark.parametrize(("one", "other", "kind"), VOLATILE)
 def test_text_that_differs_at_every_call_is_recognised(one: str, other: str, kind: str) -> None:
-    found = [
+    causes = [
         describe_volatile(*(f"{start}{text}{end}".encode() for text in (one, other))) for start, end in AROUND
     ]
-    assert all(each.startswith(kind) and each for each in found), found
+    assert all(each.startswith(kind) and each for each in causes), causes
 
 
 AROUND = [

@@ -57,15 +57,20 @@ BEFORE = built(*LOG)
 
 def test_a_request_that_continues_has_no_cause_and_loses_nothing() -> None:
     after = built(*LOG, user("Thanks"))
-    parting = diff(BEFORE, after)
-    assert (parting.cause, parting.at, parting.entry) == ("none", len(LOG), after.sent[-1].ref)
-    assert (parting.kept, parting.lost, parting.was, parting.byte) == (BEFORE.tokens, 0, "", 0)
-    assert parting.continues
+    difference = diff(BEFORE, after)
+    assert (difference.cause, difference.at, difference.entry) == ("none", len(LOG), after.sent[-1].ref)
+    assert (difference.kept, difference.lost, difference.was, difference.byte) == (BEFORE.tokens, 0, "", 0)
+    assert difference.continues
 
 
 def test_the_same_request_has_no_new_entry() -> None:
-    parting = diff(BEFORE, built(*LOG))
-    assert (parting.cause, parting.at, parting.entry, parting.kept) == ("none", len(LOG), "", BEFORE.tokens)
+    difference = diff(BEFORE, built(*LOG))
+    assert (difference.cause, difference.at, difference.entry, difference.kept) == (
+        "none",
+        len(LOG),
+        "",
+        BEFORE.tokens,
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,20 +83,20 @@ def test_the_same_request_has_no_new_entry() -> None:
     ],
 )
 def test_tools_stand_first_so_nothing_is_kept(tools: tuple[dict[str, Any], ...], cause: str) -> None:
-    parting = diff(BEFORE, built(*LOG, tools=tools))
-    assert (parting.cause, parting.at, parting.kept, parting.lost) == (cause, 0, 0, BEFORE.tokens)
-    assert parting.byte == (first_difference(canonical(TOOLS[0]), canonical(tools[0])) if tools else 0)
+    difference = diff(BEFORE, built(*LOG, tools=tools))
+    assert (difference.cause, difference.at, difference.kept, difference.lost) == (cause, 0, 0, BEFORE.tokens)
+    assert difference.byte == (first_difference(canonical(TOOLS[0]), canonical(tools[0])) if tools else 0)
 
 
 def test_a_tool_at_the_end_leaves_those_before_it() -> None:
-    parting = diff(BEFORE, built(*LOG, tools=(*TOOLS, {"name": "list"})))
-    assert (parting.cause, parting.at, parting.entry) == ("tool added", 0, "tools[2]")
-    assert parting.offset == len(canonical(TOOLS[0])) + len(canonical(TOOLS[1]))
+    difference = diff(BEFORE, built(*LOG, tools=(*TOOLS, {"name": "list"})))
+    assert (difference.cause, difference.at, difference.entry) == ("tool added", 0, "tools[2]")
+    assert difference.offset == len(canonical(TOOLS[0])) + len(canonical(TOOLS[1]))
 
 
 def test_another_tenant_shares_no_prefix() -> None:
-    parting = diff(BEFORE, built(*LOG, options=Options(salt="another")))
-    assert (parting.cause, parting.lost) == ("tenant changed", BEFORE.tokens)
+    difference = diff(BEFORE, built(*LOG, options=Options(salt="another")))
+    assert (difference.cause, difference.lost) == ("tenant changed", BEFORE.tokens)
 
 
 EDITS = {
@@ -107,13 +112,13 @@ EDITS = {
 @pytest.mark.parametrize("cause", EDITS)
 def test_what_the_application_did_is_named(cause: str) -> None:
     after = built(*EDITS[cause])
-    parting = diff(BEFORE, after)
+    difference = diff(BEFORE, after)
     place = next((i for i, s in enumerate(EDITS[cause]) if s != LOG[i]), len(EDITS[cause]))
-    assert (parting.cause, parting.at) == (cause, place)
-    assert parting.was == BEFORE.sent[place].ref
-    assert parting.entry == (after.sent[place].ref if cause != "rewound" else "")
-    assert parting.kept == BEFORE.account.tools + sum(e.tokens for e in BEFORE.sent[:place])
-    assert not parting.continues
+    assert (difference.cause, difference.at) == (cause, place)
+    assert difference.was == BEFORE.sent[place].ref
+    assert difference.entry == (after.sent[place].ref if cause != "rewound" else "")
+    assert difference.kept == BEFORE.account.tools + sum(e.tokens for e in BEFORE.sent[:place])
+    assert not difference.continues
 
 
 @pytest.mark.parametrize(
@@ -136,9 +141,9 @@ def test_a_cut_is_named_and_what_came_before_its_first_edit_is_kept() -> None:
     before = build(log[:-2], counter=RFC)
     after = build(log, counter=RFC, budget=budget, ledger=before.ledger)
     assert after.cut is not None
-    parting = diff(before, after)
-    assert (parting.cause, parting.was) == ("cut", after.cut.first)
-    assert parting.kept == sum(e.tokens for e in before.sent[: parting.at])
+    difference = diff(before, after)
+    assert (difference.cause, difference.was) == ("cut", after.cut.first)
+    assert difference.kept == sum(e.tokens for e in before.sent[: difference.at])
 
 
 def test_what_the_ledger_lowered_earlier_is_not_called_a_new_cut() -> None:
@@ -176,20 +181,20 @@ def test_what_is_kept_and_what_is_lost_add_up(log: tuple[Segment, ...], place: i
         "keep": (log[i],),
     }
     before, after = (build(each, counter=RFC) for each in (log, (*log[:i], *new[what], *log[i + 1 :])))
-    parting = diff(before, after)
+    difference = diff(before, after)
     old = [(e.sent, e.opens) for e in before.lasting]
     now = [(e.sent, e.opens) for e in after.sent]
     same = next(
         (n for n, (x, y) in enumerate(zip(old, now, strict=False)) if x != y), min(len(old), len(now))
     )
-    assert parting.at == same
-    assert parting.continues == (same == len(old))
+    assert difference.at == same
+    assert difference.continues == (same == len(old))
     passing = sum(e.tokens for e in before.sent[len(old) :])
-    assert parting.kept + parting.lost == before.tokens - passing
-    if not parting.continues:
-        assert parting.kept == before.account.request + sum(e.tokens for e in before.sent[:same])
+    assert difference.kept + difference.lost == before.tokens - passing
+    if not difference.continues:
+        assert difference.kept == before.account.request + sum(e.tokens for e in before.sent[:same])
 
 
-def test_a_parting_is_plain_json() -> None:
-    parting = diff(BEFORE, built(*EDITS["edited"]))
-    assert msgspec.convert(msgspec.to_builtins(parting), Difference) == parting
+def test_a_difference_is_plain_json() -> None:
+    difference = diff(BEFORE, built(*EDITS["edited"]))
+    assert msgspec.convert(msgspec.to_builtins(difference), Difference) == difference

@@ -38,8 +38,8 @@ def whole(dialect: str, seed: int) -> dict[str, Any]:
         tools = [{"name": n, "description": f"Does {n}.", "input_schema": shape} for n in NAMES]
     else:
         tools = [{"type": "function", "function": {"name": n, "parameters": shape}} for n in NAMES]
-    asked = [i for i, message in enumerate(request["messages"]) if message["role"] == "user"]
-    request["messages"][asked[0]] = {
+    user_messages = [i for i, message in enumerate(request["messages"]) if message["role"] == "user"]
+    request["messages"][user_messages[0]] = {
         "role": "user",
         "content": [*media(dialect), _text("Look at this first.")],
     }
@@ -86,12 +86,12 @@ def rules_of(dialect: str) -> CacheRules:
     return rules_for(MODELS[dialect], dialect=dialect)
 
 
-def found_in(pair: Pair, rules: CacheRules | None) -> Difference:
+def diff_pair(pair: Pair, rules: CacheRules | None) -> Difference:
     return diff(pair.before, pair.after, rules=rules, gap=pair.gap)
 
 
-def right_place(found: Difference, pair: Pair) -> bool:
-    return found.was.startswith(pair.place) or found.entry.startswith(pair.place)
+def right_place(difference: Difference, pair: Pair) -> bool:
+    return difference.was.startswith(pair.place) or difference.entry.startswith(pair.place)
 
 
 @pytest.mark.parametrize(("fault", "dialect"), CASES, ids=[f"{f.name}, {d}" for f, d in CASES])
@@ -104,16 +104,16 @@ def test_a_fault_is_named_with_its_place(fault: Fault, dialect: str) -> None:
             continue
         tried += 1
         for rules in (None, rules_of(dialect)) if not fault.cached else (rules_of(dialect),):
-            found = found_in(pair, rules)
-            assert right_place(found, pair), (found, pair.place)
-            assert found.cause in fault.causes, found
-            assert found.advice
+            difference = diff_pair(pair, rules)
+            assert right_place(difference, pair), (difference, pair.place)
+            assert difference.cause in fault.causes, difference
+            assert difference.advice
             if rules is None:
-                assert found.lost > 0
+                assert difference.lost > 0
             else:
-                missing = (found.cached or 0) - found.kept
-                assert 0 <= found.lost <= missing, found
-                assert found.lost > 0 or not missing or found.cause == "removed", found
+                missing = (difference.cached or 0) - difference.kept
+                assert 0 <= difference.lost <= missing, difference
+                assert difference.lost > 0 or not missing or difference.cause == "removed", difference
     assert tried
 
 
@@ -124,8 +124,8 @@ def test_a_harmless_change_is_no_loss(harmless: Harmless) -> None:
             rng = Random(seed)  # noqa: S311 - the same places each time
             pair = changed(harmless, *two_calls(dialect, rng, seed), rng)
             for rules in (None, rules_of(dialect)) if harmless.cached else (None,):
-                found = found_in(pair, rules)
-                assert (found.cause, found.lost) == ("none", 0), (dialect, seed, found)
+                difference = diff_pair(pair, rules)
+                assert (difference.cause, difference.lost) == ("none", 0), (dialect, seed, difference)
 
 
 def test_the_catalogue_is_as_wide_as_it_says() -> None:

@@ -225,13 +225,13 @@ def test_a_pdf_that_cannot_be_read_says_why(pypdf: Path, pages: str, problem: st
 
 def test_a_pdf_that_is_read_for_ever_is_given_up_and_its_reader_is_gone(pypdf: Path) -> None:
     """The reader says who it is before it begins; once the call returns, there is no such process."""
-    told = pypdf.with_name("pid")
+    pid = pypdf.with_name("pid")
     pypdf.write_text(
-        f"import os, pathlib\npathlib.Path({str(told)!r}).write_text(str(os.getpid()))\nwhile True: pass\n"
+        f"import os, pathlib\npathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\nwhile True: pass\n"
     )
     with pytest.raises(BadInput, match="more than 1 seconds"):
         text_in("a.pdf", b"%PDF-1.7", seconds=1.0)
-    assert not Path(f"/proc/{told.read_text()}").exists() or sys.platform != "linux"
+    assert not Path(f"/proc/{pid.read_text()}").exists() or sys.platform != "linux"
 
 
 def test_a_pdf_says_which_package_would_help(monkeypatch: pytest.MonkeyPatch) -> None:

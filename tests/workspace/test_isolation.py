@@ -42,14 +42,14 @@ class World(NamedTuple):
     other: Path
 
 
-class Asked(NamedTuple):
+class Attempt(NamedTuple):
     """What came back: the text that was shown, and whether it was said that something is not to be had."""
 
     text: str
     refused: bool
 
 
-def made(top: Path) -> World:
+def build_world(top: Path) -> World:
     world = World(top / "root", top / "other")
     (world.root / "docs").mkdir(parents=True)
     world.other.mkdir()
@@ -61,19 +61,19 @@ def made(top: Path) -> World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return made(tmp_path)
+    return build_world(tmp_path)
 
 
 def snapshot(folder: Path) -> list[tuple[str, int, str]]:
     """Everything below a folder: names, kinds, and the text of plain files."""
-    found = sorted(folder.rglob("*"))
+    gathered = sorted(folder.rglob("*"))
     return [
         (
             str(one.relative_to(folder)),
             stat.S_IFMT(one.lstat().st_mode),
             one.read_text() if plain(one) else "",
         )
-        for one in found
+        for one in gathered
     ]
 
 
@@ -102,8 +102,8 @@ def loop(world: World) -> None:
 def listening(world: World) -> None:
     folder = os.open(world.root, os.O_RDONLY)
     try:
-        with socket.socket(socket.AF_UNIX) as made_:
-            made_.bind(f"/proc/self/fd/{folder}/socket")  # a whole path may be too long for a socket
+        with socket.socket(socket.AF_UNIX) as unix_socket:
+            unix_socket.bind(f"/proc/self/fd/{folder}/socket")  # a whole path may be too long for a socket
     except OSError as error:
         pytest.skip(f"no sockets here: {error}")
     finally:
@@ -182,45 +182,47 @@ CASES: dict[str, tuple[str, Callable[[World], None]]] = {
 
 # The ways in.
 
-Way = Callable[[Path, str], Awaitable[Asked]]
+Way = Callable[[Path, str], Awaitable[Attempt]]
 
 
 def by_tool(name: str, argument: str = "path", **more: object) -> Way:
-    async def ask(root: Path, path: str) -> Asked:
+    async def ask(root: Path, path: str) -> Attempt:
         call = ToolCall(id="c", name=name, arguments=json.dumps({argument: path} | more))
         (part,) = (await answer(workspace_tools(Workspace(root)), call)).parts
         assert isinstance(part, ToolResult)
         text = text_of(part.content)
-        return Asked(text, part.error or "not searched" in text)
+        return Attempt(text, part.error or "not searched" in text)
 
     return ask
 
 
 def by_source(choose: str) -> Way:
-    async def ask(root: Path, path: str) -> Asked:
+    async def ask(root: Path, path: str) -> Attempt:
         try:
             source = files(root, **{choose: [path]})  # type: ignore[arg-type]
         except BadInput as refused:
-            return Asked(str(refused), refused=True)
-        found = await gather([source], "look")
-        text = "\n".join([*(text_of(one.parts) for one in found), *found.notes])
-        return Asked(text, not found.segments)
+            return Attempt(str(refused), refused=True)
+        gathered = await gather([source], "look")
+        text = "\n".join([*(text_of(one.parts) for one in gathered), *gathered.notes])
+        return Attempt(text, not gathered.segments)
 
     return ask
 
 
-async def by_persona(root: Path, path: str) -> Asked:
-    found = await gather([persona(path=path, root=Workspace(root))], "look")
-    return Asked("\n".join([*(text_of(one.parts) for one in found), *found.notes]), bool(found.notes))
+async def by_persona(root: Path, path: str) -> Attempt:
+    gathered = await gather([persona(path=path, root=Workspace(root))], "look")
+    return Attempt(
+        "\n".join([*(text_of(one.parts) for one in gathered), *gathered.notes]), bool(gathered.notes)
+    )
 
 
-async def by_project_file(_: Path, path: str) -> Asked:
+async def by_project_file(_: Path, path: str) -> Attempt:
     """Its text is given: the path is a name, and nobody opens it."""
-    found = project_files([ProjectFile(name="AGENTS.md", path=path, content="Be brief.")])
-    return Asked("\n".join(text_of(one.parts) for one in found.segments), refused=True)
+    gathered = project_files([ProjectFile(name="AGENTS.md", path=path, content="Be brief.")])
+    return Attempt("\n".join(text_of(one.parts) for one in gathered.segments), refused=True)
 
 
-async def by_attaching(root: Path, path: str) -> Asked:
+async def by_attaching(root: Path, path: str) -> Attempt:
     store = MemoryStore()
     async with Session.open(
         store, "a", model="gpt-5", counter=CHARS4, root=root, settings=Settings()
@@ -228,10 +230,10 @@ async def by_attaching(root: Path, path: str) -> Asked:
         try:
             await session.ask("look", attach=[path])
         except BadInput as refused:
-            return Asked(str(refused), refused=True)
+            return Attempt(str(refused), refused=True)
         text = "\n".join(text_of(one.parts) for one in session.log)
         assert session.report().metrics.left_out == len(session.notes)
-        return Asked("\n".join([text, *session.notes]), bool(session.notes))
+        return Attempt("\n".join([text, *session.notes]), bool(session.notes))
 
 
 WAYS: dict[str, Way] = {
@@ -272,8 +274,8 @@ def test_a_look_at_the_whole_root_names_what_it_leaves_out(world: World, way: st
         name = path.split("/")[0]
         if put is not nothing and put is not device and not os.path.lexists(world.root / name):
             put(world)
-    asked = {"files by pattern": "**"}.get(way, ".")
-    got = anyio.run(WAYS[way], world.root, asked)
+    requested_path = {"files by pattern": "**"}.get(way, ".")
+    got = anyio.run(WAYS[way], world.root, requested_path)
     assert SECRET not in got.text
     if way != "grep":
         assert all(
@@ -292,14 +294,14 @@ TWINS = [
 
 
 @pytest.mark.parametrize("way", ["read", "files by path", "persona", "attach"])
-@pytest.mark.parametrize(("there", "asked"), TWINS, ids=ascii)
+@pytest.mark.parametrize(("there", "path"), TWINS, ids=ascii)
 def test_another_spelling_never_shows_a_file_that_is_not_there_by_that_name(
-    world: World, there: str, asked: str, way: str
+    world: World, there: str, path: str, way: str
 ) -> None:
     (world.root / there).write_text("its text")
-    same = os.path.lexists(world.root / asked)  # some file systems take both for one name
+    same = os.path.lexists(world.root / path)  # some file systems take both for one name
     assert "its text" in anyio.run(WAYS[way], world.root, there).text
-    got = anyio.run(WAYS[way], world.root, asked)
+    got = anyio.run(WAYS[way], world.root, path)
     assert got.refused or same
 
 
@@ -321,7 +323,7 @@ PATHS = (
 def test_no_path_shows_or_changes_what_stands_outside(
     tmp_path_factory: pytest.TempPathFactory, path: str, way: str
 ) -> None:
-    world = made(tmp_path_factory.mktemp("fuzz"))
+    world = build_world(tmp_path_factory.mktemp("fuzz"))
     (world.root / "way").symlink_to(world.other)
     (world.root / "link").symlink_to(world.other / "secret.txt")
     (world.root / ".env").write_text(SECRET)

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from tests.workspace.test_isolation import SECRET, WAYS, Asked, World, made, snapshot
+from tests.workspace.test_isolation import SECRET, WAYS, Attempt, World, build_world, snapshot
 
 
 @contextmanager
@@ -54,9 +54,9 @@ def swapping(world: World) -> Iterator[None]:
     "way", [way for way in WAYS if way not in {"mv from", "mv to", "rm", "project file"}]
 )
 def test_nothing_is_seen_or_changed_between_a_check_and_an_open(tmp_path: Path, way: str) -> None:
-    world = made(tmp_path)
+    world = build_world(tmp_path)
 
-    async def ask_often() -> list[Asked]:
+    async def ask_often() -> list[Attempt]:
         return [
             await WAYS[way](world.root, path)
             for _ in range(5 if way == "grep" else 25)
@@ -76,7 +76,7 @@ def test_nothing_is_seen_or_changed_between_a_check_and_an_open(tmp_path: Path, 
 def test_a_link_that_comes_right_before_the_open_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, way: str
 ) -> None:
-    world = made(tmp_path)
+    world = build_world(tmp_path)
     (world.root / "docs" / "leaf").write_text("plain")
     (world.root / "dir").mkdir()
     (world.root / "dir" / "secret.txt").write_text("plain")
@@ -93,8 +93,8 @@ def test_a_link_that_comes_right_before_the_open_is_not_followed(
 
     monkeypatch.setattr(os, "open", late)
     monkeypatch.setattr(os, "supports_dir_fd", {late, *os.supports_dir_fd})
-    asked = path.partition("/")[0] if way == "files by folder" else path
-    got = anyio.run(WAYS[way], world.root, asked)
+    requested_path = path.partition("/")[0] if way == "files by folder" else path
+    got = anyio.run(WAYS[way], world.root, requested_path)
     assert swapped
     assert SECRET not in got.text
     assert (world.other / "secret.txt").read_text() == SECRET

@@ -155,11 +155,11 @@ def test_a_link_that_is_swapped_in_never_shows_another_file(root: Path, outside:
 
     def swap() -> None:
         while not done.is_set():
-            for name, kept in (("leaf", "leaf.away"), ("dir", "dir.away")):
-                (root / name).rename(root / kept)
+            for name, moved_name in (("leaf", "leaf.away"), ("dir", "dir.away")):
+                (root / name).rename(root / moved_name)
                 (root / f"{name}.link").rename(root / name)
                 (root / name).rename(root / f"{name}.link")
-                (root / kept).rename(root / name)
+                (root / moved_name).rename(root / name)
 
     thread = threading.Thread(target=swap)
     thread.start()

@@ -71,6 +71,7 @@ class BreakpointCache:
             entry.until = max(entry.until, at + entry.seconds)
 
     def _write(self, path: PrefixPath, marks: dict[int, str], at: float, ready: float) -> None:
+        """Writes entries at the marks. If the cache refreshes, those that are there live longer."""
         for index, word in marks.items():
             link = path.links[index]
             seconds = self.rules.seconds(word)

@@ -70,6 +70,7 @@ class NamedCaches:
 
 
 def _explain_miss(stream: Stream, cache: NamedCache | None, at: float) -> str:
+    """Why a request reads nothing."""
     if not stream.cached:
         return "names no cache"
     if cache is None:

@@ -168,6 +168,7 @@ def _encode_application_json(value: Any) -> Any:
 
 
 def _encode_field(name: Any, value: Any) -> Any:
+    """The value of a field. JSON of the application is encoded as it was written."""
     if not isinstance(value, (Mapping, list, tuple)):
         return value
     if name not in OWN_JSON:

@@ -57,6 +57,7 @@ class TurnEndCache:
         return None
 
     def _store(self, path: PrefixPath, used: dict[int, str], at: float, ready: float) -> None:
+        """Writes entries, and starts the lifetime of used ones again."""
         for index, word in used.items():
             link = path.links[index]
             seconds = self.rules.seconds(word)

@@ -124,6 +124,7 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             yield f"granularity {smallest_step}, slots {self.slots}", "both are 1 or more"
 
     def _lifetime_problems(self) -> Iterator[tuple[str, str]]:
+        """What is wrong with the lifetimes."""
         words = ", ".join(self.lifetimes)
         if self.lifetimes and self.lifetime not in self.lifetimes:
             yield f"lifetime is {self.lifetime!r}", f"give one of lifetimes: {words}"

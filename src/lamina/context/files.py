@@ -102,6 +102,7 @@ def _suffix_of(path: str) -> str:
 
 
 def _read_all(space: Workspace, choice: FileChoice, limit: int | None) -> GatheredSegments:
+    """Reads the chosen files, each once, until the time is over."""
     segments: dict[str, Segment] = {}
     notes: dict[str, None] = {}  # in order, each once
     deadline = time.monotonic() + SECONDS

@@ -38,6 +38,7 @@ async def gather(
 
 
 async def _ask_source(source: Source, prompt: str, room: int | None, seconds: float) -> GatheredSegments:
+    """What one source finds. Errors and lateness become a note."""
     name = _name_of(source)
     with anyio.move_on_after(seconds):
         try:

@@ -153,6 +153,7 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
         return Ranked(self._set_priorities(segments, prompt, kinds), notes + score_notes)
 
     def _set_priorities(self, segments: list[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
+        """Sets the priorities of a turn. If nothing matches the prompt, all stay as they are."""
         adjustable = [index for index, segment in enumerate(segments) if _is_adjustable(segment, kinds)]
         matches = self._match(prompt, [segments[index] for index in adjustable])
         if all(match.score <= 0 for match in matches):

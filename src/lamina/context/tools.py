@@ -91,6 +91,7 @@ def workspace_tools(space: Workspace, *, changes: bool = True) -> tuple[Offer, .
 
 
 def _reading_tools(space: Workspace) -> tuple[Offer, ...]:
+    """The tools that change nothing: ls, read, grep."""
     return (
         _offer_reading(space, "ls", "Lists a folder.", _ls, {"path": _PATH}),
         _offer_reading(
@@ -117,6 +118,7 @@ def _reading_tools(space: Workspace) -> tuple[Offer, ...]:
 
 
 def _changing_tools(space: Workspace) -> tuple[Offer, ...]:
+    """The tools that change files: edit, write, mv, rm, touch."""
     return (
         _offer_changing(
             space,
@@ -358,6 +360,7 @@ def _read_arguments(tool: Offer, call: ToolCall) -> dict[str, Any]:
 
 
 def _check_argument(value: object, type_name: str, place: str) -> None:
+    """Refuses a value of another type than the schema says, and text that is not UTF-8."""
     problem = f"{value!r:.50} is no {type_name}"
     if type(value) is not _TYPES[type_name]:  # `isinstance` would take True for an integer
         raise BadInput(problem, place=place)

@@ -125,6 +125,7 @@ def _means_nothing_cached(cause: Cause) -> bool:
 def _find_causes(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules, gap: float
 ) -> Iterator[Cause]:
+    """Everything that costs under these rules, in no order."""
     yield from _find_setting_causes(old.stream, new.stream, rules)
     yield from _find_dropped_thinking(old, new, stream_cause, rules)
     yield from _find_expiry(old, rules, gap)
@@ -140,6 +141,7 @@ def _find_causes(
 
 
 def _find_setting_causes(before: Stream, after: Stream, rules: CacheRules) -> Iterator[Cause]:
+    """Settings that changed and that this cache depends on."""
     for name, cause_name in SETTING_CAUSES.items():
         old_value = before.settings.get(name, b"")
         new_value = after.settings.get(name, b"")
@@ -159,6 +161,7 @@ def _quote_setting(value: bytes) -> str:
 
 
 def _first_block_of_level(stream: Stream, level: str) -> int:
+    """The first block of a level. What stands before it can still be read."""
     if level == "all":
         return 0
     earlier_sorts = ("tool",) if level == "system" else ("tool", "system")
@@ -223,6 +226,7 @@ def _find_short_request(old: CachedRequest, rules: CacheRules) -> Iterator[Cause
 def _find_marker_causes(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
 ) -> Iterator[Cause]:
+    """What happened to the markers, and so to the entries that they ended."""
     yield from _find_invalid_markers(new, rules)
     old_marks = find_marks(old.stream, old.path, rules)
     new_marks = find_marks(new.stream, new.path, rules)
@@ -311,6 +315,7 @@ def _missing_marker(old: CachedRequest, new: CachedRequest, entry: int) -> Cause
 def _find_boundary_causes(
     old: CachedRequest, new: CachedRequest, stream_cause: Cause, rules: CacheRules
 ) -> Iterator[Cause]:
+    """What happened to the boundaries, and so to the entries that they ended."""
     if not _find_entries(old, rules):
         if EXPLICIT in old.stream.automatic and not old.count_markers():
             yield Cause("no breakpoint", 0)

@@ -94,6 +94,7 @@ def side(
 def _choose_dialect(
     request: Mapping[str, Any], dialect: str | Dialect | None, earlier: ComparedRequest | None
 ) -> Dialect:
+    """The dialect that the caller names, else that of the earlier request, else by recognition."""
     if isinstance(dialect, Dialect):
         return dialect
     if dialect is not None:
@@ -109,6 +110,7 @@ def _choose_dialect(
 
 
 def _count_stream(stream: Stream, counter: Counter | None, rate: int) -> ComparedRequest:
+    """Counts or estimates the blocks, unless they are counted already."""
     counts = [block.tokens for block in stream.blocks]
     if any(counts):
         return ComparedRequest(stream, counts, 0, sum(counts))
@@ -129,6 +131,7 @@ def _count_stream(stream: Stream, counter: Counter | None, rate: int) -> Compare
 
 
 def _count_block(block: StreamBlock, counter: Counter) -> int:
+    """The tokens of a block with the framing around it."""
     framing = counter.framing
     if block.sort == "tool":
         return framing.tool + counter.count(block.data.decode())
@@ -170,6 +173,7 @@ def _estimate_rate(stream: Stream) -> int:
 
 
 def _estimate_by_bytes(stream: Stream, framing: Framing, rate: int) -> list[int]:
+    """The tokens of each block by its bytes. Images and documents have a fixed count."""
     fixed_counts = {"image": framing.image, "document": framing.document}
     counts = []
     for block in stream.blocks:

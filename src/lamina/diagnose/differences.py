@@ -163,6 +163,7 @@ _BEFORE_FRAMING = frozenset(
 def _describe(
     before: ComparedRequest, after: ComparedRequest, cause: Cause, amounts: Amounts, tokens: int | None
 ) -> Difference:
+    """The result: the cause with its places, amounts, sentence and advice."""
     old_block = _block_at(before, cause.block)
     new_block = _block_at(after, cause.block)
     byte = 0

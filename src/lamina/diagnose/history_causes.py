@@ -121,6 +121,7 @@ def _explain_gap(old: Blocks, at: int, end: int) -> Cause:
 
 
 def _explain_in_place(old: Blocks, new: Blocks, at: int) -> Cause:
+    """The cause if another block stands in the place of a block."""
     was = old[at]
     now = new[at]
     same = _explain_same_block(was, now, at)
@@ -178,6 +179,7 @@ _ATTACHMENT_SIGNS = (b"_context", b"<file", b"<document", b"<attachment", b"```"
 
 
 def _explain_changed_block(was: StreamBlock, now: StreamBlock, at: int) -> Cause:
+    """The cause if a block says something else than before."""
     if was.sort == "thinking" and now.sort != "thinking":
         return Cause("thinking dropped", at, name=was.name)
     if was.sort != now.sort:
@@ -198,6 +200,7 @@ def _name_and_quote(was: StreamBlock, now: StreamBlock) -> str:
 
 
 def _explain_changed_text(was: StreamBlock, now: StreamBlock, at: int) -> Cause:
+    """The cause if a text changed: it is volatile, an attachment, or edited."""
     detail = quote_difference(was.data, now.data)
     volatile_text = describe_volatile(was.data, now.data)
     if volatile_text:

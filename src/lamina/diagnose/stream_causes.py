@@ -70,6 +70,7 @@ def _explain_system_text(old: Blocks, new: Blocks, at: int) -> Cause:
 
 
 def _explain_changed_text(was: StreamBlock, now: StreamBlock, at: int) -> Cause:
+    """The cause if a system text changed: it is volatile, re-encoded, or changed."""
     section = find_section(was, now)
     volatile_text = describe_volatile(was.data, now.data)
     if volatile_text:

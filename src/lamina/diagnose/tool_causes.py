@@ -41,6 +41,7 @@ def _drop_equal(tools: Blocks, others: Blocks) -> list[StreamBlock]:
 
 
 def _explain_changed_tools(removed: Blocks, added: Blocks, at: int) -> Cause:
+    """The cause if definitions were removed and others added."""
     added_by_name = {block.name: block for block in added}
     pairs = [(block, added_by_name[block.name]) for block in removed if block.name in added_by_name]
     if not pairs:

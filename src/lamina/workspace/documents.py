@@ -44,6 +44,7 @@ def text_in(path: str, data: bytes, *, seconds: float = SECONDS) -> str:
 
 
 def _decode(path: str, data: bytes) -> str:
+    """The text of a file that is not a document. Binary files are refused."""
     marked = _decode_marked(data)
     if marked is not None:
         return marked

@@ -232,6 +232,7 @@ def _read_answer(
 
 
 def _read_body(answer: http.client.HTTPResponse, largest: int, url: str) -> bytes:
+    """All bytes of an answer, counted while reading."""
     chunks: list[bytes] = []
     size = 0
     while chunk := answer.read(min(_CHUNK, largest + 1 - size)):

@@ -150,6 +150,7 @@ def _find_lines(
 
 
 def _command(pattern: str, *, ignore_case: bool, most: int) -> list[str]:
+    """The program that searches, with its options."""
     ripgrep = shutil.which("rg")
     if ripgrep is None:
         return [sys.executable, "-I", "-S", "-c", _SCAN, pattern, str(int(ignore_case)), str(most)]

@@ -71,6 +71,7 @@ def _main_part(package: zipfile.ZipFile) -> str:
 
 
 def _read_part(package: zipfile.ZipFile, name: str) -> bytes:
+    """Unpacks one part of the package, up to a size."""
     try:
         info = package.getinfo(name)
     except KeyError:

@@ -286,6 +286,7 @@ class Workspace:
         return status.st_mode
 
     def _make_item(self, names: tuple[str, ...], folder: int) -> FolderItem:
+        """What is at a path, from its open folder. `why` says why it cannot be read."""
         path = join_path(names)
         name = names[-1]
         if not is_plain(name):
@@ -312,6 +313,7 @@ class Workspace:
         return items
 
     def _walk_folder(self, names: tuple[str, ...], left: list[int], depth: int) -> Iterator[FolderItem]:
+        """Everything below a folder, in order. `left` is how many items may still be looked at."""
         if not depth:
             yield FolderItem(join_path(names), folder=True, why="too deep")
             return

@@ -243,6 +243,7 @@ def _line_of_comments_above(lines: Sequence[str], number: int) -> int:
 
 
 def _paragraph_spans(lines: Sequence[str], longest: int) -> Iterator[Span]:
+    """The paragraphs of a text, joined until they make half a chunk."""
     marks = [Mark(0, "")]
     for number, line in enumerate(lines):
         if is_blank(line):

@@ -65,6 +65,7 @@ def definitions(text: str, suffix: str) -> list[Mark] | None:
 
 
 def _find_marks(node: Any, enclosing: tuple[str, ...]) -> Iterator[Mark]:
+    """The marks of all definitions below a node."""
     for child in node.named_children:
         definition = _find_definition(child)
         if definition is not None:

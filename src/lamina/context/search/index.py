@@ -99,6 +99,7 @@ class Index:
             return await self._threaded(self._shelf.sources)
 
     async def _put(self, source: str, chunks: Sequence[Chunk], *, after: bool) -> int:
+        """Writes chunks of a source. If another process was first, it plans again."""
         vectors_by_text: dict[str, bytes] = {}
         async with self._lock:
             for _ in range(TRIES):
@@ -122,6 +123,7 @@ class Index:
     def _query(
         self, text: str, vector: bytes | None, most: int, sources: Collection[str] | None
     ) -> tuple[Hit, ...]:
+        """Scores words and vectors, and fetches the chunks that rank best."""
         people = mentions.find_speakers(text, self._shelf.speakers())
         words = ranking.score_words(self._shelf, text, without=people, sources=sources)
         near = None

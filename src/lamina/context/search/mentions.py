@@ -62,6 +62,7 @@ def dates(text: str) -> tuple[str, ...]:
 
 
 def _write_iso(groups: dict[str, str | None]) -> str:
+    """The date of a match, with those of year, month and day that it has."""
     parts = [groups.get("year") or ""]
     month = groups.get("number") or groups.get("month")
     if month:
@@ -94,6 +95,7 @@ def find_speakers(text: str, speakers: Collection[str]) -> frozenset[str]:
 
 
 def _find_named_speakers(text: str, speakers: Iterable[str]) -> Iterable[str]:
+    """The speakers of whose name at least one word is in the text."""
     words = set(_WORD.findall(fold_case(text)))
     for speaker in speakers:
         if speaker and speaker not in ROLES:

@@ -295,6 +295,7 @@ class PostgresShelf:
         return [len(words) for words in words_of_chunks]
 
     def _move(self, moved: Sequence[tuple[int, int, str]]) -> None:
+        """Gives chunks other places. Their text has not changed."""
         if not moved:
             return
         query = (
@@ -345,6 +346,7 @@ class PostgresShelf:
     def _near_in_process(
         self, vector: bytes, most: int, sources: Collection[str] | None, also: Collection[int]
     ) -> dict[int, float]:
+        """The nearest chunks, for a server without pgvector."""
         among = None
         if sources is not None:
             among = [number for source in sources for number in self._numbers(_clean(source))]

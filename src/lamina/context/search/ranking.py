@@ -121,6 +121,7 @@ def _fuse_scores(
     words: Mapping[int, float],
     vectors: Mapping[int, float] | None,
 ) -> dict[int, float]:
+    """One score for each candidate. Without vectors it is the score by words."""
     if vectors is None:
         return {number: words[number] for number in candidates}
     names_code = is_code(query)

@@ -225,6 +225,7 @@ class SqliteShelf:
         return numbers
 
     def _insert(self, source: str, nth: int, chunk: Chunk, vector: bytes | None) -> int:
+        """Stores a chunk with its words and vector, and returns its number."""
         checked_digest = digest_of(chunk) + _checksum_place(source, nth, chunk.place)
         values = (source, nth, checked_digest, *chunk_values(chunk))
         number = self._link.execute(_INSERT, values).lastrowid or 0
