@@ -40,7 +40,7 @@ PARSERS = frozenset(
 """Calls that raise RecursionError for nesting that is deep enough."""
 
 NOT_FROM_OUTSIDE = {
-    "cli/strict.py:_keyed": "one string, which has no depth",
+    "cli/strict.py:_check_key": "one string, which has no depth",
     "clients/scripted.py": "a double for tests, which reads what the test wrote",
     "models/counters/remote.py": "whatever an endpoint answers, its callers turn into CountFailed",
     "models/facts.py:table": "a file of lamina's own",

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from lamina.cli.output import emit, progress
-from lamina.cli.parser import Parser, add_json, tokens
+from lamina.cli.parser import Parser, add_json, whole_number
 from lamina.errors import BadInput
 from tests.torture import LONG, SHORT, Effort, Outcome, Trial, place_at, trials
 
@@ -131,11 +131,11 @@ def _parser() -> Parser:
     )
     parser.add_argument("store", metavar="STORE", help="the address of a store")
     parser.add_argument("--long", action="store_true", help="as often as before a release; takes hours")
-    parser.add_argument("--kills", metavar="N", type=tokens, help="how many processes are killed")
-    parser.add_argument("--cuts", metavar="N", type=tokens, help="how often the power fails")
+    parser.add_argument("--kills", metavar="N", type=whole_number, help="how many processes are killed")
+    parser.add_argument("--cuts", metavar="N", type=whole_number, help="how often the power fails")
     parser.add_argument("--only", metavar="TRIAL", action="append", help="this trial alone; can be repeated")
     parser.add_argument(
-        "--seed", metavar="N", type=tokens, default=0, help="of the random instants (default: 0)"
+        "--seed", metavar="N", type=whole_number, default=0, help="of the random instants (default: 0)"
     )
     add_json(parser, "every trial with its violations")
     return parser

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.cli.chat.attaching import choices, mentioned
-from lamina.cli.chat.finding import USUAL, Way, ollama_host, way_to
-from lamina.cli.chat.markdown import CODE, Markdown, columns, inert
+from lamina.cli.chat.attaching import attach_mentions, path_choices
+from lamina.cli.chat.finding import DEFAULT_MODELS, ModelRoute, find_route, ollama_host
+from lamina.cli.chat.markdown import CODE, Markdown, count_columns, make_inert
 from lamina.context.port import GatheredSegments
 from lamina.errors import BadInput
 from lamina.models.facts import model as facts_of
@@ -61,20 +61,22 @@ def listing(**paths: Any) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("name", "variables", "way"),
     [
-        ("", {"ANTHROPIC_API_KEY": "k"}, Way(model=USUAL["anthropic"], dialect="anthropic")),
-        ("", {"OPENAI_API_KEY": "k"}, Way(model=USUAL["openai_chat"], dialect="openai_chat")),
-        ("", {"GOOGLE_API_KEY": "k"}, Way(model=USUAL["gemini"], dialect="gemini")),
-        ("claude-opus-5", {"ANTHROPIC_API_KEY": "k"}, Way(model="claude-opus-5", dialect="anthropic")),
+        ("", {"ANTHROPIC_API_KEY": "k"}, ModelRoute(model=DEFAULT_MODELS["anthropic"], dialect="anthropic")),
+        ("", {"OPENAI_API_KEY": "k"}, ModelRoute(model=DEFAULT_MODELS["openai_chat"], dialect="openai_chat")),
+        ("", {"GOOGLE_API_KEY": "k"}, ModelRoute(model=DEFAULT_MODELS["gemini"], dialect="gemini")),
+        ("claude-opus-5", {"ANTHROPIC_API_KEY": "k"}, ModelRoute(model="claude-opus-5", dialect="anthropic")),
         (
             "anthropic/claude-opus-5",
             {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://h/v1"},
-            Way(model="anthropic/claude-opus-5", dialect="openai_chat", url="http://h/v1"),
+            ModelRoute(model="anthropic/claude-opus-5", dialect="openai_chat", url="http://h/v1"),
         ),
-        ("ollama/llama3.2", {}, Way(model="llama3.2", dialect="ollama", url="http://127.0.0.1:9")),
+        ("ollama/llama3.2", {}, ModelRoute(model="llama3.2", dialect="ollama", url="http://127.0.0.1:9")),
     ],
 )
-def test_a_model_is_found_by_its_name_and_the_keys(name: str, variables: dict[str, str], way: Way) -> None:
-    assert way_to(name, NOWHERE | variables) == way
+def test_a_model_is_found_by_its_name_and_the_keys(
+    name: str, variables: dict[str, str], way: ModelRoute
+) -> None:
+    assert find_route(name, NOWHERE | variables) == way
 
 
 @pytest.mark.parametrize(
@@ -82,23 +84,23 @@ def test_a_model_is_found_by_its_name_and_the_keys(name: str, variables: dict[st
 )
 def test_without_a_model_it_says_what_to_set(name: str, variable: str) -> None:
     with pytest.raises(BadInput, match=variable):
-        way_to(name, NOWHERE | ({"OPENAI_API_KEY": "k"} if name else {}))
+        find_route(name, NOWHERE | ({"OPENAI_API_KEY": "k"} if name else {}))
 
 
 def test_a_local_ollama_is_found_with_its_newest_model() -> None:
     with listing(tags={"models": [{"name": "qwen3:4b"}, {"name": "llama3.2:latest"}]}) as url:
         variables = {"OLLAMA_HOST": url}
-        assert way_to("", variables) == Way(model="qwen3:4b", dialect="ollama", url=url)
-        assert way_to("llama3.2", variables) == Way(model="llama3.2", dialect="ollama", url=url)
+        assert find_route("", variables) == ModelRoute(model="qwen3:4b", dialect="ollama", url=url)
+        assert find_route("llama3.2", variables) == ModelRoute(model="llama3.2", dialect="ollama", url=url)
         with pytest.raises(BadInput, match="nothing here can reach"):
-            way_to("llama4", variables)
+            find_route("llama4", variables)
 
 
 def test_a_server_of_ones_own_says_which_model_it_has() -> None:
     with listing(models={"data": [{"id": "local-7b"}]}) as url:
-        assert way_to("", {"OPENAI_BASE_URL": f"{url}/v1"}).model == "local-7b"
+        assert find_route("", {"OPENAI_BASE_URL": f"{url}/v1"}).model == "local-7b"
         with pytest.raises(BadInput, match="lists no models"):
-            way_to(
+            find_route(
                 "", {"OPENAI_BASE_URL": f"{url}/v2/nothing"} | {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
             )
 
@@ -117,7 +119,7 @@ def test_the_host_of_ollama_is_read_as_its_own_programs_do(given: str, host: str
 
 
 def test_the_usual_models_are_known() -> None:
-    assert all(facts_of(name).window for name in USUAL.values())
+    assert all(facts_of(name).window for name in DEFAULT_MODELS.values())
 
 
 def shown(text: str, *, width: int = 40) -> str:
@@ -152,11 +154,11 @@ def test_the_pieces_in_which_a_text_arrives_do_not_matter(text: str, cuts: list[
 def test_nothing_speaks_to_the_terminal_but_the_styles(text: str) -> None:
     left = STYLE.sub("", shown(text))
     assert all(one.isprintable() or one in "\n\u200c\u200d\ufe0f" for one in left)
-    assert "\n" not in inert(text, lines=False)
+    assert "\n" not in make_inert(text, lines=False)
 
 
 def test_wide_letters_take_two_columns() -> None:
-    assert (columns("ab"), columns("日本"), columns("e\u0301")) == (2, 4, 1)
+    assert (count_columns("ab"), count_columns("日本"), count_columns("e\u0301")) == (2, 4, 1)
 
 
 @pytest.fixture
@@ -171,7 +173,7 @@ def space(tmp_path: Path) -> Workspace:
 
 
 def found(text: str, space: Workspace) -> GatheredSegments:
-    return anyio.run(mentioned, text, space)
+    return anyio.run(attach_mentions, text, space)
 
 
 def test_files_and_folders_are_attached_by_their_names_once(space: Workspace) -> None:
@@ -208,7 +210,7 @@ def test_pictures_go_beside_the_words(space: Workspace, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_tab_offers_what_is_there_and_may_be_had(before: str, texts: list[str], space: Workspace) -> None:
-    assert [choice.text for choice in choices(before, space)] == texts
+    assert [choice.text for choice in path_choices(before, space)] == texts
 
 
 @pytest.fixture

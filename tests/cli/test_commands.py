@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lamina.cli import COMMANDS
-from lamina.cli.bar import bar
+from lamina.cli.bar import draw_bar
 from lamina.dialects import DIALECTS
 from tests.cli.running import BRIEF, HELLO, LONGER, SHORT, long_session, run, saved, shell
 from tools.cli_help import PAGE, outdated, rewritten
@@ -198,7 +198,7 @@ def test_explain_reads_a_ledger_and_writes_none(tmp_path: Path) -> None:
     ],
 )
 def test_a_bar_is_in_proportion_and_leaves_nothing_out(parts: dict[str, int], drawn: str) -> None:
-    assert bar(parts, width=10) == drawn
+    assert draw_bar(parts, width=10) == drawn
 
 
 def test_diff_says_that_a_request_continues_another(tmp_path: Path) -> None:

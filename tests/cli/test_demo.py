@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lamina.cli.bar import SIGNS
-from lamina.cli.recording import calls, recording
+from lamina.cli.recording import make_recording, split_calls
 from lamina.dialects import DIALECTS
 from tests.cli.running import run, shell
 
@@ -142,7 +142,7 @@ def test_a_window_that_cannot_hold_the_session_says_so() -> None:
 
 
 def test_every_request_of_the_recording_is_valid_and_continues_the_last() -> None:
-    requests = [*calls(recording(3, turns=4, steps=4))]
+    requests = [*split_calls(make_recording(3, turns=4, steps=4))]
     assert len(requests) > 4
     for request in requests:
         assert DIALECTS["openai_chat"].check(request) == []

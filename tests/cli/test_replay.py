@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lamina.cli.recording import recording
+from lamina.cli.recording import make_recording
 from tests.cli.running import run
 
 USAGE = {"prompt_tokens": 5_000, "completion_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4_000}}
@@ -22,7 +22,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("logs")
     lines = []
     for seed in (1, 2, 3):
-        request = recording(seed, turns=3, steps=4)
+        request = make_recording(seed, turns=3, steps=4)
         *asked, answer = request["messages"]
         response = {"model": request["model"], "choices": [{"message": answer}], "usage": USAGE}
         lines.append(json.dumps({"request": {**request, "messages": asked}, "response": response}))

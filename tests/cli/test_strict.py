@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.cli.strict import DEPTH, loads
+from lamina.cli.strict import DEPTH, parse_strictly
 from lamina.errors import BadInput
 from tests.cli.running import run
 
@@ -21,14 +21,14 @@ JSON = st.recursive(
 
 def refused(text: str) -> str:
     with pytest.raises(BadInput) as caught:
-        loads(text, name="x.json")
+        parse_strictly(text, name="x.json")
     return str(caught.value)
 
 
 @given(JSON, st.booleans())
 def test_json_is_read_as_it_was_written(value: Any, ascii_only: bool) -> None:  # noqa: FBT001
     text = json.dumps(value, ensure_ascii=ascii_only)
-    assert text.isspace() or not text or loads(text, name="x.json") == value
+    assert text.isspace() or not text or parse_strictly(text, name="x.json") == value
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_is_refused_is_placed(text: str, said: str) -> None:
 
 @pytest.mark.parametrize(("opening", "closing"), [("[", "]"), ('{"a":', "}")])
 def test_levels_are_counted(opening: str, closing: str) -> None:
-    assert loads(opening * DEPTH + "1" + closing * DEPTH, name="x.json")
+    assert parse_strictly(opening * DEPTH + "1" + closing * DEPTH, name="x.json")
     for levels in (DEPTH + 1, 5_000, 100_000):
         said = refused(opening * levels + "1" + closing * levels)
         assert f"x.json:1:{DEPTH * len(opening) + 1} (" in said
@@ -88,7 +88,7 @@ def test_a_key_that_comes_twice_is_found_wherever_it_stands(before: Any, inside:
 def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
     place = ""
     try:
-        loads(text, name="x.json")
+        parse_strictly(text, name="x.json")
     except BadInput as error:
         place = error.place
     assert re.fullmatch(r"|x\.json|x\.json:\d+:\d+( \(.+\))?", place, re.DOTALL)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lamina import segments
-from lamina.cli.recording import recording
+from lamina.cli.recording import make_recording
 from lamina.dialects import DIALECTS
 from lamina.formats.codec import encode
 from lamina.formats.markdown import MarkdownChat, write
@@ -61,7 +61,7 @@ def test_a_usage_or_event_about_no_item_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_whole_file_may_be_one_record_or_a_list_of_them(tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(json.dumps(recording(3, turns=1, steps=2), indent=2))
+    (tmp_path / "a.json").write_text(json.dumps(make_recording(3, turns=1, steps=2), indent=2))
     (tmp_path / "b.json").write_text(json.dumps([recorded.session(), recorded.session(id="s2")], indent=1))
     (tmp_path / "c.json").write_text(json.dumps(chat(1)))
     traces, damaged = found(tmp_path)

@@ -1,7 +1,7 @@
-"""The command `lamina`: finds the command that was asked for, runs it, and turns errors into one line.
+"""The command `lamina`: runs one of its commands, and turns errors into one line.
 
 Each command is a file of this package with `describe(parser)` and `run(arguments)`. It is imported when it
-is asked for, so that `lamina --help` is quick. Nothing here knows what a command does.
+is run, so that `lamina --help` is quick. Nothing here knows what a command does.
 
     0  done                               2    input that cannot be used
     1  check found something, or two      3    no request that small is possible
@@ -17,9 +17,10 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import Parser
@@ -55,16 +56,17 @@ Commands that read a FILE read standard input where it is "-".
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
-    given = [*(sys.argv[1:] if argv is None else argv)]
+    if argv is None:
+        argv = sys.argv[1:]
+    words = list(argv)
     if not _open_streams():
         return BAD_INPUT
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _warned  # type: ignore[assignment]
-            warnings.filterwarnings(
-                "ignore", message="SQLite .* can damage a file"
-            )  # `sessions verify` says it
-            code = _run(given)
+            warnings.showwarning = _print_warning  # type: ignore[assignment]
+            # `lamina sessions verify` prints this one
+            warnings.filterwarnings("ignore", message="SQLite .* can damage a file")
+            code = _run(words)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read the output has seen enough
         _silence()
@@ -72,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return STOPPED
     except Exception as error:  # noqa: BLE001 - a command never ends in a traceback
-        return _failed(error, machine="--json" in given)
+        return _report_failure(error, as_json="--json" in words)
     return code
 
 
@@ -95,26 +97,28 @@ def parser_for(command: str = "") -> Parser:
     return parser
 
 
-def _run(given: list[str]) -> int:
+def _run(words: list[str]) -> int:
     try:
-        if given and given[0] in COMMANDS:
-            arguments = parser_for(given[0]).parse_args(given[1:])
-            code: int = import_module(f"lamina.cli.{given[0]}").run(arguments)
+        if words and words[0] in COMMANDS:
+            arguments = parser_for(words[0]).parse_args(words[1:])
+            code: int = import_module(f"lamina.cli.{words[0]}").run(arguments)
             return code
-        return _lamina(given)
-    except SystemExit as done:  # how argparse ends, after help and after what it refuses
-        return done.code if isinstance(done.code, int) else BAD_INPUT
+        return _run_without_command(words)
+    except SystemExit as end:  # how argparse ends, after help and after what it refuses
+        if isinstance(end.code, int):
+            return end.code
+        return BAD_INPUT
 
 
-def _lamina(given: list[str]) -> int:
-    """No command: help, the version, or what is wrong."""
+def _run_without_command(words: list[str]) -> int:
+    """Prints the help, the version, or what is wrong."""
     parser = parser_for()
-    if not given:
+    if not words:
         parser.print_help(sys.stderr)
         return BAD_INPUT
-    if not given[0].startswith("-"):
-        parser.error(f"unknown command {given[0]!r}; use one of {', '.join(COMMANDS)}")
-    if parser.parse_args(given).version:
+    if not words[0].startswith("-"):
+        parser.error(f"unknown command {words[0]!r}; use one of {', '.join(COMMANDS)}")
+    if parser.parse_args(words).version:
         print(f"lamina {_version()}")
     return 0
 
@@ -127,42 +131,51 @@ def _version() -> str:
         return "(not installed)"
 
 
-def _failed(error: Exception, *, machine: bool) -> int:
-    code, kind, message = (
-        BUG,
-        "bug",
-        f"{type(error).__name__}: {error}; this is a bug in lamina, please report it",
-    )
-    facts: dict[str, Any] = {}
-    if isinstance(error, BudgetExceeded):
-        code, kind, message = NO_ROOM, "budget_exceeded", str(error)
-        facts = {"floor": error.floor, "room": error.room}
-    elif isinstance(error, BadInput):
-        code, kind, message = BAD_INPUT, "bad_input", str(error)
-        facts = {"place": error.place, "problem": error.problem, "hint": error.hint}
-    elif isinstance(error, InvalidRequest):
-        code, kind, message = BAD_INPUT, "invalid_request", str(error)
-        facts = {"violations": [{"rule": v.rule, "place": v.place} for v in error.violations]}
-    elif isinstance(error, StoreError | NotFound):
-        code, kind, message = STORE, type(error).__name__.lower(), str(error)
-    elif isinstance(error, OSError):  # files that commands read and write are bad input by now
+class _Failure(NamedTuple):
+    """An error as this program reports it: the exit code, and what --json prints."""
+
+    code: int
+    kind: str
+    message: str
+    facts: Mapping[str, Any] = MappingProxyType({})
+
+
+def _report_failure(error: Exception, *, as_json: bool) -> int:
+    failure = _describe_failure(error)
+    if failure.kind == "output":
         _silence()
-        code, kind, message = BAD_INPUT, "output", f"output: {error.strerror or error}"
-    tell("lamina: " + " ".join(message.split()))
-    if machine:
+    tell("lamina: " + " ".join(failure.message.split()))
+    if as_json:
         with contextlib.suppress(OSError):
-            emit({"error": {"kind": kind, "message": message, **facts}})
+            emit({"error": {"kind": failure.kind, "message": failure.message, **failure.facts}})
             sys.stdout.flush()
-    return code
+    return failure.code
 
 
-def _warned(message: Warning | str, *_: Any) -> None:
+def _describe_failure(error: Exception) -> _Failure:
+    if isinstance(error, BudgetExceeded):
+        return _Failure(NO_ROOM, "budget_exceeded", str(error), {"floor": error.floor, "room": error.room})
+    if isinstance(error, BadInput):
+        facts = {"place": error.place, "problem": error.problem, "hint": error.hint}
+        return _Failure(BAD_INPUT, "bad_input", str(error), facts)
+    if isinstance(error, InvalidRequest):
+        violations = [{"rule": violation.rule, "place": violation.place} for violation in error.violations]
+        return _Failure(BAD_INPUT, "invalid_request", str(error), {"violations": violations})
+    if isinstance(error, StoreError | NotFound):
+        return _Failure(STORE, type(error).__name__.lower(), str(error))
+    if isinstance(error, OSError):  # commands turn errors of the files that they read and write into BadInput
+        return _Failure(BAD_INPUT, "output", f"output: {error.strerror or error}")
+    message = f"{type(error).__name__}: {error}; this is a bug in lamina, please report it"
+    return _Failure(BUG, "bug", message)
+
+
+def _print_warning(message: Warning | str, *_: Any) -> None:
     """A warning as one line, without the place in the source that gave it."""
     tell("lamina: warning: " + " ".join(str(message).split()))
 
 
 def _open_streams() -> bool:
-    """Whether there is an output; remarks may go nowhere. No terminal is asked for what it cannot show."""
+    """Whether there is an output; remarks may go nowhere. Characters that it lacks are escaped."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - open until the end
     if sys.stdout is None:
@@ -175,7 +188,7 @@ def _open_streams() -> bool:
 
 
 def _silence() -> None:
-    """What is left in the buffer would fail once more when Python ends, so it goes nowhere."""
+    """Sends standard output nowhere: what is left in the buffer would fail once more when Python ends."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

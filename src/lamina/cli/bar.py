@@ -19,35 +19,44 @@ SIGNS = {
     "framing": "~",
     "free": ".",
 }
-"""One for each amount; letters and marks, so that no colour is needed."""
+"""One for each layer; letters and marks, so that no colour is needed."""
 
 
-def amounts(envelope: Envelope) -> dict[str, int]:
+def tokens_by_layer(envelope: Envelope) -> dict[str, int]:
     """Tokens by layer, with what stands around the messages, and what is free."""
     account = envelope.account
-    found = dict.fromkeys(SIGNS, 0)
-    found["tools"] = account.tools
-    found["answer"] = account.answer
-    found["framing"] = account.parameters + account.request + account.margin
+    amounts = dict.fromkeys(SIGNS, 0)
+    amounts["tools"] = account.tools
+    amounts["answer"] = account.answer
+    amounts["framing"] = account.parameters + account.request + account.margin
     for entry in envelope.entries:
-        found[Layer(entry.layer).value] += entry.tokens
-    found["free"] = max((envelope.room or 0) - envelope.tokens, 0)
-    return {name: tokens for name, tokens in found.items() if tokens > 0}
+        amounts[Layer(entry.layer).value] += entry.tokens
+    amounts["free"] = max((envelope.room or 0) - envelope.tokens, 0)
+    return {name: tokens for name, tokens in amounts.items() if tokens > 0}
 
 
-def bar(parts: Mapping[str, int], *, width: int) -> str:
-    """Characters in proportion to tokens; what there is shows, however small it is."""
-    total = sum(parts.values())
+def draw_bar(amounts: Mapping[str, int], *, width: int) -> str:
+    """Characters in proportion to tokens; every amount shows, however small it is."""
+    total = sum(amounts.values())
     if not total:
         return f"[{' ' * width}]"
-    shares = {name: max(tokens * width // total, 1) for name, tokens in parts.items()}
-    by_rest = sorted(parts, key=lambda name: (-(parts[name] * width % total), name))
-    for name in by_rest[: max(width - sum(shares.values()), 0)]:
-        shares[name] += 1
-    while sum(shares.values()) > width and max(shares.values()) > 1:
-        shares[max(shares, key=lambda name: shares[name])] -= 1
-    return f"[{''.join(SIGNS[name] * count for name, count in shares.items())}]"
+    widths = _share_out_width(amounts, total, width)
+    characters = "".join(SIGNS[name] * count for name, count in widths.items())
+    return f"[{characters}]"
 
 
-def legend(parts: Mapping[str, int]) -> str:
-    return ", ".join(f"{SIGNS[name]} {name} {tokens:,}" for name, tokens in parts.items())
+def _share_out_width(amounts: Mapping[str, int], total: int, width: int) -> dict[str, int]:
+    """Whole characters for each amount, at least one; what is left goes to the largest remainders."""
+    widths = {name: max(tokens * width // total, 1) for name, tokens in amounts.items()}
+    by_remainder = sorted(amounts, key=lambda name: (-(amounts[name] * width % total), name))
+    characters_left = max(width - sum(widths.values()), 0)
+    for name in by_remainder[:characters_left]:
+        widths[name] += 1
+    while sum(widths.values()) > width and max(widths.values()) > 1:
+        widest = max(widths, key=lambda name: widths[name])
+        widths[widest] -= 1
+    return widths
+
+
+def draw_legend(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{SIGNS[name]} {name} {tokens:,}" for name, tokens in amounts.items())

@@ -36,18 +36,21 @@ def describe(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     request = read_request(arguments.file)
     dialect = named(arguments.dialect) if arguments.dialect is not None else recognise(request)
-    found = dialect.check(request)
+    violations = dialect.check(request)
     if arguments.json:
-        emit({"dialect": dialect.name, "violations": msgspec.to_builtins(found)})
-    elif found:
-        print(_lines(found))
+        emit({"dialect": dialect.name, "violations": msgspec.to_builtins(violations)})
+    elif violations:
+        print(_violation_lines(violations))
     else:
         tell(f"no rule of {dialect.name} is broken")
-    return 1 if found else 0
+    return int(bool(violations))
 
 
-def _lines(found: Sequence[Violation]) -> str:
-    rule, place = (
-        max(len(text) for text in column) for column in zip(*((v.rule, v.place) for v in found), strict=True)
-    )
-    return "\n".join(f"{v.rule:<{rule}}  {v.place:<{place}}  {' '.join(v.message.split())}" for v in found)
+def _violation_lines(violations: Sequence[Violation]) -> str:
+    rule_width = max(len(violation.rule) for violation in violations)
+    place_width = max(len(violation.place) for violation in violations)
+    lines = []
+    for violation in violations:
+        message = " ".join(violation.message.split())
+        lines.append(f"{violation.rule:<{rule_width}}  {violation.place:<{place_width}}  {message}")
+    return "\n".join(lines)

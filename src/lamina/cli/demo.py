@@ -12,17 +12,16 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lamina.caches import rules_for
-from lamina.cli.bar import SIGNS, bar, legend
+from lamina.cli.bar import SIGNS, draw_bar, draw_legend
 from lamina.cli.output import emit, progress, tell
-from lamina.cli.parser import add_json, tokens
-from lamina.cli.recording import MODEL, calls, recording
-from lamina.cli.replay import write
+from lamina.cli.parser import add_json, whole_number
+from lamina.cli.recording import MODEL, make_recording, split_calls
+from lamina.cli.replay import write_file
 from lamina.core.hashing import handle
 from lamina.core.values import Budget, Form, Ledger
 from lamina.core.wording import described, text_of
@@ -66,12 +65,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--once", action="store_true", help="plain lines, on a terminal too")
-    add("--seed", metavar="N", type=tokens, default=SEED, help=f"which session (default: {SEED})")
-    add("--turns", metavar="N", type=tokens, default=TURNS, help=f"how long it is (default: {TURNS})")
+    add("--seed", metavar="N", type=whole_number, default=SEED, help=f"which session (default: {SEED})")
+    add("--turns", metavar="N", type=whole_number, default=TURNS, help=f"how long it is (default: {TURNS})")
     add(
         "--window",
         metavar="N",
-        type=tokens,
+        type=whole_number,
         default=WINDOW,
         help=f"the context window in tokens (default: {WINDOW})",
     )
@@ -80,22 +79,26 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    request = recording(arguments.seed, turns=max(arguments.turns, 1))
+    request = make_recording(arguments.seed, turns=max(arguments.turns, 1))
     with progress("replaying a made-up session"):
-        recalled = _lowered(_fitted(request, arguments.window))
-        account = _account(request, arguments)
-    report = arguments.html or str(Path(tempfile.mkdtemp(prefix="lamina-demo-")) / "report.html")
-    write(report, render_page(account, title=f"A made-up session in a window of {arguments.window:,} tokens"))
+        recalled = _recall_largest(_fit_last_call(request, arguments.window))
+        account = _replay_policies(request, arguments)
+    report = arguments.html
+    if not report:
+        report = str(Path(tempfile.mkdtemp(prefix="lamina-demo-")) / "report.html")
+    write_file(
+        report, render_page(account, title=f"A made-up session in a window of {arguments.window:,} tokens")
+    )
     if arguments.json:
-        emit(_facts(arguments, account, recalled))
+        emit(_demo_json(arguments, account, recalled))
     else:
-        _watch(_Shown(request, account), live=not arguments.once and _can_update())
-        print(f"\n{account_text(account, recorded=False)}\n\n{_NOTES}\n\n{_told(recalled)}")
+        _watch(_WatchedCalls(request, account), live=not arguments.once and _can_update())
+        print(f"\n{account_text(account, recorded=False)}\n\n{_NOTES}\n\n{_recalled_text(recalled)}")
     tell(f"the page with drawings: {report}")
     return 0
 
 
-def _account(request: dict[str, Any], arguments: argparse.Namespace) -> ReplayAccount:
+def _replay_policies(request: dict[str, Any], arguments: argparse.Namespace) -> ReplayAccount:
     trace = Trace(
         id=f"made up, seed {arguments.seed}",
         place="lamina demo",
@@ -115,62 +118,78 @@ def _account(request: dict[str, Any], arguments: argparse.Namespace) -> ReplayAc
     )
 
 
-class _Shown:
-    """What is watched: the calls under lamina, with the turn that each belongs to and all costs so far."""
+class _WatchedCalls:
+    """The calls under lamina, with the turn that each belongs to, and what every policy cost so far."""
 
     def __init__(self, request: dict[str, Any], account: ReplayAccount) -> None:
         self.outcomes = account.outcomes
-        self.own: ReplayOutcome = next(each for each in self.outcomes if each.policy == OWN)
-        asked = (sum(m["role"] == "user" for m in each["messages"]) for each in calls(request))
-        self.turns = list(asked)
+        self.own: ReplayOutcome = next(outcome for outcome in self.outcomes if outcome.policy == OWN)
+        self.turns = [_count_user_messages(call) for call in split_calls(request)]
         self.cuts = list(accumulate(bool(point.cut) for point in self.own.points))
 
     def line(self, at: int) -> str:
+        """One call with its cut, if there was one."""
+        line = self._line_without_cut(at)
         point = self.own.points[at]
-        drawn = bar(self.amounts(point), width=BAR)
-        share = f"{100 * point.read // point.tokens} %" if point.tokens else "-"
-        cells = f"{at + 1:>4} {self.turns[at]:>4} {point.tokens:>7,}  {drawn} {share:>7}"
-        return f"{cells}  cut {self.cuts[at]}, {point.cut}" if point.cut else cells
-
-    def amounts(self, point: Point) -> dict[str, int]:
-        """Tokens by layer, with what stands around the messages, and what is free of the window."""
-        known = {name: point.layers[name] for name in SIGNS if point.layers.get(name)}
-        around = {"framing": max(point.tokens - sum(known.values()), 0)}
-        free = {"free": max(self.own.window - point.tokens, 0)}
-        return {name: count for name, count in (known | around | free).items() if count}
+        if point.cut:
+            line += f"  cut {self.cuts[at]}, {point.cut}"
+        return line
 
     def panel(self, at: int) -> list[str]:
         """What is redrawn at every call; always as many lines."""
-        point = self.own.points[at]
-        spent = [(each.policy, each.points[min(at, len(each.points) - 1)].spent) for each in self.outcomes]
-        costs = ", ".join(f"{policy} {format_whole(cost)}" for policy, cost in spent)
-        quiet = self.line(at).partition("  cut ")[0]
-        lines = [quiet, "", legend(self.amounts(point)), f"cost so far: {costs}"]
+        costs = []
+        for outcome in self.outcomes:
+            point = outcome.points[min(at, len(outcome.points) - 1)]
+            costs.append(f"{outcome.policy} {format_whole(point.spent)}")
+        lines = [
+            self._line_without_cut(at),
+            "",
+            draw_legend(self._amounts(self.own.points[at])),
+            f"cost so far: {', '.join(costs)}",
+        ]
         columns = shutil.get_terminal_size().columns - 1  # a line that wraps would be two to go back over
         return [line[:columns] for line in lines]
+
+    def _line_without_cut(self, at: int) -> str:
+        point = self.own.points[at]
+        bar = draw_bar(self._amounts(point), width=BAR)
+        share = f"{100 * point.read // point.tokens} %" if point.tokens else "-"
+        return f"{at + 1:>4} {self.turns[at]:>4} {point.tokens:>7,}  {bar} {share:>7}"
+
+    def _amounts(self, point: Point) -> dict[str, int]:
+        """Tokens by layer, with what stands around the messages, and what is free of the window."""
+        amounts = {name: point.layers[name] for name in SIGNS if point.layers.get(name)}
+        amounts["framing"] = max(point.tokens - sum(amounts.values()), 0)
+        amounts["free"] = max(self.own.window - point.tokens, 0)
+        return {name: tokens for name, tokens in amounts.items() if tokens}
+
+
+def _count_user_messages(request: dict[str, Any]) -> int:
+    return sum(message["role"] == "user" for message in request["messages"])
 
 
 def _can_update() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
-def _watch(shown: _Shown, *, live: bool) -> None:
-    """The account of each call: all of them as lines, or the newest in place and the cuts above it."""
+def _watch(calls: _WatchedCalls, *, live: bool) -> None:
+    """Prints every call as a line; if `live`, the newest in place, and the cuts above it."""
     signs = ", ".join(f"{sign} {name}" for name, sign in SIGNS.items())
-    print(f"one session of a coding agent, made up, in a window of {shown.own.window:,} tokens")
+    print(f"one session of a coding agent, made up, in a window of {calls.own.window:,} tokens")
     print(f"{signs}\n\n{COLUMNS}")
-    for at, point in enumerate(shown.own.points):
+    for at, point in enumerate(calls.own.points):
         if not live:
-            print(shown.line(at), flush=True)
+            print(calls.line(at), flush=True)
             continue
-        drawn = shown.panel(at)
-        back = f"\x1b[{len(drawn)}F\x1b[J" if at else ""
-        above = [shown.line(at)] if point.cut else []
-        print(back + "\n".join([*above, *drawn]), flush=True)
+        lines = calls.panel(at)
+        go_back = f"\x1b[{len(lines)}F\x1b[J" if at else ""
+        if point.cut:
+            lines.insert(0, calls.line(at))
+        print(go_back + "\n".join(lines), flush=True)
         time.sleep(PAUSE)
 
 
-class _Lowered(NamedTuple):
+class _Recalled(NamedTuple):
     """One segment that is not sent in full, and how it comes back."""
 
     what: str
@@ -181,47 +200,56 @@ class _Lowered(NamedTuple):
     equal: bool
 
 
-def _fitted(request: dict[str, Any], window: int) -> Fitted:
+def _fit_last_call(request: dict[str, Any], window: int) -> Fitted:
     """The last call of the session, after all calls before it."""
-    ledger, memo = Ledger(), RequestMemo()
-    for fitted in _each(request, window, ledger, memo):
-        last = fitted
-    return last
-
-
-def _each(request: dict[str, Any], window: int, ledger: Ledger, memo: RequestMemo) -> Iterator[Fitted]:
-    for each in calls(request):
-        fitted = fit_request(each, dialect=CHAT, budget=Budget(window=window), ledger=ledger, memo=memo)
+    budget = Budget(window=window)
+    memo = RequestMemo()
+    ledger = Ledger()
+    for call in split_calls(request):
+        fitted = fit_request(call, dialect=CHAT, budget=budget, ledger=ledger, memo=memo)
         ledger = fitted.ledger
-        yield fitted
+    return fitted
 
 
-def _lowered(fitted: Fitted) -> _Lowered | None:
-    """The largest segment that is not sent in full; one that stands as a stub, if there is any."""
-    found = [e for e in fitted.envelope.entries if e.form is not Form.FULL and e.segment.origin != "lamina"]
-    if not found:
+def _recall_largest(fitted: Fitted) -> _Recalled | None:
+    """The largest segment that is not sent in full; one that is sent as a stub, if there is any."""
+    lowered = [
+        entry
+        for entry in fitted.envelope.entries
+        if entry.form is not Form.FULL and entry.segment.origin != "lamina"
+    ]
+    if not lowered:
         return None
-    entry = max(found, key=lambda e: (e.form is Form.STUB, len(text_of(e.segment.parts))))
-    key, whole_text = handle(entry.content), text_of(entry.segment.parts)
-    back = fitted.recall(key)
-    return _Lowered(described(entry.segment), entry.why, text_of(entry.parts), key, back, back == whole_text)
-
-
-def _told(found: _Lowered | None) -> str:
-    """One thing that was lowered, as it is sent now and as it comes back."""
-    if found is None:
-        return "everything is sent in full: there is nothing to bring back"
-    size = f"{len(found.text.encode()):,} bytes, {found.text.count(chr(10)) + 1:,} lines"
-    return (
-        f"lowered:  {found.what} ({found.why})\n"
-        f"sent as:  {' '.join(found.sent.split())[:120] or 'part of a digest'}\n"
-        f"recalled: {size} by the key {found.key}\n"
-        f"equal to what was lowered: {'yes' if found.equal else 'no'}"
+    largest = max(lowered, key=lambda entry: (entry.form is Form.STUB, len(text_of(entry.segment.parts))))
+    key = handle(largest.content)
+    text = fitted.recall(key)
+    return _Recalled(
+        what=described(largest.segment),
+        why=largest.why,
+        sent=text_of(largest.parts),
+        key=key,
+        text=text,
+        equal=text == text_of(largest.segment.parts),
     )
 
 
-def _facts(
-    arguments: argparse.Namespace, account: ReplayAccount, recalled: _Lowered | None
+def _recalled_text(recalled: _Recalled | None) -> str:
+    """One thing that was lowered, as it is sent now and as it comes back."""
+    if recalled is None:
+        return "everything is sent in full: there is nothing to bring back"
+    sent = " ".join(recalled.sent.split())[:120] or "part of a digest"
+    lines = recalled.text.count("\n") + 1
+    equal = "yes" if recalled.equal else "no"
+    return (
+        f"lowered:  {recalled.what} ({recalled.why})\n"
+        f"sent as:  {sent}\n"
+        f"recalled: {len(recalled.text.encode()):,} bytes, {lines:,} lines by the key {recalled.key}\n"
+        f"equal to what was lowered: {equal}"
+    )
+
+
+def _demo_json(
+    arguments: argparse.Namespace, account: ReplayAccount, recalled: _Recalled | None
 ) -> dict[str, Any]:
     return {
         "seed": arguments.seed,

@@ -59,97 +59,112 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.before == arguments.after == "-":
         raise BadInput("both requests are standard input", place="diff", hint="give a file for one of them")
     with progress("comparing"):
-        before, after = (_stream(path, arguments.dialect) for path in (arguments.before, arguments.after))
-        rules = _rules(arguments.rules, after) if arguments.rules else None
-        found = diff(before, after, rules=rules, gap=arguments.gap, counter=counter_for(before.model))
+        before = _read_stream(arguments.before, arguments.dialect)
+        after = _read_stream(arguments.after, arguments.dialect)
+        rules = _find_rules(arguments.rules, after) if arguments.rules else None
+        counter = counter_for(before.model)
+        difference = diff(before, after, rules=rules, gap=arguments.gap, counter=counter)
     if arguments.json:
-        emit(_facts(found, before, after, rules))
+        emit(_difference_json(difference, before, after, rules))
+    elif difference.continues:
+        print("\n".join(_continuing_lines(difference, arguments, after, rules)))
     else:
-        print("\n".join(_lines(found, arguments, after, rules)))
-    return 0 if found.continues else 1
+        print("\n".join(_parting_lines(difference, arguments, rules)))
+    return int(not difference.continues)
 
 
 def _seconds(text: str) -> float:
     try:
-        found = float(text)
+        seconds = float(text)
     except ValueError:
-        found = -1
-    if not 0 <= found < float("inf"):
+        seconds = -1
+    if not 0 <= seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, 0 or more")
-    return found
+    return seconds
 
 
-def _stream(path: str, dialect: str | None) -> Stream:
+def _read_stream(path: str, dialect_name: str | None) -> Stream:
     request = read_request(path)
     try:
-        speaks: Dialect = named(dialect) if dialect is not None else recognise(request)
-        speaks.parse(request)  # what is no request is refused, with its place
-        return speaks.stream(request)
+        dialect: Dialect = named(dialect_name) if dialect_name is not None else recognise(request)
+        dialect.parse(request)  # refuses what is no request, and says where
+        return dialect.stream(request)
     except BadInput as error:
         place = f"{path}: {error.place}" if error.place else path
         raise BadInput(error.problem, place=place, hint=error.hint) from None
 
 
-def _rules(name: str, after: Stream) -> CacheRules:
+def _find_rules(name: str, after: Stream) -> CacheRules:
     if name == AUTO:
         return rules_for(after.model, dialect=after.dialect)
-    if name in all_rules():
-        return all_rules()[name]
+    rules_by_name = all_rules()
+    if name in rules_by_name:
+        return rules_by_name[name]
     if Path(name).is_file():
         return load_rules(name)
-    known = ", ".join(all_rules())
-    raise BadInput(
-        f"unknown rules {name!r}", place="--rules", hint=f"use auto, a TOML file, or one of {known}"
-    )
+    hint = f"use auto, a TOML file, or one of {', '.join(rules_by_name)}"
+    raise BadInput(f"unknown rules {name!r}", place="--rules", hint=hint)
 
 
-def _lines(
-    found: Difference, arguments: argparse.Namespace, after: Stream, rules: CacheRules | None
+def _continuing_lines(
+    difference: Difference, arguments: argparse.Namespace, after: Stream, rules: CacheRules | None
 ) -> list[str]:
-    old, new = arguments.before, arguments.after
-    if found.continues:
-        count = len(after.blocks) - sum(block.sort == "tool" for block in after.blocks) - found.at
-        more = f"{count:,} new block{'s' * (count != 1)}, from {found.entry} on" if count else "nothing new"
-        read = f"{found.kept:,} tokens {'read' if rules else 'kept'}"
-        return [f"{new} continues {old}: {read}, {more}", *_differing(found), *_under(rules)]
-    named_ = f" ({found.name})" if found.name else ""
+    tool_blocks = sum(block.sort == "tool" for block in after.blocks)
+    new_blocks = len(after.blocks) - tool_blocks - difference.at
+    news = "nothing new"
+    if new_blocks:
+        noun = "block" if new_blocks == 1 else "blocks"
+        news = f"{new_blocks:,} new {noun}, from {difference.entry} on"
+    verb = "read" if rules else "kept"
+    tokens = f"{difference.kept:,} tokens {verb}"
+    lines = [f"{arguments.after} continues {arguments.before}: {tokens}, {news}"]
+    if difference.settings:  # said although nothing is lost, so that nobody looks for them elsewhere
+        lines.append(f"also differing: {', '.join(difference.settings)}")
+    return [*lines, *_rules_line(rules)]
+
+
+def _parting_lines(
+    difference: Difference, arguments: argparse.Namespace, rules: CacheRules | None
+) -> list[str]:
+    place = difference.place or "its beginning"
+    if difference.name:
+        place += f" ({difference.name})"
     return [
-        f"{new} parts from {old} at {found.place or 'its beginning'}{named_}, byte {found.byte:,}",
-        f"cause:  {found.cause}: {found.sentence}",
-        f"tokens: {_tokens(found)}",
-        f"advice: {found.advice}",
-        *_under(rules),
+        f"{arguments.after} parts from {arguments.before} at {place}, byte {difference.byte:,}",
+        f"cause:  {difference.cause}: {difference.sentence}",
+        f"tokens: {_describe_tokens(difference)}",
+        f"advice: {difference.advice}",
+        *_rules_line(rules),
     ]
 
 
-def _tokens(found: Difference) -> str:
-    """What was kept and lost; under the rules of a cache of what it held, with the price."""
-    if found.cached is None:
-        return f"{found.kept:,} of {found.kept + found.lost:,} kept, {found.lost:,} lost"
-    if not found.cached:
+def _describe_tokens(difference: Difference) -> str:
+    """What was kept and lost; under the rules of a cache, of what it held, with the price."""
+    if difference.cached is None:
+        total = difference.kept + difference.lost
+        return f"{difference.kept:,} of {total:,} kept, {difference.lost:,} lost"
+    if not difference.cached:
         return "the cache held nothing of it, so nothing was lost"
-    read = f"{found.kept:,} of the {found.cached:,} that the cache held are read"
-    return f"{read}, {found.lost:,} are sent and paid again{_price(found)}"
+    read = f"{difference.kept:,} of the {difference.cached:,} that the cache held are read"
+    paid_again = f"{read}, {difference.lost:,} are sent and paid again"
+    if difference.price is None:
+        return paid_again
+    return f"{paid_again}, ${difference.price:.4f} more than reading them (prices of {AS_OF})"
 
 
-def _price(found: Difference) -> str:
-    return "" if found.price is None else f", ${found.price:.4f} more than reading them (prices of {AS_OF})"
+def _rules_line(rules: CacheRules | None) -> list[str]:
+    if rules is None:
+        return []
+    return [f"rules:  {rules.title}, {rules.as_of}"]
 
 
-def _differing(found: Difference) -> list[str]:
-    """Parameters that differ without a loss, so that nobody looks for them elsewhere."""
-    return [f"also differing: {', '.join(found.settings)}"] if found.settings else []
-
-
-def _under(rules: CacheRules | None) -> list[str]:
-    return [f"rules:  {rules.title}, {rules.as_of}"] if rules else []
-
-
-def _facts(found: Difference, before: Stream, after: Stream, rules: CacheRules | None) -> dict[str, Any]:
-    facts: dict[str, Any] = msgspec.to_builtins(found)
+def _difference_json(
+    difference: Difference, before: Stream, after: Stream, rules: CacheRules | None
+) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(difference)
     return {
-        "continues": found.continues,
-        **facts,
+        "continues": difference.continues,
+        **fields,
         "dialects": [before.dialect, after.dialect],
         "rules": {"name": rules.name, "as_of": rules.as_of} if rules else None,
     }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from lamina.cli.bar import amounts, bar, legend
-from lamina.cli.fit import add_request_options, fitted_from, manifest
+from lamina.cli.bar import draw_bar, draw_legend, tokens_by_layer
+from lamina.cli.fit import add_request_options, fit_from_arguments, manifest_json
 from lamina.cli.output import emit
 from lamina.cli.parser import add_file, add_json
 from lamina.core.explanation import explain, table
@@ -36,14 +36,15 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    fitted = fitted_from(arguments)
-    envelope, name = fitted.envelope, str(fitted.request.get("model", ""))
+    fitted = fit_from_arguments(arguments)
+    envelope = fitted.envelope
+    name = str(fitted.request.get("model", ""))
     if arguments.json:
-        emit(manifest(envelope) | {"price": price(name, envelope.tokens)})
+        emit(manifest_json(envelope) | {"price": input_price(name, envelope.tokens)})
         return 0
-    parts = amounts(envelope)
-    print(f"{table(explain(envelope))}\n\n{bar(parts, width=WIDTH)}\n{legend(parts)}")
-    cost = price(name, envelope.tokens)
+    parts = tokens_by_layer(envelope)
+    print(f"{table(explain(envelope))}\n\n{draw_bar(parts, width=WIDTH)}\n{draw_legend(parts)}")
+    cost = input_price(name, envelope.tokens)
     if cost:
         print(
             f"input: ${cost['uncached']:.4f} uncached, ${cost['read']:.4f} from the cache ({cost['as_of']})"
@@ -51,11 +52,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def price(name: str, tokens: int) -> dict[str, Any] | None:
+def input_price(name: str, tokens: int) -> dict[str, Any] | None:
     """What so much input costs before it is sent, with nothing and with all of it cached; None if unknown."""
     try:
         prices = price_of(model(name), tokens=tokens)
     except BadInput:
         return None
-    uncached, read = prices.cost(uncached=tokens), prices.cost(read=tokens)
-    return None if uncached is None else {"uncached": uncached, "read": read, "as_of": AS_OF}
+    uncached = prices.cost(uncached=tokens)
+    if uncached is None:
+        return None
+    return {"uncached": uncached, "read": prices.cost(read=tokens), "as_of": AS_OF}

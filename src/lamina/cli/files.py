@@ -1,7 +1,7 @@
-"""Files that commands read and write: requests, and the ledger that stands beside a conversation.
+"""Files that commands read and write: requests, and the ledger of a conversation.
 
 Whatever is wrong with a file is a `BadInput` that names it. A ledger is replaced in one step, so that a
-reader finds the old one or the new one, whenever it looks.
+reader never sees half of one.
 """
 
 from __future__ import annotations
@@ -15,19 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from lamina.cli.output import tell
-from lamina.cli.strict import loads
+from lamina.cli.strict import parse_strictly
 from lamina.core.values import Ledger
 from lamina.errors import BadInput
 
 
 def read_request(path: str) -> dict[str, Any]:
     """The request in a file, or on standard input where the path is `-`."""
-    name = "stdin" if path == "-" else path
-    value = loads(_text(_stdin() if path == "-" else _bytes(path), name), name=name)
+    if path == "-":
+        name = "stdin"
+        content = _read_stdin()
+    else:
+        name = path
+        content = _read_bytes(path)
+    value = parse_strictly(_decode(content, name), name=name)
     if not isinstance(value, dict):
-        raise BadInput(
-            f"it holds {_sort(value)}", place=name, hint="give one request: an object with messages"
-        )
+        hint = "give one request: an object with messages"
+        raise BadInput(f"it holds {_describe_type(value)}", place=name, hint=hint)
     return value
 
 
@@ -35,7 +39,7 @@ def read_ledger(path: str | None) -> Ledger:
     """The ledger in a file; a new one where there is no such file yet."""
     if path is None or not Path(path).exists():
         return Ledger()
-    value = loads(_text(_bytes(path), path), name=path)
+    value = parse_strictly(_decode(_read_bytes(path), path), name=path)
     try:
         return Ledger.load(value)
     except BadInput as error:
@@ -46,28 +50,28 @@ def read_ledger(path: str | None) -> Ledger:
 def write_ledger(path: str, ledger: Ledger) -> None:
     """Replace the file in one step: written beside it first, then renamed."""
     target = Path(os.path.realpath(path))  # a link stays, and what it points to is replaced
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         if target.exists() and not target.is_file():
             raise BadInput("it is not a file", place=path, hint="name a file for the ledger")
-        with beside.open("x", encoding="utf-8") as file:
+        with temporary.open("x", encoding="utf-8") as file:
             json.dump(ledger.dump(), file, ensure_ascii=True)
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())
         if target.exists():
-            beside.chmod(stat.S_IMODE(target.stat().st_mode))
-        beside.replace(target)
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+        temporary.replace(target)
     except OSError as error:
         raise BadInput(
             f"it cannot be written: {error.strerror}", place=path, hint="check folder and rights"
         ) from None
     finally:
         with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
-def _bytes(path: str) -> bytes:
+def _read_bytes(path: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
@@ -81,7 +85,7 @@ def _bytes(path: str) -> bytes:
         ) from None
 
 
-def _stdin() -> bytes:
+def _read_stdin() -> bytes:
     if sys.stdin is None:
         raise BadInput("it is closed", place="stdin", hint="pipe a request into the command")
     if sys.stdin.isatty():
@@ -89,14 +93,14 @@ def _stdin() -> bytes:
     return sys.stdin.buffer.read()
 
 
-def _text(content: bytes, name: str) -> str:
+def _decode(content: bytes, name: str) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError as error:
-        found = f"byte {error.start:,} (0x{content[error.start]:02x}) is not UTF-8"
-        raise BadInput(found, place=name, hint="give JSON, as UTF-8") from None
+        problem = f"byte {error.start:,} (0x{content[error.start]:02x}) is not UTF-8"
+        raise BadInput(problem, place=name, hint="give JSON, as UTF-8") from None
 
 
-def _sort(value: Any) -> str:
+def _describe_type(value: Any) -> str:
     names = {list: "a list", str: "text", bool: "true or false", type(None): "null"}
     return names.get(type(value), "a number")

@@ -56,14 +56,22 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    fitted = fitted_from(arguments)
+    fitted = fit_from_arguments(arguments)
     if arguments.ledger is not None:
         write_ledger(arguments.ledger, fitted.ledger)
     if arguments.json:
-        found = {"request": fitted.request, "ledger": fitted.ledger.dump(), "left": list(fitted.left)}
-        emit(found | {"manifest": manifest(fitted.envelope)})
+        result = {
+            "request": fitted.request,
+            "ledger": fitted.ledger.dump(),
+            "left": list(fitted.left),
+            "manifest": manifest_json(fitted.envelope),
+        }
+        emit(result)
         return 0
-    tell(table(explain(fitted.envelope)) if arguments.explain else account(fitted.envelope))
+    if arguments.explain:
+        tell(table(explain(fitted.envelope)))
+    else:
+        tell(fit_summary(fitted.envelope))
     if fitted.left:
         tell(f"without {', '.join(fitted.left)}: {arguments.to} has no words for that")
     emit(fitted.request)
@@ -71,14 +79,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def add_request_options(parser: argparse.ArgumentParser) -> None:
-    """What says how a request is fitted."""
+    """The options that decide how a request is fitted."""
     parser.set_defaults(to=None, model="", breakpoints="keep")
     add_budget(parser)
     parser.add_argument("--ledger", metavar="FILE", help="what was lowered before in this conversation")
     add_dialect(parser, " or ".join(DIALECTS))
 
 
-def fitted_from(arguments: argparse.Namespace) -> Fitted:
+def fit_from_arguments(arguments: argparse.Namespace) -> Fitted:
     """The request that the arguments name, fitted; nothing is written."""
     request = read_request(arguments.file)
     ledger = read_ledger(arguments.ledger)
@@ -101,21 +109,25 @@ def fitted_from(arguments: argparse.Namespace) -> Fitted:
         raise BadInput(error.problem, place="model", hint="give its context window: --window N") from None
 
 
-def manifest(envelope: Envelope) -> dict[str, Any]:
+def manifest_json(envelope: Envelope) -> dict[str, Any]:
     """The account as plain values."""
-    found = explain(envelope)
-    plain: dict[str, Any] = msgspec.to_builtins(found)
-    return {"layers": {layer.value: tokens for layer, tokens in found.layers.items()}} | plain
+    explanation = explain(envelope)
+    fields: dict[str, Any] = msgspec.to_builtins(explanation)
+    return {"layers": {layer.value: tokens for layer, tokens in explanation.layers.items()}} | fields
 
 
-def account(envelope: Envelope) -> str:
+def fit_summary(envelope: Envelope) -> str:
     """What was done, in a line or two."""
-    own = [entry for entry in envelope.entries if entry.segment.origin != "lamina"]
-    lowered = sum(entry.form is not Form.FULL for entry in own)
-    room = f" of {envelope.room:,}" if envelope.room is not None else ""
-    full = f"{len(own) - lowered:,} of {len(own):,} segments in full"
-    said = f"{envelope.tokens:,}{room} tokens ({envelope.account.basis}), {full}"
-    return "\n".join(filter(None, [said, told(envelope.cut), *envelope.notes]))
+    entries = [entry for entry in envelope.entries if entry.segment.origin != "lamina"]
+    in_full = sum(entry.form is Form.FULL for entry in entries)
+    tokens = f"{envelope.tokens:,}"
+    if envelope.room is not None:
+        tokens += f" of {envelope.room:,}"
+    first_line = (
+        f"{tokens} tokens ({envelope.account.basis}), {in_full:,} of {len(entries):,} segments in full"
+    )
+    lines = [first_line, told(envelope.cut), *envelope.notes]
+    return "\n".join(line for line in lines if line)
 
 
 def _budget(name: str, *, window: int | None, reserve: int | None) -> Budget | None:

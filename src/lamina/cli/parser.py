@@ -44,18 +44,18 @@ def add_budget(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window",
         metavar="N",
-        type=tokens,
+        type=whole_number,
         help="the context window in tokens; by default, the model's",
     )
     parser.add_argument(
         "--reserve",
         metavar="N",
-        type=tokens,
+        type=whole_number,
         help="tokens of it for the answer; by default, the request's own limit",
     )
 
 
-def tokens(text: str) -> int:
+def whole_number(text: str) -> int:
     """A number of tokens, as an argument."""
     try:
         return int(text)

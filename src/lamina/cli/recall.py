@@ -9,7 +9,7 @@ import msgspec
 
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json
-from lamina.cli.stored import add_store, existing, stored
+from lamina.cli.stored import add_store, open_existing, open_named_store
 
 _EXAMPLES = """\
 KEY is what a handle in a request says: recall("k7f3..."). It never expires.
@@ -38,25 +38,25 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return anyio.run(_recalled, arguments)
+    return anyio.run(_recall, arguments)
 
 
-async def _recalled(arguments: argparse.Namespace) -> int:
+async def _recall(arguments: argparse.Namespace) -> int:
     async with (
-        stored(arguments) as (store, workspace),
-        existing(store, workspace, arguments.conversation) as session,
+        open_named_store(arguments) as (store, workspace),
+        open_existing(store, workspace, arguments.conversation) as session,
     ):
-        found = session.recall(arguments.key, part=arguments.part, find=arguments.find)
+        recalled = session.recall(arguments.key, part=arguments.part, find=arguments.find)
     if arguments.json:
-        emit(msgspec.to_builtins(found))
+        emit(msgspec.to_builtins(recalled))
         return 0
     if not arguments.find:
-        print(found.text)
+        print(recalled.text)
         return 0
-    for match in found.matches:
+    for match in recalled.matches:
         print(f"{match.at}: {match.text}")
-    if found.more:
-        tell(f"and {found.more} more")
+    if recalled.more:
+        tell(f"and {recalled.more} more")
     return 0
 
 

@@ -24,61 +24,76 @@ _TOOLS = {
     "shell": ("command",),
     "recall": ("key",),
 }
+"""Arguments of each tool; the first is required."""
 
 
-def recording(seed: int, *, turns: int = 14, steps: int = 10) -> dict[str, Any]:
+def make_recording(seed: int, *, turns: int = 14, steps: int = 10) -> dict[str, Any]:
     """The last request of a session, with every message that was sent or answered."""
+    log = session(seed, turns=turns, steps=steps)
     return {
         "model": MODEL,
         "max_completion_tokens": ANSWER,
-        "tools": [*_definitions()],
-        "messages": [_message(group) for group in _groups(session(seed, turns=turns, steps=steps))],
+        "tools": [_tool_definition(name, arguments) for name, arguments in _TOOLS.items()],
+        "messages": [_make_message(group) for group in _group_by_message(log)],
     }
 
 
-def calls(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def split_calls(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The request as it was at each call of the model: up to a prompt, or up to the results of a step."""
     messages = request["messages"]
     for end in range(1, len(messages) + 1):
-        answered = end == len(messages) or messages[end]["role"] == "assistant"
-        if answered and messages[end - 1]["role"] != "assistant":
+        is_answered_next = end == len(messages) or messages[end]["role"] == "assistant"
+        if is_answered_next and messages[end - 1]["role"] != "assistant":
             yield {**request, "messages": messages[:end]}
 
 
-def _definitions() -> Iterator[dict[str, Any]]:
-    for name, wanted in _TOOLS.items():
-        properties = {argument: {"type": "string"} for argument in wanted}
-        schema = {"type": "object", "properties": properties, "required": [wanted[0]]}
-        yield {"type": "function", "function": {"name": name, "parameters": schema}}
+def _tool_definition(name: str, arguments: Sequence[str]) -> dict[str, Any]:
+    properties = {argument: {"type": "string"} for argument in arguments}
+    schema = {"type": "object", "properties": properties, "required": [arguments[0]]}
+    return {"type": "function", "function": {"name": name, "parameters": schema}}
 
 
-def _groups(log: Sequence[Segment]) -> list[list[Segment]]:
+def _group_by_message(log: Sequence[Segment]) -> list[list[Segment]]:
     """Segments by message; an attached file stands in the message of the user that it came with."""
-    found: list[list[Segment]] = []
+    groups: list[list[Segment]] = []
     for segment in log:
-        attached_to = found and found[-1][-1].kind == "file" and segment.role is Role.USER
-        if segment.joins or attached_to:
-            found[-1].append(segment)
+        follows_file = bool(groups) and groups[-1][-1].kind == "file" and segment.role is Role.USER
+        if segment.joins or follows_file:
+            groups[-1].append(segment)
         else:
-            found.append([segment])
-    return found
+            groups.append([segment])
+    return groups
 
 
-def _message(group: Sequence[Segment]) -> dict[str, Any]:
-    parts = [part for segment in group for part in segment.parts]
-    if isinstance(parts[0], ToolResult):
-        return {"role": "tool", "tool_call_id": parts[0].id, "content": text_of(parts[0].content)}
-    texts = [_shown(segment) for segment in group if isinstance(segment.parts[0], Text)]
-    content: Any = texts[0] if len(texts) == 1 else [{"type": "text", "text": text} for text in texts] or None
-    asked = [_call(part) for part in parts if isinstance(part, ToolCall)]
-    message = {"role": group[0].role.value, "content": content}
-    return message | {"tool_calls": asked} if asked else message
+def _make_message(group: Sequence[Segment]) -> dict[str, Any]:
+    first = group[0].parts[0]
+    if isinstance(first, ToolResult):
+        return {"role": "tool", "tool_call_id": first.id, "content": text_of(first.content)}
+    texts = [_segment_text(segment) for segment in group if isinstance(segment.parts[0], Text)]
+    message = {"role": group[0].role.value, "content": _content_of_texts(texts)}
+    calls = []
+    for segment in group:
+        calls += [_tool_call(part) for part in segment.parts if isinstance(part, ToolCall)]
+    if calls:
+        message["tool_calls"] = calls
+    return message
 
 
-def _shown(segment: Segment) -> str:
+def _content_of_texts(texts: Sequence[str]) -> Any:
+    """One text as it is, several as blocks, and null for none."""
+    if not texts:
+        return None
+    if len(texts) == 1:
+        return texts[0]
+    return [{"type": "text", "text": text} for text in texts]
+
+
+def _segment_text(segment: Segment) -> str:
     text = text_of(segment.parts)
-    return f"{segment.key}:\n\n{text}" if segment.kind == "file" else text
+    if segment.kind == "file":
+        return f"{segment.key}:\n\n{text}"
+    return text
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _tool_call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}

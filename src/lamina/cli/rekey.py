@@ -8,7 +8,7 @@ import anyio
 
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json
-from lamina.cli.stored import add_store, key_of, new_key, stored
+from lamina.cli.stored import add_store, find_key, open_named_store, read_or_make_key
 from lamina.errors import BadInput
 
 _EXAMPLES = """\
@@ -38,13 +38,13 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    if key_of(arguments.key_file) is None:
+    if find_key(arguments.key_file) is None:
         hint = "give --key-file, or LAMINA_KEY; to seal a plain store, copy it: lamina sessions copy"
         raise BadInput("there is no key", place="rekey", hint=hint)
-    return anyio.run(_rekeyed, arguments)
+    return anyio.run(_rekey_store, arguments)
 
 
-async def _rekeyed(arguments: argparse.Namespace) -> int:
+async def _rekey_store(arguments: argparse.Namespace) -> int:
     from lamina.stores.sealed import (  # noqa: PLC0415 - an extra
         Sealed,
         add_key,
@@ -56,12 +56,14 @@ async def _rekeyed(arguments: argparse.Namespace) -> int:
         rewrap,
     )
 
-    async with stored(arguments) as (store, _):
+    async with open_named_store(arguments) as (store, _):
         if not isinstance(store, Sealed):
             raise BadInput("the store is not sealed", place="rekey", hint="give the store and its key")
         old = (await store.vault.primary()).id
         if arguments.new_key_file:
-            new = await add_key(store, await anyio.to_thread.run_sync(new_key, arguments.new_key_file))
+            new = await add_key(
+                store, await anyio.to_thread.run_sync(read_or_make_key, arguments.new_key_file)
+            )
             await make_primary(store, new)
             await rewrap(store)
         places = [where async for where in conversations(store)]
@@ -72,7 +74,8 @@ async def _rekeyed(arguments: argparse.Namespace) -> int:
             tell(f"{done} of {len(places)} conversations")
         if arguments.new_key_file and old != new:
             await retire(store, old)
-        if (scrub := getattr(store.store, "scrub", None)) is not None:
+        scrub = getattr(store.store, "scrub", None)
+        if scrub is not None:
             await scrub()  # else what was sealed under the old key may still stand in the file
     if arguments.json:
         emit({"conversations": len(places), "records": records})

@@ -1,6 +1,6 @@
 """`lamina replay`: what recorded sessions cost, what they would have cost, and where caches were lost.
 
-Traces are read, replayed and added up by `lamina.replay`; here they are only asked for and told.
+`lamina.replay` reads, replays and adds up the traces. This module reads the options and prints the account.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Self
 
 from lamina.caches import all_rules
 from lamina.cli.output import emit, tell
-from lamina.cli.parser import tokens
+from lamina.cli.parser import whole_number
 from lamina.errors import BadInput
 from lamina.replay.account_table import account_json, account_text
 from lamina.replay.html import render_page
@@ -25,9 +25,11 @@ from lamina.replay.runs import replay
 from lamina.replay.traces import read_traces
 from lamina.replay.values import ReplayAccount, Trace, UnreadableLine
 
-WINDOWS, PICKED, RULES = "64000,200000", "none,drop_oldest,sliding,lamina", "anthropic"
-BAR, OFTEN = 30, 0.1
-"""The width of the bar of progress, and seconds between two drawings of it."""
+WINDOWS = "64000,200000"
+DEFAULT_POLICIES = "none,drop_oldest,sliding,lamina"
+RULES = "anthropic"
+BAR_WIDTH = 30
+SECONDS_BETWEEN_DRAWINGS = 0.1
 
 _EXAMPLES = """\
 PATH is a file, a folder or a glob: requests and answers of OpenAI and Anthropic as JSON lines, sessions of
@@ -53,7 +55,12 @@ def describe(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("paths", metavar="PATH", nargs="+", help="files, folders or globs of recorded sessions")
     add("--window", metavar="N,...", default=WINDOWS, help=f"context windows in tokens (default: {WINDOWS})")
-    add("--policy", metavar="P,...", default=PICKED, help=f"how requests are made to fit (default: {PICKED})")
+    add(
+        "--policy",
+        metavar="P,...",
+        default=DEFAULT_POLICIES,
+        help=f"how requests are made to fit (default: {DEFAULT_POLICIES})",
+    )
     add("--rules", metavar="R,...", default=RULES, help=f"whose prefix cache (default: {RULES})")
     add(
         "--model",
@@ -63,8 +70,14 @@ def describe(parser: argparse.ArgumentParser) -> None:
     )
     add("--json", metavar="FILE", help="write every figure as JSON; - is standard output, without the tables")
     add("--html", metavar="FILE", help="write a page with drawings that needs no network")
-    add("--jobs", metavar="N", type=tokens, default=0, help="processes (default: one for each processor)")
-    add("--limit", metavar="N", type=tokens, default=0, help="only the first N sessions")
+    add(
+        "--jobs",
+        metavar="N",
+        type=whole_number,
+        default=0,
+        help="processes (default: one for each processor)",
+    )
+    add("--limit", metavar="N", type=whole_number, default=0, help="only the first N sessions")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -75,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         _check_folder(path)
     with _Bar() as bar:
         account = replay(
-            bar.count(_limited(read_traces(arguments.paths, progress=bar.read), arguments.limit)),
+            bar.count(_limit_traces(read_traces(arguments.paths, progress=bar.read), arguments.limit)),
             policies=policies,
             windows=windows,
             rules=rules,
@@ -83,21 +96,21 @@ def run(arguments: argparse.Namespace) -> int:
             jobs=arguments.jobs or _processors(),
             points=bool(arguments.html),
         )
-    _refuse_nothing(account, arguments.paths)
-    tell_account(account, json_file=arguments.json, html_file=arguments.html)
+    _refuse_empty(account, arguments.paths)
+    print_account(account, json_file=arguments.json, html_file=arguments.html)
     return 0
 
 
-def tell_account(account: ReplayAccount, *, json_file: str | None, html_file: str | None) -> None:
+def print_account(account: ReplayAccount, *, json_file: str | None, html_file: str | None) -> None:
     """Print an account, and write it to the files that are named."""
     if html_file:
-        write(html_file, render_page(account))
+        write_file(html_file, render_page(account))
     if json_file == "-":
         emit(account_json(account))
         return
     print(account_text(account))
     if json_file:
-        write(json_file, json.dumps(account_json(account), allow_nan=False) + "\n")
+        write_file(json_file, json.dumps(account_json(account), allow_nan=False) + "\n")
     for path in filter(None, (json_file, html_file)):
         tell(f"wrote {path}")
 
@@ -110,12 +123,15 @@ def _chosen_policies(names: str) -> list[str]:
     return _chosen("--policy", names, [*POLICIES, *imported])
 
 
-def _chosen(option: str, given: str, known: Sequence[str]) -> list[str]:
-    names = _listed(given)
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        hint = f"it is one of {', '.join(known)}, or several with commas"
-        raise BadInput(repr(unknown[0] if unknown else given), place=option, hint=hint)
+def _chosen(option: str, text: str, choices: Sequence[str]) -> list[str]:
+    """The names between the commas of an option, each of which must be one of the choices."""
+    names = _listed(text)
+    hint = f"it is one of {', '.join(choices)}, or several with commas"
+    if not names:
+        raise BadInput(repr(text), place=option, hint=hint)
+    for name in names:
+        if name not in choices:
+            raise BadInput(repr(name), place=option, hint=hint)
     return names
 
 
@@ -125,45 +141,49 @@ def _listed(names: str) -> list[str]:
     return list(dict.fromkeys(name for name in stripped if name))
 
 
-def _windows(given: str) -> list[int]:
+def _windows(text: str) -> list[int]:
     try:
-        found = [int(each) for each in given.split(",")]
+        windows = [int(number) for number in text.split(",")]
     except ValueError:
-        found = []
-    if not found or min(found) <= 0:
+        windows = []
+    if not windows or min(windows) <= 0:
         hint = "give whole numbers of tokens above 0, with commas: 64000,200000"
-        raise BadInput(repr(given), place="--window", hint=hint)
-    return list(dict.fromkeys(found))
+        raise BadInput(repr(text), place="--window", hint=hint)
+    return list(dict.fromkeys(windows))
 
 
 def _check_folder(path: str | None) -> None:
-    """Said before the replay, not after it."""
-    if path and path != "-" and not Path(path).absolute().parent.is_dir():
+    """Refuses a file that could not be written, before the replay and not after it."""
+    if not path or path == "-":
+        return
+    if not Path(path).absolute().parent.is_dir():
         raise BadInput("its folder is not there", place=path, hint="make the folder, or name another file")
 
 
-def _limited(found: Iterable[Trace | UnreadableLine], limit: int) -> Iterator[Trace | UnreadableLine]:
+def _limit_traces(traces: Iterable[Trace | UnreadableLine], limit: int) -> Iterator[Trace | UnreadableLine]:
+    """The first traces, and the lines between them that cannot be read; all of them if the limit is 0."""
     count = 0
-    for each in found:
-        yield each
-        count += isinstance(each, Trace)
+    for trace in traces:
+        yield trace
+        if isinstance(trace, Trace):
+            count += 1
         if limit and count >= limit:
             return
 
 
-def _refuse_nothing(account: ReplayAccount, paths: Sequence[str]) -> None:
+def _refuse_empty(account: ReplayAccount, paths: Sequence[str]) -> None:
     if account.outcomes or account.reported:
         return
-    what = f"{len(account.damaged):,} damaged records" if account.damaged else "no records"
-    first = (
-        f"; the first is {account.damaged[0].place}: {account.damaged[0].reason}" if account.damaged else ""
-    )
+    contents = "no records"
+    if account.damaged:
+        first = account.damaged[0]
+        contents = f"{len(account.damaged):,} damaged records; the first is {first.place}: {first.reason}"
     hint = "see lamina replay --help for what can be read"
-    raise BadInput(f"there is no session in it, but {what}{first}", place=", ".join(paths), hint=hint)
+    raise BadInput(f"there is no session in it, but {contents}", place=", ".join(paths), hint=hint)
 
 
-def write(path: str, content: str) -> None:
-    """A file with this content; what prevents it is the caller's input."""
+def write_file(path: str, content: str) -> None:
+    """Writes a file; if that fails, the path is bad input."""
     try:
         Path(path).write_text(content, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
@@ -172,41 +192,48 @@ def write(path: str, content: str) -> None:
 
 
 def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class _Bar:
     """How far a replay is, on a terminal: the share of bytes read, sessions, seconds."""
 
     def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
-        self._began = self._last = time.monotonic()
-        self._share, self._sessions = 0.0, 0
+        self._is_terminal = sys.stderr.isatty()
+        self._began = time.monotonic()
+        self._last = self._began
+        self._share = 0.0
+        self._sessions = 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._shown:
+        if self._is_terminal:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
     def read(self, done: int, total: int) -> None:
-        self._share = done / total if total else 1.0
+        self._share = 1.0
+        if total:
+            self._share = done / total
         self._draw()
 
-    def count(self, found: Iterable[Trace | UnreadableLine]) -> Iterator[Trace | UnreadableLine]:
-        for each in found:
-            self._sessions += isinstance(each, Trace)
+    def count(self, traces: Iterable[Trace | UnreadableLine]) -> Iterator[Trace | UnreadableLine]:
+        for trace in traces:
+            if isinstance(trace, Trace):
+                self._sessions += 1
             self._draw()
-            yield each
+            yield trace
 
     def _draw(self) -> None:
         now = time.monotonic()
-        if not self._shown or now - self._last < OFTEN:
+        if not self._is_terminal or now - self._last < SECONDS_BETWEEN_DRAWINGS:
             return
         self._last = now
-        full = round(BAR * self._share)
-        drawn = f"[{'#' * full}{'.' * (BAR - full)}] {100 * self._share:.0f} %"
+        full = round(BAR_WIDTH * self._share)
+        drawn = f"[{'#' * full}{'.' * (BAR_WIDTH - full)}] {100 * self._share:.0f} %"
         sys.stderr.write(f"\r\x1b[K{drawn}, {self._sessions:,} sessions, {now - self._began:.0f} s")
         sys.stderr.flush()

@@ -11,7 +11,13 @@ import anyio
 
 from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_json
-from lamina.cli.stored import add_store, existing, missing, new_key, stored
+from lamina.cli.stored import (
+    add_store,
+    no_such_conversation,
+    open_existing,
+    open_named_store,
+    read_or_make_key,
+)
 from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
 from lamina.sessions import Session
@@ -63,38 +69,41 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    needed = {"list": (0, 0), "verify": (0, 1), "import": (2, 2)}.get(arguments.action, (1, 1))
-    if not needed[0] <= len(arguments.names) <= needed[1]:
+    least, most = _NAME_COUNTS.get(arguments.action, (1, 1))
+    if not least <= len(arguments.names) <= most:
         hint = "see lamina sessions --help"
-        raise BadInput(f"{arguments.action} takes {needed[1]} names", place="sessions", hint=hint)
-    return anyio.run(_acted, arguments)
+        raise BadInput(f"{arguments.action} takes {most} names", place="sessions", hint=hint)
+    return anyio.run(_run_action, arguments)
 
 
-async def _acted(arguments: argparse.Namespace) -> int:
-    async with stored(arguments, create=arguments.action == "import") as (store, workspace):
+async def _run_action(arguments: argparse.Namespace) -> int:
+    async with open_named_store(arguments, create=arguments.action == "import") as (store, workspace):
         return await _ACTIONS[arguments.action](store, workspace, arguments)
 
 
 async def _list(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    listed = every_conversation(store, workspace)
-    found = [{"conversation": each.conversation, "records": each.count} async for each in listed]
+    heads = [head async for head in every_conversation(store, workspace)]
     if arguments.json:
-        emit({"conversations": found})
-    else:
-        for each in found:
-            print(f"{each['records']:>8,}  {each['conversation']}")
-        tell(f"{len(found)} conversations" if len(found) != 1 else "1 conversation")
+        emit(
+            {"conversations": [{"conversation": head.conversation, "records": head.count} for head in heads]}
+        )
+        return 0
+    for head in heads:
+        print(f"{head.count:>8,}  {head.conversation}")
+    noun = "conversation" if len(heads) == 1 else "conversations"
+    tell(f"{len(heads)} {noun}")
     return 0
 
 
 async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    async with existing(store, workspace, arguments.names[0]) as session:
-        said = [{"role": each.role.value, "text": each.text} for each in session.dialogue()]
+    async with open_existing(store, workspace, arguments.names[0]) as session:
+        dialogue = session.dialogue()
         if arguments.json:
-            emit({"conversation": session.conversation, "turns": session.turns, "dialogue": said})
+            lines = [{"role": line.role.value, "text": line.text} for line in dialogue]
+            emit({"conversation": session.conversation, "turns": session.turns, "dialogue": lines})
             return 0
-        for each in said:
-            print(f"{each['role']}: {each['text']}\n")
+        for line in dialogue:
+            print(f"{line.role.value}: {line.text}\n")
         tell(f"{session.turns} turns, {len(session.log)} segments, {len(session.ledger.cuts)} cuts")
     return 0
 
@@ -102,7 +111,7 @@ async def _show(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 async def _export(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     from lamina.formats.markdown import MarkdownChat, write  # noqa: PLC0415
 
-    async with existing(store, workspace, arguments.names[0]) as session:
+    async with open_existing(store, workspace, arguments.names[0]) as session:
         if arguments.format == "markdown":
             sys.stdout.write(write(MarkdownChat(log=session.log)))
         else:
@@ -116,7 +125,7 @@ async def _import(store: Store, workspace: str, arguments: argparse.Namespace) -
         text = await anyio.Path(path).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"it cannot be read: {error}", place=path, hint="give an exported chat") from None
-    log = _read(text)
+    log = _parse_export(text)
     if (await store.read(Where(workspace, name), last=0)).head.count:
         raise BadInput(f"there is a conversation {name!r}", place="import", hint="choose another name")
     async with Session.open(store, name, workspace=workspace) as session:
@@ -125,7 +134,7 @@ async def _import(store: Store, workspace: str, arguments: argparse.Namespace) -
     return 0
 
 
-def _read(text: str) -> list[Any]:
+def _parse_export(text: str) -> list[Any]:
     if text.lstrip().startswith('{"'):
         return decode(line.encode() for line in text.splitlines() if line.strip())
     from lamina.formats.markdown import read  # noqa: PLC0415
@@ -138,7 +147,7 @@ async def _delete(store: Store, workspace: str, arguments: argparse.Namespace) -
     if not arguments.yes:
         raise BadInput(f"{name!r} would be gone for good", place="delete", hint="say --yes if you mean it")
     if not await store.delete(Where(workspace, name)):
-        raise missing(name)
+        raise no_such_conversation(name)
     tell(f"{name!r} is deleted")
     return 0
 
@@ -149,7 +158,7 @@ async def _copy(store: Store, workspace: str, arguments: argparse.Namespace) -> 
     [address] = arguments.names
     key = None
     if arguments.new_key_file:
-        key = await anyio.to_thread.run_sync(new_key, arguments.new_key_file)
+        key = await anyio.to_thread.run_sync(read_or_make_key, arguments.new_key_file)
     async with open_store(address, key=key) as target:
         copied = await copy_conversations(store, target, workspace)
     if arguments.json:
@@ -160,9 +169,10 @@ async def _copy(store: Store, workspace: str, arguments: argparse.Namespace) -> 
 
 
 async def _verify(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
-    listed = every_conversation(store, workspace)
-    names = arguments.names or [each.conversation async for each in listed]
-    counts = {name: await _verified(store, Where(workspace, name)) for name in names}
+    names = arguments.names
+    if not names:
+        names = [head.conversation async for head in every_conversation(store, workspace)]
+    counts = {name: await _verify_conversation(store, Where(workspace, name)) for name in names}
     risk = _risk_of(store)
     if arguments.json:
         emit({"verified": counts, "risk": risk})
@@ -173,7 +183,7 @@ async def _verify(store: Store, workspace: str, arguments: argparse.Namespace) -
     return 0
 
 
-async def _verified(store: Store, where: Where) -> int:
+async def _verify_conversation(store: Store, where: Where) -> int:
     """Reads every record; raises what is wrong with the first that is not as it was written."""
     if hasattr(store, "vault"):  # sealed; without the extra nothing can be
         from lamina.stores.sealed import Sealed, verify  # noqa: PLC0415 - an extra
@@ -190,8 +200,10 @@ def _risk_of(store: Store) -> str:
     from lamina.stores.sqlite import SqliteStore  # noqa: PLC0415
     from lamina.stores.sqlite.links import risk  # noqa: PLC0415
 
-    within = getattr(store, "store", store)
-    return risk(within.driver) if isinstance(within, SqliteStore) else ""
+    inner = getattr(store, "store", store)
+    if not isinstance(inner, SqliteStore):
+        return ""
+    return risk(inner.driver)
 
 
 async def _rescue(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
@@ -199,27 +211,31 @@ async def _rescue(store: Store, workspace: str, arguments: argparse.Namespace) -
     if not isinstance(store, Rescues):
         hint = "restore it from a backup, or read single records with read(at=...)"
         raise BadInput("this kind of store cannot", place="rescue", hint=hint)
-    whole = await store.rescue(where)
-    lines = [line for record in whole if (line := _segment_line(record.body))]
-    if not whole:
-        raise missing(where.conversation)
+    records = await store.rescue(where)
+    if not records:
+        raise no_such_conversation(where.conversation)
+    lines = [_segment_line(record.body) for record in records]
+    lines = [line for line in lines if line]
     sys.stdout.writelines(f"{line}\n" for line in lines)
-    places = {record.seq for record in whole}
+    places = {record.seq for record in records}
     lost = [str(place) for place in range(max(places)) if place not in places]
-    tell(f"{len(whole)} records are whole, {len(lines)} of them segments")
+    tell(f"{len(records)} records are whole, {len(lines)} of them segments")
     if lost:
         tell(f"not whole, or gone: {', '.join(lost)}")
     return 0
 
 
 def _segment_line(body: bytes) -> str:
-    """A record as `import` reads it; empty for the records between segments, which tell of a place."""
+    """A record as `import` reads it; empty for the records between segments, which mark a place."""
     try:
         [segment] = decode([body])
     except BadInput:
         return ""
     return encode(segment).decode()
 
+
+_NAME_COUNTS = {"list": (0, 0), "verify": (0, 1), "import": (2, 2)}
+"""How many names an action takes, at least and at most; every other takes one."""
 
 _ACTIONS: dict[str, Callable[[Store, str, argparse.Namespace], Awaitable[int]]] = {
     "list": _list,

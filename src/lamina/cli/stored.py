@@ -30,11 +30,13 @@ def add_store(parser: argparse.ArgumentParser) -> None:
 
 
 @asynccontextmanager
-async def stored(arguments: argparse.Namespace, *, create: bool = False) -> AsyncIterator[tuple[Store, str]]:
+async def open_named_store(
+    arguments: argparse.Namespace, *, create: bool = False
+) -> AsyncIterator[tuple[Store, str]]:
     """The store that the arguments name, and the workspace."""
     settings = load_settings()
     workspace = settings.workspace if arguments.workspace is None else arguments.workspace
-    key = key_of(arguments.key_file)
+    key = find_key(arguments.key_file)
     if arguments.store:
         opening = open_store(arguments.store, key=key, create=create)
     else:
@@ -43,24 +45,28 @@ async def stored(arguments: argparse.Namespace, *, create: bool = False) -> Asyn
         yield store, workspace
 
 
-def key_of(path: str | None) -> Any:
+def find_key(path: str | None) -> Any:
     """The key in a file, else the one in the environment or that the settings name; None without any."""
     if path:
         return _sealing().from_file(path)
     if os.environ.get(KEY):
         return _sealing().from_env(KEY)
-    named = load_settings().key_file
-    return _sealing().from_file(named) if named else None
+    path_in_settings = load_settings().key_file
+    if not path_in_settings:
+        return None
+    return _sealing().from_file(path_in_settings)
 
 
-def new_key(path: str) -> Any:
+def read_or_make_key(path: str) -> Any:
     """The key in a file, which is made if it is not there."""
     sealing = _sealing()
-    return sealing.from_file(path) if Path(path).expanduser().exists() else sealing.init_file(path)
+    if Path(path).expanduser().exists():
+        return sealing.from_file(path)
+    return sealing.init_file(path)
 
 
 def _sealing() -> Any:
-    """Encryption, or what to install to have it."""
+    """The module for encryption; the error names the package that it needs."""
     try:
         return importlib.import_module("lamina.stores.sealed")
     except ImportError:
@@ -69,13 +75,13 @@ def _sealing() -> Any:
 
 
 @asynccontextmanager
-async def existing(store: Store, workspace: str, name: str) -> AsyncIterator[Session]:
+async def open_existing(store: Store, workspace: str, name: str) -> AsyncIterator[Session]:
     """A session of a conversation that must be there already."""
     if not (await store.read(Where(workspace, name), last=0)).head.count:
-        raise missing(name)
+        raise no_such_conversation(name)
     async with Session.open(store, name, workspace=workspace) as session:
         yield session
 
 
-def missing(name: str) -> StoreError:
+def no_such_conversation(name: str) -> StoreError:
     return StoreError("there is none of this name", conversation=name, hint="see lamina sessions list")

@@ -1,8 +1,8 @@
 """JSON, read strictly: what is ambiguous, endless or not JSON is refused, and the error says where.
 
-The standard parser does the work. Only when it refuses something that it cannot place (a key that comes
+The standard parser reads the text. Only when it refuses something that it cannot place (a key that comes
 twice, NaN, a number out of range, too many levels) the text is read a second time, token by token, to find
-the line, the column and the path. Knows nothing of requests.
+the line, the column and the path. Nothing here knows what a request is.
 """
 
 from __future__ import annotations
@@ -21,20 +21,24 @@ DIGITS = 1_000
 """Of one number: more is an attack on whoever parses it next."""
 
 
-def loads(text: str, *, name: str) -> Any:
+def parse_strictly(text: str, *, name: str) -> Any:
     """The value that `text` is; `name` is where it came from, for the errors."""
     if not text.strip(" \t\r\n"):
         raise BadInput("it is empty", place=name, hint="give one JSON object")
     try:
         value = json.loads(
-            text, object_pairs_hook=_once, parse_constant=_refused, parse_float=_finite, parse_int=_whole
+            text,
+            object_pairs_hook=_object_without_repeated_keys,
+            parse_constant=_refuse_constant,
+            parse_float=_parse_finite_float,
+            parse_int=_parse_bounded_int,
         )
     except json.JSONDecodeError as error:
-        raise _syntax(error, name) from None
+        raise _syntax_error(error, name) from None
     except (_Refused, RecursionError):
-        raise _placed(text, name) from None
-    if _too_deep(value):
-        raise _placed(text, name)
+        raise _locate_error(text, name) from None
+    if _is_too_deep(value):
+        raise _locate_error(text, name)
     return value
 
 
@@ -42,30 +46,33 @@ class _Refused(Exception):
     """The parser met something that is not allowed."""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise _Refused
-    return found
-
-
-def _refused(_: str) -> Any:
-    raise _Refused
-
-
-def _finite(text: str) -> float:
-    if len(text) > DIGITS or math.isinf(value := float(text)):
+def _object_without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
         raise _Refused
     return value
 
 
-def _whole(text: str) -> int:
+def _refuse_constant(_: str) -> Any:
+    raise _Refused
+
+
+def _parse_finite_float(text: str) -> float:
+    if len(text) > DIGITS:
+        raise _Refused
+    number = float(text)
+    if math.isinf(number):
+        raise _Refused
+    return number
+
+
+def _parse_bounded_int(text: str) -> int:
     if len(text) > DIGITS:
         raise _Refused
     return int(text)
 
 
-def _too_deep(value: Any) -> bool:
+def _is_too_deep(value: Any) -> bool:
     level = [value]
     for _ in range(DEPTH):
         inner: list[Any] = []
@@ -80,101 +87,122 @@ def _too_deep(value: Any) -> bool:
     return True
 
 
-def _syntax(error: json.JSONDecodeError, name: str) -> BadInput:
+def _syntax_error(error: json.JSONDecodeError, name: str) -> BadInput:
     problem = error.msg[:1].lower() + error.msg[1:]
     hint = "give JSON"
     if error.msg == "Extra data":
-        problem, hint = "something follows the JSON value", "give one value, and nothing after it"
+        problem = "something follows the JSON value"
+        hint = "give one value, and nothing after it"
     elif error.msg.startswith("Unexpected UTF-8 BOM"):
-        problem, hint = "it begins with a byte order mark", "save it as UTF-8 without one"
+        problem = "it begins with a byte order mark"
+        hint = "save it as UTF-8 without one"
     return BadInput(problem, place=f"{name}:{error.lineno}:{error.colno}", hint=hint)
 
 
-class _Level(NamedTuple):
-    """An object or list that is being read: its keys so far, and the key or index it is at."""
+class _Problem(NamedTuple):
+    """What is wrong with a token, and what to do."""
 
-    keys: dict[str, None] | None
-    at: list[Any]
+    text: str
+    hint: str
 
 
+class _Level:
+    """An object or a list that is being read: the keys of an object so far, and the key or index it is at."""
+
+    def __init__(self, *, is_object: bool) -> None:
+        self.is_object = is_object
+        self.keys: set[str] = set()
+        self.at: str | int | None = None if is_object else 0
+
+
+# One token with the space before it: `{`, `"a \" b"`, `-1.5e3`, `true`, `NaN`.
 _TOKEN = re.compile(
     r'[ \t\n\r]*(?:(?P<mark>[{}\[\],:])|(?P<string>"[^"\\]*(?:\\.[^"\\]*)*")|(?P<word>[-+.A-Za-z0-9_]+))',
     re.DOTALL,
 )
 
 
-def _placed(text: str, name: str) -> BadInput:
-    """The first thing that `loads` refuses, found again with its place."""
+def _locate_error(text: str, name: str) -> BadInput:
+    """The first thing that `parse_strictly` refuses, with its place."""
     levels: list[_Level] = []
-    at, due = 0, False
-    while token := _TOKEN.match(text, at):
-        at = token.end()
-        sort, found = str(token.lastgroup), token[str(token.lastgroup)]
-        problem = ""
-        if sort == "string" and due:
-            problem = _keyed(levels[-1], found)
-        elif sort == "word":
-            problem = _number(found)
-        elif sort == "mark":
-            problem = _moved(levels, found)
-        due = found in ("{", ",") and bool(levels) and levels[-1].keys is not None
-        if problem:
-            return BadInput(problem, place=_place(text, token.start(sort), name, levels), hint=_hint(problem))
+    position = 0
+    key_is_next = False
+    while token := _TOKEN.match(text, position):
+        position = token.end()
+        kind = str(token.lastgroup)
+        content = token[kind]
+        problem = _check_token(kind, content, levels, is_key=key_is_next)
+        if problem is not None:
+            place = _describe_place(text, token.start(kind), name, levels)
+            return BadInput(problem.text, place=place, hint=problem.hint)
+        key_is_next = content in ("{", ",") and bool(levels) and levels[-1].is_object
     return BadInput("it cannot be read", place=name, hint="give JSON")
 
 
-def _moved(levels: list[_Level], mark: str) -> str:
-    """Follows a mark into, along or out of a level; what is wrong with that, if anything."""
+def _check_token(kind: str, content: str, levels: list[_Level], *, is_key: bool) -> _Problem | None:
+    if kind == "mark":
+        return _follow_mark(levels, content)
+    if kind == "word":
+        return _check_word(content)
+    if is_key:
+        return _check_key(levels[-1], content)
+    return None
+
+
+def _follow_mark(levels: list[_Level], mark: str) -> _Problem | None:
+    """Goes into, along or out of a level; there can be too many of them."""
     if mark in "{[":
-        levels.append(_Level({} if mark == "{" else None, [None if mark == "{" else 0]))
-        return f"more than {DEPTH} levels" if len(levels) > DEPTH else ""
-    if mark in "}]" and levels:
+        levels.append(_Level(is_object=mark == "{"))
+        if len(levels) > DEPTH:
+            return _Problem(f"more than {DEPTH} levels", "use less nesting")
+    elif mark in "}]" and levels:
         levels.pop()
-    elif mark == "," and levels and levels[-1].keys is None:
-        levels[-1].at[0] += 1
-    return ""
+    elif mark == "," and levels and isinstance(levels[-1].at, int):
+        levels[-1].at += 1
+    return None
 
 
-def _keyed(level: _Level, string: str) -> str:
+def _check_key(level: _Level, string: str) -> _Problem | None:
     key = json.loads(string, strict=False)
-    again = level.keys is not None and key in level.keys
-    level.at[0] = key
-    if level.keys is not None:
-        level.keys[key] = None
-    return f"the key {_short(key)} comes twice" if again else ""
+    level.at = key
+    if key in level.keys:
+        return _Problem(f"the key {_shorten(key)} comes twice", "keep one of them")
+    level.keys.add(key)
+    return None
 
 
-def _number(word: str) -> str:
+def _check_word(word: str) -> _Problem | None:
+    hint = "give a finite number, or null"
     if word in ("NaN", "Infinity", "-Infinity"):
-        return f"{word} is not JSON"
+        return _Problem(f"{word} is not JSON", hint)
     if len(word) > DIGITS:
-        return f"a number of {len(word):,} characters"
-    infinite = word[-1:].isdigit() and any(c in word for c in ".eE") and math.isinf(float(word))
-    return f"the number {word[:40]} is out of range" if infinite else ""
+        return _Problem(f"a number of {len(word):,} characters", hint)
+    is_float = word[-1:].isdigit() and any(sign in word for sign in ".eE")
+    if is_float and math.isinf(float(word)):
+        return _Problem(f"the number {word[:40]} is out of range", hint)
+    return None
 
 
-def _hint(problem: str) -> str:
-    if problem.endswith("comes twice"):
-        return "keep one of them"
-    return "use less nesting" if problem.endswith("levels") else "give a finite number, or null"
+def _describe_place(text: str, position: int, name: str, levels: list[_Level]) -> str:
+    line = text.count("\n", 0, position) + 1
+    column = position - text.rfind("\n", 0, position)
+    return f"{name}:{line}:{column} ({_describe_path(levels)})"
 
 
-def _place(text: str, at: int, name: str, levels: list[_Level]) -> str:
-    line = text.count("\n", 0, at) + 1
-    column = at - text.rfind("\n", 0, at)
-    return f"{name}:{line}:{column} ({_path(levels)})"
-
-
-def _path(levels: list[_Level]) -> str:
+def _describe_path(levels: list[_Level]) -> str:
     """Where in the value: `messages[3].content`, from its first steps where there are many."""
-    steps = [
-        f"[{level.at[0]}]" if level.keys is None else f".{level.at[0]}"
-        for level in levels[:8]
-        if level.at[0] is not None
-    ]
-    path = "".join(steps).lstrip(".") or "at the top"
-    return f"{path}…" if len(levels) > 8 or len(path) > 120 else path
+    path = ""
+    for level in levels[:8]:
+        if level.at is None:
+            continue
+        path += f".{level.at}" if level.is_object else f"[{level.at}]"
+    path = path.lstrip(".") or "at the top"
+    if len(levels) > 8 or len(path) > 120:
+        return f"{path}…"
+    return path
 
 
-def _short(key: str) -> str:
-    return repr(key) if len(key) <= 40 else repr(key[:40]) + "…"
+def _shorten(key: str) -> str:
+    if len(key) <= 40:
+        return repr(key)
+    return repr(key[:40]) + "…"

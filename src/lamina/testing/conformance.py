@@ -5,8 +5,8 @@
         case()
 
 The requests of the suite are sessions that lamina makes up and a log with everything that a log can hold,
-in the words of the dialect, besides those that the caller gives. What a provider refuses is for `check` to
-know: the suite only asks it.
+in the words of the dialect, besides those that the caller gives. The suite does not know what a provider
+refuses: it asks the dialect's `check`.
 """
 
 from __future__ import annotations
@@ -67,48 +67,60 @@ def dialect(
 ) -> list[Conformance]:
     """The suite for one dialect. `requests` are samples of the caller's own, valid and in this dialect."""
     trial = DialectTrial(subject, model or MODELS.get(subject.name, ""), requests, seeds)
-    return [Conformance(f"{subject.name}: {_told(promise)}", partial(promise, trial)) for promise in PROMISES]
+    cases = []
+    for promise in PROMISES:
+        title = promise.__name__.replace("_", " ")
+        cases.append(Conformance(f"{subject.name}: {title}", partial(promise, trial)))
+    return cases
 
 
 class DialectTrial:
     """A dialect on trial, with its requests."""
 
-    def __init__(self, subject: Dialect, model: str, given: Sequence[Request], seeds: Sequence[int]) -> None:
-        self.subject, self.model, self.given, self.seeds = subject, model, given, seeds
+    def __init__(
+        self, subject: Dialect, model: str, requests: Sequence[Request], seeds: Sequence[int]
+    ) -> None:
+        self.subject = subject
+        self.model = model
+        self.requests = requests
+        self.seeds = seeds
 
     @cached_property
     def sessions(self) -> list[list[dict[str, Any]]]:
         """Growing conversations: the request of each call of the model."""
-        logs = [session(seed, turns=3, steps=4) for seed in self.seeds]
-        return [[self.said(log) for log in calls(whole)] for whole in logs]
+        sessions = []
+        for seed in self.seeds:
+            log = session(seed, turns=3, steps=4)
+            sessions.append([self.render_log(log_so_far) for log_so_far in calls(log)])
+        return sessions
 
     @cached_property
     def samples(self) -> list[Request]:
         """Requests of every sort."""
-        ends = [requests[-1] for requests in self.sessions]
-        return [*self.given, *ends, self.said(gallery()), self.said(gallery(thinking=False))]
+        last_requests = [requests[-1] for requests in self.sessions]
+        gallery_requests = [self.render_log(gallery()), self.render_log(gallery(thinking=False))]
+        return [*self.requests, *last_requests, *gallery_requests]
 
     @cached_property
     def head(self) -> Head:
         return self.subject.own_head(plain_head(self.model)).head
 
-    def said(self, log: Sequence[Segment]) -> dict[str, Any]:
+    def render_log(self, log: Sequence[Segment]) -> dict[str, Any]:
         """A log in the words of the dialect, as a client would send it: the same bytes each time."""
-        made = self.subject.render(build(log, head=self.head, options=options_for(self.subject, self.head)))
-        plain: dict[str, Any] = msgspec.json.decode(canonical(made))
+        options = options_for(self.subject, self.head)
+        request = self.subject.render(build(log, head=self.head, options=options))
+        plain: dict[str, Any] = msgspec.json.decode(canonical(request))
         return plain
 
-    def built(self, request: Request, **given: Any) -> Envelope:
+    def build_request(self, request: Request, **build_options: Any) -> Envelope:
         parsed = self.subject.parse(request)
         options = options_for(self.subject, parsed.head, layout=AS_LOGGED)
-        return build(parsed.log, head=parsed.head, options=options, **given)
+        return build(parsed.log, head=parsed.head, options=options, **build_options)
 
-    def fault(self, request: Request) -> str:
-        return "; ".join(f"{v.rule} at {v.place}: {v.message}" for v in self.subject.check(request))
-
-
-def _told(promise: Callable[[DialectTrial], None]) -> str:
-    return promise.__name__.replace("_", " ")
+    def describe_violations(self, request: Request) -> str:
+        """The rules that a request breaks; empty if it breaks none."""
+        violations = self.subject.check(request)
+        return "; ".join(f"{each.rule} at {each.place}: {each.message}" for each in violations)
 
 
 def plain_head(model: str) -> PlainHead:
@@ -127,13 +139,13 @@ def own_requests_are_recognised(trial: DialectTrial) -> None:
         assert trial.subject.recognises(request)
         others = (other for name, other in DIALECTS.items() if name != trial.subject.name)
         assert [other.name for other in others if other.recognises(request)] == []
-        assert trial.fault(request) == ""
+        assert trial.describe_violations(request) == ""
 
 
 def untouched_means_untouched(trial: DialectTrial) -> None:
     """A request that fits comes back as it was, the same objects."""
     for request in trial.samples:
-        rendered = trial.subject.render(trial.built(request))
+        rendered = trial.subject.render(trial.build_request(request))
         assert canonical(rendered) == canonical(request)
         for name, value in request.items():
             if isinstance(value, list):
@@ -144,35 +156,40 @@ def every_request_of_a_session_fits(trial: DialectTrial) -> None:
     """A session in a small window gives valid requests, each continuing the last unless it cut."""
     for window in WINDOWS:
         for requests in trial.sessions:
-            cuts = _replayed(trial, requests, window)
+            cuts = _replay_session(trial, requests, window)
             assert cuts or window > WINDOWS[0], "the window was meant to be too small"
 
 
-def _replayed(trial: DialectTrial, requests: Sequence[Request], window: int) -> int:
-    ledger, cuts = Ledger(), 0
+def _replay_session(trial: DialectTrial, requests: Sequence[Request], window: int) -> int:
+    """Sends the requests of a session one after the other; how many of them were cut."""
+    ledger = Ledger()
+    cuts = 0
     before: list[tuple[str, bytes]] = []
     for request in requests:
         try:
-            envelope = trial.built(request, budget=Budget(window=window, reserve=0), ledger=ledger)
+            envelope = trial.build_request(request, budget=Budget(window=window, reserve=0), ledger=ledger)
         except BudgetExceeded:
             continue
         rendered = trial.subject.render(envelope)
-        assert trial.fault(rendered) == ""
-        after = _seen(trial, rendered)
-        moved = after[: len(before)] != before and trial.subject.steady
-        assert envelope.cut is not None or not moved, "the prefix moved without a cut"
-        ledger, before, cuts = envelope.ledger, after, cuts + (envelope.cut is not None)
+        assert trial.describe_violations(rendered) == ""
+        after = _stream_bytes(trial, rendered)
+        if envelope.cut is not None:
+            cuts += 1
+        elif trial.subject.steady:
+            assert after[: len(before)] == before, "the prefix moved without a cut"
+        ledger = envelope.ledger
+        before = after
     return cuts
 
 
 def what_is_lowered_is_valid_json(trial: DialectTrial) -> None:
     """A request is plain JSON, and is read back as it was written."""
     for request in trial.samples:
-        with_ledger = trial.built(request, budget=Budget(window=6_000, reserve=0, keep_last=0))
+        with_ledger = trial.build_request(request, budget=Budget(window=6_000, reserve=0, keep_last=0))
         rendered = trial.subject.render(with_ledger)
         again = json.loads(json.dumps(rendered))
-        assert trial.fault(again) == ""
-        assert _seen(trial, again) == _seen(trial, rendered)
+        assert trial.describe_violations(again) == ""
+        assert _stream_bytes(trial, again) == _stream_bytes(trial, rendered)
         assert trial.subject.parse(again).log
 
 
@@ -189,16 +206,19 @@ def damage_is_mended(trial: DialectTrial) -> None:
     for seed, request in enumerate(trial.samples):
         for name, items in request.items():
             if isinstance(items, list) and len(items) > 4:
-                harmed = {**request, name: _damaged(items, Random(seed))}  # noqa: S311
-                assert trial.fault(trial.subject.render(trial.built(harmed))) == ""
+                harmed = {**request, name: _damage_items(items, Random(seed))}  # noqa: S311
+                assert trial.describe_violations(trial.subject.render(trial.build_request(harmed))) == ""
 
 
-def _damaged(items: Sequence[Any], dice: Random) -> list[Any]:
+def _damage_items(items: Sequence[Any], dice: Random) -> list[Any]:
     """Items between the first and the last, with some dropped, doubled or swapped."""
     result: list[Any] = []
     for item in items[1:-1]:
         roll = dice.random()
-        result += [] if roll < 0.1 else [item, item] if roll < 0.2 else [item]
+        if roll >= 0.1:
+            result.append(item)
+        if 0.1 <= roll < 0.2:
+            result.append(item)
         if 0.2 <= roll < 0.3 and len(result) > 1:
             result[-1], result[-2] = result[-2], result[-1]
     return [items[0], *result, items[-1]]
@@ -213,7 +233,7 @@ def others_can_be_said(trial: DialectTrial) -> None:
             own = translated(parsed.head, other, trial.subject, model=trial.model)
             options = options_for(trial.subject, own.head, layout=AS_LOGGED)
             envelope = build(parsed.log, head=own.head, options=options)
-            assert trial.fault(trial.subject.render(envelope)) == ""
+            assert trial.describe_violations(trial.subject.render(envelope)) == ""
             mine = [e for e in envelope.entries if e.segment.origin != "lamina"]
             assert len(mine) == len(parsed.log)
             assert all(e.why for e in mine if e.form is not Form.FULL)
@@ -249,7 +269,7 @@ def markers_are_no_part_of_the_stream(trial: DialectTrial) -> None:
         chosen = dict.fromkeys(places[:1] + places[-1:], "")
         marked = trial.subject.mark(request, Marking(places=chosen))
         assert request == before, "the input was changed"
-        assert trial.fault(marked) == ""
+        assert trial.describe_violations(marked) == ""
         again = trial.subject.stream(marked)
         assert {block.place for block in again.blocks if block.marker} == set(chosen)
         assert [(b.role, b.data) for b in again.blocks] == [(b.role, b.data) for b in stream.blocks]
@@ -265,7 +285,7 @@ def the_stream_reads_everything(trial: DialectTrial) -> None:
             stream = trial.subject.stream(request)
             assert all(block.place and block.data and block.role for block in stream.blocks)
             assert len({block.place for block in stream.blocks}) == len(stream.blocks)
-            after = _seen(trial, request)
+            after = _stream_bytes(trial, request)
             assert after[: len(before)] == before or not trial.subject.steady
             before = after
 
@@ -316,7 +336,7 @@ def _nonsense(request: Request, dice: Random, *, rounds: int = 150) -> Iterator[
         yield harmed
 
 
-def _seen(trial: DialectTrial, request: Request) -> list[tuple[str, bytes]]:
+def _stream_bytes(trial: DialectTrial, request: Request) -> list[tuple[str, bytes]]:
     return [(block.role, block.data) for block in trial.subject.stream(request).blocks]
 
 

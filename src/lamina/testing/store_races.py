@@ -33,7 +33,8 @@ class StoreTrial:
     """A store on trial."""
 
     def __init__(self, open_store: OpenStore, folder: str, *, many: int) -> None:
-        self._open, self._folder = open_store, folder
+        self._open = open_store
+        self._folder = folder
         self.many = many
         self.workspace = f"workspace-{token_hex(6)}"
         self.where = Where(self.workspace, "conversation")
@@ -55,21 +56,22 @@ async def refused(call: Awaitable[object], kind: type[E]) -> E:
     raise AssertionError(f"{kind.__name__} was due, not {answer!r}")
 
 
-async def retried(kept: Store, where: Where, group: Sequence[bytes], key: str) -> tuple[StoredHead, int]:
+async def retried(store: Store, where: Where, group: Sequence[bytes], key: str) -> tuple[StoredHead, int]:
     """Appends a group to whatever is there, however often another is first; and how often it was."""
     once = Once(key=key, digest=hashlib.sha256(b"\0".join(group)).digest())
-    lost, dice = 0, Random(key)  # noqa: S311
+    conflicts = 0
+    dice = Random(key)  # noqa: S311
     while True:
-        await _shaken(dice)
-        there = (await kept.read(where, last=0)).head
+        await _wait_randomly(dice)
+        head = (await store.read(where, last=0)).head
         try:
-            state = str(there.count + len(group)).encode()
-            return await kept.append(where, group, expect=there.count, once=once, state=state), lost
+            state = str(head.count + len(group)).encode()
+            return await store.append(where, group, expect=head.count, once=once, state=state), conflicts
         except Conflict:
-            lost += 1
+            conflicts += 1
 
 
-async def _shaken(dice: Random) -> None:
+async def _wait_randomly(dice: Random) -> None:
     """Lets others go first, or not, so that tasks do not run in step."""
     for _ in range(dice.randrange(4)):
         await checkpoint()
@@ -82,68 +84,72 @@ def turn(writer: int, number: int) -> list[bytes]:
 
 def check_linear(page: RecordPage, *, writers: int, turns: int) -> None:
     """Every group there, once, unbroken, and each writer's in its order."""
-    words = [record.body.decode().split("/") for record in page.records]
-    groups = [
-        (who, list(of_it)) for who, of_it in groupby(words, key=lambda word: (int(word[0]), int(word[1])))
-    ]
-    for who, of_it in groups:
-        assert [f"{'/'.join(word)}".encode() for word in of_it] == turn(*who), f"the group of {who} is broken"
+    bodies_in_order = [record.body for record in page.records]
+    turns_in_order = []
+    for (writer, number), group in groupby(bodies_in_order, key=_turn_of):
+        assert list(group) == turn(writer, number), f"the group of {(writer, number)} is broken"
+        turns_in_order.append((writer, number))
     for writer in range(writers):
-        assert [number for (who, number), _ in groups if who == writer] == list(range(turns)), (
-            "lost or doubled"
-        )
+        numbers = [number for by, number in turns_in_order if by == writer]
+        assert numbers == list(range(turns)), "lost or doubled"
     assert [record.seq for record in page.records] == list(range(page.head.count))
+
+
+def _turn_of(body: bytes) -> tuple[int, int]:
+    """The writer and the number of a record's turn: (3, 0) for `3/0/1`, the second record of that turn."""
+    writer, number, _ = body.decode().split("/")
+    return int(writer), int(number)
 
 
 async def an_append_expects_what_was_read(trial: StoreTrial) -> None:
     """With another number of records there: Conflict, which says both, and nothing is written."""
-    async with trial.open() as kept:
-        await kept.append(trial.where, [b"a", b"b"], expect=0, state=b"s")
-        before = await kept.read(trial.where)
+    async with trial.open() as store:
+        await store.append(trial.where, [b"a", b"b"], expect=0, state=b"s")
+        before = await store.read(trial.where)
         for expected in (0, 1, 3):
             once = Once(key=f"k{expected}", digest=b"d")
             conflict = await refused(
-                kept.append(trial.where, [b"x"], expect=expected, once=once, state=b"t"), Conflict
+                store.append(trial.where, [b"x"], expect=expected, once=once, state=b"t"), Conflict
             )
             assert (conflict.expected, conflict.found) == (expected, 2)
-            assert await kept.read(trial.where) == before
-        assert (await kept.append(trial.where, [b"c"], expect=2)).count == 3
-        await refused(kept.append(Where(trial.workspace, "none"), [b"x"], expect=1), Conflict)
-        assert len(await kept.list(trial.workspace)) == 1
+            assert await store.read(trial.where) == before
+        assert (await store.append(trial.where, [b"c"], expect=2)).count == 3
+        await refused(store.append(Where(trial.workspace, "none"), [b"x"], expect=1), Conflict)
+        assert len(await store.list(trial.workspace)) == 1
 
 
 async def an_append_expects_the_state_that_was_read(trial: StoreTrial) -> None:
     """With another state there: Conflict, and nothing is written; the number of records may be the same."""
-    async with trial.open() as kept:
-        assert (await kept.append(trial.where, [b"a"], was=b"", state=b"one")).count == 1
-        await kept.append(trial.where, [], expect=1, was=b"one", state=b"two")
-        before = await kept.read(trial.where)
+    async with trial.open() as store:
+        assert (await store.append(trial.where, [b"a"], was=b"", state=b"one")).count == 1
+        await store.append(trial.where, [], expect=1, was=b"one", state=b"two")
+        before = await store.read(trial.where)
         for was in (b"", b"one", b"two ", b"two\0"):
             once = Once(key=f"k{was!r}", digest=b"d")
             for expect in (None, 1):
-                append = kept.append(trial.where, [b"x"], expect=expect, was=was, once=once, state=b"t")
+                append = store.append(trial.where, [b"x"], expect=expect, was=was, once=once, state=b"t")
                 conflict = await refused(append, Conflict)
                 assert (conflict.expected, conflict.found) == (1, 1)
                 assert "state" in str(conflict)
-                assert await kept.read(trial.where) == before
-        conflict = await refused(kept.append(trial.where, [], expect=7, was=b"two"), Conflict)
+                assert await store.read(trial.where) == before
+        conflict = await refused(store.append(trial.where, [], expect=7, was=b"two"), Conflict)
         assert (conflict.expected, conflict.found) == (7, 1)
-        assert await kept.append(trial.where, [b"b"], was=b"two") == StoredHead(count=2, state=b"two")
-        await refused(kept.append(Where(trial.workspace, "none"), [b"x"], was=b"s"), Conflict)
-        assert len(await kept.list(trial.workspace)) == 1
+        assert await store.append(trial.where, [b"b"], was=b"two") == StoredHead(count=2, state=b"two")
+        await refused(store.append(Where(trial.workspace, "none"), [b"x"], was=b"s"), Conflict)
+        assert len(await store.list(trial.workspace)) == 1
 
 
 async def of_two_writers_one_wins(trial: StoreTrial) -> None:
     """The other gets Conflict, and nothing of it is there."""
-    async with trial.open() as kept:
+    async with trial.open() as store:
         for number in range(20):
-            there = (await kept.read(trial.where, last=0)).head.count
+            there = (await store.read(trial.where, last=0)).head.count
             won: dict[int, bool] = {}
 
             async def write(writer: int, number: int = number, there: int = there) -> None:
                 group = turn(writer, number)
                 try:
-                    await kept.append(trial.where, group, expect=there, state=group[0])
+                    await store.append(trial.where, group, expect=there, state=group[0])
                     won[writer] = True  # noqa: B023 - read within the round
                 except Conflict:
                     won[writer] = False  # noqa: B023
@@ -153,23 +159,23 @@ async def of_two_writers_one_wins(trial: StoreTrial) -> None:
                     tasks.start_soon(write, writer)
             assert sorted(won.values()) == [False, True]
             winner = max(won, key=lambda writer: won[writer])
-            page = await kept.read(trial.where, after=there)
+            page = await store.read(trial.where, after=there)
             assert [record.body for record in page.records] == turn(winner, number)
             assert page.head.state == turn(winner, number)[0]
 
 
 async def of_two_states_one_wins(trial: StoreTrial) -> None:
     """Where only the state changes, `was` tells who was first."""
-    async with trial.open() as kept:
-        await kept.append(trial.where, [b"a"], state=b"0")
+    async with trial.open() as store:
+        await store.append(trial.where, [b"a"], state=b"0")
         for number in range(20):
-            was = (await kept.read(trial.where, last=0)).head.state
+            was = (await store.read(trial.where, last=0)).head.state
             won: list[bytes] = []
 
             async def write(writer: int, number: int = number, was: bytes = was) -> None:
                 state = b"%d of %d" % (number, writer)
                 try:
-                    await kept.append(trial.where, [], expect=1, was=was, state=state)
+                    await store.append(trial.where, [], expect=1, was=was, state=state)
                 except Conflict:
                     return
                 won.append(state)  # noqa: B023 - read within the round
@@ -178,76 +184,76 @@ async def of_two_states_one_wins(trial: StoreTrial) -> None:
                 for writer in (0, 1):
                     tasks.start_soon(write, writer)
             assert len(won) == 1
-            assert (await kept.read(trial.where, last=0)).head == StoredHead(count=1, state=won[0])
+            assert (await store.read(trial.where, last=0)).head == StoredHead(count=1, state=won[0])
 
 
 async def many_writers_make_one_history(trial: StoreTrial) -> None:
     """Groups of eight writers stand one after another, each whole and once."""
-    async with trial.open() as kept:
+    async with trial.open() as store:
 
         async def write(writer: int) -> None:
             for number in range(TURNS):
-                await retried(kept, trial.where, turn(writer, number), f"{writer}/{number}")
+                await retried(store, trial.where, turn(writer, number), f"{writer}/{number}")
 
         async with anyio.create_task_group() as tasks:
             for writer in range(WRITERS):
                 tasks.start_soon(write, writer)
-        page = await kept.read(trial.where)
+        page = await store.read(trial.where)
         check_linear(page, writers=WRITERS, turns=TURNS)
         assert page.head.state == str(page.head.count).encode()
 
 
 async def groups_stand_together(trial: StoreTrial) -> None:
     """Also those of writers who expect nothing."""
-    async with trial.open() as kept:
+    async with trial.open() as store:
 
         async def write(writer: int) -> None:
             dice = Random(writer)  # noqa: S311
             for number in range(TURNS):
-                await _shaken(dice)
-                await kept.append(trial.where, turn(writer, number))
+                await _wait_randomly(dice)
+                await store.append(trial.where, turn(writer, number))
 
         async with anyio.create_task_group() as tasks:
             for writer in range(WRITERS):
                 tasks.start_soon(write, writer)
-        check_linear(await kept.read(trial.where), writers=WRITERS, turns=TURNS)
+        check_linear(await store.read(trial.where), writers=WRITERS, turns=TURNS)
 
 
 async def repeats_at_once_are_kept_once(trial: StoreTrial) -> None:
     """A turn that is sent five times at the same moment stands there once."""
-    async with trial.open() as kept:
+    async with trial.open() as store:
         heads: list[StoredHead] = []
 
         async def send(number: int) -> None:
             once = Once(key=str(number), digest=b"d")
-            heads.append(await kept.append(trial.where, turn(0, number), once=once))
+            heads.append(await store.append(trial.where, turn(0, number), once=once))
 
         for number in range(10):
             async with anyio.create_task_group() as tasks:
                 for _ in range(5):
                     tasks.start_soon(send, number)
             assert len(set(heads)) == number + 1
-        bodies_there = [record.body for record in (await kept.read(trial.where)).records]
+        bodies_there = [record.body for record in (await store.read(trial.where)).records]
         assert bodies_there == [body for number in range(10) for body in turn(0, number)]
 
 
 async def a_read_sees_one_moment(trial: StoreTrial) -> None:
     """Records, count and state belong together, while others write."""
-    async with trial.open() as kept:
+    async with trial.open() as store:
         done = anyio.Event()
 
         async def write(writer: int) -> None:
             for number in range(TURNS):
-                await retried(kept, trial.where, turn(writer, number), f"{writer}/{number}")
+                await retried(store, trial.where, turn(writer, number), f"{writer}/{number}")
 
         async def look(number: int) -> None:
             dice = Random(number)  # noqa: S311
             while not done.is_set():
-                for page in (await kept.read(trial.where), await kept.read(trial.where, last=4)):
+                for page in (await store.read(trial.where), await store.read(trial.where, last=4)):
                     seqs = [record.seq for record in page.records]
                     assert page.head.state == (str(page.head.count).encode() if page.head.count else b"")
                     assert seqs == list(range(page.head.count - len(seqs), page.head.count))
-                await _shaken(dice)
+                await _wait_randomly(dice)
 
         async with anyio.create_task_group() as tasks:
             for number in range(2):
@@ -260,25 +266,25 @@ async def a_read_sees_one_moment(trial: StoreTrial) -> None:
 
 async def a_read_sees_one_moment_of_what_changes(trial: StoreTrial) -> None:
     """Bodies and state of one replacement, or of one conversation of several that had the name in turn."""
-    async with trial.open() as kept:
+    async with trial.open() as store:
         done = anyio.Event()
 
         async def change() -> None:
             for number in range(40):
                 mark = b"%d" % number
-                if number % 8 == 0 or not isinstance(kept, Rekeyable):
-                    await kept.delete(trial.where)
-                    await kept.append(trial.where, [mark] * 20, expect=0, state=mark)
+                if number % 8 == 0 or not isinstance(store, Rekeyable):
+                    await store.delete(trial.where)
+                    await store.append(trial.where, [mark] * 20, expect=0, state=mark)
                 else:
-                    await kept.replace(trial.where, dict.fromkeys(range(20), mark), expect=20, state=mark)
+                    await store.replace(trial.where, dict.fromkeys(range(20), mark), expect=20, state=mark)
             done.set()
 
         async def look(number: int) -> None:
             dice = Random(number)  # noqa: S311
             while not done.is_set():
-                page = await kept.read(trial.where)
+                page = await store.read(trial.where)
                 assert [record.body for record in page.records] == [page.head.state] * page.head.count
-                await _shaken(dice)
+                await _wait_randomly(dice)
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(change)
@@ -288,23 +294,23 @@ async def a_read_sees_one_moment_of_what_changes(trial: StoreTrial) -> None:
 
 async def a_cancelled_append_happened_or_did_not(trial: StoreTrial) -> None:
     """Never a part of it; and the store goes on."""
-    async with trial.open() as kept:
+    async with trial.open() as store:
         for number in range(30):
-            before = await kept.read(trial.where)
+            before = await store.read(trial.where)
             group = [f"{number}/{part}".encode() for part in range(50)]
             async with anyio.create_task_group() as tasks:
-                call = partial(kept.append, expect=before.head.count, state=b"%d" % number)
+                call = partial(store.append, expect=before.head.count, state=b"%d" % number)
                 tasks.start_soon(call, trial.where, group)
                 await _a_moment(number)
                 tasks.cancel_scope.cancel()
-            after = await kept.read(trial.where)
+            after = await store.read(trial.where)
             if after.head.count != before.head.count:
                 assert [record.body for record in after.records[before.head.count :]] == group
                 assert after.head == StoredHead(count=before.head.count + 50, state=b"%d" % number)
             else:
                 assert after == before
-        count = (await kept.read(trial.where, last=0)).head.count
-        assert (await kept.append(trial.where, [b"goes on"], expect=count)).count == count + 1
+        count = (await store.read(trial.where, last=0)).head.count
+        assert (await store.append(trial.where, [b"goes on"], expect=count)).count == count + 1
 
 
 async def _a_moment(length: int) -> None:
@@ -317,17 +323,21 @@ async def _a_moment(length: int) -> None:
 
 async def it_does_what_the_store_in_memory_does(trial: StoreTrial) -> None:
     """Some hundred calls of every sort, made up: the same answers and the same errors."""
-    async with trial.open() as kept:
-        model, dice = MemoryStore(), Random(5)  # noqa: S311
+    async with trial.open() as store:
+        model = MemoryStore()
+        dice = Random(5)  # noqa: S311
         for step in range(WALK):
-            name, given = _call(dice, trial.workspace, rekeyable=isinstance(kept, Rekeyable))
-            theirs, ours = await _answer(kept, name, given), await _answer(model, name, given)
-            assert theirs == ours, f"step {step}: {name}{given} gave {theirs}, not {ours}"
+            name, arguments = _random_call(dice, trial.workspace, rekeyable=isinstance(store, Rekeyable))
+            answer = await _answer(store, name, arguments)
+            expected = await _answer(model, name, arguments)
+            assert answer == expected, f"step {step}: {name}{arguments} gave {answer}, not {expected}"
 
 
-def _call(
-    dice: Random, workspace: str, *, rekeyable: bool
-) -> tuple[str, tuple[tuple[Any, ...], dict[str, Any]]]:
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Of one call: those by place, and those by name."""
+
+
+def _random_call(dice: Random, workspace: str, *, rekeyable: bool) -> tuple[str, Arguments]:
     where = Where(f"{workspace}-{dice.randrange(2)}", f"c{dice.randrange(3)}")
     number = dice.randrange(6)
     state, was = dice.choice((None, b"", b"s", b"t")), dice.choice((None, None, None, b"", b"s"))
@@ -339,9 +349,12 @@ def _call(
         expect = dice.choice((None, None, number))
         return kind, ((where, group), {"expect": expect, "was": was, "once": once, "state": state})
     if kind == "read":
-        asked = dice.choice(({}, {"after": number}, {"last": number}, {"at": [number, 0, number * 2]}))
-        limit = {} if "last" in asked else {"limit": dice.choice((None, 0, 2))}
-        return kind, ((where,), {**asked, **limit})
+        options: dict[str, Any] = dice.choice(
+            ({}, {"after": number}, {"last": number}, {"at": [number, 0, number * 2]})
+        )
+        if "last" not in options:
+            options = {**options, "limit": dice.choice((None, 0, 2))}
+        return kind, ((where,), options)
     if kind == "list":
         return kind, (
             (where.workspace,),
@@ -353,12 +366,16 @@ def _call(
     return kind, ((where,), {})
 
 
-async def _answer(kept: Any, name: str, given: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+async def _answer(store: Any, name: str, arguments: Arguments) -> Any:
+    """What a call returns, or the type of its error."""
+    by_place, by_name = arguments
     try:
-        answer = await getattr(kept, name)(*given[0], **given[1])
+        answer = await getattr(store, name)(*by_place, **by_name)
     except LaminaError as error:
         return type(error)
-    return tuple(answer) if name == "list" else answer
+    if name == "list":
+        return tuple(answer)
+    return answer
 
 
 RACES: tuple[Callable[[StoreTrial], Awaitable[None]], ...] = (

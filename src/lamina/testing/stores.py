@@ -76,35 +76,42 @@ def store(
     `sealable`: encryption can be put around it, and each folder is a store of its own, which a case may seal.
     `many`: how many records the long conversation has.
     """
-    promises = (*PROMISES, *RACES, *(LASTING if lasting else ()), *(SEALABLE if sealable else ()))
-    before = f"{name}: " if name else ""
-    told = ((f"{before}{promise.__name__.replace('_', ' ')}", promise) for promise in promises)
-    return [Conformance(words, partial(_try, promise, open_store, many)) for words, promise in told]
+    promises = [*PROMISES, *RACES]
+    if lasting:
+        promises += LASTING
+    if sealable:
+        promises += SEALABLE
+    prefix = f"{name}: " if name else ""
+    cases = []
+    for promise in promises:
+        title = promise.__name__.replace("_", " ")
+        cases.append(Conformance(f"{prefix}{title}", partial(_try, promise, open_store, many)))
+    return cases
 
 
 def _try(promise: Callable[[StoreTrial], Awaitable[None]], open_store: OpenStore, many: int) -> None:
-    async def tried() -> None:
+    async def try_promise() -> None:
         with anyio.fail_after(SECONDS):
             await promise(StoreTrial(open_store, folder, many=many))
 
     with TemporaryDirectory(prefix="store-", ignore_cleanup_errors=True) as folder:
-        anyio.run(tried)
+        anyio.run(try_promise)
 
 
 async def nothing_is_there_at_first(trial: StoreTrial) -> None:
     """A conversation that nobody began reads as empty, and is not listed."""
-    async with trial.open() as kept:
-        assert await kept.read(trial.where) == RecordPage()
-        assert list(await kept.list(trial.workspace)) == []
-        assert await kept.delete(trial.where) is False
+    async with trial.open() as store:
+        assert await store.read(trial.where) == RecordPage()
+        assert list(await store.list(trial.workspace)) == []
+        assert await store.delete(trial.where) is False
 
 
 async def order_is_kept(trial: StoreTrial) -> None:
     """Records come back as they were given, in order, counted from 0."""
-    async with trial.open() as kept:
-        assert await kept.append(trial.where, [b"a", b"b"]) == StoredHead(count=2)
-        assert await kept.append(trial.where, [b"c"]) == StoredHead(count=3)
-        page = await kept.read(trial.where)
+    async with trial.open() as store:
+        assert await store.append(trial.where, [b"a", b"b"]) == StoredHead(count=2)
+        assert await store.append(trial.where, [b"c"]) == StoredHead(count=3)
+        page = await store.read(trial.where)
     assert page == RecordPage(records=_numbered(b"a", b"b", b"c"), head=StoredHead(count=3))
 
 
@@ -114,7 +121,7 @@ def _numbered(*bodies: bytes) -> tuple[Record, ...]:
 
 async def a_read_finds_what_it_names(trial: StoreTrial) -> None:
     """`after`, `last`, `at` and `limit`, with none, some and more than there are."""
-    asked: list[tuple[dict[str, int | list[int]], list[int]]] = [
+    reads: list[tuple[dict[str, int | list[int]], list[int]]] = [
         ({"after": 0}, [0, 1, 2, 3, 4]),
         ({"after": 3}, [3, 4]),
         ({"after": 5}, []),
@@ -133,60 +140,60 @@ async def a_read_finds_what_it_names(trial: StoreTrial) -> None:
         ({"after": 1, "limit": 2}, [1, 2]),
         ({"at": [0, 2, 4], "limit": 2}, [0, 2]),
     ]
-    async with trial.open() as kept:
-        await kept.append(trial.where, bodies(5), state=b"s")
-        for named, found in asked:
-            page = await kept.read(trial.where, **named)  # type: ignore[arg-type]
-            assert [record.seq for record in page.records] == found, named
-            assert [record.body for record in page.records] == [bodies(5)[seq] for seq in found], named
-            assert page.head == StoredHead(count=5, state=b"s"), named
+    async with trial.open() as store:
+        await store.append(trial.where, bodies(5), state=b"s")
+        for options, numbers in reads:
+            page = await store.read(trial.where, **options)  # type: ignore[arg-type]
+            assert [record.seq for record in page.records] == numbers, options
+            assert [record.body for record in page.records] == [bodies(5)[seq] for seq in numbers], options
+            assert page.head == StoredHead(count=5, state=b"s"), options
 
 
 async def negative_numbers_are_refused(trial: StoreTrial) -> None:
     """A negative number is BadInput, in a read, a list and an append."""
-    async with trial.open() as kept:
-        await kept.append(trial.where, bodies(3))
-        await refused(kept.read(trial.where, after=-1), BadInput)
-        await refused(kept.read(trial.where, last=-1), BadInput)
-        await refused(kept.read(trial.where, at=[0, -1]), BadInput)
-        await refused(kept.read(trial.where, limit=-1), BadInput)
-        await refused(kept.list(trial.workspace, limit=-1), BadInput)
-        await refused(kept.append(trial.where, [b"x"], expect=-1), BadInput)
-        assert (await kept.read(trial.where)).head.count == 3
+    async with trial.open() as store:
+        await store.append(trial.where, bodies(3))
+        await refused(store.read(trial.where, after=-1), BadInput)
+        await refused(store.read(trial.where, last=-1), BadInput)
+        await refused(store.read(trial.where, at=[0, -1]), BadInput)
+        await refused(store.read(trial.where, limit=-1), BadInput)
+        await refused(store.list(trial.workspace, limit=-1), BadInput)
+        await refused(store.append(trial.where, [b"x"], expect=-1), BadInput)
+        assert (await store.read(trial.where)).head.count == 3
 
 
 async def a_read_names_its_records_in_one_way(trial: StoreTrial) -> None:
     """`after`, `last` and `at` exclude each other: two of them are BadInput."""
-    async with trial.open() as kept:
-        await kept.append(trial.where, bodies(3))
-        await refused(kept.read(trial.where, after=1, last=1), BadInput)
-        await refused(kept.read(trial.where, after=1, at=[1]), BadInput)
-        await refused(kept.read(trial.where, last=1, at=[1]), BadInput)
-        await refused(kept.read(trial.where, after=1, last=1, at=[]), BadInput)
+    async with trial.open() as store:
+        await store.append(trial.where, bodies(3))
+        await refused(store.read(trial.where, after=1, last=1), BadInput)
+        await refused(store.read(trial.where, after=1, at=[1]), BadInput)
+        await refused(store.read(trial.where, last=1, at=[1]), BadInput)
+        await refused(store.read(trial.where, after=1, last=1, at=[]), BadInput)
 
 
 async def the_state_is_kept_with_the_group(trial: StoreTrial) -> None:
     """A state replaces the last; without one it stays; an empty one is one, too."""
-    async with trial.open() as kept:
-        assert await kept.append(trial.where, [b"a"], state=b"one") == StoredHead(count=1, state=b"one")
-        assert await kept.append(trial.where, [b"b"]) == StoredHead(count=2, state=b"one")
-        assert await kept.append(trial.where, [], state=b"two") == StoredHead(count=2, state=b"two")
-        assert (await kept.read(trial.where, last=0)).head == StoredHead(count=2, state=b"two")
-        assert await kept.append(trial.where, [b"c"], state=b"") == StoredHead(count=3, state=b"")
-        assert (await kept.read(trial.where)).head == StoredHead(count=3)
+    async with trial.open() as store:
+        assert await store.append(trial.where, [b"a"], state=b"one") == StoredHead(count=1, state=b"one")
+        assert await store.append(trial.where, [b"b"]) == StoredHead(count=2, state=b"one")
+        assert await store.append(trial.where, [], state=b"two") == StoredHead(count=2, state=b"two")
+        assert (await store.read(trial.where, last=0)).head == StoredHead(count=2, state=b"two")
+        assert await store.append(trial.where, [b"c"], state=b"") == StoredHead(count=3, state=b"")
+        assert (await store.read(trial.where)).head == StoredHead(count=3)
 
 
 async def workspaces_are_apart(trial: StoreTrial) -> None:
     """The same name in two workspaces is two conversations."""
     here, there = trial.where, Where(f"{trial.workspace}-other", trial.where.conversation)
     once = Once(key="k", digest=b"d")
-    async with trial.open() as kept:
-        await kept.append(here, [b"here"], once=once, state=b"mine")
-        assert await kept.read(there) == RecordPage()
-        assert list(await kept.list(there.workspace)) == []
-        assert await kept.append(there, [b"1", b"2"], expect=0, once=once) == StoredHead(count=2)
-        assert await kept.delete(there)
-        assert await kept.read(here) == RecordPage(
+    async with trial.open() as store:
+        await store.append(here, [b"here"], once=once, state=b"mine")
+        assert await store.read(there) == RecordPage()
+        assert list(await store.list(there.workspace)) == []
+        assert await store.append(there, [b"1", b"2"], expect=0, once=once) == StoredHead(count=2)
+        assert await store.delete(there)
+        assert await store.read(here) == RecordPage(
             records=_numbered(b"here"), head=StoredHead(count=1, state=b"mine")
         )
 
@@ -194,178 +201,177 @@ async def workspaces_are_apart(trial: StoreTrial) -> None:
 async def a_list_goes_page_by_page(trial: StoreTrial) -> None:
     """Names in the order of their characters, each once, with their counts."""
     names = ["b", "a", "é", "Z", "a/b", "aa", "漢", "🦉", "_", "10", "9"]
-    async with trial.open() as kept:
+    async with trial.open() as store:
         for count, name in enumerate(names, 1):
-            await kept.append(Where(trial.workspace, name), bodies(count))
+            await store.append(Where(trial.workspace, name), bodies(count))
         whole = [Listed(conversation=name, count=names.index(name) + 1) for name in sorted(names)]
-        assert list(await kept.list(trial.workspace)) == whole
-        found = [each async for each in every_conversation(kept, trial.workspace, page=3)]
-        assert found == whole
-        assert len(await kept.list(trial.workspace, limit=3)) == 3
-        assert list(await kept.list(trial.workspace, limit=0)) == []
-        assert list(await kept.list(trial.workspace, after="b\0")) == [
+        assert list(await store.list(trial.workspace)) == whole
+        assert [each async for each in every_conversation(store, trial.workspace, page=3)] == whole
+        assert len(await store.list(trial.workspace, limit=3)) == 3
+        assert list(await store.list(trial.workspace, limit=0)) == []
+        assert list(await store.list(trial.workspace, after="b\0")) == [
             one for one in whole if one.conversation > "b"
         ]
 
 
 async def odd_names_stay_apart(trial: StoreTrial) -> None:
     """Any text names a conversation, a workspace or a key; what cannot be kept as it is, is refused."""
-    async with trial.open() as kept:
+    async with trial.open() as store:
         places = [Where(trial.workspace, name) for name in ODD_NAMES]
         places += [Where(f"{trial.workspace}/{name}", "c") for name in ODD_NAMES]
         for where in places:
-            await kept.append(
+            await store.append(
                 where, [repr(where).encode()], expect=0, once=Once(key=where.conversation, digest=b"d")
             )
         for where in places:
-            assert [record.body for record in (await kept.read(where)).records] == [repr(where).encode()], (
+            assert [record.body for record in (await store.read(where)).records] == [repr(where).encode()], (
                 where
             )
-        assert [one.conversation for one in await kept.list(trial.workspace)] == sorted(ODD_NAMES)
+        assert [one.conversation for one in await store.list(trial.workspace)] == sorted(ODD_NAMES)
         for where in places:
-            assert await kept.delete(where), where
-        assert list(await kept.list(trial.workspace)) == []
+            assert await store.delete(where), where
+        assert list(await store.list(trial.workspace)) == []
 
 
 async def names_that_cannot_be_kept_are_refused(trial: StoreTrial) -> None:
     """NUL, lone surrogates and nothing at all are BadInput; a name may be too long, never be cut."""
-    async with trial.open() as kept:
+    async with trial.open() as store:
         for name in NO_NAMES:
             where = Where(trial.workspace, name)
-            await refused(kept.append(where, [b"x"]), BadInput)
-            await refused(kept.read(where), BadInput)
-            await refused(kept.delete(where), BadInput)
+            await refused(store.append(where, [b"x"]), BadInput)
+            await refused(store.read(where), BadInput)
+            await refused(store.delete(where), BadInput)
         for end in ("a", "b"):
             try:
-                await kept.append(Where(trial.workspace, "n" * 100_000 + end), [end.encode()], expect=0)
+                await store.append(Where(trial.workspace, "n" * 100_000 + end), [end.encode()], expect=0)
             except BadInput:
                 continue
-            page = await kept.read(Where(trial.workspace, "n" * 100_000 + end))
+            page = await store.read(Where(trial.workspace, "n" * 100_000 + end))
             assert [record.body for record in page.records] == [end.encode()]
 
 
 async def a_group_is_kept_whole_or_not_at_all(trial: StoreTrial) -> None:
     """A group with something that is no record leaves nothing of itself, its state or its key."""
     once = Once(key="k", digest=b"d")
-    async with trial.open() as kept:
-        await kept.append(trial.where, [b"a"], state=b"s")
+    async with trial.open() as store:
+        await store.append(trial.where, [b"a"], state=b"s")
         for wrong in (object(), None, "text", 7):
             group: Sequence[bytes] = [b"b", wrong, b"c"]  # type: ignore[list-item]
-            await refused(kept.append(trial.where, group, once=once, state=b"t"), BadInput)
-            assert await kept.read(trial.where) == RecordPage(
+            await refused(store.append(trial.where, group, once=once, state=b"t"), BadInput)
+            assert await store.read(trial.where) == RecordPage(
                 records=_numbered(b"a"), head=StoredHead(count=1, state=b"s")
             )
-        await refused(kept.append(trial.where, [b"b"], state="text"), BadInput)  # type: ignore[arg-type]
-        await refused(kept.append(trial.where, [b"b"], was="s"), BadInput)  # type: ignore[arg-type]
+        await refused(store.append(trial.where, [b"b"], state="text"), BadInput)  # type: ignore[arg-type]
+        await refused(store.append(trial.where, [b"b"], was="s"), BadInput)  # type: ignore[arg-type]
         fresh = Where(trial.workspace, "fresh")
-        await refused(kept.append(fresh, [b"b", None]), BadInput)  # type: ignore[list-item]
-        assert [one.conversation for one in await kept.list(trial.workspace)] == [trial.where.conversation]
-        assert (await kept.append(trial.where, [b"b"], once=once)).count == 2
+        await refused(store.append(fresh, [b"b", None]), BadInput)  # type: ignore[list-item]
+        assert [one.conversation for one in await store.list(trial.workspace)] == [trial.where.conversation]
+        assert (await store.append(trial.where, [b"b"], once=once)).count == 2
 
 
 async def a_repeated_append_is_kept_once(trial: StoreTrial) -> None:
     """The same key and digest: the count of the first time, whatever came after, whatever is expected."""
     once = Once(key="turn-1", digest=b"\x00\xff")
-    async with trial.open() as kept:
-        first = await kept.append(trial.where, [b"a"], expect=0, once=once, state=b"one")
-        assert await kept.append(trial.where, [b"a"], expect=0, once=once, state=b"one") == first
-        await kept.append(trial.where, [b"b"], expect=1, state=b"two")
-        again = await kept.append(trial.where, [b"a"], expect=0, was=b"", once=once, state=b"one")
+    async with trial.open() as store:
+        first = await store.append(trial.where, [b"a"], expect=0, once=once, state=b"one")
+        assert await store.append(trial.where, [b"a"], expect=0, once=once, state=b"one") == first
+        await store.append(trial.where, [b"b"], expect=1, state=b"two")
+        again = await store.append(trial.where, [b"a"], expect=0, was=b"", once=once, state=b"one")
         assert again == StoredHead(count=1, state=b"two"), (
             "the count of the first time, with the state of now"
         )
-        await kept.append(trial.where, [], state=b"three")
-        assert await kept.append(trial.where, [b"a"], once=once) == StoredHead(count=1, state=b"three")
-        page = await kept.read(trial.where)
+        await store.append(trial.where, [], state=b"three")
+        assert await store.append(trial.where, [b"a"], once=once) == StoredHead(count=1, state=b"three")
+        page = await store.read(trial.where)
     assert page == RecordPage(records=_numbered(b"a", b"b"), head=StoredHead(count=2, state=b"three"))
 
 
 async def a_key_is_for_one_body(trial: StoreTrial) -> None:
     """With another digest it is Reused, and nothing is written; each conversation has keys of its own."""
-    async with trial.open() as kept:
-        await kept.append(trial.where, [b"a"], once=Once(key="k", digest=b"1"))
-        await refused(kept.append(trial.where, [b"b"], once=Once(key="k", digest=b"2"), state=b"t"), Reused)
-        await refused(kept.append(trial.where, [b"b"], expect=1, once=Once(key="k", digest=b"")), Reused)
-        assert await kept.read(trial.where) == RecordPage(records=_numbered(b"a"), head=StoredHead(count=1))
+    async with trial.open() as store:
+        await store.append(trial.where, [b"a"], once=Once(key="k", digest=b"1"))
+        await refused(store.append(trial.where, [b"b"], once=Once(key="k", digest=b"2"), state=b"t"), Reused)
+        await refused(store.append(trial.where, [b"b"], expect=1, once=Once(key="k", digest=b"")), Reused)
+        assert await store.read(trial.where) == RecordPage(records=_numbered(b"a"), head=StoredHead(count=1))
         other = Where(trial.workspace, "other")
-        assert (await kept.append(other, [b"b"], once=Once(key="k", digest=b"2"))).count == 1
+        assert (await store.append(other, [b"b"], once=Once(key="k", digest=b"2"))).count == 1
 
 
 async def what_is_deleted_is_gone(trial: StoreTrial) -> None:
     """Records, state and keys; the next of this name begins at 0."""
     once = Once(key="k", digest=b"1")
-    async with trial.open() as kept:
-        await kept.append(trial.where, bodies(3), once=once, state=b"s")
-        await kept.append(Where(trial.workspace, "stays"), [b"a"])
-        assert await kept.delete(trial.where) is True
-        assert await kept.read(trial.where) == RecordPage()
-        assert await kept.read(trial.where, at=[0, 1]) == RecordPage()
-        assert [one.conversation for one in await kept.list(trial.workspace)] == ["stays"]
-        assert await kept.delete(trial.where) is False
+    async with trial.open() as store:
+        await store.append(trial.where, bodies(3), once=once, state=b"s")
+        await store.append(Where(trial.workspace, "stays"), [b"a"])
+        assert await store.delete(trial.where) is True
+        assert await store.read(trial.where) == RecordPage()
+        assert await store.read(trial.where, at=[0, 1]) == RecordPage()
+        assert [one.conversation for one in await store.list(trial.workspace)] == ["stays"]
+        assert await store.delete(trial.where) is False
         anew = Once(key="k", digest=b"2")
-        assert await kept.append(trial.where, [b"x"], expect=0, once=anew) == StoredHead(count=1)
-        assert await kept.read(trial.where) == RecordPage(records=_numbered(b"x"), head=StoredHead(count=1))
+        assert await store.append(trial.where, [b"x"], expect=0, once=anew) == StoredHead(count=1)
+        assert await store.read(trial.where) == RecordPage(records=_numbered(b"x"), head=StoredHead(count=1))
 
 
 async def bodies_of_any_size(trial: StoreTrial) -> None:
     """Nothing, every byte, and megabytes, as records and as state."""
     large = bytes(range(256)) * (LARGE // 256)
-    async with trial.open() as kept:
+    async with trial.open() as store:
         group = [b"", bytes(range(256)), large, b""]
-        head = await kept.append(trial.where, group, state=large)
+        head = await store.append(trial.where, group, state=large)
         assert head == StoredHead(count=4, state=large)
-        page = await kept.read(trial.where)
+        page = await store.read(trial.where)
         assert page == RecordPage(records=_numbered(*group), head=head)
 
 
 async def many_records(trial: StoreTrial) -> None:
     """Thousands of records, in groups, are all there and in order."""
-    async with trial.open() as kept:
+    async with trial.open() as store:
         everything = bodies(trial.many)
         for start in range(0, trial.many, 1000):
-            await kept.append(trial.where, everything[start : start + 1000], expect=start)
-        assert [r.body for r in (await kept.read(trial.where)).records] == everything
+            await store.append(trial.where, everything[start : start + 1000], expect=start)
+        assert [r.body for r in (await store.read(trial.where)).records] == everything
         tail = list(range(trial.many))[-50:]
-        assert [r.seq for r in (await kept.read(trial.where, last=50)).records] == tail
+        assert [r.seq for r in (await store.read(trial.where, last=50)).records] == tail
         scattered = list(range(0, trial.many, 3))
-        assert [r.seq for r in (await kept.read(trial.where, at=scattered)).records] == scattered
-        assert [r.seq for r in (await kept.read(trial.where, after=5, limit=2)).records] == [5, 6]
+        assert [r.seq for r in (await store.read(trial.where, at=scattered)).records] == scattered
+        assert [r.seq for r in (await store.read(trial.where, after=5, limit=2)).records] == [5, 6]
 
 
 async def replacing_changes_bodies_only(trial: StoreTrial) -> None:
     """Where a store can: the named bodies and the state, if count and state are what is expected."""
-    async with trial.open() as kept:
-        if isinstance(kept, Rekeyable):
-            await _replaced(trial, kept)
+    async with trial.open() as store:
+        if isinstance(store, Rekeyable):
+            await _check_replacing(trial, store)
 
 
-async def _replaced(trial: StoreTrial, kept: Store) -> None:
-    assert isinstance(kept, Rekeyable)
+async def _check_replacing(trial: StoreTrial, store: Store) -> None:
+    assert isinstance(store, Rekeyable)
     once = Once(key="k", digest=b"d")
-    await kept.append(trial.where, [b"a", b"b"], once=once, state=b"old")
-    await kept.append(trial.where, [b"c"], state=b"older")
-    assert await kept.replace(trial.where, {1: b"B"}, expect=3) == StoredHead(count=3, state=b"older")
-    assert await kept.replace(trial.where, {0: b"A", 2: b"C" * 9}, expect=3, state=b"new") == StoredHead(
+    await store.append(trial.where, [b"a", b"b"], once=once, state=b"old")
+    await store.append(trial.where, [b"c"], state=b"older")
+    assert await store.replace(trial.where, {1: b"B"}, expect=3) == StoredHead(count=3, state=b"older")
+    assert await store.replace(trial.where, {0: b"A", 2: b"C" * 9}, expect=3, state=b"new") == StoredHead(
         count=3, state=b"new"
     )
     whole = RecordPage(records=_numbered(b"A", b"B", b"C" * 9), head=StoredHead(count=3, state=b"new"))
-    await refused(kept.replace(trial.where, {0: b"x"}, expect=2, state=b"x"), Conflict)
+    await refused(store.replace(trial.where, {0: b"x"}, expect=2, state=b"x"), Conflict)
     for was in (b"", b"older"):
-        conflict = await refused(kept.replace(trial.where, {0: b"x"}, expect=3, was=was), Conflict)
+        conflict = await refused(store.replace(trial.where, {0: b"x"}, expect=3, was=was), Conflict)
         assert (conflict.expected, conflict.found) == (3, 3)
-    await refused(kept.replace(trial.where, {0: b"x", 3: b"x"}, expect=3, state=b"x"), BadInput)
-    await refused(kept.replace(trial.where, {0: b"x", 1: None}, expect=3), BadInput)  # type: ignore[dict-item]
-    await refused(kept.replace(Where(trial.workspace, "none"), {}, expect=0, state=b"x"), StoreError)
-    assert await kept.read(trial.where) == whole
-    assert await kept.append(trial.where, [b"a", b"b"], once=once) == StoredHead(count=2, state=b"new")
-    head = await kept.replace(trial.where, {}, expect=3, was=b"new", state=b"newest")
+    await refused(store.replace(trial.where, {0: b"x", 3: b"x"}, expect=3, state=b"x"), BadInput)
+    await refused(store.replace(trial.where, {0: b"x", 1: None}, expect=3), BadInput)  # type: ignore[dict-item]
+    await refused(store.replace(Where(trial.workspace, "none"), {}, expect=0, state=b"x"), StoreError)
+    assert await store.read(trial.where) == whole
+    assert await store.append(trial.where, [b"a", b"b"], once=once) == StoredHead(count=2, state=b"new")
+    head = await store.replace(trial.where, {}, expect=3, was=b"new", state=b"newest")
     assert head == StoredHead(count=3, state=b"newest")
 
 
 async def closing_twice_does_no_harm(trial: StoreTrial) -> None:
-    async with trial.open() as kept:
-        await kept.append(trial.where, [b"a"])
-        close = getattr(kept, "close", None)
+    async with trial.open() as store:
+        await store.append(trial.where, [b"a"])
+        close = getattr(store, "close", None)
         if close is not None:
             await close()
             await close()
@@ -374,76 +380,76 @@ async def closing_twice_does_no_harm(trial: StoreTrial) -> None:
 async def opened_again_everything_is_there(trial: StoreTrial) -> None:
     """Records, state, keys and lists, after the store was closed; also while another has it open."""
     once = Once(key="k", digest=b"1")
-    async with trial.open() as kept:
-        await kept.append(trial.where, bodies(20), once=once, state=b"s")
-        await kept.append(trial.where, [b"more"], state=b"t")
-        before = await kept.read(trial.where)
-    async with trial.open() as kept:
-        assert await kept.read(trial.where) == before
-        again = await kept.append(trial.where, bodies(20), once=once, state=b"s")
+    async with trial.open() as store:
+        await store.append(trial.where, bodies(20), once=once, state=b"s")
+        await store.append(trial.where, [b"more"], state=b"t")
+        before = await store.read(trial.where)
+    async with trial.open() as store:
+        assert await store.read(trial.where) == before
+        again = await store.append(trial.where, bodies(20), once=once, state=b"s")
         assert again == StoredHead(count=20, state=b"t")
-        await refused(kept.append(trial.where, [b"x"], once=Once(key="k", digest=b"2")), Reused)
+        await refused(store.append(trial.where, [b"x"], once=Once(key="k", digest=b"2")), Reused)
         async with trial.open() as second:
             assert (await second.append(trial.where, [b"y"], expect=21)).count == 22
-        assert (await kept.append(trial.where, [b"z"], expect=22)).count == 23
-        assert list(await kept.list(trial.workspace)) == [
+        assert (await store.append(trial.where, [b"z"], expect=22)).count == 23
+        assert list(await store.list(trial.workspace)) == [
             Listed(conversation=trial.where.conversation, count=23)
         ]
-        assert await kept.delete(trial.where)
-    async with trial.open() as kept:
-        assert await kept.read(trial.where) == RecordPage()
+        assert await store.delete(trial.where)
+    async with trial.open() as store:
+        assert await store.read(trial.where) == RecordPage()
 
 
 async def a_sealed_store_gives_nothing_without_its_key(trial: StoreTrial) -> None:
     """With the header of a seal in it, only names that encryption makes are read, written and listed."""
     inner = Where(Within(trial.workspace), "sealed")
-    async with trial.open() as kept:
-        await kept.append(HEADER, [b""], expect=0, state=b"header")
-        await kept.append(inner, [b"\x01sealed"], state=b"\x01")
+    async with trial.open() as store:
+        await store.append(HEADER, [b""], expect=0, state=b"header")
+        await store.append(inner, [b"\x01sealed"], state=b"\x01")
         for where in (trial.where, Where(trial.workspace, "sealed")):
-            await refused(kept.read(where), KeyNeeded)
-            await refused(kept.append(where, [b"plain"]), KeyNeeded)
-            await refused(kept.append(where, [], state=b"plain"), KeyNeeded)
-            await refused(kept.delete(where), KeyNeeded)
-            if isinstance(kept, Rekeyable):
-                await refused(kept.replace(where, {0: b"plain"}, expect=1), KeyNeeded)
-        await refused(kept.list(trial.workspace), KeyNeeded)
-        await refused(kept.list(f"{trial.workspace}-other"), KeyNeeded)
-        assert (await kept.read(inner)).records == _numbered(b"\x01sealed")
-        assert list(await kept.list(inner.workspace)) == [Listed(conversation="sealed", count=1)]
-        assert (await kept.append(inner, [b"\x01more"], expect=1)).count == 2
-        assert (await kept.read(HEADER)).head == StoredHead(count=1, state=b"header")
-        assert await kept.delete(inner)
+            await refused(store.read(where), KeyNeeded)
+            await refused(store.append(where, [b"plain"]), KeyNeeded)
+            await refused(store.append(where, [], state=b"plain"), KeyNeeded)
+            await refused(store.delete(where), KeyNeeded)
+            if isinstance(store, Rekeyable):
+                await refused(store.replace(where, {0: b"plain"}, expect=1), KeyNeeded)
+        await refused(store.list(trial.workspace), KeyNeeded)
+        await refused(store.list(f"{trial.workspace}-other"), KeyNeeded)
+        assert (await store.read(inner)).records == _numbered(b"\x01sealed")
+        assert list(await store.list(inner.workspace)) == [Listed(conversation="sealed", count=1)]
+        assert (await store.append(inner, [b"\x01more"], expect=1)).count == 2
+        assert (await store.read(HEADER)).head == StoredHead(count=1, state=b"header")
+        assert await store.delete(inner)
 
 
 async def a_plain_store_takes_no_seal(trial: StoreTrial) -> None:
     """Not while there is a plain conversation; and the header can be changed where there is one."""
-    async with trial.open() as kept:
-        await kept.append(trial.where, [b"plain"])
-        await refused(kept.append(HEADER, [b""], expect=0, state=b"header"), WrongKey)
-        assert await kept.read(HEADER) == RecordPage()
-        assert (await kept.read(trial.where)).head.count == 1
-        assert await kept.delete(trial.where)
-        assert (await kept.append(HEADER, [b""], expect=0, state=b"header")).count == 1
-        assert (await kept.append(HEADER, [b""], expect=1, was=b"header", state=b"changed")).count == 2
+    async with trial.open() as store:
+        await store.append(trial.where, [b"plain"])
+        await refused(store.append(HEADER, [b""], expect=0, state=b"header"), WrongKey)
+        assert await store.read(HEADER) == RecordPage()
+        assert (await store.read(trial.where)).head.count == 1
+        assert await store.delete(trial.where)
+        assert (await store.append(HEADER, [b""], expect=0, state=b"header")).count == 1
+        assert (await store.append(HEADER, [b""], expect=1, was=b"header", state=b"changed")).count == 2
 
 
 async def plain_and_sealed_do_not_meet(trial: StoreTrial) -> None:
     """Many begin plain conversations while one seals the store: the store is one of both in the end."""
-    async with trial.open() as kept:
+    async with trial.open() as store:
         begun: list[str] = []
         sealed: list[bool] = []
 
         async def begin(number: int) -> None:
             try:
-                await kept.append(Where(trial.workspace, f"{number}"), [b"plain"])
+                await store.append(Where(trial.workspace, f"{number}"), [b"plain"])
             except KeyNeeded:
                 return
             begun.append(f"{number}")
 
         async def seal() -> None:
             try:
-                await kept.append(HEADER, [b""], expect=0, state=b"header")
+                await store.append(HEADER, [b""], expect=0, state=b"header")
             except WrongKey:
                 return
             sealed.append(True)
@@ -455,7 +461,7 @@ async def plain_and_sealed_do_not_meet(trial: StoreTrial) -> None:
                 tasks.start_soon(begin, number)
         assert bool(begun) != bool(sealed), f"{len(begun)} plain conversations, and a seal"
         if begun:
-            assert [each.conversation for each in await kept.list(trial.workspace)] == sorted(begun)
+            assert [each.conversation for each in await store.list(trial.workspace)] == sorted(begun)
 
 
 PROMISES: tuple[Callable[[StoreTrial], Awaitable[None]], ...] = (

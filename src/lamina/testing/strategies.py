@@ -96,10 +96,11 @@ def text(dice: Random, most: int = 300) -> str:
 
 def opening(dice: Random) -> list[Segment]:
     """What a user puts in: a question, perhaps with attachments, some of them again, and with the time."""
-    asked = [*(_attachment(dice) for _ in range(dice.choice((0, 0, 1, 2)))), _question(dice)]
+    segments = [_attachment(dice) for _ in range(dice.choice((0, 0, 1, 2)))]
+    segments.append(_question(dice))
     if dice.random() < 0.3:
-        asked.insert(dice.choice((0, len(asked))), clock(dice.choice(TIMES)))
-    return asked
+        segments.insert(dice.choice((0, len(segments))), clock(dice.choice(TIMES)))
+    return segments
 
 
 def _question(dice: Random) -> Segment:
@@ -109,26 +110,31 @@ def _question(dice: Random) -> Segment:
 def _attachment(dice: Random) -> Segment:
     content = dice.choice((*OFTEN, text(dice)))
     make = dice.choice((file, note))
-    return make(dice.choice(PATHS), content) if dice.random() < 0.8 else selected_text(text(dice, 60))
+    if dice.random() < 0.8:
+        return make(dice.choice(PATHS), content)
+    return selected_text(text(dice, 60))
 
 
 def step(dice: Random, *, thinks: bool) -> list[Segment]:
     """One assistant message with its calls and results, well formed."""
     serial = dice.randint(0, 10**6)
-    first = [thinking(text(dice, 20), signature=f"s{serial}")] if thinks and dice.random() < 0.6 else []
-    spoken = [assistant(text(dice, 40), joins=bool(first))]
+    message = []
+    if thinks and dice.random() < 0.6:
+        message.append(thinking(text(dice, 20), signature=f"s{serial}"))
+    message.append(assistant(text(dice, 40), joins=bool(message)))
     names = [dice.choice(("read_file", "bash", "write_file")) for _ in range(dice.choice((0, 1, 1, 1, 2, 3)))]
     ids = [f"c{serial}_{i}" for i in range(len(names))]
-    calls = [_call(dice, name, id_) for name, id_ in zip(names, ids, strict=True)]
-    answers = [
-        result(text(dice), id=i, name=n, error=dice.random() < 0.1) for n, i in zip(names, ids, strict=True)
+    calls = [_call(dice, name, call_id) for name, call_id in zip(names, ids, strict=True)]
+    results = [
+        result(text(dice), id=call_id, name=name, error=dice.random() < 0.1)
+        for name, call_id in zip(names, ids, strict=True)
     ]
-    return [*first, *spoken, *calls, *answers]
+    return [*message, *calls, *results]
 
 
-def _call(dice: Random, name: str, id_: str) -> Segment:
+def _call(dice: Random, name: str, call_id: str) -> Segment:
     content = {"content": text(dice, 200)} if name == "write_file" else {}
-    return call(name, {"path": f"src/a{dice.randint(0, 4)}.py"} | content, id=id_)
+    return call(name, {"path": f"src/a{dice.randint(0, 4)}.py"} | content, id=call_id)
 
 
 def odd(dice: Random) -> list[Segment]:
@@ -156,18 +162,22 @@ def piece(number: int, *, oddly: bool, thinks: bool) -> list[Segment]:
     roll = dice.random()
     if oddly and roll < 0.2:
         return odd(dice)
-    return opening(dice) if roll < 0.4 else step(dice, thinks=thinks)
+    if roll < 0.4:
+        return opening(dice)
+    return step(dice, thinks=thinks)
 
 
 def logs(*, oddly: bool = True, thinks: bool = False) -> st.SearchStrategy[tuple[Segment, ...]]:
     """Whole logs: a system text and a question, then openings, steps and oddities in any order."""
 
-    def made(numbers: list[int]) -> tuple[Segment, ...]:
+    def make_log(numbers: list[int]) -> tuple[Segment, ...]:
         dice = Random(numbers[0])  # noqa: S311
-        begun = [system(text(dice, 30)), *opening(dice)]
-        return tuple(begun + [s for n in numbers[1:] for s in piece(n, oddly=oddly, thinks=thinks)])
+        log = [system(text(dice, 30)), *opening(dice)]
+        for number in numbers[1:]:
+            log += piece(number, oddly=oddly, thinks=thinks)
+        return tuple(log)
 
-    return st.lists(st.integers(0, 4_000), min_size=4, max_size=10).map(made)
+    return st.lists(st.integers(0, 4_000), min_size=4, max_size=10).map(make_log)
 
 
 LAYOUTS: dict[str, Options] = {
@@ -235,17 +245,19 @@ EDITS = (without_one, without_some, without_front, rewound, reworded, inserted)
 
 def edited_logs(log: Log, numbers: list[int]) -> tuple[Log, ...]:
     """A log as it is at each request: it grows to its end, and an odd number edits what is there."""
-    kept: list[Log] = []
-    done, rest = log[:2], log[2:]
+    versions: list[Log] = []
+    done = log[:2]
+    rest = log[2:]
     for number in numbers:
         dice = Random(number)  # noqa: S311
         if number % 2 and len(done) > 2:
             done = dice.choice(EDITS)(done, dice.randrange(1, len(done)), dice)
         size = dice.randint(1, 8)
-        done, rest = done + rest[:size], rest[size:]
-        kept.append(done)
-    kept.append(done + rest)
-    return tuple(kept)
+        done += rest[:size]
+        rest = rest[size:]
+        versions.append(done)
+    versions.append(done + rest)
+    return tuple(versions)
 
 
 @st.composite
@@ -263,9 +275,8 @@ def stories(
         versions = edited_logs(log, draw(st.lists(st.integers(0, 4_000), min_size=2, max_size=6)))
     else:
         count = draw(st.integers(2, 4))
-        versions = tuple(
-            log[:stop] for stop in sorted({max(2, len(log) * (i + 1) // count) for i in range(count)})
-        )
+        stops = {max(2, len(log) * (number + 1) // count) for number in range(count)}
+        versions = tuple(log[:stop] for stop in sorted(stops))
     share = draw(st.sampled_from((0.4, 0.5, 0.6, 0.7, 0.8, 5)))
     room = 300 + int(share * build(log).tokens)
     budget = Budget(window=room, reserve=0, keep_last=draw(st.integers(0, 3)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 
-from lamina.cli.parser import tokens
+from lamina.cli.parser import whole_number
 
 _EXAMPLES = """\
 Without --model: the conversation's own, that of your settings, the server in $OPENAI_BASE_URL, the key in
@@ -43,7 +43,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window",
         metavar="N",
-        type=tokens,
+        type=whole_number,
         default=0,
         help="the context window in tokens; default: the model's",
     )

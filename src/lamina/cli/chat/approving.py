@@ -20,15 +20,19 @@ from lamina.core.values import ToolCall
 
 QUESTION = "allow? [y]es, [n]o, [a]lways, or say what to do instead: "
 NOBODY = "this needs approval, and nobody is there to give it"
-SHOWN = 40
+MOST_LINES = 40
 """Lines of a change that are shown."""
+
+_SHORT_ANSWERS = ("y", "yes", "n", "no", "a", "always")
 
 
 class Approval:
     """Asks once for each call; remembers the tools that may always run. `stop` ends the turn."""
 
     def __init__(self, lines: LineSource, screen: Screen, stop: Callable[[], None]) -> None:
-        self._lines, self._screen, self._stop = lines, screen, stop
+        self._lines = lines
+        self._screen = screen
+        self._stop = stop
         self._always: set[str] = set()
 
     async def __call__(self, call: ToolCall, _: Action) -> bool | str:
@@ -38,38 +42,47 @@ class Approval:
             return NOBODY
         self._screen.end()
         self._screen.show(f"the model wants to: {called(call)}")
-        if change := _change(call):
+        change = _describe_change(call)
+        if change:
             self._screen.show(change)
-        answer = await self._answer()
+        answer = await self._ask()
         if answer in ("a", "always"):
             self._always.add(call.name)
         if answer in ("y", "yes", "a", "always"):
             self._screen.wait()
             return True
-        return "the user did not approve it" if answer in ("", "n", "no") else f"the user said: {answer}"
+        if answer in ("", "n", "no"):
+            return "the user did not approve it"
+        return f"the user said: {answer}"
 
-    async def _answer(self) -> str:
+    async def _ask(self) -> str:
         try:
             line = await self._lines.ask(QUESTION)
         except KeyboardInterrupt:
             self._stop()
             await checkpoint()  # the turn ends here
             return ""
-        said = (line or "").strip()
-        return said.lower() if said.lower() in ("y", "yes", "n", "no", "a", "always") else said
+        answer = (line or "").strip()
+        if answer.lower() in _SHORT_ANSWERS:
+            return answer.lower()
+        return answer
 
 
-def _change(call: ToolCall) -> str:
+def _describe_change(call: ToolCall) -> str:
     """What a call would write, as lines with + and -."""
     try:
-        given: Any = json.loads(call.arguments or "{}")
+        arguments: Any = json.loads(call.arguments or "{}")
     except (ValueError, RecursionError):
         return ""
-    if not isinstance(given, dict):
+    if not isinstance(arguments, dict):
         return ""
-    old, new = given.get("old", ""), given.get("new", given.get("content", ""))
+    old = arguments.get("old", "")
+    new = arguments.get("new", arguments.get("content", ""))
     if not isinstance(old, str) or not isinstance(new, str):
         return ""
-    lines = [line for line in difflib.ndiff(old.splitlines(), new.splitlines()) if not line.startswith("?")]
-    more = [f"… {len(lines) - SHOWN:,} more lines"] if len(lines) > SHOWN else []
-    return "\n".join(lines[:SHOWN] + more)
+    changes = difflib.ndiff(old.splitlines(), new.splitlines())
+    lines = [line for line in changes if not line.startswith("?")]
+    if len(lines) > MOST_LINES:
+        left_out = len(lines) - MOST_LINES
+        lines = [*lines[:MOST_LINES], f"… {left_out:,} more lines"]
+    return "\n".join(lines)

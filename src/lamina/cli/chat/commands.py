@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from lamina.cli.chat.conversation import TerminalChat
-from lamina.cli.chat.maps import NOTHING, account, reason, reasons, window_map
-from lamina.cli.explain import price
+from lamina.cli.chat.maps import NOTHING, reasons_table, segment_reason, spending_text, window_map
+from lamina.cli.explain import input_price
 from lamina.core.hashing import handle
 from lamina.core.recall import identified, names
 from lamina.core.values import Form, Segment
@@ -31,8 +31,9 @@ class Command(NamedTuple):
 
 
 async def _help(chat: TerminalChat, _: str) -> None:
-    wide = max(len(f"/{name} {one.takes}") for name, one in COMMANDS.items())
-    lines = [f"{f'/{name} {one.takes}':<{wide}}  {one.does}" for name, one in COMMANDS.items()]
+    usages = {f"/{name} {command.takes}": command.does for name, command in COMMANDS.items()}
+    width = max(len(usage) for usage in usages)
+    lines = [f"{usage:<{width}}  {does}" for usage, does in usages.items()]
     more = (
         "@path in a message attaches a file or folder; Tab completes it. Alt-Enter begins a new line.\n"
         "Ctrl-C interrupts an answer, and what was said is kept; Ctrl-D leaves."
@@ -42,7 +43,9 @@ async def _help(chat: TerminalChat, _: str) -> None:
 
 async def _context(chat: TerminalChat, _: str) -> None:
     session = chat.session
-    envelope = session.envelope or (await session.build() if session.log else None)
+    envelope = session.envelope
+    if envelope is None and session.log:
+        envelope = await session.build()
     if envelope is None:
         chat.screen.show(NOTHING)
         return
@@ -53,79 +56,88 @@ async def _why(chat: TerminalChat, key: str) -> None:
     rows = chat.session.explain().rows if chat.session.log else ()
     if not rows:
         chat.screen.show(NOTHING)
-    elif not key:
-        chat.screen.show(reasons(rows, width=chat.screen.width))
-    else:
-        found = _meant(chat, key)
-        known = [row for row in rows if names(identified(chat.session.log)).get(row.ref) is found]
-        chat.screen.show("\n\n".join(reason(row, text_of(found.parts)) for row in known) or NOTHING)
+        return
+    if not key:
+        chat.screen.show(reasons_table(rows, width=chat.screen.width))
+        return
+    segment = _find_segment(chat, key)
+    text = text_of(segment.parts)
+    segments_by_name = names(identified(chat.session.log))
+    reasons = [segment_reason(row, text) for row in rows if segments_by_name.get(row.ref) is segment]
+    chat.screen.show("\n\n".join(reasons) or NOTHING)
 
 
 async def _compact(chat: TerminalChat, instructions: str) -> None:
     chat.screen.wait()
-    made = await compact(chat.session, chat.write, instructions=instructions)
+    compaction = await compact(chat.session, chat.write, instructions=instructions)
     chat.screen.end()
-    for note in made.notes:
-        chat.screen.remark(note)
-    if made.segment is None:
+    chat.remarks(compaction.notes)
+    if compaction.segment is None:
         chat.screen.show("nothing was summarised")
         return
     await chat.session.build()
-    chat.screen.show(f"summarised by the {made.by}: {made.before:,} tokens are {made.after:,} now")
+    tokens = f"{compaction.before:,} tokens are {compaction.after:,} now"
+    chat.screen.show(f"summarised by the {compaction.by}: {tokens}")
 
 
 async def _pin(chat: TerminalChat, key: str) -> None:
     if not key:
-        held = [name(one) for one in chat.session.log if one.pinned]
-        chat.screen.show("\n".join(held) or "nothing is pinned; /pin KEY does it, /why lists the keys")
+        pinned = [segment_name(segment) for segment in chat.session.log if segment.pinned]
+        chat.screen.show("\n".join(pinned) or "nothing is pinned; /pin KEY does it, /why lists the keys")
         return
-    found = _meant(chat, key)
-    ref = _ref(chat, found)
+    segment = _find_segment(chat, key)
+    ref = _ref_of(chat, segment)
     await chat.session.pin(ref)
     try:
         envelope = await chat.session.build()
     except BudgetExceeded:
-        await chat.session.pin(ref, on=found.pinned)  # as it was
+        await chat.session.pin(ref, on=segment.pinned)  # as it was
         raise
     if envelope.entry(ref).form is Form.FULL:
-        chat.screen.show(f"{name(found)} stands in full, and no cut lowers it")
-    else:
-        chat.screen.show(
-            f"{name(found)} was lowered before, and is lowered no further; attach it to send it anew"
-        )
+        chat.screen.show(f"{segment_name(segment)} stands in full, and no cut lowers it")
+        return
+    chat.screen.show(
+        f"{segment_name(segment)} was lowered before, and is lowered no further; attach it to send it anew"
+    )
 
 
 async def _unpin(chat: TerminalChat, key: str) -> None:
     if not key:
         raise BadInput("it takes a key", place="/unpin", hint="/pin lists what is pinned")
-    found = _meant(chat, key)
-    await chat.session.pin(_ref(chat, found), on=False)
-    chat.screen.show(f"{name(found)} may be lowered by the next cut")
+    segment = _find_segment(chat, key)
+    await chat.session.pin(_ref_of(chat, segment), on=False)
+    chat.screen.show(f"{segment_name(segment)} may be lowered by the next cut")
 
 
-async def _recall(chat: TerminalChat, given: str) -> None:
-    if not given:
+async def _recall(chat: TerminalChat, key: str) -> None:
+    if not key:
         raise BadInput("it takes a key", place="/recall", hint="/why lists them")
-    found = _meant(chat, given)
-    chat.screen.show(text_of(found.parts))
+    chat.screen.show(text_of(_find_segment(chat, key).parts))
 
 
 async def _cost(chat: TerminalChat, _: str) -> None:
+    chat.screen.show(spending_text(chat.last, chat.spent, _cost_of_last_request(chat)))
+
+
+def _cost_of_last_request(chat: TerminalChat) -> str:
+    """What the last request would cost once more; empty without a request or a price."""
     envelope = chat.session.envelope
-    ahead = ""
-    if envelope is not None and (cost := price(chat.session.setup.model, envelope.tokens)):
-        ahead = (
-            f"the last request again: {envelope.tokens:,} tokens, ${cost['uncached']:.4f} uncached, "
-            f"${cost['read']:.4f} from the cache ({cost['as_of']})"
-        )
-    chat.screen.show(account(chat.last, chat.spent, ahead))
+    if envelope is None:
+        return ""
+    price = input_price(chat.session.setup.model, envelope.tokens)
+    if price is None:
+        return ""
+    return (
+        f"the last request again: {envelope.tokens:,} tokens, ${price['uncached']:.4f} uncached, "
+        f"${price['read']:.4f} from the cache ({price['as_of']})"
+    )
 
 
 async def _attach(chat: TerminalChat, path: str) -> None:
     if path:
         await chat.attach(path.removeprefix("@").strip('"'))
-    held = ", ".join(one.key for one in chat.queue) or "nothing"
-    chat.screen.show(f"with your next message: {held}")
+    waiting = ", ".join(segment.key for segment in chat.queue) or "nothing"
+    chat.screen.show(f"with your next message: {waiting}")
 
 
 async def _retry(chat: TerminalChat, _: str) -> None:
@@ -133,20 +145,26 @@ async def _retry(chat: TerminalChat, _: str) -> None:
 
 
 async def _sessions(chat: TerminalChat, _: str) -> None:
-    listed = [one.conversation for one in await chat.store.list(chat.session.workspace, limit=10_000)]
-    own = chat.session.conversation
-    chat.screen.show("\n".join(f"{'*' if one == own else ' '} {one}" for one in listed) or "none is kept yet")
+    lines = []
+    for name in await _list_sessions(chat):
+        mark = "*" if name == chat.session.conversation else " "
+        lines.append(f"{mark} {name}")
+    chat.screen.show("\n".join(lines) or "none is kept yet")
 
 
-async def _new(chat: TerminalChat, named: str) -> None:
-    chat.leave(named or fresh_name())
+async def _list_sessions(chat: TerminalChat) -> list[str]:
+    heads = await chat.store.list(chat.session.workspace, limit=10_000)
+    return [head.conversation for head in heads]
 
 
-async def _open(chat: TerminalChat, named: str) -> None:
-    listed = [one.conversation for one in await chat.store.list(chat.session.workspace, limit=10_000)]
-    if named not in listed:
-        raise BadInput(f"there is no session {named!r}", place="/open", hint="/sessions lists them")
-    chat.leave(named)
+async def _new(chat: TerminalChat, name: str) -> None:
+    chat.leave(name or fresh_name())
+
+
+async def _open(chat: TerminalChat, name: str) -> None:
+    if name not in await _list_sessions(chat):
+        raise BadInput(f"there is no session {name!r}", place="/open", hint="/sessions lists them")
+    chat.leave(name)
 
 
 async def _quit(chat: TerminalChat, _: str) -> None:
@@ -171,7 +189,7 @@ COMMANDS = {
 }
 
 
-def name(segment: Segment) -> str:
+def segment_name(segment: Segment) -> str:
     """What a segment is called: its key, else its handle."""
     if segment.key:
         return segment.key
@@ -179,29 +197,32 @@ def name(segment: Segment) -> str:
     return handle(identity.content)
 
 
-def keys(log: tuple[Segment, ...]) -> list[str]:
+def segment_names(log: tuple[Segment, ...]) -> list[str]:
     """What the segments of a log are called, the newest first."""
-    return list(dict.fromkeys(name(one) for one in reversed(log)))
+    return list(dict.fromkeys(segment_name(segment) for segment in reversed(log)))
 
 
-def _meant(chat: TerminalChat, key: str) -> Segment:
+def _find_segment(chat: TerminalChat, key: str) -> Segment:
     """The segment with this key, handle or ref; or the only one whose name begins like that."""
-    known = names(identified(chat.session.log))
+    segments_by_name = names(identified(chat.session.log))
+    if key in segments_by_name:
+        return segments_by_name[key]
     start = key.rstrip("…")
-    if key in known:
-        return known[key]
-    begun = {id(one): one for called, one in known.items() if start and called.startswith(start)}
-    if len(begun) == 1:
-        return next(iter(begun.values()))
-    if begun:
-        raise BadInput(
-            f"{len(begun)} keys begin with {start!r}", place="key", hint="give more of it; /why lists them"
-        )
-    raise NotFound(key)
+    matches: dict[int, Segment] = {}  # by id: a segment has several names
+    for name, segment in segments_by_name.items():
+        if start and name.startswith(start):
+            matches[id(segment)] = segment
+    if not matches:
+        raise NotFound(key)
+    if len(matches) > 1:
+        hint = "give more of it; /why lists them"
+        raise BadInput(f"{len(matches)} keys begin with {start!r}", place="key", hint=hint)
+    [match] = matches.values()
+    return match
 
 
-def _ref(chat: TerminalChat, found: Segment) -> str:
-    return next(each.ref for each in identified(chat.session.log) if each.segment is found)
+def _ref_of(chat: TerminalChat, segment: Segment) -> str:
+    return next(each.ref for each in identified(chat.session.log) if each.segment is segment)
 
 
 def fresh_name() -> str:

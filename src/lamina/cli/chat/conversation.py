@@ -10,7 +10,7 @@ from functools import partial
 
 from lamina.agent import Agent, Spent, TurnOutcome
 from lamina.agent.outcome import Hear
-from lamina.cli.chat.attaching import attached, mentioned
+from lamina.cli.chat.attaching import attach_mentions, attach_path
 from lamina.cli.chat.screen import Screen
 from lamina.clients.events import CallUsage, Spoke
 from lamina.core.values import Role, Segment
@@ -33,102 +33,118 @@ class TerminalChat:
     def __init__(
         self, session: Session, agent: Agent, *, store: Store, space: Workspace, screen: Screen
     ) -> None:
-        self.session, self.agent = session, agent
-        self.store, self.space, self.screen = store, space, screen
+        self.session = session
+        self.agent = agent
+        self.store = store
+        self.space = space
+        self.screen = screen
         self.queue: list[Segment] = []
-        self.last = self.spent = Spent()
-        self.failed = self.left = False
+        self.last = Spent()
+        self.spent = Spent()
+        self.failed = False
+        self.left = False
         self.after = ""
-        self._told = 0
+        self._notes_shown = 0
 
     def greet(self, model: str, where: str) -> None:
-        """Says who is there, and what was said last."""
+        """Shows which model and session this is, and the last turn."""
         session = self.session
         self.screen.remark(f"{model} at {where} · session {session.conversation} · /help, Ctrl-D leaves")
-        said = session.dialogue()
-        if not said or not self.screen.live:
+        dialogue = session.dialogue()
+        if not dialogue or not self.screen.live:
             return
-        self.screen.remark(f"{session.turns} turn{'s' * (session.turns != 1)} so far; the last:")
-        last = max((at for at, each in enumerate(said) if each.role is Role.USER), default=0)
-        for each in said[last:]:
-            if each.role is Role.USER:
-                self.screen.show(f"> {each.text}")
+        noun = "turn" if session.turns == 1 else "turns"
+        self.screen.remark(f"{session.turns} {noun} so far; the last:")
+        last_question = max((at for at, line in enumerate(dialogue) if line.role is Role.USER), default=0)
+        for line in dialogue[last_question:]:
+            if line.role is Role.USER:
+                self.screen.show(f"> {line.text}")
             else:
-                self.screen.formatted(each.text)
-        if unanswered(session.log):
+                self.screen.formatted(line.text)
+        if is_unanswered(session.log):
             self.screen.remark("this was not answered; /retry asks again")
 
     async def say(self, words: str) -> None:
         """One turn: the message, the files that it names, and those that wait for it."""
-        found = await mentioned(words, self.space)
-        self.remarks(found.notes)
-        self.remarks(f"attached {one.key}" for one in found.segments)
-        given, before = [*self.queue, *found.segments], len(self.session.log)
+        mentioned_files = await attach_mentions(words, self.space)
+        self.remarks(mentioned_files.notes)
+        self.remarks(f"attached {segment.key}" for segment in mentioned_files.segments)
+        attachments = [*self.queue, *mentioned_files.segments]
+        segments_before = len(self.session.log)
         try:
-            await self._turn(partial(self.agent.run, prompt=words, attach=given))
+            await self._run_turn(partial(self.agent.run, prompt=words, attach=attachments))
         finally:
-            if len(self.session.log) > before:  # they are kept with the message
+            if len(self.session.log) > segments_before:  # they are kept with the message
                 self.queue.clear()
 
     async def retry(self) -> None:
         """The answer to the last message, for the first time or again."""
-        if not unanswered(self.session.log):
+        if not is_unanswered(self.session.log):
             await self.session.regenerate()
-        await self._turn(self.agent.go_on)
+        await self._run_turn(self.agent.go_on)
 
     async def attach(self, path: str) -> None:
-        found = await attached(path, self.space)
-        self.queue += found.segments
-        self.remarks(found.notes)
+        gathered = await attach_path(path, self.space)
+        self.queue += gathered.segments
+        self.remarks(gathered.notes)
 
-    async def write(self, asked: Question) -> str:
+    async def write(self, question: Question) -> str:
         """Asks the model for a summary: its words, and nothing of it in the log."""
-        client, said = self.agent.client, list[str]()
-        request = rendered(asked.envelope, DIALECTS[client.dialect])
+        client = self.agent.client
+        request = rendered(question.envelope, DIALECTS[client.dialect])
+        texts: list[str] = []
         async with client.send(request) as reply:
             async for event in reply:
                 if isinstance(event, Spoke):
-                    said.append(event.text)
+                    texts.append(event.text)
                 elif isinstance(event, CallUsage):
                     self.spent = self.spent.after(_usage(event), self.session.setup.model)
-        return "".join(said)
+        return "".join(texts)
 
     def leave(self, after: str = "") -> None:
-        self.left, self.after = True, after
+        self.left = True
+        self.after = after
 
     def fail(self, error: Exception) -> None:
         self.failed = True
         self.screen.problem(str(error))
 
     def settle(self) -> None:
-        """A line is done with, however: whatever is left to say is said."""
+        """Ends a line, however it went, and shows the notes that are new."""
         self.screen.end()
-        self.remarks(self.session.notes[self._told :])
-        self._told = len(self.session.notes)
+        self.remarks(self.session.notes[self._notes_shown :])
+        self._notes_shown = len(self.session.notes)
 
     def remarks(self, notes: Iterable[str]) -> None:
         for note in notes:
             self.screen.remark(note)
 
-    async def _turn(self, work: Callable[..., Awaitable[TurnOutcome]]) -> None:
+    async def _run_turn(self, turn: Callable[..., Awaitable[TurnOutcome]]) -> None:
         hear: Hear = self.screen.hear
         self.screen.wait()
-        outcome = await work(self.session, hear=hear)
+        outcome = await turn(self.session, hear=hear)
         self.screen.end()
-        self.last, self.spent = outcome.spent, self.spent + outcome.spent
+        self.last = outcome.spent
+        self.spent += outcome.spent
         if outcome.ending != "end":
-            self.failed = self.failed or outcome.ending in ("error", "empty", "refused")
+            if outcome.ending in ("error", "empty", "refused"):
+                self.failed = True
             self.screen.problem(ENDINGS.get(outcome.ending, f"the turn ended: {outcome.ending}"))
         self.screen.remark(self._status())
 
     def _status(self) -> str:
-        envelope, money = self.session.envelope, self.last.money
+        envelope = self.session.envelope
         if envelope is None:
             return ""
-        room = f" of {envelope.room:,}" if envelope.room else ""
-        cost = f" · ${money:.4f}" if money else ""
-        cut = f" · cut {envelope.cut.number}: {envelope.cut.reason}" if envelope.cut else ""
-        return f"{envelope.tokens:,}{room} tokens{cost}{cut}"
+        tokens = f"{envelope.tokens:,}"
+        if envelope.room:
+            tokens += f" of {envelope.room:,}"
+        status = f"{tokens} tokens"
+        if self.last.money:
+            status += f" · ${self.last.money:.4f}"
+        if envelope.cut:
+            status += f" · cut {envelope.cut.number}: {envelope.cut.reason}"
+        return status
 
 
 ENDINGS = {
@@ -140,11 +156,18 @@ ENDINGS = {
 }
 
 
-def unanswered(log: tuple[Segment, ...]) -> bool:
+def is_unanswered(log: tuple[Segment, ...]) -> bool:
     """Whether the last message of the user has no word of the model after it."""
-    asked = max((i for i, one in enumerate(log) if one.role is Role.USER and one.meta.get(ASKED)), default=-1)
-    return asked >= 0 and not any(one.kind == "assistant" for one in log[asked + 1 :])
+    last_question = None
+    for at, segment in enumerate(log):
+        if segment.role is Role.USER and segment.meta.get(ASKED):
+            last_question = at
+    if last_question is None:
+        return False
+    return not any(segment.kind == "assistant" for segment in log[last_question + 1 :])
 
 
-def _usage(used: CallUsage) -> Usage:
-    return Usage(input=used.input, cached=used.cached, written=used.written, output=used.output)
+def _usage(reported: CallUsage) -> Usage:
+    return Usage(
+        input=reported.input, cached=reported.cached, written=reported.written, output=reported.output
+    )

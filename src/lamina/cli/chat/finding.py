@@ -1,7 +1,7 @@
 """Finds a model to talk with: the one that is named, the server or key in the environment, a local Ollama.
 
-It says what to set where there is none. Nothing but local and named servers is asked, and only for the names
-of their models. It knows no conversation.
+If there is none, the error says what to set. Only local and named servers are asked, and only for the names
+of their models. Nothing here knows a conversation.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ TINY = "tiny"
 TINY_WINDOW, TINY_OUTPUT = 65_536, 48
 """Its tokens are bytes; and it would never come to an end by itself."""
 
-USUAL = {"anthropic": "claude-sonnet-5-5", "openai_chat": "gpt-5.6", "gemini": "gemini-flash-latest"}
-"""The model that is asked where only a key says which API."""
+DEFAULT_MODELS = {"anthropic": "claude-sonnet-5-5", "openai_chat": "gpt-5.6", "gemini": "gemini-flash-latest"}
+"""The model that is asked if there is only a key."""
 
 KEYS = {
     "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
@@ -39,7 +39,7 @@ KEYS = {
     "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
 }
 OUTPUT = 8_192
-"""Tokens of an answer, for the API that wants to be told."""
+"""Tokens of an answer, for the API that requires a limit."""
 
 OLLAMA_WINDOW = 16_384
 """What Ollama is asked to make room for: a window takes memory there."""
@@ -53,7 +53,7 @@ NOTHING = (
 )
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
+class ModelRoute(msgspec.Struct, frozen=True, kw_only=True):
     """Which model, in which dialect, and where; `url` is "" for the API of the model's own provider."""
 
     model: str
@@ -61,7 +61,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
 
 
-class Reached(msgspec.Struct, frozen=True, kw_only=True):
+class ReachedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model that can be asked. Without a budget it has its own window; `output` limits its answers."""
 
     model: str
@@ -73,126 +73,161 @@ class Reached(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def reached(
+async def reach_model(
     model: str, *, environment: Mapping[str, str], dialect: str = "", window: int = 0
-) -> AsyncIterator[Reached]:
+) -> AsyncIterator[ReachedModel]:
     """The model and a client for it, closed at the end. `dialect` is what a conversation spoke so far."""
     if model in (TINY, "tiny-letters"):
-        async with _tiny() as found:
-            yield found
+        async with _serve_tiny_model() as tiny_model:
+            yield tiny_model
         return
-    way = await to_thread.run_sync(way_to, model, environment, dialect)
-    _installed(way.dialect)
-    found = _ready(way, window, environment)
-    async with found.client:
-        yield found
+    route = await to_thread.run_sync(find_route, model, environment, dialect)
+    _require_sdk(route.dialect)
+    reached_model = _open_route(route, window, environment)
+    async with reached_model.client:
+        yield reached_model
 
 
-def way_to(model: str, environment: Mapping[str, str], dialect: str = "") -> Way:
+def find_route(model: str, environment: Mapping[str, str], dialect: str = "") -> ModelRoute:
     """Which model is meant, and how it is reached; asks local servers for their models where it must."""
     if model.startswith("ollama/") or (model and dialect == "ollama"):
-        return Way(model=model.removeprefix("ollama/"), dialect="ollama", url=ollama_host(environment))
+        name = model.removeprefix("ollama/")
+        return ModelRoute(model=name, dialect="ollama", url=ollama_host(environment))
     if model:
-        return _named(model, environment)
-    if url := environment.get("OPENAI_BASE_URL"):
-        return Way(model=_served(url, environment), dialect="openai_chat", url=url)
-    for known in KEYS:
-        if _key(known, environment):
-            return Way(model=USUAL[known], dialect=known)
+        return _route_to(model, environment)
+    url = environment.get("OPENAI_BASE_URL")
+    if url:
+        return ModelRoute(model=_first_served_model(url, environment), dialect="openai_chat", url=url)
+    for key_dialect in KEYS:
+        if _find_key(key_dialect, environment):
+            return ModelRoute(model=DEFAULT_MODELS[key_dialect], dialect=key_dialect)
     host = ollama_host(environment)
-    if names := _pulled(host):
-        return Way(model=names[0], dialect="ollama", url=host)
+    names = _ollama_models(host)
+    if names:
+        return ModelRoute(model=names[0], dialect="ollama", url=host)
     raise BadInput("no model was found", place="chat", hint=NOTHING)
 
 
-def _named(model: str, environment: Mapping[str, str]) -> Way:
-    name, url = own_name(model), environment.get("OPENAI_BASE_URL", "")
-    starts = (("claude", "anthropic"), ("gemini", "gemini"))
-    own = next((dialect for start, dialect in starts if name.startswith(start)), "openai_chat")
-    if own != "openai_chat" and _key(own, environment):
-        return Way(model=model, dialect=own)
-    if url or (own == "openai_chat" and _key(own, environment)):
-        return Way(model=model, dialect="openai_chat", url=url)
+def _route_to(model: str, environment: Mapping[str, str]) -> ModelRoute:
+    """By the provider's own key, else by a compatible server, else by a local Ollama that has it."""
+    own_dialect = _dialect_of_name(own_name(model))
+    has_key = bool(_find_key(own_dialect, environment))
+    if own_dialect != "openai_chat" and has_key:
+        return ModelRoute(model=model, dialect=own_dialect)
+    url = environment.get("OPENAI_BASE_URL", "")
+    if url or has_key:
+        return ModelRoute(model=model, dialect="openai_chat", url=url)
     host = ollama_host(environment)
-    if any(model in (pulled, pulled.removesuffix(":latest")) for pulled in _pulled(host)):
-        return Way(model=model, dialect="ollama", url=host)
-    hint = f"set {KEYS[own][0]}, or OPENAI_BASE_URL for a server that has it; --model tiny needs neither"
+    for name in _ollama_models(host):
+        if model in (name, name.removesuffix(":latest")):
+            return ModelRoute(model=model, dialect="ollama", url=host)
+    key_name = KEYS[own_dialect][0]
+    hint = f"set {key_name}, or OPENAI_BASE_URL for a server that has it; --model tiny needs neither"
     raise BadInput(f"nothing here can reach {model!r}", place="--model", hint=hint)
 
 
+def _dialect_of_name(name: str) -> str:
+    if name.startswith("claude"):
+        return "anthropic"
+    if name.startswith("gemini"):
+        return "gemini"
+    return "openai_chat"
+
+
 def ollama_host(environment: Mapping[str, str]) -> str:
-    """Where Ollama answers, by the rules of its own programs."""
-    given = environment.get("OLLAMA_HOST", "").strip().rstrip("/")
-    if not given:
+    """Where Ollama answers, by the rules of its own programs: `:8080` is http://127.0.0.1:8080."""
+    address = environment.get("OLLAMA_HOST", "").strip().rstrip("/")
+    if not address:
         return LOCAL
-    scheme, _, rest = given.rpartition("://")
+    scheme, _, rest = address.rpartition("://")
     host = rest.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - what a server listens on, not what one asks
-    host = f"127.0.0.1{host}" if host.startswith(":") else host
-    ported = ":" in host.rpartition("]")[2] or scheme == "https"
-    return f"{scheme or 'http'}://{host}{'' if ported else ':11434'}"
+    if host.startswith(":"):
+        host = f"127.0.0.1{host}"
+    has_port = ":" in host.rpartition("]")[2]  # the colons of [::1] are no port
+    if not has_port and scheme != "https":
+        host += ":11434"
+    return f"{scheme or 'http'}://{host}"
 
 
-def _pulled(host: str) -> list[str]:
+def _ollama_models(host: str) -> list[str]:
     """The models of an Ollama, the newest first; none where there is no Ollama."""
-    found = _asked(f"{host}/api/tags", {})
-    models = found.get("models") if isinstance(found, dict) else None
-    return [str(one["name"]) for one in models or () if isinstance(one, dict) and one.get("name")]
+    return _listed_names(_fetch_json(f"{host}/api/tags", {}), "models", "name")
 
 
-def _served(url: str, environment: Mapping[str, str]) -> str:
+def _first_served_model(url: str, environment: Mapping[str, str]) -> str:
     """The first model that a compatible server lists."""
+    headers = {}
     key = environment.get("OPENAI_API_KEY", "")
-    found = _asked(f"{url.rstrip('/')}/models", {"Authorization": f"Bearer {key}"} if key else {})
-    listed = found.get("data") if isinstance(found, dict) else None
-    name = next((str(one["id"]) for one in listed or () if isinstance(one, dict) and one.get("id")), "")
-    if not name:
+    if key:
+        headers["Authorization"] = f"Bearer {key}"
+    names = _listed_names(_fetch_json(f"{url.rstrip('/')}/models", headers), "data", "id")
+    if not names:
         raise BadInput("it lists no models", place=f"OPENAI_BASE_URL {url}", hint="name one with --model")
-    return name
+    return names[0]
 
 
-def _asked(address: str, headers: dict[str, str]) -> Any:
+def _listed_names(answer: Any, list_name: str, field: str) -> list[str]:
+    """One field of each object in a list of an answer; of a server of any kind, so nothing is expected."""
+    if not isinstance(answer, dict):
+        return []
+    entries = answer.get(list_name) or ()
+    return [str(entry[field]) for entry in entries if isinstance(entry, dict) and entry.get(field)]
+
+
+def _fetch_json(address: str, headers: dict[str, str]) -> Any:
     """What a server answers, None if it does not."""
     try:
-        asked = Request(address, headers=headers)  # noqa: S310 - of this machine, or one that is named
-        with build_opener(ProxyHandler({})).open(asked, timeout=PATIENCE) as reply:
+        request = Request(address, headers=headers)  # noqa: S310 - of this machine, or one that is named
+        with build_opener(ProxyHandler({})).open(request, timeout=PATIENCE) as reply:
             return json.load(reply)
     except (URLError, OSError, ValueError, RecursionError):
         return None
 
 
-def _key(dialect: str, environment: Mapping[str, str]) -> str:
-    return next((environment[name] for name in KEYS[dialect] if environment.get(name)), "")
+def _find_key(dialect: str, environment: Mapping[str, str]) -> str:
+    for name in KEYS[dialect]:
+        if environment.get(name):
+            return environment[name]
+    return ""
 
 
 _SDKS = {"anthropic": "anthropic", "openai_chat": "openai", "gemini": "google.genai", "ollama": "ollama"}
 
 
-def _installed(dialect: str) -> None:
+def _require_sdk(dialect: str) -> None:
     module = _SDKS[dialect]
     try:
-        there = importlib.util.find_spec(module) is not None
+        spec = importlib.util.find_spec(module)
     except ModuleNotFoundError:
-        there = False
-    if not there:
+        spec = None
+    if spec is None:
         extra = "openai" if dialect == "openai_chat" else dialect
         raise BadInput(f"{module} is not installed", place="chat", hint=f"install lamina[{extra}]")
 
 
-def _ready(way: Way, window: int, environment: Mapping[str, str]) -> Reached:
-    if way.dialect == "ollama":
+def _open_route(route: ModelRoute, window: int, environment: Mapping[str, str]) -> ReachedModel:
+    if route.dialect == "ollama":
         size = window or OLLAMA_WINDOW
-        client = ollama_chat(host=way.url, window=size)
-        return Reached(
-            model=way.model, client=client, where=way.url, budget=Budget(window=size), output=size // 4
+        return ReachedModel(
+            model=route.model,
+            client=ollama_chat(host=route.url, window=size),
+            where=route.url,
+            budget=Budget(window=size),
+            output=size // 4,
         )
-    key = _key(way.dialect, environment) or "none"  # a server of one's own may want none; the SDK does
-    client = client_for(way.dialect, base_url=way.url or None, api_key=key if way.url else None)
-    return Reached(
-        model=way.model,
+    if route.url:
+        key = (
+            _find_key(route.dialect, environment) or "none"
+        )  # some servers need no key; the SDK needs a text
+        client = client_for(route.dialect, base_url=route.url, api_key=key)
+    else:
+        client = client_for(route.dialect, base_url=None, api_key=None)
+    return ReachedModel(
+        model=route.model,
         client=client,
-        where=way.url or way.dialect,
-        budget=_budget(way.model, window),
-        output=OUTPUT if way.dialect == "anthropic" else None,
+        where=route.url or route.dialect,
+        budget=_budget(route.model, window),
+        output=OUTPUT if route.dialect == "anthropic" else None,
     )
 
 
@@ -208,7 +243,7 @@ def _budget(model: str, window: int) -> Budget | None:
 
 
 @asynccontextmanager
-async def _tiny() -> AsyncIterator[Reached]:
+async def _serve_tiny_model() -> AsyncIterator[ReachedModel]:
     """A real server with random weights, in this process."""
     try:
         import gguf  # noqa: F401, PLC0415
@@ -225,7 +260,7 @@ async def _tiny() -> AsyncIterator[Reached]:
     try:
         client = client_for("openai_chat", base_url=f"{local.url}/v1", api_key="none")
         async with client:
-            yield Reached(
+            yield ReachedModel(
                 model=MODEL,
                 client=client,
                 where="this process",

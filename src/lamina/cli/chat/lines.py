@@ -1,6 +1,6 @@
 """Where the user's lines come from: an editor with history and completion, or plain lines of any input.
 
-`read` gives a line, "" where Ctrl-C took it back, None at the end. `ask` is for one short answer, and raises
+`read` gives a line, "" if Ctrl-C took it back, None at the end. `ask` is for one short answer, and raises
 KeyboardInterrupt on Ctrl-C. Neither knows what a line means.
 """
 
@@ -53,32 +53,36 @@ class Plain:
 
     def __init__(self, stream: Any, *, asks: bool) -> None:
         self.asks = asks
-        self._stream, self._left, self._ended = stream, "", False
+        self._stream = stream
+        self._left = ""
+        self._ended = False
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     async def read(self, prompt: str) -> str | None:
-        return await self._line(prompt)
+        return await self._read_line(prompt)
 
     async def ask(self, question: str) -> str | None:
         self._left = ""  # what was typed ahead is no answer
-        return await self._line(question)
+        return await self._read_line(question)
 
-    async def _line(self, prompt: str) -> str | None:
+    async def _read_line(self, prompt: str) -> str | None:
         if self.asks:
             print(prompt, end="", flush=True)
         while "\n" not in self._left and not self._ended:
-            self._left += await self._more()
+            self._left += await self._read_more()
         if not self._left and self._ended:
             return None
         line, _, self._left = self._left.partition("\n")
         return line.removesuffix("\r")
 
-    async def _more(self) -> str:
+    async def _read_more(self) -> str:
         try:
             source = self._stream.fileno()
         except (AttributeError, OSError, ValueError):  # no file behind it: all of it is there
             self._ended = True
-            return "" if self._stream is None else str(self._stream.read())
+            if self._stream is None:
+                return ""
+            return str(self._stream.read())
         with contextlib.suppress(OSError):  # a file on disk cannot be waited for, and need not be
             await anyio.wait_readable(source)
         data = os.read(source, CHUNK)
@@ -95,18 +99,18 @@ class Editor:
         from prompt_toolkit import PromptSession  # noqa: PLC0415 - an extra
         from prompt_toolkit.history import FileHistory, History, InMemoryHistory  # noqa: PLC0415
 
-        known: History = InMemoryHistory()
+        past_lines: History = InMemoryHistory()
         if history is not None:
-            _made_private(history)
-            known = FileHistory(str(history))
+            _make_private(history)
+            past_lines = FileHistory(str(history))
         self._session: PromptSession[str] = PromptSession(
-            history=known,
+            history=past_lines,
             completer=_completer(choices),
             complete_while_typing=False,
             complete_in_thread=True,
             key_bindings=_keys(),
         )
-        self._asking: PromptSession[str] = PromptSession()
+        self._question_session: PromptSession[str] = PromptSession()
 
     async def read(self, prompt: str) -> str | None:
         try:
@@ -118,7 +122,7 @@ class Editor:
 
     async def ask(self, question: str) -> str | None:
         try:
-            return await self._asking.prompt_async(question, handle_sigint=False)
+            return await self._question_session.prompt_async(question, handle_sigint=False)
         except EOFError:
             return None
 
@@ -129,7 +133,7 @@ def _completer(choices: Choices) -> Any:
     class _Completer(Completer):
         def get_completions(self, document: Any, _: Any) -> Iterable[Completion]:
             for choice in choices(document.text_before_cursor):
-                yield Completion(choice.text, start_position=-choice.typed, display=choice.shown)
+                yield Completion(choice.text, start_position=-choice.typed, display=choice.short_name)
 
     return _Completer()
 
@@ -146,6 +150,6 @@ def _keys() -> Any:
     return keys
 
 
-def _made_private(path: Path) -> None:
+def _make_private(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))

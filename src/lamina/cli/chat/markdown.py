@@ -1,7 +1,7 @@
 """Markdown as it arrives, for a terminal: word by word, wrapped, with headings, lists, code and bold shown.
 
-Text comes from a model: nothing in it may speak to the terminal. Without style the text stays as it is, but
-for that. It knows no terminal and prints nothing.
+Text comes from a model: nothing in it may control the terminal. Without style the text stays as it is, but
+for that. Nothing here knows a terminal or prints.
 """
 
 from __future__ import annotations
@@ -13,132 +13,168 @@ BOLD, DIM, CODE, HEADING, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[36m", "\x1b[1;4m",
 
 _MARK = re.compile(r"(\*\*|`)")
 _FENCE = re.compile(r"(```|~~~)")
-_NUMBER = re.compile(r"\d{1,3}[.)]")
+_NUMBER = re.compile(r"\d{1,3}[.)]")  # `1.` and `12)`, at the beginning of an item of a list
+_STYLE = re.compile("\x1b\\[[0-9;]*m")
 _JOINERS = frozenset("\u200c\u200d\ufe0f")
 
 
-def inert(text: str, *, lines: bool = True) -> str:
-    """Text without what a terminal would obey; a tab is a few spaces, and so is a line's end if unwanted."""
-    return "".join(_inert(character, lines=lines) for character in text)
+def make_inert(text: str, *, lines: bool = True) -> str:
+    """Text without what a terminal would obey. A tab is four spaces; without `lines`, a line's end is one."""
+    return "".join(_make_character_inert(character, lines=lines) for character in text)
 
 
-def _inert(character: str, *, lines: bool) -> str:
+def _make_character_inert(character: str, *, lines: bool) -> str:
     if character.isprintable() or character in _JOINERS:
         return character
-    if character == "\n":
-        return "\n" if lines else " "
+    if character == "\n" and lines:
+        return "\n"
     if character == "\t":
         return "    "
-    return " " if unicodedata.category(character) == "Zs" else ""
+    if character == "\n" or unicodedata.category(character) == "Zs":
+        return " "
+    return ""
 
 
-def columns(text: str) -> int:
+def count_columns(text: str) -> int:
     """How many columns a text takes."""
-    return sum(_columns(character) for character in text)
+    return sum(_columns_of(character) for character in text)
 
 
-def _columns(character: str) -> int:
+def _columns_of(character: str) -> int:
     if unicodedata.combining(character) or character in _JOINERS:
         return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    if unicodedata.east_asian_width(character) in "WF":
+        return 2
+    return 1
 
 
 class Markdown:
     """One text. `feed` gives what can be shown of it by now, `end` the rest."""
 
     def __init__(self, *, width: int, styled: bool) -> None:
-        self.width, self.styled = max(width, 20), styled
-        self._word, self._column, self._indent = "", 0, 0
-        self._begun = False  # something but spaces stands on this line
-        self._bold = self._code = self._fenced = False
-        self._line = ""  # the style of the whole line
+        self.width = max(width, 20)
+        self.styled = styled
+        self._word = ""
+        self._column = 0
+        self._indent = 0
+        self._line_has_words = False
+        self._bold = False
+        self._code = False
+        self._fenced = False
+        self._line_style = ""
 
     def feed(self, text: str) -> str:
-        clean = inert(text)
-        return "".join(map(self._next, clean)) if self.styled else clean
+        text = make_inert(text)
+        if not self.styled:
+            return text
+        return "".join(self._take_character(character) for character in text)
 
     def end(self) -> str:
-        return self._flush() + self._closed() if self.styled else ""
+        if not self.styled:
+            return ""
+        return self._flush_word() + self._end_of_style()
 
-    def _next(self, character: str) -> str:
+    def _take_character(self, character: str) -> str:
         if character == "\n":
-            return self._flush() + self._newline()
+            return self._flush_word() + self._begin_line()
         if character != " ":
             self._word += character
             return ""
-        shown = self._flush()
+        output = self._flush_word()
         self._column += 1
-        if not self._begun:
+        if not self._line_has_words:
             self._indent += 1
-        return f"{shown} "
+        return f"{output} "
 
-    def _newline(self) -> str:
-        shown = f"{self._closed()}\n"
-        self._column = self._indent = 0
-        self._begun = self._bold = self._code = False
-        self._line = CODE if self._fenced else ""
-        return shown + self._line
+    def _begin_line(self) -> str:
+        end_of_line = f"{self._end_of_style()}\n"
+        self._column = 0
+        self._indent = 0
+        self._line_has_words = False
+        self._bold = False
+        self._code = False
+        self._line_style = CODE if self._fenced else ""
+        return end_of_line + self._line_style
 
-    def _closed(self) -> str:
-        return PLAIN if self._line or self._bold or self._code else ""
+    def _end_of_style(self) -> str:
+        if self._line_style or self._bold or self._code:
+            return PLAIN
+        return ""
 
-    def _flush(self) -> str:
+    def _flush_word(self) -> str:
         """The word that is complete, in its style, on this line or the next one."""
-        word, self._word = self._word, ""
+        word = self._word
+        self._word = ""
         if not word:
             return ""
-        first, self._begun = not self._begun, True
-        if first and _FENCE.match(word):
+        is_first = not self._line_has_words
+        self._line_has_words = True
+        if is_first and _FENCE.match(word):
             self._fenced = not self._fenced
-            return self._lined(word, DIM)
+            return self._style_line(word, DIM)
         if self._fenced:
-            self._column += columns(word)
+            self._column += count_columns(word)
             return word
-        return self._opening(word) if first else self._placed(word)
+        if is_first:
+            return self._place_first_word(word)
+        return self._place_word(word)
 
-    def _lined(self, shown: str, style: str) -> str:
-        self._line = style
-        self._column += columns(shown)
-        return f"{PLAIN}{style}{shown}"
+    def _style_line(self, word: str, style: str) -> str:
+        self._line_style = style
+        self._column += count_columns(word)
+        return f"{PLAIN}{style}{word}"
 
-    def _opening(self, word: str) -> str:
-        """The first word of a line: it may say what the line is."""
+    def _place_first_word(self, word: str) -> str:
+        """The first word of a line: it decides whether the line is a heading, an item or a quotation."""
         if set(word) == {"#"} and len(word) <= 6:
-            return self._lined(word, HEADING)
+            return self._style_line(word, HEADING)
         if word in ("-", "*", "+"):
             self._indent += 2
-            return self._placed("•")
-        if _NUMBER.fullmatch(word):
-            self._indent += len(word) + 1
+            return self._place_word("•")
         if word.startswith(">"):
             self._indent += 2
-            return self._lined("│" + word[1:], DIM)
-        return self._placed(word)
+            return self._style_line("│" + word[1:], DIM)
+        if _NUMBER.fullmatch(word):
+            self._indent += len(word) + 1
+        return self._place_word(word)
 
-    def _placed(self, word: str) -> str:
-        shown = self._inline(word)
-        taken = columns(re.sub("\x1b\\[[0-9;]*m", "", shown))
-        if self._column > self._indent and self._column + taken > self.width:
-            self._column = self._indent + taken
-            return f"\n{' ' * self._indent}{shown}"
-        self._column += taken
-        return shown
+    def _place_word(self, word: str) -> str:
+        styled_word = self._apply_marks(word)
+        width = count_columns(_STYLE.sub("", styled_word))
+        if self._column > self._indent and self._column + width > self.width:
+            self._column = self._indent + width
+            return f"\n{' ' * self._indent}{styled_word}"
+        self._column += width
+        return styled_word
 
-    def _inline(self, word: str) -> str:
+    def _apply_marks(self, word: str) -> str:
         """A word with its marks of bold and code as styles; a mark that begins or ends nothing stays."""
         pieces = _MARK.split(word)
-        shown = ""
+        output = ""
         for at, piece in enumerate(pieces):
-            before, after = "".join(pieces[:at]), "".join(pieces[at + 1 :])
+            before = "".join(pieces[:at])
+            after = "".join(pieces[at + 1 :])
             if piece == "`" and (self._code or after):
                 self._code = not self._code
-                shown += self._style()
-            elif piece == "**" and not self._code and (self._bold or (after and not before[-1:].isalnum())):
+                output += self._style()
+            elif piece == "**" and self._toggles_bold(before, after):
                 self._bold = not self._bold
-                shown += self._style()
+                output += self._style()
             else:
-                shown += piece
-        return shown
+                output += piece
+        return output
+
+    def _toggles_bold(self, before: str, after: str) -> bool:
+        if self._code:
+            return False
+        if self._bold:
+            return True
+        return bool(after) and not before[-1:].isalnum()
 
     def _style(self) -> str:
-        return PLAIN + self._line + (BOLD if self._bold else "") + (CODE if self._code else "")
+        style = PLAIN + self._line_style
+        if self._bold:
+            style += BOLD
+        if self._code:
+            style += CODE
+        return style

@@ -1,7 +1,7 @@
 """What a chat shows: the answer as it streams, what tools did, remarks. The words of others are inert.
 
-On a terminal remarks stand dimmed between the words; elsewhere only the answer goes to standard output. It
-decides nothing.
+On a terminal remarks stand dimmed between the words; elsewhere only the answer goes to standard output.
+Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from lamina.agent.outcome import Heard, Ran
-from lamina.cli.chat.markdown import DIM, PLAIN, Markdown, inert
+from lamina.cli.chat.markdown import DIM, PLAIN, Markdown, make_inert
 from lamina.cli.output import progress, tell
 from lamina.clients.events import CallUsage, Spoke, Stopped, Thought
 from lamina.core.values import ToolCall, ToolResult
@@ -33,7 +33,7 @@ class Screen:
         self.styled = live and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._markdown: Markdown | None = None
         self._waiting = contextlib.ExitStack()
-        self._thought = False
+        self._said_thinking = False
 
     @property
     def width(self) -> int:
@@ -41,23 +41,23 @@ class Screen:
 
     def show(self, text: str) -> None:
         """Text of lamina's own, with lines."""
-        print(inert(text), flush=True)
+        print(make_inert(text), flush=True)
 
     def formatted(self, text: str) -> None:
-        """Markdown that is there already."""
-        made = Markdown(width=self.width, styled=self.styled)
-        print(made.feed(text) + made.end(), flush=True)
+        """Markdown that is complete."""
+        markdown = Markdown(width=self.width, styled=self.styled)
+        print(markdown.feed(text) + markdown.end(), flush=True)
 
     def remark(self, text: str) -> None:
         """Something beside the conversation, on a terminal only."""
         if self.live:
-            self._ended_words()
-            print(self._dim(inert(text)), flush=True)
+            self._end_answer()
+            print(self._dim(make_inert(text)), flush=True)
 
     def problem(self, text: str) -> None:
         """Something that went wrong, in one line."""
-        self._ended_words()
-        line = " ".join(inert(text).split())
+        self._end_answer()
+        line = " ".join(make_inert(text).split())
         if self.live:
             print(f"! {line}", flush=True)
         else:
@@ -66,7 +66,7 @@ class Screen:
     def wait(self) -> None:
         """The model is asked: whoever waits long is told so."""
         self._waiting.close()
-        self._thought = False
+        self._said_thinking = False
         if self.live:
             self._waiting.enter_context(progress("waiting for the model; Ctrl-C interrupts"))
 
@@ -77,17 +77,20 @@ class Screen:
         if isinstance(event, Spoke):
             self._speak(event.text)
         elif isinstance(event, Thought):
-            if not self._thought:
-                self.remark("(thinking)")
-            self._thought = True
+            self._think()
         elif isinstance(event, Ran):
-            self.remark(_ran(event))
+            self.remark(_describe_result(event))
             self.wait()
 
     def end(self) -> None:
         """The turn is over, however it ended."""
         self._waiting.close()
-        self._ended_words()
+        self._end_answer()
+
+    def _think(self) -> None:
+        if not self._said_thinking:
+            self.remark("(thinking)")
+        self._said_thinking = True
 
     def _speak(self, text: str) -> None:
         if self._markdown is None:
@@ -96,31 +99,49 @@ class Screen:
         sys.stdout.write(self._markdown.feed(text))
         sys.stdout.flush()
 
-    def _ended_words(self) -> None:
+    def _end_answer(self) -> None:
         if self._markdown is not None:
             print(self._markdown.end(), flush=True)
             self._markdown = None
 
     def _dim(self, text: str) -> str:
-        return "\n".join(f"{DIM}{line}{PLAIN}" for line in text.split("\n")) if self.styled else text
+        if not self.styled:
+            return text
+        return "\n".join(f"{DIM}{line}{PLAIN}" for line in text.split("\n"))
 
 
 def called(call: ToolCall) -> str:
     """A call in one line: its name, and what it is about."""
+    text = f"{call.name} {_describe_arguments(call.arguments)}"
+    line = " ".join(make_inert(text, lines=False).split())
+    if len(line) <= SHORT:
+        return line
+    return f"{line[: SHORT - 1]}…"
+
+
+def _describe_arguments(arguments: str) -> str:
+    """The values without their names; the text as it is, if it is not JSON."""
     try:
-        given: Any = json.loads(call.arguments or "{}")
-        values = given.values() if isinstance(given, dict) else [given]
-        shown = " ".join(value if isinstance(value, str) else json.dumps(value) for value in values)
+        decoded: Any = json.loads(arguments or "{}")
+        values = list(decoded.values()) if isinstance(decoded, dict) else [decoded]
+        texts = [value if isinstance(value, str) else json.dumps(value) for value in values]
     except (ValueError, RecursionError):
-        shown = call.arguments
-    line = " ".join(inert(f"{call.name} {shown}", lines=False).split())
-    return line if len(line) <= SHORT else f"{line[: SHORT - 1]}…"
+        return arguments
+    return " ".join(texts)
 
 
-def _ran(event: Ran) -> str:
-    part = event.result.parts[0] if event.result.parts else None
-    text = text_of(part.content if isinstance(part, ToolResult) else event.result.parts)
-    if isinstance(part, ToolResult) and part.error:
-        return f"→ {called(event.call)}: {inert(text, lines=False)[:200]}"
+def _describe_result(event: Ran) -> str:
+    parts = event.result.parts
+    first = parts[0] if parts else None
+    if not isinstance(first, ToolResult):
+        return f"→ {called(event.call)} ({_count_lines(text_of(parts))})"
+    text = text_of(first.content)
+    if first.error:
+        return f"→ {called(event.call)}: {make_inert(text, lines=False)[:200]}"
+    return f"→ {called(event.call)} ({_count_lines(text)})"
+
+
+def _count_lines(text: str) -> str:
     count = text.count("\n") + 1
-    return f"→ {called(event.call)} ({count:,} line{'s' * (count != 1)})"
+    noun = "line" if count == 1 else "lines"
+    return f"{count:,} {noun}"

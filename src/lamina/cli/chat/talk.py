@@ -15,6 +15,7 @@ import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import anyio
@@ -22,13 +23,13 @@ from anyio import to_thread
 
 from lamina.agent import Agent, offered, open_for
 from lamina.cli.chat.approving import Approval
-from lamina.cli.chat.attaching import Choice, choices
-from lamina.cli.chat.commands import COMMANDS, fresh_name, keys
+from lamina.cli.chat.attaching import Choice, path_choices
+from lamina.cli.chat.commands import COMMANDS, fresh_name, segment_names
 from lamina.cli.chat.conversation import TerminalChat
-from lamina.cli.chat.finding import Reached, reached
+from lamina.cli.chat.finding import ReachedModel, reach_model
 from lamina.cli.chat.lines import LineSource, lines_for
 from lamina.cli.chat.screen import Screen
-from lamina.cli.stored import key_of
+from lamina.cli.stored import find_key
 from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
@@ -48,16 +49,18 @@ async def talk(arguments: argparse.Namespace) -> int:
     """A whole run: finds store and model, and opens one session after the other."""
     settings = await to_thread.run_sync(load_settings)
     space = await to_thread.run_sync(Workspace, os.path.expanduser(arguments.workspace))  # noqa: ASYNC240, PTH111
-    key = key_of(arguments.key_file)
-    async with _store(arguments.store, settings, key) as store:
-        wanted = arguments.session or fresh_name()
-        model, dialect = await _model(arguments.model, store, wanted, settings)
-        way = reached(model, dialect=dialect, window=arguments.window, environment=os.environ)
-        async with way as found:
+    key = find_key(arguments.key_file)
+    async with _open_store(arguments.store, settings, key) as store:
+        name = arguments.session or fresh_name()
+        model, dialect = await _find_model(arguments.model, store, name, settings)
+        reaching = reach_model(model, dialect=dialect, window=arguments.window, environment=os.environ)
+        async with reaching as reached_model:
             private = key is not None or arguments.store == "memory:"
-            room = Room(arguments, settings, store, found, space, history=not private)
-            with room.interrupts.heard() if room.lines.asks else contextlib.nullcontext():
-                return await room.sessions(wanted)
+            chat_run = ChatRun(arguments, settings, store, reached_model, space, history=not private)
+            if not chat_run.lines.asks:
+                return await chat_run.run_sessions(name)
+            with chat_run.interrupts.listen():
+                return await chat_run.run_sessions(name)
 
 
 class Interrupts:
@@ -68,7 +71,7 @@ class Interrupts:
         self._idle = idle
 
     @contextlib.contextmanager
-    def heard(self) -> Iterator[None]:
+    def listen(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         try:
             loop.add_signal_handler(signal.SIGINT, self.stop)
@@ -86,18 +89,18 @@ class Interrupts:
         else:
             self._scope.cancel()
 
-    async def run(self, work: Awaitable[None]) -> bool:
-        """Whether the work came to its end."""
+    async def run(self, action: Awaitable[None]) -> bool:
+        """Runs what Ctrl-C interrupts; whether it came to its end."""
         with anyio.CancelScope() as scope:
             self._scope = scope
             try:
-                await work
+                await action
             finally:
                 self._scope = None
         return not scope.cancelled_caught
 
 
-class Room:
+class ChatRun:
     """What all sessions of one run share."""
 
     def __init__(
@@ -105,67 +108,71 @@ class Room:
         arguments: argparse.Namespace,
         settings: Settings,
         store: Store,
-        found: Reached,
+        reached_model: ReachedModel,
         space: Workspace,
         *,
         history: bool,
     ) -> None:
-        self.arguments, self.settings, self.store, self.found, self.space = (
-            arguments,
-            settings,
-            store,
-            found,
-            space,
-        )
-        path = data_folder(os.environ) / HISTORY if history else None
-        self.lines: LineSource = lines_for(path, self._choices)
+        self.arguments = arguments
+        self.settings = settings
+        self.store = store
+        self.reached_model = reached_model
+        self.space = space
+        history_path = data_folder(os.environ) / HISTORY if history else None
+        self.lines: LineSource = lines_for(history_path, self._choices)
         self.screen = Screen(live=self.lines.asks)
         self.interrupts = Interrupts(lambda: print(f"\n{PROMPT}", end="", flush=True))
-        self.open: Session | None = None
-        self.agent = self._agent()
+        self.open_session: Session | None = None
+        self.agent = self._make_agent()
 
-    async def sessions(self, name: str) -> int:
+    async def run_sessions(self, name: str) -> int:
         """Opens sessions until the user leaves; the exit status."""
-        persona = _persona(self.arguments.persona)
-        found, failed, after = self.found, False, name
-        while after:
-            opening = open_for(
-                self.agent,
-                self.store,
-                after,
-                model=found.model,
-                budget=found.budget,
-                counter=found.counter,
-                persona=persona,
-                head=PlainHead(output=found.output),
-                workspace=self.settings.workspace,
-                settings=self.settings,
-                mentioned=files_mentioned(self.space),
-            )
-            async with opening as session:
-                self.open, last = session, after
+        failed = False
+        next_name = name
+        while next_name:
+            name = next_name
+            async with self._open(name) as session:
+                self.open_session = session
                 chat = TerminalChat(
                     session, self.agent, store=self.store, space=self.space, screen=self.screen
                 )
-                chat.greet(found.model, found.where)
-                await self._lines_of(chat)
-                after, failed = chat.after, failed or chat.failed
+                chat.greet(self.reached_model.model, self.reached_model.where)
+                await self._read_lines(chat)
+                next_name = chat.after
+                failed = failed or chat.failed
         if session.log:
-            self.screen.remark(f"kept; go on with: lamina chat --session {last}")
-        return 1 if failed and not self.lines.asks else 0
+            self.screen.remark(f"kept; go on with: lamina chat --session {name}")
+        if failed and not self.lines.asks:
+            return 1
+        return 0
 
-    async def _lines_of(self, chat: TerminalChat) -> None:
+    def _open(self, name: str) -> AbstractAsyncContextManager[Session]:
+        return open_for(
+            self.agent,
+            self.store,
+            name,
+            model=self.reached_model.model,
+            budget=self.reached_model.budget,
+            counter=self.reached_model.counter,
+            persona=_find_persona(self.arguments.persona),
+            head=PlainHead(output=self.reached_model.output),
+            workspace=self.settings.workspace,
+            settings=self.settings,
+            mentioned=files_mentioned(self.space),
+        )
+
+    async def _read_lines(self, chat: TerminalChat) -> None:
         while not chat.left:
             line = await self.lines.read(PROMPT)
             if line is None:
                 return
             if line.strip():
-                await self._guarded(chat, line)
+                await self._take_line(chat, line)
 
-    async def _guarded(self, chat: TerminalChat, line: str) -> None:
+    async def _take_line(self, chat: TerminalChat, line: str) -> None:
         """One line, which Ctrl-C interrupts, and for which no error ends the chat."""
         try:
-            if not await self.interrupts.run(_acted(chat, line)):
+            if not await self.interrupts.run(_act_on_line(chat, line)):
                 self.screen.end()
                 self.screen.remark("(interrupted; what was said is kept)")
         except LaminaError as error:
@@ -175,60 +182,66 @@ class Room:
         finally:
             chat.settle()
 
-    def _agent(self) -> Agent:
+    def _make_agent(self) -> Agent:
         tools = self.arguments.tools
         offers = () if tools == "none" else workspace_tools(self.space, changes=tools == "all")
         approval = Approval(self.lines, self.screen, self.interrupts.stop)
-        return Agent(client=self.found.client, actions=offered(offers), approve=approval)
+        return Agent(client=self.reached_model.client, actions=offered(offers), approve=approval)
 
     def _choices(self, before: str) -> Iterator[Choice]:
         """What Tab offers: commands, the keys that some of them take, and paths after @."""
         word, space, rest = before.partition(" ")
         if word.startswith("/") and not space:
-            known = (name for name in COMMANDS if name.startswith(word[1:]))
-            yield from (Choice(len(word) - 1, name, f"/{name}") for name in known)
-        elif word in ("/pin", "/recall", "/why") and self.open is not None:
-            fitting = (key for key in keys(self.open.log) if key.startswith(rest))
-            yield from (Choice(len(rest), key, key) for key in fitting)
+            for name in COMMANDS:
+                if name.startswith(word[1:]):
+                    yield Choice(len(word) - 1, name, f"/{name}")
+        elif word in ("/pin", "/recall", "/why") and self.open_session is not None:
+            for name in segment_names(self.open_session.log):
+                if name.startswith(rest):
+                    yield Choice(len(rest), name, name)
         elif word == "/attach":
-            yield from (each for each in choices(f"@{rest.removeprefix('@')}", self.space))
+            yield from path_choices(f"@{rest.removeprefix('@')}", self.space)
         else:
-            yield from choices(before, self.space)
+            yield from path_choices(before, self.space)
 
 
-async def _acted(chat: TerminalChat, line: str) -> None:
+async def _act_on_line(chat: TerminalChat, line: str) -> None:
     """A line that begins with a slash and a word is a command; every other one is a message."""
     word, _, rest = line.partition(" ")
-    if not (word.startswith("/") and word[1:].isalpha()):
+    is_command = word.startswith("/") and word[1:].isalpha()
+    if not is_command:
         await chat.say(line.strip())
-    elif word[1:] in COMMANDS:
-        await COMMANDS[word[1:]].act(chat, rest.strip())
-    else:
+        return
+    command = COMMANDS.get(word[1:])
+    if command is None:
         hint = "/help lists them; a line that begins with a space is sent as it is"
         raise BadInput("there is no such command", place=word, hint=hint)
+    await command.act(chat, rest.strip())
 
 
 @contextlib.asynccontextmanager
-async def _store(address: str, settings: Settings, key: object) -> AsyncIterator[Store]:
+async def _open_store(address: str, settings: Settings, key: object) -> AsyncIterator[Store]:
     """The store that is named, else the user's own, made where it is not there."""
     opening = open_store(address, key=key) if address else open_default_store(settings, key=key)
     async with opening as store:
         yield store
 
 
-async def _model(given: str, store: Store, name: str, settings: Settings) -> tuple[str, str]:
-    """The model that is asked for, the conversation's own, or that of the settings; and its dialect."""
-    if given:
-        return given, ""
-    large = Budget(window=1_000_000)  # nothing is built here, so that an unknown model is no matter
-    opening = Session.open(store, name, workspace=settings.workspace, settings=settings, budget=large)
+async def _find_model(name: str, store: Store, session_name: str, settings: Settings) -> tuple[str, str]:
+    """The model that is named, the conversation's own, or that of the settings; and its dialect."""
+    if name:
+        return name, ""
+    large = Budget(window=1_000_000)  # nothing is built here, so the window of the model does not matter
+    opening = Session.open(store, session_name, workspace=settings.workspace, settings=settings, budget=large)
     async with opening as session:
         return session.setup.model, session.setup.dialect
 
 
-def _persona(given: str) -> Words | None:
-    """The persona that is asked for, as words or as the file that has them; None for the chat's own."""
-    if not given:
+def _find_persona(text: str) -> Words | None:
+    """The persona, as words or as the file that has them; None for the chat's own."""
+    if not text:
         return None
-    path = Path(given).expanduser()
-    return path if len(given) < 1_000 and "\n" not in given and path.is_file() else given
+    path = Path(text).expanduser()
+    if len(text) < 1_000 and "\n" not in text and path.is_file():
+        return path
+    return text
