@@ -1,4 +1,4 @@
-"""Makes the table of models, `src/lamina/models/facts.json`, from litellm's and from `models_overlay.toml`.
+"""Makes the table of models, `src/lamina/models/models.json`, from litellm's and from `models_overlay.toml`.
 
     python -m tools.models SOURCE                  writes the table
     python -m tools.models SOURCE --check          fails if the table is not what SOURCE gives

@@ -28,6 +28,7 @@ from lamina.core.tokens import ESTIMATE, Counter, part_cost
 from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import (
     Budget,
+    Digest,
     Entry,
     Fold,
     Form,
@@ -334,9 +335,15 @@ def once_in_full(case: Case) -> Iterator[str]:
 
 
 def _check_names(case: Case) -> Iterator[str]:
-    """A name shows one content in the library, and one among the attachments of the turn."""
-    names_seen: set[tuple[Layer, str]] = set()
+    """A name shows one content in the library, and one among the attachments of each question.
+
+    A turn can have several questions, if the model's answer between them was empty. What came with the first
+    of them was sent before the second came, so it stays.
+    """
+    contents: dict[tuple[Layer, str], Digest] = {}
     for entry in case.envelope.sent:
+        if entry.layer is Layer.PROMPT:
+            contents = {name: content for name, content in contents.items() if name[0] is Layer.LIBRARY}
         if not entry.segment.key or entry.segment.meta.get("override"):
             continue
         if entry.layer not in (Layer.LIBRARY, Layer.TURN) or entry.form < Form.COMPACT:
@@ -344,9 +351,9 @@ def _check_names(case: Case) -> Iterator[str]:
         if not _is_attachment(entry, case):
             continue
         name = (entry.layer, entry.segment.key)
-        if name in names_seen:
+        if contents.get(name, entry.content) != entry.content:
             yield f"{entry.segment.key} stands twice in the {entry.layer} layer"
-        names_seen.add(name)
+        contents[name] = entry.content
 
 
 def lowering_shrinks(case: Case) -> Iterator[str]:
