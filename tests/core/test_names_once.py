@@ -9,7 +9,7 @@ from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.laws import Case, audit
 from lamina.core.options import Options
-from lamina.core.values import Budget, Form, Layer
+from lamina.core.values import Budget, Form, Layer, Segment
 from lamina.errors import LawBroken
 from lamina.segments import assistant, note, user
 
@@ -45,7 +45,7 @@ def test_the_audit_finds_a_name_that_stands_twice_in_a_layer(layer: Layer) -> No
 
 def test_what_came_with_an_earlier_question_of_the_turn_stays() -> None:
     """The answer between the questions was empty, so both are in one turn; the first was sent already."""
-    log = (note("a.md", "old " * 40), user("q1"), assistant(""))
+    log: tuple[Segment, ...] = (note("a.md", "old " * 40), user("q1"), assistant(""))
     first = build(log)
     log += (note("a.md", "new " * 40), user("q2"))
     second = build(log, ledger=first.ledger)
@@ -57,8 +57,8 @@ def test_what_came_with_an_earlier_question_of_the_turn_stays() -> None:
 def test_equal_content_may_come_again_where_the_first_was_shortened() -> None:
     budget = Budget(window=672, reserve=0)
     content = "# Title\n\n" + "line of text\n" * 200
-    log = (note("a.md", content),)
+    log: tuple[Segment, ...] = (note("a.md", content),)
     first = build(log, budget=budget)
     log += (note("a.md", content), user("q"))
     second = build(log, budget=budget, ledger=first.ledger)
-    audit(Case(log=log, envelope=second, before=first, budget=budget))
+    audit(Case(log=log, envelope=second, before=first))
