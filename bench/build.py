@@ -38,7 +38,7 @@ from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import Budget, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.models.counters.openai import o200k
-from lamina.replay.generated_sessions import calls, session
+from lamina.replay.generated_sessions import generate_session, split_calls
 
 SEED = 3
 HUGE = 100_000_000
@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def measure(runs: int, extent: Extent) -> Figures:
-    whole = session(SEED, turns=extent.turns)
+    whole = generate_session(SEED, turns=extent.turns)
     log = first_messages(whole, extent.messages)
     o200k().count("")  # loads the vocabulary
     messages = as_openai(log)
@@ -169,7 +169,7 @@ def rows_of(
 
 def ends(log: Log, role: Role) -> list[Log]:
     """The last four calls of the model of which the last one came after a message of `role`."""
-    found = list(calls(log))
+    found = list(split_calls(log))
     while found[-1][-1].role is not role:
         found.pop()
     return found[-4:]
@@ -252,7 +252,7 @@ def whole_session(log: Log, counter: Counter, window: int) -> dict[str, Any]:
     note(f"a whole session, {counter.name}")
     memo, budget = Memo(), Budget(window=window)
     envelope: Envelope | None = None
-    logs, times = list(calls(log)), []
+    logs, times = list(split_calls(log)), []
     for prefix in logs:
         begun = time.process_time()
         envelope = following(prefix, envelope, budget, counter, memo)

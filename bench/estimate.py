@@ -36,7 +36,7 @@ from splintr import Tokenizer
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP
-from lamina.core.text.estimate import FAMILIES, PATTERNS, UNIT, estimate, features
+from lamina.core.text.estimate import FAMILIES, PATTERNS, UNIT, estimate_tokens, features
 
 Sample = tuple[str, str]
 Count = Callable[[str], int]
@@ -121,7 +121,7 @@ def judge(samples: list[Sample], exact: dict[str, list[int]], table: dict[str, l
 
 def estimator(family: str, weights: list[int] | None) -> Count:
     if weights is None:
-        return lambda text: estimate(text, family=family)
+        return lambda text: estimate_tokens(text, family=family)
     return lambda text: -(-sum(map(int.__mul__, weights, features(text))) // UNIT)
 
 

@@ -27,7 +27,7 @@ from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
 from lamina.fitting.request import RequestMemo, fit_request
 from lamina.models.counters.openai import o200k
-from lamina.replay.generated_sessions import session
+from lamina.replay.generated_sessions import generate_session
 
 HUGE = 100_000_000
 MODELS = {"openai_chat": "gpt-5", "anthropic": "claude-sonnet-4-5"}
@@ -47,7 +47,7 @@ QUICK = Extent(messages=100, turns=12, sizes=(50, 100), narrow=16_000)
 
 def request(dialect: str, messages: int, turns: int) -> dict[str, Any]:
     """A request of the dialect with so many messages, ending with the user's side."""
-    rendered = DIALECTS[dialect].render(build(session(3, turns=turns)))
+    rendered = DIALECTS[dialect].render(build(generate_session(3, turns=turns)))
     kept = rendered["messages"][:messages]
     while kept[-1]["role"] == "assistant":
         kept.pop()

@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
-import lamina
+import lamina.fitting
 from bench.samples import QUICK_HELP
 from tests.fuzzing import (
     Account,
@@ -44,7 +44,7 @@ from tests.fuzzing.account import merged, most_common
 from tests.fuzzing.oracles import judge
 from tests.fuzzing.programs import program
 
-SUBJECT = Subject(fit=lamina.fit_request, memo=lamina.RequestMemo)
+SUBJECT = Subject(fit=lamina.fit_request, memo=lamina.fitting.RequestMemo)
 
 CHUNK = 5
 """Conversations that a process plays before it reports."""

@@ -42,7 +42,7 @@ from lamina.core.build import build
 from lamina.core.tokens import Counter, estimate_for
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Marking
-from lamina.dialects.translate import options_for, translated
+from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BudgetExceeded
 from lamina.fitting.request import AS_LOGGED, RequestMemo
 from lamina.models.facts import model as facts_of
@@ -95,8 +95,8 @@ def requests(row: Json, model: str, head: int) -> Iterator[Json]:
         whole: Json = {"messages": row["messages"]}
     else:
         parsed = chat.parse({"model": "gpt-4o", "messages": row["messages"], "tools": row.get("tools") or []})
-        own = translated(parsed.head, chat, messages, model=model)
-        options = options_for(messages, own.head, layout=AS_LOGGED)
+        own = translate_head(parsed.head, chat, messages, model=model)
+        options = choose_options(messages, own.head, layout=AS_LOGGED)
         whole = messages.render(build(parsed.log, head=own.head, options=options))
     fields = {"model": model, "max_tokens": 1_000, "system": _head(row, head)}
     tools = whole.get("tools") or [_tool(number) for number in range(6)]

@@ -32,17 +32,18 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, however this is started
 
 from bench.samples import QUICK_HELP, sample_sessions
-from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.cut_target import HIGHEST
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
 from lamina.core.laws import LAWS, Case
+from lamina.core.layout import Layout
 from lamina.core.memo import Memo
-from lamina.core.recall import refs
+from lamina.core.recall import list_refs
 from lamina.core.values import Budget, Form, Ledger
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect, ParseMemo
-from lamina.dialects.translate import options_for, translated
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.port import Dialect
+from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.models.counters.openai import o200k
@@ -102,8 +103,8 @@ class Converted:
         if self.source is self.target:
             return request
         parsed = self.source.parse(request, memo=self.parsing)
-        head = translated(parsed.head, self.source, self.target, model=MODELS[self.target.name]).head
-        options = options_for(self.target, head, layout=Layout(context="logged"))
+        head = translate_head(parsed.head, self.source, self.target, model=MODELS[self.target.name]).head
+        options = choose_options(self.target, head, layout=Layout(context="logged"))
         made = self.target.render(build(parsed.log, head=head, options=options, memo=self.memo))
         self.found["unconverted"] += bool(self.target.check(made))
         return made
@@ -128,7 +129,7 @@ def damaged(messages: list[Any], dice: random.Random) -> list[Any]:
 
 def recount(request: dict[str, Any]) -> int:
     """Tokens of a request counted without lamina's own arithmetic: all text in it, by o200k."""
-    total = sum(_counted(canonical(tool).decode()) for tool in request.get("tools", ()))
+    total = sum(_counted(canonical_json(tool).decode()) for tool in request.get("tools", ()))
     for message in request.get("messages", ()):
         content = message.get("content")
         for text in [content] if isinstance(content, str) else [_said(block) for block in content or ()]:
@@ -214,7 +215,7 @@ class Replay:
         if self.fitted:
             kept = Ledger.load(json.loads(json.dumps(self.fitted.ledger.dump())))
             self.found["lost"] += kept != self.fitted.ledger
-            known = dict(refs(self.fitted.log))
+            known = dict(list_refs(self.fitted.log))
             for entry in self.fitted.envelope.entries:
                 if entry.form is not Form.FULL and entry.segment.origin != "lamina":
                     self.found["lowered"] += 1
@@ -331,7 +332,7 @@ def _names(text: str) -> list[str]:
 
 def generated(seeds: Iterable[int]) -> Iterator[dict[str, Any]]:
     """Sessions of the project's own, in the OpenAI chat format, for the tests."""
-    from lamina.replay.generated_sessions import session as made  # noqa: PLC0415
+    from lamina.replay.generated_sessions import generate_session as made  # noqa: PLC0415
 
     for seed in seeds:
         request = DIALECTS["openai_chat"].render(build(made(seed, turns=6)))

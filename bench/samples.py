@@ -15,7 +15,7 @@ from typing import Any
 
 from lamina.core.build import build
 from lamina.dialects import DIALECTS
-from lamina.replay.generated_sessions import session
+from lamina.replay.generated_sessions import generate_session
 
 QUICK_HELP = "a run of a second or two on made-up data, to see that the bench works"
 
@@ -40,7 +40,7 @@ def sample_sessions(*, sessions: int = 2, turns: int = 4) -> Iterator[Path]:
 
 def recorded_session(seed: int, form: str, *, turns: int) -> dict[str, Any]:
     """One session: its messages, and what a provider with a prefix cache would have reported."""
-    request = DIALECTS[FORMATS[form]].render(build(session(seed, turns=turns)))
+    request = DIALECTS[FORMATS[form]].render(build(generate_session(seed, turns=turns)))
     messages = request["messages"]
     record: dict[str, Any] = {"id": f"{form}-{seed}", "format": form, "messages": messages}
     if "system" in request:

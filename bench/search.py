@@ -36,10 +36,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.samples import QUICK_HELP, sample_searches
 from lamina.context.search.chunks import Chunk
 from lamina.context.search.embedders import local_embedder
-from lamina.context.search.index import Embedder, Hit, embeddable, open_index
-from lamina.context.search.mentions import dates
+from lamina.context.search.index import Embedder, Hit, open_index, text_to_embed
+from lamina.context.search.mentions import find_dates
 from lamina.context.search.source import SearchLimits, excerpts
-from lamina.core.text.estimate import estimate
+from lamina.core.text.estimate import estimate_tokens
 
 BUDGETS = (1_000, 2_000, 4_000)
 CUTS = (5, 10)
@@ -62,7 +62,7 @@ class Collection(NamedTuple):
 
 
 Figures = dict[str, list[float]]
-counted = cache(estimate)
+counted = cache(estimate_tokens)
 
 
 def main() -> None:
@@ -192,7 +192,9 @@ def conversations(path: Path) -> Iterator[Collection]:
         chunks = [
             Chunk(
                 text=turn["text"][start : start + PIECE], place=turn["id"], section=str(turn.get("session")),
-                speaker=turn["speaker"], at=next(iter(dates(turn.get("timestamp") or "")), ""), sort="turn",
+                speaker=turn["speaker"],
+                at=next(iter(find_dates(turn.get("timestamp") or "")), ""),
+                sort="turn",
             )
             for turn in row["turns"]
             for start in range(0, max(len(turn["text"]), 1), PIECE)
@@ -257,7 +259,9 @@ class Kept:
 
     async def nearest(self, chunks: Sequence[Chunk]) -> Callable[[str], Awaitable[list[int]]]:
         """By vectors alone: which chunks are nearest to a text, nearest first."""
-        matrix = self._np.asarray(await self.embed([embeddable(chunk) for chunk in chunks]), dtype="float32")
+        matrix = self._np.asarray(
+            await self.embed([text_to_embed(chunk) for chunk in chunks]), dtype="float32"
+        )
         matrix /= self._np.linalg.norm(matrix, axis=1, keepdims=True)
 
         async def ask(text: str) -> list[int]:

@@ -41,7 +41,7 @@ from lamina.stores.port import Once, Store, Where
 from lamina.stores.sqlite import WalResetRisk, open_sqlite
 from lamina.stores.sqlite.links import SETTINGS, connect
 from lamina.stores.sqlite.schema import MIGRATIONS, bring_up
-from lamina.testing.store_races import check_linear, retried, turn
+from lamina.testing.store_races import append_until_accepted, check_linear, make_turn
 
 RECORD = b"x" * 787
 STATE = b"s" * 2_000
@@ -353,7 +353,11 @@ async def _write(path: str, who: str, conversations: str) -> None:
     async with open_sqlite(path) as store:
         for number in range(count):
             where = Where("bench", str(number % names))
-            lost += (await retried(store, where, turn(int(who), number // names), f"{who}/{number}"))[1]
+            lost += (
+                await append_until_accepted(
+                    store, where, make_turn(int(who), number // names), f"{who}/{number}"
+                )
+            )[1]
     print(lost)
 
 

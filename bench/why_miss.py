@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `bench`, howe
 from bench.replay import rows
 from bench.samples import QUICK_HELP, sample_sessions
 from lamina.caches import rules_for
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
 from lamina.diagnose.differences import diff
 from tests.fixtures.faults import FAULTS, Fault, damaged
 from tests.fixtures.harmless import HARMLESS, Harmless, changed
@@ -141,7 +141,7 @@ def timed(found: dict[str, list[Json]], sizes: Sequence[int]) -> list[tuple[str,
     for dialect, requests in found.items():
         for size in sizes if requests else ():
             before, after = _large(requests, size)
-            megabytes = len(canonical(after)) / 1e6
+            megabytes = len(canonical_json(after)) / 1e6
             rules = rules_for(MODELS[dialect], dialect=dialect)
             works: list[Callable[[], Any]] = [
                 partial(diff, before, after),
@@ -160,7 +160,7 @@ def _large(requests: list[Json], size: int) -> tuple[Json, Json]:
     while total < size:
         more = requests[at % len(requests)]["messages"]
         messages += more
-        total, at = total + len(canonical(more)), at + 1
+        total, at = total + len(canonical_json(more)), at + 1
     before = {**requests[0], "messages": messages}
     after = json.loads(json.dumps(before))
     after["messages"][len(messages) // 2] = {"role": "user", "content": "Something else."}

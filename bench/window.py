@@ -25,7 +25,7 @@ from lamina.core.options import Options
 from lamina.core.tokens import ESTIMATE
 from lamina.core.values import Head, Ledger, SentMark
 from lamina.dialects import DIALECTS
-from lamina.fitting.markers import marked
+from lamina.fitting.markers import place_markers
 from lamina.segments import assistant, system, user
 
 WORDS = "Some words that a user or a model would say in an ordinary message of a chat. " * 8
@@ -71,7 +71,7 @@ def talk(model: str, window: LastN | None, turns: int) -> dict[str, int]:
     for number in range(turns):
         log.append(user(f"{number} {WORDS}"))
         envelope = build(log, head=head, ledger=ledger, options=options)
-        request = marked(
+        request = place_markers(
             dialect.render(envelope),
             envelope,
             dialect,

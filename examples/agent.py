@@ -16,12 +16,12 @@ from pathlib import Path
 
 import anyio
 
-from lamina.agent import Agent, Ran, offered, open_for, scratchpad
+from lamina.agent import Agent, ToolRunEvent, open_for, scratchpad, workspace_actions
 from lamina.agent.actions import Action
-from lamina.agent.outcome import Heard
-from lamina.clients.events import Called, Client, Spoke
+from lamina.agent.outcome import TurnEvent
+from lamina.clients.events import CallEvent, Client, TextEvent
 from lamina.clients.openai import openai_chat
-from lamina.clients.scripted import Scripted, ScriptedAnswer
+from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget, ToolCall
 from lamina.workspace.workspace import Workspace
@@ -30,7 +30,7 @@ PROMPT = "Our limit is 30 requests a minute now. Please correct the file."
 
 
 def calling(name: str, **arguments: str) -> ScriptedAnswer:
-    return ScriptedAnswer(calls=(Called(id=f"{name}-1", name=name, arguments=json.dumps(arguments)),))
+    return ScriptedAnswer(calls=(CallEvent(id=f"{name}-1", name=name, arguments=json.dumps(arguments)),))
 
 
 SCRIPT = (
@@ -41,10 +41,10 @@ SCRIPT = (
 )
 
 
-async def shown(event: Heard) -> None:
-    if isinstance(event, Spoke):
+async def shown(event: TurnEvent) -> None:
+    if isinstance(event, TextEvent):
         print(event.text, end="", flush=True)
-    elif isinstance(event, Ran):
+    elif isinstance(event, ToolRunEvent):
         print(f"[{event.call.name} {event.call.arguments}]")
 
 
@@ -54,9 +54,9 @@ async def approved(call: ToolCall, _: Action) -> bool:
 
 
 async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
-    client: Client = openai_chat(base_url=url, api_key="none") if url else Scripted(SCRIPT)
+    client: Client = openai_chat(base_url=url, api_key="none") if url else ScriptedClient(SCRIPT)
     root = Path(folder)
-    actions = offered(workspace_tools(Workspace(root))) + scratchpad(root / "notes.txt")
+    actions = workspace_actions(workspace_tools(Workspace(root))) + scratchpad(root / "notes.txt")
     agent = Agent(client=client, actions=actions, approve=approved)
     budget = Budget(window=16_000, reserve=1_000)
     async with open_for(

@@ -16,7 +16,7 @@ import anyio
 from anyio import to_thread
 
 from lamina.agent import Agent, open_for
-from lamina.clients.scripted import Scripted
+from lamina.clients.scripted import ScriptedClient
 from lamina.core.values import Segment
 from lamina.segments import excerpt
 from lamina.stores.memory import MemoryStore
@@ -44,7 +44,7 @@ class Words:
 
 
 async def main(folder: str) -> None:
-    agent = Agent(client=Scripted([ANSWER]), cites=True)
+    agent = Agent(client=ScriptedClient([ANSWER]), cites=True)
     async with open_for(
         agent, MemoryStore(), "questions", model="gpt-5", sources=[Words(Path(folder))], persona="Be brief."
     ) as session:

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import anyio
 
-from lamina.agent import Agent, Ran, always, offered, open_for
-from lamina.agent.outcome import Heard
-from lamina.clients.events import Called, Client, Spoke
+from lamina.agent import Agent, ToolRunEvent, approve_always, open_for, workspace_actions
+from lamina.agent.outcome import TurnEvent
+from lamina.clients.events import CallEvent, Client, TextEvent
 from lamina.clients.openai import openai_chat
-from lamina.clients.scripted import Scripted, ScriptedAnswer
+from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.context.tools import workspace_tools
-from lamina.core.arrange import Cap, Layout
 from lamina.core.kinds import HIGH, LOW
+from lamina.core.layout import Cap, Layout
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.sessions import Session
@@ -36,7 +36,9 @@ ATTACHED = [("limits.md", HIGH), ("history.md", LOW), ("../other/secret.md", HIG
 
 def created(client: Client, folder: Path) -> Agent:
     """The agent: a model, the tools of a workspace, and who approves what they change."""
-    return Agent(client=client, actions=offered(workspace_tools(Workspace(folder))), approve=always)
+    return Agent(
+        client=client, actions=workspace_actions(workspace_tools(Workspace(folder))), approve=approve_always
+    )
 
 
 def hydrated(agent: Agent, folder: Path, model: str) -> AbstractAsyncContextManager[Session]:
@@ -52,11 +54,11 @@ def hydrated(agent: Agent, folder: Path, model: str) -> AbstractAsyncContextMana
     )  # fmt: skip
 
 
-async def streamed(event: Heard) -> None:
+async def streamed(event: TurnEvent) -> None:
     """Words as they come, and each tool as it has run."""
-    if isinstance(event, Spoke):
+    if isinstance(event, TextEvent):
         print(event.text, end="", flush=True)
-    elif isinstance(event, Ran):
+    elif isinstance(event, ToolRunEvent):
         print(f"[{event.call.name} {event.call.arguments}]")
 
 
@@ -74,7 +76,7 @@ def accounted(session: Session) -> None:
 
 
 async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
-    client: Client = openai_chat(base_url=url, api_key="none") if url else Scripted(SCRIPT)
+    client: Client = openai_chat(base_url=url, api_key="none") if url else ScriptedClient(SCRIPT)
     agent = created(client, Path(folder))
     async with hydrated(agent, Path(folder), model) as session:
         print(f"{session.turns} turns before this one")
@@ -84,7 +86,7 @@ async def main(folder: str, url: str = "", model: str = "gpt-5") -> None:
 
 
 def calling(name: str, **arguments: str) -> ScriptedAnswer:
-    return ScriptedAnswer(calls=(Called(id=name, name=name, arguments=json.dumps(arguments)),))
+    return ScriptedAnswer(calls=(CallEvent(id=name, name=name, arguments=json.dumps(arguments)),))
 
 
 SCRIPT = (

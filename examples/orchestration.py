@@ -17,9 +17,9 @@ from pathlib import Path
 
 import anyio
 
-from lamina.clients.events import Client, Spoke
+from lamina.clients.events import Client, TextEvent
 from lamina.clients.openai import openai_chat
-from lamina.clients.scripted import Scripted
+from lamina.clients.scripted import ScriptedClient
 from lamina.context.clock import clock
 from lamina.context.last_n import last_n
 from lamina.context.port import Source
@@ -49,7 +49,7 @@ class Orchestrator:
         await self._session.ask(text)  # kept before the model is called, with what the sources found
         request = await self._session.request()  # in the words of the client's dialect
         async with self._client.send(request) as reply:
-            spoken = [event.text async for event in reply if isinstance(event, Spoke)]
+            spoken = [event.text async for event in reply if isinstance(event, TextEvent)]
         await self._session.record(reply.raw)  # kept as a record of its own
         return "".join(spoken)
 
@@ -86,7 +86,9 @@ def kitchen(
 
 
 async def main(folder: str, url: str = "", model: str = "qwen3") -> None:
-    client: Client = openai_chat(base_url=url, api_key="none") if url else Scripted(ANSWERS, dialect="ollama")
+    client: Client = (
+        openai_chat(base_url=url, api_key="none") if url else ScriptedClient(ANSWERS, dialect="ollama")
+    )
     async with (
         house(Path(folder)) as store,
         context(store, model) as sources,

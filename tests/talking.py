@@ -20,6 +20,7 @@ from anthropic.types import TextBlock, ToolUseBlock
 from openai.types.chat import ChatCompletionMessage
 
 import lamina
+from lamina.core.tokens import Counter
 from lamina.testing.model_server import COUNTER, MODEL, PATIENCE
 
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -73,7 +74,7 @@ class Speaker(NamedTuple):
 
     @asynccontextmanager
     async def wrapped(
-        self, url: str, wire: Wire | None = None, *, budget: lamina.Budget, counter: lamina.Counter = COUNTER
+        self, url: str, wire: Wire | None = None, *, budget: lamina.Budget, counter: Counter = COUNTER
     ) -> AsyncIterator[Any]:
         async with entered(
             lamina.wrap(self.client(url, wire), budget=budget, counter=counter), self

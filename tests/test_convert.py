@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, Form, Ledger, RequestMemo, fit_request
+from lamina import Budget, Form, Ledger, fit_request
 from lamina.dialects import DIALECTS
+from lamina.fitting.request import RequestMemo
 from lamina.testing.conformance import MODELS, DialectTrial
 from lamina.testing.gallery import PIXEL
 

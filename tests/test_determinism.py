@@ -16,13 +16,13 @@ import pytest
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
+from lamina.core.laws import is_same_request
 from lamina.core.memo import Memo
 from lamina.core.values import Budget, Ledger
-from lamina.replay.generated_sessions import calls, session
-from lamina.testing.laws import same
+from lamina.replay.generated_sessions import generate_session, split_calls
 
 ROOT = Path(__file__).resolve().parent.parent
-LOG = session(3, turns=3, steps=6, thinking=True)
+LOG = generate_session(3, turns=3, steps=6, thinking=True)
 BUDGET = Budget(window=6_000, reserve=0)
 
 SCRIPT = """
@@ -36,7 +36,7 @@ print(told(restarts="restarts" in sys.argv))
 def requests(*, restarts: bool = False) -> list[Envelope]:
     """Every request of the session, with one memo, or from the ledger as JSON each time."""
     ledger, memo, made = Ledger(), Memo(), []
-    for log in calls(LOG):
+    for log in split_calls(LOG):
         if restarts:
             ledger, memo = Ledger.load(json.loads(json.dumps(ledger.dump()))), Memo()
         made.append(build(log, budget=BUDGET, ledger=ledger, memo=memo))
@@ -99,7 +99,7 @@ def test_the_time_zone_does_not_matter(zone: str) -> None:
 
 
 def test_a_restart_at_every_request_does_not_matter() -> None:
-    assert all(map(same, requests(restarts=True), requests()))
+    assert all(map(is_same_request, requests(restarts=True), requests()))
     assert told(restarts=True) == here()
 
 

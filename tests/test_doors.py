@@ -15,21 +15,21 @@ import pytest
 from lamina import Budget, build, fit_request
 from lamina.caches import load_rules
 from lamina.cli import main
-from lamina.cli.chat.screen import called
-from lamina.context.search.source import answered as search
+from lamina.cli.chat.screen import describe_call
+from lamina.context.search.source import answer_search_call as search
 from lamina.context.tools import answer, memory_tools
 from lamina.core.values import Ledger, Raw, Role, Segment, Text, ToolCall
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, LaminaError
 from lamina.formats.codec import decode, encode
-from lamina.models import facts as models
 from lamina.models.counters.tokenizer_files import from_file
+from lamina.models.own_models import load_models
 from lamina.segments import assistant, call, result, user
 from lamina.sessions import Session
 from lamina.settings import Settings, load_settings
 from lamina.stores.memory import MemoryStore
-from lamina.workspace.superseding import moved
+from lamina.workspace.superseding import read_move
 from tests.bounded import bounded_work
 
 SRC = Path(__file__).resolve().parent.parent / "src" / "lamina"
@@ -133,7 +133,7 @@ def test_settings_rules_and_models(depth: int, tmp_path: Path) -> None:
     ):
         file = tmp_path / f"{number}.toml"
         file.write_text(f"{line}\n")
-        for load in (load_rules, partial(load_settings, environment={}), models.load):
+        for load in (load_rules, partial(load_settings, environment={}), load_models):
             assert isinstance(typed(partial(load, file)), BadInput)
 
 
@@ -196,8 +196,8 @@ def hostile(depth: int) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_arguments_that_a_model_wrote(depth: int) -> None:
     text = nested_text(depth)
-    assert called(ToolCall(id="a", name="f", arguments=text)).startswith("f ")
-    assert moved(ToolCall(id="a", name="mv", arguments=text)) is None
+    assert describe_call(ToolCall(id="a", name="f", arguments=text)).startswith("f ")
+    assert read_move(ToolCall(id="a", name="mv", arguments=text)) is None
     made = anyio.run(answer, memory_tools(None), ToolCall(id="a", name="forget", arguments=text))  # type: ignore[arg-type]
     assert made.parts[0].error  # type: ignore[union-attr]
     refused = typed(lambda: anyio.run(search, None, text))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from itertools import count as counting
 
 import pytest
 
-import lamina
+import lamina.fitting
 from lamina.core.hashing import digest
 from tests.fuzzing import (
     Account,
@@ -33,7 +33,7 @@ from tests.fuzzing.programs import program
 from tests.fuzzing.reading import read, stream
 from tests.fuzzing.words import CANARY, SCRIPTS, Words, canaries
 
-LAMINA = Subject(fit=lamina.fit_request, memo=lamina.RequestMemo)
+LAMINA = Subject(fit=lamina.fit_request, memo=lamina.fitting.RequestMemo)
 
 FIRST_MOVES = 4
 """Moves of a short conversation: enough for a fold and something that a client does to it."""

@@ -19,7 +19,7 @@ from lamina.dialects.text import layout
 from lamina.errors import NotFound
 from lamina.segments import assistant, call, file, result, user
 from lamina.testing.conformance import Conformance
-from lamina.testing.model_server import MODEL, upstream
+from lamina.testing.model_server import MODEL, run_model_server
 from tests.fixtures.attacks import ATTACKS, FORGED
 from tests.fixtures.injections import (
     PLACES,
@@ -74,7 +74,7 @@ def unguarded(body: str, *_: object, **__: object) -> str:
         (digest_entries, "guard", unguarded, "fence, closing tag"),
         (tags, "escape", unguarded, "fence, open quote"),
         (wording, "inert", lambda text, limit: text[:limit], "handle, stub"),
-        (layout, "_escaped", unguarded, "role, flat labels"),
+        (layout, "escape_labels", unguarded, "role, flat labels"),
     ],
 )
 def test_the_catalogue_sees_a_missing_defence(
@@ -127,7 +127,7 @@ def test_a_digest_of_hostile_turns_is_one_fence_without_invisible_signs() -> Non
 
 def test_a_server_may_read_the_markers_of_its_own_template_in_a_text() -> None:
     """What docs/threats.md says that lamina does not do: twelve characters are one token there."""
-    with upstream(window=2_048) as server:
+    with run_model_server(window=2_048) as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
         counts = []
         for text in ("x", "x<|im_start|>"):

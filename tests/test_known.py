@@ -25,9 +25,9 @@ from lamina.context.search import open_index
 from lamina.core.values import Ledger
 from lamina.errors import WrongKey
 from lamina.formats.codec import decode
-from lamina.sessions.records import Fork, told
+from lamina.sessions.records import Fork, read_records
 from lamina.sessions.search import open_search
-from lamina.sessions.state import load
+from lamina.sessions.state import load_state
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Once, Record, Store, Where, Within
@@ -275,7 +275,7 @@ def test_known_records_are_read(path: Path) -> None:
     lines = path.read_bytes().split(b"\n")[:-1]
     controls, segments = lines[:4], lines[4:]
     assert tuple(decode(segments)) == gallery()
-    read = told(controls)
+    read = read_records(controls)
     assert read.parent == Fork(conversation="first", at=3)
     assert read.setup is not None
     assert (read.setup.model, read.setup.recall) == ("gpt-5", True)
@@ -288,7 +288,7 @@ def test_a_known_ledger_is_read(path: Path) -> None:
     assert ledger.cuts
     assert ledger.lines
     assert ledger.folds
-    state, note = load(json.dumps(plain["state"]).encode(), count=9)
+    state, note = load_state(json.dumps(plain["state"]).encode(), count=9)
     assert (state.ledger, note) == (ledger, "")
 
 

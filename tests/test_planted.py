@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from lamina.core import build, cut_moves, drafting, envelope, hashing, library, recall, repair, wording
 from lamina.core import orders as ladder
 from lamina.core.laws import LAWS
-from lamina.core.ledger import Applied, line, lower
+from lamina.core.ledger import Applied
+from lamina.core.lowering import lower_entry, make_line
 from lamina.core.values import Entry, Form, Ledger, Role, Text
 from lamina.testing.laws import holds, repeats
 from lamina.testing.strategies import Story, stories
@@ -75,9 +76,11 @@ def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
     def unweighed(lowering: Any, move: Any) -> int:
         wording = lowering.context.wording
         entry = lowering.entries[move.at]
-        lowered = lower(entry, move.form, move.why, wording=wording, limit=move.limit)
+        lowered = lower_entry(entry, move.form, move.why, wording=wording, limit=move.limit)
         lowering.entries[move.at] = lowered
-        lowering.lines[entry.ref] = line(lowered, wording=wording, limit=move.limit, cut=lowering.cut_number)
+        lowering.lines[entry.ref] = make_line(
+            lowered, wording=wording, limit=move.limit, cut=lowering.cut_number
+        )
         return 1
 
     patch.setattr(cut_moves._Lowering, "take_one", unweighed)  # noqa: SLF001

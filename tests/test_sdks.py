@@ -24,8 +24,8 @@ from pydantic import TypeAdapter
 from lamina.core.build import build
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
-from lamina.dialects.translate import options_for
-from lamina.replay.generated_sessions import calls, session
+from lamina.dialects.translate import choose_options
+from lamina.replay.generated_sessions import generate_session, split_calls
 from lamina.testing.conformance import MODELS, plain_head
 from tests.fixtures.golden import requests, sessions
 from tests.servers.checking import SAID, Checking, checking
@@ -44,9 +44,9 @@ def rendered(name: str) -> list[Json]:
 def fitted(name: str, seed: int) -> Iterator[Json]:
     dialect, ledger = DIALECTS[name], Ledger()
     head = dialect.own_head(plain_head(MODELS[name])).head
-    for log in list(calls(session(seed, turns=3, steps=4)))[::4]:
+    for log in list(split_calls(generate_session(seed, turns=3, steps=4)))[::4]:
         budget = Budget(window=5_000, reserve=0)
-        envelope = build(log, head=head, budget=budget, ledger=ledger, options=options_for(dialect, head))
+        envelope = build(log, head=head, budget=budget, ledger=ledger, options=choose_options(dialect, head))
         ledger = envelope.ledger
         yield dialect.render(envelope)
 

@@ -24,16 +24,16 @@ import msgspec
 from lamina import segments
 from lamina.blocking import Session
 from lamina.context.search import chunks_of, excerpts, open_index
-from lamina.context.search.words import folded, terms
-from lamina.context.shared_words import by_words
-from lamina.core.arrange import Cap, Layout
+from lamina.context.search.words import find_terms, fold_text
+from lamina.context.shared_words import score_by_words
+from lamina.core.layout import Cap, Layout
 from lamina.core.text import gist
-from lamina.core.text.arguments import shorter, telling
-from lamina.core.text.estimate import FAMILIES, estimate
-from lamina.core.text.names import names
-from lamina.core.text.outline import indexed
-from lamina.core.text.subjects import subject
-from lamina.core.text.tags import inert
+from lamina.core.text.arguments import pick_telling_argument, shorten_arguments
+from lamina.core.text.estimate import FAMILIES, estimate_tokens
+from lamina.core.text.names import list_names
+from lamina.core.text.outline import outline_with_names
+from lamina.core.text.subjects import read_subject
+from lamina.core.text.tags import make_inert
 from lamina.core.values import Budget, Form, Segment, ToolCall
 from lamina.core.wording import TAGGED, guard, text_of
 from lamina.dialects import DIALECTS
@@ -43,10 +43,10 @@ from lamina.formats.codec import encode
 from lamina.formats.markdown import MarkdownChat, file_name, read, write
 from lamina.formats.tagged_context import read_context
 from lamina.models.counters.vocabularies import vocabulary
-from lamina.replay.generated_sessions import calls, session
+from lamina.replay.generated_sessions import generate_session, split_calls
 from lamina.stores.memory import MemoryStore
-from lamina.summaries.judge import facts, problems
-from lamina.workspace.html_text import page
+from lamina.summaries.judge import collect_facts, find_problems
+from lamina.workspace.html_text import read_page
 from tests.fixtures.attacks import ATTACKS
 from tests.fixtures.golden import Golden, requests
 from tests.fixtures.scripts import DISGUISED, LINE_ENDS, MARKED, SENTENCES, SPACES, YOUNG, scripts
@@ -59,8 +59,8 @@ LAYOUTS = {
     "stubs": Layout(attachments=Cap(tokens=0, form=Form.STUB)),
 }
 GROWING = {
-    "many scripts": tuple(calls(scripts()))[14::18],
-    "work": tuple(calls(session(7, turns=3, steps=4)))[8::9],
+    "many scripts": tuple(split_calls(scripts()))[14::18],
+    "work": tuple(split_calls(generate_session(7, turns=3, steps=4)))[8::9],
 }
 VOCABULARIES = ("o200k_base", "qwen3", "gemma3")
 TEXTS = (*SENTENCES.values(), *ATTACKS.values(), YOUNG, SPACES, LINE_ENDS, DISGUISED, MARKED)
@@ -122,7 +122,7 @@ def cut_sessions() -> Iterator[Golden]:
 
 def fitted(dialect: Dialect) -> Iterator[tuple[Any, Any]]:
     """A client's growing requests, made to fit with the ledger of the one before as JSON."""
-    growing = Golden(name="client", logs=tuple(calls(scripts()))[6::15])
+    growing = Golden(name="client", logs=tuple(split_calls(scripts()))[6::15])
     budget, counter = Budget(window=6_000, reserve=0), vocabulary("qwen3")
     ledger: Mapping[str, Any] | None = None
     for request in requests(growing, dialect):
@@ -153,18 +153,18 @@ def hostile(text: str) -> Iterator[Segment]:
 
 READERS: dict[str, Callable[[str], Any]] = {
     "guarded": guard,
-    "inert": lambda text: inert(text, 80),
-    "cleaned": gist.clean,
-    "one line": lambda text: gist.one_line(text, 60),
-    "paths": lambda text: list(gist.paths(text)),
-    "decisions": lambda text: list(gist.decisions(f"I will do it. {text} Done: {text}")),
-    "errors": gist.error_lines,
-    "names": lambda text: names((text,), limit=200),
-    "estimated": lambda text: [estimate(text, family=family) for family in FAMILIES],
-    "folded words": folded,
-    "query": terms,
+    "inert": lambda text: make_inert(text, 80),
+    "cleaned": gist.clean_text,
+    "one line": lambda text: gist.to_one_line(text, 60),
+    "paths": lambda text: list(gist.find_paths(text)),
+    "decisions": lambda text: list(gist.find_decisions(f"I will do it. {text} Done: {text}")),
+    "errors": gist.find_error_lines,
+    "names": lambda text: list_names((text,), limit=200),
+    "estimated": lambda text: [estimate_tokens(text, family=family) for family in FAMILIES],
+    "folded words": fold_text,
+    "query": find_terms,
     "file name": lambda text: file_name(text, 1_700_000_000_000),
-    "page": lambda text: page(f"<p>{text}<pre>{text}</pre><b style=' DISPLAY : none '>{text}</b>"),
+    "page": lambda text: read_page(f"<p>{text}<pre>{text}</pre><b style=' DISPLAY : none '>{text}</b>"),
 }
 
 
@@ -173,7 +173,7 @@ def outlined() -> Iterator[str]:
     for part in scripts():
         text = text_of(part.parts)
         for name in ("a.md", "a.py", "a.csv", "a.json", "a.log", ""):
-            yield indexed(text * 2, limit=len(text), name=name)
+            yield outline_with_names(text * 2, limit=len(text), name=name)
 
 
 def counted() -> dict[str, list[int]]:
@@ -188,9 +188,9 @@ def understood() -> Iterator[Any]:
             {"path": text, "command": f"cat {text}", "content": text * 9}, ensure_ascii=False
         )
         for name in ("read_file", "bash", "write_file", text[:20]):
-            yield subject(ToolCall(id="c", name=name, arguments=arguments))
-        yield telling(arguments)
-        yield shorter(arguments, limit=40, mark="[{size}]")
+            yield read_subject(ToolCall(id="c", name=name, arguments=arguments))
+        yield pick_telling_argument(arguments)
+        yield shorten_arguments(arguments, limit=40, mark="[{size}]")
 
 
 # what is found and kept
@@ -204,9 +204,9 @@ async def searched() -> list[Any]:
                 await index.replace(part.key, chunks_of(part.key, text_of(part.parts), longest=300))
         found = [await index.query(question, most=5) for question in (*SENTENCES.values(), YOUNG, DISGUISED)]
     notes = [part for part in scripts() if part.kind == "note"]
-    ranked = [by_words(question, notes) for question in SENTENCES.values()]
-    work = session(3, turns=2)
-    ranked += [by_words(text_of(part.parts)[:2_000], work) for part in work[:12]]
+    ranked = [score_by_words(question, notes) for question in SENTENCES.values()]
+    work = generate_session(3, turns=2)
+    ranked += [score_by_words(text_of(part.parts)[:2_000], work) for part in work[:12]]
     return [[excerpts(hits, room=500) for hits in found], ranked]
 
 
@@ -248,9 +248,9 @@ def talked() -> list[Any]:
 
 def judged() -> list[Any]:
     """What a summary must name, and what is wrong with some."""
-    wanted = facts(scripts())
+    wanted = collect_facts(scripts())
     covered = "".join(SENTENCES.values())
-    return [wanted, *(problems(text, wanted, source=covered) for text in TEXTS)]
+    return [wanted, *(find_problems(text, wanted, source=covered) for text in TEXTS)]
 
 
 def main(arguments: Sequence[str]) -> int:

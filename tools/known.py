@@ -34,7 +34,7 @@ from lamina.context.search.sqlite import VERSION as SEARCH
 from lamina.core.build import build
 from lamina.core.values import Ledger, Ref
 from lamina.formats.codec import VERSION as CODEC
-from lamina.sessions.records import Fork, Pin, Rewind, written
+from lamina.sessions.records import Fork, Pin, Rewind, encode_records
 from lamina.sessions.search import VERSION as STORED_SEARCH
 from lamina.sessions.search import open_search
 from lamina.sessions.setup import Setup
@@ -48,7 +48,7 @@ from lamina.stores.postgres.schema import MIGRATIONS as POSTGRES
 from lamina.stores.sealed import Key, Sealed, add_key, finish, rekey, shred
 from lamina.stores.sealed.cipher import KEY
 from lamina.stores.sealed.documents import FORMAT as SEALED
-from lamina.stores.sealed.documents import key_line, new_card, new_header, signed_card, signed_header
+from lamina.stores.sealed.documents import key_line, new_card, new_header, sign_card, sign_header
 from lamina.stores.sealed.keys import Passphrase
 from lamina.stores.sealed.passphrase import Cost, Derivation, derive
 from lamina.stores.sealed.records import Generation, SealedPlace, SealedState, seal_record, seal_state
@@ -121,7 +121,7 @@ def written_codec() -> bytes:
         Pin(key=Ref("a.md@0123456789ab#1"), on=True),
         Setup(model="gpt-5", recall=True, agent={"name": "reviewer"}),
     )
-    return b"".join(line + b"\n" for line in written(controls, gallery()))
+    return b"".join(line + b"\n" for line in encode_records(controls, gallery()))
 
 
 def written_ledger() -> bytes:
@@ -296,8 +296,8 @@ def written_vectors() -> bytes:
         "genesis": place.genesis,
         "commitment of a data key": generation.commitment,
         "state": state,
-        "header": signed_header(header, root),
-        "card": signed_card(card, place, KEYS[0]),
+        "header": sign_header(header, root),
+        "card": sign_card(card, place, KEYS[0]),
         "id of a key": KEYS[0].id.encode(),
         "key of a passphrase, argon2id": _derived("argon2id"),
         "key of a passphrase, scrypt": _derived("scrypt"),

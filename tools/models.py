@@ -27,7 +27,9 @@ from typing import Any
 import msgspec
 
 from lamina.errors import BadInput
-from lamina.models.facts import Hours, Model, Models, OffPeak, Prices, Tier, find, key_of
+from lamina.models.names import key_of
+from lamina.models.prices import Hours, OffPeak, Prices, Tier
+from lamina.models.table import Model, Models, find_model
 from tools.models_against import compare
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -306,7 +308,7 @@ def _is_hosted(key: str, entry: Entry) -> bool:
 
 def _found(name: str, *among: Models) -> Model | None:
     try:
-        return find(name, *among)
+        return find_model(name, *among)
     except BadInput:
         return None
 

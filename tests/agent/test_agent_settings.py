@@ -16,20 +16,20 @@ from lamina.agent import (
     PLANNING,
     Action,
     Agent,
-    ByModel,
-    Planned,
+    ModelPlan,
+    PlannedCalls,
     TurnLimits,
-    always,
+    approve_always,
     delegate,
     guidelines,
     hand_over,
     scratchpad,
-    searching,
+    search_action,
 )
 from lamina.agent.prompt_order import with_question
 from lamina.agent.scratchpad import LARGEST
-from lamina.clients.events import CallUsage
-from lamina.clients.scripted import Scripted, ScriptedAnswer
+from lamina.clients.events import UsageEvent
+from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.context.search import chunks_of, open_index
 from lamina.core.kinds import KINDS, Kind
 from lamina.core.options import Options
@@ -48,9 +48,11 @@ from tests.sessions.talking import awaited
 @pytest.mark.parametrize("dialect", SPOKEN)
 @awaited
 async def test_one_shot_tools_run_before_the_question_and_the_model_answers_once(dialect: str) -> None:
-    client = Scripted([calls("read", "search"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect)
+    client = ScriptedClient(
+        [calls("read", "search"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect
+    )
     actions = (reading("there are 12 lamps"), reading("nothing", name="search", searches=True))
-    agent = Agent(client=client, actions=actions, plan=ByModel(client, "gpt-5", actions))
+    agent = Agent(client=client, actions=actions, plan=ModelPlan(client, "gpt-5", actions))
     async with opened(agent, recall=False) as session:
         outcome = await agent.run(session, "How many lamps?")
         kinds = [segment.kind for segment in session.log]
@@ -68,9 +70,9 @@ async def test_one_shot_tools_run_before_the_question_and_the_model_answers_once
 @awaited
 async def test_what_a_plan_looked_up_stands_before_what_the_user_attached(dialect: str) -> None:
     """In the log and in the request: the user's own files stand nearest to the question."""
-    client = Scripted([calls("read"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect)
+    client = ScriptedClient([calls("read"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect)
     actions = (reading("looked up"),)
-    agent = Agent(client=client, actions=actions, plan=ByModel(client, "gpt-5", actions))
+    agent = Agent(client=client, actions=actions, plan=ModelPlan(client, "gpt-5", actions))
     async with opened(agent, recall=False) as session:
         await agent.run(session, "How many?", attach=[file("own.txt", "attached")])
         assert [segment.kind for segment in session.log] == ["excerpt", "file", "user", "assistant"]
@@ -82,9 +84,9 @@ async def test_what_a_plan_looked_up_stands_before_what_the_user_attached(dialec
 @pytest.mark.parametrize("dialect", SPOKEN)
 @awaited
 async def test_the_planner_is_told_to_plan_and_only_the_planner(dialect: str, told_to: str) -> None:
-    client = Scripted([calls("read"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect)
+    client = ScriptedClient([calls("read"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect)
     actions = (reading(),)
-    plan = ByModel(client, "gpt-5", actions, instructions=told_to)
+    plan = ModelPlan(client, "gpt-5", actions, instructions=told_to)
     async with opened(agent := Agent(client=client, actions=actions, plan=plan)) as session:
         await agent.run(session, "How many?")
     planned, answered = (DIALECTS[dialect].parse(request).log for request in client.requests)
@@ -97,9 +99,9 @@ async def test_the_planner_is_told_to_plan_and_only_the_planner(dialect: str, to
 
 @awaited
 async def test_a_plan_has_the_tools_and_the_answer_has_none() -> None:
-    client = Scripted([ScriptedAnswer(text="", used=USED), ScriptedAnswer(text="Twelve.", used=USED)])
+    client = ScriptedClient([ScriptedAnswer(text="", used=USED), ScriptedAnswer(text="Twelve.", used=USED)])
     actions = (reading(), reading(name="search"))
-    agent = Agent(client=client, actions=actions, plan=ByModel(client, "gpt-5", actions))
+    agent = Agent(client=client, actions=actions, plan=ModelPlan(client, "gpt-5", actions))
     async with opened(agent, recall=False) as session:
         assert (await agent.run(session, "How many?")).ran == ()
     planned, answered = client.requests
@@ -112,20 +114,20 @@ async def test_two_turns_at_once_may_share_a_plan_and_each_pays_for_its_own() ->
     """The first plan is slow: the second one is made, and its turn ends, before the first has its usage."""
     hold, seen = anyio.Event(), dict[str, int]()
 
-    async def first_waits(prompt: str) -> Planned:
+    async def first_waits(prompt: str) -> PlannedCalls:
         if prompt == "slow":
             await hold.wait()
         return await plan(prompt)
 
-    client = Scripted(
+    client = ScriptedClient(
         [
-            ScriptedAnswer(text="", used=CallUsage(input=7)),
-            ScriptedAnswer(text="Quick.", used=CallUsage(input=100)),
-            ScriptedAnswer(text="", used=CallUsage(input=5_000)),
-            ScriptedAnswer(text="Slow.", used=CallUsage(input=100)),
+            ScriptedAnswer(text="", used=UsageEvent(input=7)),
+            ScriptedAnswer(text="Quick.", used=UsageEvent(input=100)),
+            ScriptedAnswer(text="", used=UsageEvent(input=5_000)),
+            ScriptedAnswer(text="Slow.", used=UsageEvent(input=100)),
         ]
     )
-    plan = ByModel(client, "gpt-5", ())
+    plan = ModelPlan(client, "gpt-5", ())
     agent = Agent(client=client, plan=first_waits)
 
     async def turn(prompt: str) -> None:
@@ -146,7 +148,7 @@ async def test_a_session_plans_its_cache_markers_unless_it_is_told_to_keep_them(
     long = "A line that makes the request worth a marker. " * 400
     ways: tuple[tuple[dict[str, Any], bool], ...] = (({}, True), ({"breakpoints": "keep"}, False))
     for arguments, marked in ways:
-        client = Scripted([calls("read"), ScriptedAnswer(text="Done.", used=USED)], dialect="anthropic")
+        client = ScriptedClient([calls("read"), ScriptedAnswer(text="Done.", used=USED)], dialect="anthropic")
         agent = Agent(client=client, actions=(reading(long),))
         async with opened(agent, system=long, **arguments) as session:
             await agent.run(session, "Read it.")
@@ -163,7 +165,7 @@ async def test_attachments_that_are_too_much_are_condensed_before_the_model_is_a
         questions.append(question)
         return "long.md says that lamps are lit at dusk."
 
-    client = Scripted(["At dusk."])
+    client = ScriptedClient(["At dusk."])
     agent = Agent(client=client)
     long = note("long.md", "The note says that lamps are lit at dusk. " * 800)
     async with opened(agent, recall=False) as session:
@@ -179,7 +181,7 @@ async def test_a_plan_may_be_the_applications_own() -> None:
     async def commands(prompt: str) -> list[ToolCall]:
         return [ToolCall(id="1", name="read", arguments='{"path": "x"}')] if "@read" in prompt else []
 
-    client = Scripted(["One.", "Two."])
+    client = ScriptedClient(["One.", "Two."])
     agent = Agent(client=client, actions=(reading(),), plan=commands)
     async with opened(agent) as session:
         assert (await agent.run(session, "@read this")).ran[0].name == "read"
@@ -195,7 +197,7 @@ async def test_an_answer_from_search_names_the_segments_that_it_cites() -> None:
         ]
 
     answer_text = "It has 12 volts [[docs/lamp.md:12-30]], really [[docs/lamp.md]]; see [[docs/moon.md]]."
-    agent = Agent(client=Scripted([answer_text]), cites=True)
+    agent = Agent(client=ScriptedClient([answer_text]), cites=True)
     async with opened(agent, sources=[search]) as session:
         outcome = await agent.run(session, "How many volts?")
         request = await session.request()
@@ -213,7 +215,7 @@ async def test_an_answer_cites_attachments_of_kinds_that_the_application_made() 
     segment_given = Segment(
         role=Role.USER, kind="ticket", parts=(Text("The lamp is broken."),), key="T-7", attrs={"name": "T-7"}
     )
-    agent = Agent(client=Scripted(["It is broken [[T-7]]."]), cites=True)
+    agent = Agent(client=ScriptedClient(["It is broken [[T-7]]."]), cites=True)
     async with opened(agent, options=options) as session:
         outcome = await agent.run(session, "What is wrong?", attach=[segment_given])
     assert [one.key for one in outcome.citations] == ["T-7"]
@@ -235,11 +237,11 @@ def children(
 async def test_a_sub_agent_has_a_conversation_of_its_own_linked_on_both_sides(dialect: str) -> None:
     store, names = MemoryStore(), list[str]()
     child = Agent(
-        client=Scripted([calls("read"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect),
+        client=ScriptedClient([calls("read"), ScriptedAnswer(text="Twelve.", used=USED)], dialect=dialect),
         actions=(reading(),),
     )
     tool = delegate(child, children(child, store, names), parent="a")
-    client = Scripted([calls("delegate", task="Count the lamps"), "There are twelve."], dialect=dialect)
+    client = ScriptedClient([calls("delegate", task="Count the lamps"), "There are twelve."], dialect=dialect)
     agent = Agent(client=client, actions=(tool,))
     async with opened(agent, store) as session:
         outcome = await agent.run(session, "How many lamps?")
@@ -259,9 +261,11 @@ async def test_a_sub_agent_has_a_conversation_of_its_own_linked_on_both_sides(di
 @awaited
 async def test_the_same_task_given_twice_has_two_conversations() -> None:
     store, names = MemoryStore(), list[str]()
-    child = Agent(client=Scripted(lambda _: "Done."))
+    child = Agent(client=ScriptedClient(lambda _: "Done."))
     tool = delegate(child, children(child, store, names), parent="a")
-    agent = Agent(client=Scripted([calls("delegate", "delegate", task="Count"), "Yes."]), actions=(tool,))
+    agent = Agent(
+        client=ScriptedClient([calls("delegate", "delegate", task="Count"), "Yes."]), actions=(tool,)
+    )
     async with opened(agent, store) as session:
         await agent.run(session, "Go")
     assert len(set(names)) == 2
@@ -270,8 +274,8 @@ async def test_the_same_task_given_twice_has_two_conversations() -> None:
 @awaited
 async def test_an_application_hands_over_between_two_turns() -> None:
     store, names = MemoryStore(), list[str]()
-    child = Agent(client=Scripted(["Twelve."]))
-    client = Scripted(["Hello.", "As I heard: twelve."])
+    child = Agent(client=ScriptedClient(["Twelve."]))
+    client = ScriptedClient(["Hello.", "As I heard: twelve."])
     agent = Agent(client=client)
     async with opened(agent, store) as session:
         await agent.run(session, "Hello")
@@ -286,7 +290,7 @@ async def test_an_application_hands_over_between_two_turns() -> None:
 @awaited
 async def test_a_task_that_is_given_again_later_is_done_again() -> None:
     store, names = MemoryStore(), list[str]()
-    child = Agent(client=Scripted(["Twelve.", "Thirteen."]))
+    child = Agent(client=ScriptedClient(["Twelve.", "Thirteen."]))
     for answer_text in ("Twelve.", "Thirteen."):
         tool = delegate(child, children(child, store, names), parent="a")  # as after a restart
         child_result: Any = await tool.run({"task": "Count"})
@@ -299,14 +303,16 @@ async def test_notes_outlive_the_conversation(tmp_path: Path) -> None:
     path = tmp_path / "notes.md"
     for text in ("lamps: 12", "dusk: 18:40"):
         agent = Agent(
-            client=Scripted([calls("note_down", text=text), calls("read_notes", text="x"), "ok"]),
+            client=ScriptedClient([calls("note_down", text=text), calls("read_notes", text="x"), "ok"]),
             actions=scratchpad(path),
         )
         async with opened(agent) as session:
             await agent.run(session, "Go")
             last = result_text(results(session)[-1])
     assert last == "lamps: 12\ndusk: 18:40\n"
-    agent = Agent(client=Scripted([calls("note_down", text="x" * LARGEST), "ok"]), actions=scratchpad(path))
+    agent = Agent(
+        client=ScriptedClient([calls("note_down", text="x" * LARGEST), "ok"]), actions=scratchpad(path)
+    )
     async with opened(agent) as session:
         await agent.run(session, "Go")
         assert "bytes already" in result_text(results(session)[0])
@@ -315,8 +321,10 @@ async def test_notes_outlive_the_conversation(tmp_path: Path) -> None:
 
 @awaited
 async def test_persona_and_guidelines_stand_in_the_system_text_and_stay_there() -> None:
-    client = Scripted([calls("read"), "Done.", "Again."])
-    agent = Agent(client=client, actions=(reading(guideline="read before you answer"),), approve=always)
+    client = ScriptedClient([calls("read"), "Done.", "Again."])
+    agent = Agent(
+        client=client, actions=(reading(guideline="read before you answer"),), approve=approve_always
+    )
     async with opened(agent, persona=EXPLORER, system="Be kind.") as session:
         await agent.run(session, "Go")
         await agent.run(session, "Again")
@@ -352,7 +360,7 @@ async def test_what_a_search_finds_is_shown_with_its_place() -> None:
         return [excerpt("12 volts", source="lamp.md", place="3"), excerpt("dusk", source="dusk.md")]
 
     find = Action(tool=Tool(name="search"), run=run, searches=True)
-    agent = Agent(client=Scripted([calls("search"), "Found."]), actions=(find,))
+    agent = Agent(client=ScriptedClient([calls("search"), "Found."]), actions=(find,))
     async with opened(agent) as session:
         await agent.run(session, "Volts?")
         (result_found,) = results(session)
@@ -367,7 +375,8 @@ async def test_an_index_is_searched_by_an_action() -> None:
     async with open_index() as index:
         await index.add("lamp.md", chunks_of("lamp.md", "# Lamp\n\nThe lamp has twelve volts.\n"))
         agent = Agent(
-            client=Scripted([calls("search", query="volts lamp"), "Ok."]), actions=(searching(index),)
+            client=ScriptedClient([calls("search", query="volts lamp"), "Ok."]),
+            actions=(search_action(index),),
         )
         async with opened(agent) as session:
             await agent.run(session, "Volts?")

@@ -9,13 +9,13 @@ import pytest
 
 from examples import agent as coworker
 from examples import agent_search, lifecycle, orchestration
-from lamina.agent import Agent, offered
+from lamina.agent import Agent, workspace_actions
 from lamina.clients.openai import openai_chat
 from lamina.context.tools import workspace_tools
 from lamina.core.values import Budget, ToolResult
 from lamina.dialects.port import PlainHead
 from lamina.stores.memory import MemoryStore
-from lamina.testing.model_server import COUNTER, MODEL, upstream
+from lamina.testing.model_server import COUNTER, MODEL, run_model_server
 from lamina.workspace.workspace import Workspace
 from tests.agent.working import opened
 from tests.sessions.talking import awaited
@@ -39,10 +39,10 @@ async def test_the_coworker_looks_asks_and_edits(
 @awaited
 async def test_a_coworker_talks_to_a_real_server_and_goes_on_after_a_restart(tmp_path: Path) -> None:
     store = MemoryStore()
-    with upstream(window=16_384) as server:
+    with run_model_server(window=16_384) as server:
         for turn in range(2):
             async with openai_chat(base_url=f"{server.url}/v1", api_key="none") as client:
-                agent = Agent(client=client, actions=offered(workspace_tools(Workspace(tmp_path))))
+                agent = Agent(client=client, actions=workspace_actions(workspace_tools(Workspace(tmp_path))))
                 budget = Budget(window=16_000, reserve=64)
                 own: dict[str, Any] = {"model": MODEL, "budget": budget, "counter": COUNTER}
                 async with opened(agent, store, head=PlainHead(output=16), **own) as session:
@@ -120,7 +120,7 @@ async def test_the_example_talks_to_a_real_server_twice(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     root = workspace(tmp_path)
-    with upstream(window=16_384) as server:
+    with run_model_server(window=16_384) as server:
         for turn in range(2):
             await example.main(str(root), f"{server.url}/v1", MODEL)
             printed = capsys.readouterr().out

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from lamina.agent import Action, Agent, TurnLimits
-from lamina.clients.events import Called
-from lamina.clients.scripted import Scripted, ScriptedAnswer
+from lamina.clients.events import CallEvent
+from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.core.values import Budget, Layer
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Tool
@@ -56,7 +56,7 @@ class Reader:
         return self._calls("recall", {"key": handle, "find": "lighthouse"})
 
     def _calls(self, name: str, arguments: dict[str, str], *, text: str = "") -> ScriptedAnswer:
-        call = Called(id=f"call-{self.step}", name=name, arguments=json.dumps(arguments))
+        call = CallEvent(id=f"call-{self.step}", name=name, arguments=json.dumps(arguments))
         return ScriptedAnswer(text=text or f"Step {self.step}.", calls=(call,))
 
     @staticmethod
@@ -82,7 +82,7 @@ async def test_a_fact_of_step_3_is_recalled_at_step_190_of_200_under_16k(dialect
     async def weigh(session: Session, _: dict[str, Any]) -> None:
         sizes.append((await session.build()).tokens)
 
-    client = Scripted(model, dialect=dialect)
+    client = ScriptedClient(model, dialect=dialect)
     agent = Agent(
         client=client,
         limits=TurnLimits(steps=STEPS + 1),

@@ -7,16 +7,17 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from lamina.agent import Action, Agent, Ran, Spent, TurnLimits, always
+from lamina.agent import Action, Agent, ToolRunEvent, TurnCost, TurnLimits, approve_always
 from lamina.agent.limits import price
 from lamina.agent.model_calls import INTERRUPTED
-from lamina.agent.outcome import Heard
-from lamina.clients.events import CallUsage, Spoke
+from lamina.agent.outcome import TurnEvent
+from lamina.clients.events import TextEvent, UsageEvent
 from lamina.clients.failures import RequestRefused, Unreachable
-from lamina.clients.scripted import Scripted, ScriptedAnswer
+from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.core.values import Budget, Layer, Role
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import Tool, Usage
+from lamina.dialects.port import Tool
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.models.facts import model
 from lamina.sessions import Recorded, Session
@@ -30,7 +31,7 @@ SPOKEN = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
 @pytest.mark.parametrize("dialect", SPOKEN)
 @awaited
 async def test_calls_are_carried_out_and_their_results_are_read_in_the_next_step(dialect: str) -> None:
-    client = Scripted([calls("read", "read", said="Reading."), "It says so."], dialect=dialect)
+    client = ScriptedClient([calls("read", "read", said="Reading."), "It says so."], dialect=dialect)
     agent = Agent(client=client, actions=(reading("the answer is 12"),))
     async with opened(agent) as session:
         outcome = await agent.run(session, "What is it?")
@@ -45,10 +46,10 @@ async def test_calls_are_carried_out_and_their_results_are_read_in_the_next_step
 
 @awaited
 async def test_a_chat_is_the_loop_without_actions() -> None:
-    client = Scripted([ScriptedAnswer(text="Hello you.", thinking="Who is it?"), "Still here."])
-    heard: list[Heard] = []
+    client = ScriptedClient([ScriptedAnswer(text="Hello you.", thinking="Who is it?"), "Still here."])
+    heard: list[TurnEvent] = []
 
-    async def hear(event: Heard) -> None:
+    async def hear(event: TurnEvent) -> None:
         heard.append(event)
 
     agent = Agent(client=client)
@@ -57,7 +58,7 @@ async def test_a_chat_is_the_loop_without_actions() -> None:
         await agent.run(session, "And now?")
         texts = [one.text for one in session.dialogue()]
     assert texts == ["Hello", "Hello you.", "And now?", "Still here."]
-    assert "".join(event.text for event in heard if isinstance(event, Spoke)) == "Hello you."
+    assert "".join(event.text for event in heard if isinstance(event, TextEvent)) == "Hello you."
     assert "tools" not in client.requests[0]
 
 
@@ -74,8 +75,10 @@ async def test_reads_run_side_by_side_and_a_write_alone_in_its_place() -> None:
 
         return Action(tool=Tool(name=name, schema=SCHEMA), run=run, writes=writes)
 
-    client = Scripted([calls("a", "b", "write", "a"), "Done."])
-    agent = Agent(client=client, actions=(slow("a"), slow("b"), slow("write", writes=True)), approve=always)
+    client = ScriptedClient([calls("a", "b", "write", "a"), "Done."])
+    agent = Agent(
+        client=client, actions=(slow("a"), slow("b"), slow("write", writes=True)), approve=approve_always
+    )
     async with opened(agent) as session:
         await agent.run(session, "Go")
         assert [result_text(one) for one in results(session)] == ["a", "b", "write", "a"]
@@ -105,7 +108,7 @@ async def test_what_writes_is_done_only_if_it_is_approved(approve: Any, why: str
 
     action = Action(tool=Tool(name="write", schema=SCHEMA), run=write, writes=True)
     approver = None if approve is None else decide
-    agent = Agent(client=Scripted([calls("write"), "Done."]), actions=(action,), approve=approver)
+    agent = Agent(client=ScriptedClient([calls("write"), "Done."]), actions=(action,), approve=approver)
     async with opened(agent) as session:
         await agent.run(session, "Write it")
         (result,) = results(session)
@@ -119,7 +122,9 @@ async def test_an_approval_that_fails_is_none() -> None:
     async def broken(_: Any, __: Any) -> bool:
         raise OSError("no terminal")
 
-    agent = Agent(client=Scripted([calls("read"), "Ok."]), actions=(reading(writes=True),), approve=broken)
+    agent = Agent(
+        client=ScriptedClient([calls("read"), "Ok."]), actions=(reading(writes=True),), approve=broken
+    )
     async with opened(agent) as session:
         await agent.run(session, "Go")
         assert "approval failed: OSError('no terminal')" in result_text(results(session)[0])
@@ -144,7 +149,8 @@ async def test_whatever_goes_wrong_with_a_call_is_told_to_the_model(arguments: s
         calls=(type(line.calls[0])(id="x", name="read", arguments=arguments), line.calls[1])
     )
     agent = Agent(
-        client=Scripted([line, "I see."]), actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=fail),)
+        client=ScriptedClient([line, "I see."]),
+        actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=fail),),
     )
     async with opened(agent) as session:
         outcome = await agent.run(session, "Go")
@@ -162,7 +168,7 @@ async def test_a_tool_that_takes_too_long_is_given_up() -> None:
         return ""
 
     agent = Agent(
-        client=Scripted([calls("read"), "Too bad."]),
+        client=ScriptedClient([calls("read"), "Too bad."]),
         limits=TurnLimits(seconds=0.01),
         actions=(Action(tool=Tool(name="read", schema=SCHEMA), run=forever),),
     )
@@ -183,7 +189,7 @@ async def test_a_tool_that_takes_too_long_is_given_up() -> None:
 async def test_a_limit_ends_the_turn_and_leaves_a_log_that_goes_on(
     limits: TurnLimits, ending: str, steps: int | None
 ) -> None:
-    client = Scripted(lambda _: calls("read"))
+    client = ScriptedClient(lambda _: calls("read"))
     agent = Agent(client=client, actions=(reading(),), limits=limits)
     async with opened(agent) as session:
         outcome = await agent.run(session, "Go")
@@ -193,14 +199,14 @@ async def test_a_limit_ends_the_turn_and_leaves_a_log_that_goes_on(
         assert session.calls == ()
         if ending != "tokens":  # which is known before a request is sent: then no call is left
             assert result_text(results(session)[-1]).startswith("Not run: the limit of")
-        again = Agent(client=Scripted(["Well."]))
+        again = Agent(client=ScriptedClient(["Well."]))
         assert (await again.run(session, "And?")).text == "Well."
 
 
 def test_a_limit_on_money_for_a_model_without_a_price_is_refused() -> None:
     @awaited
     async def go() -> None:
-        agent = Agent(client=Scripted(["x"]), limits=TurnLimits(money=1.0))
+        agent = Agent(client=ScriptedClient(["x"]), limits=TurnLimits(money=1.0))
         async with opened(agent, model="nobody-knows-it") as session:
             await agent.run(session, "Go")
 
@@ -210,15 +216,15 @@ def test_a_limit_on_money_for_a_model_without_a_price_is_refused() -> None:
 
 @awaited
 async def test_a_client_of_another_dialect_is_refused_before_anything_is_kept() -> None:
-    async with opened(Agent(client=Scripted([]))) as session:
+    async with opened(Agent(client=ScriptedClient([]))) as session:
         with pytest.raises(BadInput, match="the client speaks"):
-            await Agent(client=Scripted([], dialect="gemini")).run(session, "Go")
+            await Agent(client=ScriptedClient([], dialect="gemini")).run(session, "Go")
         assert session.log == ()
 
 
 @awaited
 async def test_the_question_stands_again_after_the_result_of_a_search_only() -> None:
-    client = Scripted([calls("search", "read"), "Found."])
+    client = ScriptedClient([calls("search", "read"), "Found."])
     agent = Agent(client=client, actions=(reading("hits", name="search", searches=True), reading()))
     async with opened(agent) as session:
         await agent.run(session, "Where is the lamp?")
@@ -238,7 +244,7 @@ async def test_hooks_see_each_request_and_each_answer() -> None:
     async def after(_: Session, recorded: Recorded) -> None:
         seen.append(f"after {len(recorded.calls)}")
 
-    client = Scripted([calls("read"), "Done."])
+    client = ScriptedClient([calls("read"), "Done."])
     agent = Agent(client=client, actions=(reading(),), before=(before,), after=(after,))
     async with opened(agent) as session:
         await agent.run(session, "Go")
@@ -248,13 +254,13 @@ async def test_hooks_see_each_request_and_each_answer() -> None:
 
 @awaited
 async def test_an_answer_that_is_cancelled_is_kept_as_far_as_it_came_and_its_stream_is_closed() -> None:
-    client = Scripted(["One two three four five six.", "And on."])
+    client = ScriptedClient(["One two three four five six.", "And on."])
     agent = Agent(client=client)
     async with opened(agent) as session:
         with anyio.CancelScope() as scope:
 
-            async def hear(event: Heard) -> None:
-                if isinstance(event, Spoke) and "three" in event.text:
+            async def hear(event: TurnEvent) -> None:
+                if isinstance(event, TextEvent) and "three" in event.text:
                     scope.cancel()
                     await anyio.lowlevel.checkpoint()
 
@@ -273,7 +279,7 @@ async def test_results_that_were_there_when_a_turn_was_cancelled_are_kept() -> N
         await anyio.sleep_forever()
         return ""
 
-    client = Scripted([calls("read", "hang"), "Later."])
+    client = ScriptedClient([calls("read", "hang"), "Later."])
     agent = Agent(
         client=client, actions=(reading("done"), Action(tool=Tool(name="hang", schema=SCHEMA), run=hang))
     )
@@ -293,7 +299,7 @@ async def test_results_that_were_there_when_a_turn_was_cancelled_are_kept() -> N
 @awaited
 async def test_a_turn_goes_on_after_the_program_was_killed_between_call_and_result() -> None:
     store = MemoryStore()
-    agent = Agent(client=Scripted(["It was lost."]), actions=(reading(),))
+    agent = Agent(client=ScriptedClient(["It was lost."]), actions=(reading(),))
     async with opened(agent, store) as session:
         await session.ask("Go")
         await session.record(answer("openai_chat", "Reading.", call="c1"))
@@ -313,7 +319,7 @@ async def test_a_request_that_is_too_long_is_cut_deeper_and_sent_once_more() -> 
         "Short enough.",
         "Next.",
     ]
-    client = Scripted(answers)
+    client = ScriptedClient(answers)
     agent = Agent(client=client)
     async with opened(agent) as session:
         for number in range(8):
@@ -331,7 +337,7 @@ async def test_a_request_that_is_too_long_is_cut_deeper_and_sent_once_more() -> 
 @awaited
 async def test_a_request_that_is_too_long_twice_is_an_error_and_nothing_of_it_is_kept() -> None:
     refused = [RequestRefused(TOO_LONG, status=400)] * 3
-    client = Scripted(["word " * 600, *refused])
+    client = ScriptedClient(["word " * 600, *refused])
     agent = Agent(client=client)
     async with opened(agent) as session:
         await agent.run(session, "One")
@@ -344,7 +350,7 @@ async def test_a_request_that_is_too_long_twice_is_an_error_and_nothing_of_it_is
 @pytest.mark.parametrize("error", [RequestRefused("unknown model", status=404), Unreachable("gone")])
 @awaited
 async def test_other_failures_are_the_callers(error: Exception) -> None:
-    client = Scripted([error, "x"])
+    client = ScriptedClient([error, "x"])
     agent = Agent(client=client)
     async with opened(agent) as session:
         with pytest.raises(type(error)):
@@ -354,7 +360,7 @@ async def test_other_failures_are_the_callers(error: Exception) -> None:
 
 @awaited
 async def test_an_answer_that_breaks_off_is_kept_as_far_as_it_came() -> None:
-    client = Scripted([ScriptedAnswer(text="Half of it", fails=Unreachable("gone"))])
+    client = ScriptedClient([ScriptedAnswer(text="Half of it", fails=Unreachable("gone"))])
     agent = Agent(client=client)
     async with opened(agent) as session:
         with pytest.raises(Unreachable):
@@ -364,17 +370,17 @@ async def test_an_answer_that_breaks_off_is_kept_as_far_as_it_came() -> None:
 
 @awaited
 async def test_a_listener_hears_results_and_usage() -> None:
-    heard: list[Heard] = []
+    heard: list[TurnEvent] = []
 
-    async def hear(event: Heard) -> None:
+    async def hear(event: TurnEvent) -> None:
         heard.append(event)
 
-    agent = Agent(client=Scripted([calls("read"), "Done."]), actions=(reading(),))
+    agent = Agent(client=ScriptedClient([calls("read"), "Done."]), actions=(reading(),))
     async with opened(agent, budget=Budget(window=9_000, reserve=500)) as session:
         outcome = await agent.run(session, "Go", hear=hear)
-    (ran,) = [event for event in heard if isinstance(event, Ran)]
+    (ran,) = [event for event in heard if isinstance(event, ToolRunEvent)]
     assert ran.call.name == "read"
-    assert [event.input for event in heard if isinstance(event, CallUsage)] == [100]
+    assert [event.input for event in heard if isinstance(event, UsageEvent)] == [100]
     assert (outcome.spent.input, outcome.spent.cached, outcome.spent.output) == (100, 60, 10)
     assert outcome.spent.money is not None
     assert outcome.spent.money > 0
@@ -383,7 +389,7 @@ async def test_a_listener_hears_results_and_usage() -> None:
 @awaited
 async def test_a_refusal_after_some_words_is_not_sent_again() -> None:
     half = ScriptedAnswer(text="Half of it", fails=RequestRefused(TOO_LONG, status=400))
-    client = Scripted([*["word " * 600] * 8, half, "x"])
+    client = ScriptedClient([*["word " * 600] * 8, half, "x"])
     agent = Agent(client=client)
     async with opened(agent) as session:
         for number in range(8):
@@ -399,4 +405,4 @@ def test_money_is_counted_at_the_price_of_what_was_cached() -> None:
     assert prices.read is not None
     assert price(Usage(input=1_000_000, cached=1_000_000), "gpt-5") == pytest.approx(prices.read)
     assert price(Usage(input=1_000_000), "gpt-5") == pytest.approx(prices.input)
-    assert (Spent(money=0.5) + Spent(money=None)).money is None
+    assert (TurnCost(money=0.5) + TurnCost(money=None)).money is None

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lamina.agent import EXPLORER, Agent, open_for
-from lamina.clients.scripted import Scripted
+from lamina.clients.scripted import ScriptedClient
 from lamina.core.wording import text_of
 from lamina.sessions import Persona, Session
 from lamina.settings import Settings
@@ -17,7 +17,7 @@ from tests.sessions.talking import awaited
 
 
 def opening(store: Store, **arguments: Any) -> AbstractAsyncContextManager[Session]:
-    agent = Agent(client=Scripted(["one", "two", "three"]))
+    agent = Agent(client=ScriptedClient(["one", "two", "three"]))
     return open_for(agent, store, "a", **({"settings": Settings(), "clock": None} | arguments))
 
 

@@ -9,7 +9,7 @@ from lamina.clients.known import client_for
 from lamina.core.values import Budget
 from lamina.dialects.port import PlainHead
 from lamina.segments import note
-from lamina.testing.model_server import COUNTER, MODEL, upstream
+from lamina.testing.model_server import COUNTER, MODEL, run_model_server
 from tests.agent.working import opened
 from tests.sessions.talking import awaited
 
@@ -19,7 +19,7 @@ PAGE = "".join(f"Row {row} has {row * 3} lamps, lit at dusk.\n" for row in range
 @pytest.mark.parametrize("dialect", ["openai_chat", "anthropic"])
 @awaited
 async def test_a_session_with_too_large_a_budget_learns_the_servers_window(dialect: str) -> None:
-    with upstream(window=2048) as server:
+    with run_model_server(window=2048) as server:
         url = server.url if dialect == "anthropic" else f"{server.url}/v1"
         async with client_for(dialect, base_url=url, api_key="none") as client:
             agent = Agent(client=client)

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from lamina.agent import Action, Agent, open_for
-from lamina.clients.events import Called, CallUsage
+from lamina.clients.events import CallEvent, UsageEvent
 from lamina.clients.scripted import ScriptedAnswer
 from lamina.core.values import Budget, Segment, ToolResult
 from lamina.core.wording import text_of
@@ -18,14 +18,14 @@ from lamina.stores.memory import MemoryStore
 from lamina.testing.conformance import MODELS
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-USED = CallUsage(input=100, cached=60, output=10)
+USED = UsageEvent(input=100, cached=60, output=10)
 
 
 def calls(*names: str, said: str = "", **arguments: Any) -> ScriptedAnswer:
     """An answer that calls these tools, all with the same arguments."""
     json_arguments = json.dumps(arguments or {"path": "a.txt"})
     tool_calls = tuple(
-        Called(id=f"{name}-{i}", name=name, arguments=json_arguments) for i, name in enumerate(names)
+        CallEvent(id=f"{name}-{i}", name=name, arguments=json_arguments) for i, name in enumerate(names)
     )
     return ScriptedAnswer(text=said, calls=tool_calls, used=USED)
 

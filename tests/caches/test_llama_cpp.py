@@ -12,7 +12,7 @@ import pytest
 
 from lamina import Budget
 from lamina.caches import rules_for, token_simulator
-from lamina.testing.model_server import PATIENCE, Upstream, upstream
+from lamina.testing.model_server import PATIENCE, ModelServer, run_model_server
 from tests.talking import Answer, Speaker, Wire, listing
 
 WINDOW, LETTER = 2560, 4
@@ -23,7 +23,7 @@ BUDGET = Budget(window=2400, reserve=64, keep_last=1)
 class Talk:
     """One conversation of one SDK; `say` goes one turn on."""
 
-    def __init__(self, sdk: str, server: Upstream) -> None:
+    def __init__(self, sdk: str, server: ModelServer) -> None:
         self.speaker, self.wire, self.server = Speaker(sdk, is_async=False), Wire(), server
         self.history: list[Any] = []
         self.turn = self.cuts = 0
@@ -60,7 +60,7 @@ async def compare(slots: int, turns: int) -> None:
     """Two conversations take turns in a random order: one continues, evicts, or brings back the other."""
     dice = random.Random(slots)  # noqa: S311
     cache = token_simulator(rules_for("llama_cpp"), slots=slots)
-    with upstream(window=WINDOW, slots=slots) as server:
+    with run_model_server(window=WINDOW, slots=slots) as server:
         talks = [Talk("openai", server), Talk("anthropic", server)]
         order = [talk for talk in talks for _ in range(turns)]
         dice.shuffle(order)
@@ -82,7 +82,7 @@ def test_random_prompts_are_cached_as_the_server_reports() -> None:
     dice = random.Random(5)  # noqa: S311
     cache = token_simulator(rules_for("llama_cpp"), slots=3)
     earlier_prompts: list[list[int]] = [[]]
-    with upstream(window=2048, slots=3) as server:
+    with run_model_server(window=2048, slots=3) as server:
         for _ in range(120):
             start = dice.choice(earlier_prompts[-8:])
             new = [LETTER + dice.choice(b"abcd") for _ in range(dice.randrange(1, 300))]
@@ -99,7 +99,7 @@ def letters(answer: Answer) -> str:
     return content if isinstance(content, str) else "".join(block.text for block in content)
 
 
-def tokens(server: Upstream, body: dict[str, Any]) -> list[int]:
+def tokens(server: ModelServer, body: dict[str, Any]) -> list[int]:
     """The prompt that the server made of a request, as it would be tokenized."""
     messages = [part for message in body["messages"] for part in in_chat(message)]
     tools = [tool_in_chat(tool) for tool in body["tools"]]
@@ -136,7 +136,7 @@ def in_chat(message: dict[str, Any]) -> list[dict[str, Any]]:
     return [*results, *([entry] if entry["content"] or "tool_calls" in entry else [])]
 
 
-def post(server: Upstream, path: str, body: dict[str, Any]) -> dict[str, Any]:
+def post(server: ModelServer, path: str, body: dict[str, Any]) -> dict[str, Any]:
     request = Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})  # noqa: S310
     with urlopen(request, timeout=PATIENCE) as response:  # noqa: S310 - an address of this machine
         answer: dict[str, Any] = json.load(response)

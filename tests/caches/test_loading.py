@@ -8,8 +8,8 @@ import pytest
 from lamina import BadInput
 from lamina.caches import CacheRules, all_rules, load_rules, rules_for
 from lamina.caches.stream import SETTINGS
-from lamina.diagnose.differences import CAUSES
-from lamina.models.facts import table
+from lamina.diagnose.values import CAUSES
+from lamina.models.table import table
 
 NAMES = (
     "anthropic bedrock deepseek gemini gemini_explicit groq llama_cpp mistral ollama openai openai_legacy "

@@ -10,28 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, Layout, Ledger, Options, build, fit_request
+from lamina import Budget, Ledger, Options, build, fit_request
 from lamina.caches import rules_for, simulator
 from lamina.caches.marker_plan import (
     ANSWERED,
     BEHIND,
-    KEPT,
-    LAST,
-    SECOND,
+    HEAD_END,
+    LAST_CUT_END,
+    LAST_REQUEST_END,
+    MESSAGE_BEFORE_LAST,
+    REQUEST_END,
     SPOKEN,
-    STABLE,
-    TAIL,
     TOOLS,
-    plan,
+    plan_markers,
 )
 from lamina.caches.stream import Sort, Stream, StreamBlock
 from lamina.clients.bedrock import with_cache_points
+from lamina.core.layout import Layout
 from lamina.dialects.anthropic import DIALECT
 from lamina.dialects.anthropic.mark import mark
 from lamina.dialects.anthropic.stream import stream as stream_of
 from lamina.dialects.port import Marking
 from lamina.errors import BadInput
-from lamina.replay.generated_sessions import calls, session
+from lamina.replay.generated_sessions import generate_session, split_calls
 
 ANTHROPIC, OPENAI, LEGACY = rules_for("anthropic"), rules_for("openai"), rules_for("openai_legacy")
 
@@ -59,48 +60,68 @@ def marked(stream: Stream, places: Any) -> Stream:
 
 def test_four_places_and_their_reasons() -> None:
     """What the last cut left and the tools take turns; the last request is found from the end."""
-    planned = plan(request(30), ANTHROPIC, kept=6, last=28)
-    assert planned.reasons == {"tool[0]": TOOLS, "system[0]": STABLE, "text[28]": SECOND, "text[29]": TAIL}
+    planned = plan_markers(request(30), ANTHROPIC, kept=6, last=28)
+    assert planned.reasons == {
+        "tool[0]": TOOLS,
+        "system[0]": HEAD_END,
+        "text[28]": MESSAGE_BEFORE_LAST,
+        "text[29]": REQUEST_END,
+    }
     assert list(planned.places) == ["tool[0]", "system[0]", "text[28]", "text[29]"]
-    planned = plan(request(32), ANTHROPIC, kept=6, last=30)
-    assert planned.reasons == {"system[0]": STABLE, "text[4]": KEPT, "text[30]": SECOND, "text[31]": TAIL}
+    planned = plan_markers(request(32), ANTHROPIC, kept=6, last=30)
+    assert planned.reasons == {
+        "system[0]": HEAD_END,
+        "text[4]": LAST_CUT_END,
+        "text[30]": MESSAGE_BEFORE_LAST,
+        "text[31]": REQUEST_END,
+    }
     assert planned.key == ""
 
 
 def test_the_last_request_is_marked_where_no_other_marker_reaches_it() -> None:
-    assert LAST not in plan(request(40), ANTHROPIC, last=22).reasons.values()
-    assert plan(request(40), ANTHROPIC, last=20).reasons["text[18]"] == LAST
+    assert LAST_REQUEST_END not in plan_markers(request(40), ANTHROPIC, last=22).reasons.values()
+    assert plan_markers(request(40), ANTHROPIC, last=20).reasons["text[18]"] == LAST_REQUEST_END
     wide = request(10)
     more = tuple(block("text", 100 + at, opens=at == 0) for at in range(30))
     wide = msgspec.structs.replace(wide, blocks=(*wide.blocks, *more))
-    planned = plan(wide, ANTHROPIC, last=10)
-    assert planned.reasons["text[9]"] == SECOND, "from which the last request is found"
-    assert LAST not in planned.reasons.values()
+    planned = plan_markers(wide, ANTHROPIC, last=10)
+    assert planned.reasons["text[9]"] == MESSAGE_BEFORE_LAST, "from which the last request is found"
+    assert LAST_REQUEST_END not in planned.reasons.values()
 
 
 def test_after_a_cut_what_it_left_is_marked() -> None:
-    planned = plan(request(30), ANTHROPIC, kept=8, cut=True)
-    assert planned.reasons == {"system[0]": STABLE, "text[6]": KEPT, "text[28]": SECOND, "text[29]": TAIL}
+    planned = plan_markers(request(30), ANTHROPIC, kept=8, cut=True)
+    assert planned.reasons == {
+        "system[0]": HEAD_END,
+        "text[6]": LAST_CUT_END,
+        "text[28]": MESSAGE_BEFORE_LAST,
+        "text[29]": REQUEST_END,
+    }
 
 
 def test_without_a_past_the_end_of_the_last_request_is_guessed_from_its_answer() -> None:
     turn_blocks = [block("text", 0), block("text", 1, role="assistant")]
     turn_blocks += [block("image", at, opens=at == 0) for at in range(30)]
     stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *turn_blocks))
-    assert plan(stream, ANTHROPIC).reasons["text[1]"] == SECOND
+    assert plan_markers(stream, ANTHROPIC).reasons["text[1]"] == MESSAGE_BEFORE_LAST
     turn_blocks[1:2] = [block("text", at, role="assistant", opens=at == 1) for at in range(1, 31)]
     stream = msgspec.structs.replace(request(0), blocks=(*request(0).blocks, *turn_blocks))
-    assert plan(stream, ANTHROPIC).reasons["text[0]"] == ANSWERED
+    assert plan_markers(stream, ANTHROPIC).reasons["text[0]"] == ANSWERED
 
 
 def test_a_place_to_spare_lengthens_the_look_back() -> None:
-    planned = plan(request(60, tools=0), ANTHROPIC)
-    assert planned.reasons == {"system[0]": STABLE, "text[40]": BEHIND, "text[58]": SECOND, "text[59]": TAIL}
-    assert plan(request(3), ANTHROPIC).reasons == {
+    planned = plan_markers(request(60, tools=0), ANTHROPIC)
+    assert planned.reasons == {
+        "system[0]": HEAD_END,
+        "text[40]": BEHIND,
+        "text[58]": MESSAGE_BEFORE_LAST,
+        "text[59]": REQUEST_END,
+    }
+    assert plan_markers(request(3), ANTHROPIC).reasons == {
         "tool[0]": TOOLS,
-        "system[0]": STABLE,
-        "text[1]": SECOND,
-        "text[2]": TAIL,
+        "system[0]": HEAD_END,
+        "text[1]": MESSAGE_BEFORE_LAST,
+        "text[2]": REQUEST_END,
     }
 
 
@@ -108,42 +129,42 @@ def test_a_run_of_calls_or_results_is_one_position() -> None:
     results = tuple(block("result", i, opens=i == 0) for i in range(40))
     stream = request(25, tools=0)
     stream = msgspec.structs.replace(stream, blocks=(*stream.blocks, *results))
-    planned = plan(stream, ANTHROPIC)
-    assert planned.reasons["result[39]"] == TAIL
+    planned = plan_markers(stream, ANTHROPIC)
+    assert planned.reasons["result[39]"] == REQUEST_END
     assert planned.reasons["text[6]"] == BEHIND
 
 
 def test_what_is_surely_too_short_is_marked_only_where_nothing_better_is_left() -> None:
     """A marker below the minimum is free. Counts may be too low: what is near the minimum counts as long."""
     small = request(3, model="claude-opus-4-6")  # 600 tokens a block, and 4,096 are needed
-    assert set(plan(small, ANTHROPIC).places) == {"tool[0]", "system[0]", "text[1]", "text[2]"}
+    assert set(plan_markers(small, ANTHROPIC).places) == {"tool[0]", "system[0]", "text[1]", "text[2]"}
     long = request(60, model="claude-opus-4-6")
-    assert plan(long, ANTHROPIC, kept=30, last=10).reasons == {
-        "text[8]": LAST,
-        "text[28]": KEPT,
-        "text[58]": SECOND,
-        "text[59]": TAIL,
+    assert plan_markers(long, ANTHROPIC, kept=30, last=10).reasons == {
+        "text[8]": LAST_REQUEST_END,
+        "text[28]": LAST_CUT_END,
+        "text[58]": MESSAGE_BEFORE_LAST,
+        "text[59]": REQUEST_END,
     }
     near = msgspec.structs.replace(
         long, blocks=tuple(msgspec.structs.replace(one, tokens=1400) for one in long.blocks)
     )
-    assert "system[0]" in plan(near, ANTHROPIC, kept=30, last=10).places
+    assert "system[0]" in plan_markers(near, ANTHROPIC, kept=30, last=10).places
 
 
 def test_nothing_on_what_may_not_carry_one() -> None:
     thought = block("thinking", 0, role="assistant")
     stream = request(3)
-    planned = plan(msgspec.structs.replace(stream, blocks=(*stream.blocks, thought)), ANTHROPIC)
+    planned = plan_markers(msgspec.structs.replace(stream, blocks=(*stream.blocks, thought)), ANTHROPIC)
     assert "thinking[0]" not in planned.places
-    assert planned.reasons["text[2]"] == TAIL
+    assert planned.reasons["text[2]"] == REQUEST_END
 
 
 def test_longer_lifetimes_come_first() -> None:
-    planned = plan(request(9), ANTHROPIC, stable="1h", tail="5m", last=7)
+    planned = plan_markers(request(9), ANTHROPIC, stable="1h", tail="5m", last=7)
     assert list(planned.places.values()) == ["1h", "1h", "5m", "5m"]
-    assert set(plan(request(9), ANTHROPIC, stable="5m", tail="1h").places.values()) == {"1h"}
+    assert set(plan_markers(request(9), ANTHROPIC, stable="5m", tail="1h").places.values()) == {"1h"}
     with pytest.raises(BadInput, match="5m, 1h"):
-        plan(request(9), ANTHROPIC, stable="2h")
+        plan_markers(request(9), ANTHROPIC, stable="2h")
 
 
 def test_a_model_that_drops_thinking_when_the_user_speaks_is_read_from_before_it() -> None:
@@ -157,28 +178,32 @@ def test_a_model_that_drops_thinking_when_the_user_speaks_is_read_from_before_it
     ]
     blocks = (*request(0).blocks, *message_blocks)
     old = Stream(dialect="anthropic", model="claude-sonnet-4-5", blocks=blocks)
-    assert plan(old, ANTHROPIC, last=5).reasons["text[0]"] == SPOKEN
+    assert plan_markers(old, ANTHROPIC, last=5).reasons["text[0]"] == SPOKEN
     new = msgspec.structs.replace(old, model="claude-opus-5")
-    assert plan(new, ANTHROPIC, last=5).reasons["result[0]"] == LAST
+    assert plan_markers(new, ANTHROPIC, last=5).reasons["result[0]"] == LAST_REQUEST_END
 
 
 def test_openai_ends_the_system_text_and_has_a_key() -> None:
     stream = request(9, model="gpt-5.6")
-    planned = plan(stream, OPENAI, last=4)
-    assert planned.reasons == {"system[0]": STABLE}
+    planned = plan_markers(stream, OPENAI, last=4)
+    assert planned.reasons == {"system[0]": HEAD_END}
     assert planned.key.startswith("lamina-")
-    assert planned.key == plan(request(20, model="gpt-5.6"), OPENAI).key
-    assert planned.key != plan(request(9, tools=2, model="gpt-5.6"), OPENAI).key
-    assert plan(stream, OPENAI, key="support").key == "support"
-    assert plan(msgspec.structs.replace(stream, key="mine"), OPENAI, key="support").key == ""
+    assert planned.key == plan_markers(request(20, model="gpt-5.6"), OPENAI).key
+    assert planned.key != plan_markers(request(9, tools=2, model="gpt-5.6"), OPENAI).key
+    assert plan_markers(stream, OPENAI, key="support").key == "support"
+    assert plan_markers(msgspec.structs.replace(stream, key="mine"), OPENAI, key="support").key == ""
     explicit = msgspec.structs.replace(stream, automatic="explicit")
-    assert plan(explicit, OPENAI, kept=4).reasons == {"system[0]": STABLE, "text[2]": KEPT, "text[8]": TAIL}
+    assert plan_markers(explicit, OPENAI, kept=4).reasons == {
+        "system[0]": HEAD_END,
+        "text[2]": LAST_CUT_END,
+        "text[8]": REQUEST_END,
+    }
 
 
 @pytest.mark.parametrize("rules", [LEGACY, rules_for("unknown"), rules_for("vllm"), rules_for("gemini")])
 def test_caches_that_take_no_markers_get_nothing(rules: Any) -> None:
-    assert plan(request(9, model="gpt-4o"), rules) == plan(request(0), rules)
-    assert plan(request(9, model="gpt-4o"), rules).key == ""
+    assert plan_markers(request(9, model="gpt-4o"), rules) == plan_markers(request(0), rules)
+    assert plan_markers(request(9, model="gpt-4o"), rules).key == ""
 
 
 sorts = st.sampled_from(("text", "call", "result", "thinking", "image"))
@@ -195,7 +220,7 @@ def test_any_stream_gets_a_plan_that_the_rules_allow(drawn: list[Any], data: st.
         "stable": data.draw(st.sampled_from(("", "5m", "1h"))),
         "tail": data.draw(st.sampled_from(("", "1h"))),
     }
-    planned = plan(stream, ANTHROPIC, **past)
+    planned = plan_markers(stream, ANTHROPIC, **past)
     sums = dict(
         zip((b.place for b in stream.blocks), accumulate(b.tokens for b in stream.blocks), strict=True)
     )
@@ -204,7 +229,7 @@ def test_any_stream_gets_a_plan_that_the_rules_allow(drawn: list[Any], data: st.
     assert stream.tokens < 512 or any(sums[place] >= 512 for place in planned.places)
     words = [word == "1h" for word in planned.places.values()]
     assert words == sorted(words, reverse=True)
-    assert planned == plan(stream, ANTHROPIC, **past)
+    assert planned == plan_markers(stream, ANTHROPIC, **past)
 
 
 @given(st.integers(1, 40), st.lists(st.integers(1, 60), min_size=1, max_size=6))
@@ -214,7 +239,7 @@ def test_every_request_reads_the_whole_of_the_one_before(first: int, steps: list
     for step in [0, *steps]:
         length += step
         stream = request(length)
-        tally = cache.send(marked(stream, plan(stream, ANTHROPIC, last=last).places))
+        tally = cache.send(marked(stream, plan_markers(stream, ANTHROPIC, last=last).places))
         assert tally.read == sent
         last, sent = len(stream.blocks) - 1, stream.tokens
 
@@ -235,7 +260,7 @@ def requests(seed: int, *, model: str, wide: int) -> list[dict[str, Any]]:
     """A generated session as requests; the user's words come in `wide` blocks."""
     logged = Options(layout=Layout(context="logged"), repairs=DIALECT.repairs)
     requests_made = []
-    for log in calls(session(seed, turns=4, steps=6, thinking=True)):
+    for log in split_calls(generate_session(seed, turns=4, steps=6, thinking=True)):
         request = DIALECT.render(build(log, options=logged)) | {"model": model, "max_tokens": 1000}
         for message in request["messages"]:
             if isinstance(message["content"], str):
@@ -285,11 +310,11 @@ def test_cache_points_of_bedrock_stand_after_their_blocks() -> None:
 
 def test_what_a_cut_left_and_the_tools_are_both_kept_alive() -> None:
     """They take turns, so each is marked at every second request, and lives from one to the next."""
-    seen: dict[str, list[int]] = {TOOLS: [], KEPT: []}
+    seen: dict[str, list[int]] = {TOOLS: [], LAST_CUT_END: []}
     for turns in range(12, 40, 2):
-        planned = plan(request(turns), ANTHROPIC, kept=4, last=turns - 1)
+        planned = plan_markers(request(turns), ANTHROPIC, kept=4, last=turns - 1)
         for why in planned.reasons.values():
             if why in seen:
                 seen[why].append(turns)
     assert all(one + 4 == other for places in seen.values() for one, other in pairwise(places))
-    assert set(seen[TOOLS]).isdisjoint(seen[KEPT])
+    assert set(seen[TOOLS]).isdisjoint(seen[LAST_CUT_END])

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from bench.markers import MODELS, WAYS, Spent, compare, four_places, marked, two_places
 from bench.replay import generated
 from lamina.caches import rules_for, simulator
-from lamina.caches.marker_plan import plan
+from lamina.caches.marker_plan import plan_markers
 from lamina.caches.simulate import Cache
 from lamina.caches.stream import Sort, Stream, StreamBlock
 
@@ -110,7 +110,7 @@ def spent(
     for call in calls:
         clock[0] += call.pause
         bare = Stream(dialect="anthropic", model=model, blocks=call.blocks)
-        planned = plan(bare, RULES, last=call.last, kept=call.uncut_block, cut=call.cut)
+        planned = plan_markers(bare, RULES, last=call.last, kept=call.uncut_block, cut=call.cut)
         places = {"plan": planned.places, "two": two_places(bare), "four": four_places(bare)}
         for way, chosen in places.items():
             tally = caches[way].send(marked(bare, chosen), at=clock[0])

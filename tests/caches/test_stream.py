@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.caches import rules_for, simulator
-from lamina.caches.stream import OWN_JSON, data_of, same_but_key_order
+from lamina.caches.stream import OWN_JSON, encode_block, same_but_key_order
 from lamina.diagnose.differences import diff
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
@@ -133,23 +133,23 @@ values = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*sorted(OWN_JSON), "type", "name"]), values, max_size=4))
 def test_bytes_are_json_that_says_the_same(block: dict[str, Any]) -> None:
-    assert json.loads(data_of(block)) == block
+    assert json.loads(encode_block(block)) == block
     backwards = dict(reversed(block.items()))
-    assert data_of(backwards) == data_of(block)
+    assert encode_block(backwards) == encode_block(block)
 
 
 @given(st.dictionaries(st.text(max_size=4), values, min_size=2, max_size=4))
 def test_only_the_order_is_told_from_other_differences(own: dict[str, Any]) -> None:
-    one, other = data_of({"input": own}), data_of({"input": dict(reversed(own.items()))})
+    one, other = encode_block({"input": own}), encode_block({"input": dict(reversed(own.items()))})
     assert same_but_key_order(one, other)
     assert not same_but_key_order(one, one)
-    assert not same_but_key_order(one, data_of({"input": {**own, "more": 1}}))
+    assert not same_but_key_order(one, encode_block({"input": {**own, "more": 1}}))
 
 
 @pytest.mark.parametrize("value", [{"input": {"a": object()}}, {"input": {"a": "\ud800"}}, {"x": object()}])
 def test_what_is_no_json_is_refused_with_its_reason(value: Any) -> None:
     with pytest.raises(BadInput, match=r"not a JSON value|lone surrogate"):
-        data_of(value)
+        encode_block(value)
 
 
 def test_what_is_nested_too_deeply_is_refused() -> None:
@@ -158,4 +158,4 @@ def test_what_is_nested_too_deeply_is_refused() -> None:
         deep = {"x": deep}
     for value in (deep, {"input": deep}):
         with pytest.raises(BadInput):
-            data_of(value)
+            encode_block(value)

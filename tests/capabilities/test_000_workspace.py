@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from lamina import Budget, Cap, Form, Layer, Layout, Options
-from lamina.agent import EXPLORER, Agent, Ran, always, offered, open_for
-from lamina.clients.events import Spoke
-from lamina.clients.scripted import Scripted, ScriptedAnswer
+from lamina import Budget, Form, Layer, Options
+from lamina.agent import EXPLORER, Agent, ToolRunEvent, approve_always, open_for, workspace_actions
+from lamina.clients.events import TextEvent
+from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.context.relevance import Relevance
 from lamina.context.tools import workspace_tools
 from lamina.core.kinds import HIGH, LOW, MEDIUM
+from lamina.core.layout import Cap, Layout
 from lamina.core.tokens import BYTES4
 from lamina.core.wording import text_of
 from lamina.segments import file, user
@@ -179,7 +180,7 @@ def test_04_a_persona_has_a_default_a_workspace_and_a_user(tmp_path: Path) -> No
 @awaited
 async def test_04_the_persona_of_a_chat_stands_when_an_agent_opens_it_again() -> None:
     store = MemoryStore()
-    client = Scripted(["Arr.", "Arr again."])
+    client = ScriptedClient(["Arr.", "Arr again."])
     helper = Agent(client=client)
     async with open_for(
         helper, store, "chat", model="gpt-5", persona="You are a pirate.", settings=NO_SETTINGS
@@ -196,7 +197,7 @@ async def test_04_the_persona_of_a_chat_stands_when_an_agent_opens_it_again() ->
 @awaited
 async def test_04_an_agent_chat_keeps_settings_of_the_application() -> None:
     store = MemoryStore()
-    helper = Agent(client=Scripted(["Hello."]))
+    helper = Agent(client=ScriptedClient(["Hello."]))
     own: dict[str, Any] = {"agent": {"voice": "calm"}}
     async with open_for(helper, store, "chat", model="gpt-5", settings=NO_SETTINGS, **own) as session:
         await helper.run(session, "Hello")
@@ -284,8 +285,8 @@ async def test_07_a_model_lists_reads_writes_moves_edits_finds_and_removes_files
     tools = workspace_tools(Workspace(shop))
     schemas = {tool.name: set(tool.definition["schema"]["properties"]) for tool in tools}
     assert set(schemas) == {"ls", "read", "grep", "edit", "write", "touch", "mv", "rm"}
-    client = Scripted(script)
-    helper = Agent(client=client, actions=offered(tools), approve=always)
+    client = ScriptedClient(script)
+    helper = Agent(client=client, actions=workspace_actions(tools), approve=approve_always)
     async with open_for(helper, MemoryStore(), "chat", model="gpt-5", settings=NO_SETTINGS) as session:
         outcome = await helper.run(session, "Tidy up.")
     assert [call.name for call in outcome.ran] == [
@@ -304,15 +305,15 @@ async def test_07_a_model_lists_reads_writes_moves_edits_finds_and_removes_files
 @awaited
 async def test_08_ids_become_a_request_that_is_streamed_and_tools_answer_in_it(shop: Path) -> None:
     store = MemoryStore()
-    client = Scripted([calling("read", path="limits.md"), "At most 20 a minute.", "Yes."])
-    helper = Agent(client=client, actions=offered(workspace_tools(Workspace(shop))))
+    client = ScriptedClient([calling("read", path="limits.md"), "At most 20 a minute.", "Yes."])
+    helper = Agent(client=client, actions=workspace_actions(workspace_tools(Workspace(shop))))
     streamed: list[str] = []
     ran: list[str] = []
 
     async def hear(event: Any) -> None:
-        if isinstance(event, Spoke):
+        if isinstance(event, TextEvent):
             streamed.append(event.text)
-        elif isinstance(event, Ran):
+        elif isinstance(event, ToolRunEvent):
             ran.append(event.call.name)
 
     async with open_for(

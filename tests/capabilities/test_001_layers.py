@@ -10,31 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina import (
-    BadInput,
-    Budget,
-    Envelope,
-    Form,
-    LawBroken,
-    Layer,
-    Layout,
-    Ledger,
-    Options,
-    Segment,
-    Text,
-    Wording,
-    audit,
-    build,
-    diff,
-)
-from lamina.agent import Action, Agent, ByModel, open_for
+from lamina import BadInput, Budget, Envelope, Form, Layer, Ledger, Options, Segment, build, diff
+from lamina.agent import Action, Agent, ModelPlan, open_for
 from lamina.clients.gemini_caches import CachedHead
-from lamina.clients.scripted import Scripted
+from lamina.clients.scripted import ScriptedClient
 from lamina.context.search import chunks_of, open_index, search
-from lamina.core.laws import Case
+from lamina.core.laws import Case, audit
+from lamina.core.layout import Layout
 from lamina.core.tokens import CHARS4
-from lamina.core.wording import text_of
+from lamina.core.values import Text
+from lamina.core.wording import Wording, text_of
 from lamina.dialects.port import PlainHead, Tool
+from lamina.errors import LawBroken
 from lamina.formats.codec import decode, encode
 from lamina.formats.markdown import MarkdownChat, Mention, load, read, rebuild, save, write
 from lamina.formats.tagged_context import read_context
@@ -239,7 +226,7 @@ async def find_parcels(arguments: Any) -> str:
 
 @awaited
 async def test_15_a_chat_sends_the_question_and_keeps_the_answer() -> None:
-    client = Scripted(["Good morning."])
+    client = ScriptedClient(["Good morning."])
     chat = Agent(client=client)
     async with open_for(
         chat, MemoryStore(), "chat", model="gpt-5", recall=False, settings=NO_SETTINGS
@@ -252,9 +239,9 @@ async def test_15_a_chat_sends_the_question_and_keeps_the_answer() -> None:
 @awaited
 async def test_15_tools_run_once_before_one_answer() -> None:
     action = Action(tool=SEARCH, run=find_parcels)
-    planner = Scripted([calling("localSearch", query="noon")])
-    client = Scripted(["At noon."])
-    once = Agent(client=client, actions=(action,), plan=ByModel(planner, "gpt-5", (action,)))
+    planner = ScriptedClient([calling("localSearch", query="noon")])
+    client = ScriptedClient(["At noon."])
+    once = Agent(client=client, actions=(action,), plan=ModelPlan(planner, "gpt-5", (action,)))
     async with open_for(
         once, MemoryStore(), "chat", model="gpt-5", recall=False, settings=NO_SETTINGS
     ) as session:
@@ -273,7 +260,7 @@ async def test_15_tools_run_once_before_one_answer() -> None:
 @awaited
 async def test_15_a_tool_loop_sends_each_result_as_a_message_of_its_own() -> None:
     action = Action(tool=SEARCH, run=find_parcels, searches=True)
-    client = Scripted([calling("localSearch", query="nine"), "At nine."])
+    client = ScriptedClient([calling("localSearch", query="nine"), "At nine."])
     loop = Agent(client=client, actions=(action,))
     async with open_for(loop, MemoryStore(), "chat", model="gpt-5", settings=NO_SETTINGS) as session:
         outcome = await loop.run(session, "When do parcels leave?")
@@ -286,7 +273,7 @@ async def test_15_a_tool_loop_sends_each_result_as_a_message_of_its_own() -> Non
 
 @awaited
 async def test_15_an_answer_from_search_cites_what_was_found() -> None:
-    client = Scripted(["Twenty [[spec.md]], they say [[rumour.md]]."])
+    client = ScriptedClient(["Twenty [[spec.md]], they say [[rumour.md]]."])
     answers = Agent(client=client, cites=True)
     async with open_index() as index:
         await index.replace("spec.md", chunks_of("spec.md", SPEC))

@@ -6,29 +6,13 @@ import re
 
 import pytest
 
-from lamina import (
-    KINDS,
-    BadInput,
-    Budget,
-    Counter,
-    Envelope,
-    Filter,
-    Form,
-    Kind,
-    Layout,
-    Options,
-    Repairs,
-    Role,
-    Segment,
-    Text,
-    ToolCall,
-    ToolResult,
-    Wording,
-    build,
-)
-from lamina.core.tokens import CHARS4
-from lamina.core.values import Part
-from lamina.core.wording import text_of
+from lamina import BadInput, Budget, Envelope, Form, Options, Role, Segment, build
+from lamina.core.kinds import KINDS, Kind
+from lamina.core.layout import Filter, Layout
+from lamina.core.repair import Repairs
+from lamina.core.tokens import CHARS4, Counter
+from lamina.core.values import Part, Text, ToolCall, ToolResult
+from lamina.core.wording import Wording, text_of
 from lamina.dialects import DIALECTS
 from lamina.models.counters import counter_for
 from lamina.segments import assistant, call, result, segment, system, user

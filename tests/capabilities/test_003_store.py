@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lamina import Segment
-from lamina.clients.events import Spoke
-from lamina.clients.scripted import Scripted
+from lamina.clients.events import TextEvent
+from lamina.clients.scripted import ScriptedClient
 from lamina.context.clock import clock
 from lamina.context.last_n import last_n
 from lamina.context.persona import persona
@@ -233,14 +233,14 @@ async def test_33_the_question_is_kept_before_the_model_is_called_and_the_answer
     def store_count() -> int:
         return len(session.log)
 
-    client = Scripted(answer)
+    client = ScriptedClient(answer)
     async with Session.open(
         store, "kitchen", model="gpt-5", dialect=client.dialect, settings=NO_SETTINGS
     ) as session:
         await session.ask("How many lamps?")
         assert (await store.read(Where("", "kitchen"))).head.count > 0
         async with client.send(await session.request()) as reply:
-            spoken = [event.text async for event in reply if isinstance(event, Spoke)]
+            spoken = [event.text async for event in reply if isinstance(event, TextEvent)]
         await session.record(reply.raw)
     assert ("".join(spoken), kept) == ("Twelve.", [1])
     async with Session.open(store, "kitchen", settings=NO_SETTINGS) as session:
@@ -250,7 +250,7 @@ async def test_33_the_question_is_kept_before_the_model_is_called_and_the_answer
 @awaited
 async def test_33_a_model_that_fails_leaves_the_question_and_it_is_asked_again() -> None:
     store = MemoryStore()
-    client = Scripted([RuntimeError("no connection"), "Twelve."])
+    client = ScriptedClient([RuntimeError("no connection"), "Twelve."])
     async with Session.open(
         store, "kitchen", model="gpt-5", dialect=client.dialect, settings=NO_SETTINGS
     ) as session:

@@ -9,7 +9,7 @@ import pytest
 
 from lamina import Budget, BudgetExceeded, Envelope, Form, Head, Ledger, Role, Segment, build, fit_request
 from lamina.agent import Agent, open_for
-from lamina.clients.scripted import Scripted
+from lamina.clients.scripted import ScriptedClient
 from lamina.core.tokens import RFC
 from lamina.dialects import DIALECTS
 from lamina.formats.checkpoint import INDEX, MIRROR, read, trim_index, with_index, write
@@ -152,7 +152,7 @@ async def test_38_a_hook_sees_each_request_before_it_is_sent_and_may_change_it()
         seen.append(len(session.log))
         return request | {"user": "ana"}
 
-    client = Scripted(["One.", "Two."])
+    client = ScriptedClient(["One.", "Two."])
     helper = Agent(client=client, before=(before,))
     async with open_for(helper, MemoryStore(), "chat", model="gpt-5", settings=NO_SETTINGS) as session:
         await helper.run(session, "1")

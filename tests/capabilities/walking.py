@@ -16,7 +16,7 @@ import anyio
 
 from lamina import Envelope, Form, Layer
 from lamina.blocking import Session
-from lamina.clients.events import Called
+from lamina.clients.events import CallEvent
 from lamina.clients.scripted import ScriptedAnswer
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
@@ -95,4 +95,4 @@ def lowered(envelope: Envelope | None) -> dict[str, str]:
 
 def calling(name: str, **arguments: Any) -> ScriptedAnswer:
     """An answer of a scripted model that calls one tool."""
-    return ScriptedAnswer(calls=(Called(id=f"call_{name}", name=name, arguments=json.dumps(arguments)),))
+    return ScriptedAnswer(calls=(CallEvent(id=f"call_{name}", name=name, arguments=json.dumps(arguments)),))

@@ -15,18 +15,27 @@ import anyio
 import openai
 import pytest
 
-from lamina.clients.anthropic import Events, anthropic_messages
-from lamina.clients.events import Called, CallUsage, Client, Event, Sdk, Spoke, Stopped, Thought
+from lamina.clients.anthropic import AnthropicReader, anthropic_messages
+from lamina.clients.events import (
+    CallEvent,
+    Client,
+    Event,
+    SdkClient,
+    StopEvent,
+    TextEvent,
+    ThinkingEvent,
+    UsageEvent,
+)
 from lamina.clients.failures import Busy, CallFailed, Denied, RequestRefused, Unreachable, failure, map_error
 from lamina.clients.gemini import gemini_content
 from lamina.clients.known import client_for
 from lamina.clients.ollama import ollama_chat
-from lamina.clients.openai import Chunks, ResponsesReader, openai_chat, openai_responses
-from lamina.clients.scripted import Scripted, ScriptedAnswer
+from lamina.clients.openai import ChatReader, ResponsesReader, openai_chat, openai_responses
+from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.core.values import ToolCall
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput, LaminaError
-from lamina.testing.model_server import MODEL, Upstream, upstream
+from lamina.testing.model_server import MODEL, ModelServer, run_model_server
 from tests.sessions.talking import awaited
 from tests.talking import refusing
 
@@ -40,13 +49,13 @@ async def heard(client: Client, request: dict[str, Any]) -> tuple[list[Event], l
     return events, reply.raw
 
 
-def joined(events: list[Event], sort: type[Spoke | Thought]) -> str:
+def joined(events: list[Event], sort: type[TextEvent | ThinkingEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, sort))
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Upstream]:
-    with upstream(window=1024) as running:
+def server() -> Iterator[ModelServer]:
+    with run_model_server(window=1024) as running:
         yield running
 
 
@@ -54,17 +63,17 @@ def server() -> Iterator[Upstream]:
 @awaited
 async def test_events_and_the_raw_answer_say_the_same(dialect: str) -> None:
     calls = (
-        Called(id="c1", name="read", arguments='{"path": "a"}'),
-        Called(id="c2", name="ls", arguments="{}"),
+        CallEvent(id="c1", name="read", arguments='{"path": "a"}'),
+        CallEvent(id="c2", name="ls", arguments="{}"),
     )
-    used = CallUsage(input=50, cached=20 if dialect != "ollama" else 0, output=7)
+    used = UsageEvent(input=50, cached=20 if dialect != "ollama" else 0, output=7)
     line = ScriptedAnswer(text="Two words.", thinking="Let me see.", calls=calls, used=used)
-    events, raw = await heard(Scripted([line], dialect=dialect), {})
-    assert joined(events, Spoke) == "Two words."
-    assert joined(events, Thought) == "Let me see."
-    called = [(event.name, json.loads(event.arguments)) for event in events if isinstance(event, Called)]
+    events, raw = await heard(ScriptedClient([line], dialect=dialect), {})
+    assert joined(events, TextEvent) == "Two words."
+    assert joined(events, ThinkingEvent) == "Let me see."
+    called = [(event.name, json.loads(event.arguments)) for event in events if isinstance(event, CallEvent)]
     assert called == [("read", {"path": "a"}), ("ls", {})]
-    assert events[-2:] == [used, Stopped(reason="tool", said=events[-1].said)]  # type: ignore[union-attr]
+    assert events[-2:] == [used, StopEvent(reason="tool", said=events[-1].said)]  # type: ignore[union-attr]
     absorbed = DIALECTS[dialect].absorb_stream(raw)
     calls_absorbed = [part for one in absorbed.segments for part in one.parts if isinstance(part, ToolCall)]
     assert [(part.name, json.loads(part.arguments)) for part in calls_absorbed] == called
@@ -74,7 +83,7 @@ async def test_events_and_the_raw_answer_say_the_same(dialect: str) -> None:
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("dialect", ["openai_chat", "openai_responses", "anthropic"])
 @awaited
-async def test_a_real_server_is_heard_word_by_word(dialect: str, own: bool, server: Upstream) -> None:  # noqa: FBT001
+async def test_a_real_server_is_heard_word_by_word(dialect: str, own: bool, server: ModelServer) -> None:  # noqa: FBT001
     clients: dict[str, Any] = {
         "openai_chat": openai_chat,
         "openai_responses": openai_responses,
@@ -86,18 +95,20 @@ async def test_a_real_server_is_heard_word_by_word(dialect: str, own: bool, serv
     request: dict[str, Any] = {"model": MODEL, "messages": MESSAGES, "max_tokens": 8}
     if dialect == "openai_responses":
         request = {"model": MODEL, "input": "Say a word", "max_output_tokens": 8}
-    client: Sdk = clients[dialect](own_client) if own else clients[dialect](base_url=url, api_key="none")
+    client: SdkClient = (
+        clients[dialect](own_client) if own else clients[dialect](base_url=url, api_key="none")
+    )
     async with client:
         events, raw = await heard(client, request | {"cache_prompt": True})
     if own:
         await own_client.close()
-    text = joined(events, Spoke)
+    text = joined(events, TextEvent)
     assert len(text) >= 4
-    assert len([event for event in events if isinstance(event, Spoke)]) > 1
-    (used,) = [event for event in events if isinstance(event, CallUsage)]
+    assert len([event for event in events if isinstance(event, TextEvent)]) > 1
+    (used,) = [event for event in events if isinstance(event, UsageEvent)]
     assert used.input > 10
     assert used.output >= 4
-    assert isinstance(events[-1], Stopped)
+    assert isinstance(events[-1], StopEvent)
     assert events[-1].reason == ("length" if dialect != "openai_responses" else events[-1].reason)
     assert text in json.dumps(
         [
@@ -111,34 +122,34 @@ async def test_a_real_server_is_heard_word_by_word(dialect: str, own: bool, serv
 
 @pytest.mark.parametrize("dialect", ["openai_chat", "anthropic"])
 @awaited
-async def test_a_real_server_that_refuses_says_why(dialect: str, server: Upstream) -> None:
+async def test_a_real_server_that_refuses_says_why(dialect: str, server: ModelServer) -> None:
     url = server.url if dialect == "anthropic" else f"{server.url}/v1"
     long = [{"role": "user", "content": "word " * 900}]
     async with client_for(dialect, base_url=url, api_key="none") as client:
         with pytest.raises(RequestRefused) as caught:
             await heard(client, {"model": MODEL, "messages": long, "max_tokens": 8})
-    from lamina.dialects.overflow import overflow  # noqa: PLC0415 - what reads the words of the error
+    from lamina.dialects.overflow import read_overflow  # noqa: PLC0415 - what reads the words of the error
 
-    reported = overflow(caught.value.status, caught.value.said)
+    reported = read_overflow(caught.value.status, caught.value.said)
     assert reported is not None
     assert reported.limit == 1024
 
 
 @awaited
 async def test_a_stream_that_is_left_early_is_closed_and_the_server_answers_the_next_one(
-    server: Upstream,
+    server: ModelServer,
 ) -> None:
     async with openai_chat(base_url=f"{server.url}/v1", api_key="none") as client:
         request = {"model": MODEL, "messages": MESSAGES, "max_tokens": 500}
         with anyio.CancelScope() as scope:
             async with client.send(request) as reply:
                 async for event in reply:
-                    if isinstance(event, Spoke):
+                    if isinstance(event, TextEvent):
                         scope.cancel()
         assert 0 < len(reply.raw) < 400
         with anyio.fail_after(20):
             events, _ = await heard(client, request | {"max_tokens": 4})
-        assert isinstance(events[-1], Stopped)
+        assert isinstance(events[-1], StopEvent)
 
 
 @pytest.mark.parametrize(
@@ -220,11 +231,11 @@ async def test_gemini_is_read_from_the_sdks_own_objects() -> None:
     events, raw = await heard(client, request)
     assert flow.given == request
     assert events == [
-        Thought("Hm."),
-        Spoke("Yes"),
-        Called(id="c", name="read", arguments='{"path": "ä"}'),
-        CallUsage(input=9, output=3),
-        Stopped(reason="tool", said="STOP"),
+        ThinkingEvent("Hm."),
+        TextEvent("Yes"),
+        CallEvent(id="c", name="read", arguments='{"path": "ä"}'),
+        UsageEvent(input=9, output=3),
+        StopEvent(reason="tool", said="STOP"),
     ]
     assert DIALECTS["gemini"].absorb_stream(raw).stop == "STOP"
 
@@ -251,8 +262,12 @@ async def test_ollama_is_read_from_the_sdks_own_objects_and_told_the_window() ->
         "options": {"num_ctx": 9_000, "seed": 1},
         "stream": True,
     }
-    assert events[-2:] == [CallUsage(input=9, output=3), Stopped(reason="tool", said="stop")]
-    assert events[:3] == [Thought("Hm."), Spoke("Yes"), Called(id="", name="read", arguments='{"path": "a"}')]
+    assert events[-2:] == [UsageEvent(input=9, output=3), StopEvent(reason="tool", said="stop")]
+    assert events[:3] == [
+        ThinkingEvent("Hm."),
+        TextEvent("Yes"),
+        CallEvent(id="", name="read", arguments='{"path": "a"}'),
+    ]
     assert DIALECTS["ollama"].absorb_stream(raw).usage.input == 9
 
 
@@ -289,26 +304,30 @@ def test_calls_in_pieces_are_told_apart_even_where_a_server_gives_one_index_to_a
         [piece(None, "a", "read", '{"x"'), more(None, ": 1}"), piece(None, "b", "ls", "{}")],
     )
     for flow in flows:
-        reader = Chunks()
+        reader = ChatReader()
         for one in flow:
             assert list(reader.read(chat_chunk(one))) == []
-        calls = [event for event in reader.end() if isinstance(event, Called)]
+        calls = [event for event in reader.end() if isinstance(event, CallEvent)]
         assert [(call.id, call.name, call.arguments) for call in calls] == [
             ("a", "read", '{"x": 1}'),
             ("b", "ls", "{}"),
         ]
 
 
-@pytest.mark.parametrize("reader", [Chunks, ResponsesReader, Events])
+@pytest.mark.parametrize("reader", [ChatReader, ResponsesReader, AnthropicReader])
 def test_a_stream_that_ends_without_a_word_did_not_end_well(reader: Any) -> None:
-    assert list(reader().end()) == [Stopped(reason="error", said="")]
+    assert list(reader().end()) == [StopEvent(reason="error", said="")]
 
 
 @pytest.mark.parametrize(
     ("reader", "item", "error"),
     [
-        (Chunks, {"error": {"code": 429, "message": "slow down"}}, Busy),
-        (Events, {"type": "error", "error": {"type": "overloaded_error", "message": "slow down"}}, Busy),
+        (ChatReader, {"error": {"code": 429, "message": "slow down"}}, Busy),
+        (
+            AnthropicReader,
+            {"type": "error", "error": {"type": "overloaded_error", "message": "slow down"}},
+            Busy,
+        ),
         (ResponsesReader, {"type": "error", "code": "rate_limit_exceeded", "message": "slow down"}, Busy),
         (
             ResponsesReader,
@@ -347,7 +366,7 @@ def test_a_sync_client_and_an_unknown_dialect_are_refused() -> None:
     with pytest.raises(BadInput, match="no client speaks"):
         client_for("latin")
     with pytest.raises(BadInput, match="no script"):
-        Scripted([], dialect="latin")
+        ScriptedClient([], dialect="latin")
 
 
 def test_no_sdk_is_imported_before_it_is_used() -> None:

@@ -15,7 +15,7 @@ from lamina.context.clock import clock
 from lamina.context.gather import gather
 from lamina.context.last_n import last_n
 from lamina.context.persona import persona
-from lamina.context.port import GatheredSegments, Source, in_thread
+from lamina.context.port import GatheredSegments, Source, run_in_thread
 from lamina.core.values import Layer, Segment, Text
 from lamina.core.wording import text_of
 from lamina.segments import assistant, call, excerpt, result, system, user
@@ -88,7 +88,7 @@ def test_a_thread_that_hangs_is_not_waited_for() -> None:
     release = threading.Event()
 
     async def hangs(_: str, __: int | None) -> list[Segment]:
-        await in_thread(release.wait, 9)
+        await run_in_thread(release.wait, 9)
         return []
 
     async def main() -> GatheredSegments:

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.context import relevance
-from lamina.context.relevance import Ranked, Relevance, by_index
+from lamina.context.relevance import RankedTurn, Relevance, by_index
 from lamina.context.search import chunks_of, open_index
-from lamina.context.shared_words import WordMatch, by_words, stem
+from lamina.context.shared_words import WordMatch, score_by_words, stem
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
@@ -116,16 +116,16 @@ def test_what_is_essential_by_its_kind_stays_so() -> None:
 
 def test_identifiers_and_endings_match_and_paths_count() -> None:
     texts = [file("a.py", "def getUserName(): ..."), file("b.py", "x"), file("retry_policy.toml", "x")]
-    assert [m.score > 0 for m in by_words("the user's names", texts)] == [True, False, False]
-    assert [m.score > 0 for m in by_words("get_user_name", texts)] == [True, False, False]
-    assert [m.score > 0 for m in by_words("which policies?", texts)] == [False, False, True]
+    assert [m.score > 0 for m in score_by_words("the user's names", texts)] == [True, False, False]
+    assert [m.score > 0 for m in score_by_words("get_user_name", texts)] == [True, False, False]
+    assert [m.score > 0 for m in score_by_words("which policies?", texts)] == [False, False, True]
     assert {stem(word) for word in ("retry", "retries", "retrying", "retried")} == {"retry", "retri"}
     assert {stem(word) for word in ("stop", "stops", "stopped", "stopping")} == {"stop"}
 
 
 def test_a_rare_word_counts_more_than_a_common_one() -> None:
     texts = [file(name, f"request {rare}") for name, rare in (("a", "x"), ("b", "x"), ("c", "jitter"))]
-    a, b, c = by_words("request jitter", texts)
+    a, b, c = score_by_words("request jitter", texts)
     assert a.score == b.score < c.score == 1
     assert c.words == ("jitter", "request")
 
@@ -133,10 +133,10 @@ def test_a_rare_word_counts_more_than_a_common_one() -> None:
 @given(st.text(max_size=60), st.lists(st.text(max_size=40), max_size=5))
 def test_scores_are_from_0_to_1_for_any_text_and_the_same_again(prompt: str, texts: list[str]) -> None:
     files = [file(f"{n}", text) for n, text in enumerate(texts)]
-    judged = by_words(prompt, files)
+    judged = score_by_words(prompt, files)
     assert len(judged) == len(files)
     assert all(0 <= match.score <= 1 and (match.score > 0) == bool(match.words) for match in judged)
-    assert judged == by_words(prompt, files)
+    assert judged == score_by_words(prompt, files)
 
 
 def test_any_callable_may_score() -> None:
@@ -165,7 +165,7 @@ def test_outdated_is_only_what_came_earlier_in_full_and_shares_nothing() -> None
     }
 
 
-def ranked(relevance_order: Relevance, *turn: Segment, log: Iterable[Segment] = ()) -> Ranked:
+def ranked(relevance_order: Relevance, *turn: Segment, log: Iterable[Segment] = ()) -> RankedTurn:
     return anyio.run(partial(relevance_order.ranked, list(turn), tuple(log)))
 
 
@@ -189,7 +189,7 @@ def test_the_words_that_were_typed_count_not_those_of_a_template() -> None:
         Relevance(), RETRY, COLOUR, prompt_of("Palette, colours, crimson. a backoff", typed="a backoff")
     )
     assert ranked_turn.segments[0].priority == HIGH
-    assert (relevance.PROMPT_KEY, relevance.TYPED_KEY) == (turns.ASKED, turns.TYPED)
+    assert (relevance.PROMPT_KEY, relevance.TYPED_KEY) == (turns.IS_PROMPT, turns.TYPED)
 
 
 def test_a_judge_is_asked_once_and_its_scores_are_kept_with_the_prompt() -> None:
@@ -233,7 +233,7 @@ def test_damaged_scores_do_not_stop_a_build() -> None:
 
 
 def test_an_index_can_be_the_judge() -> None:
-    async def rank_again() -> Ranked:
+    async def rank_again() -> RankedTurn:
         async with open_index() as index:
             for one in (RETRY, COLOUR, LIMITS):
                 await index.replace(one.key, chunks_of(one.key, one.parts[0].text))  # type: ignore[union-attr]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.context.search import chunks_of, turns_of
-from lamina.context.search.mentions import dates, falls_on, find_speakers
-from lamina.context.search.words import folded, terms
+from lamina.context.search.mentions import falls_on, find_dates, find_speakers
+from lamina.context.search.words import find_terms, fold_text
 from lamina.segments import assistant, file, user
 
 
@@ -59,14 +59,14 @@ def test_a_log_gives_turns_with_speaker_and_time_and_no_attachments() -> None:
     ],
 )
 def test_identifiers_are_split_and_kept_whole(text: str, words: str) -> None:
-    assert folded(text) == words
+    assert fold_text(text) == words
 
 
 def test_stop_words_are_asked_for_only_if_there_is_nothing_else() -> None:
-    assert terms("What is the retry limit?") == ["retry", "limit"]
-    assert terms("to be or not to be") == ["to", "be", "or", "not"]
-    assert terms("What did Ana Lima paint?", without=["Ana Lima"]) == ["paint"]
-    assert terms("Ana", without=["Ana"]) == ["ana"]
+    assert find_terms("What is the retry limit?") == ["retry", "limit"]
+    assert find_terms("to be or not to be") == ["to", "be", "or", "not"]
+    assert find_terms("What did Ana Lima paint?", without=["Ana Lima"]) == ["paint"]
+    assert find_terms("Ana", without=["Ana"]) == ["ana"]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_stop_words_are_asked_for_only_if_there_is_nothing_else() -> None:
     ],
 )
 def test_dates_are_read_as_they_are_written(text: str, expected: tuple[str, ...]) -> None:
-    assert dates(text) == expected
+    assert find_dates(text) == expected
 
 
 def test_a_mention_without_a_year_fits_every_year() -> None:

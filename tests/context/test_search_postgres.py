@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from lamina.context.search import Chunk, Hit, Index, open_index
-from lamina.context.search.postgres import NO_PGVECTOR, PostgresShelf, open_postgres_index
+from lamina.context.search.postgres import NO_PGVECTOR, PostgresChunkTables, open_postgres_index
 from lamina.context.search.vectors import pack_vectors
 from lamina.errors import BadInput, Broken, StoreError
 from tests.servers.postgres import Server, carried, postgres
@@ -117,7 +117,7 @@ async def test_a_workspace_neither_finds_nor_counts_what_another_has(url: str) -
         await mine.replace("a", chunks("a red fox"))
         await other.replace("a", chunks("the secret fox", "another secret"))
         assert await search_texts(mine, "secret fox") == ["a red fox"]
-        with closing(PostgresShelf(url, "mine", "lamina_search")) as shelf:
+        with closing(PostgresChunkTables(url, "mine", "lamina_search")) as shelf:
             assert shelf.counts(["secret", "fox"], 9) == {"secret": 0, "fox": 1}
         assert await mine.sources() == {"a": 1}
         assert await mine.remove("a") == 1
@@ -153,7 +153,7 @@ async def test_a_source_that_changed_since_it_was_planned_is_planned_again(url: 
 
 
 async def test_a_plan_is_not_carried_out_over_the_work_of_another(server: Server) -> None:
-    one, two = (PostgresShelf(server.url, "raced", "lamina_search") for _ in range(2))
+    one, two = (PostgresChunkTables(server.url, "raced", "lamina_search") for _ in range(2))
     plan = one.planned("a", chunks("first"), after=False)
     assert two.write("a", two.planned("a", chunks("second"), after=False), pack_vectors([[1.0]]))
     assert not one.write("a", plan, pack_vectors([[1.0]]))

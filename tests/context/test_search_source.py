@@ -9,18 +9,18 @@ from urllib.request import Request
 
 import pytest
 
-from lamina import Text, build
+from lamina import build
 from lamina.context.search import (
     Chunk,
     Index,
     SearchLimits,
-    answered,
+    answer_search_call,
     open_index,
     search,
     search_tool,
     server_embedder,
 )
-from lamina.core.values import Segment
+from lamina.core.values import Segment, Text
 from lamina.errors import BadInput
 from lamina.segments import file, user
 
@@ -95,15 +95,15 @@ async def test_equal_texts_are_found_once() -> None:
 async def test_the_tool_answers_its_own_definition(index: Index) -> None:
     schema = search_tool()["parameters"]
     assert set(schema["properties"]) == {"query", "most"}
-    segments = await answered(index, json.dumps({"query": "retry", "most": 2}))
+    segments = await answer_search_call(index, json.dumps({"query": "retry", "most": 2}))
     assert texts(segments) == [LINES[1], LINES[0]]
-    assert texts(await answered(index, {"query": "retry", "most": 10**9}))
+    assert texts(await answer_search_call(index, {"query": "retry", "most": 10**9}))
 
 
 @pytest.mark.parametrize("arguments", ["", "[]", "{}", '{"query": 1}', {"most": 3}])
 async def test_arguments_that_cannot_be_used_are_refused(index: Index, arguments: Any) -> None:
     with pytest.raises(BadInput, match="query"):
-        await answered(index, arguments)
+        await answer_search_call(index, arguments)
 
 
 @pytest.mark.parametrize("limits", [{"share": 0}, {"share": 2}, {"tokens": 0}, {"most": 0}, {"least": -1}])

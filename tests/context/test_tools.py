@@ -20,8 +20,8 @@ from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.options import Options
 from lamina.core.orders import OrderView, ladder
-from lamina.core.superseded_results import Exchange, superseded
-from lamina.core.text.subjects import SUBJECTS
+from lamina.core.superseded_results import Exchange, find_superseded
+from lamina.core.text.subjects import SUBJECT_READERS
 from lamina.core.values import Budget, Form, Role, Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
@@ -171,8 +171,8 @@ def test_every_dialect_can_say_the_definitions(bench: Bench, name: str) -> None:
     assert name == "text" or (own.left == () and "Reads a text file" in str(own.head.tools))
 
 
-def find_superseded(bench: Bench, table: Any = TABLE) -> dict[int, int]:
-    return superseded(bench.had, table=table)
+def find_superseded_results(bench: Bench, table: Any = TABLE) -> dict[int, int]:
+    return find_superseded(bench.had, table=table)
 
 
 def test_a_reading_is_superseded_by_a_later_one_and_by_each_change(bench: Bench) -> None:
@@ -183,21 +183,21 @@ def test_a_reading_is_superseded_by_a_later_one_and_by_each_change(bench: Bench)
         bench.ok("read", path="src/app.py")
         more = {"write": {"content": "x"}, "edit": {"old": "two", "new": "x"}, "mv": {"to": f"{number}.txt"}}
         bench.ok(change, path="a.txt", **more.get(change, {}))
-        assert find_superseded(bench) == {1: 3}, change
+        assert find_superseded_results(bench) == {1: 3}, change
 
 
 def test_a_change_that_failed_supersedes_nothing(bench: Bench) -> None:
     bench.ok("read", path="src/app.py")
     bench.refused("edit", path="src/app.py", old="gone", new="x")
     bench.refused("mv", path="src/app.py", to="../x")
-    assert find_superseded(bench) == {}
+    assert find_superseded_results(bench) == {}
 
 
 def test_a_listing_and_a_search_are_superseded_by_their_repetition(bench: Bench) -> None:
     for _ in range(2):
         bench.ok("ls", path="src")
         bench.ok("grep", pattern="two", path="src")
-    assert find_superseded(bench, SUBJECTS) == {0: 2, 1: 3}
+    assert find_superseded_results(bench, SUBJECT_READERS) == {0: 2, 1: 3}
 
 
 def test_lines_are_found_with_their_place(bench: Bench) -> None:

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from lamina.core.bound_thinking import AFTER_CUT, Binding
 from lamina.core.build import build, plan_cut
 from lamina.core.cut import OPEN_LOOP, CutPlan
-from lamina.core.cut_target import limits
+from lamina.core.cut_target import derive_limits
 from lamina.core.digest_entries import lay_folds
-from lamina.core.digests import smallest as one_line
+from lamina.core.digests import write_title as one_line
 from lamina.core.envelope import Envelope
 from lamina.core.folds import find_runs
 from lamina.core.kinds import KINDS, recoverable
 from lamina.core.ledger import SAME_TEXT_LATER
-from lamina.core.lowering import lower
+from lamina.core.lowering import lower_entry
 from lamina.core.options import Options
 from lamina.core.orders import REPLY_LIMIT
 from lamina.core.tokens import CHARS4, part_cost
@@ -89,7 +89,7 @@ def choices(entry: Entry) -> list[Entry]:
         forms = {Form.COMPACT: REPLY_LIMIT if reply else 0, Form.STUB: 0}
     return [
         entry,
-        *(lower(entry, form, "tried", wording=PLAIN, limit=limit) for form, limit in forms.items()),
+        *(lower_entry(entry, form, "tried", wording=PLAIN, limit=limit) for form, limit in forms.items()),
     ]
 
 
@@ -201,7 +201,7 @@ def test_a_cut_frees_its_least_unless_it_meets_the_floor(story: Story) -> None:
     for case in cases(story):
         cut = case.envelope.cut
         if cut is not None and cut.lowered:
-            least = limits(story.budget, Head(), case.envelope.entries).least
+            least = derive_limits(story.budget, Head(), case.envelope.entries).least
             assert cut.floor or cut.before - cut.after >= least
 
 

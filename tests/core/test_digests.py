@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.digests import NOTES_TITLE, smallest
-from lamina.core.digests import digest as in_two_voices
+from lamina.core.digests import NOTES_TITLE, write_title
+from lamina.core.digests import write_digest as in_two_voices
 from lamina.core.kinds import KINDS, Kind
-from lamina.core.text.gist import LEAST, SAID
+from lamina.core.text.gist import LONGEST_MESSAGE, SMALLEST_DIGEST
 from lamina.core.values import (
     Document,
     Image,
@@ -105,16 +105,16 @@ SEGMENTS = st.lists(
 )
 
 
-@given(SEGMENTS, st.integers(LEAST, 3_000))
+@given(SEGMENTS, st.integers(SMALLEST_DIGEST, 3_000))
 def test_a_digest_is_within_its_limits_and_always_the_same(segments: list[Segment], limit: int) -> None:
     digest_text = in_two_voices(segments, words_limit=limit, notes_limit=limit // 2)
     assert len(digest_text.words) <= limit
     assert len(digest_text.words) + len(digest_text.notes) <= limit + limit // 2
     assert digest_text == in_two_voices(tuple(segments), words_limit=limit, notes_limit=limit // 2)
-    assert digest_text.words.split("\n")[0] == smallest(segments)
+    assert digest_text.words.split("\n")[0] == write_title(segments)
 
 
-@given(SEGMENTS, st.integers(LEAST, 3_000))
+@given(SEGMENTS, st.integers(SMALLEST_DIGEST, 3_000))
 def test_every_line_of_a_digest_is_inert(segments: list[Segment], limit: int) -> None:
     for voice in in_two_voices(segments, words_limit=limit, notes_limit=limit):
         header, *lines = voice.split("\n")
@@ -181,20 +181,20 @@ def test_what_does_not_fit_is_counted() -> None:
 
 
 def test_a_limit_below_the_least_gives_one_line() -> None:
-    digest_text = in_two_voices(SESSION, words_limit=LEAST - 1, notes_limit=0)
-    assert digest_text == (smallest(SESSION), "")
-    assert smallest(SESSION) == "Earlier conversation, 9 messages folded."
+    digest_text = in_two_voices(SESSION, words_limit=SMALLEST_DIGEST - 1, notes_limit=0)
+    assert digest_text == (write_title(SESSION), "")
+    assert write_title(SESSION) == "Earlier conversation, 9 messages folded."
 
 
 def test_segments_that_join_are_one_message() -> None:
     attached = Segment(role=Role.USER, kind="file", parts=(Text("x"),), joins=True)
-    assert smallest([user("a"), attached]) == "Earlier conversation, 1 message folded."
-    assert smallest([attached, user("a")]) == "Earlier conversation, 2 messages folded."
-    assert smallest([]) == "Earlier conversation, 0 messages folded."
+    assert write_title([user("a"), attached]) == "Earlier conversation, 1 message folded."
+    assert write_title([attached, user("a")]) == "Earlier conversation, 2 messages folded."
+    assert write_title([]) == "Earlier conversation, 0 messages folded."
 
 
 def test_user_text_is_verbatim_up_to_its_share() -> None:
-    words = "Keep " + "this " * ((SAID - 5) // 5)
+    words = "Keep " + "this " * ((LONGEST_MESSAGE - 5) // 5)
     assert f"  asked: {words.strip()}\n" in digest([user(words), assistant("Yes.")], limit=4_000)
 
 

@@ -14,9 +14,9 @@ from lamina.core.kinds import (
     REFERENCE_TAGS,
     Kind,
     Retention,
+    kind_of,
     priority,
     recoverable,
-    row,
 )
 from lamina.core.values import Layer, Role, Segment
 from lamina.errors import BadInput
@@ -77,7 +77,7 @@ def test_a_segment_may_say_itself_how_it_recovers(given: Segment, expected: bool
 
 
 def test_the_table_is_extended_by_a_copy() -> None:
-    assert row({**KINDS, "ticket": TICKET}, segment("ticket", Role.USER, "x")) is TICKET
+    assert kind_of({**KINDS, "ticket": TICKET}, segment("ticket", Role.USER, "x")) is TICKET
     assert "ticket" not in KINDS
     with pytest.raises(TypeError):
         KINDS["ticket"] = TICKET  # type: ignore[index]
@@ -85,7 +85,7 @@ def test_the_table_is_extended_by_a_copy() -> None:
 
 def test_an_unknown_kind_is_refused_with_what_is_known() -> None:
     with pytest.raises(BadInput) as raised:
-        row(KINDS, segment("ticket", Role.USER, "x", key="t1"))
+        kind_of(KINDS, segment("ticket", Role.USER, "x", key="t1"))
     assert raised.value.problem == "unknown kind 'ticket'"
     assert raised.value.place == "segment 't1'"
     assert "web_tab" in raised.value.hint

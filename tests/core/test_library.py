@@ -5,11 +5,11 @@ from typing import Literal
 
 import pytest
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.epochs import LIBRARY_GREW, TURN_SCOPED
 from lamina.core.hashing import handle
+from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4

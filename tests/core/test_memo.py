@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lamina.core.build import build
 from lamina.core.draft import may_split_at
 from lamina.core.envelope import Envelope
+from lamina.core.laws import is_same_request
 from lamina.core.memo import Memo
 from lamina.core.options import Options
 from lamina.core.repair import ScanMemory, repair
@@ -20,9 +21,8 @@ from lamina.core.tokens import CHARS4, ESTIMATE, RFC, Counter, Framing
 from lamina.core.values import Budget, Form, Layer, Ledger, Segment
 from lamina.core.wording import Wording
 from lamina.errors import BudgetExceeded
-from lamina.replay.generated_sessions import calls, session
+from lamina.replay.generated_sessions import generate_session, split_calls
 from lamina.segments import assistant, call, file, result, system, user
-from lamina.testing.laws import same
 from lamina.testing.strategies import logs
 
 Log = tuple[Segment, ...]
@@ -90,7 +90,7 @@ def test_a_memo_changes_nothing_whatever_happens_to_the_log(
         talk.take(move)
         with_memo, without = talk.build(talk.memo), talk.build(None)
         if isinstance(with_memo, Envelope) and isinstance(without, Envelope):
-            assert same(with_memo, without)
+            assert is_same_request(with_memo, without)
             talk.ledger = with_memo.ledger
         else:
             assert with_memo == without
@@ -98,14 +98,14 @@ def test_a_memo_changes_nothing_whatever_happens_to_the_log(
 
 def test_a_digest_is_not_there_before_what_it_covers() -> None:
     """A rewind into the folded steps, with the ledger and the memo of the build that folded them."""
-    whole = session(3, turns=6, steps=3)
+    whole = generate_session(3, turns=6, steps=3)
     talk = Conversation(whole, 3_000)
     for move in (Move("grow", 4), *[Move("grow", 3)] * 12, Move("rewind", 20)):
         talk.take(move)
         with_memo, without = talk.build(talk.memo), talk.build(None)
         assert isinstance(with_memo, Envelope)
         assert isinstance(without, Envelope)
-        assert same(with_memo, without)
+        assert is_same_request(with_memo, without)
         if move.what == "rewind":
             assert talk.ledger.folds
             assert not with_memo.ledger.folds
@@ -115,7 +115,7 @@ def test_a_digest_is_not_there_before_what_it_covers() -> None:
 def requests(log: Log, memo: Callable[[], Memo | None]) -> list[Envelope]:
     """Every request of a session."""
     ledger, envelopes = Ledger(), []
-    for each in calls(log):
+    for each in split_calls(log):
         envelopes.append(build(each, budget=Budget(window=12_000, reserve=0), ledger=ledger, memo=memo()))
         ledger = envelopes[-1].ledger
     return envelopes
@@ -123,12 +123,12 @@ def requests(log: Log, memo: Callable[[], Memo | None]) -> list[Envelope]:
 
 def test_two_threads_may_share_a_memo() -> None:
     shared = Memo()
-    sessions = [session(seed, turns=2, steps=4) for seed in (1, 2)]
+    sessions = [generate_session(seed, turns=2, steps=4) for seed in (1, 2)]
     plain = [requests(log, lambda: None) for log in sessions]
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda log: requests(log, lambda: shared), sessions * 2))
     for index, envelopes in enumerate(results):
-        assert all(map(same, envelopes, plain[index % 2]))
+        assert all(map(is_same_request, envelopes, plain[index % 2]))
         assert len(envelopes) == len(plain[index % 2])
 
 
@@ -252,7 +252,7 @@ def test_pins_that_come_and_go_are_the_same_with_a_memo(dice: Random, window: in
         except BudgetExceeded:
             return
         with_memo = build(log, budget=budget, ledger=ledger, counter=CHARS4, memo=memo)
-        assert same(with_memo, without)
+        assert is_same_request(with_memo, without)
         assert all(entry.form is Form.FULL for entry in without.entries if entry.segment.pinned)
         ledger = without.ledger
         log.append(assistant("word " * dice.randint(1, 100)))

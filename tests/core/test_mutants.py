@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.core.arrange import Filter, Layout
 from lamina.core.build import build, plan_cut
 from lamina.core.envelope import Envelope
+from lamina.core.layout import Filter, Layout
 from lamina.core.options import Options
 from lamina.core.tokens import CHARS4, Counter, Framing
 from lamina.core.values import Budget, Form, Ledger, Segment

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.laws import Case, audit
+from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.values import Budget, Form, Layer, Segment
 from lamina.errors import LawBroken

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from lamina.core.build import build
-from lamina.core.cut_target import BACK, HIGHEST, LOWEST, Rates, best, growth, limits
-from lamina.core.ledger import lower
+from lamina.core.cut_target import BACK, HIGHEST, LOWEST, Rates, choose_target, derive_limits, measure_growth
+from lamina.core.lowering import lower_entry
 from lamina.core.orders import TOKEN_VALUES, ripeness
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Digest, Form, Head, Ledger, LedgerLine, Segment
@@ -68,8 +68,8 @@ def test_what_was_sent_in_the_words_of_an_earlier_version_stays_so() -> None:
         result(CODE, id="c", key="r"),
     ]
     entry = next(e for e in build(log).entries if e.segment.key == "r")
-    old = lower(entry, Form.COMPACT, "old result", wording=PLAIN.of(1))
-    new = lower(entry, Form.COMPACT, "old result", wording=PLAIN)
+    old = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN.of(1))
+    new = lower_entry(entry, Form.COMPACT, "old result", wording=PLAIN)
     assert "[names: " in str(new.parts)
     assert "[names: " not in str(old.parts)
     budget = Budget(window=2_000, reserve=0, target=0.3, trigger=0.5, least=0, keep_last=0, largest=1)
@@ -93,7 +93,7 @@ ROOM, TRIGGER = 56_000, 44_800
 
 
 def test_fast_growth_keeps_more_for_what_is_kept_is_younger() -> None:
-    shares = [best(ROOM, TRIGGER, grown, Rates()) for grown in (100, 700, 1_500, 4_000)]
+    shares = [choose_target(ROOM, TRIGGER, grown, Rates()) for grown in (100, 700, 1_500, 4_000)]
     assert shares == sorted(shares)
     assert shares[0] < shares[-1]
 
@@ -101,18 +101,18 @@ def test_fast_growth_keeps_more_for_what_is_kept_is_younger() -> None:
 def test_a_target_stays_between_its_bounds() -> None:
     for grown in (0, 1, 50, 5_000, 10**6):
         for rates in (Rates(), Rates(read=0, write=1), Rates(read=1, write=1)):
-            left = best(ROOM, TRIGGER, grown, rates)
+            left = choose_target(ROOM, TRIGGER, grown, rates)
             assert ROOM * LOWEST // 100 <= left <= ROOM * HIGHEST // 100
 
 
 def test_dear_writes_cut_deeper_than_cheap_ones() -> None:
     dear, cheap = Rates(read=0.1, write=4), Rates(read=0.1, write=1)
-    assert best(ROOM, TRIGGER, 1_000, dear) <= best(ROOM, TRIGGER, 1_000, cheap)
+    assert choose_target(ROOM, TRIGGER, 1_000, dear) <= choose_target(ROOM, TRIGGER, 1_000, cheap)
 
 
 def test_the_last_token_kept_costs_no_more_than_it_spares() -> None:
     rates, grown = Rates(), 700
-    left = best(ROOM, TRIGGER, grown, rates)
+    left = choose_target(ROOM, TRIGGER, grown, rates)
 
     def worth(left: int) -> bool:
         costs = rates.read / 2 + (rates.write - rates.read) * TRIGGER * grown / (TRIGGER - left) ** 2
@@ -125,8 +125,8 @@ def test_the_last_token_kept_costs_no_more_than_it_spares() -> None:
 
 def test_growth_is_what_a_recent_step_added() -> None:
     envelope = build(work(*[400] * 30), counter=CHARS4)
-    assert 380 <= growth(envelope.entries) <= 480
+    assert 380 <= measure_growth(envelope.entries) <= 480
 
 
 def test_a_target_that_was_given_is_taken() -> None:
-    assert limits(Budget(window=10_000, reserve=0, target=0.37), Head(), ()).target == 3_700
+    assert derive_limits(Budget(window=10_000, reserve=0, target=0.37), Head(), ()).target == 3_700

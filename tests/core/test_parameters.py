@@ -8,7 +8,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from lamina.core.parameters import FORMATS, UNREAD, snake, speaking
+from lamina.core.parameters import FORMATS, UNREAD, find_read_parameters, snake
 
 
 class Answer(pydantic.BaseModel):
@@ -47,7 +47,7 @@ SCHEMA = {"type": "object"}
 def test_the_format_of_the_answer_is_found_in_every_shape(
     parameters: dict[str, Any], formats: list[Any]
 ) -> None:
-    read = speaking(parameters)
+    read = find_read_parameters(parameters)
     assert read.formats == formats
     assert read.others == {}
 
@@ -72,7 +72,7 @@ def test_the_format_of_the_answer_is_found_in_every_shape(
     ],
 )
 def test_what_is_not_known_to_be_unread_is_read(parameters: dict[Any, Any], others: dict[str, Any]) -> None:
-    assert speaking(parameters).others == others
+    assert find_read_parameters(parameters).others == others
 
 
 def test_no_parameter_is_both_read_and_unread() -> None:
@@ -83,7 +83,7 @@ def test_no_parameter_is_both_read_and_unread() -> None:
 def test_parameters_that_hold_themselves_come_to_an_end() -> None:
     circle: dict[str, Any] = {"words": "x"}
     circle["extra_body"] = circle
-    assert speaking(circle).others["words"] == "x"
+    assert find_read_parameters(circle).others["words"] == "x"
     held: dict[str, Any] = {}
     held["held"] = held
-    assert speaking({"field_of_tomorrow": held}).others
+    assert find_read_parameters({"field_of_tomorrow": held}).others

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle, short_handle
-from lamina.core.recall import NamedSegment, identified, names, recall, refs
+from lamina.core.recall import NamedSegment, identify_segments, index_by_name, list_refs, recall
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Digest, Form, Ledger, Ref, Segment
 from lamina.errors import BudgetExceeded, NotFound
@@ -17,7 +17,7 @@ from lamina.testing.strategies import Story, stories
 
 OLD, NEW = file("a.md", "old content"), file("a.md", "new content")
 LOG = (OLD, user("Read it"), assistant("Read."), NEW, user("Again"))
-NAMES = [ref for ref, _ in refs(LOG)]
+NAMES = [ref for ref, _ in list_refs(LOG)]
 
 
 def test_a_key_brings_back_its_newest_content() -> None:
@@ -37,7 +37,7 @@ def test_a_handle_brings_back_its_own_content(position: int) -> None:
 
 def test_equal_content_has_one_handle_and_a_ref_for_each_appearance() -> None:
     log = (user("yes"), assistant("no"), user("yes"))
-    first, _, second = identified(log)
+    first, _, second = identify_segments(log)
     assert handle(first.content) == handle(second.content)
     assert first.ref != second.ref
     assert recall(log, second.ref)[0] is log[2]
@@ -47,8 +47,8 @@ def test_equal_content_has_one_handle_and_a_ref_for_each_appearance() -> None:
 def test_refs_do_not_shift_when_the_front_is_cut_off() -> None:
     """Equal prompts with different answers: each is known by what stands before it, not by a count."""
     log = [segment for n in range(6) for segment in (user("continue"), assistant(f"Part {n}."))]
-    whole = [each.ref for each in identified(log)]
-    rest = [each.ref for each in identified(log[4:])]
+    whole = [each.ref for each in identify_segments(log)]
+    rest = [each.ref for each in identify_segments(log[4:])]
     assert rest[1:] == whole[5:]
     assert rest[0] not in whole[1:]
 
@@ -56,7 +56,7 @@ def test_refs_do_not_shift_when_the_front_is_cut_off() -> None:
 def test_what_is_equal_in_everything_is_counted() -> None:
     """A tool that is polled on an API without call ids: content and neighbours are the same each time."""
     log = [user("Wait."), *[assistant("Waiting.")] * 3]
-    first, second, third = [each.ref for each in identified(log)][1:]
+    first, second, third = [each.ref for each in identify_segments(log)][1:]
     assert len({first, second, third}) == 3
     assert third == f"{second}#1"
 
@@ -67,18 +67,18 @@ def test_handles_of_48_bits_are_still_understood_and_cannot_be_taken_over() -> N
         NamedSegment(Ref("a"), Digest("0" * 64), LOG[0]),
         NamedSegment(Ref("b"), Digest("0" * 12 + "f" * 52), LOG[1]),
     )
-    assert names([old, other])[short_handle(old.content)] is LOG[0]
-    assert names([old, other])[handle(other.content)] is LOG[1]
+    assert index_by_name([old, other])[short_handle(old.content)] is LOG[0]
+    assert index_by_name([old, other])[handle(other.content)] is LOG[1]
     assert len(handle(old.content)) == 17
 
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_file_named_like_a_handle_or_ref_does_not_stand_in_for_it(first: bool) -> None:  # noqa: FBT001
     original = file("a.md", "what is meant")
-    [identity] = identified([original])
+    [identity] = identify_segments([original])
     impostors = (file(handle(identity.content), "something else"), file(identity.ref, "something else again"))
     log = (*impostors, original) if first else (original, *impostors)
-    ref = next(each.ref for each in identified(log) if each.segment is original)
+    ref = next(each.ref for each in identify_segments(log) if each.segment is original)
     assert recall(log, handle(identity.content)) == (original,)
     assert recall(log, ref) == (original,)
 
@@ -111,7 +111,7 @@ def test_the_key_of_a_fold_brings_back_the_whole_run_in_order() -> None:
     log = session(12)
     envelope = folded(log)
     fold = envelope.ledger.folds[0]
-    named = dict(refs(log))
+    named = dict(list_refs(log))
     assert recall(log, fold.key, ledger=envelope.ledger) == tuple(named[ref] for ref in fold.covers)
     assert f'recall="{fold.key}"' in str(envelope.entry(fold.key).parts)
     with pytest.raises(NotFound):
@@ -134,7 +134,7 @@ def test_a_key_whose_digest_was_merged_brings_back_what_it_stood_for() -> None:
     gone = covers.keys() - {fold.key for fold in ledger.folds}
     assert gone
     for key in gone:
-        recalled = {ref for ref, segment in refs(log) if segment in recall(log, key, ledger=ledger)}
+        recalled = {ref for ref, segment in list_refs(log) if segment in recall(log, key, ledger=ledger)}
         assert recalled >= set(covers[key])
 
 
@@ -152,7 +152,7 @@ def test_every_key_that_a_request_ever_showed_still_answers(story: Story) -> Non
         ledger = envelope.ledger
         covers_of |= {handle(e.content): (e.ref,) for e in envelope.entries if e.form is not Form.FULL}
         covers_of |= {fold.key: fold.covers for fold in ledger.folds}
-    named = dict(refs(log))
+    named = dict(list_refs(log))
     for key, covers in covers_of.items():
         expected = [named[ref].parts for ref in covers if ref in named]
         recalled = [segment.parts for segment in recall(log, key, ledger=ledger)] if expected else []

@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.arrange import OWN_TURN_ONLY
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.laws import Case, calls_and_results_pair
 from lamina.core.options import Options
 from lamina.core.repair import ANSWERED, ENDED, UNANSWERED, Repairs
 from lamina.core.tokens import CHARS4
+from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Entry, Form, Ledger, Ref, Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.diagnose.differences import diff
 from lamina.errors import BadInput
-from lamina.segments import assistant, call, result, segment, system, user
+from lamina.segments import assistant, call, memory, result, segment, system, user
 from lamina.testing.strategies import logs
 
 ASK = user("List the files")
@@ -380,3 +380,12 @@ def test_parallel_calls_after_system_text_stay_together() -> None:
     assert opened == [True, False, False]
     assert sorted(results) == calls
     assert not any(entry.why.startswith("late") for entry in envelope.entries)
+
+
+@pytest.mark.parametrize("second_id", ["c", "d"])
+def test_a_blank_message_ends_the_calls_before_it_also_if_system_text_follows(second_id: str) -> None:
+    log = [call("bash", "{}", id="c"), assistant(""), memory("m"), call("bash", "{}", id=second_id)]
+    envelope = build(log)
+    parts = [type(entry.parts[0]) for entry in envelope.sent if entry.role is not Role.SYSTEM]
+    assert parts == [ToolCall, ToolResult, ToolCall, ToolResult]
+    assert list(calls_and_results_pair(Case(log=tuple(log), envelope=envelope))) == []

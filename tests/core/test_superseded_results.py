@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.superseded_results import Exchange, superseded
-from lamina.core.text.subjects import SUBJECTS, ReadableCall, Subject, subject
+from lamina.core.superseded_results import Exchange, find_superseded
+from lamina.core.text.subjects import SUBJECT_READERS, ReadableCall, Subject, read_subject
 from lamina.core.values import ToolCall, ToolResult
 
 
@@ -29,7 +29,7 @@ def raw(name: str, arguments: str) -> Exchange:
 
 
 def sh(command: str) -> Subject | None:
-    return subject(call("bash", command=command))
+    return read_subject(call("bash", command=command))
 
 
 def read(path: str, start: int | None = None, end: int | None = None) -> Subject:
@@ -71,7 +71,7 @@ def write(*paths: str) -> Subject:
     ],
 )  # fmt: skip
 def test_tools_of_todays_agents_are_understood(known: ToolCall, expected: Subject) -> None:
-    assert subject(known) == expected
+    assert read_subject(known) == expected
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_tools_of_todays_agents_are_understood(known: ToolCall, expected: Subjec
     ],
 )
 def test_questions_are_told_by_their_whole_call(verb: str, known: ToolCall) -> None:
-    found = subject(known)
+    found = read_subject(known)
     assert found is not None
     assert found.verb == verb
     assert found.resource.startswith(f"{known.name} {{")
@@ -107,9 +107,9 @@ def test_questions_are_told_by_their_whole_call(verb: str, known: ToolCall) -> N
     ids=lambda known: f"{known.name} {known.arguments}",
 )
 def test_receipts_and_unknown_tools_have_no_subject(known: ToolCall) -> None:
-    assert subject(known) is None
+    assert read_subject(known) is None
     exchange = Exchange(call=known, result=ToolResult(id="1"))
-    assert superseded([exchange, exchange]) == {}
+    assert find_superseded([exchange, exchange]) == {}
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_spaces_between_words_do_not_tell_commands_apart() -> None:
 
 
 def test_the_folder_tells_commands_apart() -> None:
-    inside = subject(call("bash", command="git log", cwd="/w"))
+    inside = read_subject(call("bash", command="git log", cwd="/w"))
     assert sh("cd /w && git log") == inside != sh("git log")
 
 
@@ -172,7 +172,7 @@ def test_the_folder_tells_commands_apart() -> None:
     ],
 )  # fmt: skip
 def test_ranges_are_understood(arguments: dict[str, Any], expected: tuple[int | None, int | None]) -> None:
-    assert subject(call("read_file", path="a", **arguments)) == read("a", *expected)
+    assert read_subject(call("read_file", path="a", **arguments)) == read("a", *expected)
 
 
 @pytest.mark.parametrize(
@@ -187,27 +187,29 @@ def test_a_read_with_arguments_not_understood_is_only_replaced_by_its_equal(
     arguments: dict[str, Any],
 ) -> None:
     odd, whole = done("read_file", path="a", **arguments), done("read_file", path="a")
-    assert superseded([odd, whole]) == {}
-    assert superseded([odd, odd]) == {0: 1}
+    assert find_superseded([odd, whole]) == {}
+    assert find_superseded([odd, odd]) == {0: 1}
 
 
 @pytest.mark.parametrize("path", ["src/a", "./src/a", "src//a", "src/x/../a", "src\\a", "file://src/a"])
 def test_spellings_of_a_path_are_one(path: str) -> None:
-    assert superseded([done("read_file", path=path), done("Read", file_path="src/a")]) == {0: 1}
+    assert find_superseded([done("read_file", path=path), done("Read", file_path="src/a")]) == {0: 1}
 
 
 @pytest.mark.parametrize("path", ["", " ", "a\nb"])
 def test_what_cannot_be_a_path_is_not_one(path: str) -> None:
-    assert subject(call("write_file", path=path)) is None
+    assert read_subject(call("write_file", path=path)) is None
 
 
 def test_case_of_a_path_is_kept() -> None:
-    assert superseded([done("read_file", path="A"), done("read_file", path="a")]) == {}
+    assert find_superseded([done("read_file", path="A"), done("read_file", path="a")]) == {}
 
 
 def test_equal_arguments_are_equal_however_written() -> None:
-    assert superseded([raw("get_user", '{"a":1,"b":2}'), raw("get_user", '{ "b": 2, "a": 1 }')]) == {0: 1}
-    assert superseded([raw("get_user", '{"a": 1}'), raw("get_user", '{"a": 2}')]) == {}
+    assert find_superseded([raw("get_user", '{"a":1,"b":2}'), raw("get_user", '{ "b": 2, "a": 1 }')]) == {
+        0: 1
+    }
+    assert find_superseded([raw("get_user", '{"a": 1}'), raw("get_user", '{"a": 2}')]) == {}
 
 
 @pytest.mark.parametrize(
@@ -215,20 +217,20 @@ def test_equal_arguments_are_equal_however_written() -> None:
 )
 def test_arguments_that_are_no_object_are_compared_as_they_are(text: str) -> None:
     for name in ("get_user", "read_file", "ls"):
-        assert superseded([raw(name, text), raw(name, text + "1"), raw(name, text)])[0] == 2
+        assert find_superseded([raw(name, text), raw(name, text + "1"), raw(name, text)])[0] == 2
     for name in ("bash", "write_file", "send", "apply_patch"):
-        assert superseded([raw(name, text), raw(name, text)]) == {}
+        assert find_superseded([raw(name, text), raw(name, text)]) == {}
 
 
 def test_nesting_counts_outside_strings_only() -> None:
     code = {"file_path": "a", "content": '\\"[{' * 1000, "more": [{}] * 1000}
-    assert subject(call("Write", **code)) == write("a")
+    assert read_subject(call("Write", **code)) == write("a")
 
 
 def test_arguments_too_deep_are_compared_as_they_are() -> None:
     for depth, found in ((200, {0: 1}), (201, {})):
         text = "[" * depth + "]" * depth
-        assert superseded([raw("ls", text), raw("ls", f" {text}")]) == found
+        assert find_superseded([raw("ls", text), raw("ls", f" {text}")]) == found
 
 
 @pytest.mark.parametrize(
@@ -240,18 +242,18 @@ def test_arguments_too_deep_are_compared_as_they_are() -> None:
 )  # fmt: skip
 def test_a_read_replaces_the_lines_it_contains(inner: tuple[int, int], outer: tuple[int, int]) -> None:
     log = [done("read", path="a", start=start, end=end) for start, end in (inner, outer)]
-    assert superseded(log) == {0: 1}
-    assert superseded(log[::-1]) == ({0: 1} if inner == outer else {})
+    assert find_superseded(log) == {0: 1}
+    assert find_superseded(log[::-1]) == ({0: 1} if inner == outer else {})
 
 
 @pytest.mark.parametrize("other", [(6, 10), (1, 5), (10, None), (-100, None)])
 def test_a_read_replaces_no_lines_that_it_does_not_contain(other: tuple[int, int | None]) -> None:
     log = [done("read", path="a", start=start, end=end) for start, end in ((5, 9), other)]
-    assert superseded(log) == superseded(log[::-1]) == {}
+    assert find_superseded(log) == find_superseded(log[::-1]) == {}
 
 
 def test_lines_from_the_end_are_not_known_to_be_among_lines_from_the_start() -> None:
-    assert superseded([done("bash", command="tail -n 5 a"), done("bash", command="tail -n +2 a")]) == {}
+    assert find_superseded([done("bash", command="tail -n 5 a"), done("bash", command="tail -n +2 a")]) == {}
 
 
 def test_a_write_makes_earlier_reads_stale_and_stays() -> None:
@@ -261,51 +263,54 @@ def test_a_write_makes_earlier_reads_stale_and_stays() -> None:
         done("read", path="b"),
     )
     log = [whole, part, done("edit", path="a"), part, other, done("write", path="a")]
-    assert superseded(log) == {0: 5, 1: 5, 3: 5}
+    assert find_superseded(log) == {0: 5, 1: 5, 3: 5}
 
 
 def test_a_patch_makes_reads_of_all_its_files_stale() -> None:
     patch = "*** Update File: a\n*** Update File: b\n"
     log = [done("read", path="a"), done("read", path="b"), done("read", path="c")]
-    assert superseded([*log, done("apply_patch", patch=patch)]) == {0: 3, 1: 3}
+    assert find_superseded([*log, done("apply_patch", patch=patch)]) == {0: 3, 1: 3}
 
 
 def test_a_failed_write_replaces_nothing_and_stays() -> None:
-    assert superseded([done("read", path="a"), failed("write", path="a")]) == {}
-    assert superseded([failed("write", path="a"), done("write", path="a"), done("read", path="a")]) == {}
+    assert find_superseded([done("read", path="a"), failed("write", path="a")]) == {}
+    assert find_superseded([failed("write", path="a"), done("write", path="a"), done("read", path="a")]) == {}
 
 
 def test_a_failed_read_replaces_nothing_and_is_replaced_by_any_success() -> None:
-    assert superseded([done("read", path="a"), failed("read", path="a"), failed("read", path="a")]) == {}
-    assert superseded([failed("read", path="a"), done("read", path="a", offset=5, limit=2)]) == {0: 1}
+    assert find_superseded([done("read", path="a"), failed("read", path="a"), failed("read", path="a")]) == {}
+    assert find_superseded([failed("read", path="a"), done("read", path="a", offset=5, limit=2)]) == {0: 1}
 
 
 def test_a_command_that_fails_again_replaces_its_failure_but_no_success() -> None:
     passed, broken = done("bash", command="pytest"), failed("bash", command="pytest")
-    assert superseded([broken, passed, broken]) == {0: 2}
-    assert superseded([passed, broken, passed]) == {0: 2, 1: 2}
+    assert find_superseded([broken, passed, broken]) == {0: 2}
+    assert find_superseded([passed, broken, passed]) == {0: 2, 1: 2}
 
 
 @pytest.mark.parametrize("name", ["grep", "list_dir", "get_user"])
 def test_repetition_leaves_the_last(name: str) -> None:
-    assert superseded([done(name, x=1), done(name, x=1), done(name, x=2), done(name, x=1)]) == {0: 3, 1: 3}
+    assert find_superseded([done(name, x=1), done(name, x=1), done(name, x=2), done(name, x=1)]) == {
+        0: 3,
+        1: 3,
+    }
 
 
 def test_verbs_and_tools_do_not_mix() -> None:
-    assert superseded([done("get_user", x=1), done("get_order", x=1), done("list_user", x=1)]) == {}
+    assert find_superseded([done("get_user", x=1), done("get_order", x=1), done("list_user", x=1)]) == {}
 
 
 def test_a_shell_read_and_a_file_read_are_the_same() -> None:
     shown = [done("bash", command=command) for command in ("sed -n '5,9p' a", "cat ./a")]
     log = [*shown, done("Read", file_path="a")]
-    assert superseded(log) == {0: 2, 1: 2}
+    assert find_superseded(log) == {0: 2, 1: 2}
 
 
 def test_a_write_makes_only_reads_stale() -> None:
     def listing(known: ReadableCall) -> Subject | None:
         return Subject(verb="list", resource="a") if known.name == "ls" else None
 
-    assert superseded([done("ls"), done("write", path="a")], table=(listing, *SUBJECTS)) == {}
+    assert find_superseded([done("ls"), done("write", path="a")], table=(listing, *SUBJECT_READERS)) == {}
 
 
 def test_own_readers_go_in_front() -> None:
@@ -313,8 +318,8 @@ def test_own_readers_go_in_front() -> None:
         return Subject(verb="call", resource="page") if known.name == "turn_page" else None
 
     log = [done("turn_page", to=1), done("ls"), done("turn_page", to=2), done("ls")]
-    assert superseded(log) == {1: 3}
-    assert superseded(log, table=(pages, *SUBJECTS)) == {0: 2, 1: 3}
+    assert find_superseded(log) == {1: 3}
+    assert find_superseded(log, table=(pages, *SUBJECT_READERS)) == {0: 2, 1: 3}
 
 
 UNITS = ["a", "'", '"', '\\"', ";", "|", "\n", "<<", "[", "{}", "[],", "*** Add File: ", "cat\0", "''a", "-"]
@@ -329,8 +334,8 @@ def test_a_megabyte_of_anything_has_an_answer(unit: str) -> None:
         *(raw(name, wrapped) for name in ("bash", "apply_patch", "read")),
         raw("ls", text),
     ]
-    assert superseded(log) == {}
-    assert superseded([*log, *log]).items() >= {3: 8, 4: 9}.items()
+    assert find_superseded(log) == {}
+    assert find_superseded([*log, *log]).items() >= {3: 8, 4: 9}.items()
 
 
 def test_many_ranges_of_one_file_are_compared_in_few_steps() -> None:
@@ -339,7 +344,7 @@ def test_many_ranges_of_one_file_are_compared_in_few_steps() -> None:
     log = [
         done("read", path="a", start=first, end=last) for first, last in (*ends, (count // 2, 5 * count // 2))
     ]
-    replaced = [old for old, new in superseded(log).items() if new == count]
+    replaced = [old for old, new in find_superseded(log).items() if new == count]
     assert replaced == [i for i, (a, b) in enumerate(ends) if a >= count // 2 and b <= 5 * count // 2]
 
 
@@ -356,7 +361,7 @@ logs = st.lists(st.builds(Exchange, call=calls, result=results), max_size=25)
 
 @given(logs)
 def test_the_map_is_one_step_forward_to_a_result_that_stands(log: list[Exchange]) -> None:
-    found = superseded(log)
+    found = find_superseded(log)
     assert all(old < new < len(log) for old, new in found.items())
     assert found.keys().isdisjoint(found.values())
     assert list(found) == sorted(found)
@@ -364,7 +369,7 @@ def test_the_map_is_one_step_forward_to_a_result_that_stands(log: list[Exchange]
 
 @given(logs, logs)
 def test_later_exchanges_only_add(log: list[Exchange], more: list[Exchange]) -> None:
-    before, after = superseded(log), superseded([*log, *more])
+    before, after = find_superseded(log), find_superseded([*log, *more])
     assert before.keys() <= after.keys()
     assert all(after[old] == new or after[old] >= len(log) for old, new in before.items())
 
@@ -372,14 +377,14 @@ def test_later_exchanges_only_add(log: list[Exchange], more: list[Exchange]) -> 
 @given(logs)
 def test_the_latest_of_all_pairs_is_found(log: list[Exchange]) -> None:
     places = range(len(log))
-    pairs = [(old, new) for new in places for old in range(new) if superseded([log[old], log[new]])]
-    assert superseded(log) == dict(sorted(pairs))
+    pairs = [(old, new) for new in places for old in range(new) if find_superseded([log[old], log[new]])]
+    assert find_superseded(log) == dict(sorted(pairs))
 
 
 @given(logs)
 def test_receipts_stay_and_failures_replace_only_failed_commands(log: list[Exchange]) -> None:
-    for old, new in superseded(log).items():
-        about, by = subject(log[old].call), subject(log[new].call)
+    for old, new in find_superseded(log).items():
+        about, by = read_subject(log[old].call), read_subject(log[new].call)
         assert about is not None
         assert by is not None
         assert about.verb != "write"
@@ -390,8 +395,8 @@ def test_receipts_stay_and_failures_replace_only_failed_commands(log: list[Excha
 @given(st.text(), st.text())
 def test_any_name_and_arguments_have_an_answer(name: str, arguments: str) -> None:
     exchange = raw(name, arguments)
-    assert superseded([exchange, exchange]) in ({}, {0: 1})
-    assert subject(exchange.call) == subject(exchange.call)
+    assert find_superseded([exchange, exchange]) in ({}, {0: 1})
+    assert read_subject(exchange.call) == read_subject(exchange.call)
 
 
 @given(st.text(alphabet="cat sedn-5,p$'\"|><&;\n\\/*", max_size=40))

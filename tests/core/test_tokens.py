@@ -21,13 +21,13 @@ from lamina.core.tokens import (
     calibration_for,
     estimate_for,
     part_cost,
-    scaled,
+    scale_tokens,
     tools_cost,
 )  # fmt: skip
 from lamina.core.values import Calibration, Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
 from lamina.errors import BadInput
-from lamina.models.facts import own_name
 from lamina.models.framing import GENERIC, framing_for
+from lamina.models.names import own_name
 
 TOLD = 'readReads a file.{"type":"object"}'
 COUNTERS = (RFC, CHARS4, BYTES4, STRICT, ESTIMATE)
@@ -48,7 +48,7 @@ def letters(**framing: Any) -> Counter:
 
 def rfc_total(*messages: tuple[Part, ...]) -> int:
     raw = sum(RFC.framing.message + message_cost(parts, RFC) for parts in messages)
-    return scaled(raw, RFC, None)
+    return scale_tokens(raw, RFC, None)
 
 
 def result(text: str) -> ToolResult:
@@ -215,10 +215,10 @@ def test_declarations_count_one_by_one_and_the_list_once() -> None:
 
 def test_scaling_rounds_up_once() -> None:
     counter = letters(scale=1050)
-    assert scaled(10, counter, None) == 11
-    assert scaled(20, counter, None) == 21
-    assert scaled(10, counter, Calibration(millis=1100, samples=1)) == 12
-    assert scaled(10**20, counter, None) == 105 * 10**18
+    assert scale_tokens(10, counter, None) == 11
+    assert scale_tokens(20, counter, None) == 21
+    assert scale_tokens(10, counter, Calibration(millis=1100, samples=1)) == 12
+    assert scale_tokens(10**20, counter, None) == 105 * 10**18
 
 
 def test_the_first_report_stands_alone() -> None:

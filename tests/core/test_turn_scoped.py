@@ -13,18 +13,19 @@ from hypothesis import strategies as st
 
 from lamina import Memo
 from lamina.caches import rules_for, simulator
-from lamina.core.arrange import OWN_TURN_ONLY, Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.laws import Case, audit
+from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.repair import Repairs
 from lamina.core.tokens import CHARS4
+from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Budget, Form, Head, Ledger, Segment
 from lamina.core.wording import text_of
 from lamina.diagnose import diff
 from lamina.dialects import DIALECTS
-from lamina.fitting.markers import marked
+from lamina.fitting.markers import place_markers
 from lamina.segments import assistant, call, clock, memory, note, result, summary, system, thinking, user
 
 LONG = "A sentence that makes the history worth a cache. " * 120
@@ -138,7 +139,7 @@ def test_a_cache_reads_all_of_the_last_request_but_its_time(model: str) -> None:
     ledger, before, last = Ledger(), None, 0
     for log in logs:
         envelope = build(log, head=head, counter=CHARS4, ledger=ledger)
-        request = marked(
+        request = place_markers(
             dialect.render(envelope),
             envelope,
             dialect,

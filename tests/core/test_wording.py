@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lamina.core.hashing import handle, parts_digest
 from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind
-from lamina.core.text.tags import escape
+from lamina.core.text.tags import escape_attribute
 from lamina.core.values import Digest, Form, Part, Role, Segment, Text, ToolCall
 from lamina.core.wording import (
     ARGUMENT_LIMIT,
@@ -175,7 +175,7 @@ def unescaped(value: str) -> str:
 
 @given(HOSTILE)
 def test_an_attribute_stays_within_its_quotes_and_on_its_line(value: str) -> None:
-    escaped = escape(value)
+    escaped = escape_attribute(value)
     assert not set(escaped) & set("\"'<>")
     assert len(f"x{escaped}x".splitlines()) == 1
     assert unescaped(escaped) == value
@@ -290,7 +290,12 @@ RUNS: list[tuple[Callable[[str], str], str, str]] = [
     (guard, "", unit) for unit in ("<", "<\\", "</ ", "</file_context>", "<t")
 ]
 RUNS += [(guard, "<", "\\"), (guard, "</", " "), (guard, "<", "a")]
-RUNS += [(unguard, "", "<\\"), (unguard, "", "<\\/file_context>"), (unguard, "<", "\\"), (escape, "", '"')]
+RUNS += [
+    (unguard, "", "<\\"),
+    (unguard, "", "<\\/file_context>"),
+    (unguard, "<", "\\"),
+    (escape_attribute, "", '"'),
+]
 
 
 @pytest.mark.parametrize(("function", "first", "unit"), RUNS)

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
+from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.tokens import RFC
 from lamina.core.values import Budget, Head, Segment
-from lamina.diagnose.differences import Difference, diff
+from lamina.diagnose.differences import diff
+from lamina.diagnose.values import Difference
 from lamina.segments import assistant, call, file, result, system, user
 from lamina.testing.strategies import logs
 
@@ -85,13 +86,15 @@ def test_the_same_request_has_no_new_entry() -> None:
 def test_tools_stand_first_so_nothing_is_kept(tools: tuple[dict[str, Any], ...], cause: str) -> None:
     difference = diff(BEFORE, built(*LOG, tools=tools))
     assert (difference.cause, difference.at, difference.kept, difference.lost) == (cause, 0, 0, BEFORE.tokens)
-    assert difference.byte == (first_difference(canonical(TOOLS[0]), canonical(tools[0])) if tools else 0)
+    assert difference.byte == (
+        first_difference(canonical_json(TOOLS[0]), canonical_json(tools[0])) if tools else 0
+    )
 
 
 def test_a_tool_at_the_end_leaves_those_before_it() -> None:
     difference = diff(BEFORE, built(*LOG, tools=(*TOOLS, {"name": "list"})))
     assert (difference.cause, difference.at, difference.entry) == ("tool added", 0, "tools[2]")
-    assert difference.offset == len(canonical(TOOLS[0])) + len(canonical(TOOLS[1]))
+    assert difference.offset == len(canonical_json(TOOLS[0])) + len(canonical_json(TOOLS[1]))
 
 
 def test_another_tenant_shares_no_prefix() -> None:
@@ -167,7 +170,7 @@ def test_an_attachment_that_moves_into_the_library_is_named() -> None:
 def test_the_byte_is_the_first_that_differs(start: str, one: str, other: str) -> None:
     texts = [f"?{start}{end}" for end in (one, other)]
     before, after = (built(*at(2, user(text, key="u1"))) for text in texts)
-    wires = [canonical(e.sent[2].parts) for e in (before, after)]
+    wires = [canonical_json(e.sent[2].parts) for e in (before, after)]
     assert diff(before, after).byte == (first_difference(*wires) if one != other else 0)
 
 

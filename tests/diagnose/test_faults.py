@@ -12,9 +12,10 @@ import pytest
 
 from lamina.caches import CacheRules, rules_for
 from lamina.core.build import build
-from lamina.diagnose.differences import CAUSES, Difference, diff
+from lamina.diagnose.differences import diff
+from lamina.diagnose.values import CAUSES, Difference
 from lamina.dialects import DIALECTS
-from lamina.replay.generated_sessions import session
+from lamina.replay.generated_sessions import generate_session
 from tests.fixtures.damages import Pair
 from tests.fixtures.faults import FAULTS, Fault, damaged
 from tests.fixtures.harmless import HARMLESS, Harmless, changed
@@ -31,7 +32,7 @@ CASES = [(fault, dialect) for fault in FAULTS for dialect in fault.dialects]
 @cache
 def whole(dialect: str, seed: int) -> dict[str, Any]:
     """A session as a request, with tools, a picture, a document and, where it has a place, thinking."""
-    log = session(seed, turns=5, steps=4, thinking=dialect == "anthropic")
+    log = generate_session(seed, turns=5, steps=4, thinking=dialect == "anthropic")
     request = DIALECTS[dialect].render(build(log))
     shape = {"type": "object", "properties": {"path": {"type": "string"}}}
     if dialect == "anthropic":

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from lamina.caches import rules_for
 from lamina.core.tokens import Counter, Framing
-from lamina.diagnose.differences import Difference, diff
+from lamina.diagnose.differences import diff
+from lamina.diagnose.values import Difference
 
 # a request, as pieces
 

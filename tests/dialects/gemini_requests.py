@@ -8,9 +8,9 @@ from typing import Any
 
 from google.genai import types
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.values import Budget
 from lamina.dialects.gemini import DIALECT

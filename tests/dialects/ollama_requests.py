@@ -6,13 +6,13 @@ import json
 from random import Random
 from typing import Any
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.layout import Layout
 from lamina.core.values import Budget
 from lamina.dialects.ollama import DIALECT
 from lamina.dialects.port import Dialect
-from lamina.dialects.translate import options_for, translated
+from lamina.dialects.translate import choose_options, translate_head
 
 Json = dict[str, Any]
 LOGGED = Layout(context="logged")
@@ -52,7 +52,7 @@ def request(*messages: Any, **fields: Any) -> Json:
 def fitted(original_request: Json, *, window: int | None = None, **dials: Any) -> Envelope:
     parsed = DIALECT.parse(original_request)
     budget = Budget(window=window, reserve=0, **dials) if window else None
-    options = options_for(DIALECT, parsed.head, layout=LOGGED)
+    options = choose_options(DIALECT, parsed.head, layout=LOGGED)
     return build(parsed.log, head=parsed.head, budget=budget, options=options)
 
 
@@ -67,9 +67,9 @@ def sent(original_request: Json, **dials: Any) -> list[Json]:
 def converted(original_request: Json, source: Dialect, target: Dialect, *, window: int | None = None) -> Json:
     """A request of one dialect in another."""
     parsed = source.parse(original_request)
-    head = translated(parsed.head, source, target).head
+    head = translate_head(parsed.head, source, target).head
     budget = Budget(window=window, reserve=0) if window else None
-    options = options_for(target, head, layout=LOGGED)
+    options = choose_options(target, head, layout=LOGGED)
     return target.render(build(parsed.log, head=head, budget=budget, options=options))
 
 

@@ -6,9 +6,9 @@ import json
 from random import Random
 from typing import Any
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.values import Budget
 from lamina.dialects.openai_chat import DIALECT

@@ -6,12 +6,12 @@ import json
 from random import Random
 from typing import Any
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.layout import Layout
 from lamina.core.values import Budget
 from lamina.dialects.openai_responses import DIALECT
-from lamina.dialects.translate import options_for
+from lamina.dialects.translate import choose_options
 
 Json = dict[str, Any]
 AS_LOGGED = Layout(context="logged")
@@ -53,7 +53,7 @@ def fitted(body: Json, *, window: int | None = None, **dials: Any) -> Envelope:
         parsed.log,
         head=parsed.head,
         budget=budget,
-        options=options_for(DIALECT, parsed.head, layout=AS_LOGGED),
+        options=choose_options(DIALECT, parsed.head, layout=AS_LOGGED),
     )
 
 

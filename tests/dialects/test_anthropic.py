@@ -16,14 +16,14 @@ import pytest
 from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
-from lamina.core.arrange import Layout
-from lamina.core.build import EMPTY, build
+from lamina.core.build import EMPTY_LEDGER, build
 from lamina.core.envelope import Envelope
+from lamina.core.layout import Layout
 from lamina.core.memo import Memo
 from lamina.core.options import Options
 from lamina.core.values import Budget, Form, Ledger, ToolResult
 from lamina.dialects.anthropic import DIALECT, find_binding
-from lamina.dialects.port import ParseMemo
+from lamina.dialects.memos import ParseMemo
 from lamina.errors import BadInput, BudgetExceeded
 
 Json = dict[str, Any]
@@ -50,7 +50,7 @@ def fitted(
     request: Json,
     *,
     budget: Budget | None = None,
-    ledger: Ledger = EMPTY,
+    ledger: Ledger = EMPTY_LEDGER,
     read: ParseMemo | None = None,
     memo: Memo | None = None,
 ) -> tuple[Json, Envelope]:
@@ -286,7 +286,7 @@ def test_a_request_that_grows_stays_valid_for_models_that_bind_thinking(
     request_: Json, share: float, model: str
 ) -> None:
     request_ = request_ | {"model": model}
-    budget, ledger, read, memo = windows(request_, share), EMPTY, ParseMemo(), Memo()
+    budget, ledger, read, memo = windows(request_, share), EMPTY_LEDGER, ParseMemo(), Memo()
     for length in range(1, len(request_["messages"]) + 1):
         if request_["messages"][length - 1]["role"] != "user":
             continue

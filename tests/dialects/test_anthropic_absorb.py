@@ -11,7 +11,8 @@ from lamina import segments
 from lamina.core.build import build
 from lamina.core.values import Head
 from lamina.dialects.anthropic import DIALECT
-from lamina.dialects.port import Absorbed, Usage
+from lamina.dialects.port import Absorbed
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 
 Json = dict[str, Any]

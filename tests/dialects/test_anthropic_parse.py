@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lamina.core.values import Document, Image, Raw, Thinking, ToolResult
-from lamina.core.wording import described
+from lamina.core.wording import describe_segment
 from lamina.dialects.anthropic import DIALECT
-from lamina.dialects.port import ParseMemo
+from lamina.dialects.memos import ParseMemo
 from lamina.errors import BadInput
 from tests.dialects.test_anthropic import EVERYTHING, SEARCH, Json, fitted
 from tests.dialects.test_anthropic_render import CALL, REST, RESULT, STEP
@@ -37,7 +37,7 @@ def test_parsing_says_what_each_segment_is() -> None:
         b["type"] for b in SEARCH
     ]
     (result, _) = (s for s in log if isinstance(s.parts[0], ToolResult))
-    assert (described(result), result.attrs) == ("read_file a.py", {"path": "a.py"})
+    assert (describe_segment(result), result.attrs) == ("read_file a.py", {"path": "a.py"})
     assert isinstance(part := result.parts[0], ToolResult)
     assert part.error
     assert {segment.origin for segment in log} == {"anthropic"}

@@ -13,7 +13,8 @@ from lamina import testing
 from lamina.core.repair import Repairs
 from lamina.core.values import Head
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, ParseMemo, PlainHead
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, PlainHead
 from lamina.testing.conformance import Conformance
 
 CASES: list[Conformance] = [case for subject in DIALECTS.values() for case in testing.dialect(subject)]

@@ -8,7 +8,8 @@ from google.genai import types
 from lamina.core.build import build
 from lamina.core.values import Head, Text, Thinking, ToolCall
 from lamina.dialects.gemini import DIALECT
-from lamina.dialects.port import Absorbed, Usage
+from lamina.dialects.port import Absorbed
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from tests.dialects.gemini_requests import OPTIONS, SIGNED, Json, answers, asks, model, user
 

@@ -8,8 +8,8 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
+from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.values import Budget, Head
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC

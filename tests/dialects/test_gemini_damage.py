@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lamina.core.values import Segment
 from lamina.dialects.gemini import DIALECT
-from lamina.dialects.port import ParseMemo
+from lamina.dialects.memos import ParseMemo
 from lamina.errors import BadInput, BudgetExceeded
 from tests.dialects.gemini_requests import Json, answers, asks, body, conversation, fitted, model, user
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from lamina.core.values import Budget, Ledger
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import CheckMemo, Violation
+from lamina.dialects.memos import CheckMemo
+from lamina.dialects.port import Violation
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput, BudgetExceeded, InvalidRequest, LaminaError
 from lamina.fitting.request import Fitted, RequestMemo, fit_request

@@ -8,7 +8,7 @@ import pytest
 from lamina.core.build import build
 from lamina.core.values import ToolCall
 from lamina.dialects.ollama import DIALECT
-from lamina.dialects.port import Usage
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from tests.dialects.ollama_requests import Json, answers, called, fitted, request, user
 

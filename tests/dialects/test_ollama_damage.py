@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from lamina.core.build import build
 from lamina.core.values import Segment
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
+from lamina.dialects.memos import ParseMemo
 from lamina.dialects.ollama import DIALECT
 from lamina.dialects.openai_chat import DIALECT as OPENAI_CHAT
-from lamina.dialects.port import ParseMemo
 from lamina.errors import BadInput, BudgetExceeded
 from tests.dialects import openai_chat_requests as chat
 from tests.dialects.ollama_requests import (

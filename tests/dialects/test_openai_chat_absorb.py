@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from lamina.core.build import build
 from lamina.dialects.openai_chat import DIALECT
-from lamina.dialects.port import Absorbed, Usage
+from lamina.dialects.port import Absorbed
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.segments import user
 from tests.dialects.openai_chat_requests import OPTIONS, Json, answers, called

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.values import Segment
+from lamina.dialects.memos import ParseMemo
 from lamina.dialects.openai_chat import DIALECT
-from lamina.dialects.port import ParseMemo
 from lamina.errors import BadInput, BudgetExceeded
 from tests.dialects.openai_chat_requests import Json, answered, conversation, fitted, request, user
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.values import Segment
+from lamina.dialects.memos import ParseMemo
 from lamina.dialects.openai_chat import DIALECT
-from lamina.dialects.port import ParseMemo
 
 Message = dict[str, Any]
 

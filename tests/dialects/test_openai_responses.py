@@ -8,7 +8,7 @@ from lamina import segments
 from lamina.core.build import build
 from lamina.core.values import Document, Image, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.openai_responses import DIALECT
-from lamina.dialects.translate import options_for
+from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
 from tests.dialects.openai_responses_requests import (
     AS_LOGGED,
@@ -235,7 +235,9 @@ def test_what_came_from_elsewhere_is_written_from_its_parts() -> None:
         segments.result("nothing", id="c2", joins=True, error=True),
         segments.user("And?"),
     ]
-    envelope = build(log, options=options_for(DIALECT, DIALECT.parse(request(user())).head, layout=AS_LOGGED))
+    envelope = build(
+        log, options=choose_options(DIALECT, DIALECT.parse(request(user())).head, layout=AS_LOGGED)
+    )
     rendered = DIALECT.render(envelope)
     assert DIALECT.check(rendered) == []
     assert rendered["instructions"] == "Be brief.\n\nIn French."

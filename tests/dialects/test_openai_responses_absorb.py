@@ -7,7 +7,8 @@ from openai.types.responses import Response, ResponseFunctionToolCall, ResponseO
 from lamina.core.build import build
 from lamina.core.values import Thinking, ToolCall
 from lamina.dialects.openai_responses import DIALECT
-from lamina.dialects.port import Absorbed, Usage
+from lamina.dialects.port import Absorbed
+from lamina.dialects.usage import Usage
 from tests.dialects.openai_responses_requests import (
     Json,
     answers,

@@ -18,9 +18,9 @@ from pydantic import TypeAdapter
 from lamina.core.build import build
 from lamina.core.values import Budget, Form
 from lamina.dialects import DIALECTS
+from lamina.dialects.memos import ParseMemo
 from lamina.dialects.openai_responses import DIALECT
-from lamina.dialects.port import ParseMemo
-from lamina.dialects.translate import options_for, translated
+from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.testing.conformance import MODELS, DialectTrial
 from tests.dialects.openai_chat_requests import conversation as chat
@@ -168,17 +168,18 @@ def test_chats_become_valid_requests(seed: int, window: int | None) -> None:
 def said_here(name: str, before: Any, window: int | None = None) -> None:
     other = DIALECTS[name]
     parsed = other.parse(before)
-    own = translated(parsed.head, other, DIALECT, model="gpt-5.6-sol")
+    own = translate_head(parsed.head, other, DIALECT, model="gpt-5.6-sol")
     budget = Budget(window=window, reserve=0) if window else None
     envelope = build(
-        parsed.log, head=own.head, budget=budget, options=options_for(DIALECT, own.head, layout=AS_LOGGED)
+        parsed.log, head=own.head, budget=budget, options=choose_options(DIALECT, own.head, layout=AS_LOGGED)
     )
     rendered = DIALECT.render(envelope)
     assert DIALECT.check(rendered) == []
     validated(rendered)
     again = DIALECT.parse(json.loads(msgspec.json.encode(rendered)))
     assert (
-        DIALECT.render(build(again.log, head=again.head, options=options_for(DIALECT, own.head))) == rendered
+        DIALECT.render(build(again.log, head=again.head, options=choose_options(DIALECT, own.head)))
+        == rendered
     )
 
 

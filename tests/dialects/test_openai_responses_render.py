@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from lamina.core.arrange import Filter, Layout
 from lamina.core.build import build
+from lamina.core.layout import Filter, Layout
 from lamina.core.values import Form
 from lamina.dialects.openai_responses import DIALECT
 from lamina.dialects.openai_responses.item_scan import (
@@ -13,7 +13,7 @@ from lamina.dialects.openai_responses.item_scan import (
     REASONING_TWICE,
     REASONING_UNREADABLE,
 )
-from lamina.dialects.translate import options_for
+from lamina.dialects.translate import choose_options
 from tests.dialects.openai_responses_requests import (
     PIXEL,
     Json,
@@ -115,7 +115,9 @@ def test_reasoning_goes_with_the_item_that_it_led_to() -> None:
     body = request(user(), thinks(1), calls("c", id="fc_1"), answers("c"), thinks(2), says(n=3), user())
     parsed = DIALECT.parse(body)
     layout = Layout(context="logged", exclude=Filter(kinds=frozenset(("tool_call",))))
-    envelope = build(parsed.log, head=parsed.head, options=options_for(DIALECT, parsed.head, layout=layout))
+    envelope = build(
+        parsed.log, head=parsed.head, options=choose_options(DIALECT, parsed.head, layout=layout)
+    )
     assert DIALECT.render(envelope)["input"] == [body["input"][0], *body["input"][4:]]
 
 

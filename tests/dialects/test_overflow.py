@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.dialects.overflow import LONGEST, Overflow, overflow
+from lamina.dialects.overflow import LONGEST, Overflow, read_overflow
 
 NUMBERED = [
     "request (12019 tokens) exceeds the available context size (4096 tokens), try increasing it",
@@ -37,22 +37,22 @@ OTHERS = [
 
 @pytest.mark.parametrize("message", NUMBERED)
 def test_numbers_are_read(message: str) -> None:
-    assert overflow(400, message) == Overflow(asked=12019, limit=4096)
+    assert read_overflow(400, message) == Overflow(asked=12019, limit=4096)
 
 
 @pytest.mark.parametrize("message", PLAIN)
 def test_an_overflow_may_come_without_numbers(message: str) -> None:
-    assert overflow(413, message) == Overflow()
+    assert read_overflow(413, message) == Overflow()
 
 
 @pytest.mark.parametrize("message", OTHERS)
 def test_other_errors_are_none(message: str) -> None:
-    assert overflow(400, message) is None
+    assert read_overflow(400, message) is None
 
 
 @pytest.mark.parametrize("status", [None, 200, 401, 403, 429, 500, 529])
 def test_with_another_status_it_is_something_else(status: int | None) -> None:
-    assert overflow(status, NUMBERED[0]) is None
+    assert read_overflow(status, NUMBERED[0]) is None
 
 
 @given(
@@ -73,5 +73,5 @@ def test_what_fits_the_next_window_fits_the_limit_as_the_api_counts(
 
 
 def test_a_long_message_is_read_at_its_beginning_only() -> None:
-    assert overflow(400, "x" * 10 * LONGEST + NUMBERED[0]) is None
-    assert overflow(400, "(1 tokens)" * 10**6) is None
+    assert read_overflow(400, "x" * 10 * LONGEST + NUMBERED[0]) is None
+    assert read_overflow(400, "(1 tokens)" * 10**6) is None

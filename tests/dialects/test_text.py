@@ -25,9 +25,9 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.dialects.port import ParseMemo
-from lamina.dialects.text import DIALECT, prompt_of
-from lamina.dialects.translate import options_for
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.text import DIALECT, render_prompt
+from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput, BudgetExceeded
 from lamina.segments import assistant, call, file, image, result, system, thinking, user
 from lamina.testing.strategies import logs
@@ -54,7 +54,7 @@ Assistant:"""
 
 def fitted(prompt: str, *, window: int | None = None) -> Envelope:
     parsed = DIALECT.parse({"model": "m", "prompt": prompt})
-    options = options_for(DIALECT, parsed.head, layout=LOGGED)
+    options = choose_options(DIALECT, parsed.head, layout=LOGGED)
     budget = Budget(window=window, reserve=0) if window else None
     return build(parsed.log, head=parsed.head, budget=budget, options=options)
 
@@ -67,7 +67,7 @@ def again(prompt: str) -> str:
 
 def write_prompt(*log: Segment, cue: bool = True) -> str:
     parsed = DIALECT.parse({"prompt": "x"})
-    return prompt_of(build(log, options=options_for(DIALECT, parsed.head)), cue=cue)
+    return render_prompt(build(log, options=choose_options(DIALECT, parsed.head)), cue=cue)
 
 
 def test_a_conversation_is_split_into_its_turns() -> None:
@@ -255,7 +255,7 @@ def test_any_log_is_one_prompt_that_is_split_into_the_same_voices(
     log: tuple[Segment, ...], share: float
 ) -> None:
     head = DIALECT.parse({"model": "m", "prompt": "x"}).head
-    options = options_for(DIALECT, head)
+    options = choose_options(DIALECT, head)
     budget = Budget(window=300 + int(share * build(log).tokens), reserve=0)
     with suppress(BudgetExceeded):
         envelope = build(log, head=head, budget=budget, options=options)

@@ -14,9 +14,10 @@ from lamina.core.build import build
 from lamina.dialects.anthropic import DIALECT as ANTHROPIC
 from lamina.dialects.ollama import DIALECT as OLLAMA
 from lamina.dialects.openai_chat import DIALECT as OPENAI_CHAT
-from lamina.dialects.port import Marking, PlainHead, Tool, Usage
+from lamina.dialects.port import Marking, PlainHead, Tool
 from lamina.dialects.text import DIALECT
 from lamina.dialects.text.check import RULES
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded
 from tests.dialects import ollama_requests as ollama
 from tests.dialects import openai_chat_requests as chat

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.clients.anthropic import Events
-from lamina.clients.events import CallUsage, EventReader
-from lamina.clients.openai import Chunks
+from lamina.clients.anthropic import AnthropicReader
+from lamina.clients.events import EventReader, UsageEvent
+from lamina.clients.openai import ChatReader
 from lamina.dialects import DIALECTS
-from lamina.dialects.usage import Usage, read_usage, usage_in
+from lamina.dialects.usage import Usage, find_usage, read_usage
 
 SHAPES: dict[str, tuple[dict[str, Any], Usage]] = {
     "OpenAI chat": (
@@ -179,19 +179,19 @@ def test_each_token_counts_once(name: str) -> None:
 @each_shape
 def test_it_is_found_in_an_answer(name: str) -> None:
     usage, read = SHAPES[name]
-    assert usage_in({"id": "1", "usage": usage}) == read
-    assert usage_in(SimpleNamespace(usage_metadata=as_object(usage))) == read
-    assert usage_in(as_object(usage)) == read
+    assert find_usage({"id": "1", "usage": usage}) == read
+    assert find_usage(SimpleNamespace(usage_metadata=as_object(usage))) == read
+    assert find_usage(as_object(usage)) == read
 
 
 def test_an_answer_that_says_it_twice_is_read_once() -> None:
     answer = {"usage": {"prompt_tokens": 9}, "prompt_eval_count": 9, "usageMetadata": {"promptTokenCount": 9}}
-    assert usage_in(answer) == Usage(input=9)
+    assert find_usage(answer) == Usage(input=9)
 
 
 @pytest.mark.parametrize("answer", [None, "text", 7, [], object()])
 def test_what_has_no_usage_took_nothing(answer: Any) -> None:
-    assert usage_in(answer) == read_usage(answer) == Usage()
+    assert find_usage(answer) == read_usage(answer) == Usage()
 
 
 ANSWERS: dict[str, dict[str, Any]] = {
@@ -207,18 +207,18 @@ ANSWERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("dialect", ANSWERS)
 def test_every_dialect_reads_it_the_same_way(dialect: str) -> None:
     answer = ANSWERS[dialect]
-    assert DIALECTS[dialect].absorb(answer).usage == usage_in(answer)
+    assert DIALECTS[dialect].absorb(answer).usage == find_usage(answer)
 
 
 def test_streams_of_clients_read_it_the_same_way() -> None:
-    chat = Chunks()
+    chat = ChatReader()
     list(chat.read({"choices": [], "usage": SHAPES["LiteLLM in front of Claude"][0]}))
-    messages = Events()
+    messages = AnthropicReader()
     start = {"type": "message_start", "message": {"usage": SHAPES["Anthropic"][0]}}
     list(messages.read(start))
     readers: tuple[EventReader, ...] = (chat, messages)
     for reader in readers:
-        used = next(event for event in reader.end() if isinstance(event, CallUsage))
+        used = next(event for event in reader.end() if isinstance(event, UsageEvent))
         assert (used.input, used.cached, used.written) == (2000, 1900, 50)
 
 

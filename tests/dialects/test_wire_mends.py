@@ -15,7 +15,7 @@ from lamina.dialects.gemini.render import SIGNED
 from lamina.dialects.gemini.wire import FOREIGN_SIGNATURE
 from lamina.dialects.port import Dialect
 from lamina.dialects.rechecking import TAIL, recheck
-from lamina.dialects.sending import rendered
+from lamina.dialects.sending import render_request
 from lamina.dialects.words import OPENING
 from lamina.errors import InvalidRequest
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
@@ -220,8 +220,8 @@ def test_a_message_that_was_changed_in_place_is_checked_again() -> None:
 
 def test_whoever_renders_an_envelope_gets_a_valid_request_or_an_error() -> None:
     result = fitted("gemini", gemini(user_content(), spoke(), user_content()))
-    assert rendered(result.envelope, DIALECTS["gemini"]) == result.request
+    assert render_request(result.envelope, DIALECTS["gemini"]) == result.request
     with pytest.raises(InvalidRequest, match="ends_with_the_user"):
-        rendered(
+        render_request(
             fitted("openai_chat", {"model": "m", "messages": _question("", 1)}).envelope, DIALECTS["gemini"]
         )

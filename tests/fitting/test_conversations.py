@@ -193,7 +193,7 @@ def read_messages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(index)
         return read(message, index, calls)
 
-    monkeypatch.setattr(parsing, "read", counting)
+    monkeypatch.setattr(parsing, "read_message", counting)
     return seen
 
 

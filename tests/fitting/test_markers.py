@@ -9,13 +9,20 @@ import pytest
 
 from lamina import Budget, fit_request
 from lamina.caches import rules_for, simulator
-from lamina.caches.marker_plan import KEPT, LAST, SECOND, STABLE, TAIL
+from lamina.caches.marker_plan import (
+    HEAD_END,
+    LAST_CUT_END,
+    LAST_REQUEST_END,
+    MESSAGE_BEFORE_LAST,
+    REQUEST_END,
+)
 from lamina.caches.stream import Stream
 from lamina.dialects.anthropic import DIALECT as MESSAGES
 from lamina.dialects.openai_chat import DIALECT as CHAT
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
-from lamina.fitting.request import Fitted, Lifetimes
+from lamina.fitting.markers import Lifetimes
+from lamina.fitting.request import Fitted
 from tests.fitting.test_request import SMALL, chat, talk
 
 MARKER = {"type": "ephemeral"}
@@ -82,9 +89,9 @@ def test_a_marker_is_where_the_last_request_ended_and_where_a_cut_did() -> None:
     assert second.envelope.cut is None
     why = {reason: place for place, reason in second.plan.reasons.items()}
     was = {reason: place for place, reason in first.plan.reasons.items()}
-    assert set(was) == {STABLE, KEPT, SECOND, TAIL}
-    assert set(why) == {STABLE, KEPT, SECOND, TAIL}
-    assert (why[STABLE], why[KEPT]) == (was[STABLE], was[KEPT])
+    assert set(was) == {HEAD_END, LAST_CUT_END, MESSAGE_BEFORE_LAST, REQUEST_END}
+    assert set(why) == {HEAD_END, LAST_CUT_END, MESSAGE_BEFORE_LAST, REQUEST_END}
+    assert (why[HEAD_END], why[LAST_CUT_END]) == (was[HEAD_END], was[LAST_CUT_END])
     cache = simulator(rules_for("anthropic"))
     sent = [_weighed(fitted) for fitted in (first, second)]
     assert cache.send(sent[0]).read == 0
@@ -100,7 +107,7 @@ def test_what_a_cut_left_ends_right_before_the_first_thing_that_it_changed() -> 
     assert after.plan is not None
     pairs = zip(data(MESSAGES, before.request), data(MESSAGES, after.request), strict=False)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-    last_place = next(place for place, why in after.plan.reasons.items() if why == KEPT)
+    last_place = next(place for place, why in after.plan.reasons.items() if why == LAST_CUT_END)
     assert last_place == MESSAGES.stream(after.request).blocks[same - 1].place
 
 
@@ -115,7 +122,7 @@ def test_after_a_cut_the_last_request_is_nowhere_to_be_found() -> None:
     second = fit_request(long(40), dialect=MESSAGES, budget=budget, ledger=first.ledger, breakpoints="plan")
     assert second.envelope.cut is not None
     assert second.plan is not None
-    assert LAST not in second.plan.reasons.values()
+    assert LAST_REQUEST_END not in second.plan.reasons.values()
 
 
 def test_lifetimes_are_passed_on_and_checked() -> None:
@@ -154,7 +161,7 @@ def test_rules_may_be_given() -> None:
 def test_a_request_that_may_be_too_small_to_be_cached_is_marked_all_the_same() -> None:
     """Such a marker is free, and nobody counts as the provider does."""
     fitted = fit_request(talk(1), dialect=MESSAGES, budget=SMALL, breakpoints="plan")
-    assert {TAIL, STABLE} <= set(fitted.plan.reasons.values() if fitted.plan else ())
+    assert {REQUEST_END, HEAD_END} <= set(fitted.plan.reasons.values() if fitted.plan else ())
 
 
 def test_what_stands_around_the_text_counts_towards_the_minimum() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lamina.core.tokens import ESTIMATE, STRICT
 from lamina.core.values import Budget, Form, Ledger
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import Usage
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput, BudgetExceeded, LaminaError
 from lamina.fitting.request import RequestMemo, fit_request
 

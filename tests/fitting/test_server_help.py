@@ -14,15 +14,14 @@ from lamina.core.tokens import ESTIMATE
 from lamina.core.values import Cut, Head, Ledger
 from lamina.dialects.anthropic.server import (
     BINDING_BETA,
+    ask_to_drop_thinking,
     asks_to_clear,
-    cleared,
-    merged_betas,
-    with_drop_block,
+    merge_betas,
+    read_cleared,
 )
-from lamina.dialects.port import Cleared, Usage
+from lamina.dialects.usage import Cleared, Usage
 from lamina.errors import BudgetExceeded
-from lamina.fitting.request import ServerHelp
-from lamina.fitting.server_reports import extend_budget, record_clearing
+from lamina.fitting.server_reports import ServerHelp, extend_budget, record_clearing
 from tests.fitting.test_request import talk
 
 DROP = ServerHelp(drop_block=True)
@@ -77,7 +76,7 @@ def test_where_it_means_nothing_or_the_caller_says_otherwise_nothing_changes(cha
 
 
 def test_a_request_that_does_not_configure_thinking_is_left_as_it_is() -> None:
-    assert with_drop_block(talk(1)) == talk(1)
+    assert ask_to_drop_thinking(talk(1)) == talk(1)
 
 
 def answer(**edits: int) -> BetaMessage:
@@ -100,12 +99,12 @@ def answer(**edits: int) -> BetaMessage:
 
 def test_an_answer_says_what_was_cleared() -> None:
     expected = Cleared(tokens=1_000, tool_uses=12, thinking_turns=1)
-    assert cleared(answer(uses=12)) == expected
-    assert cleared(answer(uses=12).to_dict()) == expected
+    assert read_cleared(answer(uses=12)) == expected
+    assert read_cleared(answer(uses=12).to_dict()) == expected
     assert str(expected) == "12 tool uses and 1 thinking turn"
     silent: tuple[Any, ...] = (None, {}, {"context_management": None}, SimpleNamespace())
     for nothing in silent:
-        assert cleared(nothing) == Cleared()
+        assert read_cleared(nothing) == Cleared()
 
 
 def test_what_was_cleared_is_a_line_in_the_ledger_once_for_each_change() -> None:
@@ -157,5 +156,5 @@ def test_a_cut_that_is_due_all_the_same_goes_as_deep_as_ever() -> None:
 
 
 def test_betas_are_named_once() -> None:
-    assert merged_betas("a, b", "", "b,c") == "a,b,c"
+    assert merge_betas("a, b", "", "b,c") == "a,b,c"
     assert asks_to_clear({"context_management": {"edits": []}}) is False

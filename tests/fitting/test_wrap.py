@@ -13,9 +13,10 @@ import openai
 import pytest
 
 import lamina
-from lamina import BadInput, Budget, Counter, Fitted, Form
+from lamina import BadInput, Budget, Fitted, Form
+from lamina.core.tokens import Counter
 from lamina.core.wording import text_of
-from lamina.testing.model_server import Upstream, upstream
+from lamina.testing.model_server import ModelServer, run_model_server
 from tests.talking import SPEAKERS, Answer, Speaker, Wire, entered, listing, named, refusing
 
 TURNS = 60
@@ -27,8 +28,8 @@ each_way = pytest.mark.parametrize("way", range(3))
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Upstream]:
-    with upstream(window=WINDOW) as running:
+def server() -> Iterator[ModelServer]:
+    with run_model_server(window=WINDOW) as running:
         yield running
 
 
@@ -64,7 +65,7 @@ async def session(speaker: Speaker, client: Any, turns: int, *, about: str = "pa
 
 @each_speaker
 def test_a_long_session_is_never_refused_and_keeps_the_servers_cache(
-    server: Upstream, speaker: Speaker
+    server: ModelServer, speaker: Speaker
 ) -> None:
     wire = Wire()
 
@@ -105,7 +106,7 @@ def strings(value: Any) -> Iterator[str]:
 @each_speaker
 @each_way
 def test_after_an_overflow_one_deeper_cut_is_sent_and_the_limit_is_remembered(
-    server: Upstream, speaker: Speaker, way: int
+    server: ModelServer, speaker: Speaker, way: int
 ) -> None:
     wire, history = Wire(), speaker.past(12)
 
@@ -123,7 +124,7 @@ def test_after_an_overflow_one_deeper_cut_is_sent_and_the_limit_is_remembered(
 
 @each_speaker
 def test_a_counter_that_says_too_little_is_held_to_what_the_server_counted(
-    server: Upstream, speaker: Speaker
+    server: ModelServer, speaker: Speaker
 ) -> None:
     wire = Wire()
     third = Counter(name="third", count=lambda text: len(text) // 3)
@@ -139,7 +140,7 @@ def test_a_counter_that_says_too_little_is_held_to_what_the_server_counted(
 @each_speaker
 @each_way
 def test_an_overflow_that_a_deeper_cut_does_not_mend_is_the_servers_error_after_one_retry(
-    server: Upstream, speaker: Speaker, way: int
+    server: ModelServer, speaker: Speaker, way: int
 ) -> None:
     wire = Wire()
     history = [*speaker.past(6), {"role": "assistant", "content": "Done."}, prompt("x" * 5000)]
@@ -154,7 +155,7 @@ def test_an_overflow_that_a_deeper_cut_does_not_mend_is_the_servers_error_after_
 
 
 @each_speaker
-def test_what_cannot_be_made_smaller_is_not_sent_again(server: Upstream, speaker: Speaker) -> None:
+def test_what_cannot_be_made_smaller_is_not_sent_again(server: ModelServer, speaker: Speaker) -> None:
     wire = Wire()
 
     async def talk() -> None:
@@ -196,7 +197,7 @@ def test_every_other_error_is_the_sdks_own_and_nothing_is_sent_twice(
 
 @each_speaker
 def test_a_server_that_is_not_there_is_the_sdks_own_error(speaker: Speaker) -> None:
-    with upstream(window=256) as gone:
+    with run_model_server(window=256) as gone:
         url = gone.url
 
     async def talk() -> None:
@@ -210,7 +211,7 @@ def test_a_server_that_is_not_there_is_the_sdks_own_error(speaker: Speaker) -> N
 @pytest.mark.parametrize("by_name", [False, True], ids=["found", "named"])
 @each_speaker
 def test_conversations_over_one_client_do_not_disturb_each_other(
-    server: Upstream, speaker: Speaker, *, by_name: bool
+    server: ModelServer, speaker: Speaker, *, by_name: bool
 ) -> None:
     """Both begin with the same question, and what each sends is what it sends when it is alone."""
 
@@ -243,7 +244,7 @@ def not_told_whose(client: Any) -> bool:
     return True
 
 
-def test_many_conversations_at_once(server: Upstream) -> None:
+def test_many_conversations_at_once(server: ModelServer) -> None:
     speaker, wire = Speaker("openai", is_async=True), Wire()
 
     async def talk() -> list[Session]:

@@ -19,7 +19,7 @@ from openai.lib.streaming.chat import ChatCompletionStream
 import lamina
 from lamina import BadInput, Budget, BudgetExceeded
 from lamina.core.tokens import BYTES4
-from lamina.testing.model_server import COUNTER, MODEL, Upstream, upstream
+from lamina.testing.model_server import COUNTER, MODEL, ModelServer, run_model_server
 from tests.talking import SPEAKERS, Speaker, Wire, entered, got, named
 
 WINDOW = 2048
@@ -29,8 +29,8 @@ each_speaker = pytest.mark.parametrize("speaker", SPEAKERS, ids=named)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Upstream]:
-    with upstream(window=WINDOW) as running:
+def server() -> Iterator[ModelServer]:
+    with run_model_server(window=WINDOW) as running:
         yield running
 
 
@@ -40,7 +40,7 @@ def wire() -> Wire:
 
 
 @pytest.fixture
-def client(server: Upstream, wire: Wire) -> Iterator[Any]:
+def client(server: ModelServer, wire: Wire) -> Iterator[Any]:
     with lamina.wrap(OPENAI.client(server.url, wire), budget=Budget(window=8192), counter=COUNTER) as wrapped:
         yield wrapped
 
@@ -51,7 +51,7 @@ def too_long() -> dict[str, Any]:
 
 
 @each_speaker
-def test_it_is_an_instance_of_what_it_wraps(server: Upstream, speaker: Speaker) -> None:
+def test_it_is_an_instance_of_what_it_wraps(server: ModelServer, speaker: Speaker) -> None:
     async def check() -> None:
         bare = speaker.client(server.url)
         async with speaker.wrapped(server.url, budget=Budget(window=WINDOW)) as client:
@@ -99,7 +99,7 @@ def test_streams_are_the_sdks_own(client: Any) -> None:
 
 
 @each_speaker
-def test_raw_and_streamed_responses_are_of_fitted_requests(server: Upstream, speaker: Speaker) -> None:
+def test_raw_and_streamed_responses_are_of_fitted_requests(server: ModelServer, speaker: Speaker) -> None:
     wire = Wire()
 
     async def talk() -> None:
@@ -123,7 +123,7 @@ def test_messages_may_come_from_an_iterator(client: Any, wire: Wire) -> None:
     assert wire.statuses == [400, 200]
 
 
-def test_what_the_api_counted_calibrates_an_estimate(server: Upstream) -> None:
+def test_what_the_api_counted_calibrates_an_estimate(server: ModelServer) -> None:
     request = {"model": MODEL, "max_tokens": 4, "messages": [{"role": "user", "content": "Hello " * 40}]}
     with lamina.wrap(ANTHROPIC.client(server.url), budget=Budget(window=8192), counter=BYTES4) as client:
         learnt = []
@@ -134,7 +134,9 @@ def test_what_the_api_counted_calibrates_an_estimate(server: Upstream) -> None:
     assert learnt[2].millis > 3500
 
 
-def test_a_named_conversation_goes_on_in_another_process(client: Any, server: Upstream, wire: Wire) -> None:
+def test_a_named_conversation_goes_on_in_another_process(
+    client: Any, server: ModelServer, wire: Wire
+) -> None:
     first, request = client.conversation("support-42"), too_long()
     first.chat.completions.create(**request)
     saved = json.loads(json.dumps(first.fitted.ledger.dump()))

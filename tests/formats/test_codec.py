@@ -7,12 +7,12 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
+from lamina.core.layout import Layout
 from lamina.core.values import Budget, Segment
 from lamina.dialects import DIALECTS
-from lamina.dialects.translate import options_for
+from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
 from lamina.segments import user
@@ -32,13 +32,13 @@ def test_what_is_read_back_renders_to_the_same_bytes(name: str, window: int | No
     budget = Budget(window=window, reserve=0) if window else None
     for request in DialectTrial(dialect, MODELS[name], (), (3,)).samples:
         parsed = dialect.parse(request)
-        options = options_for(dialect, parsed.head, layout=Layout(context="logged"))
+        options = choose_options(dialect, parsed.head, layout=Layout(context="logged"))
         again = decode([encode(segment) for segment in parsed.log])
         one, other = (
             dialect.render(build(log, head=parsed.head, budget=budget, options=options))
             for log in (parsed.log, again)
         )
-        assert canonical(one) == canonical(other)
+        assert canonical_json(one) == canonical_json(other)
 
 
 def test_objects_of_an_sdk_are_written_as_what_they_hold() -> None:

@@ -11,8 +11,9 @@ from lamina.core.build import build
 from lamina.core.values import Budget, Ledger, Segment
 from lamina.errors import BadInput
 from lamina.formats.markdown import MarkdownChat, Mention, file_name, find, load, read, rebuild, save, write
-from lamina.formats.markdown.lines import GROUPS, Message, body, front, parse_messages, parted
-from lamina.formats.markdown.page import shown
+from lamina.formats.markdown.front_matter import format_front_matter, split_front_matter
+from lamina.formats.markdown.lines import GROUPS, Message, format_messages, parse_messages
+from lamina.formats.markdown.page import list_messages
 from lamina.segments import assistant, file, image, note, result, system, url, user
 from lamina.testing.strategies import logs
 
@@ -64,7 +65,7 @@ def exact(log: tuple[Segment, ...]) -> Any:
 
 @given(st.lists(MESSAGES, max_size=3))
 def test_any_dialogue_comes_back_from_the_readable_part_alone(dialogue: list[Message]) -> None:
-    above, read_ = parse_messages(f"above\n{body(dialogue)}\n", exact=True)
+    above, read_ = parse_messages(f"above\n{format_messages(dialogue)}\n", exact=True)
     assert read_ == dialogue
     assert above == ("above\n" if dialogue else "above\n\n")
 
@@ -80,14 +81,18 @@ def test_any_log_comes_back_from_its_page(log: tuple[Segment, ...], words: str, 
 @given(logs())
 def test_a_page_without_the_comment_shows_the_same(log: tuple[Segment, ...]) -> None:
     plain = read(write(MarkdownChat(log=log), hidden=False))
-    listed = [msgspec.structs.replace(m, references=tuple(sorted(m.references))) for m in shown(plain.log)]
-    assert listed == [msgspec.structs.replace(m, references=tuple(sorted(m.references))) for m in shown(log)]
+    listed = [
+        msgspec.structs.replace(m, references=tuple(sorted(m.references))) for m in list_messages(plain.log)
+    ]
+    assert listed == [
+        msgspec.structs.replace(m, references=tuple(sorted(m.references))) for m in list_messages(log)
+    ]
 
 
 @example({}, "---\n")
 @given(st.dictionaries(st.sampled_from(("topic", "modelKey")), TEXTS), TEXTS)
 def test_no_value_ends_the_front_matter(fields: dict[str, str], rest: str) -> None:
-    back, after = parted(front(fields) + rest)
+    back, after = split_front_matter(format_front_matter(fields) + rest)
     assert after == rest
     assert back == fields
 
@@ -126,8 +131,8 @@ def test_the_next_request_is_the_same_after_export_and_import() -> None:
 
 def test_that_system_reads_a_page_and_sees_nothing_of_the_comment() -> None:
     log = (system("**user**: hidden"), note("a.md", "x"), user("One?\n\nTwo.", at="t"), assistant("Three."))
-    above, dialogue = parse_messages(parted(write(MarkdownChat(log=log)))[1].strip(), exact=False)
-    assert dialogue == shown(log)
+    above, dialogue = parse_messages(split_front_matter(write(MarkdownChat(log=log)))[1].strip(), exact=False)
+    assert dialogue == list_messages(log)
     assert above.startswith("<!-- lamina:1\n")
 
 
@@ -184,19 +189,19 @@ def test_a_broken_comment_is_an_error_and_never_half_a_log() -> None:
 
 
 def test_context_after_the_question_belongs_to_it() -> None:
-    (message,) = shown([user("Read it"), file("a.py", "x"), url("https://b", "y")])
+    (message,) = list_messages([user("Read it"), file("a.py", "x"), url("https://b", "y")])
     assert message.references == (("note", "a.py"), ("url", "https://b"))
 
 
 def test_context_without_a_question_is_listed_nowhere_and_still_kept() -> None:
     log = (user("a"), assistant("b"), file("a.py", "x"), assistant("c"))
-    assert [m.references for m in shown(log)] == [(), (), ()]
+    assert [m.references for m in list_messages(log)] == [(), (), ()]
     assert read(write(MarkdownChat(log=log))).log == log
 
 
 def test_pieces_of_one_message_are_one_block() -> None:
     log = [user("See"), image(data="aGk=", media_type="image/png"), assistant("I"), result("r", id="1")]
-    assert [(m.sender, m.text) for m in shown(log)] == [("user", "See\n[image]"), ("ai", "I")]
+    assert [(m.sender, m.text) for m in list_messages(log)] == [("user", "See\n[image]"), ("ai", "I")]
 
 
 # mentions
@@ -229,7 +234,7 @@ async def test_a_chat_of_that_system_is_rebuilt_and_links_only_if_asked(links: b
     log = await rebuild(read(FOREIGN).log, look, links=links)
     assert [s.key for s in log] == ["a.md", "b/c.md", "", ""]
     assert ("url" in {m.sort for m in requested}) is links
-    assert shown(log)[0].references[2:] == (("url", "https://x.org"), ("tag", "#t"))
+    assert list_messages(log)[0].references[2:] == (("url", "https://x.org"), ("tag", "#t"))
     assert read(write(MarkdownChat(log=log))).log == log
 
 

@@ -36,7 +36,7 @@ class FittedRequest(Protocol):
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """What is tried: `lamina.fit_request` and `lamina.RequestMemo`, or something that behaves like them."""
+    """What is tried: `fit_request` and `RequestMemo`, or something that behaves like them."""
 
     fit: Callable[..., FittedRequest]
     memo: Callable[[], Any]

@@ -20,7 +20,7 @@ from lamina.core.text import media
 from lamina.core.tokens import SEALED_BYTES, STRICT
 from lamina.core.tool_definitions import UNREAD_OF_TOOLS
 from lamina.dialects import DIALECTS
-from lamina.dialects.beside import UNREAD
+from lamina.dialects.extra_fields import UNREAD
 from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
 

@@ -10,11 +10,11 @@ from google.genai.types import GenerateContentConfig
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina import Budget, Counter, Ledger, fit_request
-from lamina.core.tokens import ESTIMATE, STRICT
-from lamina.dialects.port import Usage
+from lamina import Budget, Ledger, fit_request
+from lamina.core.tokens import ESTIMATE, STRICT, Counter
+from lamina.dialects.usage import Usage
 from lamina.fitting.request import Fitted
-from lamina.fitting.server_reports import calibrated
+from lamina.fitting.server_reports import calibrate_ledger
 from lamina.models.counters import counter_for
 
 EXACT = counter_for("gpt-4o")
@@ -105,7 +105,7 @@ def test_a_ledger_from_before_counters_had_names_is_read() -> None:
     old = fitted.ledger.dump() | {"calibration": {"millis": 1500, "samples": 8}}
     del old["mark"]["counter"]
     ledger = Ledger.load(json.loads(json.dumps(old)))
-    assert calibrated(ledger, Usage(input=9_999), ESTIMATE) is ledger
+    assert calibrate_ledger(ledger, Usage(input=9_999), ESTIMATE) is ledger
     first = fit_request(talk([9]), counter=ESTIMATE, ledger=ledger, usage=9_999)
     assert first.envelope.tokens > fitted.envelope.tokens * 4 // 3
     assert first.request == fitted.request

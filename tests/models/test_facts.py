@@ -10,26 +10,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lamina.core.cut_target import limits
+from lamina.core.cut_target import derive_limits
 from lamina.core.text.estimate import FAMILIES
 from lamina.core.values import Budget, Head
 from lamina.errors import BadInput
 from lamina.models import facts as models
-from lamina.models.facts import (
-    AS_OF,
-    VARIABLE,
-    Model,
-    Prices,
-    Tier,
-    find,
-    is_named,
-    key_of,
-    load,
-    model,
-    price_of,
-    table,
-)
-from lamina.models.names import tail_of
+from lamina.models.facts import model, price_of
+from lamina.models.names import key_of, tail_of
+from lamina.models.own_models import load_models
+from lamina.models.prices import Prices, Tier
+from lamina.models.table import AS_OF, VARIABLE, Model, find_model, is_named, table
 
 TABLE = Path(models.__file__).with_name("models.json")
 ROWS = list(table().values())
@@ -198,7 +188,7 @@ def test_an_input_limit_of_its_own_is_not_shortened_by_the_answer() -> None:
     assert budget == Budget(window=400_000, input=272_000)
     for output, room in ((1_000, 272_000), (128_000, 272_000), (140_000, 260_000)):
         head = Head(parameters={"max_completion_tokens": output})
-        assert limits(budget, head, ()).room == room
+        assert derive_limits(budget, head, ()).room == room
     assert model("claude-opus-4-5").budget == Budget(window=200_000)
 
 
@@ -284,9 +274,9 @@ def test_a_host_that_renames_a_model_is_understood() -> None:
 def test_a_region_that_lacks_a_model_does_not_take_another_for_it() -> None:
     hosted = {key_of("us.acme.big-2"): Model(name="big-2", window=1)}
     direct = {key_of(name): Model(name=name, window=2) for name in ("big-2", "big-2-mini")}
-    assert find("us.acme.big-2-mini", hosted, direct).name == "big-2-mini"
-    assert find("us.acme.big-2-20260101", hosted, direct).window == 1
-    assert find("us-gov.acme.big-2", hosted, direct).window == 2
+    assert find_model("us.acme.big-2-mini", hosted, direct).name == "big-2-mini"
+    assert find_model("us.acme.big-2-20260101", hosted, direct).window == 1
+    assert find_model("us-gov.acme.big-2", hosted, direct).window == 2
 
 
 def test_a_long_request_has_the_prices_of_its_tier() -> None:
@@ -342,7 +332,7 @@ def test_a_cost_that_is_not_known_is_not_guessed() -> None:
 
 
 def test_own_models_are_found_like_those_of_the_table(tmp_path: Path) -> None:
-    own = load(file_of(tmp_path, '[models."acme/Tall_1.5"]\nwindow = 9000\nfamily = "qwen3"\n'))
+    own = load_models(file_of(tmp_path, '[models."acme/Tall_1.5"]\nwindow = 9000\nfamily = "qwen3"\n'))
     assert model("acme/tall-1.5-instruct", own=own) == Model(
         name="acme/Tall_1.5", window=9000, family="qwen3"
     )
@@ -352,35 +342,35 @@ def test_own_models_are_found_like_those_of_the_table(tmp_path: Path) -> None:
 
 
 def test_an_own_model_does_not_stand_for_a_longer_name_of_the_table(tmp_path: Path) -> None:
-    own = load(file_of(tmp_path, "[models.gpt-5]\nwindow = 1234\n"))
+    own = load_models(file_of(tmp_path, "[models.gpt-5]\nwindow = 1234\n"))
     assert model("gpt-5-2025-08-07", own=own).window == 1234
     assert model("gpt-5-mini", own=own) is model("gpt-5-mini")
 
 
 def test_a_known_model_needs_only_what_differs(tmp_path: Path) -> None:
     was = model("claude-opus-5-5")
-    own = load(file_of(tmp_path, "[models.claude-opus-5-5]\nwindow = 500_000\n"))
+    own = load_models(file_of(tmp_path, "[models.claude-opus-5-5]\nwindow = 500_000\n"))
     assert model("claude-opus-5-5", own=own) == msgspec.structs.replace(was, window=500_000)
 
 
 def test_a_model_can_be_like_another(tmp_path: Path) -> None:
-    own = load(file_of(tmp_path, '[models.mine]\nlike = "us.anthropic.claude-opus-5-5"\noutput = 7\n'))
+    own = load_models(file_of(tmp_path, '[models.mine]\nlike = "us.anthropic.claude-opus-5-5"\noutput = 7\n'))
     like = model("us.anthropic.claude-opus-5-5")
     assert model("mine", own=own) == msgspec.structs.replace(like, name="mine", listed="", output=7)
 
 
 def test_new_prices_take_the_place_of_all_prices(tmp_path: Path) -> None:
     text = "[models.claude-haiku-5-5]\nprices = { input = 1, output = 2 }\n"
-    changed = model("claude-haiku-5-5", own=load(file_of(tmp_path, text)))
+    changed = model("claude-haiku-5-5", own=load_models(file_of(tmp_path, text)))
     assert changed.prices == Prices(input=1, output=2)
     assert changed.tiers == ()
     text = "[models.deepseek-v4-pro]\nprices = { input = 1, output = 2 }\n"
-    assert model("deepseek-v4-pro", own=load(file_of(tmp_path, text))).off_peak is None
+    assert model("deepseek-v4-pro", own=load_models(file_of(tmp_path, text))).off_peak is None
 
 
 def test_own_tiers_are_put_in_order(tmp_path: Path) -> None:
     tiers = "[{ above = 200, prices = { input = 3 } }, { above = 100, prices = { input = 2 } }]"
-    own = load(file_of(tmp_path, f"[models.mine]\nwindow = 1000\ntiers = {tiers}\n"))
+    own = load_models(file_of(tmp_path, f"[models.mine]\nwindow = 1000\ntiers = {tiers}\n"))
     assert model("mine", own=own).tiers == tuple(
         Tier(above=n * 100, prices=Prices(input=n + 1)) for n in (1, 2)
     )
@@ -402,16 +392,16 @@ def test_own_tiers_are_put_in_order(tmp_path: Path) -> None:
 )
 def test_a_file_that_cannot_be_used_says_what_is_wrong(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(BadInput) as error:
-        load(file_of(tmp_path, text))
+        load_models(file_of(tmp_path, text))
     assert problem in str(error.value)
 
 
 def test_a_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"gone\.toml: cannot be read"):
-        load(tmp_path / "gone.toml")
+        load_models(tmp_path / "gone.toml")
     (tmp_path / "models.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(BadInput, match=r"models\.toml"):
-        load(tmp_path / "models.toml")
+        load_models(tmp_path / "models.toml")
 
 
 def test_the_environment_names_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -425,7 +415,7 @@ def test_the_environment_names_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_many_threads_get_one_table() -> None:
     found: list[Model] = []
-    threads = [threading.Thread(target=lambda: found.append(find("gpt-4o", table()))) for _ in range(8)]
+    threads = [threading.Thread(target=lambda: found.append(find_model("gpt-4o", table()))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

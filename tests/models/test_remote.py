@@ -14,7 +14,7 @@ from lamina.core.tokens import estimate_for
 from lamina.errors import BadInput, CountFailed
 from lamina.models.counters import remote
 from lamina.models.counters.remote import Remote
-from lamina.testing.model_server import upstream
+from lamina.testing.model_server import run_model_server
 
 FRAME = 7
 """What the server adds for a message; each word is a token."""
@@ -191,7 +191,7 @@ def test_an_address_is_an_address() -> None:
 
 
 def test_a_real_llama_cpp_counts_as_it_reports_usage() -> None:
-    with upstream(window=1024) as running:
+    with run_model_server(window=1024) as running:
         asked = remote.llama_cpp(running.url)
         assert [asked.counter.count(text) for text in ("", "abc", "é <s>", "\ud800")] == [0, 3, 6, 3]
         request: dict[str, Any] = {

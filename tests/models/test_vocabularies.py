@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.text.estimate import estimate
+from lamina.core.text.estimate import estimate_tokens
 from lamina.core.tokens import STRICT
 from lamina.errors import BadInput
 from lamina.models.counters import count_guard as guard
@@ -130,7 +130,7 @@ def test_a_panic_becomes_the_estimate_with_a_warning() -> None:
         raise PanicException(text)
 
     with pytest.warns(RuntimeWarning, match="estimated"):
-        assert guard_count(panics, "o200k")("some text") == estimate("some text")
+        assert guard_count(panics, "o200k")("some text") == estimate_tokens("some text")
 
 
 def test_an_interrupt_is_not_swallowed() -> None:

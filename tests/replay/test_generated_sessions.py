@@ -21,7 +21,7 @@ from lamina.core.hashing import digest
 from lamina.core.memo import Memo
 from lamina.core.values import Budget, Ledger, Role, Segment, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.replay.generated_sessions import calls, session
+from lamina.replay.generated_sessions import generate_session, split_calls
 
 Log = tuple[Segment, ...]
 SEEDS = range(1, 6)
@@ -34,7 +34,7 @@ print(digest(session(4, thinking=True)))
 
 @cache
 def made(seed: int) -> Log:
-    return session(seed)
+    return generate_session(seed)
 
 
 def exchanges(log: Log) -> Iterator[tuple[ToolCall, ToolResult]]:
@@ -64,16 +64,16 @@ def test_same_seed_gives_the_same_session_in_every_process(hash_seed: str) -> No
     printed = subprocess.run(
         [sys.executable, "-c", PRINT_DIGEST], env=env, capture_output=True, text=True, check=True
     )
-    assert printed.stdout.strip() == digest(session(4, thinking=True))
+    assert printed.stdout.strip() == digest(generate_session(4, thinking=True))
 
 
 def test_global_randomness_is_neither_used_nor_moved() -> None:
     random.seed(1)
     before = random.getstate()
-    one = session(2, turns=3)
+    one = generate_session(2, turns=3)
     assert random.getstate() == before
     random.seed(2)
-    assert session(2, turns=3) == one
+    assert generate_session(2, turns=3) == one
 
 
 def test_seeds_give_different_sessions() -> None:
@@ -81,7 +81,7 @@ def test_seeds_give_different_sessions() -> None:
 
 
 def test_a_session_survives_json() -> None:
-    log = session(1, turns=3, thinking=True)
+    log = generate_session(1, turns=3, thinking=True)
     assert msgspec.json.decode(msgspec.json.encode(log), type=tuple[Segment, ...]) == log
 
 
@@ -91,7 +91,7 @@ def test_every_call_of_the_model_sees_a_log_that_needs_no_repair(
     *, seed: int, turns: int, steps: int, thinking: bool
 ) -> None:
     memo, ledger = Memo(), Ledger()
-    for prefix in calls(session(seed, turns=turns, steps=steps, thinking=thinking)):
+    for prefix in split_calls(generate_session(seed, turns=turns, steps=steps, thinking=thinking)):
         ledger = build(prefix, ledger=ledger, memo=memo).ledger
     assert ledger.repairs == {}
     assert ledger.cuts == ()
@@ -107,7 +107,7 @@ def test_every_call_has_its_result(seed: int) -> None:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_calls_are_growing_prefixes_that_end_where_the_model_speaks(seed: int) -> None:
     log = made(seed)
-    found = list(calls(log))
+    found = list(split_calls(log))
     assert all(len(one) < len(two) and two[: len(one)] == one for one, two in pairwise(found))
     assert all(prefix[-1].role is not Role.ASSISTANT for prefix in found)
     assert all(log[len(prefix)].role is Role.ASSISTANT and not log[len(prefix)].joins for prefix in found)
@@ -116,13 +116,13 @@ def test_calls_are_growing_prefixes_that_end_where_the_model_speaks(seed: int) -
 
 def test_a_log_that_waits_for_the_model_is_a_call_itself() -> None:
     log = made(1)
-    last = list(calls(log))[-1]
-    assert list(calls(last))[-1] == last
+    last = list(split_calls(log))[-1]
+    assert list(split_calls(last))[-1] == last
 
 
 @pytest.mark.parametrize("turns", [1, 2, 5])
 def test_each_turn_has_one_prompt(turns: int) -> None:
-    assert sum(segment.kind == "user" for segment in session(3, turns=turns)) == turns
+    assert sum(segment.kind == "user" for segment in generate_session(3, turns=turns)) == turns
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -165,14 +165,16 @@ def test_results_are_mostly_small_and_sometimes_large() -> None:
 
 
 def test_thinking_opens_each_message_of_the_assistant_where_asked_for() -> None:
-    opening = [s for s in session(1, turns=3, thinking=True) if s.role is Role.ASSISTANT and not s.joins]
+    opening = [
+        s for s in generate_session(1, turns=3, thinking=True) if s.role is Role.ASSISTANT and not s.joins
+    ]
     assert all(isinstance(s.parts[0], Thinking) and s.parts[0].signature for s in opening)
     assert not any(isinstance(s.parts[0], Thinking) for s in made(1))
 
 
 def test_a_session_is_long_enough_to_need_cuts() -> None:
     memo, ledger = Memo(), Ledger()
-    for prefix in calls(made(1)):
+    for prefix in split_calls(made(1)):
         ledger = build(prefix, budget=Budget(window=24_000), ledger=ledger, memo=memo).ledger
     assert len(ledger.cuts) > 1
 
@@ -180,7 +182,7 @@ def test_a_session_is_long_enough_to_need_cuts() -> None:
 @pytest.mark.parametrize("thinking", [False, True])
 def test_a_memo_changes_nothing_in_a_session_with_cuts_and_folds(*, thinking: bool) -> None:
     memo, ledger, budget = Memo(), Ledger(), Budget(window=6_000)
-    for prefix in calls(session(5, turns=4, thinking=thinking)):
+    for prefix in split_calls(generate_session(5, turns=4, thinking=thinking)):
         envelope = build(prefix, budget=budget, ledger=ledger, memo=memo)
         assert envelope == build(prefix, budget=budget, ledger=ledger)
         ledger = envelope.ledger

@@ -15,7 +15,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from lamina import segments
-from lamina.core.build import EMPTY, build
+from lamina.core.build import EMPTY_LEDGER, build
 from lamina.core.envelope import Envelope
 from lamina.core.options import Options
 from lamina.core.repair import Repairs
@@ -60,7 +60,7 @@ def untrimmed(log: Iterable[Segment], *, tools: Tools = (), options: Options = M
 
 def trim(
     log: Iterable[Segment], window: int, *, keep: int = 2, threshold: float = 0.8,
-    target: float | None = None, ledger: Ledger = EMPTY, tools: Tools = (), options: Options = MIRROR,
+    target: float | None = None, ledger: Ledger = EMPTY_LEDGER, tools: Tools = (), options: Options = MIRROR,
 ) -> Envelope:  # fmt: skip
     """Its first reducer: above the threshold of the window, trim to just under it."""
     low = threshold if target is None else target
@@ -72,7 +72,7 @@ def trim(
 
 
 def trim_with_headroom(
-    log: Iterable[Segment], limit: int, *, output: int = 32, keep: int = 2, ledger: Ledger = EMPTY,
+    log: Iterable[Segment], limit: int, *, output: int = 32, keep: int = 2, ledger: Ledger = EMPTY_LEDGER,
     tools: Tools = (),
 ) -> Envelope:  # fmt: skip
     """Its second reducer: the answer's share comes off first, and a trim goes to 3/4 of the threshold."""

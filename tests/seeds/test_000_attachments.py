@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from lamina.core.arrange import Cap, Filter, Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
+from lamina.core.layout import Cap, Filter, Layout
 from lamina.core.options import Options
 from lamina.core.orders import Batch, Move, OrderView
 from lamina.core.recall import recall
-from lamina.core.text.outline import truncate_bytes
+from lamina.core.text.clipping import truncate_bytes
 from lamina.core.tokens import BYTES4
 from lamina.core.values import (
     Budget,

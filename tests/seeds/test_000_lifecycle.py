@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from examples import lifecycle
-from lamina.agent import EXPLORER, always
-from lamina.clients.events import Called, Spoke
-from lamina.clients.scripted import Scripted, ScriptedAnswer
-from lamina.core.arrange import Cap, Layout
+from lamina.agent import EXPLORER, approve_always
+from lamina.clients.events import CallEvent, TextEvent
+from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
+from lamina.core.layout import Cap, Layout
 from lamina.core.values import Form, Layer, Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.formats.markdown.lines import front, parted
+from lamina.formats.markdown.front_matter import format_front_matter, split_front_matter
 from lamina.segments import file
 from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
-from tests.sessions.talking import awaited, opened, said, wire
+from tests.sessions.talking import awaited, list_texts, opened, wire
 
 LIMITS = "# Limits\n\nAt most 20 requests a minute.\n"
 
@@ -98,7 +98,7 @@ async def test_s0_10_many_messages_with_files_and_all_of_the_files_stay() -> Non
 
 @awaited
 async def test_s0_18_calls_and_results_are_kept_with_their_ids_and_arguments(folder: Path) -> None:
-    agent = lifecycle.created(Scripted(lifecycle.SCRIPT), folder)
+    agent = lifecycle.created(ScriptedClient(lifecycle.SCRIPT), folder)
     async with lifecycle.hydrated(agent, folder, "gpt-5") as session:
         await agent.run(session, lifecycle.PROMPT)
     async with lifecycle.hydrated(agent, folder, "gpt-5") as again:
@@ -117,8 +117,8 @@ async def test_s0_18_calls_and_results_are_kept_with_their_ids_and_arguments(fol
 @awaited
 async def test_s0_19_front_matter_and_settings_of_a_chat() -> None:
     fields: dict[str, Any] = {"mode": "build", "title": "a --- b", "tags": ["x", "y"]}
-    assert parted(front(fields) + "body\n---\n") == (fields, "body\n---\n")
-    assert parted("no front matter\n---\n") == ({}, "no front matter\n---\n")
+    assert split_front_matter(format_front_matter(fields) + "body\n---\n") == (fields, "body\n---\n")
+    assert split_front_matter("no front matter\n---\n") == ({}, "no front matter\n---\n")
     store = MemoryStore()
     async with opened(store, model="gpt-5", agent={"mode": "plan"}) as session:
         await session.ask("Hi")
@@ -128,7 +128,7 @@ async def test_s0_19_front_matter_and_settings_of_a_chat() -> None:
 
 @awaited
 async def test_phase_1_hydration_loads_persona_history_and_attachments_by_priority(folder: Path) -> None:
-    client = Scripted([*lifecycle.SCRIPT, "It is 30."])
+    client = ScriptedClient([*lifecycle.SCRIPT, "It is 30."])
     agent = lifecycle.created(client, folder)
     for prompt in (lifecycle.PROMPT, "Are you sure?"):
         async with lifecycle.hydrated(agent, folder, "gpt-5") as session:
@@ -143,7 +143,7 @@ async def test_phase_1_hydration_loads_persona_history_and_attachments_by_priori
 
 @awaited
 async def test_phase_2_the_agent_has_every_tool_of_the_workspace(folder: Path) -> None:
-    client = Scripted(["Hello."])
+    client = ScriptedClient(["Hello."])
     agent = lifecycle.created(client, folder)
     async with lifecycle.hydrated(agent, folder, "gpt-5") as session:
         await agent.run(session, "Hello")
@@ -159,13 +159,13 @@ async def test_phase_3_the_answer_streams_and_context_stands_before_the_question
     heard: list[str] = []
 
     async def hear(event: object) -> None:
-        heard.append(event.text if isinstance(event, Spoke) else "")
+        heard.append(event.text if isinstance(event, TextEvent) else "")
 
-    client = Scripted(["Thirty a minute."])
+    client = ScriptedClient(["Thirty a minute."])
     agent = lifecycle.created(client, folder)
     async with lifecycle.hydrated(agent, folder, "gpt-5") as session:
         await agent.run(session, lifecycle.PROMPT, attach=["limits.md"], hear=hear)
-        assert said(session) == [lifecycle.PROMPT, "Thirty a minute."]
+        assert list_texts(session) == [lifecycle.PROMPT, "Thirty a minute."]
     assert [word for word in heard if word] == ["Thirty", " a", " minute."]
     *before, last = client.requests[0]["messages"]
     assert last["content"] == lifecycle.PROMPT
@@ -174,7 +174,7 @@ async def test_phase_3_the_answer_streams_and_context_stands_before_the_question
 
 @awaited
 async def test_phase_4_the_model_explores_reads_edits_and_answers(folder: Path) -> None:
-    client = Scripted(lifecycle.SCRIPT)
+    client = ScriptedClient(lifecycle.SCRIPT)
     agent = lifecycle.created(client, folder)
     async with lifecycle.hydrated(agent, folder, "gpt-5") as session:
         outcome = await agent.run(session, lifecycle.PROMPT)
@@ -187,13 +187,15 @@ async def test_phase_4_the_model_explores_reads_edits_and_answers(folder: Path) 
 
 @awaited
 async def test_a_tool_cannot_leave_the_workspace_either(folder: Path) -> None:
-    steal = ScriptedAnswer(calls=(Called(id="c", name="read", arguments='{"path": "../other/secret.md"}'),))
-    client = Scripted([steal, "I may not."])
+    steal = ScriptedAnswer(
+        calls=(CallEvent(id="c", name="read", arguments='{"path": "../other/secret.md"}'),)
+    )
+    client = ScriptedClient([steal, "I may not."])
     agent = lifecycle.created(client, folder)
     async with lifecycle.hydrated(agent, folder, "gpt-5") as session:
         await agent.run(session, "Read the neighbour's file.")
     assert "the neighbour's secret" not in json.dumps(client.requests[-1])
-    assert agent.approve is always
+    assert agent.approve is approve_always
 
 
 @awaited

@@ -12,10 +12,10 @@ import anyio
 import pytest
 
 from lamina.context.relevance import Relevance
-from lamina.core.arrange import Cap, Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
+from lamina.core.layout import Cap, Layout
 from lamina.core.options import Options
 from lamina.core.tokens import BYTES4
 from lamina.core.values import Form, Segment

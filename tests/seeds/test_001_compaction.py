@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
+from lamina.core.layout import Layout
 from lamina.core.options import Options
-from lamina.core.text.outline import MOST, markdown, shorten
-from lamina.core.text.tags import escape
+from lamina.core.text.clipping import shorten
+from lamina.core.text.markdown_outline import MOST, outline_markdown
+from lamina.core.text.tags import escape_attribute
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Digest, Form, Layer, Segment
 from lamina.core.wording import PLAIN, text_of
@@ -44,27 +45,27 @@ def test_s1_22_or_with_a_word_or_where_it_must() -> None:
 
 @pytest.mark.parametrize("size", [3_000, 5_000])
 def test_s1_23_text_without_headings_is_cut_at_four_previews(size: int) -> None:
-    assert markdown("A" * size, limit=size - 1, preview=500) == "A" * 2_000 + "..."
+    assert outline_markdown("A" * size, limit=size - 1, preview=500) == "A" * 2_000 + "..."
 
 
 def test_s1_24_sections_that_fit_are_exact_and_too_many_are_counted() -> None:
     two = "## One\n\nFirst.\n\n## Two\n\nSecond."
-    assert markdown(two, limit=5_000) == two
+    assert outline_markdown(two, limit=5_000) == two
     many = "\n\n".join(f"## Section {i}\n\nText {i}." for i in range(1, 31))
-    short = markdown(many, limit=5_000, most=10)
+    short = outline_markdown(many, limit=5_000, most=10)
     assert [f"## Section {i}\n" in short for i in (1, 10, 11)] == [True, True, False]
     assert short.endswith("[... 20 more sections omitted ...]")
 
 
 def test_s1_25_one_heading_is_no_structure() -> None:
     text = "## Section 1\n" + "A" * 1_000
-    assert markdown(text, limit=1_000, preview=100) == text[:400] + "..."
+    assert outline_markdown(text, limit=1_000, preview=100) == text[:400] + "..."
 
 
 def test_s1_26_defaults_and_escapes() -> None:
     assert (MOST, Layout().prior_limit) == (20, 5_000)
     assert Layout(prior_limit=100).library == "in_place"
-    assert escape("&\"'<>") == "&amp;&quot;&apos;&lt;&gt;"
+    assert escape_attribute("&\"'<>") == "&amp;&quot;&apos;&lt;&gt;"
 
 
 PAPER = "\n\n".join(f"## Section {i}\n\n" + "A sentence of this paper. " * 57 for i in range(12))

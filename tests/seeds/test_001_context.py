@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.kinds import KINDS, recoverable
-from lamina.core.text.tagged import blocks, unescape
+from lamina.core.text.tagged import find_blocks, unescape
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
 from lamina.formats.tagged_context import TAGS, read_context
@@ -48,7 +48,7 @@ def test_s1_02_a_note_is_one_segment_named_by_its_path() -> None:
     assert (segment.kind, segment.key) == ("note", "folder/my-note.md")
     assert segment.attrs == {"title": "t", "path": "folder/my-note.md"}
     assert text_of(segment.parts) == "# Hello\n\nWorld"
-    assert blocks(f"\n{NOTE}\n", tuple(TAGS)).blocks[0].text.strip() == NOTE
+    assert find_blocks(f"\n{NOTE}\n", tuple(TAGS)).blocks[0].text.strip() == NOTE
 
 
 def test_s1_03_pages_are_named_by_address_documents_by_name() -> None:

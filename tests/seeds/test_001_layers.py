@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from lamina.core.arrange import Filter, Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.layout import Filter, Layout
 from lamina.core.library import LIBRARY_TITLE
 from lamina.core.options import Options
 from lamina.core.recall import recall

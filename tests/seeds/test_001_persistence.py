@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lamina.core.text.tagged import unwrapped
+from lamina.core.text.tagged import unwrap_tag
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
 from lamina.formats.markdown import (
@@ -24,9 +24,9 @@ from lamina.formats.markdown import (
     save,
     write,
 )
-from lamina.formats.markdown.lines import body
+from lamina.formats.markdown.lines import format_messages
 from lamina.formats.markdown.mentions import mentions
-from lamina.formats.markdown.page import shown
+from lamina.formats.markdown.page import list_messages
 from lamina.segments import assistant, note, url, user, web_tab
 
 EPOCH = 1_729_873_880_000
@@ -61,7 +61,7 @@ def test_s1_50_four_messages_to_the_letter() -> None:
         note("a/b.md", "x"), note("c.md", "y"), url("https://x.org", "z"), web_tab("https://t.org", "w"),
         user("How are you?", at="2024/10/25 16:32:00"), assistant("I'm fine."),
     ]  # fmt: skip
-    assert body(shown(log)) == FOUR
+    assert format_messages(list_messages(log)) == FOUR
     assert [s.at for s in read(FOUR).log] == [
         "2024/10/25 16:31:20", "2024/10/25 16:31:25", "2024/10/25 16:32:00", "",
     ]  # fmt: skip
@@ -103,7 +103,7 @@ def test_s1_51_consecutive_users_and_blank_lines_in_an_answer() -> None:
 )
 def test_s1_52_what_a_message_refers_to_comes_back(named: list[tuple[str, str]]) -> None:
     given = user("q", meta={"mentions": [list(pair) for pair in named]} if named else {})
-    page = body(shown([given]))
+    page = format_messages(list_messages([given]))
     assert read(page).log == read(write(MarkdownChat(log=(given,)), hidden=False)).log == (given,)
     assert mentions(read(page).log[0]) == tuple(Mention(*pair) for pair in named)
     assert ("[Context: " in page) is bool(named)
@@ -193,10 +193,10 @@ def test_s1_55_a_page_without_messages_is_an_empty_chat() -> None:
 
 def test_s1_56_the_last_message_of_a_wrapper_is_the_message() -> None:
     wrapped = "notes say <user-message>not this</user-message>\n<user-message>\nthis one\n</user-message>\n\n"
-    assert unwrapped(wrapped, "user-message") == "this one"
-    assert unwrapped(f"{wrapped}trailing", "user-message") == "this one"
+    assert unwrap_tag(wrapped, "user-message") == "this one"
+    assert unwrap_tag(f"{wrapped}trailing", "user-message") == "this one"
     for text in ("<user-message>open", "plain", "</user-message>", "</user-message><user-message>"):
-        assert unwrapped(text, "user-message") == text
+        assert unwrap_tag(text, "user-message") == text
 
 
 # what goes wrong there and must not here

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from lamina.core.arrange import Filter, Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import KINDS, Kind, Retention
+from lamina.core.layout import Filter, Layout
 from lamina.core.options import Options
 from lamina.core.orders import Batch, Move, OrderView
 from lamina.core.repair import Repairs

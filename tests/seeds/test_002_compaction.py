@@ -9,13 +9,22 @@ from typing import Any
 import anyio
 
 from lamina.core.build import build, plan_cut
-from lamina.core.cut_target import limits
+from lamina.core.cut_target import derive_limits
 from lamina.core.recall import recall
 from lamina.core.tokens import BYTES4, CHARS4
 from lamina.core.values import Budget, Form, Head, Layer, Ledger, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.segments import assistant, call, file, result, system, user
-from lamina.summaries import Bounds, Chosen, Question, SummaryOutcome, Terms, choose, digested, summarized
+from lamina.summaries import (
+    Bounds,
+    CoveredEntries,
+    Question,
+    SummaryOutcome,
+    Terms,
+    choose,
+    summarize,
+    summarize_by_digest,
+)
 
 SAID = "The parser was read and the tokens were counted."
 BUDGET = Budget(window=400, reserve=0, trigger=0.75, keep_last=1, largest=1)
@@ -42,10 +51,10 @@ def flow(count: int, *, size: int = 400) -> list[Segment]:
 def compacted(log: list[Segment], write: Any, budget: Budget = BUDGET, **given: Any) -> SummaryOutcome:
     terms = Terms(budget=budget, counter=CHARS4)
     bounds = Bounds(window=8_000)
-    return anyio.run(partial(summarized, log, write, terms=terms, bounds=bounds, **given))
+    return anyio.run(partial(summarize, log, write, terms=terms, bounds=bounds, **given))
 
 
-def chosen(log: list[Segment], budget: Budget = BUDGET, **given: Any) -> Chosen:
+def chosen(log: list[Segment], budget: Budget = BUDGET, **given: Any) -> CoveredEntries:
     return choose(log, terms=Terms(budget=budget, counter=CHARS4), ledger=Ledger(), **given)
 
 
@@ -62,7 +71,7 @@ def test_s2_10_chunks_become_one_that_knows_its_parents() -> None:
 
 
 def test_s2_11_one_budget_has_all_thresholds() -> None:
-    limit = limits(Budget(window=100_000, reserve=0, trigger=0.8, target=0.5), Head(), ())
+    limit = derive_limits(Budget(window=100_000, reserve=0, trigger=0.8, target=0.5), Head(), ())
     assert (limit.target, limit.trigger, limit.room) == (50_000, 80_000, 100_000)
 
 
@@ -120,7 +129,7 @@ def test_s2_14_where_the_compactor_fails_the_digest_takes_its_place() -> None:
     assert (made.segment, made.notes) == (
         None, ("the model's summary was not used: the model failed: OSError: no compactor",),
     )  # fmt: skip
-    assert digested(log, terms=Terms(budget=BUDGET, counter=CHARS4)).by == "digest"
+    assert summarize_by_digest(log, terms=Terms(budget=BUDGET, counter=CHARS4)).by == "digest"
 
 
 def test_s2_14_it_stands_at_the_place_of_the_first() -> None:

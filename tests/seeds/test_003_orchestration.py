@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from examples.orchestration import ANSWERS, HALL, UTTERANCES, Orchestrator, context, house, kitchen
-from lamina.clients.scripted import Scripted, ScriptedAnswer
+from lamina.clients.scripted import ScriptedAnswer, ScriptedClient
 from lamina.context.clock import clock
 from lamina.context.gather import gather
 from lamina.context.last_n import last_n
@@ -23,7 +23,7 @@ from lamina.segments import assistant, system, user
 from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
-from tests.sessions.talking import awaited, opened, said
+from tests.sessions.talking import awaited, list_texts, opened
 
 NOW = datetime(2026, 1, 2, 9, 5, tzinfo=UTC)
 FOUR = [user("a"), assistant("b"), user("c"), assistant("d")]
@@ -70,7 +70,7 @@ async def test_s3_08_a_source_is_asked_with_the_prompt_and_the_room() -> None:
 @awaited
 async def test_s3_12_overlapping_sources_do_not_say_a_message_twice_in_a_session() -> None:
     """There, two sources that overlap repeat messages; here history is the session's own, said once."""
-    client = Scripted(["b", "d"])
+    client = ScriptedClient(["b", "d"])
     async with opened(
         MemoryStore(), model="gpt-5", sources=[last_n(lambda: FOUR, 2, source="elsewhere")]
     ) as one:
@@ -92,13 +92,13 @@ async def test_s3_13_what_a_model_says_is_filtered_before_it_is_kept() -> None:
         return text.replace("noise", "")
 
     async with opened(MemoryStore(), model="gpt-5", redact=quiet) as session:
-        await Orchestrator(session, Scripted(["clean noise text"])).prompt_ready("hello")
-        assert said(session) == ["hello", "clean  text"]
+        await Orchestrator(session, ScriptedClient(["clean noise text"])).prompt_ready("hello")
+        assert list_texts(session) == ["hello", "clean  text"]
 
 
 @awaited
 async def test_the_house_answers_from_its_manual_and_keeps_nothing_in_the_clear(tmp_path: Path) -> None:
-    client = Scripted(ANSWERS, dialect="ollama")
+    client = ScriptedClient(ANSWERS, dialect="ollama")
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(house(tmp_path))
         sources = await stack.enter_async_context(context(store, "qwen3"))
@@ -122,7 +122,7 @@ async def test_a_source_less_changes_nothing_else(tmp_path: Path) -> None:
     """Search is turned off by leaving it out of the list: system text and question are where they were."""
     sent = []
     for keep in (3, 2):
-        client = Scripted(ANSWERS)
+        client = ScriptedClient(ANSWERS)
         folder = tmp_path / str(keep)
         folder.mkdir()
         async with (
@@ -142,7 +142,7 @@ async def test_a_source_less_changes_nothing_else(tmp_path: Path) -> None:
 async def test_a_model_that_fails_leaves_the_users_words_and_can_be_asked_again() -> None:
     """There, a failure leaves a message without a reply, and the next one follows it."""
     store = MemoryStore()
-    client = Scripted([ScriptedAnswer(fails=OSError("gone")), "Here."])
+    client = ScriptedClient([ScriptedAnswer(fails=OSError("gone")), "Here."])
     async with Session.open(store, "a", model="gpt-5", settings=Settings()) as session:
         with pytest.raises(OSError, match="gone"):
             await Orchestrator(session, client).prompt_ready("hello")
@@ -151,5 +151,5 @@ async def test_a_model_that_fails_leaves_the_users_words_and_can_be_asked_again(
         async with client.send(await session.request()) as reply:
             assert [event async for event in reply]
         await session.record(reply.raw)
-        assert said(session) == ["hello", "Here."]
+        assert list_texts(session) == ["hello", "Here."]
     assert client.requests[0]["messages"] == client.requests[1]["messages"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from lamina.core.build import build
 from lamina.core.values import Layer, Segment
-from lamina.dialects.text import DIALECT, prompt_of
+from lamina.dialects.text import DIALECT, render_prompt
 from lamina.segments import assistant, system, user
 
 
 def rendered(context: list[Segment], question: str, *, system_text: str = "") -> str:
     first = [system(system_text)] if system_text else []
-    return prompt_of(build([*first, *context, user(question)]))
+    return render_prompt(build([*first, *context, user(question)]))
 
 
 def test_the_layout_of_its_renderer() -> None:
@@ -30,7 +30,7 @@ def test_s3_08_system_text_context_and_question_each_have_their_place() -> None:
 
 def test_s3_12_the_question_is_not_part_of_its_own_context() -> None:
     envelope = build([user("before"), assistant("reply"), user("the question")])
-    context, _, question = prompt_of(envelope).partition("\n\n")
+    context, _, question = render_prompt(envelope).partition("\n\n")
     assert "the question" not in context
     assert question == "User: the question\nAssistant:"
     assert [e.layer for e in envelope.entries] == [Layer.HISTORY, Layer.HISTORY, Layer.PROMPT]

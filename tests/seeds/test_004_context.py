@@ -20,10 +20,10 @@ from lamina.context.project_files import (
     first_message_only,
     project_files,
 )
-from lamina.core.arrange import Layout
 from lamina.core.build import build
+from lamina.core.layout import Layout
 from lamina.core.options import Options
-from lamina.core.text.outline import truncate
+from lamina.core.text.clipping import truncate
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lamina.core.cut_target import limits
-from lamina.core.tokens import RFC, part_cost, scaled
+from lamina.core.cut_target import derive_limits
+from lamina.core.tokens import RFC, part_cost, scale_tokens
 from lamina.core.values import Budget, Head, Image, Ledger, Part, Segment, Text, ToolResult
 from lamina.segments import assistant
 from tests.seeds import rfc
@@ -13,7 +13,9 @@ from tests.seeds.rfc import texts, trim, trim_with_headroom, trimmed, turns, unt
 
 
 def one_message(*parts: Part) -> int:
-    return scaled(RFC.framing.message + sum(RFC.framing.part + part_cost(p, RFC) for p in parts), RFC, None)
+    return scale_tokens(
+        RFC.framing.message + sum(RFC.framing.part + part_cost(p, RFC) for p in parts), RFC, None
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,4 +83,4 @@ def test_s4_08_nothing_in_nothing_out() -> None:
     ("window", "threshold"), [(299, 239), (312, 249), (668, 534), (568, 454), (268, 214), (100, 80)]
 )
 def test_fact_4_the_threshold_is_a_whole_number_rounded_down(window: int, threshold: int) -> None:
-    assert limits(Budget(window=window, reserve=0, trigger=0.8), Head(), ()).trigger == threshold
+    assert derive_limits(Budget(window=window, reserve=0, trigger=0.8), Head(), ()).trigger == threshold

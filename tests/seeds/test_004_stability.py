@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.build import EMPTY, build
+from lamina.core.build import EMPTY_LEDGER, build
 from lamina.core.tokens import RFC
 from lamina.core.values import Budget, Form, Ledger, Part, Ref
 from lamina.errors import BudgetExceeded
@@ -79,7 +79,7 @@ def test_s4_24_lifecycle_through_saved_state() -> None:
 
 @given(rfc.STEPS, st.lists(st.tuples(st.integers(0, 5), st.integers(0, 200)), min_size=8, max_size=8))
 def test_s4_20_trimmed_never_grows_back(steps: list[rfc.Step], settings: list[tuple[int, int]]) -> None:
-    ledger = EMPTY
+    ledger = EMPTY_LEDGER
     last: dict[Ref, tuple[Part, ...]] = {}
     for end, (keep, slack) in zip(range(1, len(steps) + 1), settings, strict=False):
         log = rfc.conversation(steps[:end])
@@ -133,7 +133,7 @@ def test_s4_41_the_last_assistants_stay_where_that_is_enough() -> None:
 
 def test_s4_42_when_nothing_shrinks_any_more_nothing_is_trimmed() -> None:
     """Upstream jumps to index 22 at last, trims the newest reply and grows from 231 to 237 tokens."""
-    log, ledger, sizes = turns(6, "u{i}", "a{i}-Q*200"), EMPTY, []
+    log, ledger, sizes = turns(6, "u{i}", "a{i}-Q*200"), EMPTY_LEDGER, []
     for turn in range(5):
         log += turns(1, "extra-{i}", "reply-{i}", start=turn)
         fitted = trim_with_headroom(log, 300, ledger=ledger)

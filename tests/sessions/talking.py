@@ -39,7 +39,7 @@ def opened(store: Store, name: str = "a", **arguments: Any) -> AbstractAsyncCont
     return Session.open(store, name, settings=Settings(), **({"clock": None} | arguments))
 
 
-def said(session: Session) -> list[str]:
+def list_texts(session: Session) -> list[str]:
     return [one.text for one in session.dialogue()]
 
 

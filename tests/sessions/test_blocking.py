@@ -14,7 +14,7 @@ from lamina.segments import file
 from lamina.sessions import Session as Async
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
-from tests.sessions.talking import opened, said
+from tests.sessions.talking import list_texts, opened
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 
@@ -55,7 +55,7 @@ def test_it_builds_what_the_session_behind_it_builds() -> None:
 
     async def other() -> str:
         async with opened(store) as session:
-            assert said(session) == ["hello"]
+            assert list_texts(session) == ["hello"]
             return json.dumps(await session.request())
 
     assert anyio.run(other) == json.dumps(request)

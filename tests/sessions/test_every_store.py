@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
 from lamina.core.values import Budget
 from lamina.segments import file
 from lamina.sessions import Session
@@ -27,13 +27,13 @@ TURNS = 6
 async def move(session: Session, turn: int) -> list[bytes]:
     """One turn with a tool, and its requests as sent."""
     await session.ask(f"Question {turn}?", attach=[file("spec.md", SPEC)] if turn % 3 == 0 else [])
-    first = canonical(await session.request())
+    first = canonical_json(await session.request())
     call = {"id": f"c{turn}", "type": "function", "function": {"name": "read", "arguments": '{"path": "a"}'}}
     await session.record(
         {"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [call]}}]}
     )
     await session.results({f"c{turn}": f"line {turn}\n" * 120})
-    second = canonical(await session.request())
+    second = canonical_json(await session.request())
     await session.record(f"Answer {turn}.")
     return [first, second]
 

@@ -8,7 +8,7 @@ from lamina.segments import file, user
 from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
-from tests.sessions.talking import answer, awaited, opened, said, setup_of, wire
+from tests.sessions.talking import answer, awaited, list_texts, opened, setup_of, wire
 
 
 async def talk(session: Session, turns: int, *, start: int = 0, size: int = 1) -> None:
@@ -18,7 +18,7 @@ async def talk(session: Session, turns: int, *, start: int = 0, size: int = 1) -
 
 
 def short(session: Session) -> list[str]:
-    return [text.split()[0] for text in said(session)]
+    return [text.split()[0] for text in list_texts(session)]
 
 
 @awaited
@@ -57,7 +57,7 @@ async def test_an_unanswered_prompt_is_a_turn_of_its_own() -> None:
         await session.ask("second try")
         assert session.turns == 2
         await session.rewind(-1)
-        assert said(session) == ["first try"]
+        assert list_texts(session) == ["first try"]
 
 
 @pytest.mark.parametrize("dialect", ["anthropic", "openai_chat"])
@@ -70,7 +70,7 @@ async def test_regenerate_asks_the_same_again(dialect: str) -> None:
         await session.results({recorded.calls[0].id: "contents"})
         await session.record(answer(dialect, "done"))
         await session.regenerate()
-        assert said(session) == ["read it"]
+        assert list_texts(session) == ["read it"]
         assert wire(await session.request()) == first
         await session.regenerate()
         assert wire(await session.request()) == first
@@ -144,7 +144,7 @@ async def test_a_fork_goes_its_own_way_and_outlives_its_parent() -> None:
             await session.fork(0, "b")
         await fork.ask("elsewhere")
         expected = wire(await fork.request())
-        assert "elsewhere" not in said(session)
+        assert "elsewhere" not in list_texts(session)
     await store.delete(Where("", "a"))
     async with opened(store, "b") as again:
         assert again.parent is not None
@@ -170,7 +170,7 @@ async def test_the_dialogue_has_no_context_and_no_tags() -> None:
         await session.record(answer("anthropic", "reading", call="c1"))
         await session.results({"c1": "contents"})
         await session.record(answer("anthropic", "done"))
-        assert said(session) == ["read <b>it</b>", "reading", "done"]
+        assert list_texts(session) == ["read <b>it</b>", "reading", "done"]
 
 
 @awaited

@@ -14,7 +14,7 @@ from lamina.formats.markdown import MarkdownChat, Mention, read, write
 from lamina.segments import note, url
 from lamina.sessions import Mentioned, Session
 from lamina.stores.memory import MemoryStore
-from tests.sessions.talking import awaited, opened, said, wire
+from tests.sessions.talking import awaited, list_texts, opened, wire
 
 PAGE = """---
 epoch: 1729873880000
@@ -97,7 +97,7 @@ def test_the_context_is_rebuilt_before_the_first_request_and_links_are_left_alon
                 assert text in request
             assert "Nothing of this" not in request
             assert any("https://x.org" in one for one in session.notes)
-            assert said(session)[0] == "What does the spec allow?"
+            assert list_texts(session)[0] == "What does the spec allow?"
             await session.record("Nobody knows.")
             sent = session.envelope
             assert sent is not None

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lamina.core.arrange import Layout
+from lamina.core.layout import Layout
 from lamina.core.values import Budget
 from lamina.dialects import DIALECTS
 from lamina.errors import InvalidRequest

@@ -7,7 +7,7 @@ from lamina.errors import Conflict, NotFound
 from lamina.segments import file, summary
 from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
-from tests.sessions.talking import awaited, opened, said
+from tests.sessions.talking import awaited, list_texts, opened
 
 SMALL = Budget(window=3_000, reserve=0, keep_last=1)
 
@@ -94,7 +94,7 @@ async def test_a_pin_survives_reopening_reloading_a_fork_and_a_rewind() -> None:
         assert pinned(session) == ["0.md"]
     for name in ("a", "b"):
         async with opened(store, name) as session:
-            assert (pinned(session), said(session)) == (["0.md"], ["q0", "a0"])
+            assert (pinned(session), list_texts(session)) == (["0.md"], ["q0", "a0"])
 
 
 @awaited
@@ -146,7 +146,7 @@ async def test_a_pin_tells_of_another_writer_and_has_what_is_new() -> None:
         await talk(other, 1, start=1)
         with pytest.raises(Conflict):
             await session.pin("0.md")
-        assert (said(session), pinned(session)) == (["q0", "a0", "q1", "a1"], [])
+        assert (list_texts(session), pinned(session)) == (["q0", "a0", "q1", "a1"], [])
         await session.pin("0.md")
         await other.reload()
         assert pinned(other) == ["0.md"]

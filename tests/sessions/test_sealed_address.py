@@ -12,7 +12,7 @@ from lamina.sessions import Session
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.stores.sealed import Key, Passphrase, generate, init_file
-from tests.sessions.talking import awaited, said
+from tests.sessions.talking import awaited, list_texts
 
 WORDS = "the plans of the summer"
 
@@ -22,7 +22,7 @@ async def talk(address: Path, text: str = WORDS, **arguments: object) -> list[st
     async with Session.open(address, "a", model="gpt-5", **arguments) as session:  # type: ignore[arg-type]
         await session.ask(text)
         await session.record("ok")
-        return said(session)
+        return list_texts(session)
 
 
 def bytes_below(folder: Path) -> bytes:
@@ -55,7 +55,7 @@ def test_the_settings_name_the_file_of_the_key(tmp_path: Path) -> None:
             async with Session.open(None, "a", settings=settings) as session:
                 await session.ask(WORDS)
                 await session.record("ok")
-                assert len(said(session)) == count
+                assert len(list_texts(session)) == count
         with pytest.raises(KeyNeeded):
             await talk(tmp_path / "chats.db", settings=Settings())
         assert len(await talk(tmp_path / "chats.db", key=tmp_path / "app.key", settings=Settings())) == 6

@@ -18,7 +18,7 @@ from lamina.sessions import Persona, Session, Stored
 from lamina.settings import Settings
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
-from tests.sessions.talking import HEAD, SMALL, answer, awaited, opened, said, setup_of
+from tests.sessions.talking import HEAD, SMALL, answer, awaited, list_texts, opened, setup_of
 
 
 @awaited
@@ -32,7 +32,7 @@ async def test_the_turn_is_kept_before_the_model_is_called_and_the_answer_after(
         await session.record(answer("openai_chat", "hi"))
         assert not session.pending
     async with opened(store) as other:
-        assert said(other) == ["hello", "hi"]
+        assert list_texts(other) == ["hello", "hi"]
 
 
 @awaited
@@ -46,7 +46,7 @@ async def test_a_failed_call_leaves_a_session_that_goes_on() -> None:
         assert await session.request() == before
         await session.record("hi")
         await session.ask("and now?")
-        assert said(session) == ["hello", "hi", "and now?"]
+        assert list_texts(session) == ["hello", "hi", "and now?"]
 
 
 @awaited
@@ -96,7 +96,7 @@ async def test_answers_of_every_dialect_are_recorded_with_what_they_took(dialect
     async with opened(MemoryStore(), **setup_of(dialect)) as session:
         await session.ask("hello")
         recorded = await session.record(answer(dialect, "well met", read=41))
-        assert (recorded.usage.input, said(session)) == (41, ["hello", "well met"])
+        assert (recorded.usage.input, list_texts(session)) == (41, ["hello", "well met"])
         if dialect != "text":
             await session.ask("read it")
             recorded = await session.record(answer(dialect, "reading", call="c1"))
@@ -128,7 +128,7 @@ async def test_an_answer_may_be_a_stream_a_list_of_events_or_text() -> None:
         ):
             await session.ask("hi")
             await session.record(results)
-        assert said(session)[1::2] == ["hello"] * 4
+        assert list_texts(session)[1::2] == ["hello"] * 4
 
 
 @awaited
@@ -210,7 +210,7 @@ async def test_what_was_typed_and_what_was_sent_are_both_kept() -> None:
         await session.record("bonjour")
         await session.ask("bye", template=str.upper)
     async with opened(store) as session:
-        assert said(session) == ["hello", "bonjour", "bye"]
+        assert list_texts(session) == ["hello", "bonjour", "bye"]
         assert [one.sent for one in session.dialogue()] == ["Answer in French: hello", "", "BYE"]
         with pytest.raises(BadInput, match="prompt"):
             await session.ask("x", template="no place")

@@ -18,7 +18,7 @@ from lamina.segments import excerpt, file, user
 from lamina.sessions import Session
 from lamina.stores.memory import MemoryStore
 from lamina.stores.port import Where
-from tests.sessions.talking import Flaky, answer, awaited, opened, said, setup_of, wire
+from tests.sessions.talking import Flaky, answer, awaited, list_texts, opened, setup_of, wire
 
 A = Where("", "a")
 
@@ -30,14 +30,14 @@ async def test_a_turn_is_put_after_what_another_writer_added() -> None:
         await one.ask("first")
         await one.record("yes")
         envelope = await two.ask("second")
-        assert said(two) == ["first", "yes", "second"]
+        assert list_texts(two) == ["first", "yes", "second"]
         assert len(envelope.sent) == 3
         with pytest.raises(Conflict):
             await one.record("too late")
-        assert said(one) == ["first", "yes", "second"]
+        assert list_texts(one) == ["first", "yes", "second"]
         await two.record("fine")
     async with opened(store) as session:
-        assert said(session) == ["first", "yes", "second", "fine"]
+        assert list_texts(session) == ["first", "yes", "second", "fine"]
 
 
 @awaited
@@ -49,7 +49,7 @@ async def test_what_would_take_back_another_writers_turn_is_refused() -> None:
         await one.record("yes")
         with pytest.raises(Conflict):
             await two.rewind(0)
-        assert said(two) == ["first", "yes"]
+        assert list_texts(two) == ["first", "yes"]
 
 
 @awaited
@@ -65,7 +65,9 @@ async def test_many_tasks_on_one_session_and_many_sessions_lose_nothing() -> Non
         for name in "abcdef":
             group.start_soon(write, name)
     async with opened(store) as session:
-        assert sorted(said(session)) == sorted(f"{name}{number}" for name in "abcdef" for number in range(4))
+        assert sorted(list_texts(session)) == sorted(
+            f"{name}{number}" for name in "abcdef" for number in range(4)
+        )
 
 
 @pytest.mark.parametrize("fails", ["before", "after"])
@@ -84,12 +86,12 @@ async def test_a_repeated_turn_is_kept_once(fails: str) -> None:
         with pytest.raises(OSError, match="the "):
             await session.record("hi", key="answer-1")
         await session.record("hi", key="answer-1")
-        assert said(session) == ["hello", "hi"]
+        assert list_texts(session) == ["hello", "hi"]
         with pytest.raises(Reused):
             await session.ask("something else", key="turn-1")
     async with opened(store) as session:
         await session.ask("hello", attach=[file("a.md", "text")], key="turn-1")
-        assert said(session) == ["hello", "hi"]
+        assert list_texts(session) == ["hello", "hi"]
         assert not session.pending
 
 
@@ -119,7 +121,7 @@ async def test_a_store_that_failed_leaves_a_session_that_goes_on(fails: str) -> 
         expected = wire(await session.request())
     async with opened(store) as session:
         assert wire(await session.request()) == expected
-        assert said(session) == (["one", "first", "two"] if fails == "after" else ["one", "two"])
+        assert list_texts(session) == (["one", "first", "two"] if fails == "after" else ["one", "two"])
 
 
 @awaited
@@ -130,7 +132,7 @@ async def test_an_answer_may_follow_a_turn_of_which_nobody_knew_that_it_was_kept
         with pytest.raises(OSError, match="got lost"):
             await session.ask("one")
         await session.record("first")
-        assert said(session) == ["one", "first"]
+        assert list_texts(session) == ["one", "first"]
 
 
 @awaited

@@ -11,7 +11,7 @@ import anyio
 
 from lamina.stores.files import open_files
 from lamina.stores.port import Once, Where
-from lamina.testing.store_races import retried, turn
+from lamina.testing.store_races import append_until_accepted, make_turn
 
 WHERE = Where("w", "c")
 
@@ -28,7 +28,7 @@ async def append_for_ever(folder: str, start: int) -> None:
 async def write_turns(folder: str, writer: int, turns: int) -> None:
     async with open_files(folder) as store:
         for number in range(turns):
-            await retried(store, WHERE, turn(writer, number), f"{writer}/{number}")
+            await append_until_accepted(store, WHERE, make_turn(writer, number), f"{writer}/{number}")
 
 
 def fork_all(folder: str, writers: int, turns: int) -> int:

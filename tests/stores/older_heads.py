@@ -6,7 +6,7 @@ from typing import Any
 
 from lamina.errors import Damaged
 from lamina.stores.port import Where
-from lamina.testing.store_races import refused
+from lamina.testing.store_races import expect_error
 
 
 async def misses_what_an_older_head_does_not_count(store: Any, where: Where, count: int) -> None:
@@ -21,6 +21,6 @@ async def misses_what_an_older_head_does_not_count(store: Any, where: Where, cou
         store.replace(where, {}, expect=count),
         store.list(where.workspace),
     ):
-        error = await refused(call, Damaged)
+        error = await expect_error(call, Damaged)
         assert "there are more records than its head says" in str(error)
         assert error.conversation == where.conversation

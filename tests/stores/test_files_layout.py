@@ -22,7 +22,7 @@ from lamina.stores.files import open_files
 from lamina.stores.files.hidden_files import once_name
 from lamina.stores.files.names import LONGEST, folder_name, name_of
 from lamina.stores.files.record_file import decode_body, encode_body, is_record_file, record_file_name
-from lamina.stores.port import Listed, Once, RecordPage, StoredHead, Where
+from lamina.stores.port import ListedConversation, Once, RecordPage, StoredHead, Where
 
 WHERE = Where("team", "chat")
 AT = datetime(2025, 8, 24, 16, 36, 25, 123999, tzinfo=UTC)
@@ -113,12 +113,12 @@ def _utf8(name: str) -> bool:
 def test_a_name_too_long_for_a_folder_is_listed_as_it_is(tmp_path: Path) -> None:
     long = "é" * 500
 
-    async def listed() -> list[Listed]:
+    async def listed() -> list[ListedConversation]:
         async with open_files(tmp_path) as store:
             await store.append(Where(long, long), [b"a"])
             return list(await store.list(long))
 
-    assert anyio.run(listed) == [Listed(conversation=long, count=1)]
+    assert anyio.run(listed) == [ListedConversation(conversation=long, count=1)]
 
 
 def test_what_is_deleted_leaves_no_byte(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_a_long_name_that_was_damaged_is_not_left_out_of_the_list(tmp_path: Path
         async with open_files(tmp_path) as store:
             await store.append(Where("team", long), [b"a"])
 
-    async def listed() -> list[Listed]:
+    async def listed() -> list[ListedConversation]:
         async with open_files(tmp_path) as store:
             return list(await store.list("team"))
 

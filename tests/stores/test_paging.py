@@ -13,7 +13,7 @@ import pytest
 from lamina.errors import BadInput, Conflict, Damaged, StoreError
 from lamina.stores.memory import MemoryStore
 from lamina.stores.paging import attempts, every_conversation, every_record
-from lamina.stores.port import Listed, Record, RecordPage, Store, StoredHead, Where
+from lamina.stores.port import ListedConversation, Record, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import (
     Sealed,
     add_key,
@@ -37,20 +37,26 @@ KEY, NEW = generate(), generate()
 class SamePage(MemoryStore):
     """Lists the first page whatever was asked for, as an index with a damaged cell does."""
 
-    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+    async def list(
+        self, workspace: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[ListedConversation]:
         return await super().list(workspace, after=after[:0], limit=limit)
 
 
 class GoesBack(MemoryStore):
     """Lists, after the last name, the one before it."""
 
-    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+    async def list(
+        self, workspace: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[ListedConversation]:
         listed = await super().list(workspace, after=after, limit=limit)
         return listed or (await super().list(workspace))[:1]
 
 
 class NeverOrdered(MemoryStore):
-    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+    async def list(
+        self, workspace: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[ListedConversation]:
         return (await super().list(workspace, after=after, limit=limit))[::-1]
 
 

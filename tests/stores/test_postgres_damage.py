@@ -13,10 +13,10 @@ import pytest
 
 from lamina.errors import Damaged, KeyNeeded
 from lamina.stores.checksums import Checksums
-from lamina.stores.port import HEADER, Listed, Once, RecordPage, StoredHead, Where
+from lamina.stores.port import HEADER, ListedConversation, Once, RecordPage, StoredHead, Where
 from lamina.stores.postgres import PostgresStore, open_postgres
 from lamina.stores.postgres.schema import MIGRATIONS, NEWEST
-from lamina.testing.store_races import refused
+from lamina.testing.store_races import expect_error
 from tests.servers.postgres import shared
 from tests.stores.older_heads import misses_what_an_older_head_does_not_count
 
@@ -87,7 +87,7 @@ def test_a_damaged_record_is_named_and_the_others_can_be_read(schema: str, damag
 
     async def work(store: PostgresStore) -> None:
         for selection in ({}, {"last": 4}, {"at": [0, 2]}, {"limit": 1}):
-            error = await refused(store.read(HERE, **selection), Damaged)
+            error = await expect_error(store.read(HERE, **selection), Damaged)
             assert error.conversation == "here"
             assert error.whole == (1, 2, 3)
         assert len((await store.read(HERE, at=[1, 2, 3])).records) == 3
@@ -99,7 +99,7 @@ def test_a_damaged_record_is_named_and_the_others_can_be_read(schema: str, damag
 def test_a_record_behind_the_last_is_no_record(schema: str) -> None:
     filled(schema)
     changed(schema, "INSERT INTO record VALUES ('w', 'here', 4, 'more', 12345678)")
-    with_store(schema, lambda store: refused(store.read(HERE), Damaged))
+    with_store(schema, lambda store: expect_error(store.read(HERE), Damaged))
 
 
 @pytest.mark.parametrize("count", [0, 2])
@@ -119,7 +119,7 @@ def test_a_head_that_is_older_than_its_records_is_noticed(schema: str, count: in
         assert len(await store.rescue(HERE)) == 4
         assert (await store.read(OTHER)).head.count == 2
         assert await store.delete(HERE), "what is damaged can be deleted"
-        assert list(await store.list("w")) == [Listed(conversation="other", count=2)]
+        assert list(await store.list("w")) == [ListedConversation(conversation="other", count=2)]
 
     with_store(schema, work)
 
@@ -137,14 +137,14 @@ def test_a_damaged_head_is_named_and_never_built_upon(schema: str, damage: Liter
             store.append(HERE, [b"zero", b"one"], once=ONCE),
             store.replace(HERE, {0: b"new"}, expect=4),
         ):
-            error = await refused(call, Damaged)
+            error = await expect_error(call, Damaged)
             assert error.conversation == "here"
             assert error.whole == (0, 1, 2, 3)
         if "SET state = " not in damage:
-            assert (await refused(store.list("w"), Damaged)).conversation == "here"
+            assert (await expect_error(store.list("w"), Damaged)).conversation == "here"
         assert (await store.read(OTHER)).head == StoredHead(count=2, state=b"of another")
         assert await store.delete(HERE), "what is damaged can be deleted"
-        assert list(await store.list("w")) == [Listed(conversation="other", count=2)]
+        assert list(await store.list("w")) == [ListedConversation(conversation="other", count=2)]
 
     with_store(schema, work)
 
@@ -155,16 +155,18 @@ def test_records_without_their_head_are_missed(schema: str, selection: dict[str,
     changed(schema, "DELETE FROM conversation WHERE name = 'here'")
 
     async def work(store: PostgresStore) -> None:
-        error = await refused(store.read(HERE, **selection), Damaged)
+        error = await expect_error(store.read(HERE, **selection), Damaged)
         assert error.whole == (0, 1, 2, 3)
         for after in ("", "a"):
-            assert (await refused(store.list("w", after=after, limit=1), Damaged)).conversation == "here"
-        assert list(await store.list("w", after="here")) == [Listed(conversation="other", count=2)]
-        await refused(store.append(HERE, [b"anew"], expect=0), Damaged)
-        assert (await refused(store.read(HERE, **selection), Damaged)).whole == (0, 1, 2, 3)
+            assert (await expect_error(store.list("w", after=after, limit=1), Damaged)).conversation == "here"
+        assert list(await store.list("w", after="here")) == [
+            ListedConversation(conversation="other", count=2)
+        ]
+        await expect_error(store.append(HERE, [b"anew"], expect=0), Damaged)
+        assert (await expect_error(store.read(HERE, **selection), Damaged)).whole == (0, 1, 2, 3)
         assert await store.delete(HERE)
         assert await store.read(HERE) == RecordPage()
-        assert list(await store.list("w")) == [Listed(conversation="other", count=2)]
+        assert list(await store.list("w")) == [ListedConversation(conversation="other", count=2)]
         assert (await store.append(HERE, [b"anew"], expect=0)).count == 1
 
     with_store(schema, work)
@@ -174,7 +176,7 @@ def test_records_without_their_head_are_missed(schema: str, selection: dict[str,
 def test_a_damaged_key_is_not_answered(schema: str, column: LiteralString) -> None:
     filled(schema)
     changed(schema, "UPDATE once SET " + column)
-    with_store(schema, lambda store: refused(store.append(HERE, [b"zero", b"one"], once=ONCE), Damaged))
+    with_store(schema, lambda store: expect_error(store.append(HERE, [b"zero", b"one"], once=ONCE), Damaged))
 
 
 # Tables of an older release.
@@ -204,7 +206,7 @@ def test_older_tables_are_read_as_they_are_and_brought_up_by_the_first_write(sch
     older(schema)
 
     async def read(store: PostgresStore) -> RecordPage:
-        assert list(await store.list("w")) == [Listed(conversation="here", count=2)]
+        assert list(await store.list("w")) == [ListedConversation(conversation="here", count=2)]
         assert await store.read(OTHER) == RecordPage()
         return await store.read(HERE)
 
@@ -242,7 +244,7 @@ def test_rows_of_an_older_release_get_their_sums(schema: str) -> None:
 def test_older_tables_with_fewer_records_than_their_head_says_are_damaged(schema: str) -> None:
     older(schema)
     changed(schema, "DELETE FROM record WHERE seq = 0")
-    error = with_store(schema, lambda store: refused(store.read(HERE), Damaged))
+    error = with_store(schema, lambda store: expect_error(store.read(HERE), Damaged))
     assert "record 0 is gone" in str(error)
 
 
@@ -255,7 +257,7 @@ def test_a_store_that_was_open_before_sees_an_upgrade(schema: str) -> None:
             await second.append(HERE, [b"three"], expect=2)
         assert (await first.read(HERE)).head.count == 3
         changed(schema, "UPDATE record SET body = 'thre' WHERE seq = 2")
-        await refused(first.read(HERE), Damaged)
+        await expect_error(first.read(HERE), Damaged)
 
     with_store(schema, work)
 
@@ -282,10 +284,10 @@ def test_older_tables_that_are_sealed_are_closed(schema: str) -> None:
     changed(schema, "INSERT INTO conversation VALUES ('lamina.sealed', 'header', 1, 'header')")
 
     async def work(store: PostgresStore) -> None:
-        await refused(store.read(HERE), KeyNeeded)
-        await refused(store.list("w"), KeyNeeded)
-        await refused(store.append(HERE, [b"x"]), KeyNeeded)
-        await refused(store.delete(HERE), KeyNeeded)
+        await expect_error(store.read(HERE), KeyNeeded)
+        await expect_error(store.list("w"), KeyNeeded)
+        await expect_error(store.append(HERE, [b"x"]), KeyNeeded)
+        await expect_error(store.delete(HERE), KeyNeeded)
         assert (await store.read(HEADER, last=0)).head.state == b"header"
 
     with_store(schema, work)

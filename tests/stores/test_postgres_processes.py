@@ -7,14 +7,16 @@ import subprocess
 import sys
 import traceback
 from collections import Counter
+from pathlib import Path
 
 import anyio
 
 from lamina.stores.port import RecordPage, Where
 from lamina.stores.postgres import open_postgres
-from lamina.testing.store_races import check_linear, retried, turn
+from lamina.testing.store_races import append_until_accepted, check_linear, make_turn
 from tests.servers.postgres import shared
 
+ROOT = Path(__file__).resolve().parent.parent.parent
 WRITERS, TURNS = 8, 10
 
 
@@ -23,14 +25,16 @@ async def write(url: str, schema: str, writer: int, conversations: int) -> None:
     async with open_postgres(url, schema=schema, connections=2) as store:
         for number in range(TURNS):
             for name in {f"c{(writer + each) % conversations}" for each in range(2)}:
-                await retried(store, Where("w", name), turn(writer, number), f"{writer}/{number}")
+                await append_until_accepted(
+                    store, Where("w", name), make_turn(writer, number), f"{writer}/{number}"
+                )
 
 
 def written(schema: str, *, conversations: int) -> dict[str, RecordPage]:
     """What stands there after eight processes, which began without tables, wrote at once."""
     url = shared().url
-    command = [sys.executable, __file__, url, schema, str(conversations)]
-    subprocess.run(command, check=True, timeout=300)
+    command = [sys.executable, "-m", "tests.stores.test_postgres_processes", url, schema, str(conversations)]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=300)
 
     async def read() -> dict[str, RecordPage]:
         async with open_postgres(url, schema=schema) as store:
@@ -50,12 +54,12 @@ def test_processes_do_not_mix_conversations() -> None:
     assert len(pages) == WRITERS
     groups = Counter(record.body.rpartition(b"/")[0] for page in pages.values() for record in page.records)
     writes = [(who, number) for who in range(WRITERS) for number in range(TURNS)]
-    assert groups == {b"%d/%d" % write: 2 * len(turn(*write)) for write in writes}
+    assert groups == {b"%d/%d" % write: 2 * len(make_turn(*write)) for write in writes}
     for page in pages.values():
         bodies = [record.body for record in page.records]
         starts = [at for at, body in enumerate(bodies) if body.endswith(b"/0")]
         for at in starts:
-            group = turn(*(int(word) for word in bodies[at].decode().split("/")[:2]))
+            group = make_turn(*(int(word) for word in bodies[at].decode().split("/")[:2]))
             assert bodies[at : at + len(group)] == group
         assert page.head.state == str(page.head.count).encode()
 

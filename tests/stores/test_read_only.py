@@ -21,11 +21,11 @@ import pytest
 from lamina.errors import Broken, Damaged, KeyNeeded, StoreError
 from lamina.stores.files import open_files
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Listed, RecordPage, Store, StoredHead, Where
+from lamina.stores.port import ListedConversation, RecordPage, Store, StoredHead, Where
 from lamina.stores.sealed import Sealed, generate
 from lamina.stores.sqlite import SqliteStore, open_sqlite
 from lamina.stores.sqlite.links import Driver
-from lamina.testing.store_races import refused
+from lamina.testing.store_races import expect_error
 from tests.test_known import reads_what_is_known, unpack_files
 from tests.torture.children import failure, forked
 from tools.known import FOLDER
@@ -94,14 +94,14 @@ async def reads(store: Store) -> None:
     page = await store.read(HERE)
     assert [record.body for record in page.records] == [b"a", b"b"]
     assert page.head == StoredHead(count=2, state=b"the state")
-    assert list(await store.list("w")) == [Listed(conversation="here", count=2)]
+    assert list(await store.list("w")) == [ListedConversation(conversation="here", count=2)]
     assert await store.read(Where("w", "none")) == RecordPage()
 
 
 async def reads_and_refuses(store: Store) -> None:
     await reads(store)
     for call in (store.append(HERE, [b"c"]), store.append(Where("w", "new"), [b"c"]), store.delete(HERE)):
-        error = await refused(call, StoreError)
+        error = await expect_error(call, StoreError)
         assert not isinstance(error, Broken)
         assert "can only be read" in str(error)
     await reads(store)
@@ -176,7 +176,7 @@ def test_what_is_no_store_is_told(folder: Path, content: bytes) -> None:
 
     @asynccontextmanager
     async def opening() -> AsyncIterator[Store]:
-        await refused(SqliteStore.open(folder / "chats.db"), StoreError)
+        await expect_error(SqliteStore.open(folder / "chats.db"), StoreError)
         yield MemoryStore()
 
     async def look(store: Store) -> None:
@@ -217,7 +217,7 @@ def test_damage_is_noticed_there_too(folder: Path) -> None:
     freeze(folder)
 
     async def look(store: Store) -> None:
-        assert (await refused(store.read(HERE), Damaged)).conversation == "here"
+        assert (await expect_error(store.read(HERE), Damaged)).conversation == "here"
 
     seen_by_nobody(partial(open_sqlite, path), look)
 
@@ -237,8 +237,8 @@ def test_a_sealed_store_is_read_with_its_key_and_closed_without(
     before = freeze(folder)
 
     async def look_without_key(store: Store) -> None:
-        await refused(store.read(HERE), KeyNeeded)
-        await refused(store.list("w"), KeyNeeded)
+        await expect_error(store.read(HERE), KeyNeeded)
+        await expect_error(store.list("w"), KeyNeeded)
 
     seen_by_nobody(within, look_without_key)
     seen_by_nobody(sealed, reads)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from lamina.errors import BadInput, Conflict, Reused, StoreError, WrongKey
 from lamina.stores.memory import MemoryStore
-from lamina.stores.port import Listed, Once, Store, StoredHead, Where, Within
+from lamina.stores.port import ListedConversation, Once, Store, StoredHead, Where, Within
 from lamina.stores.sealed import Sealed, generate
 from lamina.stores.sealed.cipher import NotSealedHere
 from lamina.stores.sealed.documents import new_data_key, unwrap
@@ -235,7 +235,9 @@ class Deletes(MemoryStore):
 
     busy = False
 
-    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+    async def list(
+        self, workspace: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[ListedConversation]:
         listed = await super().list(workspace, after=after, limit=limit)
         if self.busy:
             self.busy = False

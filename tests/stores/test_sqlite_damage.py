@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from lamina.errors import Damaged, LaminaError, StoreError
 from lamina.stores.checksums import Checksums
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import Listed, Once, RecordPage, StoredHead, Where
+from lamina.stores.port import ListedConversation, Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, open_sqlite, tables
 from lamina.stores.sqlite.schema import NEWEST, bring_up
-from lamina.testing.store_races import refused
+from lamina.testing.store_races import expect_error
 from tests.stores.older_heads import misses_what_an_older_head_does_not_count
 from tools.known import CONVERSATIONS, FOLDER, SUPPORT
 
@@ -106,7 +106,7 @@ def test_a_damaged_record_is_named_and_the_others_can_be_read(path: Path, damage
 
     async def work(store: SqliteStore) -> None:
         for selection in ({}, {"last": 4}, {"at": [0, 2]}, {"limit": 1}):
-            error = await refused(store.read(HERE, **selection), Damaged)
+            error = await expect_error(store.read(HERE, **selection), Damaged)
             assert error.conversation == "here"
             assert error.whole == (1, 2, 3)
             assert "record 0" in str(error)
@@ -125,7 +125,7 @@ def test_a_record_behind_the_last_is_noticed(path: Path) -> None:
 
     async def work(store: SqliteStore) -> None:
         for call in (store.read(HERE), store.read(HERE, last=1), store.append(HERE, [b"five"])):
-            error = await refused(call, Damaged)
+            error = await expect_error(call, Damaged)
             assert "there are more records than its head says" in str(error)
         assert len((await store.read(HERE, at=error.whole)).records) == 4
         assert (await store.append(OTHER, [b"c"])).count == 3, "the writer goes on"
@@ -179,7 +179,7 @@ def test_a_damaged_head_is_named_and_never_built_upon(path: Path, damage: str) -
             store.append(HERE, [b"zero", b"one"], once=ONCE),
             store.replace(HERE, {0: b"new"}, expect=4),
         ):
-            error = await refused(call, Damaged)
+            error = await expect_error(call, Damaged)
             assert error.conversation == "here"
             assert error.whole == (0, 1, 2, 3)
         assert (await store.read(OTHER)).head == StoredHead(count=2, state=b"of another")
@@ -198,9 +198,9 @@ def test_a_list_with_a_damaged_head_names_it(path: Path, damage: str) -> None:
     changed(path, damage)
 
     async def work(store: SqliteStore) -> None:
-        error = await refused(store.list("w"), Damaged)
+        error = await expect_error(store.list("w"), Damaged)
         assert error.conversation == "here"
-        assert list(await store.list("x")) == [Listed(conversation="third", count=1)]
+        assert list(await store.list("x")) == [ListedConversation(conversation="third", count=1)]
 
     with_store(path, work)
 
@@ -218,7 +218,7 @@ def test_a_conversation_that_is_lost_is_missed(path: Path, damage: str) -> None:
             store.list("w"),
             store.list("w", limit=1),
         ):
-            assert (await refused(call, Damaged)).conversation in ("here", "herd", "zzz")
+            assert (await expect_error(call, Damaged)).conversation in ("here", "herd", "zzz")
 
     with_store(path, work)
 
@@ -228,7 +228,7 @@ def test_the_beginning_of_the_chain_is_missed(path: Path) -> None:
     changed(path, "DELETE FROM conversation WHERE id = 0")
 
     async def work(store: SqliteStore) -> None:
-        assert "first entry is gone" in str(await refused(store.read(Where("a", "none")), Damaged))
+        assert "first entry is gone" in str(await expect_error(store.read(Where("a", "none")), Damaged))
         assert (await store.read(HERE)).head.count == 4
 
     with_store(path, work)
@@ -239,9 +239,9 @@ def test_the_end_of_a_list_that_is_lost_is_missed(path: Path) -> None:
     changed(path, "DELETE FROM conversation WHERE name = 'other'")
 
     async def work(store: SqliteStore) -> None:
-        assert (await refused(store.list("w"), Damaged)).conversation == "other"
-        assert (await refused(store.list("w", after="here"), Damaged)).conversation == "other"
-        assert list(await store.list("w", limit=1)) == [Listed(conversation="here", count=4)]
+        assert (await expect_error(store.list("w"), Damaged)).conversation == "other"
+        assert (await expect_error(store.list("w", after="here"), Damaged)).conversation == "other"
+        assert list(await store.list("w", limit=1)) == [ListedConversation(conversation="here", count=4)]
 
     with_store(path, work)
 
@@ -254,7 +254,7 @@ def test_a_damaged_key_is_not_answered(path: Path, column: str) -> None:
     changed(path, f"UPDATE once SET {column}")  # noqa: S608 - it stands above
 
     async def work(store: SqliteStore) -> None:
-        error = await refused(store.append(HERE, [b"zero", b"one"], once=ONCE), Damaged)
+        error = await expect_error(store.append(HERE, [b"zero", b"one"], once=ONCE), Damaged)
         assert error.conversation == "here"
         assert (await store.read(HERE)).head.count == 4
 
@@ -383,7 +383,7 @@ def test_an_older_file_is_brought_up_by_the_first_write(older: Path) -> None:
         ]
         for where, groups in CONVERSATIONS.items():
             if any(group.records for group in groups):
-                await refused(store.read(where), Damaged)
+                await expect_error(store.read(where), Damaged)
 
     with_store(older, read)
 
@@ -403,9 +403,9 @@ def test_an_older_file_with_fewer_records_than_its_head_says_is_damage(older: Pa
     changed(older, "DELETE FROM record WHERE seq = 1")
 
     async def work(store: SqliteStore) -> None:
-        assert "record 1 is gone" in str(await refused(store.read(SUPPORT), Damaged))
+        assert "record 1 is gone" in str(await expect_error(store.read(SUPPORT), Damaged))
         await store.append(SUPPORT, [b"later"])
-        assert "record 1 is gone" in str(await refused(store.read(SUPPORT), Damaged))
+        assert "record 1 is gone" in str(await expect_error(store.read(SUPPORT), Damaged))
 
     with_store(older, work)
 
@@ -414,9 +414,9 @@ def test_an_older_file_that_cannot_be_brought_up_is_read_on(older: Path) -> None
     changed(older, "UPDATE conversation SET count = 'many' WHERE name = 'nothing yet'")
 
     async def work(store: SqliteStore) -> None:
-        assert "cannot be upgraded" in str(await refused(store.append(SUPPORT, [b"x"]), Damaged))
+        assert "cannot be upgraded" in str(await expect_error(store.append(SUPPORT, [b"x"]), Damaged))
         assert (await store.read(SUPPORT)).head.count == 4
-        await refused(store.read(Where("team", "nothing yet")), Damaged)
+        await expect_error(store.read(Where("team", "nothing yet")), Damaged)
 
     with_store(older, work)
 

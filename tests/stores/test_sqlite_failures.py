@@ -22,7 +22,7 @@ from lamina.errors import Broken, StoreError
 from lamina.stores.port import Once, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, links, open_sqlite, tables, writer
 from lamina.stores.sqlite.links import SqliteConnection, SqliteFailure, connect
-from lamina.testing.store_races import refused
+from lamina.testing.store_races import expect_error
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 
@@ -102,11 +102,11 @@ def test_after_a_failed_commit_nothing_is_taken_until_it_is_opened_again(
         async with open_sqlite(path) as other:
             await store.append(HERE, [b"a"])
             bad.fails = "COMMIT"
-            await refused(store.append(HERE, [b"b"]), Broken)
+            await expect_error(store.append(HERE, [b"b"]), Broken)
             bad.fails = ""
-            await refused(store.append(HERE, [b"c"]), Broken)
-            await refused(other.append(HERE, [b"c"]), Broken)
-            await refused(store.delete(HERE), Broken)
+            await expect_error(store.append(HERE, [b"c"]), Broken)
+            await expect_error(other.append(HERE, [b"c"]), Broken)
+            await expect_error(store.delete(HERE), Broken)
             assert (await store.read(HERE)).head.count == 1
             async with open_sqlite(path) as again:
                 assert (await again.append(HERE, [b"d"], expect=1)).count == 2
@@ -125,9 +125,9 @@ def test_an_error_before_the_commit_breaks_it_too(path: Path, monkeypatch: pytes
 
     async def work() -> None:
         bad.fails = "BEGIN IMMEDIATE"
-        await refused(store.append(HERE, [b"a"]), Broken)
+        await expect_error(store.append(HERE, [b"a"]), Broken)
         bad.fails = ""
-        await refused(store.append(HERE, [b"a"]), Broken)
+        await expect_error(store.append(HERE, [b"a"]), Broken)
         await store.close()
 
     anyio.run(work)
@@ -142,7 +142,7 @@ def test_a_lock_is_waited_for_and_no_failure(path: Path, monkeypatch: pytest.Mon
 
     async def work() -> None:
         bad.codes = {"COMMIT": code}
-        refusal = await refused(store.append(HERE, [b"a"]), StoreError)
+        refusal = await expect_error(store.append(HERE, [b"a"]), StoreError)
         assert not isinstance(refusal, Broken)
         bad.codes = {}
         assert await store.append(HERE, [b"a"], expect=0) == StoredHead(count=1)
@@ -163,9 +163,9 @@ def test_a_lock_that_leaves_a_transaction_open_breaks_the_store(
 
     async def work() -> None:
         bad.codes = {"COMMIT": code, "ROLLBACK": 10}
-        await refused(store.append(HERE, [b"a"]), Broken)
+        await expect_error(store.append(HERE, [b"a"]), Broken)
         bad.codes = {}
-        await refused(store.append(HERE, [b"b"]), Broken)
+        await expect_error(store.append(HERE, [b"b"]), Broken)
         await store.close()
         async with open_sqlite(path) as again:
             assert await again.read(HERE) == RecordPage()
@@ -247,7 +247,7 @@ def test_a_writer_that_waits_too_long_says_so_and_goes_on(
     async def work(store: SqliteStore) -> None:
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
-            busy = await refused(store.append(HERE, [b"a"]), StoreError)
+            busy = await expect_error(store.append(HERE, [b"a"]), StoreError)
             assert not isinstance(busy, Broken)
             assert await store.read(HERE) == RecordPage()
             other.execute("ROLLBACK")
@@ -333,7 +333,7 @@ def test_a_failed_commit_fails_all_who_shared_it(path: Path, monkeypatch: pytest
         disk.fails = "COMMIT"
 
         async def append(number: int) -> None:
-            await refused(store.append(Where("w", f"{number}"), [b"b"]), Broken)
+            await expect_error(store.append(Where("w", f"{number}"), [b"b"]), Broken)
 
         async with anyio.create_task_group() as tasks:
             for number in range(20):

@@ -18,7 +18,7 @@ from lamina.stores.port import Once, StoredHead, Where
 from lamina.stores.sqlite import SqliteStore, WalResetRisk, links, open_sqlite, schema, tables, writer
 from lamina.stores.sqlite.links import Driver, SqliteConnection, SqliteFailure, connect, warn_if_faulty
 from lamina.stores.sqlite.schema import APPLICATION, MIGRATIONS, bring_up
-from lamina.testing.store_races import bodies, refused
+from lamina.testing.store_races import expect_error, make_bodies
 
 pytestmark = pytest.mark.filterwarnings("ignore::lamina.stores.sqlite.WalResetRisk")
 
@@ -114,7 +114,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_an_older_file_is_brought_up_and_keeps_what_it_had(path: Path) -> None:
-    with_store(path, lambda store: store.append(HERE, bodies(3)))
+    with_store(path, lambda store: store.append(HERE, make_bodies(3)))
     link = connect(str(path), driver="sqlite3", writes=True)
     newer = (*MIGRATIONS, ("ALTER TABLE conversation ADD COLUMN title TEXT",))
     bring_up(link, newer)
@@ -149,7 +149,7 @@ def test_a_file_whose_keys_kept_states_opens_and_forgets_them(path: Path) -> Non
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
-    with_store(path, lambda store: store.append(HERE, bodies(3)))
+    with_store(path, lambda store: store.append(HERE, make_bodies(3)))
     link = connect(str(path), driver="sqlite3", writes=True)
     with pytest.raises(SqliteFailure):
         bring_up(link, (*MIGRATIONS, ("CREATE TABLE extra (x)", "nonsense")))
@@ -177,9 +177,9 @@ def test_stores_of_one_process_share_the_writer(path: Path) -> None:
 def test_two_libraries_do_not_meet_at_one_file(path: Path) -> None:
     async def work(store: SqliteStore) -> None:
         await store.append(HERE, [b"a"])
-        await refused(SqliteStore.open(path, driver="apsw"), BadInput)
+        await expect_error(SqliteStore.open(path, driver="apsw"), BadInput)
         unknown: Any = "sqlite4"
-        await refused(SqliteStore.open(path.with_name("b.db"), driver=unknown), BadInput)
+        await expect_error(SqliteStore.open(path.with_name("b.db"), driver=unknown), BadInput)
 
     with_store(path, work)
 
@@ -218,7 +218,7 @@ def test_apsw_keeps_the_same_file(path: Path) -> None:
     async def work(driver: Driver, expect: int) -> None:
         async with open_sqlite(path, driver=driver) as store:
             head = await store.append(
-                HERE, bodies(3), expect=expect, once=Once(key=f"{expect}", digest=b"d"), state=b"s"
+                HERE, make_bodies(3), expect=expect, once=Once(key=f"{expect}", digest=b"d"), state=b"s"
             )
             assert head == StoredHead(count=expect + 3, state=b"s")
             await store.backup(path.with_name(f"{expect}.db"))
@@ -267,8 +267,8 @@ def test_a_backup_under_load_is_one_moment(path: Path) -> None:
 def test_a_backup_overwrites_nothing(path: Path) -> None:
     async def work(store: SqliteStore) -> None:
         path.with_name("precious").write_text("mine")
-        await refused(store.backup(path.with_name("precious")), BadInput)
-        await refused(store.backup(path.parent / "no" / "where"), StoreError)
+        await expect_error(store.backup(path.with_name("precious")), BadInput)
+        await expect_error(store.backup(path.parent / "no" / "where"), StoreError)
         assert path.with_name("precious").read_text() == "mine"
 
     with_store(path, work)
@@ -278,8 +278,8 @@ def test_a_closed_store_says_so(path: Path) -> None:
     async def work() -> None:
         store = await SqliteStore.open(path)
         await store.close()
-        await refused(store.read(HERE), StoreError)
-        await refused(store.append(HERE, [b"a"]), StoreError)
+        await expect_error(store.read(HERE), StoreError)
+        await expect_error(store.append(HERE, [b"a"]), StoreError)
 
     anyio.run(work)
     assert not path.with_name("chats.db-wal").exists()
@@ -288,7 +288,7 @@ def test_a_closed_store_says_so(path: Path) -> None:
 def test_a_store_is_not_carried_into_another_process(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(store: SqliteStore) -> None:
         monkeypatch.setattr(store, "_process", 1)
-        await refused(store.read(HERE), StoreError)
+        await expect_error(store.read(HERE), StoreError)
 
     with_store(path, work)
 

@@ -14,7 +14,7 @@ import anyio
 
 from lamina.stores.port import RecordPage, Where
 from lamina.stores.sqlite import WalResetRisk, open_sqlite
-from lamina.testing.store_races import check_linear, retried, turn
+from lamina.testing.store_races import append_until_accepted, check_linear, make_turn
 
 WRITERS, TURNS = 8, 12
 
@@ -24,7 +24,9 @@ async def write(path: str, writer: int, conversations: int) -> None:
     async with open_sqlite(path) as store:
         for number in range(TURNS):
             for name in {f"c{(writer + each) % conversations}" for each in range(2)}:
-                await retried(store, Where("w", name), turn(writer, number), f"{writer}/{number}")
+                await append_until_accepted(
+                    store, Where("w", name), make_turn(writer, number), f"{writer}/{number}"
+                )
 
 
 def written(path: Path, *, conversations: int) -> dict[str, RecordPage]:
@@ -54,14 +56,16 @@ def test_processes_do_not_mix_conversations(tmp_path: Path) -> None:
     assert len(pages) == WRITERS
     groups = Counter(record.body.rpartition(b"/")[0] for page in pages.values() for record in page.records)
     lengths = {
-        b"%d/%d" % (who, number): 2 * len(turn(who, number))
+        b"%d/%d" % (who, number): 2 * len(make_turn(who, number))
         for who in range(WRITERS)
         for number in range(TURNS)
     }
     assert groups == lengths
     for page in pages.values():
         bodies = [record.body for record in page.records]
-        assert all(turn(*who) == bodies[at : at + len(turn(*who))] for at, who in first_parts(bodies))
+        assert all(
+            make_turn(*who) == bodies[at : at + len(make_turn(*who))] for at, who in first_parts(bodies)
+        )
         assert page.head.state == str(page.head.count).encode()
 
 

@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 from lamina.errors import BadInput, LaminaError
 from lamina.stores.checks import check_no_plain, is_sealed_name
 from lamina.stores.memory import MemoryStore, _Conversation
-from lamina.stores.port import HEADER, Listed, Once, RecordPage, Store, StoredHead, Where
+from lamina.stores.port import HEADER, ListedConversation, Once, RecordPage, Store, StoredHead, Where
 from lamina.testing.stores import store
 
 
@@ -83,7 +83,7 @@ class IgnoresWorkspaces(MemoryStore):
     async def read(self, where: Where, **arguments: Any) -> RecordPage:
         return await super().read(Where("", where.conversation), **arguments)
 
-    async def list(self, workspace: str, **arguments: Any) -> Sequence[Listed]:
+    async def list(self, workspace: str, **arguments: Any) -> Sequence[ListedConversation]:
         return await super().list(workspace and "", **arguments)
 
     async def delete(self, where: Where) -> bool:

@@ -14,7 +14,7 @@ from lamina.dialects.openai_chat.render import render
 from lamina.segments import note
 from lamina.stores.memory import MemoryStore
 from lamina.summaries import Bounds, Condense, Question, compact
-from lamina.testing.model_server import COUNTER, MODEL, Upstream, upstream
+from lamina.testing.model_server import COUNTER, MODEL, ModelServer, run_model_server
 from tests.sessions.talking import awaited, opened
 from tests.summaries.test_session import played
 
@@ -22,7 +22,7 @@ from tests.summaries.test_session import played
 class Letters:
     """Asks the server, and remembers what it answered and how much of each prompt it had cached."""
 
-    def __init__(self, server: Upstream) -> None:
+    def __init__(self, server: ModelServer) -> None:
         self.url = f"{server.url}/v1/chat/completions"
         self.answers: list[str] = []
         self.cached: list[int] = []
@@ -45,7 +45,7 @@ class Letters:
 async def test_random_words_are_refused_and_the_digest_is_recorded() -> None:
     budget = Budget(window=16_384, reserve=0, keep_last=1)
     options: dict[str, Any] = {"model": MODEL, "dialect": "openai_chat", "budget": budget, "counter": COUNTER}
-    with upstream(window=16_384) as server:
+    with run_model_server(window=16_384) as server:
         async with opened(MemoryStore(), **options) as session:
             write = Letters(server)
             talked = await played(session, 12)
@@ -67,7 +67,7 @@ async def test_random_words_about_a_turns_attachments_are_refused_and_the_turn_g
     budget = Budget(window=16_384, reserve=0, keep_last=1)
     options: dict[str, Any] = {"model": MODEL, "dialect": "openai_chat", "budget": budget, "counter": COUNTER}
     notes = [note(f"{name}.md", f"Note {name} says that lamps are lit at dusk.\n" * 250) for name in "ab"]
-    with upstream(window=16_384) as server:
+    with run_model_server(window=16_384) as server:
         async with opened(MemoryStore(), **options) as session:
             write = Letters(server)
             condense = Condense(write=write, limit=2_000, bounds=Bounds(window=8_192, at_once=2))
@@ -90,7 +90,7 @@ async def test_the_words_of_a_model_that_are_good_enough_reach_the_server_in_pla
     budget = Budget(window=16_384, reserve=0, keep_last=1)
     options: dict[str, Any] = {"model": MODEL, "dialect": "openai_chat", "budget": budget, "counter": COUNTER}
     notes = [note(f"{name}.md", f"Note {name} says that lamps are lit at dusk.\n" * 250) for name in "ab"]
-    with upstream(window=16_384) as server:
+    with run_model_server(window=16_384) as server:
         letters = Letters(server)
 
         async def write(question: Question) -> str:

@@ -19,7 +19,7 @@ from lamina.core.options import Options
 from lamina.core.recall import recall
 from lamina.core.tokens import CHARS4
 from lamina.core.values import Budget, Form, Ledger, Role, Segment
-from lamina.core.wording import TAGGED, tag_balance, text_of
+from lamina.core.wording import TAGGED, has_balanced_tags, text_of
 from lamina.diagnose.differences import diff
 from lamina.segments import assistant, call, file, result, system, thinking, user
 from lamina.summaries import (
@@ -29,10 +29,10 @@ from lamina.summaries import (
     SummaryOutcome,
     Terms,
     choose,
-    digested,
-    facts,
-    problems,
-    summarized,
+    collect_facts,
+    find_problems,
+    summarize,
+    summarize_by_digest,
 )
 from lamina.summaries.summary import without_thoughts
 from tests.bounded import bounded_work
@@ -84,7 +84,7 @@ class Script:
 
 
 def run(log: list[Segment], write: Callable[[Question], Awaitable[str]], **options: Any) -> SummaryOutcome:
-    return anyio.run(partial(summarized, log, write, **({"terms": TERMS} | options)))
+    return anyio.run(partial(summarize, log, write, **({"terms": TERMS} | options)))
 
 
 def built(log: list[Segment], ledger: Ledger | None = None, terms: Terms = TERMS) -> Envelope:
@@ -280,7 +280,7 @@ def test_hostile_words_stay_behind_their_fence(terms: Terms) -> None:
     assert outcome.segment is not None
     (entry,) = [e for e in built([*log, outcome.segment], terms=terms).sent if e.segment is outcome.segment]
     assert entry.role is Role.USER
-    assert tag_balance(entry.parts)
+    assert has_balanced_tags(entry.parts)
     assert "<\\/progress_summary>" in text_of(entry.parts)
     assert text(outcome.segment).startswith("<progress_summary") is not terms.options.wording.tagged
 
@@ -386,26 +386,26 @@ def test_what_is_coming_counts_and_stands_after_the_summary() -> None:
 
 
 def test_a_digest_covers_all_that_is_old_without_a_model() -> None:
-    outcome = digested(talk(), terms=ROOMY)
+    outcome = summarize_by_digest(talk(), terms=ROOMY)
     assert (outcome.by, outcome.asked) == ("digest", 0)
     assert "Decision: we use exponential backoff" in text(outcome.segment)
-    assert digested(talk(1), terms=ROOMY).segment is None
+    assert summarize_by_digest(talk(1), terms=ROOMY).segment is None
 
 
 def test_facts_are_names_decisions_and_errors() -> None:
-    required = facts(talk(3))
+    required = collect_facts(talk(3))
     assert required.names == ("docs/spec.md", "src/part_0.py", "src/part_1.py", "src/part_2.py")
     assert required.decided == ("Decision: we use exponential backoff for retries.",)
     assert required.failed == ("ValueError: the pause is negative",)
 
 
 def test_a_decision_in_other_words_is_kept() -> None:
-    required, source = facts(talk(3)), text_of(diff for segment in talk(3) for diff in segment.parts)
+    required, source = collect_facts(talk(3)), text_of(diff for segment in talk(3) for diff in segment.parts)
     paraphrase = GOOD.replace(
         "Decided to use exponential backoff for retries", "For retries the backoff is exponential"
     )
-    assert problems(paraphrase, required, source=source) == []
-    assert problems("要約 " + paraphrase, required, source=source) == []
+    assert find_problems(paraphrase, required, source=source) == []
+    assert find_problems("要約 " + paraphrase, required, source=source) == []
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_a_decision_in_other_words_is_kept() -> None:
 def test_no_answer_makes_more_work_than_its_length(answer: str) -> None:
     """An answer may repeat what a hostile page told the model to say."""
     with bounded_work():
-        assert problems(without_thoughts(answer), RequiredFacts(), source="something else")
+        assert find_problems(without_thoughts(answer), RequiredFacts(), source="something else")
 
 
 @given_(st.lists(st.sampled_from(["<think>", "</think>", "<Thinking>", "</thinking>", "a", "<", "\n"])))

@@ -11,7 +11,15 @@ from urllib.request import Request, urlopen
 import pytest
 
 from lamina import Budget, fit_request
-from lamina.testing.model_server import COUNTER, MODEL, PATIENCE, Upstream, model_file, upstream, write_model
+from lamina.testing.model_server import (
+    COUNTER,
+    MODEL,
+    PATIENCE,
+    ModelServer,
+    model_file,
+    run_model_server,
+    write_model,
+)
 
 TOOLS = [
     {
@@ -34,8 +42,8 @@ TOOLS = [
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Upstream]:
-    with upstream(window=1024, slots=2) as running:
+def server() -> Iterator[ModelServer]:
+    with run_model_server(window=1024, slots=2) as running:
         yield running
 
 
@@ -47,7 +55,7 @@ def post(url: str, body: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def chat(server: Upstream, messages: list[dict[str, Any]], **parameters: Any) -> dict[str, Any]:
+def chat(server: ModelServer, messages: list[dict[str, Any]], **parameters: Any) -> dict[str, Any]:
     body = {"model": MODEL, "max_tokens": 8, "messages": messages} | parameters
     return post(f"{server.url}/v1/chat/completions", body)
 
@@ -56,13 +64,13 @@ def user(text: str) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
-def test_it_answers_in_letters_and_says_the_same_again(server: Upstream) -> None:
+def test_it_answers_in_letters_and_says_the_same_again(server: ModelServer) -> None:
     said = [chat(server, [user("How are you?")])["choices"][0]["message"]["content"] for _ in range(2)]
     assert re.fullmatch("[a-z]{8}", said[0])
     assert said[0] == said[1]
 
 
-def test_each_slot_has_the_whole_window_and_no_more(server: Upstream) -> None:
+def test_each_slot_has_the_whole_window_and_no_more(server: ModelServer) -> None:
     framing = 19
     fits = chat(server, [user("x" * (server.window - framing - 8))])
     assert fits["usage"]["prompt_tokens"] == server.window - 8
@@ -73,14 +81,14 @@ def test_each_slot_has_the_whole_window_and_no_more(server: Upstream) -> None:
     assert (error["type"], error["n_ctx"]) == ("exceed_context_size_error", server.window)
 
 
-def test_it_reports_what_it_had_cached(server: Upstream) -> None:
+def test_it_reports_what_it_had_cached(server: ModelServer) -> None:
     first = chat(server, [user("Tell me about " + "y" * 100)])
     message = first["choices"][0]["message"]
     second = chat(server, [user("Tell me about " + "y" * 100), message, user("Go on")])
     assert second["usage"]["prompt_tokens_details"]["cached_tokens"] >= first["usage"]["prompt_tokens"]
 
 
-def test_it_speaks_the_messages_api_too(server: Upstream) -> None:
+def test_it_speaks_the_messages_api_too(server: ModelServer) -> None:
     body = {"model": MODEL, "max_tokens": 8, "system": "Be brief.", "messages": [user("Hello " + "z" * 50)]}
     post(f"{server.url}/v1/messages", body)
     usage = post(f"{server.url}/v1/messages", body)["usage"]
@@ -111,7 +119,7 @@ CALL = {
     ids=["empty", "bytes", "many", "calls"],
 )
 def test_the_counter_bounds_a_prompt(
-    server: Upstream, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
+    server: ModelServer, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
 ) -> None:
     parameters = {"tools": tools} if tools else {}
     request = {"model": MODEL, "messages": messages, **parameters}
@@ -121,14 +129,14 @@ def test_the_counter_bounds_a_prompt(
 
 
 def test_it_ends_with_its_context_also_after_an_error() -> None:
-    with pytest.raises(KeyError), upstream(window=256) as running:
+    with pytest.raises(KeyError), run_model_server(window=256) as running:
         raise KeyError
     with pytest.raises(URLError):
         urlopen(f"{running.url}/health", timeout=PATIENCE)  # noqa: S310 - this machine
 
 
-def test_two_can_run_at_once(server: Upstream) -> None:
-    with upstream(window=256) as other:
+def test_two_can_run_at_once(server: ModelServer) -> None:
+    with run_model_server(window=256) as other:
         assert other.url != server.url
         assert chat(other, [user("Hi")])["choices"] == chat(server, [user("Hi")])["choices"]
 

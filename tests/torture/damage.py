@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import anyio
 
 from lamina.errors import LaminaError
-from lamina.stores.port import Listed, Once, Record, RecordPage, Store, StoredHead, Where
+from lamina.stores.port import ListedConversation, Once, Record, RecordPage, Store, StoredHead, Where
 from tests.torture.outcome import Outcome, Tally
 from tests.torture.telling import OpenStore
 
@@ -56,10 +56,12 @@ class Kept:
         self.pages[where] = RecordPage(records=records, head=StoredHead(count=len(bodies), state=state))
 
     @property
-    def lists(self) -> Mapping[str, Sequence[Listed]]:
-        found: dict[str, list[Listed]] = {where.workspace: [] for where in self.pages}
+    def lists(self) -> Mapping[str, Sequence[ListedConversation]]:
+        found: dict[str, list[ListedConversation]] = {where.workspace: [] for where in self.pages}
         for where, page in sorted(self.pages.items()):
-            found[where.workspace].append(Listed(conversation=where.conversation, count=page.head.count))
+            found[where.workspace].append(
+                ListedConversation(conversation=where.conversation, count=page.head.count)
+            )
         return found
 
     async def write(self, store: Store) -> None:

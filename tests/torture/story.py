@@ -17,7 +17,7 @@ from random import Random
 import msgspec
 
 from lamina.core.build import build
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
 from lamina.core.memo import Memo
 from lamina.core.values import Budget, Head, Ledger, Segment
 from lamina.dialects import DIALECTS
@@ -93,7 +93,7 @@ def _chapters(length: int, seed: int) -> tuple[Chapter, ...]:
         group, start = _group(number, dice), len(log)
         log += group
         ledger = build(log, head=HEAD, budget=BUDGET, ledger=ledger, memo=memo).ledger
-        records, state = tuple(map(encode, group)), canonical(ledger.dump())
+        records, state = tuple(map(encode, group)), canonical_json(ledger.dump())
         digest = hashlib.sha256(b"\0".join((*records, state))).digest()
         once = Once(key=f"chapter-{seed}-{number}", digest=digest)
         twin = _request(log, ledger)
@@ -104,7 +104,7 @@ def _chapters(length: int, seed: int) -> tuple[Chapter, ...]:
 def _request(log: Sequence[Segment], ledger: Ledger) -> str:
     envelope = build(log, head=HEAD, budget=BUDGET, ledger=ledger)
     request = DIALECTS["anthropic"].render(envelope)
-    return hashlib.sha256(canonical([request, envelope.ledger.dump()])).hexdigest()
+    return hashlib.sha256(canonical_json([request, envelope.ledger.dump()])).hexdigest()
 
 
 def _group(number: int, dice: Random) -> list[Segment]:

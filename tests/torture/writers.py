@@ -21,7 +21,7 @@ import msgspec
 
 from lamina.errors import Conflict
 from lamina.stores.port import Once, RecordPage, Store, StoredHead, Where
-from lamina.testing.store_races import check_linear, turn
+from lamina.testing.store_races import check_linear, make_turn
 from tests.torture.children import Say, failure, forked
 from tests.torture.outcome import Outcome, Tally
 from tests.torture.telling import OpenStore
@@ -97,7 +97,7 @@ def _write(place: _Place, writer: int, turns: int, say: Say, *, own: bool) -> No
 
 
 async def _turn(store: Store, where: Where, writer: int, number: int, dice: Random) -> tuple[Act, int]:
-    group, lost = turn(writer, number), 0
+    group, lost = make_turn(writer, number), 0
     once = Once(key=f"{writer}/{number}", digest=hashlib.sha256(b"\0".join(group)).digest())
     while True:
         page = await store.read(where, last=3)
@@ -124,7 +124,7 @@ async def _check(place: _Place, acts: Sequence[Act], count: int, turns: int, own
         assert page.head.state == str(page.head.count).encode(), "the state is not that of the last group"
         for writer in range(count) if own else ():
             alone = await store.read(place.own(writer))
-            expected = [body for number in range(turns) for body in turn(writer, number)]
+            expected = [body for number in range(turns) for body in make_turn(writer, number)]
             assert [record.body for record in alone.records] == expected, f"writer {writer} lost something"
 
 

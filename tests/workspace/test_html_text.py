@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.workspace.html_markup import End, MarkupText, Start, read_markup
-from lamina.workspace.html_text import page
+from lamina.workspace.html_text import read_page
 from tests.bounded import bounded_work
 
 
@@ -16,8 +16,8 @@ def test_scripts_styles_and_hidden_parts_are_not_text() -> None:
     <script>alert("</p>no")</script><div hidden>no<p>no</p></div><span style="display: NONE">no</span>
     <ul><li>one<li>two</ul><pre>a  b
       c</pre><table><tr><td>1<td>2</table></body>"""
-    assert page(html).title == "A & B"
-    assert page(html).text == "shown\n\n- one\n- two\n\na b\nc\n\n| 1 | 2"
+    assert read_page(html).title == "A & B"
+    assert read_page(html).text == "shown\n\n- one\n- two\n\na b\nc\n\n| 1 | 2"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_scripts_styles_and_hidden_parts_are_not_text() -> None:
     ],
 )
 def test_markup_is_read_about_as_browsers_do(html: str, text: str) -> None:
-    assert page(html).text == text
+    assert read_page(html).text == text
 
 
 def test_attributes_have_small_names_and_the_first_of_two_counts() -> None:
@@ -82,12 +82,12 @@ def test_no_page_makes_more_work_than_its_size(piece: str) -> None:
     """The standard library's parser needs more than the bound for many of these."""
     for before in ("", "<script>", "<!--", "<p a='"):
         with bounded_work():
-            page(before + piece * (100_000 // len(piece)))
+            read_page(before + piece * (100_000 // len(piece)))
 
 
 @given(st.text(alphabet="<>/!-pdivscript \"'=&;a\n", max_size=300))
 def test_any_page_has_a_text(html: str) -> None:
-    assert isinstance(page(html).text, str)
+    assert isinstance(read_page(html).text, str)
 
 
 @given(st.lists(st.sampled_from(["a", "é &", "<p>", "</p>", "<br/>", "<b x='1 > 2'>", "</b>", "<!-- > -->"])))

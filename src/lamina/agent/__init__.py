@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from lamina.agent.actions import Action, always
-from lamina.agent.limits import Spent, TurnLimits
+from lamina.agent.actions import Action, approve_always
+from lamina.agent.limits import TurnCost, TurnLimits
 from lamina.agent.loop import Agent
-from lamina.agent.one_shot import ByModel, Planned
+from lamina.agent.one_shot import ModelPlan, PlannedCalls
 from lamina.agent.opening import open_for
-from lamina.agent.outcome import Citation, Ran, TurnOutcome
+from lamina.agent.outcome import Citation, ToolRunEvent, TurnOutcome
 from lamina.agent.persona import CITING, EXPLORER, PLANNING, guidelines
 from lamina.agent.scratchpad import scratchpad
 from lamina.agent.subagents import delegate, hand_over
-from lamina.agent.workspace_actions import offered, searching
+from lamina.agent.workspace_actions import search_action, workspace_actions
 
 __all__ = [
     "CITING",
@@ -19,19 +19,19 @@ __all__ = [
     "PLANNING",
     "Action",
     "Agent",
-    "ByModel",
     "Citation",
-    "Planned",
-    "Ran",
-    "Spent",
+    "ModelPlan",
+    "PlannedCalls",
+    "ToolRunEvent",
+    "TurnCost",
     "TurnLimits",
     "TurnOutcome",
-    "always",
+    "approve_always",
     "delegate",
     "guidelines",
     "hand_over",
-    "offered",
     "open_for",
     "scratchpad",
-    "searching",
+    "search_action",
+    "workspace_actions",
 ]

@@ -47,7 +47,7 @@ Approve = Callable[[ToolCall, Action], Awaitable[bool | str]]
 """Whether a call that writes may run. A text is the reason why it may not."""
 
 
-async def always(_: ToolCall, __: Action) -> bool:
+async def approve_always(_: ToolCall, __: Action) -> bool:
     """Approves everything."""
     return True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from lamina.caches import Tally, cost
-from lamina.dialects.port import Usage
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 
 
@@ -32,7 +32,7 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
             if value is not None and value <= 0:
                 raise BadInput(f"{name} is {value!r}", place="Limits", hint="give a number above 0, or None")
 
-    def reached(self, spent: Spent, *, ahead: int = 0) -> str:
+    def reached(self, spent: TurnCost, *, ahead: int = 0) -> str:
         """Return the name of the limit that is reached, or "".
 
         `ahead` is how many tokens the next request would read.
@@ -57,7 +57,7 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
         return f"the limit of {amount} for this turn was reached"
 
 
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
+class TurnCost(msgspec.Struct, frozen=True, kw_only=True):
     """What a turn cost. `money` is in USD, and None if the model's prices are not known."""
 
     steps: int = 0
@@ -67,9 +67,9 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
     output: int = 0
     money: float | None = 0.0
 
-    def after(self, usage: Usage, model: str) -> Spent:
+    def after(self, usage: Usage, model: str) -> TurnCost:
         """Return the sum with one more call of a model."""
-        call = Spent(
+        call = TurnCost(
             steps=1,
             input=usage.input,
             cached=usage.cached,
@@ -79,11 +79,11 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
         )
         return self + call
 
-    def __add__(self, other: Spent) -> Spent:
+    def __add__(self, other: TurnCost) -> TurnCost:
         money = None
         if self.money is not None and other.money is not None:
             money = self.money + other.money
-        return Spent(
+        return TurnCost(
             steps=self.steps + other.steps,
             input=self.input + other.input,
             cached=self.cached + other.cached,

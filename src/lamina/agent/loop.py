@@ -19,12 +19,20 @@ import anyio
 import msgspec
 
 from lamina.agent.actions import Action, Approve, RunOptions, index_actions, refuse_call, run_calls
-from lamina.agent.limits import Spent, TurnLimits, check_price
+from lamina.agent.limits import TurnCost, TurnLimits, check_price
 from lamina.agent.model_calls import After, Before, Hooks, ModelAnswer, call_model
-from lamina.agent.one_shot import Plan, Planned, run_plan
-from lamina.agent.outcome import Citation, Ending, Hear, Ran, TurnOutcome, find_citations, ignore_event
+from lamina.agent.one_shot import Plan, PlannedCalls, run_plan
+from lamina.agent.outcome import (
+    Citation,
+    Ending,
+    Listener,
+    ToolRunEvent,
+    TurnOutcome,
+    find_citations,
+    ignore_event,
+)
 from lamina.clients.events import Client
-from lamina.core.kinds import row
+from lamina.core.kinds import kind_of
 from lamina.core.values import Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
@@ -58,7 +66,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         prompt: str,
         *,
         attach: Iterable[Attachable | tuple[Attachable, int]] = (),
-        hear: Hear = ignore_event,
+        hear: Listener = ignore_event,
         key: str = "",
         condense: Condense | None = None,
     ) -> TurnOutcome:
@@ -71,14 +79,14 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         await session.ask(prompt, attach=[*context, *attach], key=key, condense=condense)
         return await self._run_steps(session, prompt, hear, turn)
 
-    async def go_on(self, session: Session, *, hear: Hear = ignore_event) -> TurnOutcome:
+    async def go_on(self, session: Session, *, hear: Listener = ignore_event) -> TurnOutcome:
         """Run the rest of a turn that was begun already: after a restart, or with words added otherwise."""
         self._check(session)
         if session.calls:
             await _refuse_open_calls(session, "the program ended before it was carried out")
         return await self._run_steps(session, _last_question(session.log), hear, _Turn())
 
-    async def _run_steps(self, session: Session, prompt: str, hear: Hear, turn: _Turn) -> TurnOutcome:
+    async def _run_steps(self, session: Session, prompt: str, hear: Listener, turn: _Turn) -> TurnOutcome:
         """Call the model and run its calls, until it makes none or a limit is reached."""
         hooks = Hooks(before=self.before, after=self.after)
         while True:
@@ -99,7 +107,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
             await _refuse_open_calls(session, self.limits.words(limit))
         return self._make_outcome(session, turn, limit)
 
-    async def _run_open_calls(self, session: Session, prompt: str, hear: Hear, turn: _Turn) -> None:
+    async def _run_open_calls(self, session: Session, prompt: str, hear: Listener, turn: _Turn) -> None:
         """Run the calls that wait, and add their results to the session."""
         actions = () if self.plan else self.actions
         calls = _list_open_calls(session)
@@ -113,16 +121,16 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
         await session.results(*results)
         turn.ran += calls
         for call, result in zip(calls, results, strict=True):
-            await hear(Ran(call=call, result=result))
-        turn.spent += sum((_read_spent(result) for result in results), Spent())
+            await hear(ToolRunEvent(call=call, result=result))
+        turn.spent += sum((_read_spent(result) for result in results), TurnCost())
 
     async def _run_plan(
-        self, plan: Plan, prompt: str, session: Session, hear: Hear, turn: _Turn
+        self, plan: Plan, prompt: str, session: Session, hear: Listener, turn: _Turn
     ) -> Sequence[Segment]:
         """Make the plan of a turn and run it. Returns what it brought, as context for the question."""
         planned = await plan(prompt)
-        if not isinstance(planned, Planned):
-            planned = Planned(calls=tuple(planned))
+        if not isinstance(planned, PlannedCalls):
+            planned = PlannedCalls(calls=tuple(planned))
         if planned.usage is not None:
             turn.spent = turn.spent.after(planned.usage, session.setup.model)
         turn.ran += planned.calls
@@ -165,7 +173,7 @@ class Agent(msgspec.Struct, frozen=True, kw_only=True):
 class _Turn(msgspec.Struct):
     """A turn under way: what it cost, the calls that were run, and the model's last text."""
 
-    spent: Spent = Spent()
+    spent: TurnCost = TurnCost()
     ran: list[ToolCall] = []
     text: str = ""
 
@@ -208,15 +216,15 @@ def _ending_of(answer: ModelAnswer) -> Ending:
     return "end"
 
 
-def _read_spent(result: Segment) -> Spent:
+def _read_spent(result: Segment) -> TurnCost:
     """Return what a sub-agent spent for this result."""
     spent = result.meta.get("spent")
     if spent is None:
-        return Spent()
-    return msgspec.convert(spent, Spent)
+        return TurnCost()
+    return msgspec.convert(spent, TurnCost)
 
 
 def _list_attachments(session: Session) -> list[Segment]:
     """Return everything that was attached to a conversation, the newest first."""
     kinds = session.terms.options.kinds
-    return [segment for segment in reversed(session.log) if row(kinds, segment).attachment]
+    return [segment for segment in reversed(session.log) if kind_of(kinds, segment).attachment]

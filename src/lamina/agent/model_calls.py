@@ -12,12 +12,12 @@ from typing import Any
 import anyio
 import msgspec
 
-from lamina.agent.outcome import Hear
-from lamina.clients.events import Client, Reason, Reply, Spoke, Stopped
+from lamina.agent.outcome import Listener
+from lamina.clients.events import Client, Reason, Reply, StopEvent, TextEvent
 from lamina.clients.failures import CallFailed, RequestRefused
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Budget
-from lamina.dialects.overflow import Overflow, overflow
+from lamina.dialects.overflow import Overflow, read_overflow
 from lamina.errors import BudgetExceeded
 from lamina.fitting.pending_call import RETRY_SHARE, limit_budget
 from lamina.models.facts import model
@@ -48,12 +48,12 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     reason: Reason
 
 
-async def call_model(session: Session, client: Client, hooks: Hooks, hear: Hear) -> ModelAnswer:
+async def call_model(session: Session, client: Client, hooks: Hooks, hear: Listener) -> ModelAnswer:
     """Ask the model for the next step of a session."""
     try:
         reading = await _send_request(session, client, hooks.before, hear)
     except RequestRefused as error:
-        reported = overflow(error.status, error.said)
+        reported = read_overflow(error.status, error.said)
         if reported is None or not session.pending:
             raise
         if not await _shrink_request(session, reported):
@@ -73,7 +73,9 @@ class _Reading(msgspec.Struct, kw_only=True):
     reason: Reason = "error"
 
 
-async def _send_request(session: Session, client: Client, before: Sequence[Before], hear: Hear) -> _Reading:
+async def _send_request(
+    session: Session, client: Client, before: Sequence[Before], hear: Listener
+) -> _Reading:
     """Send the session's next request and read the reply. What arrived before a failure is recorded."""
     request = await session.request()
     for hook in before:
@@ -88,12 +90,12 @@ async def _send_request(session: Session, client: Client, before: Sequence[Befor
     return reading
 
 
-async def _read_reply(reply: Reply, reading: _Reading, hear: Hear) -> None:
+async def _read_reply(reply: Reply, reading: _Reading, hear: Listener) -> None:
     async with reply:
         async for event in reply:
-            if isinstance(event, Spoke):
+            if isinstance(event, TextEvent):
                 reading.text.append(event.text)
-            elif isinstance(event, Stopped):
+            elif isinstance(event, StopEvent):
                 reading.reason = event.reason
             await hear(event)
 

@@ -12,30 +12,31 @@ from typing import Any
 import msgspec
 
 from lamina.agent.actions import Action, RunOptions, index_actions, run_calls
-from lamina.agent.outcome import Hear, Ran
+from lamina.agent.outcome import Listener, ToolRunEvent
 from lamina.agent.persona import PLANNING
-from lamina.clients.events import Called, CallUsage, Client
+from lamina.clients.events import CallEvent, Client, UsageEvent
 from lamina.core.build import build
 from lamina.core.values import Segment, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import PlainHead, Usage
-from lamina.dialects.sending import rendered
+from lamina.dialects.port import PlainHead
+from lamina.dialects.sending import render_request
+from lamina.dialects.usage import Usage
 from lamina.segments import excerpt, system, user
 
 
-class Planned(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedCalls(msgspec.Struct, frozen=True, kw_only=True):
     """The calls of a plan, and what making it cost."""
 
     calls: tuple[ToolCall, ...] = ()
     usage: Usage | None = None
 
 
-Plan = Callable[[str], Awaitable[Sequence[ToolCall] | Planned]]
+Plan = Callable[[str], Awaitable[Sequence[ToolCall] | PlannedCalls]]
 """Says which tools must run before a prompt can be answered."""
 
 
-class ByModel:
+class ModelPlan:
     """A plan that a model makes. It keeps no state from one plan to the next, so turns may share it."""
 
     def __init__(
@@ -46,34 +47,34 @@ class ByModel:
         self._actions = tuple(actions)
         self._instructions = instructions
 
-    async def __call__(self, prompt: str) -> Planned:
+    async def __call__(self, prompt: str) -> PlannedCalls:
         calls: list[ToolCall] = []
         usage = Usage()
         async with self._client.send(self._make_request(prompt)) as reply:
             async for event in reply:
-                if isinstance(event, Called):
+                if isinstance(event, CallEvent):
                     call_id = event.id or f"plan-{len(calls)}"
                     calls.append(ToolCall(id=call_id, name=event.name, arguments=event.arguments))
-                elif isinstance(event, CallUsage):
+                elif isinstance(event, UsageEvent):
                     usage = Usage(
                         input=event.input, cached=event.cached, written=event.written, output=event.output
                     )
-        return Planned(calls=tuple(calls), usage=usage)
+        return PlannedCalls(calls=tuple(calls), usage=usage)
 
     def _make_request(self, prompt: str) -> dict[str, Any]:
         dialect = DIALECTS[self._client.dialect]
         tools = tuple(action.tool for action in self._actions)
         head = dialect.own_head(PlainHead(model=self._model, tools=tools)).head
-        return rendered(build([system(self._instructions), user(prompt)], head=head), dialect)
+        return render_request(build([system(self._instructions), user(prompt)], head=head), dialect)
 
 
 async def run_plan(
-    calls: Sequence[ToolCall], actions: Sequence[Action], options: RunOptions, hear: Hear
+    calls: Sequence[ToolCall], actions: Sequence[Action], options: RunOptions, hear: Listener
 ) -> list[Segment]:
     """Run the calls of a plan and return their results as context, in the order of the plan."""
     results = await run_calls(calls, index_actions(actions), options, {})
     for call, result in zip(calls, results, strict=True):
-        await hear(Ran(call=call, result=result))
+        await hear(ToolRunEvent(call=call, result=result))
     return [_make_context(call, result) for call, result in zip(calls, results, strict=True)]
 
 

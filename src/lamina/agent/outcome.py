@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from lamina.agent.limits import Spent
+from lamina.agent.limits import TurnCost
 from lamina.clients.events import Event
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Segment, ToolCall
@@ -33,25 +33,25 @@ class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str = ""
     ending: Ending = "end"
-    spent: Spent = Spent()
+    spent: TurnCost = TurnCost()
     ran: tuple[ToolCall, ...] = ()
     citations: tuple[Citation, ...] = ()
     unfounded: tuple[str, ...] = ()
 
 
-class Ran(msgspec.Struct, frozen=True, kw_only=True, tag="ran"):
+class ToolRunEvent(msgspec.Struct, frozen=True, kw_only=True, tag="ran"):
     """A tool was called, and this is its result, as it goes to the log."""
 
     call: ToolCall
     result: Segment
 
 
-Heard = Event | Ran
-Hear = Callable[[Heard], Awaitable[None]]
+TurnEvent = Event | ToolRunEvent
+Listener = Callable[[TurnEvent], Awaitable[None]]
 """A listener. It is called with each event of the model and each result of a tool, as they happen."""
 
 
-async def ignore_event(_: Heard) -> None:
+async def ignore_event(_: TurnEvent) -> None:
     """A listener that does nothing."""
 
 

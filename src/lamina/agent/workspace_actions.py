@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lamina.agent.actions import Action
-from lamina.context.search import Index, answered, search_tool
+from lamina.context.search import Index, answer_search_call, search_tool
 from lamina.context.tools import Offer, answer
 from lamina.core.values import Segment, ToolCall
 from lamina.dialects.port import Tool
@@ -27,16 +27,16 @@ GUIDELINES = {
 """A line for the system text about each tool that needs one."""
 
 
-def offered(offers: Iterable[Offer], *, approved: bool = False) -> tuple[Action, ...]:
+def workspace_actions(offers: Iterable[Offer], *, approved: bool = False) -> tuple[Action, ...]:
     """Return tools over a workspace or memory as actions; with `approved` none of them asks for approval."""
     return tuple(_make_action(offer, approved=approved) for offer in offers)
 
 
-def searching(index: Index, *, name: str = "search") -> Action:
+def search_action(index: Index, *, name: str = "search") -> Action:
     """Return a search over an index as an action. The question is repeated after what it finds."""
 
     async def run(arguments: dict[str, Any]) -> Any:
-        return await answered(index, arguments) or "Nothing was found."
+        return await answer_search_call(index, arguments) or "Nothing was found."
 
     definition = search_tool(name)
     return Action(

@@ -18,7 +18,7 @@ import msgspec
 from lamina.caches.values import CacheRules
 from lamina.core.text.characters import lower_ascii
 from lamina.errors import BadInput
-from lamina.models.facts import plain_name
+from lamina.models.names import plain_name
 
 UNKNOWN = "unknown"
 """The name of the rules for a cache that nobody described."""

@@ -50,7 +50,7 @@ class MarkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
-def plan(
+def plan_markers(
     stream: Stream,
     rules: CacheRules,
     *,
@@ -109,16 +109,16 @@ class MarkerPlace(NamedTuple):
     reason: str
 
 
-STABLE = "the end of tools and system text"
+HEAD_END = "the end of tools and system text"
 TOOLS = "the end of the tools"
-KEPT = "the end of what the last cut left as it was"
-TAIL = "the end of the request"
-LAST = "the end of the last request"
+LAST_CUT_END = "the end of what the last cut left as it was"
+REQUEST_END = "the end of the request"
+LAST_REQUEST_END = "the end of the last request"
 ANSWERED = "the end of what was answered last"
-SECOND = "the end of the message before the last"
+MESSAGE_BEFORE_LAST = "the end of the message before the last"
 BEHIND = "within the look-back of the end"
 SPOKEN = "the end of what the user said before"
-LASTING = frozenset((STABLE, TOOLS, KEPT))
+LASTING = frozenset((HEAD_END, TOOLS, LAST_CUT_END))
 """Reasons of markers that hold until the next cut, and so get the `stable` lifetime."""
 
 UNSURE = 1.5
@@ -136,7 +136,7 @@ def _choose_blocks(stream: Stream, rules: CacheRules, past: EarlierRequests, *, 
         index = nearest_markable[place.block]
         if index < 0:
             continue
-        if place.reason != TAIL and sums[index] * UNSURE < least:
+        if place.reason != REQUEST_END and sums[index] * UNSURE < least:
             too_short.append(MarkerPlace(index, place.reason))
         else:
             long_enough.append(MarkerPlace(index, place.reason))
@@ -154,22 +154,22 @@ def _rank_places(stream: Stream, rules: CacheRules, past: EarlierRequests) -> It
     end = len(blocks) - 1
     head = _count_head(blocks)
     if not _marks_end_by_itself(stream, rules):
-        yield MarkerPlace(end, TAIL)
+        yield MarkerPlace(end, REQUEST_END)
     if head:
-        yield MarkerPlace(head - 1, STABLE)
+        yield MarkerPlace(head - 1, HEAD_END)
     uncut = past.uncut_block
     if uncut is not None and not head <= uncut < end:
         uncut = None
     if uncut is not None and (rules.match == "tail" or past.cut):
         # whatever a cut left in the cache ends there, or somewhere before it
-        yield MarkerPlace(uncut, KEPT)
+        yield MarkerPlace(uncut, LAST_CUT_END)
     if rules.match == "tail":
         return
     second = _end_of_message_before_last(blocks, head)
     if uncut is None or not past.cut:
         yield from _find_last_request(stream, rules, past, [end, *second])
     for index in second:
-        yield MarkerPlace(index, SECOND)
+        yield MarkerPlace(index, MESSAGE_BEFORE_LAST)
     yield from _take_turns(blocks, head, uncut)
     if past.last_block is None:
         yield from _space_by_look_back(blocks, head, rules)
@@ -208,7 +208,7 @@ def _end_of_last_request(stream: Stream, rules: CacheRules, past: EarlierRequest
             if any(block.sort == "thinking" for block in blocks[before:]):
                 return MarkerPlace(before, SPOKEN)
     if past.last_block is not None:
-        return MarkerPlace(past.last_block, LAST)
+        return MarkerPlace(past.last_block, LAST_REQUEST_END)
     return MarkerPlace(_block_before_last_answer(blocks), ANSWERED)
 
 
@@ -234,7 +234,7 @@ def _take_turns(blocks: Sequence[StreamBlock], head: int, uncut: int | None) -> 
     if 0 < tools < head:
         places.append(MarkerPlace(tools - 1, TOOLS))
     if uncut is not None:
-        places.append(MarkerPlace(uncut, KEPT))
+        places.append(MarkerPlace(uncut, LAST_CUT_END))
     answers = sum(block.opens and block.role == "assistant" for block in blocks)
     if answers % 2 == 0:
         places.reverse()

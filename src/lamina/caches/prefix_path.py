@@ -16,7 +16,7 @@ import msgspec
 
 from lamina.caches.stream import Stream, StreamBlock, link_block
 from lamina.caches.values import CacheRules
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
 
 INDIVISIBLE = ("image", "document")
 """Blocks whose bytes are not text. A cache reads them whole or not at all."""
@@ -132,8 +132,8 @@ def _settings_by_level(stream: Stream, rules: CacheRules) -> dict[str, bytes]:
         level = rules.levels.get(name, "none")
         settings[level][name] = value.hex()
     key = stream.key if rules.key else ""
-    encoded = {level: canonical(settings[level]) for level in _LEVELS}
-    encoded["all"] = canonical({"all": [stream.model, key, settings["all"]]})
+    encoded = {level: canonical_json(settings[level]) for level in _LEVELS}
+    encoded["all"] = canonical_json({"all": [stream.model, key, settings["all"]]})
     return encoded
 
 

@@ -14,7 +14,9 @@ from lamina.caches.loading import UNKNOWN, rules_for
 from lamina.caches.values import CacheRules, Tally
 from lamina.core.cut_target import Rates
 from lamina.errors import BadInput
-from lamina.models.facts import AS_OF, Model, Prices, model, price_of
+from lamina.models.facts import model, price_of
+from lamina.models.prices import Prices
+from lamina.models.table import AS_OF, Model
 
 FOREVER = 10**9
 """Seconds that no conversation is idle."""

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
 from lamina.errors import BadInput
 
 Sort = Literal["tool", "system", "text", "call", "result", "thinking", "image", "document", "raw"]
@@ -144,11 +144,11 @@ OWN_JSON = frozenset(
 _AS_WRITTEN = msgspec.json.Encoder()
 
 
-def data_of(value: Any) -> bytes:
+def encode_block(value: Any) -> bytes:
     """The bytes of one block as a cache sees them: fields of the API sorted, JSON of the application not."""
     with suppress(RecursionError):  # `canonical` refuses the value below, and says why
         value = _encode_application_json(value)
-    return canonical(value)
+    return canonical_json(value)
 
 
 def same_but_key_order(one: bytes, other: bytes) -> bool:
@@ -181,6 +181,6 @@ def _encode_field(name: Any, value: Any) -> Any:
 
 def _sort_keys(data: bytes) -> bytes:
     try:
-        return canonical(msgspec.json.decode(data))
+        return canonical_json(msgspec.json.decode(data))
     except (msgspec.DecodeError, RecursionError, BadInput):
         return data

@@ -14,7 +14,9 @@ import msgspec
 
 from lamina.caches.stream import SETTINGS
 from lamina.errors import BadInput
-from lamina.models.facts import Model, is_named, known, plain_name
+from lamina.models.facts import model_or_none
+from lamina.models.names import plain_name
+from lamina.models.table import Model, is_named
 
 MatchRule = Literal["breakpoints", "tail", "prefix", "named", "units", "pages", "slots"]
 """How a cache finds what it has stored. Each word names the module that simulates it.
@@ -162,7 +164,7 @@ class CacheRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         """What the table of models says about `model`, if these rules rely on it."""
         if not self.from_models:
             return None
-        return known(model)
+        return model_or_none(model)
 
     def step(self, model: str) -> int:
         """The number of tokens that a hit of `model` is rounded down to."""

@@ -12,7 +12,7 @@ from lamina.cli.output import emit, tell
 from lamina.cli.parser import add_dialect, add_file, add_json
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.port import Violation
-from lamina.fitting.request import named
+from lamina.fitting.request import find_dialect
 
 _EXAMPLES = """\
 One line for each rule that is broken: its name, the place, what is wrong.
@@ -35,7 +35,7 @@ def describe(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     request = read_request(arguments.file)
-    dialect = named(arguments.dialect) if arguments.dialect is not None else recognise(request)
+    dialect = find_dialect(arguments.dialect) if arguments.dialect is not None else recognise(request)
     violations = dialect.check(request)
     if arguments.json:
         emit({"dialect": dialect.name, "violations": msgspec.to_builtins(violations)})

@@ -24,7 +24,7 @@ from lamina.cli.recording import MODEL, make_recording, split_calls
 from lamina.cli.replay import write_file
 from lamina.core.hashing import handle
 from lamina.core.values import Budget, Form, Ledger
-from lamina.core.wording import described, text_of
+from lamina.core.wording import describe_segment, text_of
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.replay.account_table import account_json, account_text, format_whole
 from lamina.replay.html import render_page
@@ -224,7 +224,7 @@ def _recall_largest(fitted: Fitted) -> _Recalled | None:
     key = handle(largest.content)
     text = fitted.recall(key)
     return _Recalled(
-        what=described(largest.segment),
+        what=describe_segment(largest.segment),
         why=largest.why,
         sent=text_of(largest.parts),
         key=key,

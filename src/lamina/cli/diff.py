@@ -17,13 +17,14 @@ from lamina.caches.stream import Stream
 from lamina.cli.files import read_request
 from lamina.cli.output import emit, progress
 from lamina.cli.parser import add_dialect, add_json
-from lamina.diagnose.differences import Difference, diff
+from lamina.diagnose.differences import diff
+from lamina.diagnose.values import Difference
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
-from lamina.fitting.request import named
+from lamina.fitting.request import find_dialect
 from lamina.models.counters import counter_for
-from lamina.models.facts import AS_OF
+from lamina.models.table import AS_OF
 
 AUTO = "auto"
 
@@ -86,7 +87,7 @@ def _seconds(text: str) -> float:
 def _read_stream(path: str, dialect_name: str | None) -> Stream:
     request = read_request(path)
     try:
-        dialect: Dialect = named(dialect_name) if dialect_name is not None else recognise(request)
+        dialect: Dialect = find_dialect(dialect_name) if dialect_name is not None else recognise(request)
         dialect.parse(request)  # refuses what is no request, and says where
         return dialect.stream(request)
     except BadInput as error:

@@ -11,7 +11,8 @@ from lamina.cli.output import emit
 from lamina.cli.parser import add_file, add_json
 from lamina.core.explanation import explain, table
 from lamina.errors import BadInput
-from lamina.models.facts import AS_OF, model, price_of
+from lamina.models.facts import model, price_of
+from lamina.models.table import AS_OF
 
 WIDTH = 80
 

@@ -11,7 +11,7 @@ from lamina.cli.files import read_ledger, read_request, write_ledger
 from lamina.cli.output import emit, progress, tell
 from lamina.cli.parser import add_budget, add_dialect, add_file, add_json
 from lamina.core.envelope import Envelope
-from lamina.core.explanation import explain, table, told
+from lamina.core.explanation import describe_cut, explain, table
 from lamina.core.values import Budget, Form
 from lamina.dialects import DIALECTS
 from lamina.errors import BadInput
@@ -126,7 +126,7 @@ def fit_summary(envelope: Envelope) -> str:
     first_line = (
         f"{tokens} tokens ({envelope.account.basis}), {in_full:,} of {len(entries):,} segments in full"
     )
-    lines = [first_line, told(envelope.cut), *envelope.notes]
+    lines = [first_line, describe_cut(envelope.cut), *envelope.notes]
     return "\n".join(line for line in lines if line)
 
 

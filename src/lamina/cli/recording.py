@@ -10,7 +10,7 @@ from typing import Any
 
 from lamina.core.values import Role, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
-from lamina.replay.generated_sessions import session
+from lamina.replay.generated_sessions import generate_session
 
 MODEL = "gpt-5"
 ANSWER = 4_096
@@ -29,7 +29,7 @@ _TOOLS = {
 
 def make_recording(seed: int, *, turns: int = 14, steps: int = 10) -> dict[str, Any]:
     """The last request of a session, with every message that was sent or answered."""
-    log = session(seed, turns=turns, steps=steps)
+    log = generate_session(seed, turns=turns, steps=steps)
     return {
         "model": MODEL,
         "max_completion_tokens": ANSWER,

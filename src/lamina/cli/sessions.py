@@ -23,7 +23,7 @@ from lamina.formats.codec import decode, encode
 from lamina.sessions import Session
 from lamina.stores.address import open_store
 from lamina.stores.paging import every_conversation
-from lamina.stores.port import Rescues, Store, Where
+from lamina.stores.port import Rescuable, Store, Where
 
 _EXAMPLES = """\
 actions: list; show NAME; export NAME [--format json]; import FILE NAME; copy STORE; delete NAME --yes;
@@ -208,7 +208,7 @@ def _risk_of(store: Store) -> str:
 
 async def _rescue(store: Store, workspace: str, arguments: argparse.Namespace) -> int:
     where = Where(workspace, arguments.names[0])
-    if not isinstance(store, Rescues):
+    if not isinstance(store, Rescuable):
         hint = "restore it from a backup, or read single records with read(at=...)"
         raise BadInput("this kind of store cannot", place="rescue", hint=hint)
     records = await store.rescue(where)

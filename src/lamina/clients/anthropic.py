@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from lamina.clients.events import Event, Reason, Sdk, Spoke, Stopped, Thought, move_into_body
+from lamina.clients.events import (
+    Event,
+    Reason,
+    SdkClient,
+    StopEvent,
+    TextEvent,
+    ThinkingEvent,
+    move_into_body,
+)
 from lamina.clients.failures import failure
 from lamina.clients.reading import GrowingCalls, count_at, make_usage, read_stop, text_at, value_at
 
@@ -36,7 +44,9 @@ _USAGE_FIELDS = (
 )
 
 
-def anthropic_messages(client: Any = None, *, base_url: str | None = None, api_key: str | None = None) -> Sdk:
+def anthropic_messages(
+    client: Any = None, *, base_url: str | None = None, api_key: str | None = None
+) -> SdkClient:
     """Return a client for Messages, and for servers that speak it."""
 
     def make() -> Any:
@@ -44,7 +54,7 @@ def anthropic_messages(client: Any = None, *, base_url: str | None = None, api_k
 
         return anthropic.AsyncAnthropic(base_url=base_url, api_key=api_key)
 
-    return Sdk("anthropic", client=client, make=make, begin=_begin, reader=Events)
+    return SdkClient("anthropic", client=client, make=make, begin=_begin, reader=AnthropicReader)
 
 
 def _begin(sdk: Any, request: dict[str, Any]) -> Any:
@@ -52,7 +62,7 @@ def _begin(sdk: Any, request: dict[str, Any]) -> Any:
     return create(**move_into_body(create, request | {"stream": True}))
 
 
-class Events:
+class AnthropicReader:
     """Reads the events of a message."""
 
     def __init__(self) -> None:
@@ -83,13 +93,13 @@ class Events:
             self._tool_blocks.add(index)
             self._calls.add(index, text_at(block, "id"), text_at(block, "name"), "")
         elif text := text_at(block, "text"):
-            yield Spoke(text)
+            yield TextEvent(text)
 
     def _read_delta(self, index: Any, delta: Any) -> Iterable[Event]:
         if text := text_at(delta, "text"):
-            yield Spoke(text)
+            yield TextEvent(text)
         elif text := text_at(delta, "thinking"):
-            yield Thought(text)
+            yield ThinkingEvent(text)
         elif index in self._tool_blocks:
             self._calls.add(index, "", "", text_at(delta, "partial_json"))
 
@@ -104,4 +114,4 @@ class Events:
         yield from self._calls.events()
         if self._usage:
             yield make_usage(self._usage)
-        yield Stopped(reason=read_stop(self._stop, _STOPS), said=self._stop)
+        yield StopEvent(reason=read_stop(self._stop, _STOPS), said=self._stop)

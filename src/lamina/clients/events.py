@@ -29,19 +29,19 @@ CLOSE_SECONDS = 5.0
 """How long closing a stream may take, even if the task was cancelled."""
 
 
-class Spoke(msgspec.Struct, frozen=True, tag="text"):
+class TextEvent(msgspec.Struct, frozen=True, tag="text"):
     """A piece of the answer."""
 
     text: str
 
 
-class Thought(msgspec.Struct, frozen=True, tag="thinking"):
+class ThinkingEvent(msgspec.Struct, frozen=True, tag="thinking"):
     """A piece of the model's reasoning, if the API shows it."""
 
     text: str
 
 
-class Called(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call"):
+class CallEvent(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call"):
     """A complete call of a tool. `arguments` is JSON text; `id` is "" if the API has none."""
 
     id: str
@@ -49,7 +49,7 @@ class Called(msgspec.Struct, frozen=True, kw_only=True, tag="tool_call"):
     arguments: str = "{}"
 
 
-class CallUsage(msgspec.Struct, frozen=True, kw_only=True, tag="usage"):
+class UsageEvent(msgspec.Struct, frozen=True, kw_only=True, tag="usage"):
     """The tokens of the call. `input` counts everything that was read, from the cache too."""
 
     input: int = 0
@@ -58,14 +58,14 @@ class CallUsage(msgspec.Struct, frozen=True, kw_only=True, tag="usage"):
     output: int = 0
 
 
-class Stopped(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
+class StopEvent(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
     """The end of the answer. `said` is the API's own word for it."""
 
     reason: Reason
     said: str = ""
 
 
-Event = Spoke | Thought | Called | CallUsage | Stopped
+Event = TextEvent | ThinkingEvent | CallEvent | UsageEvent | StopEvent
 
 
 class EventReader(Protocol):
@@ -131,7 +131,7 @@ async def _close_stream(stream: Any) -> None:
             await close()
 
 
-class Sdk:
+class SdkClient:
     """A client over an SDK. The SDK is imported with the first request, unless its client is given.
 
     `make` makes the SDK's client, and `begin` starts one call with it.

@@ -6,7 +6,16 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from lamina.clients.events import Called, CallUsage, Event, Reason, Sdk, Spoke, Stopped, Thought
+from lamina.clients.events import (
+    CallEvent,
+    Event,
+    Reason,
+    SdkClient,
+    StopEvent,
+    TextEvent,
+    ThinkingEvent,
+    UsageEvent,
+)
 from lamina.clients.reading import make_usage, read_stop, text_at, value_at
 
 _STOPS: dict[str, Reason] = {
@@ -21,7 +30,7 @@ _STOPS: dict[str, Reason] = {
 }
 
 
-def gemini_content(client: Any = None, *, api_key: str | None = None) -> Sdk:
+def gemini_content(client: Any = None, *, api_key: str | None = None) -> SdkClient:
     """Return a client for generateContent; `client` is a `google.genai.Client`, whose `aio` is used."""
 
     def make() -> Any:
@@ -29,7 +38,7 @@ def gemini_content(client: Any = None, *, api_key: str | None = None) -> Sdk:
 
         return genai.Client(api_key=api_key)
 
-    return Sdk("gemini", client=client, make=make, begin=_begin, reader=GeminiReader)
+    return SdkClient("gemini", client=client, make=make, begin=_begin, reader=GeminiReader)
 
 
 def _begin(sdk: Any, request: dict[str, Any]) -> Any:
@@ -40,7 +49,7 @@ class GeminiReader:
     """Reads chunks. Each has complete parts, and calls come complete."""
 
     def __init__(self) -> None:
-        self._usage = CallUsage()
+        self._usage = UsageEvent()
         self._stop = ""
         self._has_calls = False
 
@@ -58,19 +67,19 @@ class GeminiReader:
     def _read_part(self, part: Any) -> Iterable[Event]:
         if text := text_at(part, "text"):
             if value_at(part, "thought"):
-                yield Thought(text)
+                yield ThinkingEvent(text)
             else:
-                yield Spoke(text)
+                yield TextEvent(text)
         if call := _read_either(part, "function_call", "functionCall"):
             self._has_calls = True
             arguments = json.dumps(value_at(call, "args") or {}, ensure_ascii=False)
-            yield Called(id=text_at(call, "id"), name=text_at(call, "name"), arguments=arguments)
+            yield CallEvent(id=text_at(call, "id"), name=text_at(call, "name"), arguments=arguments)
 
     def end(self) -> Iterable[Event]:
-        if self._usage != CallUsage():
+        if self._usage != UsageEvent():
             yield self._usage
         reason = read_stop(self._stop, _STOPS, has_calls=self._has_calls)
-        yield Stopped(reason=reason, said=self._stop)
+        yield StopEvent(reason=reason, said=self._stop)
 
 
 def _read_either(value: Any, snake_name: str, camel_name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.clients.anthropic import anthropic_messages
-from lamina.clients.events import Sdk
+from lamina.clients.events import SdkClient
 from lamina.clients.gemini import gemini_content
 from lamina.clients.ollama import ollama_chat
 from lamina.clients.openai import openai_chat, openai_responses
@@ -16,7 +16,7 @@ DIALECTS = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama")
 
 def client_for(
     dialect: str, client: Any = None, *, base_url: str | None = None, api_key: str | None = None
-) -> Sdk:
+) -> SdkClient:
     """Return a client for this dialect. `client` is one of its SDK; without it, one is made at first use."""
     match dialect:
         case "openai_chat":

@@ -10,7 +10,16 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from lamina.clients.events import Called, CallUsage, Event, Reason, Sdk, Spoke, Stopped, Thought
+from lamina.clients.events import (
+    CallEvent,
+    Event,
+    Reason,
+    SdkClient,
+    StopEvent,
+    TextEvent,
+    ThinkingEvent,
+    UsageEvent,
+)
 from lamina.clients.failures import failure
 from lamina.clients.reading import make_usage, read_stop, text_at, value_at
 
@@ -20,7 +29,7 @@ ARGUMENTS = frozenset("model messages tools think logprobs top_logprobs format o
 """What the SDK's `chat` takes. It cannot send any other field."""
 
 
-def ollama_chat(client: Any = None, *, host: str | None = None, window: int | None = None) -> Sdk:
+def ollama_chat(client: Any = None, *, host: str | None = None, window: int | None = None) -> SdkClient:
     """Return a client for a local or remote Ollama. `window` is the context that the server should have."""
 
     def make() -> Any:
@@ -38,14 +47,14 @@ def ollama_chat(client: Any = None, *, host: str | None = None, window: int | No
             arguments["options"] = options
         return sdk.chat(**arguments, stream=True)
 
-    return Sdk("ollama", client=client, make=make, begin=begin, reader=OllamaReader)
+    return SdkClient("ollama", client=client, make=make, begin=begin, reader=OllamaReader)
 
 
 class OllamaReader:
     """Reads the lines of a stream. A call comes complete."""
 
     def __init__(self) -> None:
-        self._usage = CallUsage()
+        self._usage = UsageEvent()
         self._stop = ""
         self._has_calls = False
 
@@ -54,13 +63,13 @@ class OllamaReader:
             raise failure(500, error)
         message = value_at(item, "message")
         if text := text_at(message, "thinking"):
-            yield Thought(text)
+            yield ThinkingEvent(text)
         if text := text_at(message, "content"):
-            yield Spoke(text)
+            yield TextEvent(text)
         for call in value_at(message, "tool_calls") or ():
             self._has_calls = True
             arguments = dict(value_at(call, "function", "arguments") or {})
-            yield Called(
+            yield CallEvent(
                 id="",
                 name=text_at(call, "function", "name"),
                 arguments=json.dumps(arguments, ensure_ascii=False),
@@ -70,7 +79,7 @@ class OllamaReader:
             self._usage = make_usage(item)
 
     def end(self) -> Iterable[Event]:
-        if self._usage != CallUsage():
+        if self._usage != UsageEvent():
             yield self._usage
         reason = read_stop(self._stop, _STOPS, has_calls=self._has_calls)
-        yield Stopped(reason=reason, said=self._stop)
+        yield StopEvent(reason=reason, said=self._stop)

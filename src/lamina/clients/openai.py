@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lamina.clients.events import (
-    CallUsage,
     Event,
     Reason,
-    Sdk,
-    Spoke,
-    Stopped,
-    Thought,
+    SdkClient,
+    StopEvent,
+    TextEvent,
+    ThinkingEvent,
+    UsageEvent,
     move_into_body,
 )
 from lamina.clients.failures import failure
@@ -35,7 +35,7 @@ _CHAT_STOPS: dict[str, Reason] = {
 
 def openai_chat(
     client: Any = None, *, base_url: str | None = None, api_key: str | None = None, usage: bool = True
-) -> Sdk:
+) -> SdkClient:
     """Return a client for Chat Completions. `usage`: ask for the counts at the end of the stream."""
 
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
@@ -44,17 +44,19 @@ def openai_chat(
         return _start_stream(sdk.chat.completions.create, request)
 
     make = _make_with(base_url, api_key)
-    return Sdk("openai_chat", client=client, make=make, begin=begin, reader=Chunks)
+    return SdkClient("openai_chat", client=client, make=make, begin=begin, reader=ChatReader)
 
 
-def openai_responses(client: Any = None, *, base_url: str | None = None, api_key: str | None = None) -> Sdk:
+def openai_responses(
+    client: Any = None, *, base_url: str | None = None, api_key: str | None = None
+) -> SdkClient:
     """Return a client for Responses."""
 
     def begin(sdk: Any, request: dict[str, Any]) -> Any:
         return _start_stream(sdk.responses.create, request)
 
     make = _make_with(base_url, api_key)
-    return Sdk("openai_responses", client=client, make=make, begin=begin, reader=ResponsesReader)
+    return SdkClient("openai_responses", client=client, make=make, begin=begin, reader=ResponsesReader)
 
 
 def _make_with(base_url: str | None, api_key: str | None) -> Callable[[], Any]:
@@ -72,12 +74,12 @@ def _start_stream(create: Callable[..., Any], request: dict[str, Any]) -> Any:
     return create(**move_into_body(create, request | {"stream": True}))
 
 
-class Chunks:
+class ChatReader:
     """Reads chunks of Chat Completions. Reasoning has no official field: servers use one of two names."""
 
     def __init__(self) -> None:
         self._calls = GrowingCalls()
-        self._usage = CallUsage()
+        self._usage = UsageEvent()
         self._stop = ""
 
     def read(self, item: Any) -> Iterable[Event]:
@@ -92,9 +94,9 @@ class Chunks:
         self._stop = text_at(choice, "finish_reason") or self._stop
         delta = value_at(choice, "delta")
         if text := text_at(delta, "reasoning_content") or text_at(delta, "reasoning"):
-            yield Thought(text)
+            yield ThinkingEvent(text)
         if text := text_at(delta, "content") or text_at(delta, "refusal"):
-            yield Spoke(text)
+            yield TextEvent(text)
         for call in value_at(delta, "tool_calls") or ():
             function = value_at(call, "function")
             self._calls.add(
@@ -106,10 +108,10 @@ class Chunks:
 
     def end(self) -> Iterable[Event]:
         yield from self._calls.events()
-        if self._usage != CallUsage():
+        if self._usage != UsageEvent():
             yield self._usage
         reason = read_stop(self._stop, _CHAT_STOPS, has_calls=bool(self._calls))
-        yield Stopped(reason=reason, said=self._stop)
+        yield StopEvent(reason=reason, said=self._stop)
 
 
 _RESPONSES_STOPS: dict[str, Reason] = {
@@ -126,15 +128,15 @@ class ResponsesReader:
 
     def __init__(self) -> None:
         self._calls = GrowingCalls()
-        self._usage = CallUsage()
+        self._usage = UsageEvent()
         self._stop = ""
 
     def read(self, item: Any) -> Iterable[Event]:
         match text_at(item, "type"):
             case "response.output_text.delta" | "response.refusal.delta":
-                yield Spoke(text_at(item, "delta"))
+                yield TextEvent(text_at(item, "delta"))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                yield Thought(text_at(item, "delta"))
+                yield ThinkingEvent(text_at(item, "delta"))
             case "response.output_item.done":
                 self._read_item(value_at(item, "item"))
             case "response.completed" | "response.incomplete" | "response.failed":
@@ -158,10 +160,10 @@ class ResponsesReader:
 
     def end(self) -> Iterable[Event]:
         yield from self._calls.events()
-        if self._usage != CallUsage():
+        if self._usage != UsageEvent():
             yield self._usage
         reason = read_stop(self._stop, _RESPONSES_STOPS, has_calls=bool(self._calls))
-        yield Stopped(reason=reason, said=self._stop)
+        yield StopEvent(reason=reason, said=self._stop)
 
 
 def _make_failure(error: Any) -> Exception:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.clients.events import Called, CallUsage, Event, Reason
+from lamina.clients.events import CallEvent, Event, Reason, UsageEvent
 from lamina.dialects.usage import read_usage
 
 
-def make_usage(usage: Any) -> CallUsage:
+def make_usage(usage: Any) -> UsageEvent:
     """Return the event for a usage object of any API."""
     tokens = read_usage(usage)
-    return CallUsage(input=tokens.input, cached=tokens.cached, written=tokens.written, output=tokens.output)
+    return UsageEvent(input=tokens.input, cached=tokens.cached, written=tokens.written, output=tokens.output)
 
 
 def read_stop(word: str, reasons: Mapping[str, Reason], *, has_calls: bool = False) -> Reason:
@@ -106,5 +106,6 @@ class GrowingCalls:
 
     def events(self) -> list[Event]:
         return [
-            Called(id=call.id, name=call.name, arguments="".join(call.pieces) or "{}") for call in self._calls
+            CallEvent(id=call.id, name=call.name, arguments="".join(call.pieces) or "{}")
+            for call in self._calls
         ]

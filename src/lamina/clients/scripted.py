@@ -15,11 +15,11 @@ from typing import Any
 
 import msgspec
 
-from lamina.clients.anthropic import Events
-from lamina.clients.events import Called, CallUsage, EventReader, Reply
+from lamina.clients.anthropic import AnthropicReader
+from lamina.clients.events import CallEvent, EventReader, Reply, UsageEvent
 from lamina.clients.gemini import GeminiReader
 from lamina.clients.ollama import OllamaReader
-from lamina.clients.openai import Chunks, ResponsesReader
+from lamina.clients.openai import ChatReader, ResponsesReader
 from lamina.errors import BadInput
 
 
@@ -28,8 +28,8 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str = ""
     thinking: str = ""
-    calls: tuple[Called, ...] = ()
-    used: CallUsage = CallUsage()
+    calls: tuple[CallEvent, ...] = ()
+    used: UsageEvent = UsageEvent()
     fails: Exception | None = None
 
 
@@ -39,7 +39,7 @@ Script = (
 )
 
 
-class Scripted:
+class ScriptedClient:
     """A client with scripted answers.
 
     `requests` has what it was sent, and `closed` counts the streams that were closed.
@@ -229,9 +229,9 @@ def _write_ollama(answer: ScriptedAnswer, _: int) -> list[Any]:
 
 
 _STREAMS: dict[str, tuple[Callable[[ScriptedAnswer, int], list[Any]], Callable[[], EventReader]]] = {
-    "openai_chat": (_write_chat, Chunks),
+    "openai_chat": (_write_chat, ChatReader),
     "openai_responses": (_write_responses, ResponsesReader),
-    "anthropic": (_write_messages, Events),
+    "anthropic": (_write_messages, AnthropicReader),
     "gemini": (_write_gemini, GeminiReader),
     "ollama": (_write_ollama, OllamaReader),
 }

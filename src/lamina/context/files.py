@@ -17,7 +17,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from lamina.context.globs import matches_glob
-from lamina.context.port import GatheredSegments, Source, fit_into_room, in_thread, name_source
+from lamina.context.port import GatheredSegments, Source, fit_into_room, name_source, run_in_thread
 from lamina.core.text.characters import ALPHANUMERIC, fold_case, is_digits, lower_ascii
 from lamina.core.values import Segment
 from lamina.errors import BadInput
@@ -78,13 +78,13 @@ def files(
     )
 
     async def find(_: str, room: int | None) -> GatheredSegments:
-        gathered = await in_thread(_read_all, space, choice, limit)
+        gathered = await run_in_thread(_read_all, space, choice, limit)
         return fit_into_room(gathered, room)
 
     return name_source("files", find)
 
 
-def made(path: str, data: bytes, *, seconds: float = SECONDS) -> Segment:
+def make_file_segment(path: str, data: bytes, *, seconds: float = SECONDS) -> Segment:
     """A file as a segment: Markdown as a note, the text of a PDF as such, every other as a file.
 
     `seconds` is how long reading a document may take.
@@ -118,7 +118,7 @@ def _read_all(space: Workspace, choice: FileChoice, limit: int | None) -> Gather
             continue
         try:
             data = space.read(item.path, limit=limit)
-            segments[item.path] = made(item.path, data, seconds=seconds_left)
+            segments[item.path] = make_file_segment(item.path, data, seconds=seconds_left)
         except BadInput as error:
             notes[f"{item.path}: left out, {error.problem}"] = None
     return GatheredSegments(tuple(segments.values()), _limit_notes(tuple(notes)))

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 from anyio import to_thread
 
-from lamina.core.text.estimate import estimate
+from lamina.core.text.estimate import estimate_tokens
 from lamina.core.values import Segment
 from lamina.core.wording import text_of
 
@@ -59,7 +59,7 @@ def name_source(name: str, find: Callable[[str, int | None], Awaitable[GatheredS
     return source
 
 
-async def in_thread(function: Callable[..., T], *arguments: object, **named_arguments: object) -> T:
+async def run_in_thread(function: Callable[..., T], *arguments: object, **named_arguments: object) -> T:
     """Runs a blocking function that changes nothing. A caller that is cancelled does not wait for it."""
     call = partial(function, *arguments, **named_arguments)
     return await to_thread.run_sync(call, abandon_on_cancel=True)
@@ -72,7 +72,7 @@ def fit_into_room(gathered: GatheredSegments, room: int | None) -> GatheredSegme
     fitting: list[Segment] = []
     notes = list(gathered.notes)
     for segment in gathered.segments:
-        tokens = estimate(text_of(segment.parts))
+        tokens = estimate_tokens(text_of(segment.parts))
         if tokens > room:
             notes.append(f"{segment.key or segment.kind}: left out, {tokens:,} tokens and {room:,} are left")
             continue

@@ -16,7 +16,7 @@ import msgspec
 
 from lamina.core.kinds import ESSENTIAL, HIGH, LOW, MEDIUM
 from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii
-from lamina.core.text.outline import truncate
+from lamina.core.text.clipping import truncate
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.segments import segment

@@ -22,8 +22,8 @@ from typing import Any, Literal, NamedTuple, Protocol, overload
 import anyio
 import msgspec
 
-from lamina.context.shared_words import WordMatch, by_words
-from lamina.core.kinds import HIGH, KINDS, LOW, Kinds, row
+from lamina.context.shared_words import WordMatch, score_by_words
+from lamina.core.kinds import HIGH, KINDS, LOW, Kinds, kind_of
 from lamina.core.orders import Batch, Move, Order, OrderView, goes_last
 from lamina.core.values import Entry, Form, Layer, Role, Segment
 from lamina.core.wording import text_of
@@ -83,7 +83,7 @@ class Judged(NamedTuple):
     unrelated: bool = False
 
 
-class Ranked(NamedTuple):
+class RankedTurn(NamedTuple):
     """A turn with its priorities set, and what a caller should know."""
 
     segments: list[Segment]
@@ -94,7 +94,7 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
     """An order by relevance. `reach` is the most by which a priority changes, `then` the order under it."""
 
     freshness: Freshness = "stable"
-    score: Scorer = by_words
+    score: Scorer = score_by_words
     judge: Judge | None = None
     suggest: Suggest | None = None
     reach: int = 2
@@ -138,11 +138,13 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
                 judged[index] = self._judge_match(entry.segment, match, kinds)
         return judged
 
-    async def ranked(self, turn: Sequence[Segment], log: Sequence[Segment], kinds: Kinds = KINDS) -> Ranked:
+    async def ranked(
+        self, turn: Sequence[Segment], log: Sequence[Segment], kinds: Kinds = KINDS
+    ) -> RankedTurn:
         """A turn with the priorities with which it is stored. The prompt stores the scores of a judge."""
         prompt = next((segment for segment in reversed(turn) if segment.meta.get(PROMPT_KEY)), None)
         if prompt is None or not any(_is_adjustable(segment, kinds) for segment in (*log, *turn)):
-            return Ranked(list(turn))
+            return RankedTurn(list(turn))
         segments, notes = await self._apply_suggestions(turn, prompt)
         attached = [segment for segment in (*log, *segments) if _is_adjustable(segment, kinds)]
         scores, score_notes = await self._ask_judge(prompt, attached)
@@ -150,7 +152,7 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
             scored_prompt = msgspec.structs.replace(prompt, meta=prompt.meta | {SCORES_KEY: scores})
             segments = [scored_prompt if segment is prompt else segment for segment in segments]
             prompt = scored_prompt
-        return Ranked(self._set_priorities(segments, prompt, kinds), notes + score_notes)
+        return RankedTurn(self._set_priorities(segments, prompt, kinds), notes + score_notes)
 
     def _set_priorities(self, segments: list[Segment], prompt: Segment, kinds: Kinds) -> list[Segment]:
         """Sets the priorities of a turn. If nothing matches the prompt, all stay as they are."""
@@ -203,7 +205,7 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True):
 
     def _judge_match(self, segment: Segment, match: WordMatch, kinds: Kinds) -> Judged:
         """The priority for a match. A match of 1 is `reach` more important, a match of 0 `reach` less."""
-        usual = row(kinds, segment).priority
+        usual = kind_of(kinds, segment).priority
         priority = usual
         if usual >= HIGH:
             moved = usual + round(self.reach * (1 - 2 * match.score))
@@ -278,7 +280,7 @@ def _explain_move(move: Move, judged: Mapping[int, Judged]) -> Move:
 
 
 def _record_priority(segment: Segment, judged: Judged, kinds: Kinds) -> Segment:
-    if judged.priority == row(kinds, segment).priority:
+    if judged.priority == kind_of(kinds, segment).priority:
         return segment
     meta: dict[str, Any] = segment.meta | {PRIORITY_KEY: {"by": "relevance", "why": judged.why}}
     return msgspec.structs.replace(segment, priority=judged.priority, meta=meta)
@@ -292,7 +294,7 @@ def _find_adjustable(entries: Sequence[Entry], kinds: Kinds) -> list[int]:
 
 def _is_adjustable(segment: Segment, kinds: Kinds) -> bool:
     """Whether nobody decided about an attachment: no pin, and no priority but one that relevance set."""
-    if segment.pinned or not row(kinds, segment).attachment:
+    if segment.pinned or not kind_of(kinds, segment).attachment:
         return False
     if segment.priority is None:
         return True

@@ -71,15 +71,15 @@ class WordCounts(NamedTuple):
     size: int
 
 
-def by_words(prompt: str, segments: Sequence[Segment]) -> list[WordMatch]:
+def score_by_words(prompt: str, segments: Sequence[Segment]) -> list[WordMatch]:
     """How well each segment matches. The best has 1, and a segment that shares no word has 0."""
-    from lamina.context.search.words import STOP, folded, terms  # noqa: PLC0415 - this loads the index
+    from lamina.context.search.words import STOP, find_terms, fold_text  # noqa: PLC0415 - this loads the index
 
     prompt_words: dict[str, str] = {}
-    for word in reversed(terms(prompt)):  # so that the first word of a stem is the one that is named
+    for word in reversed(find_terms(prompt)):  # so that the first word of a stem is the one that is named
         if word not in QUIET and word not in STOP:
             prompt_words[stem(word)] = word
-    counts = [_count_words(folded(_text_of(segment)), prompt_words) for segment in segments]
+    counts = [_count_words(fold_text(_text_of(segment)), prompt_words) for segment in segments]
     mean_size = sum(count.size for count in counts) / max(len(counts), 1)
     weights = _weigh_stems(counts)
     scores = []

@@ -19,7 +19,7 @@ import msgspec
 from anyio import to_thread
 
 from lamina.context.memory import Memory
-from lamina.context.port import in_thread
+from lamina.context.port import run_in_thread
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Segment, ToolCall
 from lamina.errors import BadInput
@@ -287,7 +287,7 @@ def _offer_reading(
     """A tool that changes nothing. If its caller is cancelled, nobody waits for it."""
 
     async def run(arguments: Mapping[str, Any]) -> str:
-        return await in_thread(function, space, **arguments)
+        return await run_in_thread(function, space, **arguments)
 
     return _offer(name, description, run, schemas, required)
 

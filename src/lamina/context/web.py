@@ -12,14 +12,21 @@ import re
 
 import anyio
 
-from lamina.context.port import GatheredSegments, Source, fit_into_room, in_thread, join_gathered, name_source
+from lamina.context.port import (
+    GatheredSegments,
+    Source,
+    fit_into_room,
+    join_gathered,
+    name_source,
+    run_in_thread,
+)
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import pdf, url, web_tab
 from lamina.workspace.documents import text_in
 from lamina.workspace.fetch import DEFAULT, Answer, FetchLimits, fetch
-from lamina.workspace.html_text import page
+from lamina.workspace.html_text import read_page
 
 ENCODINGS = frozenset(
     (
@@ -62,7 +69,7 @@ def web(*addresses: str, limits: FetchLimits = DEFAULT) -> Source:
 
 async def _fetch_or_note(address: str, limits: FetchLimits) -> GatheredSegments:
     try:
-        return GatheredSegments((await in_thread(_fetch_segment, address, limits),))
+        return GatheredSegments((await run_in_thread(_fetch_segment, address, limits),))
     except BadInput as error:
         return GatheredSegments(notes=(f"{error.place or address}: left out, {error.problem}",))
 
@@ -75,7 +82,7 @@ def make_page_segment(address: str, answer: Answer) -> Segment:
     """A page as a segment, under the address that was requested."""
     title = ""
     if answer.kind in _HTML:
-        title, text = page(_decode(answer, _find_charset(answer.body)))
+        title, text = read_page(_decode(answer, _find_charset(answer.body)))
     elif answer.body.startswith(b"%PDF-"):
         return pdf(address, text_in(address, answer.body))
     elif answer.kind.startswith("text/") or _TEXT_TYPE.search(answer.kind):

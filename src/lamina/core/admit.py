@@ -15,12 +15,12 @@ from lamina.core.bound_thinking import omit_changed_thinking
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
 from lamina.core.envelope import prefix_at
-from lamina.core.kinds import Kinds, priority, recoverable, row
+from lamina.core.kinds import Kinds, kind_of, priority, recoverable
 from lamina.core.layout import Cap
-from lamina.core.lowering import line, lower
+from lamina.core.lowering import lower_entry, make_line
 from lamina.core.options import BuildContext
 from lamina.core.scale import weigh_entries
-from lamina.core.shortening import CHARACTERS, compacted
+from lamina.core.shortening import CHARACTERS_PER_TOKEN, compact_entry
 from lamina.core.values import Entry, Form, Segment, ToolResult
 
 TOGETHER = 2
@@ -89,11 +89,11 @@ def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: B
         why = carries(entry.segment)
         if not why:
             continue
-        lowered = lower(entry, Form.STUB, why, wording=context.wording)
+        lowered = lower_entry(entry, Form.STUB, why, wording=context.wording)
         if entry.segment.kind == "thinking" or context.scale.body(lowered) > context.scale.body(entry):
-            lowered = lower(entry, Form.OMITTED, why, wording=context.wording)
+            lowered = lower_entry(entry, Form.OMITTED, why, wording=context.wording)
         entries[at] = lowered
-        lines[entry.ref] = line(lowered, wording=context.wording)
+        lines[entry.ref] = make_line(lowered, wording=context.wording)
     if len(lines) == len(draft.lines):
         return draft
     return msgspec.structs.replace(draft, entries=entries, lines=lines)
@@ -120,17 +120,17 @@ def _shorten_large_results(draft: Draft, start: int, limits: CutLimits, context:
         entry = entries[at]
         if entry.tokens <= share or share >= limits.room:
             continue
-        lowered, limit = compacted(
+        lowered, limit = compact_entry(
             entry,
             _LARGE,
             wording=context.wording,
             scale=context.scale,
             most=share,
-            limit=max(share * CHARACTERS, 1),
+            limit=max(share * CHARACTERS_PER_TOKEN, 1),
         )
         if context.scale.body(lowered) < context.scale.body(entry):
             entries[at] = lowered
-            lines[lowered.ref] = line(lowered, wording=context.wording, limit=limit)
+            lines[lowered.ref] = make_line(lowered, wording=context.wording, limit=limit)
             has_changed = True
     if not has_changed:
         return draft
@@ -155,7 +155,7 @@ def _may_shorten(entry: Entry, kinds: Kinds) -> bool:
     if entry.segment.origin == "lamina":
         return False
     is_result = isinstance(entry.parts[0], ToolResult)
-    if not is_result and not row(kinds, entry.segment).attachment:
+    if not is_result and not kind_of(kinds, entry.segment).attachment:
         return False
     return recoverable(kinds, entry.segment)
 
@@ -168,7 +168,7 @@ def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -
     lines = dict(draft.lines)
     attached = []
     for at, entry in enumerate(entries):
-        if entry.form is not Form.OMITTED and row(kinds, entry.segment).attachment:
+        if entry.form is not Form.OMITTED and kind_of(kinds, entry.segment).attachment:
             attached.append(at)
     total = sum(scale.body(entries[at]) for at in attached)
     attached.sort(key=lambda at: -priority(kinds, entries[at].segment))
@@ -178,14 +178,14 @@ def _lower_over_cap(draft: Draft, start: int, cap: Cap, context: BuildContext) -
         entry = entries[at]
         if at < start or entry.segment.pinned or entry.form <= cap.form:
             continue
-        lowered = lower(entry, cap.form, "over the cap on attachments", wording=context.wording)
+        lowered = lower_entry(entry, cap.form, "over the cap on attachments", wording=context.wording)
         gain = scale.body(entry)
         if lowered.parts:
             gain -= scale.body(lowered)
         if gain > 0:
             entries[at] = lowered
             total -= gain
-            lines[entry.ref] = line(lowered, wording=context.wording)
+            lines[entry.ref] = make_line(lowered, wording=context.wording)
     notes = draft.notes
     if total > cap.tokens:
         left = "what is left is pinned, or was sent before"

@@ -11,22 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from lamina.core.entries import omit
-from lamina.core.kinds import Kinds, is_section, row
-from lamina.core.layout import Cap, Filter, Layout
-from lamina.core.selection import pairs
-from lamina.core.turns import OWN_TURN_ONLY, continues_message, ends_turn, is_from_user, is_question
+from lamina.core.kinds import Kinds, is_section, kind_of
+from lamina.core.layout import Layout
+from lamina.core.turns import continues_message, ends_turn, is_from_user, is_question
 from lamina.core.values import Entry, Layer, Ref, Role
-
-__all__ = [
-    "OWN_TURN_ONLY",
-    "Cap",
-    "Filter",
-    "Layout",
-    "ends_turn",
-    "order_turns",
-    "pairs",
-    "put_system_first",
-]
 
 
 def order_turns(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
@@ -36,7 +24,7 @@ def order_turns(entries: list[Entry], layout: Layout, kinds: Kinds) -> list[Entr
     only comes last of all: it leaves when its turn is over, and nothing that a cache holds may stand behind
     it. With `context="logged"`, nothing is moved.
     """
-    if not any(row(kinds, entry.segment).attachment for entry in entries):
+    if not any(kind_of(kinds, entry.segment).attachment for entry in entries):
         return entries
     result: list[Entry] = []
     for run in _find_opening_runs(entries, kinds):
@@ -98,7 +86,7 @@ def _name_by_key(run: Sequence[Entry], kinds: Kinds) -> list[str]:
     """The key of each attachment, "" for everything else."""
     names: list[str] = []
     for entry in run:
-        is_attachment = row(kinds, entry.segment).attachment
+        is_attachment = kind_of(kinds, entry.segment).attachment
         names.append(entry.segment.key if is_attachment else "")
     return names
 
@@ -146,7 +134,7 @@ def _put_question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
     attached: list[Entry] = []
     sections: list[Entry] = []
     for entry in run[end:]:
-        if row(kinds, entry.segment).attachment:
+        if kind_of(kinds, entry.segment).attachment:
             attached.append(entry)
         else:
             sections.append(entry)
@@ -158,7 +146,7 @@ def _put_question_first(run: list[Entry], kinds: Kinds) -> list[Entry]:
     attached: list[Entry] = []
     rest: list[Entry] = []
     for entry in run:
-        if row(kinds, entry.segment).attachment:
+        if kind_of(kinds, entry.segment).attachment:
             attached.append(entry)
         else:
             rest.append(entry)
@@ -182,7 +170,7 @@ def put_system_first(entries: list[Entry], promoted: tuple[Ref, ...], kinds: Kin
         else:
             rest.append(entry)
     system = _keep_newest_sections(system, kinds)
-    system.sort(key=lambda entry: row(kinds, entry.segment).stability)
+    system.sort(key=lambda entry: kind_of(kinds, entry.segment).stability)
     system = [msgspec.structs.replace(entry, layer=Layer.SYSTEM) for entry in system]
     return system + rest
 

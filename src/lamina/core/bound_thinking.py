@@ -20,19 +20,19 @@ AFTER_CUT = "thinking bound to the text before the cut"
 AFTER_EDIT = "thinking bound to text that has changed"
 
 
-def thinks(entry: Entry) -> bool:
+def is_thinking(entry: Entry) -> bool:
     """Whether thinking is sent with this entry."""
     return begins_with(entry.parts, Thinking)
 
 
-def held(entries: Sequence[Entry], binding: Binding) -> bool:
+def is_held_by_thinking(entries: Sequence[Entry], binding: Binding) -> bool:
     """Whether the model waits, in an open tool loop, with thinking that a changed past would make invalid."""
     if binding != "strict" or not entries:
         return False
     last = entries[-1]
     if last.layer is not Layer.STEPS:
         return False
-    return any(thinks(entry) and entry.step == last.step for entry in entries)
+    return any(is_thinking(entry) and entry.step == last.step for entry in entries)
 
 
 def omit_thinking_after_cut(
@@ -45,7 +45,7 @@ def omit_thinking_after_cut(
     for at in range(start, len(entries)):
         entry = entries[at]
         may_stay = binding == "drop" and entry.step == last_step
-        if thinks(entry) and not may_stay:
+        if is_thinking(entry) and not may_stay:
             unbound.append(at)
     return _omit_at(entries, unbound, AFTER_CUT, cut)
 
@@ -70,7 +70,7 @@ def omit_changed_thinking(
     has_changed = False
     unbound: list[int] = []
     for at, entry in enumerate(entries):
-        if thinks(entry):
+        if is_thinking(entry):
             bound_to = ledger.bound.get(entry.ref)
             if bound_to is None:
                 has_changed = has_changed or not continues

@@ -20,16 +20,16 @@ from lamina.core.draft import Draft
 from lamina.core.drafting import arrange_log, draft_log, repair_log
 from lamina.core.envelope import Envelope, seal
 from lamina.core.epochs import find_change
-from lamina.core.hashing import root
-from lamina.core.ledger_upgrade import upgraded
+from lamina.core.hashing import chain_root
+from lamina.core.ledger_upgrade import upgrade_ledger
 from lamina.core.memo import Memo
-from lamina.core.options import DEFAULT, BuildContext, Options
+from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
 from lamina.core.scale import begins_with_assistant, make_scale
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import Budget, Head, Ledger, Segment
 
 NO_HEAD = Head()
-EMPTY = Ledger()
+EMPTY_LEDGER = Ledger()
 
 
 def build(
@@ -37,10 +37,10 @@ def build(
     *,
     head: Head = NO_HEAD,
     budget: Budget | None = None,
-    ledger: Ledger = EMPTY,
+    ledger: Ledger = EMPTY_LEDGER,
     counter: Counter = ESTIMATE,
     idle: float = 0,
-    options: Options = DEFAULT,
+    options: Options = DEFAULT_OPTIONS,
     memo: Memo | None = None,
 ) -> Envelope:
     """The request for this log: valid, within the budget, continuing the last one, and explained.
@@ -71,9 +71,9 @@ def plan_cut(
     *,
     budget: Budget,
     head: Head = NO_HEAD,
-    ledger: Ledger = EMPTY,
+    ledger: Ledger = EMPTY_LEDGER,
     counter: Counter = ESTIMATE,
-    options: Options = DEFAULT,
+    options: Options = DEFAULT_OPTIONS,
 ) -> CutPlan:
     """What a cut for want of room would do to this log now, whether or not one is due. Nothing is changed.
 
@@ -84,7 +84,7 @@ def plan_cut(
         log, head=head, ledger=ledger, counter=counter, options=options, memo=Memo(), idle=0
     )
     draft = draft_log(log, context)
-    limits = cut_target.limits(budget, head, draft.entries, options.rates)
+    limits = cut_target.derive_limits(budget, head, draft.entries, options.rates)
     draft = admit(draft, limits, context)
     return preview_cut(draft, limits, context)
 
@@ -107,8 +107,8 @@ def _make_context(
         options=options,
         head=head,
         scale=make_scale(counter, head, ledger.calibration, memo.counts(counter), opening=opening),
-        ledger=upgraded(ledger, log),
-        root=root(head, options.salt),
+        ledger=upgrade_ledger(ledger, log),
+        root=chain_root(head, options.salt),
         cold=idle > options.rates.ttl,
     )
 
@@ -117,4 +117,4 @@ def _find_limits(budget: Budget | None, draft: Draft, context: BuildContext) -> 
     """The budget in tokens; None if there is no budget."""
     if budget is None:
         return None
-    return cut_target.limits(budget, context.head, draft.entries, context.options.rates)
+    return cut_target.derive_limits(budget, context.head, draft.entries, context.options.rates)

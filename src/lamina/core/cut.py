@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from lamina.core.arrange import put_system_first
-from lamina.core.bound_thinking import held, omit_thinking_after_cut, thinks
+from lamina.core.bound_thinking import is_held_by_thinking, is_thinking, omit_thinking_after_cut
 from lamina.core.cut_digests import join_digests
-from lamina.core.cut_moves import omit_repeated_system_text, spared, take_moves, untouchable
+from lamina.core.cut_moves import omit_repeated_system_text, take_moves
 from lamina.core.cut_progress import CutProgress, start_cut, without_digests
 from lamina.core.cut_target import CutLimits
 from lamina.core.digest_entries import lay_folds
@@ -32,16 +32,6 @@ from lamina.core.orders import Batch, OrderView, last_resort, last_results
 from lamina.core.scale import weigh_entries
 from lamina.core.values import Cut, Entry, Form, Layer, Ref
 from lamina.errors import BudgetExceeded
-
-__all__ = [
-    "OPEN_LOOP",
-    "CutPlan",
-    "Lowered",
-    "cut_to_fit",
-    "preview_cut",
-    "spared",
-    "untouchable",
-]
 
 OPEN_LOOP = (
     "thinking in the open tool loop is bound to what a cut would change; ask for drop_block to allow it"
@@ -115,7 +105,7 @@ def preview_cut(draft: Draft, limits: CutLimits, context: BuildContext) -> CutPl
 def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
     """The draft within the room. A cut is made when it is due, and waits while it would free too little."""
     tokens = context.scale.total(draft.tokens)
-    must_wait = held(draft.entries, context.options.binding)
+    must_wait = is_held_by_thinking(draft.entries, context.options.binding)
     is_over_room = tokens > limits.room
     if not _is_cut_due(tokens, limits, context) or (must_wait and not is_over_room):
         return draft
@@ -141,7 +131,7 @@ def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> 
     """Lowers entries down to the target. If the room is exceeded, the wish to spare recent steps yields."""
     progress = start_cut(draft, limits, context)
     is_over_room = progress.tokens > limits.room
-    if held(draft.entries, context.options.binding):
+    if is_held_by_thinking(draft.entries, context.options.binding):
         if is_over_room:
             progress = take_moves(progress, _results_behind_thinking, keep=0, goal=limits.room)
         return msgspec.structs.replace(progress, exhausted=True)
@@ -192,7 +182,7 @@ def _results_behind_thinking(view: OrderView) -> Iterator[Batch]:
     """Results of the last step that no thinking follows: to shorten them changes no thinking's past."""
     last_thinking = -1
     for at, entry in enumerate(view.entries):
-        if thinks(entry):
+        if is_thinking(entry):
             last_thinking = at
     for batch in last_results(view):
         if all(move.at > last_thinking for move in batch):
@@ -258,7 +248,7 @@ def _cut_history(draft: Draft, context: BuildContext) -> Draft | None:
     The cut waits while it would not make the request smaller, and in an open tool loop with bound thinking.
     """
     window = context.options.window
-    if window is None or held(draft.entries, context.options.binding):
+    if window is None or is_held_by_thinking(draft.entries, context.options.binding):
         return None
     outside = window.outside(draft.entries)
     if not outside:

@@ -10,7 +10,7 @@ from lamina.core.cut_progress import CutProgress, lay_request
 from lamina.core.digest_entries import is_digest, map_covered
 from lamina.core.folds import (
     FOLD_VERSION,
-    extra,
+    find_digest_size,
     find_neighbours,
     find_runs,
     has_words,
@@ -59,7 +59,7 @@ def _write_digest(
     context = progress.context
     counter = context.scale.counter
     is_bounded = digest_limit is not None
-    size = extra(progress.limits.room) if digest_limit is None else digest_limit
+    size = find_digest_size(progress.limits.room) if digest_limit is None else digest_limit
     size //= share
     most_tokens = max(size // 2, 1)
     for _ in range(_TRIES):

@@ -8,12 +8,12 @@ import msgspec
 
 from lamina.core.cut_digests import write_digests
 from lamina.core.cut_progress import CutProgress
-from lamina.core.folds import extra
+from lamina.core.folds import find_digest_size
 from lamina.core.ledger import SAME_TEXT_LATER, current_turn
 from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
-from lamina.core.lowering import line
+from lamina.core.lowering import make_line
 from lamina.core.orders import Batch, Move, Order, OrderView, goes_last, repeated_system_text
-from lamina.core.shortening import shortened
+from lamina.core.shortening import shorten_entry
 from lamina.core.values import Entry, Form, Layer, Role
 
 _ATTEMPTS = 6
@@ -30,7 +30,7 @@ def take_moves(
     """
     lowering = _Lowering(progress, keeps_words=digest_limit is None)
     moves = order(lowering.view(keep))
-    digest_size = extra(progress.limits.room) if digest_limit is None else digest_limit
+    digest_size = find_digest_size(progress.limits.room) if digest_limit is None else digest_limit
     guess = (digest_size + 120) // 3
     for attempt in range(1, _ATTEMPTS + 1):
         tokens = sum(entry.tokens for entry in progress.request)
@@ -71,8 +71,8 @@ class _Lowering:
         return OrderView(
             entries=self.entries,
             kinds=self.context.kinds,
-            untouchable=untouchable(self.entries) | self.folded,
-            spared=spared(self.entries, keep),
+            untouchable=find_untouchable(self.entries) | self.folded,
+            spared=find_spared(self.entries, keep),
             current=self.current,
         )
 
@@ -101,7 +101,9 @@ class _Lowering:
             return 0
         scale = self.context.scale
         wording = self.context.wording
-        lowered, limit = shortened(entry, move.form, move.why, wording=wording, scale=scale, limit=move.limit)
+        lowered, limit = shorten_entry(
+            entry, move.form, move.why, wording=wording, scale=scale, limit=move.limit
+        )
         gain = scale.body(entry)
         if lowered.parts:
             gain -= scale.body(lowered)
@@ -112,7 +114,7 @@ class _Lowering:
         # A line of a cut is undone when its entry is the prompt or the last step again, after a rewind. What
         # is lowered while it stands there must stay so when the request is sent once more.
         cut = 0 if move.at in self.current else self.cut_number
-        self.lines[entry.ref] = line(lowered, wording=wording, limit=limit, cut=cut)
+        self.lines[entry.ref] = make_line(lowered, wording=wording, limit=limit, cut=cut)
         return gain
 
     def _fold(self, move: Move) -> int:
@@ -135,7 +137,7 @@ class _Lowering:
         )
 
 
-def untouchable(entries: Sequence[Entry]) -> frozenset[int]:
+def find_untouchable(entries: Sequence[Entry]) -> frozenset[int]:
     """Positions that no cut may touch: system text, what is pinned, the prompt, the last step."""
     current = current_turn(entries)
     positions: set[int] = set()
@@ -155,7 +157,7 @@ def _is_untouchable(entry: Entry, *, is_current: bool) -> bool:
     return is_current and entry.layer in (Layer.PROMPT, Layer.STEPS)
 
 
-def spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
+def find_spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
     """Positions that a cut would rather spare: the last `keep` assistant steps, what came with the prompt."""
     if keep == 0:
         return frozenset()

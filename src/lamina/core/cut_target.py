@@ -60,10 +60,12 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
     keep_last: int = 0
 
 
-DEFAULT = Rates()
+DEFAULT_RATES = Rates()
 
 
-def limits(budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = DEFAULT) -> CutLimits:
+def derive_limits(
+    budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = DEFAULT_RATES
+) -> CutLimits:
     """The limits of one request. If the budget has no target, the best one is computed."""
     room = budget.window - reserve(budget, head)
     if budget.input is not None:
@@ -72,7 +74,7 @@ def limits(budget: Budget, head: Head, entries: Sequence[Entry], rates: Rates = 
     least = _share_of(room, budget.least)
     if budget.target is None:
         fixed = sum(entry.tokens for entry in entries if entry.layer is Layer.SYSTEM)
-        target = best(room, trigger, growth(entries), rates, fixed=fixed)
+        target = choose_target(room, trigger, measure_growth(entries), rates, fixed=fixed)
         target = min(target, trigger - least)
     else:
         target = _share_of(room, budget.target)
@@ -98,7 +100,7 @@ def reserve(budget: Budget, head: Head) -> int:
     return min(max(output_limits, default=RESERVE), budget.window // 2)
 
 
-def growth(entries: Sequence[Entry]) -> int:
+def measure_growth(entries: Sequence[Entry]) -> int:
     """Tokens that one of the last steps added, on average."""
     if not entries:
         return 0
@@ -111,7 +113,7 @@ def growth(entries: Sequence[Entry]) -> int:
     return sum(entry.tokens for entry in recent) // steps
 
 
-def best(room: int, trigger: int, grown: int, rates: Rates, *, fixed: int = 0) -> int:
+def choose_target(room: int, trigger: int, grown: int, rates: Rates, *, fixed: int = 0) -> int:
     """The largest target at which the last token that stays costs no more than it spares.
 
     `grown` is the growth of a step, and `fixed` the head that no cut touches, both in tokens.

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from lamina.core.entries import make_closing_line, make_own_entry, omit
-from lamina.core.repair import side
-from lamina.core.text.tags import tag
+from lamina.core.repair import find_side
+from lamina.core.text.tags import wrap_in_tag
 from lamina.core.values import Entry, Fold, Form, Layer, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, guard
 
@@ -71,7 +71,7 @@ def _needs_words(fold: Fold, before: Role | None) -> bool:
     """Whether the first voice is needed: it has words of the user, or no message of the user comes before."""
     if fold.speaks or not fold.notes:
         return True
-    return before is None or side(before) != "user"
+    return before is None or find_side(before) != "user"
 
 
 def _next_role(entries: Sequence[Entry], start: int, owner: Mapping[Ref, Fold]) -> Role:
@@ -88,7 +88,7 @@ def _next_role(entries: Sequence[Entry], start: int, owner: Mapping[Ref, Fold]) 
 
 def _make_words_entry(fold: Fold, *, at: Entry, wording: Wording) -> Entry:
     """What a digest says in the user's voice: fenced data, in a message of its own."""
-    text = tag("digest", _digest_attributes(fold, wording), guard(fold.text, wording.kinds))
+    text = wrap_in_tag("digest", _digest_attributes(fold, wording), guard(fold.text, wording.kinds))
     why = f"stands for {len(fold.covers)} folded segments"
     segment = _make_segment(fold, key=fold.key, role=Role.USER, text=text)
     return make_own_entry(segment, why, layer=_digest_layer(at), turn=at.turn, step=at.step)
@@ -102,7 +102,7 @@ def _make_notes_entry(fold: Fold, *, at: Entry, wording: Wording, stands_alone: 
     attributes: dict[str, str] = {}
     if stands_alone:
         attributes = _digest_attributes(fold, wording)
-    text = tag("digest_notes", attributes, guard(fold.notes, wording.kinds))
+    text = wrap_in_tag("digest_notes", attributes, guard(fold.notes, wording.kinds))
     why = f"says what was done in {len(fold.covers)} folded segments"
     segment = _make_segment(fold, key=f"{fold.key}!notes", role=Role.ASSISTANT, text=text)
     return make_own_entry(segment, why, layer=_digest_layer(at), turn=at.turn, step=at.step)

@@ -13,23 +13,20 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from lamina.core.kinds import KINDS, Kinds, recoverable, row
+from lamina.core.kinds import KINDS, Kinds, kind_of, recoverable
+from lamina.core.text.estimate import utf8_size
+from lamina.core.text.excerpts import NAME, find_decisions, find_paths, to_one_line
 from lamina.core.text.gist import (
-    LEAST,
-    NAME,
-    UNIQUE,
+    SMALLEST_DIGEST,
+    UNIQUE_CLAIMS,
     GistPiece,
-    asked,
-    called,
-    decisions,
-    failures,
-    merged,
-    noted,
-    one_line,
-    paths,
-    replied,
-    size,
-    told,
+    gather_call,
+    gather_ending,
+    gather_errors,
+    gather_message,
+    gather_reply,
+    merge_equal_calls,
+    print_gist,
 )
 from lamina.core.values import Document, Image, Part, Role, Segment, Text, ToolCall, ToolResult
 
@@ -50,7 +47,7 @@ class DigestText(NamedTuple):
     notes: str
 
 
-def digest(
+def write_digest(
     segments: Sequence[Segment], *, words_limit: int, notes_limit: int, kinds: Kinds = KINDS
 ) -> DigestText:
     """What a run of turns said. Each voice has its limit in characters; notes may use what the words leave.
@@ -59,19 +56,19 @@ def digest(
     """
     users_pieces: list[GistPiece] = []
     other_pieces: list[GistPiece] = []
-    for piece in merged(_find_pieces(segments, kinds)):
+    for piece in merge_equal_calls(_find_pieces(segments, kinds)):
         if piece.label in (QUESTION_LABEL, QUOTATION_LABEL):
             users_pieces.append(piece)
         else:
             other_pieces.append(piece)
-    words = told(smallest(segments), users_pieces, words_limit)
+    words = print_gist(write_title(segments), users_pieces, words_limit)
     notes_limit += max(words_limit - len(words), 0)
-    if not other_pieces or notes_limit < LEAST:
+    if not other_pieces or notes_limit < SMALLEST_DIGEST:
         return DigestText(words, "")
-    return DigestText(words, told(NOTES_TITLE, other_pieces, notes_limit))
+    return DigestText(words, print_gist(NOTES_TITLE, other_pieces, notes_limit))
 
 
-def smallest(segments: Sequence[Segment]) -> str:
+def write_title(segments: Sequence[Segment]) -> str:
     """The shortest digest: one line with the number of messages."""
     count = 0
     for at, segment in enumerate(segments):
@@ -92,7 +89,7 @@ def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiec
     for segment in segments:
         user_speaks = _is_from_user(segment)
         if user_speaks and not user_spoke:
-            yield from replied(reply, turn)
+            yield from gather_ending(reply, turn)
             turn += 1
             reply = ""
         user_spoke = user_speaks
@@ -100,11 +97,11 @@ def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiec
             reply = _find_reply(segment, reply)
         for piece in _read_segment(segment, turn, results, kinds):
             name = (piece.claim, piece.text)
-            if piece.claim in UNIQUE and name in seen:
+            if piece.claim in UNIQUE_CLAIMS and name in seen:
                 continue
             seen.add(name)
             yield piece
-    yield from replied(reply, turn)
+    yield from gather_ending(reply, turn)
 
 
 def _find_reply(segment: Segment, reply: str) -> str:
@@ -112,7 +109,7 @@ def _find_reply(segment: Segment, reply: str) -> str:
     text = _show_parts(segment.parts)
     if not text:
         return reply
-    if any(decisions(text)):
+    if any(find_decisions(text)):
         return ""
     return text
 
@@ -150,13 +147,13 @@ def _read_segment(
             case ToolCall():
                 yield from _read_call(part, next(results), turn)
             case ToolResult():
-                yield from failures(_show_parts(part.content), turn, failed=part.error)
+                yield from gather_errors(_show_parts(part.content), turn, failed=part.error)
             case Text(text=text) if segment.role is Role.ASSISTANT:
-                yield from noted(text, turn)
+                yield from gather_reply(text, turn)
             case Text(text=text) if segment.role is Role.USER and segment.kind not in _RESULTS:
-                yield from asked(text, turn)
+                yield from gather_message(text, turn)
             case Text(text=text):
-                yield from failures(text, turn, failed=False)
+                yield from gather_errors(text, turn, failed=False)
             case Image() | Document():
                 yield GistPiece("call", turn, "sent", _show_parts((part,)))
             case _:
@@ -166,23 +163,25 @@ def _read_segment(
 def _read_call(call: ToolCall, result: ToolResult | None, turn: int) -> Iterable[GistPiece]:
     """A call, with the size of its result and its failure, if it failed."""
     if result is None:
-        return called(call.name, call.arguments, None, turn, failed=False)
-    return called(call.name, call.arguments, _show_parts(result.content), turn, failed=result.error)
+        return gather_call(call.name, call.arguments, None, turn, failed=False)
+    return gather_call(call.name, call.arguments, _show_parts(result.content), turn, failed=result.error)
 
 
 def _read_user_segment(segment: Segment, turn: int, kinds: Kinds) -> Iterator[GistPiece]:
     """The user's words. An attachment that can be had again is only named."""
     text = _show_parts(segment.parts)
     if segment.kind not in kinds or not _can_be_attached_again(segment, kinds):
-        yield from asked(text, turn, label=_find_label(segment, kinds))
+        yield from gather_message(text, turn, label=_find_label(segment, kinds))
         return
     name = ""
     for attribute in _NAMES:
         if segment.attrs.get(attribute):
             name = segment.attrs[attribute]
             break
-    yield GistPiece("call", turn, "attached", one_line(f"{segment.kind} {name}", NAME), size=size(text))
-    for path in paths(name):
+    yield GistPiece(
+        "call", turn, "attached", to_one_line(f"{segment.kind} {name}", NAME), size=utf8_size(text)
+    )
+    for path in find_paths(name):
         yield GistPiece("path", turn, "", path)
 
 
@@ -190,13 +189,13 @@ def _find_label(segment: Segment, kinds: Kinds) -> str:
     """Whose words they are. A selection is kept word for word, but marked text is not a question."""
     if segment.kind in _SUMMARIES:
         return SUMMARY_LABEL
-    if segment.kind in kinds and row(kinds, segment).attachment:
+    if segment.kind in kinds and kind_of(kinds, segment).attachment:
         return QUOTATION_LABEL
     return QUESTION_LABEL
 
 
 def _can_be_attached_again(segment: Segment, kinds: Kinds) -> bool:
-    return row(kinds, segment).attachment and recoverable(kinds, segment)
+    return kind_of(kinds, segment).attachment and recoverable(kinds, segment)
 
 
 def _show_parts(parts: Iterable[Part]) -> str:
@@ -215,6 +214,6 @@ def _show_part(part: Part) -> str:
         case Document(name=""):
             return "[document]"
         case Document(name=name):
-            return f"[document {one_line(name, NAME)}]"
+            return f"[document {to_one_line(name, NAME)}]"
         case _:
             return ""

@@ -27,7 +27,7 @@ from lamina.core.kinds import is_section
 from lamina.core.ledger import SAME_TEXT_LATER, Applied, apply_ledger
 from lamina.core.library import hoist_attachments, refer_to_earlier, word_entries
 from lamina.core.options import BuildContext, Options
-from lamina.core.recall import identified
+from lamina.core.recall import identify_segments
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.scale import weigh_entries
 from lamina.core.selection import omit_covered, omit_filtered
@@ -88,7 +88,7 @@ def _promote_sections(log: Sequence[Segment], context: BuildContext) -> Ledger:
     if not any(is_section(context.kinds, segment) for segment in log[leading:]):
         return ledger
     promoted = dict.fromkeys(ledger.promoted)
-    for each in list(identified(log))[leading:]:
+    for each in list(identify_segments(log))[leading:]:
         if is_section(context.kinds, each.segment):
             promoted[each.ref] = None
     return msgspec.structs.replace(ledger, promoted=tuple(promoted))

@@ -14,7 +14,7 @@ import msgspec
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
 from lamina.core.entries import begins_with, count_sent, find_sent
-from lamina.core.hashing import digest, handle, unmarked
+from lamina.core.hashing import digest, handle, remove_markers
 from lamina.core.options import BuildContext
 from lamina.core.scale import TokenAccount
 from lamina.core.turns import count_leaving_tail
@@ -172,7 +172,7 @@ def _mark_sent(draft: Draft, envelope: Envelope) -> SentMark:
     return SentMark(
         sent=sent - envelope.tail,
         prefix=_lasting_prefix(envelope),
-        tools=digest(unmarked(envelope.head.tools)),
+        tools=digest(remove_markers(envelope.head.tools)),
         system=layers_end(envelope.entries, envelope.root, Layer.SYSTEM),
         library=layers_end(envelope.entries, envelope.root, Layer.LIBRARY),
         tokens=account.total - account.margin,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from lamina.core.draft import Draft
 from lamina.core.drafting import draft_log
 from lamina.core.envelope import layers_end, prefix_at
-from lamina.core.hashing import digest, unmarked
+from lamina.core.hashing import digest, remove_markers
 from lamina.core.options import BuildContext
 from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Entry, Layer, Segment, SentMark
@@ -33,7 +33,7 @@ def find_change(draft: Draft, context: BuildContext) -> str:
     last = draft.ledger.mark
     if last is None or _continues(draft, last, context):
         return ""
-    if digest(unmarked(context.head.tools)) != last.tools:
+    if digest(remove_markers(context.head.tools)) != last.tools:
         return TOOLS_CHANGED
     if layers_end(draft.entries, context.root, Layer.SYSTEM) != last.system:
         return SYSTEM_CHANGED

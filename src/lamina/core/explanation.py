@@ -14,7 +14,7 @@ from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
 from lamina.core.tokens import Basis
 from lamina.core.values import Cut, Entry, Form, Layer
-from lamina.core.wording import described
+from lamina.core.wording import describe_segment
 
 
 class ManifestRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ def _make_row(entry: Entry) -> ManifestRow:
     return ManifestRow(
         key=entry.segment.key or handle(entry.content),
         ref=entry.ref,
-        what=described(entry.segment),
+        what=describe_segment(entry.segment),
         layer=entry.layer,
         form=entry.form,
         tokens=entry.tokens,
@@ -158,11 +158,15 @@ def _print_sums(manifest: Manifest) -> str:
     total = f"{manifest.tokens:,}"
     if manifest.room is not None:
         total += f" of {manifest.room:,}"
-    lines = [f"{total} tokens ({manifest.basis}): {sums or 'nothing'}", told(manifest.cut), *manifest.notes]
+    lines = [
+        f"{total} tokens ({manifest.basis}): {sums or 'nothing'}",
+        describe_cut(manifest.cut),
+        *manifest.notes,
+    ]
     return "\n".join(line for line in lines if line)
 
 
-def told(cut: Cut | None) -> str:
+def describe_cut(cut: Cut | None) -> str:
     """A cut in one line."""
     if cut is None:
         return ""

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Sequence
 
 from lamina.core import hashing
 from lamina.core.digest_entries import lay_folds, map_covered
-from lamina.core.digests import digest, smallest
+from lamina.core.digests import write_digest, write_title
 from lamina.core.entries import find_sent
 from lamina.core.kinds import Kinds
 from lamina.core.orders import goes_last
 from lamina.core.scale import Scale
 from lamina.core.text.characters import ALPHANUMERIC, split_lines
-from lamina.core.text.names import names
+from lamina.core.text.names import list_names
 from lamina.core.values import Entry, Fold, Form, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, text_of
 
@@ -37,7 +37,7 @@ _BETWEEN_WORDS = re.compile(f"[^{ALPHANUMERIC}]+")
 """What is not a letter or digit: "a, b" and "a\\nb" have the same words."""
 
 
-def extra(room: int) -> int:
+def find_digest_size(room: int) -> int:
     """Characters for what is not user text: one part in 32 of the room, at four characters a token."""
     return max(LEAST, min(MOST, room // 32 * 4))
 
@@ -64,16 +64,16 @@ def make_fold(run: Sequence[Entry], *, spare: int, cut: int, kinds: Kinds, bound
     """
     covers = tuple(entry.ref for entry in run)
     segments = [entry.source for entry in run if entry.segment.origin != "lamina"]
-    title = smallest(segments)
+    title = write_title(segments)
     words = title
     notes = ""
     if not bounded:
         words_limit = TITLE_ROOM + _count_words(entry.source for entry in run if goes_last(entry, kinds))
-        texts = digest(segments, words_limit=words_limit, notes_limit=spare // 2, kinds=kinds)
+        texts = write_digest(segments, words_limit=words_limit, notes_limit=spare // 2, kinds=kinds)
         words = texts.words
         notes = _add_names(texts.notes, segments, limit=spare - spare // 2)
     elif spare:
-        texts = digest(segments, words_limit=spare * 3 // 4, notes_limit=spare // 4, kinds=kinds)
+        texts = write_digest(segments, words_limit=spare * 3 // 4, notes_limit=spare // 4, kinds=kinds)
         words = texts.words
         notes = texts.notes
     return Fold(
@@ -99,7 +99,7 @@ def _count_words(segments: Iterable[Segment]) -> int:
 
 def _add_names(notes: str, segments: Sequence[Segment], *, limit: int) -> str:
     """The notes, and a line with names that occur in the segments."""
-    listed = names((text_of(segment.parts) for segment in segments), limit=limit)
+    listed = list_names((text_of(segment.parts) for segment in segments), limit=limit)
     if not listed:
         return notes
     names_line = f"  names: {listed}"

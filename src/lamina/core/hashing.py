@@ -26,7 +26,7 @@ HANDLE_BYTES = 10
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-def canonical(value: Any) -> bytes:
+def canonical_json(value: Any) -> bytes:
     """Compact JSON with sorted keys. Raises `BadInput` for a value that JSON or UTF-8 cannot carry."""
     try:
         return _ENCODER.encode(value)
@@ -42,7 +42,7 @@ def canonical(value: Any) -> bytes:
 
 def digest(value: Any) -> Digest:
     """The digest of any JSON value."""
-    return Digest(sha256(canonical(value)).hexdigest())
+    return Digest(sha256(canonical_json(value)).hexdigest())
 
 
 def parts_digest(role: Role, parts: Sequence[Part]) -> Digest:
@@ -69,7 +69,7 @@ def short_handle(content: Digest) -> str:
     return f"k{content[:12]}"
 
 
-def ref(segment: Segment, content: Digest, before: Digest, nth: int) -> Ref:
+def make_ref(segment: Segment, content: Digest, before: Digest, nth: int) -> Ref:
     """The name of a segment in a ledger: its key, its content, and the content of what was said before it.
 
     So a name does not change when a client cuts off the front of its history, except that of the first
@@ -85,17 +85,17 @@ def ref(segment: Segment, content: Digest, before: Digest, nth: int) -> Ref:
     return Ref(name_in_place)
 
 
-def root(head: Head, salt: str = "") -> Digest:
+def chain_root(head: Head, salt: str = "") -> Digest:
     """Where the chain begins: the tenant and the tool definitions, which every provider puts first."""
-    return digest((salt, unmarked(head.tools)))
+    return digest((salt, remove_markers(head.tools)))
 
 
-def stem(ref: Ref) -> str:
+def stem_of(ref: Ref) -> str:
     """What a ref says of a segment itself; the rest names what comes before it, which may change."""
     return ref.rpartition("~")[0]
 
 
-def unmarked(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def remove_markers(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Tool definitions without cache markers, which are no part of what a provider reads."""
     return [_without_markers(tool) for tool in tools]
 
@@ -104,7 +104,7 @@ def _without_markers(tool: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in tool.items() if name not in MARKERS}
 
 
-def chain(before: Digest, sent: Digest, *, opens: bool) -> Digest:
+def extend_chain(before: Digest, sent: Digest, *, opens: bool) -> Digest:
     """One link: the same parts in a message of their own, or continuing one, are different bytes."""
     joint = "+" if opens else "~"
     return Digest(sha256(f"{before}{joint}{sent}".encode()).hexdigest())

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from lamina.core.entries import find_sent
-from lamina.core.orders import Batch, Order, OrderView, steps
+from lamina.core.orders import Batch, Order, OrderView, fold_steps
 from lamina.core.values import Entry, Layer, Ref, Role
 from lamina.errors import BadInput
 
@@ -64,7 +64,7 @@ def fold_outside(outside: frozenset[int]) -> Order:
     """An order that puts these steps under digests, oldest first. System text stays."""
 
     def order(view: OrderView) -> Iterator[Batch]:
-        for batch in steps(view, verbatim=None):
+        for batch in fold_steps(view, verbatim=None):
             moves = tuple(move for move in batch if _may_fold(view.entries[move.at], outside))
             if moves:
                 yield moves

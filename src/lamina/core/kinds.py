@@ -182,7 +182,7 @@ REFERENCE_TAGS = ("prior_context", "reference", "late_result", "digest_notes")
 """Tags that lamina writes without a kind of their own; content may not forge these either."""
 
 
-def row(kinds: Kinds, segment: Segment) -> Kind:
+def kind_of(kinds: Kinds, segment: Segment) -> Kind:
     """The row of a segment's kind, or `BadInput` with a list of the kinds that there are."""
     try:
         return kinds[segment.kind]
@@ -201,23 +201,23 @@ def is_section(kinds: Kinds, segment: Segment) -> bool:
     Sections have kinds of their own; plain system text is one if somebody gave it a key.
     """
     named_system_text = segment.kind == "system" and bool(segment.key)
-    return named_system_text or row(kinds, segment).section
+    return named_system_text or kind_of(kinds, segment).section
 
 
 def is_turn_scoped(kinds: Kinds, segment: Segment) -> bool:
     """Whether a segment is sent in its own turn only, as the time is. Pinned segments stay."""
-    return row(kinds, segment).retention is Retention.EPHEMERAL and not segment.pinned
+    return kind_of(kinds, segment).retention is Retention.EPHEMERAL and not segment.pinned
 
 
 def recoverable(kinds: Kinds, segment: Segment) -> bool:
     """Whether the full text can be had again: what the segment says, else what its kind says."""
     if segment.recover is None:
-        return row(kinds, segment).recoverable
+        return kind_of(kinds, segment).recoverable
     return bool(segment.recover)
 
 
 def priority(kinds: Kinds, segment: Segment) -> int:
     """How early a segment is lowered: what the segment says, else what its kind says."""
     if segment.priority is None:
-        return row(kinds, segment).priority
+        return kind_of(kinds, segment).priority
     return segment.priority

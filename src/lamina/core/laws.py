@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from lamina.core.build import build
-from lamina.core.cut_moves import untouchable
+from lamina.core.cut_moves import find_untouchable
 from lamina.core.digest_entries import map_covered
 from lamina.core.entries import begins_with
 from lamina.core.envelope import Envelope, find_unpaired, prefix_at
 from lamina.core.folds import FOLD_VERSION, has_words
-from lamina.core.hashing import canonical, handle
-from lamina.core.kinds import Kinds, row
+from lamina.core.hashing import canonical_json, handle
+from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger import current_turn, said_beside_results
-from lamina.core.options import DEFAULT, Options
+from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.orders import goes_last
-from lamina.core.recall import identified, names
+from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
 from lamina.core.turns import OWN_TURN_ONLY
@@ -42,7 +42,7 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.core.wording import tag_balance, text_of
+from lamina.core.wording import has_balanced_tags, text_of
 from lamina.errors import LawBroken
 
 SMALL = 100
@@ -70,7 +70,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     envelope: Envelope
     before: Envelope | None = None
     counter: Counter = ESTIMATE
-    options: Options = DEFAULT
+    options: Options = DEFAULT_OPTIONS
     inputs: BuildInputs | None = None
 
     @property
@@ -116,13 +116,13 @@ def deterministic(case: Case) -> Iterator[str]:
         idle=case.inputs.idle,
         options=case.options,
     )
-    if not same(envelope, again):
+    if not is_same_request(envelope, again):
         yield "built again from the same inputs, it is another request"
 
 
-def same(one: Envelope, other: Envelope) -> bool:
+def is_same_request(one: Envelope, other: Envelope) -> bool:
     """Whether two requests are equal byte for byte: entries, account and ledger."""
-    return canonical(_comparable_fields(one)) == canonical(_comparable_fields(other))
+    return canonical_json(_comparable_fields(one)) == canonical_json(_comparable_fields(other))
 
 
 def _comparable_fields(envelope: Envelope) -> tuple[object, ...]:
@@ -221,7 +221,7 @@ def calls_and_results_pair(case: Case) -> Iterator[str]:
 def conservation(case: Case) -> Iterator[str]:
     """Every segment is exactly one entry with a reason, and the parts sum to the total."""
     entry_refs = Tally(_logged_refs(case.envelope))
-    segment_refs = Tally(each.ref for each in identified(case.log))
+    segment_refs = Tally(each.ref for each in identify_segments(case.log))
     if entry_refs != segment_refs:
         difference = (entry_refs - segment_refs) + (segment_refs - entry_refs)
         yield f"segments and entries differ: {sorted(difference)[:5]}"
@@ -239,7 +239,7 @@ def conservation(case: Case) -> Iterator[str]:
 
 def nothing_is_lost(case: Case) -> Iterator[str]:
     """What was lowered comes back in full by its handle, or by the key of its digest."""
-    by_name = names(identified(case.log))
+    by_name = index_by_name(identify_segments(case.log))
     for entry in _find_logged(case.envelope):
         if entry.form is Form.FULL:
             continue
@@ -264,7 +264,7 @@ def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:
     lost_for_room = _find_lost_for_room(lost, case)
     if not lost_for_room:
         return
-    protected = untouchable(case.envelope.entries)
+    protected = find_untouchable(case.envelope.entries)
     for at, entry in enumerate(case.envelope.entries):
         if at in protected or entry.segment.origin == "lamina":
             continue
@@ -409,9 +409,9 @@ def no_authority_is_gained(case: Case) -> Iterator[str]:
     """Content stays in its role and closes or opens no tag; no tool is quoted in the user's voice."""
     for entry in case.envelope.sent:
         yield from _check_voice(entry)
-        kind = row(case.kinds, entry.segment)
+        kind = kind_of(case.kinds, entry.segment)
         has_tag = kind.attachment or kind.section
-        if has_tag and not tag_balance(entry.parts, case.kinds):
+        if has_tag and not has_balanced_tags(entry.parts, case.kinds):
             yield f"{entry.ref} breaks out of its tag"
     by_ref = {entry.ref: entry.segment for entry in case.envelope.entries}
     for fold in case.envelope.ledger.folds:
@@ -456,12 +456,12 @@ def _logged_refs(envelope: Envelope) -> list[Ref]:
 
 
 def _is_attachment(entry: Entry, case: Case) -> bool:
-    return row(case.kinds, entry.segment).attachment
+    return kind_of(case.kinds, entry.segment).attachment
 
 
 def _is_worded(entry: Entry, case: Case) -> bool:
     """Whether the kind of an entry has words of its own, such as a tag."""
-    kind = row(case.kinds, entry.segment)
+    kind = kind_of(case.kinds, entry.segment)
     if kind.attachment or kind.section:
         return True
     return entry.segment.kind in case.options.wording.words

@@ -14,11 +14,11 @@ from typing import TypeVar
 
 import msgspec
 
-from lamina.core.digest_entries import is_digest, lay_folds, map_covered
+from lamina.core.digest_entries import lay_folds, map_covered
 from lamina.core.entries import begins_with, is_empty, omit
-from lamina.core.hashing import stem
-from lamina.core.lowering import line, lower, lower_to_reference
-from lamina.core.selection import pairs
+from lamina.core.hashing import stem_of
+from lamina.core.lowering import lower_entry, lower_to_reference
+from lamina.core.selection import pair_calls
 from lamina.core.values import (
     Digest,
     Entry,
@@ -33,19 +33,6 @@ from lamina.core.values import (
     Thinking,
 )
 from lamina.core.wording import Wording
-
-__all__ = [
-    "SAME_TEXT_LATER",
-    "STEP_IS_FOLDED",
-    "Applied",
-    "apply_ledger",
-    "current_turn",
-    "is_digest",
-    "line",
-    "lower",
-    "rewind",
-    "said_beside_results",
-]
 
 SAME_TEXT_LATER = "the same system text stands again later"
 """Why an old reminder is left out. It holds only while the later one stands."""
@@ -75,7 +62,7 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
     """The ledger without what concerns segments that the user took back. For an explicit rewind only."""
     logged = frozenset(log)
-    repaired = logged | frozenset(stem(ref) for ref in logged)
+    repaired = logged | frozenset(stem_of(ref) for ref in logged)
     return msgspec.structs.replace(
         ledger,
         lines=_select(ledger.lines, logged),
@@ -175,7 +162,7 @@ def _lower_as_before(entry: Entry, previous: LedgerLine, wording: Wording) -> En
     """The entry as its line says: a reference, or a lower form of its text."""
     if previous.reference:
         return lower_to_reference(entry, previous.form, previous.why, wording=wording)
-    return lower(entry, previous.form, previous.why, wording=wording, limit=previous.limit)
+    return lower_entry(entry, previous.form, previous.why, wording=wording, limit=previous.limit)
 
 
 def _omit_folded_thinking(
@@ -308,7 +295,7 @@ def _find_structure(entries: Sequence[Entry]) -> _LogStructure:
     """The positions and pairs of a log, found once for all folds."""
     partner: dict[Ref, Ref] = {}
     answered_at = [-1] * len(entries)
-    for call_at, result_at in pairs(entries):
+    for call_at, result_at in pair_calls(entries):
         call_ref = entries[call_at].ref
         result_ref = entries[result_at].ref
         partner[call_ref] = result_ref

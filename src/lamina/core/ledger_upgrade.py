@@ -13,18 +13,18 @@ from collections.abc import Iterable
 import msgspec
 
 from lamina.core.hashing import short_handle
-from lamina.core.recall import NamedSegment, identified
+from lamina.core.recall import NamedSegment, identify_segments
 from lamina.core.values import LEDGER_VERSION, Ledger, Ref, Segment
 
 SUFFIXES = ("!", ":id")
 """What may follow the name of a call: `!` names the answer that lamina gave, `:id` a renamed id."""
 
 
-def upgraded(ledger: Ledger, log: Iterable[Segment]) -> Ledger:
+def upgrade_ledger(ledger: Ledger, log: Iterable[Segment]) -> Ledger:
     """The ledger with the names of today; the same object if it has them already."""
     if ledger.version == LEDGER_VERSION:
         return ledger
-    new_names = {old_name: each.ref for old_name, each in named_by_count(identified(log))}
+    new_names = {old_name: each.ref for old_name, each in name_by_count(identify_segments(log))}
 
     def rename(ref: Ref) -> Ref:
         for suffix in SUFFIXES:
@@ -48,7 +48,7 @@ def upgraded(ledger: Ledger, log: Iterable[Segment]) -> Ledger:
     )
 
 
-def named_by_count(segments: Iterable[NamedSegment]) -> Iterable[tuple[Ref, NamedSegment]]:
+def name_by_count(segments: Iterable[NamedSegment]) -> Iterable[tuple[Ref, NamedSegment]]:
     """Each segment with the name that version 1 gave it."""
     occurrences = Counter[str]()
     for each in segments:

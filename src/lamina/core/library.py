@@ -15,15 +15,14 @@ import msgspec
 
 from lamina.core.entries import make_own_entry, omit
 from lamina.core.hashing import parts_digest
-from lamina.core.kinds import Kinds, is_turn_scoped, recoverable, row
+from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
 from lamina.core.lowering import lower_to_reference
 from lamina.core.scale import Scale
-from lamina.core.text.tags import escape
+from lamina.core.text.tags import escape_attribute
 from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Digest, Entry, Form, Layer, Ledger, LedgerLine, Ref, Role, Segment, Text
-from lamina.core.wording import Wording, text_of
-from lamina.core.wording import named as name_of
+from lamina.core.wording import Wording, name_of, text_of
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
 IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Context Library above."
@@ -40,7 +39,7 @@ def word_entries(entries: Iterable[Entry], *, kinds: Kinds, wording: Wording) ->
 
 def _word_entry(entry: Entry, kinds: Kinds, wording: Wording) -> Entry:
     """One entry in the words of its kind, if its kind has any."""
-    kind = row(kinds, entry.segment)
+    kind = kind_of(kinds, entry.segment)
     if entry.form is not Form.FULL or entry.role is not entry.segment.role:
         return entry
     has_tag = wording.tagged or kind.attachment or kind.section
@@ -67,7 +66,7 @@ def refer_to_earlier(
     lines: dict[Ref, LedgerLine] = {}
     result: list[Entry] = []
     for entry in entries:
-        if entry.form is not Form.FULL or not row(kinds, entry.segment).attachment:
+        if entry.form is not Form.FULL or not kind_of(kinds, entry.segment).attachment:
             result.append(entry)
             continue
         earlier = attachments.get(entry.content)
@@ -117,7 +116,7 @@ def hoist_attachments(
     library = _Library(ledger, layout, kinds, wording)
     rest: list[Entry] = []
     for entry in entries:
-        is_sent_attachment = row(kinds, entry.segment).attachment and entry.form is not Form.OMITTED
+        is_sent_attachment = kind_of(kinds, entry.segment).attachment and entry.form is not Form.OMITTED
         if is_sent_attachment and entry.turn < turn:
             rest += library.add(entry)
         else:
@@ -153,7 +152,7 @@ class _Library:
 
         If a cut has lowered equal content to a handle, the new appearance takes its place.
         """
-        kind = row(self.kinds, entry.segment)
+        kind = kind_of(self.kinds, entry.segment)
         goes_with_turn = is_turn_scoped(self.kinds, entry.segment) or not kind.carried
         if goes_with_turn or not recoverable(self.kinds, entry.segment):
             return [omit(entry, OWN_TURN_ONLY)]
@@ -221,13 +220,15 @@ def _is_in_library(entry: Entry, library: _Library, turn: int) -> bool:
     """Whether this attachment came with this turn, and the library has it as it is."""
     if entry.turn != turn or entry.form is not Form.FULL:
         return False
-    return row(library.kinds, entry.segment).attachment and library.has(entry)
+    return kind_of(library.kinds, entry.segment).attachment and library.has(entry)
 
 
 def _make_list_of_names(entries: Sequence[Entry]) -> Entry:
     """One line of lamina's own that names these attachments, in the message of the first."""
     first = entries[0]
-    names = "\n".join(f"- {escape(name_of(entry.segment) or entry.segment.key)}" for entry in entries)
+    names = "\n".join(
+        f"- {escape_attribute(name_of(entry.segment) or entry.segment.key)}" for entry in entries
+    )
     segment = Segment(
         role=first.role,
         kind="user",

@@ -6,12 +6,12 @@ import msgspec
 
 from lamina.core.entries import begins_with, omit
 from lamina.core.hashing import parts_digest
-from lamina.core.text.arguments import telling
+from lamina.core.text.arguments import pick_telling_argument
 from lamina.core.values import Entry, Form, LedgerLine, Part, Role, Segment, ToolResult
-from lamina.core.wording import Wording, named
+from lamina.core.wording import Wording, name_of
 
 
-def lower(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
+def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
     """The entry in a lower form. `limit` bounds a COMPACT text in characters; 0 is the wording's own."""
     if form is Form.OMITTED:
         return omit(entry, why)
@@ -26,7 +26,7 @@ def lower_to_reference(entry: Entry, form: Form, why: str, *, wording: Wording) 
     return replace_parts(entry, form, wording.reference(entry.segment, entry.content), why)
 
 
-def line(lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0) -> LedgerLine:
+def make_line(lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0) -> LedgerLine:
     """What the ledger keeps of a lowered entry."""
     return LedgerLine(
         form=lowered.form, why=lowered.why, wording=wording.version, sent=lowered.sent, limit=limit, cut=cut
@@ -57,7 +57,7 @@ def _describe_source(entry: Entry) -> Segment:
     """The segment to word. A result without a name of its own is named after what its call asked for."""
     segment = entry.source
     call = entry.asked
-    if call is None or named(segment):
+    if call is None or name_of(segment):
         return segment
-    attributes = segment.attrs | {"tool": call.name, "path": telling(call.arguments)}
+    attributes = segment.attrs | {"tool": call.name, "path": pick_telling_argument(call.arguments)}
     return msgspec.structs.replace(segment, attrs=attributes)

@@ -13,7 +13,7 @@ import msgspec
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at
 from lamina.core.entries import count_sent, find_position
 from lamina.core.envelope import Envelope
-from lamina.core.kinds import Kinds, row
+from lamina.core.kinds import Kinds, kind_of
 from lamina.core.options import BuildContext
 from lamina.core.tokens import Counter
 from lamina.core.values import Digest, Entry, Fold, Form, Ref, Role, Segment
@@ -109,6 +109,6 @@ def _attachments_in_full(entries: Sequence[Entry], kinds: Kinds) -> dict[Digest,
     """The entry that has each content in full."""
     attachments: dict[Digest, Ref] = {}
     for entry in entries:
-        if entry.form is Form.FULL and row(kinds, entry.segment).attachment:
+        if entry.form is Form.FULL and kind_of(kinds, entry.segment).attachment:
             attachments[entry.content] = entry.ref
     return attachments

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from lamina.core.bound_thinking import Binding
-from lamina.core.cut_target import DEFAULT as DEFAULT_RATES
-from lamina.core.cut_target import Rates
+from lamina.core.cut_target import DEFAULT_RATES, Rates
 from lamina.core.history_window import LastN
 from lamina.core.kinds import KINDS, Kinds
 from lamina.core.layout import Layout
@@ -49,7 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "wording", wording)
 
 
-DEFAULT = Options()
+DEFAULT_OPTIONS = Options()
 
 
 class BuildContext(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.arrange import OWN_TURN_ONLY, pairs
-from lamina.core.kinds import Kinds, Retention, is_section, is_turn_scoped, priority, recoverable, row
-from lamina.core.superseded_results import Exchange, superseded
+from lamina.core.kinds import Kinds, Retention, is_section, is_turn_scoped, kind_of, priority, recoverable
+from lamina.core.selection import pair_calls
+from lamina.core.superseded_results import Exchange, find_superseded
+from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult
 
 REPLY_LIMIT = 400
@@ -105,7 +106,7 @@ def last_resort(view: OrderView) -> Iterator[Batch]:
     """When nothing else is left: what cannot be recovered, oldest first, then everything under digests."""
     for position in _free_foreign(view):
         yield (Move(position, Form.STUB, "nothing else is left to lower"),)
-    yield from steps(view, verbatim=None)
+    yield from fold_steps(view, verbatim=None)
 
 
 def _free_foreign(view: OrderView) -> list[int]:
@@ -170,7 +171,7 @@ def goes_last(entry: Entry, kinds: Kinds) -> bool:
     segment = entry.segment
     if segment.parts and isinstance(segment.parts[0], Image | Document):
         return False
-    if row(kinds, segment).retention is Retention.CRITICAL:
+    if kind_of(kinds, segment).retention is Retention.CRITICAL:
         return True
     return not recoverable(kinds, segment)
 
@@ -178,7 +179,7 @@ def goes_last(entry: Entry, kinds: Kinds) -> bool:
 # Whole steps under a digest.
 
 
-def steps(view: OrderView, *, verbatim: int | None) -> Iterator[Batch]:
+def fold_steps(view: OrderView, *, verbatim: int | None) -> Iterator[Batch]:
     """Whole steps, oldest first, for a digest.
 
     A step with calls is folded as a whole or not at all: a digest may not come between a call and its
@@ -224,7 +225,7 @@ def _find_broken_steps(entries: Sequence[Entry], foldable: set[int]) -> set[int]
     A part of them must stay that is a call or a result, or lies among the rest. A part that stays before or
     after all the rest, such as an item of the provider's own, does no harm: it is sent next to the digest.
     """
-    paired = {position for pair in pairs(entries) for position in pair}
+    paired = {position for pair in pair_calls(entries) for position in pair}
     steps_with_calls = {entries[position].step for position in paired}
     folded_spans = _folded_spans(entries, foldable)
     broken: set[int] = set()
@@ -273,7 +274,7 @@ def _drop_disposable(view: OrderView, free: list[int]) -> Iterator[Batch]:
             continue
         if _has_first_part(entry, Thinking):
             continue
-        if row(view.kinds, entry.segment).retention is Retention.DISPOSABLE:
+        if kind_of(view.kinds, entry.segment).retention is Retention.DISPOSABLE:
             yield (Move(position, Form.STUB, "disposable"),)
 
 
@@ -289,12 +290,12 @@ def _stub_superseded(view: OrderView, free: list[int]) -> Iterator[Batch]:
     allowed = frozenset(free)
     result_positions: list[int] = []
     exchanges: list[Exchange] = []
-    for call_position, result_position in pairs(view.entries):
+    for call_position, result_position in pair_calls(view.entries):
         result = view.entries[result_position]
         if result.form is Form.FULL:
             result_positions.append(result_position)
             exchanges.append(_make_exchange(view.entries[call_position], result))
-    for index, later_index in sorted(superseded(exchanges).items()):
+    for index, later_index in sorted(find_superseded(exchanges).items()):
         position = result_positions[index]
         later = view.entries[result_positions[later_index]]
         if position in allowed:
@@ -372,7 +373,7 @@ def _lower_attachments(view: OrderView, free: list[int]) -> list[RatedBatch]:
     def importance(position: int) -> tuple[int, int]:
         return priority(view.kinds, view.entries[position].segment), -position
 
-    attachments = [i for i in free if row(view.kinds, view.entries[i].segment).attachment]
+    attachments = [i for i in free if kind_of(view.kinds, view.entries[i].segment).attachment]
     attachments.sort(key=importance)
     highest = {Form.COMPACT: 0, Form.STUB: 0}
     rated_batches: list[RatedBatch] = []
@@ -396,7 +397,7 @@ def _stub_media(view: OrderView, free: list[int]) -> Iterator[RatedBatch]:
 
 def _fold_old_steps(view: OrderView) -> Iterator[RatedBatch]:
     """Whole old steps, as they would be once everything in them is lowered."""
-    for batch in steps(view, verbatim=VERBATIM_LIMIT):
+    for batch in fold_steps(view, verbatim=VERBATIM_LIMIT):
         entries = [view.entries[move.at] for move in batch]
         tokens_left = sum(_tokens_when_lowered(view, entry) for entry in entries)
         source = "asked" if entries[0].role is Role.USER else "step"
@@ -406,7 +407,7 @@ def _fold_old_steps(view: OrderView) -> Iterator[RatedBatch]:
 
 def _tokens_when_lowered(view: OrderView, entry: Entry) -> int:
     has_stub = _has_first_part(entry, ToolResult | Image | Document)
-    if has_stub or row(view.kinds, entry.segment).attachment:
+    if has_stub or kind_of(view.kinds, entry.segment).attachment:
         return min(entry.tokens, STUB_TOKENS)
     return min(entry.tokens, SHORT_TOKENS)
 

@@ -62,7 +62,7 @@ class ReadParameters(NamedTuple):
     others: dict[str, Any]
 
 
-def speaking(parameters: Mapping[str, Any]) -> ReadParameters:
+def find_read_parameters(parameters: Mapping[str, Any]) -> ReadParameters:
     """What of these parameters the model reads, as plain JSON."""
     formats: list[Any] = []
     others: dict[str, Any] = {}

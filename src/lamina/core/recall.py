@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from lamina.core.hashing import content_digest, handle, parts_digest, short_handle
-from lamina.core.hashing import ref as make_ref
+from lamina.core.hashing import content_digest, handle, make_ref, parts_digest, short_handle
 from lamina.core.values import Digest, Fold, Ledger, Ref, Role, Segment
 from lamina.errors import NotFound
 
@@ -26,12 +25,12 @@ class NamedSegment(NamedTuple):
 
 def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) -> tuple[Segment, ...]:
     """The segments that answer to `key`, in full; for a key that changed over time, the newest content."""
-    segments = list(identified(log))
+    segments = list(identify_segments(log))
     fold = _find_fold(key, ledger)
     if fold is not None:
         covered = frozenset(fold.covers)
         return tuple(each.segment for each in segments if each.ref in covered)
-    segment = names(segments).get(key)
+    segment = index_by_name(segments).get(key)
     if segment is None:
         raise NotFound(key)
     return (segment,)
@@ -47,7 +46,7 @@ def _find_fold(key: str, ledger: Ledger | None) -> Fold | None:
     return None
 
 
-def names(segments: Iterable[NamedSegment]) -> dict[str, Segment]:
+def index_by_name(segments: Iterable[NamedSegment]) -> dict[str, Segment]:
     """Segments by everything that they answer to: ref, handle and key; the newest of those that share one.
 
     A client chooses its keys, so a key never takes the place of a name that is made from content. Of several
@@ -65,7 +64,7 @@ def names(segments: Iterable[NamedSegment]) -> dict[str, Segment]:
     return by_key | by_short_handle | by_content
 
 
-def identified(log: Iterable[Segment]) -> Iterator[NamedSegment]:
+def identify_segments(log: Iterable[Segment]) -> Iterator[NamedSegment]:
     """Each segment of a log with the ref by which the ledger names it."""
     occurrences = Counter[Ref]()
     before = Digest("")
@@ -79,7 +78,7 @@ def identified(log: Iterable[Segment]) -> Iterator[NamedSegment]:
             before = content
 
 
-def refs(log: Iterable[Segment]) -> Iterator[tuple[Ref, Segment]]:
+def list_refs(log: Iterable[Segment]) -> Iterator[tuple[Ref, Segment]]:
     """Each segment of a log with its ref."""
-    for each in identified(log):
+    for each in identify_segments(log):
         yield each.ref, each.segment

@@ -17,8 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from lamina.core.entries import begins_with, find_last_sent, is_empty, make_closing_line, make_own_entry, omit
-from lamina.core.hashing import content_digest, parts_digest
-from lamina.core.hashing import ref as make_ref
+from lamina.core.hashing import content_digest, make_ref, parts_digest
 from lamina.core.text.tags import strip_tags
 from lamina.core.values import (
     Digest,
@@ -108,7 +107,7 @@ def repair(
     return scan.entries, scan.new_repairs
 
 
-def side(role: Role) -> str:
+def find_side(role: Role) -> str:
     """Whose message it is on the wire: results stand on the user's side."""
     return "user" if role is Role.TOOL else role.value
 
@@ -227,8 +226,8 @@ class _Scan:
             return True
         before = self.memory.side
         if self.deferred and self.after_deferred and not begins_with(segment.parts, ToolResult):
-            before = side(self.deferred[-1].role)
-        return before != side(segment.role)
+            before = find_side(self.deferred[-1].role)
+        return before != find_side(segment.role)
 
     def _is_blank(self, entry: Entry) -> bool:
         """Whether there is nothing to send. With tags around everything, only an entry without parts is."""
@@ -251,13 +250,14 @@ class _Scan:
         """Whether a call comes while others wait, and only system text was put between it and them.
 
         If an earlier request ended there, its calls are answered, and the model goes on after the answers.
+        The same holds if a blank message stood between them: it is left out, and ended the message before it.
         """
         if not self.after_aside or not self.deferred:
             return False
         has_result = any(self.waiting.values())
         if has_result or not self.waiting:
             return False
-        if self._request_ended_here():
+        if self._request_ended_here() or not self.memory.side:
             return False
         return all(entry.role is Role.SYSTEM for entry in self.deferred)
 
@@ -281,7 +281,7 @@ class _Scan:
     def _append(self, entry: Entry) -> int:
         """Appends an entry that is sent, and returns its position."""
         self.after_deferred = False
-        self.memory.side = entry.role.value if self.repairs.merge else side(entry.role)
+        self.memory.side = entry.role.value if self.repairs.merge else find_side(entry.role)
         self.entries.append(entry)
         return len(self.entries) - 1
 

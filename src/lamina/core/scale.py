@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from lamina.core.entries import begins_with, is_empty
-from lamina.core.hashing import chain, digest
-from lamina.core.parameters import speaking
-from lamina.core.repair import side
+from lamina.core.hashing import digest, extend_chain
+from lamina.core.parameters import find_read_parameters
+from lamina.core.repair import find_side
 from lamina.core.tokens import (
     Basis,
     Counter,
@@ -22,7 +22,7 @@ from lamina.core.tokens import (
     formats_cost,
     others_cost,
     part_cost,
-    scaled,
+    scale_tokens,
     tools_cost,
 )
 from lamina.core.values import (
@@ -127,7 +127,7 @@ class Scale(msgspec.Struct, kw_only=True):
         """The account of a request whose entries have this many tokens."""
         request = self.counter.framing.request + self.opening
         raw = entries + request
-        margin = scaled(raw, self.counter, self.calibration) - raw
+        margin = scale_tokens(raw, self.counter, self.calibration) - raw
         basis: Basis = "estimated"
         if self.calibration is None:
             basis = self.counter.basis
@@ -159,7 +159,7 @@ def make_scale(
 
     `opening` is what will stand before the first message, in a message of its own.
     """
-    parameters = speaking(head.parameters)
+    parameters = find_read_parameters(head.parameters)
     opening_tokens = 0
     if opening:
         opening_tokens = counter.framing.message + counter.count(opening)
@@ -200,7 +200,7 @@ def weigh_entries(
             if entry.prefix != prefix or entry.tokens:
                 result[at] = msgspec.structs.replace(entry, prefix=prefix, tokens=0)
             continue
-        prefix = chain(prefix, scale.sent(entry), opens=entry.opens)
+        prefix = extend_chain(prefix, scale.sent(entry), opens=entry.opens)
         tokens = scale.body(entry)
         if entry.opens:
             tokens += framing.message
@@ -220,10 +220,10 @@ def _set_openings(entries: list[Entry], last_sent: Entry | None) -> list[Entry]:
     must_open = False
     sent_side = ""
     if last_sent is not None:
-        sent_side = side(last_sent.role)
+        sent_side = find_side(last_sent.role)
     logged_side = sent_side
     for at, entry in enumerate(entries):
-        entry_side = side(entry.role)
+        entry_side = find_side(entry.role)
         if entry.form is Form.OMITTED:
             joined = entry.segment.joins and entry_side == logged_side  # as when it was drafted
             opens = entry.opens and not joined

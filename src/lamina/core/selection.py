@@ -8,7 +8,7 @@ import msgspec
 
 from lamina.core.entries import omit
 from lamina.core.hashing import short_handle
-from lamina.core.kinds import Kinds, Retention, recoverable, row
+from lamina.core.kinds import Kinds, Retention, kind_of, recoverable
 from lamina.core.layout import Layout
 from lamina.core.values import Entry, Form, Layer, Role, ToolCall, ToolResult
 
@@ -29,7 +29,7 @@ def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
 
 def _add_partners(reasons: list[str], entries: Sequence[Entry]) -> None:
     """Gives the result of a call that is left out a reason too, and the call of such a result."""
-    for call_at, result_at in pairs(entries):
+    for call_at, result_at in pair_calls(entries):
         call_reason = reasons[call_at]
         result_reason = reasons[result_at]
         if result_reason and not call_reason:
@@ -52,7 +52,7 @@ def _find_filter_reason(entry: Entry, layout: Layout) -> str:
     return "filtered: not included"
 
 
-def pairs(entries: Sequence[Entry]) -> list[tuple[int, int]]:
+def pair_calls(entries: Sequence[Entry]) -> list[tuple[int, int]]:
     """Positions of each call that is sent and of its result."""
     result_pairs: list[tuple[int, int]] = []
     waiting: dict[str, list[int]] = {}
@@ -89,7 +89,7 @@ def _apply_cover(
     """Puts one summary in the place of the first entry that it covers, and omits all that it covers."""
     cover_at = entries.index(cover)
     covered = _find_covered(entries[:cover_at], cover, kinds, name)
-    for call_at, result_at in pairs(entries):
+    for call_at, result_at in pair_calls(entries):
         if call_at not in covered or result_at not in covered:
             covered -= {call_at, result_at}
     if not covered:
@@ -125,6 +125,6 @@ def _may_cover(entry: Entry, kinds: Kinds) -> bool:
         return False
     if entry.segment.pinned:
         return False
-    if row(kinds, entry.segment).retention is Retention.CRITICAL:
+    if kind_of(kinds, entry.segment).retention is Retention.CRITICAL:
         return False
     return recoverable(kinds, entry.segment)

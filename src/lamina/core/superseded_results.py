@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.core.text.replaced_calls import find_replaced_calls
-from lamina.core.text.subjects import SUBJECTS, SubjectReader, subject
+from lamina.core.text.subjects import SUBJECT_READERS, SubjectReader, read_subject
 from lamina.core.values import ToolCall, ToolResult
 
 
@@ -22,9 +22,9 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     result: ToolResult
 
 
-def superseded(
-    exchanges: Sequence[Exchange], *, table: tuple[SubjectReader, ...] = SUBJECTS
+def find_superseded(
+    exchanges: Sequence[Exchange], *, table: tuple[SubjectReader, ...] = SUBJECT_READERS
 ) -> dict[int, int]:
     """The index of each result that says nothing new, with the index of the latest that says it better."""
-    calls = [(subject(exchange.call, table=table), exchange.result.error) for exchange in exchanges]
+    calls = [(read_subject(exchange.call, table=table), exchange.result.error) for exchange in exchanges]
     return find_replaced_calls(calls)

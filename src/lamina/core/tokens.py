@@ -15,9 +15,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
 from lamina.core.opaque_blocks import OpaqueBlock
-from lamina.core.text.estimate import FAMILIES, bytes_by_3_5, bytes_by_4, chars_by_4, estimate, size
+from lamina.core.text.estimate import (
+    FAMILIES,
+    bytes_by_3_5,
+    bytes_by_4,
+    chars_by_4,
+    estimate_tokens,
+    utf8_size,
+)
 from lamina.core.text.media import count_media_tokens
 from lamina.core.tool_definitions import definition_texts
 from lamina.core.values import Calibration, Document, Image, Part, Raw, Text, Thinking, ToolCall, ToolResult
@@ -35,7 +42,7 @@ SAMPLES = 8
 SEALED_BYTES, SEALED_FRAME = 4, 200
 """Characters of sealed reasoning for one token, and those around it that hold none: see docs/counting.md."""
 
-NAMED = 64
+COVERED_CHARACTERS = 64
 """Characters of an id, or of a tool's name in a result, that the framing covers: APIs allow no more."""
 
 
@@ -136,7 +143,7 @@ def raw_cost(data: Any, counter: Counter) -> int:
     """A provider's own block: its text as JSON, and the sealed content, pictures and files in it."""
     block = OpaqueBlock(data)
     framing = counter.framing
-    cost = counter.count(canonical(block.text).decode())
+    cost = counter.count(canonical_json(block.text).decode())
     cost += block.pictures * framing.image
     cost += block.documents * framing.document
     for sealed in block.sealed:
@@ -171,9 +178,9 @@ def _document_cost(document: Document, counter: Counter) -> int:
 
 def _overlong_cost(name: str, counter: Counter) -> int:
     """What a name costs beyond the characters that the framing covers."""
-    if len(name) <= NAMED:
+    if len(name) <= COVERED_CHARACTERS:
         return 0
-    return counter.count(name[NAMED:])
+    return counter.count(name[COVERED_CHARACTERS:])
 
 
 def tools_cost(tools: Sequence[dict[str, Any]], counter: Counter) -> int:
@@ -190,23 +197,23 @@ def tools_cost(tools: Sequence[dict[str, Any]], counter: Counter) -> int:
 
 def _lengthen(text: str, framing: Framing) -> str:
     """The text with as many letters more as `tool_scale` says."""
-    more = size(text) * (framing.tool_scale - 1000) // 1000
+    more = utf8_size(text) * (framing.tool_scale - 1000) // 1000
     return text + "x" * more
 
 
 def formats_cost(formats: Sequence[Any], counter: Counter) -> int:
     """The formats that the answer must have, as the provider takes them. Not to be scaled again."""
-    return sum(counter.count(canonical(answer_format).decode()) for answer_format in formats)
+    return sum(counter.count(canonical_json(answer_format).decode()) for answer_format in formats)
 
 
 def others_cost(others: Mapping[str, Any], counter: Counter) -> int:
     """Other parameters that the model reads. Not to be scaled again."""
     if not others:
         return 0
-    return counter.count(canonical(others).decode())
+    return counter.count(canonical_json(others).decode())
 
 
-def scaled(raw: int, counter: Counter, calibration: Calibration | None) -> int:
+def scale_tokens(raw: int, counter: Counter, calibration: Calibration | None) -> int:
     """A sum of costs with the framing's scale and the calibration applied, rounded up once."""
     millis = 1000
     if calibration is not None:
@@ -266,7 +273,7 @@ def estimate_for(family: str) -> Counter:
     if family not in FAMILIES:
         families = ", ".join(sorted(FAMILIES))
         raise BadInput(f"unknown family {family!r}", place="estimate_for", hint=f"use one of {families}")
-    return Counter(name=f"estimate:{family}", count=partial(estimate, family=family))
+    return Counter(name=f"estimate:{family}", count=partial(estimate_tokens, family=family))
 
 
 RFC = Counter(
@@ -282,7 +289,7 @@ CHARS4 = Counter(name="chars4", count=chars_by_4, framing=Framing(name="none", m
 BYTES4 = Counter(name="bytes4", count=bytes_by_4, framing=Framing(name="none", message=0, tool=0))
 """Bytes / 4, rounded down: a text of three bytes is free."""
 
-STRICT = Counter(name="strict", count=size)
+STRICT = Counter(name="strict", count=utf8_size)
 """UTF-8 bytes: no byte-level tokenizer can make more tokens than that."""
 
 ESTIMATE = estimate_for("o200k")

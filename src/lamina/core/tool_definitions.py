@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
 
 UNREAD_OF_TOOLS: Mapping[str, str] = {
     "type": "one of a few words",
@@ -50,13 +50,13 @@ def _function_text(function: Any) -> str:
     A definition without a name or a schema counts as a whole, as JSON.
     """
     if not isinstance(function, dict) or not isinstance(function.get("name"), str):
-        return canonical(function).decode()
+        return canonical_json(function).decode()
     for schema_field in _SCHEMA_FIELDS:
         if schema_field in function:
             title = _join_texts(function["name"], function.get("description"))
-            schema = canonical(function[schema_field]).decode()
+            schema = canonical_json(function[schema_field]).decode()
             return title + schema + _other_fields_text(function, "name", "description", schema_field)
-    return canonical(function).decode()
+    return canonical_json(function).decode()
 
 
 def _join_texts(*values: Any) -> str:
@@ -75,4 +75,4 @@ def _other_fields_text(holder: dict[str, Any], *counted: str) -> str:
         other_fields[name] = value
     if not other_fields:
         return ""
-    return canonical(other_fields).decode()
+    return canonical_json(other_fields).decode()

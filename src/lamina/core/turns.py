@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from lamina.core.kinds import Kinds, is_section, is_turn_scoped, row
+from lamina.core.kinds import Kinds, is_section, is_turn_scoped, kind_of
 from lamina.core.layout import Layout
 from lamina.core.values import Entry, Form, Layer, Role, Thinking, ToolCall
 
@@ -79,7 +79,7 @@ def _find_layer(entry: Entry, kinds: Kinds, *, opening: bool) -> Layer:
     if entry.layer in (Layer.SYSTEM, Layer.LIBRARY):
         return entry.layer
     if opening and entry.role is not Role.SYSTEM:
-        return Layer.TURN if row(kinds, entry.segment).attachment else Layer.PROMPT
+        return Layer.TURN if kind_of(kinds, entry.segment).attachment else Layer.PROMPT
     return Layer.TURN if is_section(kinds, entry.segment) else Layer.STEPS
 
 
@@ -104,7 +104,7 @@ def is_from_user(entry: Entry, kinds: Kinds) -> bool:
 
 def is_question(entry: Entry, kinds: Kinds) -> bool:
     """Whether it is neither an attachment nor a section of the system text."""
-    return not row(kinds, entry.segment).attachment and not is_section(kinds, entry.segment)
+    return not kind_of(kinds, entry.segment).attachment and not is_section(kinds, entry.segment)
 
 
 def continues_message(entry: Entry) -> bool:
@@ -114,7 +114,7 @@ def continues_message(entry: Entry) -> bool:
 
 def ends_turn(entry: Entry, kinds: Kinds) -> bool:
     """Whether an entry stands at the end of its own turn, and leaves with it."""
-    if entry.role is not Role.USER or not row(kinds, entry.segment).attachment:
+    if entry.role is not Role.USER or not kind_of(kinds, entry.segment).attachment:
         return False
     return is_turn_scoped(kinds, entry.segment)
 

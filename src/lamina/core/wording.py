@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from lamina.core.hashing import handle, short_handle
-from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind, Kinds, row
+from lamina.core.kinds import KINDS, REFERENCE_TAGS, Kind, Kinds, kind_of
 from lamina.core.text import tags
-from lamina.core.text.arguments import shorter
+from lamina.core.text.arguments import shorten_arguments
 from lamina.core.text.characters import WHITE_SPACE, lower_ascii
-from lamina.core.text.outline import indexed, outline_text
-from lamina.core.text.tags import escape, inert, tag, wrap_in_nested_tag
+from lamina.core.text.outline import outline_text, outline_with_names
+from lamina.core.text.tags import escape_attribute, make_inert, wrap_in_nested_tag, wrap_in_tag
 from lamina.core.values import (
     Digest,
     Document,
@@ -66,7 +66,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         words_of_kind = self.words.get(segment.kind)
         if words_of_kind is not None:
             return words_of_kind(segment, form, content, limit)
-        kind = row(self.kinds, segment)
+        kind = kind_of(self.kinds, segment)
         if form is Form.FULL:
             return self._full(segment, kind, content)
         if isinstance(segment.parts[0], ToolCall) and not self.tagged:
@@ -91,7 +91,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
 
     def reference(self, segment: Segment, content: Digest) -> tuple[Part, ...]:
         """What is sent for an attachment whose equal content is sent in full above."""
-        name = escape(named(segment) or segment.key)
+        name = escape_attribute(name_of(segment) or segment.key)
         attributes = f'to="{name}"'
         if self.handles:
             attributes += f' recall="{self.handle(content)}"'
@@ -101,16 +101,16 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         """A result that came after its call had been answered for it, as content of its own."""
         attrs = {"tool": result.name, "call_id": result.id}
         body = guard(text_of((result,)), self.kinds)
-        return (Text(tag("late_result", attrs, body)),)
+        return (Text(wrap_in_tag("late_result", attrs, body)),)
 
     def prior(self, segment: Segment, content: Digest, *, limit: int) -> tuple[Part, ...]:
         """An attachment of an earlier turn in the hoisted library; one that is shortened has its handle."""
         text = text_of(segment.parts)
-        body = outline_text(text, limit=limit, name=named(segment))
+        body = outline_text(text, limit=limit, name=name_of(segment))
         if len(text) > limit and self.handles:
             body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"
-        attrs = {"source": named(segment) or segment.key, "type": segment.kind}
-        return (Text(tag("prior_context", attrs, guard(body, self.kinds))),)
+        attrs = {"source": name_of(segment) or segment.key, "type": segment.kind}
+        return (Text(wrap_in_tag("prior_context", attrs, guard(body, self.kinds))),)
 
     def _full(self, segment: Segment, kind: Kind, content: Digest) -> tuple[Part, ...]:
         if not self._is_in_tag(kind):
@@ -123,10 +123,10 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         return (in_tag, *_find_media(segment.parts), *verbatim)
 
     def _compact(self, segment: Segment, kind: Kind, content: Digest, limit: int) -> tuple[Part, ...]:
-        shorten_text = indexed
+        shorten_text = outline_with_names
         if self.version < 2:
             shorten_text = outline_text
-        body = shorten_text(text_of(segment.parts), limit=limit, name=named(segment))
+        body = shorten_text(text_of(segment.parts), limit=limit, name=name_of(segment))
         if self.handles:
             body = f"{body}\n{stub(segment, self.handle(content), verb='shortened')}"
         if self._is_in_tag(kind):
@@ -141,11 +141,11 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
             segment_id = segment.key or handle(content)
             values = segment.attrs | _implied_attributes(segment)
             attrs = {"id": segment_id} | _shown_attributes(kind, values)
-            return Text(tag(kind.tag, attrs, guard(body, self.kinds)))
+            return Text(wrap_in_tag(kind.tag, attrs, guard(body, self.kinds)))
         attrs = _shown_attributes(kind, segment.attrs)
         if kind.nested:
             return Text(wrap_in_nested_tag(kind.tag, attrs, guard(body, self.kinds, extra=("content",))))
-        return Text(tag(kind.tag, attrs, guard(body, self.kinds)))
+        return Text(wrap_in_tag(kind.tag, attrs, guard(body, self.kinds)))
 
     def _shorten_call(self, call: ToolCall, content: Digest, form: Form) -> ToolCall:
         """The call with its large arguments replaced, so that names and types stay what the schema says."""
@@ -153,7 +153,7 @@ class Wording(msgspec.Struct, frozen=True, kw_only=True):
         mark = "[trimmed]"
         if self.handles:
             mark = f'[trimmed: {{size:,}} bytes · recall("{self.handle(content)}")]'
-        arguments = shorter(call.arguments, limit=limit, mark=mark)
+        arguments = shorten_arguments(call.arguments, limit=limit, mark=mark)
         return ToolCall(id=call.id, name=call.name, arguments=arguments)
 
 
@@ -169,22 +169,22 @@ def stub(segment: Segment, recall_key: str, *, verb: str = "trimmed") -> str:
     if not recall_key:
         return f"[{verb}]"
     size = len(text_of(segment.parts, data=True).encode("utf-8", "surrogatepass"))
-    name = inert(described(segment), NAME_LIMIT)
+    name = make_inert(describe_segment(segment), NAME_LIMIT)
     return f'[{verb}: {name} · {size:,} bytes · recall("{recall_key}")]'
 
 
-def described(segment: Segment) -> str:
+def describe_segment(segment: Segment) -> str:
     """What a segment is, in a few words: its tool, its name, or its kind."""
     match segment.parts[:1]:
         case (ToolResult() as result,):
             tool_name = result.name or segment.attrs.get("tool", "")
-            return _join_words(tool_name, named(segment)) or "result"
+            return _join_words(tool_name, name_of(segment)) or "result"
         case (ToolCall() as call,):
             return call.name
         case (Image() | Document() as media,):
-            return _join_words(lower_ascii(type(media).__name__), named(segment))
+            return _join_words(lower_ascii(type(media).__name__), name_of(segment))
         case _:
-            return f"{segment.kind} {named(segment)}".strip(WHITE_SPACE)
+            return f"{segment.kind} {name_of(segment)}".strip(WHITE_SPACE)
 
 
 def _join_words(first: str, second: str) -> str:
@@ -192,7 +192,7 @@ def _join_words(first: str, second: str) -> str:
     return " ".join(word for word in (first, second) if word)
 
 
-def named(segment: Segment) -> str:
+def name_of(segment: Segment) -> str:
     """The name a reader knows a segment by."""
     for name in ("path", "url", "source", "name", "title"):
         if segment.attrs.get(name):
@@ -257,7 +257,7 @@ def unguard(body: str, kinds: Kinds = KINDS, *, extra: tuple[str, ...] = ()) -> 
     return tags.unguard(body, _tags_of(kinds) + extra)
 
 
-def tag_balance(parts: tuple[Part, ...], kinds: Kinds = KINDS) -> bool:
+def has_balanced_tags(parts: tuple[Part, ...], kinds: Kinds = KINDS) -> bool:
     """Whether tagged text opens one tag at its beginning and closes it at its end, and no other anywhere."""
     if not parts or not isinstance(parts[0], Text):
         return True

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.caches.stream import Sort, Stream, StreamBlock, data_of, remove_markers
+from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block, remove_markers
 from lamina.core.envelope import Envelope
-from lamina.core.hashing import canonical
-from lamina.core.tokens import ESTIMATE, Counter, Framing, scaled
+from lamina.core.hashing import canonical_json
+from lamina.core.tokens import ESTIMATE, Counter, Framing, scale_tokens
 from lamina.core.values import Document, Entry, Image, Layer, Text, Thinking, ToolCall, ToolResult
-from lamina.core.wording import described
+from lamina.core.wording import describe_segment
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
@@ -70,7 +70,7 @@ class ComparedRequest(NamedTuple):
         return self.stream.weighed(counts)
 
 
-def side(
+def weigh_request(
     value: Any,
     *,
     dialect: str | Dialect | None,
@@ -126,7 +126,7 @@ def _count_stream(stream: Stream, counter: Counter | None, rate: int) -> Compare
         head += framing.tools
     total = head + sum(counts)
     if counter is not None:
-        total = scaled(total, counter, None)
+        total = scale_tokens(total, counter, None)
     return ComparedRequest(stream, counts, head, total, rate=rate)
 
 
@@ -201,7 +201,7 @@ def _tool_block(tool: Mapping[str, Any], index: int) -> StreamBlock:
     return StreamBlock(
         sort="tool",
         role="tool",
-        data=data_of(remove_markers(tool, _MARKERS)),
+        data=encode_block(remove_markers(tool, _MARKERS)),
         place=f"tools[{index}]",
         opens=True,
         name=_tool_name(tool),
@@ -216,10 +216,10 @@ def _entry_block(entry: Entry) -> StreamBlock:
     return StreamBlock(
         sort=sort,
         role=entry.role,
-        data=canonical(entry.parts),
+        data=canonical_json(entry.parts),
         place=entry.ref,
         opens=entry.opens,
-        name=described(entry.segment),
+        name=describe_segment(entry.segment),
         tokens=entry.tokens,
         form=entry.form,
     )

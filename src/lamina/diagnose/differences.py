@@ -21,14 +21,12 @@ from lamina.caches.stream import StreamBlock
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
 from lamina.diagnose.cache_causes import judge_cache
-from lamina.diagnose.compared import ComparedRequest, side
+from lamina.diagnose.compared import ComparedRequest, weigh_request
 from lamina.diagnose.envelope_causes import find_own_cause, tenant_changed
 from lamina.diagnose.stream_causes import find_stream_cause
 from lamina.diagnose.text_changes import first_difference
 from lamina.diagnose.values import CAUSES, Cause, Difference, write_sentence
 from lamina.dialects.port import Dialect
-
-__all__ = ["CAUSES", "Difference", "diff"]
 
 
 def diff(
@@ -51,8 +49,8 @@ def diff(
     if rules is not None:
         before = _request_as_sent(before)
         after = _request_as_sent(after)
-    old = side(before, dialect=dialect, counter=counter)
-    new = side(after, dialect=dialect, counter=counter, earlier=old)
+    old = weigh_request(before, dialect=dialect, counter=counter)
+    new = weigh_request(after, dialect=dialect, counter=counter, earlier=old)
     if rules is None:
         cause = _find_cause(old, new, compare_keys=True)
         return _describe(old, new, cause, _count_amounts(old, cause), tokens)

@@ -21,7 +21,8 @@ from lamina.caches.prices import fill_prices
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.diagnose.text_changes import join_texts
 from lamina.errors import BadInput
-from lamina.models.facts import Prices, known, price_of
+from lamina.models.facts import model_or_none, price_of
+from lamina.models.prices import Prices
 
 
 class LostTokens(NamedTuple):
@@ -57,7 +58,7 @@ def price_loss(
     lost_blocks: Sequence[LostTokens], tally: Tally, after: Stream, rules: CacheRules
 ) -> float | None:
     """What lost tokens cost above a read in USD, each at the price of its place; None without prices."""
-    facts = known(after.model)
+    facts = model_or_none(after.model)
     if facts is None:
         return None
     try:

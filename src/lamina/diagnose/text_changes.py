@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
 from lamina.errors import BadInput
 
 BYTES_BEFORE = 64
@@ -186,7 +186,7 @@ def _agree(one: bytes, other: bytes, normalize: Normalize, *, without: frozenset
     try:
         first = _normalize_value(msgspec.json.decode(one), normalize, without)
         second = _normalize_value(msgspec.json.decode(other), normalize, without)
-        return canonical(first) == canonical(second)
+        return canonical_json(first) == canonical_json(second)
     except (msgspec.DecodeError, RecursionError, BadInput):
         return False
 

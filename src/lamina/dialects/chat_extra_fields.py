@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.tokens import NAMED
+from lamina.core.tokens import COVERED_CHARACTERS
 from lamina.core.values import Image, Part, Raw, Segment, ToolResult
 from lamina.dialects.extra_fields import (
     ExtraParts,
@@ -23,7 +23,9 @@ _BLOCK_FIELDS = list_counted_fields("text refusal image_url input_audio file fun
 _CALL_FIELDS = list_counted_fields("name arguments input")
 
 
-def with_beside(dialect: str, segments: list[Segment], message: Mapping[str, Any]) -> tuple[Segment, ...]:
+def add_extra_fields(
+    dialect: str, segments: list[Segment], message: Mapping[str, Any]
+) -> tuple[Segment, ...]:
     """The segments of a message, with its extra fields.
 
     The fields of the message itself are counted with its last segment, which is the last to be left out.
@@ -60,7 +62,7 @@ def _collect_from_message(dialect: str, message: Mapping[str, Any]) -> ExtraPart
 
 def _is_short_name(field: str, value: Any) -> bool:
     """Whether a field is the name of a tool in its result, and the estimate of the framing covers it."""
-    return field in ("name", "tool_name") and isinstance(value, str) and len(value) <= NAMED
+    return field in ("name", "tool_name") and isinstance(value, str) and len(value) <= COVERED_CHARACTERS
 
 
 def _collect_from_block(dialect: str, part: Part, block: Any) -> ExtraParts:

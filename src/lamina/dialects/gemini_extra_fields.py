@@ -19,14 +19,14 @@ _CALL_FIELDS = list_counted_fields("name args response parts")
 _CALLS_AND_RESPONSES = ("functionCall", "function_call", "functionResponse", "function_response")
 
 
-def gemini_content(dialect: str, fields: Mapping[str, Any]) -> ExtraParts:
+def collect_from_content(dialect: str, fields: Mapping[str, Any]) -> ExtraParts:
     """Of the fields that a content has besides its role and its parts."""
     if not fields:
         return ()
     return collect_extra_fields(dialect, fields, _CONTENT_FIELDS)
 
 
-def gemini_part(dialect: str, part: Part, block: Any, signature: str) -> ExtraParts:
+def collect_from_part(dialect: str, part: Part, block: Any, signature: str) -> ExtraParts:
     """Of a part of a content. Its signature counts, unless the typed part holds it."""
     if not isinstance(block, Mapping) or isinstance(part, Raw):
         return ()

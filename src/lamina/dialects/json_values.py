@@ -46,14 +46,14 @@ def drop_default(value: Any, default: Any) -> Any:
     return value
 
 
-def texts(value: Any) -> tuple[str, ...]:
+def read_texts(value: Any) -> tuple[str, ...]:
     """The strings of a parameter that may be one string or a list; an empty tuple for other values."""
     if isinstance(value, str):
         return (value,)
     return tuple(item for item in list_or_empty(value) if isinstance(item, str))
 
 
-def number(value: Any) -> Any:
+def number_or_none(value: Any) -> Any:
     """The value if it is a number, else None. A bool is not a number here."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value

@@ -28,7 +28,7 @@ _PATH_LIMIT = 200
 """Characters of a path that is worth showing in a handle."""
 
 
-def path_of(arguments: str) -> str:
+def find_path(arguments: str) -> str:
     """The file that a call names in its arguments; "" if it names none, or none that can be shown."""
     try:
         decoded = _DECODER.decode(arguments)

@@ -20,7 +20,7 @@ _ERROR_WORDS = 200
 """Characters at the beginning of a result in which the word "error" is looked for."""
 
 
-def came_from(
+def record_origin(
     segment: Segment, dialect: str, message: Any, *, first: bool, count: int, block: Any = None
 ) -> dict[str, Any]:
     """The `meta` of a segment with the note that parsing leaves.
@@ -35,7 +35,7 @@ def came_from(
     return {**segment.meta, "wire": note}
 
 
-def wire(entry: Entry, dialect: str) -> dict[str, Any]:
+def read_note(entry: Entry, dialect: str) -> dict[str, Any]:
     """The note of this dialect on an entry that is sent as it came, else an empty dict."""
     note: dict[str, Any] = entry.segment.meta.get("wire", {})
     if note.get("dialect") != dialect:
@@ -47,19 +47,19 @@ def wire(entry: Entry, dialect: str) -> dict[str, Any]:
     return note
 
 
-def original(group: Sequence[Entry], dialect: str) -> Any:
+def find_unchanged_message(group: Sequence[Entry], dialect: str) -> Any:
     """The message that this group of entries was parsed from, if nothing of it changed; else None."""
-    first_note = wire(group[0], dialect)
+    first_note = read_note(group[0], dialect)
     if first_note.get("count") != len(group):
         return None
     for entry in group[1:]:
-        note = wire(entry, dialect)
+        note = read_note(entry, dialect)
         if not note or note["of"] is not first_note["of"]:  # part of another message was joined to it
             return None
     return first_note.get("message")
 
 
-def elsewhere(segment: Segment, dialect: str) -> str:
+def find_other_dialect(segment: Segment, dialect: str) -> str:
     """The other dialect that a segment was parsed from; "" for one of this dialect, or of none."""
     origin: str = segment.meta.get("wire", {}).get("dialect", "")
     if origin == dialect:
@@ -67,12 +67,12 @@ def elsewhere(segment: Segment, dialect: str) -> str:
     return origin
 
 
-def unsayable(segment: Segment, dialect: str) -> str:
+def explain_foreign_segment(segment: Segment, dialect: str) -> str:
     """Why a segment of another dialect cannot be sent in this one, "" if it can.
 
     Reasoning and the API's own blocks can be read only by the model that wrote them.
     """
-    other = elsewhere(segment, dialect)
+    other = find_other_dialect(segment, dialect)
     if not other:
         return ""
     part = segment.parts[0]
@@ -83,7 +83,7 @@ def unsayable(segment: Segment, dialect: str) -> str:
     return ""
 
 
-def failed(result: ToolResult, text: str) -> str:
+def write_failed_text(result: ToolResult, text: str) -> str:
     """The text of a result where the wire has no flag for errors: a failed one begins with "Error:"."""
     if not result.error:
         return text
@@ -92,12 +92,12 @@ def failed(result: ToolResult, text: str) -> str:
     return f"Error: {text}"
 
 
-def groups(envelope: Envelope) -> list[list[Entry]]:
+def group_sent_entries(envelope: Envelope) -> list[list[Entry]]:
     """The sent entries by message."""
-    return grouped(envelope.sent)
+    return group_entries(envelope.sent)
 
 
-def grouped(sent: Iterable[Entry]) -> list[list[Entry]]:
+def group_entries(sent: Iterable[Entry]) -> list[list[Entry]]:
     """Entries by message."""
     messages: list[list[Entry]] = []
     for entry in sent:

@@ -38,7 +38,7 @@ class Overflow(msgspec.Struct, frozen=True, kw_only=True):
         return int(counted * otherwise)
 
 
-def overflow(status: int | None, message: str) -> Overflow | None:
+def read_overflow(status: int | None, message: str) -> Overflow | None:
     """What an error says about the limit, or None if it is about something else."""
     text = message[:LONGEST]
     if status not in STATUS or not _TOO_LONG.search(text):

@@ -17,7 +17,7 @@ Label = tuple[str, str]
 """How a result may refer to a call: ("name", its tool) or ("id", its id)."""
 
 
-def id_at(place: int, name: str) -> str:
+def make_call_id(place: int, name: str) -> str:
     """An id for a call that has none on the wire. It does not depend on where the message stands."""
     return f"call_{place}_{name}"
 
@@ -75,7 +75,7 @@ class CallStep:
         return self._first_open
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class PairedResult(msgspec.Struct, frozen=True, kw_only=True):
     """A result: `asked` is the id of its call, `name` and `id` what the wire says of it, if anything."""
 
     asked: str
@@ -83,7 +83,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     id: str = ""
 
 
-def reading_order(calls: Sequence[ToolCall], results: Sequence[Result]) -> list[int]:
+def find_reading_order(calls: Sequence[ToolCall], results: Sequence[PairedResult]) -> list[int]:
     """The order in which a reader, who sees names and positions only, gives each result to its call.
 
     The results keep their order if it is read rightly. Otherwise they get the order of their calls.

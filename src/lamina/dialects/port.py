@@ -17,47 +17,8 @@ from lamina.core.bound_thinking import Binding
 from lamina.core.envelope import Envelope
 from lamina.core.repair import Repairs
 from lamina.core.values import Entry, Head, Ref, Segment
-from lamina.dialects.json_values import number, texts
-from lamina.dialects.memos import CheckMemo, ParseMemo
-from lamina.dialects.origins import (
-    ON_THE_WIRE,
-    came_from,
-    elsewhere,
-    failed,
-    grouped,
-    groups,
-    original,
-    unsayable,
-    wire,
-)
-from lamina.dialects.usage import Cleared, Usage
-
-__all__ = [
-    "ON_THE_WIRE",
-    "Absorbed",
-    "CheckMemo",
-    "Cleared",
-    "Dialect",
-    "Marking",
-    "OwnHead",
-    "ParseMemo",
-    "ParsedRequest",
-    "PlainHead",
-    "Request",
-    "Tool",
-    "Usage",
-    "Violation",
-    "came_from",
-    "elsewhere",
-    "failed",
-    "grouped",
-    "groups",
-    "number",
-    "original",
-    "texts",
-    "unsayable",
-    "wire",
-]
+from lamina.dialects.memos import CheckMemo
+from lamina.dialects.usage import Usage
 
 Request = Mapping[str, Any]
 

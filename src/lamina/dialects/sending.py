@@ -18,8 +18,10 @@ import msgspec
 from lamina.core.envelope import Envelope
 from lamina.core.memo import Memo
 from lamina.core.values import Cut, Entry, Form, Layer, Ledger, Ref, Role, SentMark
+from lamina.dialects.memos import CheckMemo
+from lamina.dialects.origins import ON_THE_WIRE
 from lamina.dialects.places import find_caller_place, quote_beginning
-from lamina.dialects.port import ON_THE_WIRE, CheckMemo, Dialect, Request, Violation
+from lamina.dialects.port import Dialect, Request, Violation
 from lamina.errors import InvalidRequest
 
 MOVED = "a rule of the API moved what was sent before"
@@ -44,7 +46,7 @@ _HINTS = {
 """What to do about rules that rendering does not mend."""
 
 
-def settled(envelope: Envelope, dialect: Dialect, *, before: SentMark | None, memo: Memo) -> Envelope:
+def settle_repairs(envelope: Envelope, dialect: Dialect, *, before: SentMark | None, memo: Memo) -> Envelope:
     """The envelope with the lasting mends of its wire format in the ledger, for later requests to repeat.
 
     `before` is the mark of the last request. If this request cannot continue that one, a cut is recorded.
@@ -66,53 +68,53 @@ def settled(envelope: Envelope, dialect: Dialect, *, before: SentMark | None, me
     return msgspec.structs.replace(envelope, ledger=ledger, cut=cut)
 
 
-def written_anew(ledger: Ledger) -> frozenset[str]:
+def find_mended_refs(ledger: Ledger) -> frozenset[str]:
     """Refs of entries that a dialect's `lasting` mended for good."""
     return frozenset(ref.removesuffix(ON_THE_WIRE) for ref in ledger.repairs if ref.endswith(ON_THE_WIRE))
 
 
-def rendered(envelope: Envelope, dialect: Dialect, *, memo: CheckMemo | None = None) -> dict[str, Any]:
+def render_request(envelope: Envelope, dialect: Dialect, *, memo: CheckMemo | None = None) -> dict[str, Any]:
     """The request for an envelope. Raises InvalidRequest if the API would refuse it all the same."""
     request = dialect.render(envelope)
-    violations = broken_rules(request, dialect, memo)
+    violations = find_violations(request, dialect, memo)
     if violations:
-        raise refused(request, violations)
+        raise make_refusal(request, violations)
     return request
 
 
-def broken_rules(request: Request, dialect: Dialect, memo: CheckMemo | None = None) -> list[Violation]:
+def find_violations(request: Request, dialect: Dialect, memo: CheckMemo | None = None) -> list[Violation]:
     """The rules that a request breaks that this dialect parsed or rendered."""
     if dialect.recheck is None:
         return dialect.check(request)
     return dialect.recheck(request, memo)
 
 
-def refused(
+def make_refusal(
     request: Request,
     violations: Sequence[Violation],
     *,
-    asked: Request | None = None,
-    mended: Sequence[Violation] = (),
+    caller_request: Request | None = None,
+    mended_violations: Sequence[Violation] = (),
 ) -> InvalidRequest:
     """The error for a request that cannot be mended.
 
-    `asked` is the request as the caller sent it: the error names places in it. `mended` is what it broke
-    besides. That may be the reason: if a blank question was left out, for example, nothing is asked.
+    `caller_request` is the request as the caller sent it: the error names places in it. `mended_violations`
+    are what it broke besides. That may be the reason: if a blank question was left out, nothing is asked.
     """
     reported = list(violations)
-    if asked is not None:
-        reported = [find_caller_place(violation, request, asked) for violation in violations]
+    if caller_request is not None:
+        reported = [find_caller_place(violation, request, caller_request) for violation in violations]
     hint = _HINTS.get(reported[0].rule, "correct it in the request")
     broken = {violation.rule for violation in violations}
-    mends = [f"{mend.place} ({mend.rule})" for mend in mended if mend.rule not in broken]
+    mends = [f"{mend.place} ({mend.rule})" for mend in mended_violations if mend.rule not in broken]
     if mends:
         hint += f"; left out or mended before: {', '.join(mends[:NOTE_LIMIT])}"
-    quoted_request = request if asked is None else asked
+    quoted_request = request if caller_request is None else caller_request
     words = quote_beginning(quoted_request, reported[0].place)
     return InvalidRequest(reported, words=words, hint=hint)
 
 
-def mended(violations: Sequence[Violation]) -> tuple[str, ...]:
+def describe_mends(violations: Sequence[Violation]) -> tuple[str, ...]:
     """Notes for the account: which rules a request broke that was mended, and where."""
     notes = [f"mended {violation.place}: {violation.rule}" for violation in violations]
     unique_notes = tuple(dict.fromkeys(notes))

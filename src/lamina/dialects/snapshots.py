@@ -17,7 +17,7 @@ ParsedMessages = Sequence[tuple[Any, tuple[Segment, ...]]]
 """Copies of messages, each with the segments that the message was parsed into."""
 
 
-def unchanged(messages: Sequence[Any], parsed_messages: ParsedMessages) -> int:
+def count_unchanged(messages: Sequence[Any], parsed_messages: ParsedMessages) -> int:
     """How many messages are as they were when they were parsed, from the first on."""
     count = 0
     try:
@@ -33,7 +33,7 @@ def unchanged(messages: Sequence[Any], parsed_messages: ParsedMessages) -> int:
     return count
 
 
-def intact(before: ParsedMessages, now: ParsedMessages) -> bool:
+def are_unchanged(before: ParsedMessages, now: ParsedMessages) -> bool:
     """Whether none of the messages that the memo held before has been changed in place since.
 
     Messages that it still holds were compared when the request was parsed. The others are compared here.
@@ -56,7 +56,7 @@ def _equals_copy(message_copy: Any, segments: tuple[Segment, ...]) -> bool:
     return bool(source == message_copy)
 
 
-def snapshot(message: Any) -> Any:
+def copy_message(message: Any) -> Any:
     """A copy to compare with later. It shares all text with the message."""
     try:
         return _copy_value(message)

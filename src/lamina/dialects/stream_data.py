@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.caches.stream import data_of
+from lamina.caches.stream import encode_block
 from lamina.dialects.json_values import mapping_or_empty, text_or_empty
 from lamina.errors import BadInput
 
@@ -13,7 +13,7 @@ from lamina.errors import BadInput
 def encode_data(value: Any, place: str) -> bytes:
     """The bytes that a cache compares. Raises BadInput with this place if the value is not JSON."""
     try:
-        return data_of(value)
+        return encode_block(value)
     except BadInput as error:
         raise BadInput(error.problem, place=place, hint=error.hint) from None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.arrange import Layout
+from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.values import Head
 from lamina.dialects.port import Dialect, OwnHead
@@ -18,7 +18,7 @@ from lamina.dialects.port import Dialect, OwnHead
 _DEFAULT_LAYOUT = Layout()
 
 
-def translated(head: Head, source: Dialect, target: Dialect, *, model: str = "") -> OwnHead:
+def translate_head(head: Head, source: Dialect, target: Dialect, *, model: str = "") -> OwnHead:
     """Tools and parameters for another dialect, and the names of those that it cannot express."""
     plain = source.plain_head(head)
     if model:
@@ -27,7 +27,7 @@ def translated(head: Head, source: Dialect, target: Dialect, *, model: str = "")
     return OwnHead(head=own.head, left=plain.left + own.left)
 
 
-def options_for(dialect: Dialect, head: Head, *, layout: Layout = _DEFAULT_LAYOUT, **more: Any) -> Options:
+def choose_options(dialect: Dialect, head: Head, *, layout: Layout = _DEFAULT_LAYOUT, **more: Any) -> Options:
     """How to build for a dialect: what it mends, what it cannot express, what a changed past does there."""
     return Options(
         layout=layout,

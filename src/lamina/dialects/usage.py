@@ -51,7 +51,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cleared: Cleared = Cleared()
 
 
-def usage_in(answer: Any) -> Usage:
+def find_usage(answer: Any) -> Usage:
     """What an answer says that its call took. Ollama and llama.cpp report it in the answer itself."""
     for name in ("usage", "usage_metadata", "usageMetadata"):
         usage = read_usage(read_field(answer, name))

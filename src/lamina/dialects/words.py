@@ -15,7 +15,7 @@ OPENING = "[the conversation begins with the assistant]"
 """Sent in place of the user's first message, if an API asks for one. It states a fact, in nobody's name."""
 
 
-def said(parts: Iterable[Part]) -> str:
+def write_as_text(parts: Iterable[Part]) -> str:
     """All of some parts as text, one after the other."""
     return "\n".join(_write_part(part) for part in parts)
 

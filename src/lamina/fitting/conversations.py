@@ -18,13 +18,16 @@ from weakref import ReferenceType, ref
 import msgspec
 
 from lamina.core.ledger import rewind
-from lamina.core.recall import refs
+from lamina.core.recall import list_refs
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Ledger
-from lamina.dialects.port import Dialect, Usage
+from lamina.dialects.port import Dialect
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
-from lamina.fitting.request import Breakpoints, Fitted, RequestMemo, ServerHelp
+from lamina.fitting.markers import Breakpoints
+from lamina.fitting.request import Fitted, RequestMemo
 from lamina.fitting.request_digests import NO_DIGESTS, RequestDigests, count_shared_links, digest_log
+from lamina.fitting.server_reports import ServerHelp
 
 CONVERSATIONS = 256
 """How many conversations are remembered. The one that was not used for longest is forgotten first."""
@@ -131,7 +134,7 @@ class Conversations:
             return nearest.key, continued
 
         shared_length = len(digests.system) + nearest.shared
-        shared_refs = [name for name, _ in refs(log)][:shared_length]
+        shared_refs = [name for name, _ in list_refs(log)][:shared_length]
         memo.build = copy(known_conversation.memo.build)
         fork = msgspec.structs.replace(
             new, ledger=rewind(known_conversation.ledger, shared_refs), windows=known_conversation.windows

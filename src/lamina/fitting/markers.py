@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from lamina.caches import CacheRules
-from lamina.caches.marker_plan import MarkerPlan, plan
+from lamina.caches.marker_plan import MarkerPlan, plan_markers
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.core.envelope import Envelope
 from lamina.core.tokens import Counter
@@ -55,7 +55,7 @@ def check_breakpoints(breakpoints: Any) -> None:
     raise BadInput(f"breakpoints is {breakpoints!r}", place="fit_request", hint=hint)
 
 
-def marked(
+def place_markers(
     request: Mapping[str, Any],
     envelope: Envelope,
     dialect: Dialect,
@@ -80,7 +80,7 @@ def marked(
     if isinstance(breakpoints, Lifetimes):
         lifetimes = breakpoints
     stream = _without_tail(dialect.stream(request), envelope)
-    marker_plan = plan(
+    marker_plan = plan_markers(
         _weigh_start(stream, counter, rules.least(stream.model)),
         rules,
         stable=lifetimes.stable,

@@ -14,7 +14,8 @@ import msgspec
 
 from lamina.core.values import Budget
 from lamina.dialects.overflow import Overflow
-from lamina.dialects.port import Dialect, Usage
+from lamina.dialects.port import Dialect
+from lamina.dialects.usage import Usage
 from lamina.errors import BudgetExceeded
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.request import Fitted, fit_request

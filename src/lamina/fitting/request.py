@@ -23,11 +23,11 @@ import msgspec
 
 from lamina.caches import CacheRules, rates, rules_for
 from lamina.caches.marker_plan import MarkerPlan
-from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.cut_target import Rates
 from lamina.core.envelope import Envelope
-from lamina.core.hashing import stem
+from lamina.core.hashing import stem_of
+from lamina.core.layout import Layout
 from lamina.core.memo import Memo
 from lamina.core.recall import recall
 from lamina.core.tokens import Counter
@@ -35,34 +35,31 @@ from lamina.core.values import Budget, Entry, Form, Head, Ledger, Segment
 from lamina.core.wording import text_of
 from lamina.dialects import DIALECTS, recognise
 from lamina.dialects.anthropic.server import asks_to_clear
-from lamina.dialects.port import (
-    CheckMemo,
-    Dialect,
-    OwnHead,
-    ParsedRequest,
-    ParseMemo,
-    Request,
-    Usage,
-    Violation,
+from lamina.dialects.memos import CheckMemo, ParseMemo
+from lamina.dialects.port import Dialect, OwnHead, ParsedRequest, Request, Violation
+from lamina.dialects.sending import (
+    describe_mends,
+    find_mended_refs,
+    find_violations,
+    make_refusal,
+    settle_repairs,
 )
-from lamina.dialects.sending import broken_rules, mended, refused, settled, written_anew
-from lamina.dialects.snapshots import intact
-from lamina.dialects.translate import options_for, translated
+from lamina.dialects.snapshots import are_unchanged
+from lamina.dialects.translate import choose_options, translate_head
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
-from lamina.fitting.markers import Breakpoints, Lifetimes, Marked, check_breakpoints, marked
+from lamina.fitting.markers import Breakpoints, Marked, check_breakpoints, place_markers
 from lamina.fitting.server_reports import (
     ServerHelp,
     ServerRequest,
     add_server_help,
-    calibrated,
+    calibrate_ledger,
     extend_budget,
     record_clearing,
     usage_of,
 )
 from lamina.models.counters import counter_for
 from lamina.models.facts import model as facts_of
-
-__all__ = ["Breakpoints", "Fitted", "Lifetimes", "RequestMemo", "ServerHelp", "fit_request", "named"]
 
 AS_LOGGED = Layout(context="logged")
 """The messages of a request are already in their order, so `build` must not move any of them."""
@@ -129,7 +126,7 @@ def fit_request(
     check_breakpoints(breakpoints)
     memo = memo or RequestMemo()
     source = _source_dialect(request, dialect)
-    target = source if to is None else named(to)
+    target = source if to is None else find_dialect(to)
     incoming = ServerRequest(request=request)
     if target is source:
         incoming = add_server_help(request, source, server)
@@ -191,7 +188,7 @@ class _Fit(msgspec.Struct, frozen=True, kw_only=True):
     memo: RequestMemo
 
 
-def named(dialect: str | Dialect) -> Dialect:
+def find_dialect(dialect: str | Dialect) -> Dialect:
     """Return the dialect of this name. A `Dialect` is returned as it is; an unknown name raises BadInput."""
     if isinstance(dialect, Dialect):
         return dialect
@@ -208,7 +205,7 @@ def _source_dialect(request: Any, dialect: str | Dialect | None) -> Dialect:
         raise BadInput(f"{type_name} is not a request", place="request", hint="pass the arguments as a dict")
     if dialect is None:
         return recognise(request)
-    return named(dialect)
+    return find_dialect(dialect)
 
 
 def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedRequest:
@@ -219,7 +216,7 @@ def _parse(request: Request, source: Dialect, memo: RequestMemo) -> ParsedReques
     """
     earlier_messages = memo.parse.known
     parsed = source.parse(request, memo=memo.parse)
-    if not intact(earlier_messages, memo.parse.known):
+    if not are_unchanged(earlier_messages, memo.parse.known):
         memo.incoming.forget()
         memo.outgoing.forget()
     return parsed
@@ -231,7 +228,7 @@ def _head_for(head: Head, source: Dialect, target: Dialect, model: str) -> OwnHe
     If nothing about the head has to change, it is the same object: `fit_request` compares by identity.
     """
     if target is not source:
-        return translated(head, source, target, model=model)
+        return translate_head(head, source, target, model=model)
     if model and model != head.parameters.get("model"):
         return OwnHead(head=Head(tools=head.tools, parameters={**head.parameters, "model": model}))
     return OwnHead(head=head)
@@ -275,7 +272,7 @@ def _load_ledger(ledger: Ledger | Mapping[str, Any] | None) -> Ledger:
 
 def _record_usage(ledger: Ledger, reported: Usage, counter: Counter, request: Request) -> Ledger:
     """Return the ledger with what the provider reported for the last request."""
-    calibrated_ledger = calibrated(ledger, reported, counter, request=request)
+    calibrated_ledger = calibrate_ledger(ledger, reported, counter, request=request)
     return record_clearing(calibrated_ledger, reported)
 
 
@@ -289,9 +286,9 @@ def _build(fit: _Fit, *, budget: Budget, ledger: Ledger, rates: Rates, idle: flo
         counter=fit.counter,
         idle=idle,
         memo=fit.memo.build,
-        options=options_for(fit.target, fit.head, layout=AS_LOGGED, rates=rates),
+        options=choose_options(fit.target, fit.head, layout=AS_LOGGED, rates=rates),
     )
-    return settled(envelope, fit.target, before=fit.previous_ledger.mark, memo=fit.memo.build)
+    return settle_repairs(envelope, fit.target, before=fit.previous_ledger.mark, memo=fit.memo.build)
 
 
 def _render(fit: _Fit, envelope: Envelope) -> Request:
@@ -303,7 +300,7 @@ def _render(fit: _Fit, envelope: Envelope) -> Request:
 
 def _is_unchanged(envelope: Envelope) -> bool:
     """Whether every entry is sent exactly as it came."""
-    rewritten = written_anew(envelope.ledger)
+    rewritten = find_mended_refs(envelope.ledger)
     return all(_is_untouched(entry, rewritten) for entry in envelope.entries)
 
 
@@ -319,12 +316,12 @@ def _is_untouched(entry: Entry, rewritten: frozenset[str]) -> bool:
         return False
     if not rewritten:
         return True
-    return entry.ref not in rewritten and stem(entry.ref) not in rewritten
+    return entry.ref not in rewritten and stem_of(entry.ref) not in rewritten
 
 
 def _mark(fit: _Fit, envelope: Envelope, request: Request) -> Marked:
     """Place the cache markers."""
-    return marked(
+    return place_markers(
         request,
         envelope,
         fit.target,
@@ -351,15 +348,20 @@ def _check(fit: _Fit, envelope: Envelope, marked_request: Marked, *, as_it_came:
     """
     mended_violations: Sequence[Violation] = ()
     if as_it_came:
-        mended_violations = broken_rules(marked_request.request, fit.target, fit.memo.incoming)
+        mended_violations = find_violations(marked_request.request, fit.target, fit.memo.incoming)
         if not mended_violations:
             return _Outgoing(request=marked_request.request, plan=marked_request.plan)
         marked_request = _mark(fit, envelope, fit.target.render(envelope))
     elif fit.original is not None:
-        mended_violations = broken_rules(fit.original, fit.target, fit.memo.incoming)
-    violations = broken_rules(marked_request.request, fit.target, fit.memo.outgoing)
+        mended_violations = find_violations(fit.original, fit.target, fit.memo.incoming)
+    violations = find_violations(marked_request.request, fit.target, fit.memo.outgoing)
     if violations:
-        raise refused(marked_request.request, violations, asked=fit.original, mended=mended_violations)
+        raise make_refusal(
+            marked_request.request,
+            violations,
+            caller_request=fit.original,
+            mended_violations=mended_violations,
+        )
     return _Outgoing(
-        request=marked_request.request, plan=marked_request.plan, notes=mended(mended_violations)
+        request=marked_request.request, plan=marked_request.plan, notes=describe_mends(mended_violations)
     )

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from lamina.core.text.characters import lower_ascii
-from lamina.dialects.anthropic.server import BETAS, cleared, merged_betas
-from lamina.dialects.overflow import overflow
+from lamina.dialects.anthropic.server import BETAS, merge_betas, read_cleared
+from lamina.dialects.overflow import read_overflow
 from lamina.dialects.port import Dialect
-from lamina.dialects.usage import Usage, usage_in
+from lamina.dialects.usage import Usage, find_usage
 from lamina.fitting.conversations import Conversations
 from lamina.fitting.pending_call import PendingCall
 
@@ -120,9 +120,9 @@ def with_headers(request: dict[str, Any], headers: Mapping[str, str], *, beta: b
         own_betas: list[str] = []
         if isinstance(betas, list | tuple):
             own_betas = [str(name) for name in betas]
-        return {**request, "betas": merged_betas(*own_betas, headers[BETAS]).split(",")}
+        return {**request, "betas": merge_betas(*own_betas, headers[BETAS]).split(",")}
     own_header = str(extra_headers.get(header_name, ""))
-    extra_headers[header_name or BETAS] = merged_betas(own_header, headers[BETAS])
+    extra_headers[header_name or BETAS] = merge_betas(own_header, headers[BETAS])
     return {**request, "extra_headers": extra_headers}
 
 
@@ -226,7 +226,7 @@ def _shrink_after(pending: PendingCall, error: Exception) -> bool:
     status = getattr(error, "status_code", None) or getattr(error, "code", None)
     if not isinstance(status, int):
         status = None
-    reported = overflow(status, f"{error} {code} {error_type}")
+    reported = read_overflow(status, f"{error} {code} {error_type}")
     if reported is None:
         return False
     return pending.shrink(reported)
@@ -234,4 +234,4 @@ def _shrink_after(pending: PendingCall, error: Exception) -> bool:
 
 def _read_usage(answer: Any) -> Usage:
     """Return the tokens that an answer reports, and what its server cleared before."""
-    return msgspec.structs.replace(usage_in(answer), cleared=cleared(answer))
+    return msgspec.structs.replace(find_usage(answer), cleared=read_cleared(answer))

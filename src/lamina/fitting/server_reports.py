@@ -11,11 +11,12 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.cut_target import limits
+from lamina.core.cut_target import derive_limits
 from lamina.core.tokens import Counter, calibrate
 from lamina.core.values import Budget, Cut, Head, Ledger
-from lamina.dialects.anthropic.server import BETAS, BINDING_BETA, with_drop_block
-from lamina.dialects.port import Cleared, Dialect, Usage
+from lamina.dialects.anthropic.server import BETAS, BINDING_BETA, ask_to_drop_thinking
+from lamina.dialects.port import Dialect
+from lamina.dialects.usage import Cleared, Usage
 
 
 class ServerHelp(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +38,7 @@ def add_server_help(request: Mapping[str, Any], dialect: Dialect, server: Server
         return ServerRequest(request=request)
     if dialect.binding(request) != "strict":
         return ServerRequest(request=request)
-    helped_request = with_drop_block(request)
+    helped_request = ask_to_drop_thinking(request)
     if helped_request is request:
         return ServerRequest(request=request)
     return ServerRequest(request=helped_request, headers={BETAS: BINDING_BETA})
@@ -50,7 +51,7 @@ def usage_of(usage: Usage | int | None) -> Usage:
     return Usage(input=usage or 0)
 
 
-def calibrated(
+def calibrate_ledger(
     ledger: Ledger, usage: Usage | int | None, counter: Counter, *, request: Mapping[str, Any] | None = None
 ) -> Ledger:
     """Return the ledger with a new calibration, if the report says something new about this counter.
@@ -137,7 +138,7 @@ def extend_budget(budget: Budget, head: Head, cleared: int) -> Budget:
     """
     if cleared <= 0:
         return budget
-    usual = limits(budget, head, ())
+    usual = derive_limits(budget, head, ())
     extended_room = usual.room + cleared
     extended_input = budget.input
     if extended_input is not None:

@@ -22,9 +22,11 @@ from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect
 from lamina.errors import BadInput
 from lamina.fitting.conversations import Conversations
+from lamina.fitting.markers import Breakpoints
 from lamina.fitting.pending_call import PendingCall
-from lamina.fitting.request import Breakpoints, Fitted, ServerHelp
+from lamina.fitting.request import Fitted
 from lamina.fitting.sdk_calls import fit_calls
+from lamina.fitting.server_reports import ServerHelp
 
 
 def wrap(

@@ -20,7 +20,7 @@ import msgspec
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
-from lamina.core.ledger import line, lower
+from lamina.core.lowering import lower_entry, make_line
 from lamina.core.options import Options
 from lamina.core.orders import Batch, Move, OrderView
 from lamina.core.repair import Repairs
@@ -180,9 +180,9 @@ def trimmed_ledger(
         for entry in message:
             if not _is_reply_or_result(entry):
                 continue
-            stub = lower(entry, Form.STUB, "old", wording=options.wording)
+            stub = lower_entry(entry, Form.STUB, "old", wording=options.wording)
             if _count_entry(stub, counter) < _count_entry(entry, counter):
-                lines[entry.ref] = line(stub, wording=options.wording, cut=1)
+                lines[entry.ref] = make_line(stub, wording=options.wording, cut=1)
     if not lines:
         return Ledger()
     cut = Cut(number=1, reason=REASON, lowered=len(lines), before=envelope.tokens)

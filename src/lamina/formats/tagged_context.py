@@ -18,7 +18,7 @@ import msgspec
 
 from lamina.core.hashing import digest
 from lamina.core.text.characters import WHITE_SPACE
-from lamina.core.text.tagged import Opening, TaggedBlock, blocks, pairs_of_tags
+from lamina.core.text.tagged import Opening, TaggedBlock, find_blocks, find_tag_pairs
 from lamina.core.values import Role, Segment, Text
 
 
@@ -93,7 +93,7 @@ class ParsedContext(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_context(text: str, *, tags: Mapping[str, Tag] = TAGS) -> ParsedContext:
     """Read what a foreign prompt holds besides the question."""
-    tagged = blocks(text, tuple(tags))
+    tagged = find_blocks(text, tuple(tags))
     counts: Counter[str] = Counter()
     segments = [_segment_of(block, tags[block.tag], counts) for block in tagged.blocks]
     line_counter = _LineCounter(text)
@@ -147,7 +147,7 @@ def _find_failures(
     text_before = piece
     if unclosed:
         text_before = piece[: unclosed[0].at - place]
-    unknown = [opening for opening in pairs_of_tags(text_before) if opening.tag not in tags]
+    unknown = [opening for opening in find_tag_pairs(text_before) if opening.tag not in tags]
     reasons += [(place + opening.at, opening.tag, UNKNOWN) for opening in unknown]
     text_hash = digest(piece)
     failures: list[TagFailure] = []

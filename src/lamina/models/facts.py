@@ -11,31 +11,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 from lamina.errors import BadInput
-from lamina.models.names import key_of, own_name, plain_name
-from lamina.models.own_models import load
-from lamina.models.prices import Hours, OffPeak, Prices, Tier
-from lamina.models.table import AS_OF, VARIABLE, Model, Models, find, is_named, table
-
-__all__ = [
-    "AS_OF",
-    "VARIABLE",
-    "Hours",
-    "Model",
-    "Models",
-    "OffPeak",
-    "Prices",
-    "Tier",
-    "find",
-    "is_named",
-    "key_of",
-    "known",
-    "load",
-    "model",
-    "own_name",
-    "plain_name",
-    "price_of",
-    "table",
-]
+from lamina.models.own_models import load_models
+from lamina.models.prices import Prices
+from lamina.models.table import VARIABLE, Model, Models, find_model, table
 
 
 def model(name: str, *, own: Models | None = None) -> Model:
@@ -46,10 +24,10 @@ def model(name: str, *, own: Models | None = None) -> Model:
     """
     if own is None:
         return _find_with_file(name, os.environ.get(VARIABLE, ""))
-    return find(name, own, table())
+    return find_model(name, own, table())
 
 
-def known(name: str) -> Model | None:
+def model_or_none(name: str) -> Model | None:
     """What `model` gives, or None if it would raise `BadInput`."""
     return _find_with_file_or_none(name, os.environ.get(VARIABLE, ""))
 
@@ -81,8 +59,8 @@ def _to_utc(at: datetime) -> datetime:
 def _find_with_file(name: str, path: str) -> Model:
     """The model of this name in the user's file and the table; `path` is "" if there is no file."""
     if not path:
-        return find(name, table())
-    return find(name, _load_once(path), table())
+        return find_model(name, table())
+    return find_model(name, _load_once(path), table())
 
 
 @lru_cache(maxsize=256)
@@ -95,4 +73,4 @@ def _find_with_file_or_none(name: str, path: str) -> Model | None:
 
 @lru_cache(maxsize=8)
 def _load_once(path: str) -> Models:
-    return load(path)
+    return load_models(path)

@@ -18,7 +18,7 @@ from lamina.core.text.estimate import FAMILIES
 from lamina.errors import BadInput
 from lamina.models.names import key_of
 from lamina.models.prices import OffPeak, Prices, Tier, WholeNumber
-from lamina.models.table import Model, Models, find, table
+from lamina.models.table import Model, Models, find_model, table
 
 
 class _OwnModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,7 +40,7 @@ class _ModelsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     models: dict[str, _OwnModel]
 
 
-def load(path: str | Path) -> Models:
+def load_models(path: str | Path) -> Models:
     """The models of a TOML file: one table `[models.NAME]` each, with the fields of `Model`.
 
     A model that is in the table, or `like` one of it, needs only the fields that differ. New `prices` replace
@@ -77,7 +77,7 @@ def _complete_model(name: str, own_model: _OwnModel, *, place: str) -> Model:
 def _find_base(name: str, own_model: _OwnModel, *, place: str) -> Model:
     """What the user's model begins as: the one that it is like, else the one of its name, else a new one."""
     if own_model.like is not None:
-        return msgspec.structs.replace(find(own_model.like, table()), name=name, listed="")
+        return msgspec.structs.replace(find_model(own_model.like, table()), name=name, listed="")
     row = table().get(key_of(name))
     if row is not None:
         return row

@@ -78,7 +78,7 @@ def table() -> Models:
     return MappingProxyType({key_of(row.listed or row.name): row for row in rows})
 
 
-def find(name: str, *among: Models) -> Model:
+def find_model(name: str, *among: Models) -> Model:
     """The model of this name in these tables; raises `BadInput` if there is none.
 
     Of all rows that the name begins with, the one that says most of it decides; then the one with most of a
@@ -138,7 +138,7 @@ def _find_tuned(name: str, tuned_base: str, among: Sequence[Models]) -> Model:
         row, rest = longest
         return _apply_tail(name, row, rest)
     try:
-        base_row = find(tuned_base.removeprefix(TUNED), *among)
+        base_row = find_model(tuned_base.removeprefix(TUNED), *among)
     except BadInput:
         raise _unknown_model(name) from None
     return msgspec.structs.replace(_remove_prices(base_row), name=TUNED + base_row.name, listed="")

@@ -86,7 +86,9 @@ class _Exchange(NamedTuple):
     error: bool = False
 
 
-def session(seed: int, *, turns: int = 12, steps: int = 8, thinking: bool = False) -> tuple[Segment, ...]:
+def generate_session(
+    seed: int, *, turns: int = 12, steps: int = 8, thinking: bool = False
+) -> tuple[Segment, ...]:
     """The log of `turns` requests of a user, each answered after `steps` steps with tools, more or less."""
     rng = Random(seed)  # noqa: S311 - the same session each time, not a secret
     project = _Project(rng)
@@ -101,7 +103,7 @@ def session(seed: int, *, turns: int = 12, steps: int = 8, thinking: bool = Fals
     return tuple(log)
 
 
-def calls(log: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
+def split_calls(log: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
     """The log as it was at each call of the model: up to a prompt, or up to the results of a step."""
     for end in range(1, len(log) + 1):
         answered = end == len(log) or log[end].role is Role.ASSISTANT

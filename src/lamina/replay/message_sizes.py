@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from lamina.caches.stream import Stream, StreamBlock
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
 from lamina.core.tokens import Counter
 from lamina.dialects import DIALECTS
 from lamina.replay.model_calls import CHAT, message_text
@@ -107,7 +107,7 @@ class MessageSizes:
         blocks = DIALECTS[CHAT].stream({"messages": [], "tools": tools}).blocks
         measured = []
         for block, tool in zip(blocks, tools, strict=True):
-            tokens = self._count(canonical(tool).decode())
+            tokens = self._count(canonical_json(tool).decode())
             measured.append(msgspec.structs.replace(block, tokens=tokens))
         return tuple(measured)
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
+from lamina.core.layout import Layout
 from lamina.dialects import DIALECTS
-from lamina.dialects.translate import options_for, translated
+from lamina.dialects.translate import choose_options, translate_head
 from lamina.replay.values import RecordedUsage, Trace
 
 CHAT = "openai_chat"
@@ -145,7 +145,7 @@ def _convert_to_chat(trace: Trace) -> tuple[list[dict[str, Any]], list[dict[str,
     target = DIALECTS[CHAT]
     items_name = "input" if trace.dialect == "openai_responses" else "messages"
     parsed = source.parse({"model": trace.model, **trace.head, items_name: trace.items})
-    head = translated(parsed.head, source, target, model=trace.model).head
-    options = options_for(target, head, layout=Layout(context="logged"))
+    head = translate_head(parsed.head, source, target, model=trace.model).head
+    options = choose_options(target, head, layout=Layout(context="logged"))
     request = target.render(build(parsed.log, head=head, options=options))
     return request["messages"], request.get("tools") or []

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.caches import CacheRules, Tally, cost, simulator
-from lamina.caches.marker_plan import plan
+from lamina.caches.marker_plan import plan_markers
 from lamina.caches.stream import Stream, StreamBlock
 from lamina.errors import LaminaError
 from lamina.models.facts import model as facts_of
@@ -123,7 +123,7 @@ class _BlockNumbers:
 
 def _place_markers(stream: Stream, rules: CacheRules, last_block: int | None) -> Stream:
     blocks = list(stream.blocks)
-    for place, lifetime in plan(stream, rules, last=last_block).places.items():
+    for place, lifetime in plan_markers(stream, rules, last=last_block).places.items():
         at = int(place)
         blocks[at] = msgspec.structs.replace(blocks[at], marker=lifetime or rules.lifetime)
     return msgspec.structs.replace(stream, blocks=tuple(blocks))

@@ -13,7 +13,8 @@ import msgspec
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger, Part, Segment, ToolCall, ToolResult
-from lamina.dialects.port import Absorbed, Dialect, Usage
+from lamina.dialects.port import Absorbed, Dialect
+from lamina.dialects.usage import Usage
 from lamina.errors import BadInput
 from lamina.segments import assistant, result
 from lamina.sessions.recalls import answer_recall

@@ -22,13 +22,13 @@ from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Role, Segment
 from lamina.errors import BadInput
 from lamina.segments import document, file, image, segment
-from lamina.workspace.paths import shown
+from lamina.workspace.paths import display_name
 from lamina.workspace.workspace import Workspace
 
 Attachable = str | PurePath | Segment
 """A path, or a segment."""
 
-MEDIA = {
+MEDIA_TYPES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
     ".jpeg": "image/jpeg",
@@ -111,7 +111,7 @@ def _read_path(path: str | PurePath, root: Path | None) -> Segment | str:
             reason = space.withheld(name)
             if not reason:
                 raise
-            return f"{shown(name)}: left out, {reason}"
+            return f"{display_name(name)}: left out, {reason}"
 
 
 def _read_anywhere(name: str) -> Segment:
@@ -120,7 +120,7 @@ def _read_anywhere(name: str) -> Segment:
         path = Path(name).resolve(strict=True)
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise BadInput(f"cannot be read: {reason}", place=shown(name), hint="check the path") from None
+        raise BadInput(f"cannot be read: {reason}", place=display_name(name), hint="check the path") from None
     with _open_workspace(path.parent, exclude=(), linked=True) as space:
         return _make_segment(name, space.read(path.name))
 
@@ -136,7 +136,7 @@ def _open_workspace(root: Path, **rules: Any) -> Iterator[Workspace]:
 
 def _make_segment(name: str, data: bytes) -> Segment:
     """Return a file as a document, an image or text, by the ending of its name."""
-    media_type = MEDIA.get(lower_ascii(PurePath(name).suffix), "")
+    media_type = MEDIA_TYPES.get(lower_ascii(PurePath(name).suffix), "")
     if media_type == "application/pdf":
         return document(name=PurePath(name).name, data=_encode_base64(data), media_type=media_type, key=name)
     if media_type:

@@ -17,7 +17,7 @@ import msgspec
 
 from lamina.context.files import files
 from lamina.context.gather import gather
-from lamina.context.port import Source, in_thread
+from lamina.context.port import Source, run_in_thread
 from lamina.core.values import Segment
 from lamina.formats.markdown.mentions import Finder, Mention, mentions, note_path, rebuild
 from lamina.workspace.workspace import Workspace
@@ -78,7 +78,7 @@ async def _read_mentioned(mention: Mention, space: Workspace) -> Iterable[Segmen
         return await files(space, folders=[mention.name])("", None)
     if mention.sort == "tag":
         return await files(space, tags=[mention.name])("", None)
-    path = await in_thread(_find_note, space, mention.name)
+    path = await run_in_thread(_find_note, space, mention.name)
     if path is None:
         return ()
     return await files(space, paths=[path])("", None)

@@ -18,7 +18,7 @@ from lamina.sessions.request_builder import RequestBuilder, RuntimeOptions
 from lamina.sessions.setup import Setup
 from lamina.sessions.stored_conversation import StoredConversation
 from lamina.settings import Settings, load_settings
-from lamina.stores.address import key_for, open_default_store, open_store
+from lamina.stores.address import open_default_store, open_store, resolve_key
 from lamina.stores.port import Store, Where
 
 RECALL_STAYS = (
@@ -52,7 +52,7 @@ async def open_session_store(
             raise BadInput("a store that is open takes no key", place="key", hint=hint)
         yield store
         return
-    store_key = await key_for(key, settings, environment)
+    store_key = await resolve_key(key, settings, environment)
     if store is None:
         opening = open_default_store(settings, key=store_key)
     else:

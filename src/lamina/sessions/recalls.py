@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from lamina.core.recall import recall
-from lamina.core.text.characters import fold_case, in_quotes
+from lamina.core.text.characters import fold_case, quote_text
 from lamina.core.values import Ledger, Segment, ToolCall
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, NotFound
@@ -109,7 +109,7 @@ def _answer_text(log: Sequence[Segment], arguments: dict[str, Any], ledger: Ledg
 
 def _list_matches(recalled: Recalled, find: str) -> str:
     if not recalled.matches:
-        return f"[{in_quotes(find)} does not occur in its {recalled.total:,} characters]"
+        return f"[{quote_text(find)} does not occur in its {recalled.total:,} characters]"
     lines = [f"[at character {match.at:,}]\n{match.text}" for match in recalled.matches]
     if recalled.more:
         lines.append(f"[{recalled.more:,} more places]")

@@ -17,8 +17,8 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from lamina.core.ledger_upgrade import named_by_count
-from lamina.core.recall import NamedSegment, identified, names
+from lamina.core.ledger_upgrade import name_by_count
+from lamina.core.recall import NamedSegment, identify_segments, index_by_name
 from lamina.core.values import Ref, Segment
 from lamina.errors import BadInput, NotFound
 from lamina.formats.codec import VERSION, decode, encode
@@ -65,12 +65,12 @@ class LiveLog(msgspec.Struct, frozen=True, kw_only=True):
     parent: Fork | None = None
 
 
-def written(controls: Iterable[Control], segments: Iterable[Segment]) -> list[bytes]:
+def encode_records(controls: Iterable[Control], segments: Iterable[Segment]) -> list[bytes]:
     """Encode a group of records, ready to be appended."""
     return [*map(_encode_control, controls), *map(encode, segments)]
 
 
-def told(bodies: Sequence[bytes], *, after: LiveLog | None = None) -> LiveLog:
+def read_records(bodies: Sequence[bytes], *, after: LiveLog | None = None) -> LiveLog:
     """Read records, which come after those that `after` was read from."""
     earlier = after or LiveLog()
     live: list[_PlacedSegment] = list(zip(earlier.places, earlier.log, strict=True))
@@ -111,8 +111,8 @@ def pin_of(log: Iterable[Segment], key: str, *, on: bool, in_full: Collection[Re
     reference would show nothing. So the one that is sent `in_full` is pinned, unless `key` is a ref, which
     names one of them exactly.
     """
-    segments = list(identified(log))
-    segment = names(segments).get(key)
+    segments = list(identify_segments(log))
+    segment = index_by_name(segments).get(key)
     if segment is None:
         raise NotFound(key)
     target = next(item for item in reversed(segments) if item.segment is segment)
@@ -144,9 +144,9 @@ def _apply_pin(live: Sequence[_PlacedSegment], pin: Pin) -> list[_PlacedSegment]
 
     Records of older releases name a segment as version 1 of the ledger did, so both names are compared.
     """
-    segments = identified(segment for _, segment in live)
+    segments = identify_segments(segment for _, segment in live)
     after_pin: list[_PlacedSegment] = []
-    for (place, segment), (old_ref, item) in zip(live, named_by_count(segments), strict=True):
+    for (place, segment), (old_ref, item) in zip(live, name_by_count(segments), strict=True):
         if pin.key in (item.ref, old_ref):
             after_pin.append((place, replace(segment, pinned=pin.on)))
         else:

@@ -16,8 +16,9 @@ from lamina.caches.stream import Stream
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import digest
 from lamina.core.values import Cut, Digest, Form, Layer
-from lamina.diagnose.compared import side
-from lamina.diagnose.differences import Difference, diff
+from lamina.diagnose.compared import weigh_request
+from lamina.diagnose.differences import diff
+from lamina.diagnose.values import Difference
 from lamina.formats.tagged_context import failed_tags
 from lamina.sessions.previous_request import SentRequest
 
@@ -117,7 +118,7 @@ def _compare_requests(before: SentRequest, after: SentRequest) -> Difference:
 
 
 def _stream_of(request: SentRequest) -> Stream:
-    stream = side(request.envelope, dialect=None, counter=None).stream
+    stream = weigh_request(request.envelope, dialect=None, counter=None).stream
     return msgspec.structs.replace(stream, dialect=request.dialect)
 
 

@@ -16,21 +16,21 @@ import msgspec
 from lamina.caches import rules_for
 from lamina.context.gather import gather
 from lamina.context.port import GatheredSegments, Source
-from lamina.context.relevance import Ranked, Relevance
+from lamina.context.relevance import RankedTurn, Relevance
 from lamina.core.build import build
-from lamina.core.cut_target import limits
+from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.history_window import LastN
-from lamina.core.kinds import row
+from lamina.core.kinds import kind_of
 from lamina.core.memo import Memo
 from lamina.core.options import Options
 from lamina.core.tokens import Counter
 from lamina.core.values import Form, Segment, SentMark
 from lamina.core.wording import text_of
-from lamina.dialects.port import CheckMemo
-from lamina.dialects.sending import broken_rules, refused, settled
+from lamina.dialects.memos import CheckMemo
+from lamina.dialects.sending import find_violations, make_refusal, settle_repairs
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.fitting.markers import Breakpoints, check_breakpoints, marked
+from lamina.fitting.markers import Breakpoints, check_breakpoints, place_markers
 from lamina.models.counters import counter_for
 from lamina.segments import user
 from lamina.sessions.attachments import LEFT_OUT, is_foreign
@@ -38,7 +38,7 @@ from lamina.sessions.mentioned_attachments import Mentioned
 from lamina.sessions.redaction import Redact, redact_segments
 from lamina.sessions.setup import Setup, budget_for, dialect_for, head_for, options_in
 from lamina.sessions.state import SessionState
-from lamina.sessions.turns import ASKED, TYPED
+from lamina.sessions.turns import IS_PROMPT, TYPED
 
 Template = str | Callable[[str], str]
 """Turns what was typed into what is sent: a function, or a text with {prompt} in it."""
@@ -134,12 +134,12 @@ class RequestBuilder:
             raise self._name_largest_layer(error, log, state) from None
         if opens_turn and envelope.cut is None:
             envelope = self._cut_for_freshness(envelope, log, state)
-        return settled(envelope, self.dialect, before=state.ledger.mark, memo=self._memo)
+        return settle_repairs(envelope, self.dialect, before=state.ledger.mark, memo=self._memo)
 
-    async def rank_turn(self, turn: Sequence[Segment], log: Sequence[Segment]) -> Ranked:
+    async def rank_turn(self, turn: Sequence[Segment], log: Sequence[Segment]) -> RankedTurn:
         """Set the priorities of a turn's attachments by their relevance for its prompt."""
         if self.relevance is None:
-            return Ranked(list(turn))
+            return RankedTurn(list(turn))
         return await self.relevance.ranked(turn, log, self.options.kinds)
 
     def render(self, envelope: Envelope, before: SentMark | None) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class RequestBuilder:
             hint = "give one to Session.open"
             raise BadInput("there is no model", place="request", hint=hint)
         model_name = str(self.head.parameters.get("model", ""))
-        marked_request = marked(
+        marked_request = place_markers(
             self.dialect.render(envelope),
             envelope,
             self.dialect,
@@ -160,9 +160,9 @@ class RequestBuilder:
             before=before,
             rules=rules_for(model_name, dialect=self.dialect.name),
         )
-        violations = broken_rules(marked_request.request, self.dialect, self._check_memo)
+        violations = find_violations(marked_request.request, self.dialect, self._check_memo)
         if violations:
-            raise refused(marked_request.request, violations)
+            raise make_refusal(marked_request.request, violations)
         return marked_request.request
 
     async def gather_context(self, prompt: str, envelope: Envelope | None) -> GatheredSegments:
@@ -174,8 +174,8 @@ class RequestBuilder:
         if self.budget is None:
             return None
         if envelope is None:
-            return max(limits(self.budget, self.head, (), self.options.rates).trigger, 0)
-        trigger = limits(self.budget, self.head, envelope.entries, self.options.rates).trigger
+            return max(derive_limits(self.budget, self.head, (), self.options.rates).trigger, 0)
+        trigger = derive_limits(self.budget, self.head, envelope.entries, self.options.rates).trigger
         return max(trigger - envelope.tokens, 0)
 
     def drop_foreign(self, segments: Iterable[Segment]) -> tuple[list[Segment], list[str]]:
@@ -206,7 +206,7 @@ class RequestBuilder:
         return new, [REPEATED_NOTE.format(count=repeated)]
 
     def _is_message(self, segment: Segment) -> bool:
-        kind = row(self.options.kinds, segment)
+        kind = kind_of(self.options.kinds, segment)
         return not (kind.attachment or kind.section)
 
     def prepare_segments(self, segments: Iterable[Segment]) -> list[Segment]:
@@ -279,7 +279,7 @@ def _count_lost_tokens(envelope: Envelope, fresh_envelope: Envelope, last: SentM
 def prompt_of(typed: str, template: Template | None) -> Segment:
     """Return the prompt as it is sent. If that is not what was typed, its `meta` has both."""
     sent = _fill_template(typed, template)
-    meta: dict[str, Any] = {ASKED: True}
+    meta: dict[str, Any] = {IS_PROMPT: True}
     if sent != typed:
         meta[TYPED] = typed
     return user(sent, meta=meta)

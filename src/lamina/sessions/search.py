@@ -26,8 +26,8 @@ from anyio.to_thread import run_sync
 
 from lamina.context.search.chunk_tables import ChunkChanges, digest_of
 from lamina.context.search.chunks import Chunk
-from lamina.context.search.index import TRIES, Embedder, Hit, Index, too_busy
-from lamina.context.search.sqlite import SqliteShelf
+from lamina.context.search.index import TRIES, Embedder, Hit, Index, source_is_busy
+from lamina.context.search.sqlite import SqliteChunkTables
 from lamina.errors import BadInput, Conflict, StoreError
 from lamina.stores.address import open_store
 from lamina.stores.paging import every_conversation
@@ -94,7 +94,7 @@ async def open_search(
         raise BadInput(
             f"{workspace!r}", place="workspace", hint="give a shorter name, and none of lamina's own"
         )
-    chunk_table = await run_sync(SqliteShelf, ":memory:")
+    chunk_table = await run_sync(SqliteChunkTables, ":memory:")
     try:
         index = StoredIndex(chunk_table, embedder, store, workspace)
         await index.refresh()
@@ -108,7 +108,7 @@ class StoredIndex(Index):
     """An index whose chunks are kept in a store. Made by `open_search`."""
 
     def __init__(
-        self, chunk_table: SqliteShelf, embedder: Embedder | None, store: Store, workspace: str
+        self, chunk_table: SqliteChunkTables, embedder: Embedder | None, store: Store, workspace: str
     ) -> None:
         super().__init__(chunk_table, embedder)
         self._store = store
@@ -185,7 +185,7 @@ class StoredIndex(Index):
                         await self._forget(source)
                     raise
                 return len(plan.new)
-        raise too_busy(source)
+        raise source_is_busy(source)
 
     async def _write(
         self, source: str, loaded: LoadedSource, entries: tuple[IndexEntry, ...]

@@ -25,17 +25,17 @@ import anyio
 import msgspec
 
 from lamina.context.port import Source
-from lamina.core.arrange import Layout
 from lamina.core.envelope import Envelope
 from lamina.core.explanation import Manifest, explain
 from lamina.core.history_window import LastN
+from lamina.core.layout import Layout
 from lamina.core.options import Options
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget, Form, Head, Ledger, Segment, ToolCall
 from lamina.dialects.port import PlainHead
 from lamina.errors import BadInput, BudgetExceeded, Conflict
 from lamina.fitting.markers import Breakpoints
-from lamina.fitting.server_reports import calibrated, record_clearing
+from lamina.fitting.server_reports import calibrate_ledger, record_clearing
 from lamina.sessions.answers import Answer, Recorded, Results, absorb_answer, make_results
 from lamina.sessions.attachments import Attachable, join_turn, make_hints, read_attachments
 from lamina.sessions.mentioned_attachments import Mentioned, files_mentioned
@@ -309,7 +309,7 @@ class Session:
             absorbed = await absorb_answer(answer, self._builder.dialect)
             segments = self._builder.prepare_segments(absorbed.segments)
             state = self._stored.state
-            ledger = calibrated(state.ledger, absorbed.usage, self._builder.counter)
+            ledger = calibrate_ledger(state.ledger, absorbed.usage, self._builder.counter)
             ledger = record_clearing(ledger, absorbed.usage)
             if segments:
                 await self._writer.append(

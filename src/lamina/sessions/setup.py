@@ -11,18 +11,18 @@ from typing import Any
 import msgspec
 
 from lamina.caches import rates, rules_for
-from lamina.core.arrange import Layout
 from lamina.core.cut_target import Rates
 from lamina.core.history_window import LastN
-from lamina.core.options import DEFAULT, Options
+from lamina.core.layout import Layout
+from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.orders import ladder
 from lamina.core.values import Budget, Head
 from lamina.dialects import DIALECTS
 from lamina.dialects.port import Dialect, OwnHead, PlainHead, Tool
-from lamina.dialects.translate import options_for
+from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput
 from lamina.models.facts import model as facts_of
-from lamina.models.facts import own_name
+from lamina.models.names import own_name
 from lamina.workspace.superseding import ORDER
 
 RECALL = Tool(
@@ -148,11 +148,11 @@ def budget_for(setup: Setup, head: Head) -> Budget | None:
 
 def options_in(setup: Setup, dialect: Dialect, head: Head, *, salt: str, more: Options | None) -> Options:
     """Return the options of a build: what the dialect needs, and what the application chose (`more`)."""
-    chosen = more or DEFAULT
+    chosen = more or DEFAULT_OPTIONS
     order = chosen.order
     if order is ladder:
         order = ORDER
-    return options_for(
+    return choose_options(
         dialect,
         head,
         layout=setup.layout,
@@ -167,6 +167,6 @@ def options_in(setup: Setup, dialect: Dialect, head: Head, *, salt: str, more: O
 
 def _rates_for(setup: Setup, dialect: Dialect, chosen: Options) -> Rates:
     """Return the rates that the application chose, or else those of the model's cache."""
-    if chosen.rates != DEFAULT.rates or not setup.model:
+    if chosen.rates != DEFAULT_OPTIONS.rates or not setup.model:
         return chosen.rates
     return rates(rules_for(setup.model, dialect=dialect.name), setup.model)

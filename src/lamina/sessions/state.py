@@ -13,8 +13,8 @@ import msgspec
 
 from lamina.core.envelope import Envelope
 from lamina.core.ledger import rewind
-from lamina.core.ledger_upgrade import upgraded
-from lamina.core.recall import refs
+from lamina.core.ledger_upgrade import upgrade_ledger
+from lamina.core.recall import list_refs
 from lamina.core.values import Cut, Ledger, Segment, SentMark
 from lamina.errors import BadInput
 
@@ -65,7 +65,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
 
         The ledger loses its lines about segments that were taken back, and what later cuts did.
         """
-        ledger = rewind(upgraded(self.ledger, log), (ref for ref, _ in refs(log)))
+        ledger = rewind(upgrade_ledger(self.ledger, log), (ref for ref, _ in list_refs(log)))
         later_cuts = [place for place in self.cuts if place.count > to]
         later_numbers = {place.number for place in later_cuts}
         promoted_count = min((place.promoted for place in later_cuts), default=None)
@@ -93,7 +93,7 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(plain, order="deterministic")
 
 
-def load(body: bytes, *, count: int) -> tuple[SessionState, str]:
+def load_state(body: bytes, *, count: int) -> tuple[SessionState, str]:
     """Return the stored state, and a note if it had to be rebuilt. `count` is the number of records."""
     if not body and not count:
         return SessionState(), ""

@@ -13,8 +13,8 @@ import msgspec
 
 from lamina.core.values import Segment
 from lamina.formats.codec import encode
-from lamina.sessions.records import Control, LiveLog, told, written
-from lamina.sessions.state import SessionState, load
+from lamina.sessions.records import Control, LiveLog, encode_records, read_records
+from lamina.sessions.state import SessionState, load_state
 from lamina.stores.port import Once, Store, Where
 
 
@@ -43,16 +43,16 @@ class StoredConversation:
     async def load(self) -> None:
         """Read everything from one snapshot: log, setup and ledger."""
         page = await self.store.read(self.where)
-        self.live = told([record.body for record in page.records])
-        self.state, note = load(page.head.state, count=page.head.count)
+        self.live = read_records([record.body for record in page.records])
+        self.state, note = load_state(page.head.state, count=page.head.count)
         if note and note not in self.notes:
             self.notes.append(note)
         self.stale = False
 
     def group(self, controls: Iterable[Control], segments: Iterable[Segment]) -> RecordGroup:
         """Make a group of records. It is not added yet."""
-        bodies = tuple(written(controls, segments))
-        return RecordGroup(bodies=bodies, live=told(bodies, after=self.live))
+        bodies = tuple(encode_records(controls, segments))
+        return RecordGroup(bodies=bodies, live=read_records(bodies, after=self.live))
 
     async def append(self, group: RecordGroup, state: SessionState, *, once: Once | None = None) -> bool:
         """Add a group. Returns False if its idempotency key shows that it was added before."""

@@ -19,7 +19,7 @@ from lamina.core.wording import text_of
 from lamina.errors import BadInput
 from lamina.segments import persona as persona_section
 from lamina.segments import system
-from lamina.sessions.records import told
+from lamina.sessions.records import read_records
 from lamina.settings import Settings
 from lamina.stores.port import Store, Where
 
@@ -102,7 +102,7 @@ async def _read_words(words: Words, store: Store, workspace: str) -> str:
         return await to_thread.run_sync(_read_file, words)
     if isinstance(words, Stored):
         page = await store.read(Where(workspace, words.conversation))
-        log = told([record.body for record in page.records]).log
+        log = read_records([record.body for record in page.records]).log
         if not log:
             return ""
         return text_of(log[-1].parts)

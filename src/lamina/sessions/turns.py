@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from lamina.core.kinds import Kinds, is_section
-from lamina.core.recall import identified, names
+from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Image, Role, Segment, Text, ToolCall, ToolResult
 from lamina.errors import BadInput, NotFound
 
-ASKED = "asked"
+IS_PROMPT = "asked"
 """Name in a segment's `meta`: it is a prompt of the user."""
 
 TYPED = "typed"
@@ -91,7 +91,7 @@ def list_turn_starts(log: Sequence[Segment], kinds: Kinds) -> list[int]:
                 turn_starts.append(index if first_section is None else first_section)
                 has_prompt = False
             users_side = True
-            has_prompt = has_prompt or bool(segment.meta.get(ASKED))
+            has_prompt = has_prompt or bool(segment.meta.get(IS_PROMPT))
         else:
             users_side = False
             has_prompt = False
@@ -111,7 +111,7 @@ def locate_turn(log: Sequence[Segment], at: int | str, kinds: Kinds) -> int:
 
 
 def _index_of_key(log: Sequence[Segment], key: str) -> int:
-    target = names(identified(log)).get(key)
+    target = index_by_name(identify_segments(log)).get(key)
     if target is None:
         raise NotFound(key)
     return max(index for index, segment in enumerate(log) if segment is target)

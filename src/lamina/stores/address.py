@@ -62,7 +62,7 @@ async def open_default_store(
         yield store
 
 
-async def key_for(key: Any, settings: Settings, environment: Mapping[str, str]) -> Any:
+async def resolve_key(key: Any, settings: Settings, environment: Mapping[str, str]) -> Any:
     """The key that a store is opened with; None for a plain one.
 
     `key` is a key, a passphrase, a sequence of these, or the `Path` of a file with a key. Without it the key

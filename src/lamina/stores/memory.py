@@ -25,7 +25,7 @@ from lamina.stores.checks import (
 )
 from lamina.stores.port import (
     HEADER,
-    Listed,
+    ListedConversation,
     Once,
     Record,
     RecordPage,
@@ -87,7 +87,9 @@ class MemoryStore:
         records = tuple(Record(seq=seq, body=conversation.bodies[seq]) for seq in places)
         return RecordPage(records=records, head=conversation.head())
 
-    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+    async def list(
+        self, workspace: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[ListedConversation]:
         check_workspace(workspace)
         check_read_arguments(limit=limit)
         await checkpoint()
@@ -96,7 +98,7 @@ class MemoryStore:
         for where, conversation in self._kept.items():
             if where.workspace == workspace and where.conversation > after:
                 counts[where.conversation] = len(conversation.bodies)
-        return [Listed(conversation=name, count=counts[name]) for name in sorted(counts)[:limit]]
+        return [ListedConversation(conversation=name, count=counts[name]) for name in sorted(counts)[:limit]]
 
     async def delete(self, where: Where) -> bool:
         check_where(where)

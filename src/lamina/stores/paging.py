@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 
 from lamina.errors import BadInput, Damaged, StoreError
-from lamina.stores.port import Listed, Record, Store, Where
+from lamina.stores.port import ListedConversation, Record, Store, Where
 
 PAGE = 1000
 """Conversations or records that are read at once."""
@@ -19,7 +19,9 @@ TRIES = 1000
 """How often a write is tried because another writer was first. Each time that other writer made progress."""
 
 
-async def every_conversation(store: Store, workspace: str, *, page: int = PAGE) -> AsyncIterator[Listed]:
+async def every_conversation(
+    store: Store, workspace: str, *, page: int = PAGE
+) -> AsyncIterator[ListedConversation]:
     """Every conversation of a workspace, in order, each once."""
     after = ""
     while True:

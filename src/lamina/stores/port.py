@@ -96,7 +96,7 @@ class RecordPage(msgspec.Struct, frozen=True, kw_only=True):
     head: StoredHead = StoredHead()
 
 
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
+class ListedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation in a list."""
 
     conversation: str
@@ -147,7 +147,9 @@ class Store(Protocol):
         limit: int | None = None,
     ) -> RecordPage: ...
 
-    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]: ...
+    async def list(
+        self, workspace: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[ListedConversation]: ...
 
     async def delete(self, where: Where) -> bool: ...
 
@@ -171,14 +173,14 @@ class Rekeyable(Protocol):
 
 
 @runtime_checkable
-class Rescues(Protocol):
+class Rescuable(Protocol):
     """A store that can return the intact records of a damaged conversation."""
 
     async def rescue(self, where: Where) -> Sequence[Record]: ...
 
 
 @runtime_checkable
-class Closes(Protocol):
+class Closable(Protocol):
     """A store that holds something open."""
 
     async def close(self) -> None: ...

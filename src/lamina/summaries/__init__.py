@@ -10,18 +10,18 @@ why. Nothing here knows a provider: a summarizer is any async function from `Que
 
 from __future__ import annotations
 
-from lamina.summaries.choice import Chosen, choose
+from lamina.summaries.choice import CoveredEntries, choose
 from lamina.summaries.compaction import SummarizedSession, compact, cover_if_due
-from lamina.summaries.judge import RequiredFacts, facts, problems
+from lamina.summaries.judge import RequiredFacts, collect_facts, find_problems
 from lamina.summaries.priorities import Prioritised, suggest_priorities
-from lamina.summaries.summary import digested, summarized
+from lamina.summaries.summary import summarize, summarize_by_digest
 from lamina.summaries.turn_attachments import Condense, condense_attachments, with_summary
 from lamina.summaries.values import Bounds, Question, Summarizer, SummaryOutcome, Terms
 
 __all__ = [
     "Bounds",
-    "Chosen",
     "Condense",
+    "CoveredEntries",
     "Prioritised",
     "Question",
     "RequiredFacts",
@@ -30,13 +30,13 @@ __all__ = [
     "SummaryOutcome",
     "Terms",
     "choose",
+    "collect_facts",
     "compact",
     "condense_attachments",
     "cover_if_due",
-    "digested",
-    "facts",
-    "problems",
+    "find_problems",
     "suggest_priorities",
-    "summarized",
+    "summarize",
+    "summarize_by_digest",
     "with_summary",
 ]

@@ -11,15 +11,15 @@ from itertools import groupby
 
 import msgspec
 
-from lamina.core.arrange import pairs
-from lamina.core.bound_thinking import held
+from lamina.core.bound_thinking import is_held_by_thinking
 from lamina.core.build import build, plan_cut
-from lamina.core.cut import spared, untouchable
-from lamina.core.cut_target import limits
+from lamina.core.cut_moves import find_spared, find_untouchable
+from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
 from lamina.core.hashing import handle
-from lamina.core.kinds import Kinds, Retention, recoverable, row
-from lamina.core.recall import refs
+from lamina.core.kinds import Kinds, Retention, kind_of, recoverable
+from lamina.core.recall import list_refs
+from lamina.core.selection import pair_calls
 from lamina.core.values import Budget, Entry, Form, Layer, Ledger, Ref, Role, Segment, ToolCall, ToolResult
 from lamina.summaries.values import Terms
 
@@ -27,7 +27,7 @@ LEAST = 200
 """Fewer tokens than this are not worth a question, since the summary names each covered segment."""
 
 
-class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+class CoveredEntries(msgspec.Struct, frozen=True, kw_only=True):
     """The entries that a summary would cover, in order. If there are none, `why` says why.
 
     `exactly`: it covers these entries by their refs, and no other content under the same key.
@@ -58,32 +58,32 @@ def choose(
     ledger: Ledger,
     coming: Sequence[Segment] = (),
     everything: bool = False,
-) -> Chosen:
+) -> CoveredEntries:
     """Choose what to summarise now.
 
     `coming` is added to the log next, and counts. `everything`: all that is old, whether a cut is due or not.
     """
     if _has_open_calls(log):
-        return Chosen(why="a call waits for its result, and a summary would stand between them")
+        return CoveredEntries(why="a call waits for its result, and a summary would stand between them")
     whole_log = [*log, *coming]
     envelope = build(whole_log, head=terms.head, ledger=ledger, counter=terms.counter, options=terms.options)
-    if held(envelope.entries, terms.options.binding):
-        return Chosen(why="thinking in the open tool loop is bound to what a summary would change")
+    if is_held_by_thinking(envelope.entries, terms.options.binding):
+        return CoveredEntries(why="thinking in the open tool loop is bound to what a summary would change")
     goal: int | None = None
     last_step = 0
     if not everything:
         if terms.budget is None:
-            return Chosen(why="there is no budget")
+            return CoveredEntries(why="there is no budget")
         last_step, reason = _find_last_folded_step(whole_log, envelope, terms.budget, terms, ledger)
         if reason:
-            return Chosen(why=reason)
-        goal = limits(terms.budget, terms.head, envelope.entries, terms.options.rates).target
-    free = _list_free(envelope.entries, {ref for ref, _ in refs(log)}, terms)
+            return CoveredEntries(why=reason)
+        goal = derive_limits(terms.budget, terms.head, envelope.entries, terms.options.rates).target
+    free = _list_free(envelope.entries, {ref for ref, _ in list_refs(log)}, terms)
     taken = _take_steps(envelope, free, goal=goal, last_step=last_step)
     taken = _drop_shared_names(envelope.entries, taken)
-    chosen = Chosen(entries=tuple(envelope.entries[index] for index in sorted(taken)))
+    chosen = CoveredEntries(entries=tuple(envelope.entries[index] for index in sorted(taken)))
     if chosen.tokens < LEAST:
-        return Chosen(why="what is old and may be summarised is too little")
+        return CoveredEntries(why="what is old and may be summarised is too little")
     return chosen
 
 
@@ -110,7 +110,7 @@ def _find_last_folded_step(
     log: Sequence[Segment], envelope: Envelope, budget: Budget, terms: Terms, ledger: Ledger
 ) -> tuple[int, str]:
     """Return the last step that a cut would fold, or the reason why it would fold none."""
-    if envelope.tokens <= limits(budget, terms.head, envelope.entries).trigger:
+    if envelope.tokens <= derive_limits(budget, terms.head, envelope.entries).trigger:
         return 0, "no cut is due"
     plan = plan_cut(
         log, budget=budget, head=terms.head, ledger=ledger, counter=terms.counter, options=terms.options
@@ -127,7 +127,7 @@ def _find_last_folded_step(
 def _list_free(entries: Sequence[Entry], logged: set[Ref], terms: Terms) -> set[int]:
     """Return the indices of entries that a summary may cover. `logged` are the refs of the log."""
     keep_last = 0 if terms.budget is None else terms.budget.keep_last
-    blocked = untouchable(entries) | spared(entries, keep_last)
+    blocked = find_untouchable(entries) | find_spared(entries, keep_last)
     free: set[int] = set()
     for index, entry in enumerate(entries):
         if index in blocked or entry.ref not in logged:
@@ -139,7 +139,7 @@ def _list_free(entries: Sequence[Entry], logged: set[Ref], terms: Terms) -> set[
 
 def _may_be_summarised(entry: Entry, kinds: Kinds) -> bool:
     """Whether the kind of an entry allows that a summary is sent in its place."""
-    kind = row(kinds, entry.segment)
+    kind = kind_of(kinds, entry.segment)
     return (
         entry.form is not Form.OMITTED
         and entry.layer not in (Layer.SYSTEM, Layer.LIBRARY)
@@ -183,7 +183,7 @@ def _drop_shared_names(entries: Sequence[Entry], taken: set[int]) -> set[int]:
 def _drop_split_pairs(entries: Sequence[Entry], taken: set[int]) -> set[int]:
     """Drop calls whose results stay, and results whose calls stay."""
     remaining = set(taken)
-    for call, result in pairs(entries):
+    for call, result in pair_calls(entries):
         if (call in remaining) != (result in remaining):
             remaining -= {call, result}
     return remaining

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from lamina.core.values import Ledger, Segment
-from lamina.summaries.summary import USUAL, digested, summarized
+from lamina.summaries.summary import USUAL, summarize, summarize_by_digest
 from lamina.summaries.values import Bounds, Summarizer, SummaryOutcome, Terms
 
 
@@ -42,7 +42,7 @@ async def compact(
     """
     outcome = SummaryOutcome(notes=("there is no model to ask",))
     if write is not None:
-        outcome = await summarized(
+        outcome = await summarize(
             session.log,
             write,
             terms=session.terms,
@@ -52,7 +52,7 @@ async def compact(
             bounds=bounds,
         )
     if outcome.segment is None:
-        digest = digested(session.log, terms=session.terms, ledger=session.ledger)
+        digest = summarize_by_digest(session.log, terms=session.terms, ledger=session.ledger)
         notes = tuple(dict.fromkeys(outcome.notes + digest.notes))
         outcome = msgspec.structs.replace(digest, asked=outcome.asked, notes=notes)
     return await _record_summary(session, outcome)
@@ -65,7 +65,7 @@ async def cover_if_due(
 
     If the summary cannot be used, nothing is recorded: the cut folds under its digest, and `notes` say why.
     """
-    outcome = await summarized(
+    outcome = await summarize(
         session.log, write, terms=session.terms, ledger=session.ledger, coming=coming, bounds=bounds
     )
     return await _record_summary(session, outcome)

@@ -11,10 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from lamina.core.text.characters import ALPHANUMERIC, fold_case, in_quotes, is_blank
-from lamina.core.text.gist import LINE, called, clean, decisions, error_lines, one_line, paths
+from lamina.core.text.characters import ALPHANUMERIC, fold_case, is_blank, quote_text
+from lamina.core.text.excerpts import (
+    LINE,
+    clean_text,
+    find_decisions,
+    find_error_lines,
+    find_paths,
+    to_one_line,
+)
+from lamina.core.text.gist import gather_call
 from lamina.core.values import Role, Segment, Text, ToolCall, ToolResult
-from lamina.core.wording import named, text_of
+from lamina.core.wording import name_of, text_of
 
 SHARE_OF_WORDS = 2 / 3
 """A text has a decision or an error if it has this share of its longer words, in whatever order."""
@@ -67,7 +75,7 @@ class RequiredFacts(msgspec.Struct, frozen=True, kw_only=True):
         yield from (f"- error: {line}" for line in self.failed)
 
 
-def facts(segments: Sequence[Segment]) -> RequiredFacts:
+def collect_facts(segments: Sequence[Segment]) -> RequiredFacts:
     """Collect names of attachments and of files in calls and replies, decisions, and errors."""
     names: list[str] = []
     decided: list[str] = []
@@ -77,9 +85,9 @@ def facts(segments: Sequence[Segment]) -> RequiredFacts:
         if segment.role is Role.ASSISTANT:
             for part in segment.parts:
                 if isinstance(part, Text):
-                    decided += decisions(part.text)
+                    decided += find_decisions(part.text)
         if segment.parts and isinstance(segment.parts[0], ToolResult):
-            failed += [one_line(line, LINE) for line in error_lines(text_of(segment.parts))]
+            failed += [to_one_line(line, LINE) for line in find_error_lines(text_of(segment.parts))]
     return RequiredFacts(
         names=_limit_lines(names, MOST_NAMES),
         decided=_limit_lines(decided, MOST_OF_EACH),
@@ -87,7 +95,7 @@ def facts(segments: Sequence[Segment]) -> RequiredFacts:
     )
 
 
-def problems(text: str, required: RequiredFacts, *, source: str) -> list[str]:
+def find_problems(text: str, required: RequiredFacts, *, source: str) -> list[str]:
     """Return the reasons why a text may not be used; nothing if it may. `source` is all that it covers."""
     if not _WORD.search(text):
         return ["it is empty"]
@@ -109,13 +117,13 @@ def _find_lost_facts(text: str, words: set[str], required: RequiredFacts) -> Ite
     folded_text = fold_case(text)
     for name in required.names:
         if not _has_name(folded_text, name):
-            yield f"it does not name {in_quotes(name)}"
+            yield f"it does not name {quote_text(name)}"
     for line in required.decided:
         if not _has_line(words, line):
-            yield f"it has lost the decision {in_quotes(line)}"
+            yield f"it has lost the decision {quote_text(line)}"
     for line in required.failed:
         if not _has_line(words, line):
-            yield f"it has lost the error {in_quotes(line)}"
+            yield f"it has lost the error {quote_text(line)}"
 
 
 def _has_name(folded_text: str, name: str) -> bool:
@@ -136,18 +144,18 @@ def _list_words(text: str) -> set[str]:
 
 def _list_names(segment: Segment) -> Iterator[str]:
     """Yield the segment's own name, and the paths in its calls and replies."""
-    if name := named(segment):
-        yield clean(name)
+    if name := name_of(segment):
+        yield clean_text(name)
     for part in segment.parts:
         if isinstance(part, ToolCall):
             yield from _list_paths(part)
         elif isinstance(part, Text) and segment.role is Role.ASSISTANT:
-            yield from paths(part.text)
+            yield from find_paths(part.text)
 
 
 def _list_paths(call: ToolCall) -> Iterator[str]:
     """Yield the paths among the arguments of a call."""
-    for piece in called(call.name, call.arguments, None, 0, failed=False):
+    for piece in gather_call(call.name, call.arguments, None, 0, failed=False):
         if piece.claim == "path":
             yield piece.text
 

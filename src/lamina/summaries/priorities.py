@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.build import EMPTY, build
-from lamina.core.kinds import HIGH, LOW, row
-from lamina.core.text.gist import one_line
+from lamina.core.build import EMPTY_LEDGER, build
+from lamina.core.kinds import HIGH, LOW, kind_of
+from lamina.core.text.excerpts import to_one_line
 from lamina.core.values import Segment
-from lamina.core.wording import described, text_of
+from lamina.core.wording import describe_segment, text_of
 from lamina.segments import excerpt, user
 from lamina.summaries.questions import QuestionRun, Unanswered
 from lamina.summaries.values import Bounds, Summarizer, Terms
@@ -64,7 +64,7 @@ async def suggest_priorities(
     if len(open_indices) < 2:
         return Prioritised(segments=tuple(segments))
     attachments = [segments[index] for index in open_indices]
-    questions = QuestionRun(write, (), terms=terms, ledger=EMPTY, bounds=bounds)
+    questions = QuestionRun(write, (), terms=terms, ledger=EMPTY_LEDGER, bounds=bounds)
     envelope = build(_make_question(attachments, prompt), head=terms.head, counter=terms.counter)
     problem = ""
     for _ in range(bounds.tries):
@@ -83,15 +83,17 @@ async def suggest_priorities(
 
 
 def _is_undecided(segment: Segment, terms: Terms) -> bool:
-    return row(terms.options.kinds, segment).attachment and segment.priority is None and not segment.pinned
+    return (
+        kind_of(terms.options.kinds, segment).attachment and segment.priority is None and not segment.pinned
+    )
 
 
 def _make_question(attachments: Sequence[Segment], prompt: str) -> list[Segment]:
     """Return the beginning of each attachment as data, and the instruction after it."""
     lines: list[str] = []
     for number, attachment in enumerate(attachments, 1):
-        name = one_line(described(attachment), 160)
-        text = one_line(text_of(attachment.parts)[: 4 * EXCERPT], EXCERPT)
+        name = to_one_line(describe_segment(attachment), 160)
+        text = to_one_line(text_of(attachment.parts)[: 4 * EXCERPT], EXCERPT)
         lines.append(f"{number}. {name}: {text}")
     instruction = INSTRUCTION.format(count=len(attachments), prompt=prompt, least=HIGH, most=LOW)
     return [excerpt("\n".join(lines), source="attachments"), user(instruction)]

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 import anyio
 import msgspec
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
+from lamina.core.layout import Layout
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.values import Entry, Ledger, Role, Segment
-from lamina.core.wording import described, text_of
+from lamina.core.wording import describe_segment, text_of
 from lamina.segments import excerpt, user
 from lamina.summaries.choice import name_of
-from lamina.summaries.judge import RequiredFacts, problems
+from lamina.summaries.judge import RequiredFacts, find_problems
 from lamina.summaries.values import Bounds, Purpose, Question, Summarizer, Terms
 
 SMALLEST = 200
@@ -165,7 +165,7 @@ class QuestionRun:
         """Ask about one piece. Raises `Unanswered` if the answer is unusable or hardly shorter."""
         envelope = self._make_question(piece, place, self.part.format(words=most * 2 // 3))
         answer = await self.ask(envelope, "part", most=most)
-        reasons = problems(answer, RequiredFacts(), source=piece)
+        reasons = find_problems(answer, RequiredFacts(), source=piece)
         if reasons:
             raise Unanswered(f"what was written about {place} cannot be used: {reasons[0]}")
         if self._count(answer) * 2 > self._count(piece):
@@ -205,6 +205,6 @@ def _write_transcript(entry: Entry) -> str:
     call = ""
     if entry.asked:
         call = f" {entry.asked.name} {entry.asked.arguments[:200]}"
-    description = described(entry.segment)
+    description = describe_segment(entry.segment)
     text = text_of(entry.segment.parts)
     return f"[{name_of(entry)}] {entry.role.value}: {description}{call}\n{text}\n"

@@ -16,20 +16,20 @@ from typing import Literal
 
 import msgspec
 
-from lamina.core.build import EMPTY, build
-from lamina.core.digests import digest
-from lamina.core.folds import extra
+from lamina.core.build import EMPTY_LEDGER, build
+from lamina.core.digests import write_digest
+from lamina.core.folds import find_digest_size
 from lamina.core.hashing import digest as hashed
 from lamina.core.hashing import handle
-from lamina.core.text.arguments import telling
+from lamina.core.text.arguments import pick_telling_argument
 from lamina.core.text.characters import WHITE_SPACE, is_blank, is_printable
-from lamina.core.text.gist import NAME, clean
-from lamina.core.text.tags import inert, tag
+from lamina.core.text.excerpts import NAME, clean_text
+from lamina.core.text.tags import make_inert, wrap_in_tag
 from lamina.core.values import Entry, Ledger, Segment, Thinking, ToolCall
-from lamina.core.wording import ARGUMENT_LIMIT, described, guard, text_of
+from lamina.core.wording import ARGUMENT_LIMIT, describe_segment, guard, text_of
 from lamina.segments import summary
-from lamina.summaries.choice import Chosen, choose, name_of
-from lamina.summaries.judge import facts, problems
+from lamina.summaries.choice import CoveredEntries, choose, name_of
+from lamina.summaries.judge import collect_facts, find_problems
 from lamina.summaries.questions import QuestionRun, Unanswered
 from lamina.summaries.values import Bounds, Summarizer, SummaryOutcome, Terms
 
@@ -69,12 +69,12 @@ _THOUGHT_MARK = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE | re.ASCII)
 """The tags around what a model thinks aloud: `<think>`, `</thinking>`."""
 
 
-async def summarized(
+async def summarize(
     log: Sequence[Segment],
     write: Summarizer,
     *,
     terms: Terms,
-    ledger: Ledger = EMPTY,
+    ledger: Ledger = EMPTY_LEDGER,
     coming: Sequence[Segment] = (),
     instructions: str = "",
     everything: bool = False,
@@ -116,7 +116,9 @@ def without_thoughts(text: str) -> str:
     return "".join(pieces)
 
 
-def digested(log: Sequence[Segment], *, terms: Terms, ledger: Ledger = EMPTY) -> SummaryOutcome:
+def summarize_by_digest(
+    log: Sequence[Segment], *, terms: Terms, ledger: Ledger = EMPTY_LEDGER
+) -> SummaryOutcome:
     """Summarise everything that is old, in the words of the deterministic digest.
 
     If the digest is not smaller than what it covers, shorter ones are tried.
@@ -128,7 +130,7 @@ def digested(log: Sequence[Segment], *, terms: Terms, ledger: Ledger = EMPTY) ->
     segments = [entry.segment for entry in chosen.entries]
     room = terms.budget.window if terms.budget else chosen.tokens
     outcome = SummaryOutcome()
-    for limit in (extra(room), SMALL_DIGEST, 0):
+    for limit in (find_digest_size(room), SMALL_DIGEST, 0):
         outcome = draft.try_text(_write_digest(segments, limit, terms), by="digest")
         if outcome.segment is not None:
             return outcome
@@ -138,7 +140,7 @@ def digested(log: Sequence[Segment], *, terms: Terms, ledger: Ledger = EMPTY) ->
 def _write_digest(segments: Sequence[Segment], limit: int, terms: Terms) -> str:
     """Write a digest as one text: the user's words, then what was done."""
     kinds = terms.options.kinds
-    texts = digest(segments, words_limit=limit * 3 // 4, notes_limit=limit // 4, kinds=kinds)
+    texts = write_digest(segments, words_limit=limit * 3 // 4, notes_limit=limit // 4, kinds=kinds)
     return "\n".join(filter(None, texts))
 
 
@@ -150,7 +152,7 @@ class SummaryDraft:
 
     def __init__(
         self,
-        chosen: Chosen,
+        chosen: CoveredEntries,
         log: Sequence[Segment],
         *,
         terms: Terms,
@@ -163,7 +165,7 @@ class SummaryDraft:
         self.terms = terms
         self.ledger = ledger
         self.coming = coming
-        self.required = facts([entry.segment for entry in chosen.entries])
+        self.required = collect_facts([entry.segment for entry in chosen.entries])
         self.index = write_index(chosen, terms)
         self.most = self._count_most(window)
 
@@ -185,7 +187,7 @@ class SummaryDraft:
             except Unanswered as problem:
                 reasons = [str(problem)]
                 continue
-            outcome = self.judge_text(clean(without_thoughts(text)), instructions)
+            outcome = self.judge_text(clean_text(without_thoughts(text)), instructions)
             if outcome.segment is not None:
                 return msgspec.structs.replace(outcome, asked=questions.asked)
             reasons = list(outcome.notes)
@@ -211,7 +213,7 @@ class SummaryDraft:
         """Return what the model is asked to write."""
         last = self.chosen.entries[-1]
         return INSTRUCTION.format(
-            last=f"{inert(described(last.segment), 80)} ({inert(name_of(last), 80)})",
+            last=f"{make_inert(describe_segment(last.segment), 80)} ({make_inert(name_of(last), 80)})",
             words=self.most * 2 // 3,
             wanted=self.required_lines(),
         )
@@ -219,12 +221,12 @@ class SummaryDraft:
     def required_lines(self) -> str:
         """Return what the text must name, fenced."""
         lines = "\n".join(self.required.lines()) or "- (nothing in particular)"
-        return tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds))
+        return wrap_in_tag("excerpt", {"source": "what to name"}, guard(lines, self.terms.options.kinds))
 
     def judge_text(self, text: str, instructions: str) -> SummaryOutcome:
         """Return the outcome of a model's text, with every reason against it as a note."""
         source = "\n".join(text_of(entry.segment.parts) for entry in self.chosen.entries)
-        reasons = problems(text, self.required, source=f"{source}\n{instructions}")
+        reasons = find_problems(text, self.required, source=f"{source}\n{instructions}")
         if len(reasons) > NOTES:
             reasons = [*reasons[:NOTES], f"and {len(reasons) - NOTES} more like these"]
         if reasons:
@@ -261,13 +263,15 @@ class SummaryDraft:
         options = self.terms.options
         body = f"{text}\n{self.index}" if self.index else text
         if not options.wording.tagged:  # a tagged wording fences every segment by itself
-            body = tag("progress_summary", {"original_count": str(len(names))}, guard(body, options.kinds))
+            body = wrap_in_tag(
+                "progress_summary", {"original_count": str(len(names))}, guard(body, options.kinds)
+            )
         return summary(body, covers=names, key=f"cover-{hashed(names)[:12]}", meta={"summary": {"by": by}})
 
     def _count_most(self, window: int | None) -> int:
         """Return how many tokens the model's text may have, so that enough is freed."""
         counter = self.terms.counter
-        fence = tag("progress_summary", {"original_count": "000"}, self.index)
+        fence = wrap_in_tag("progress_summary", {"original_count": "000"}, self.index)
         overhead = counter.count(fence) + counter.framing.message + counter.framing.part + 8
         amounts = [LONGEST, self.chosen.tokens * (GAIN - 1) // GAIN - overhead]
         if window is not None:
@@ -277,7 +281,7 @@ class SummaryDraft:
         return min(amounts)
 
 
-def write_index(chosen: Chosen, terms: Terms) -> str:
+def write_index(chosen: CoveredEntries, terms: Terms) -> str:
     """List every covered segment by its key.
 
     A call is listed with its result, and equal ones share a line. Thinking is not listed.
@@ -313,7 +317,7 @@ def _describe_entry(entry: Entry) -> str:
     if isinstance(first, ToolCall) and len(first.arguments) < ARGUMENT_LIMIT:
         return ""
     if entry.asked is not None:
-        return inert(f"{entry.asked.name} {telling(entry.asked.arguments)}", 80)
+        return make_inert(f"{entry.asked.name} {pick_telling_argument(entry.asked.arguments)}", 80)
     if isinstance(first, ToolCall):
-        return inert(f"{first.name} {telling(first.arguments)}, its arguments", 80)
-    return inert(entry.segment.kind, 80)
+        return make_inert(f"{first.name} {pick_telling_argument(first.arguments)}, its arguments", 80)
+    return make_inert(entry.segment.kind, 80)

@@ -13,17 +13,17 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.arrange import ends_turn
-from lamina.core.build import EMPTY, build
-from lamina.core.cut_target import limits
+from lamina.core.build import EMPTY_LEDGER, build
+from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
-from lamina.core.kinds import Kinds, priority, recoverable, row
-from lamina.core.recall import refs
-from lamina.core.text.gist import one_line
+from lamina.core.kinds import Kinds, kind_of, priority, recoverable
+from lamina.core.recall import list_refs
+from lamina.core.text.excerpts import to_one_line
+from lamina.core.turns import ends_turn
 from lamina.core.values import Entry, Form, Ledger, Segment, Text
 from lamina.core.wording import text_of
 from lamina.errors import BadInput
-from lamina.summaries.choice import Chosen
+from lamina.summaries.choice import CoveredEntries
 from lamina.summaries.questions import QuestionRun
 from lamina.summaries.summary import SHORTEST, USUAL, SummaryDraft
 from lamina.summaries.values import Bounds, Summarizer, SummaryOutcome, Terms
@@ -76,7 +76,7 @@ async def condense_attachments(
     condense: Condense,
     *,
     terms: Terms,
-    ledger: Ledger = EMPTY,
+    ledger: Ledger = EMPTY_LEDGER,
 ) -> SummaryOutcome:
     """Summarise attachments of this turn, in a model's words. If there is no summary, a note says why.
 
@@ -121,7 +121,7 @@ def with_summary(turn: Sequence[Segment], summary: Segment, *, kinds: Kinds) -> 
     return [*context, summary, *prompt]
 
 
-def choose_attachments(attachments: Sequence[Entry], kinds: Kinds, *, limit: int) -> Chosen:
+def choose_attachments(attachments: Sequence[Entry], kinds: Kinds, *, limit: int) -> CoveredEntries:
     """Choose attachments of a turn to summarise, so that all of them take about `limit` tokens.
 
     The least important come first, of equals the largest. Attachments stay as they are if they are pinned,
@@ -129,7 +129,9 @@ def choose_attachments(attachments: Sequence[Entry], kinds: Kinds, *, limit: int
     """
     total = sum(entry.tokens for entry in attachments)
     if total <= limit:
-        return Chosen(why=f"the attachments of this turn take {total:,} tokens, and {limit:,} are allowed")
+        return CoveredEntries(
+            why=f"the attachments of this turn take {total:,} tokens, and {limit:,} are allowed"
+        )
     candidates = [entry for entry in attachments if _may_be_summarised(entry, kinds)]
     candidates.sort(key=lambda entry: (-priority(kinds, entry.segment), -entry.tokens))
     taken = set[str]()
@@ -139,18 +141,22 @@ def choose_attachments(attachments: Sequence[Entry], kinds: Kinds, *, limit: int
         taken.add(entry.ref)
         total -= entry.tokens * 3 // 4  # the summary takes some of it
     if not taken:
-        return Chosen(why="no attachment of this turn may be summarised and is large enough to be worth it")
-    return Chosen(entries=tuple(entry for entry in attachments if entry.ref in taken), exactly=True)
+        return CoveredEntries(
+            why="no attachment of this turn may be summarised and is large enough to be worth it"
+        )
+    return CoveredEntries(entries=tuple(entry for entry in attachments if entry.ref in taken), exactly=True)
 
 
 def _list_attachments(
     envelope: Envelope, context: Sequence[Segment], log: Sequence[Segment], kinds: Kinds
 ) -> list[Entry]:
     """Return the attachments that this turn brings, in the order in which they are sent."""
-    earlier_refs = {ref for ref, _ in refs(log)}
-    new_refs = {ref for ref, _ in refs([*log, *context])} - earlier_refs
+    earlier_refs = {ref for ref, _ in list_refs(log)}
+    new_refs = {ref for ref, _ in list_refs([*log, *context])} - earlier_refs
     return [
-        entry for entry in envelope.entries if entry.ref in new_refs and row(kinds, entry.segment).attachment
+        entry
+        for entry in envelope.entries
+        if entry.ref in new_refs and kind_of(kinds, entry.segment).attachment
     ]
 
 
@@ -158,7 +164,7 @@ def _share_of_room(envelope: Envelope, attachments: Sequence[Entry], terms: Term
     """Return what the attachments may take: a part of what is left, without them, before a cut is due."""
     if terms.budget is None:
         return None
-    trigger = limits(terms.budget, terms.head, envelope.entries, terms.options.rates).trigger
+    trigger = derive_limits(terms.budget, terms.head, envelope.entries, terms.options.rates).trigger
     other_tokens = envelope.tokens - sum(entry.tokens for entry in attachments)
     return max(trigger - other_tokens, 0) // SHARE
 
@@ -178,13 +184,13 @@ def _split_turn(turn: Sequence[Segment], kinds: Kinds) -> tuple[list[Segment], l
     """Split a turn into its context, and its prompt with all that continues it."""
     prompt_start = len(turn)
     for index, segment in enumerate(turn):
-        kind = row(kinds, segment)
+        kind = kind_of(kinds, segment)
         if not (segment.joins or kind.attachment or kind.section):
             prompt_start = index
     return list(turn[:prompt_start]), list(turn[prompt_start:])
 
 
-def _find_summarised_names(envelope: Envelope, chosen: Chosen) -> list[str]:
+def _find_summarised_names(envelope: Envelope, chosen: CoveredEntries) -> list[str]:
     """Return the names of what was chosen, if summaries that are sent already cover all of its content."""
     summary_keys: set[str] = set()
     for entry in envelope.entries:
@@ -196,7 +202,7 @@ def _find_summarised_names(envelope: Envelope, chosen: Chosen) -> list[str]:
             covered_contents.add(entry.content)
     if any(entry.content not in covered_contents for entry in chosen.entries):
         return []
-    return [one_line(entry.segment.key or entry.segment.kind, 200) for entry in chosen.entries]
+    return [to_one_line(entry.segment.key or entry.segment.kind, 200) for entry in chosen.entries]
 
 
 async def _write_summary(draft: _AttachmentDraft, condense: Condense, terms: Terms) -> SummaryOutcome:
@@ -204,7 +210,7 @@ async def _write_summary(draft: _AttachmentDraft, condense: Condense, terms: Ter
         condense.write,
         (),
         terms=terms,
-        ledger=EMPTY,
+        ledger=EMPTY_LEDGER,
         bounds=condense.bounds,
         part=PART,
         source="attachments",
@@ -221,7 +227,7 @@ class _AttachmentDraft(SummaryDraft):
 
     def __init__(
         self,
-        chosen: Chosen,
+        chosen: CoveredEntries,
         log: Sequence[Segment],
         *,
         terms: Terms,
@@ -234,5 +240,5 @@ class _AttachmentDraft(SummaryDraft):
         self.prompt = prompt
 
     def question(self) -> str:
-        prompt = one_line(self.prompt, PROMPT_EXCERPT)
+        prompt = to_one_line(self.prompt, PROMPT_EXCERPT)
         return QUESTION.format(prompt=prompt, words=self.most * 2 // 3, wanted=self.required_lines())

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from lamina.core.envelope import Envelope
-from lamina.core.options import DEFAULT, Options
+from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.tokens import ESTIMATE, Counter
 from lamina.core.values import Budget, Head, Segment
 from lamina.core.wording import text_of
@@ -46,7 +46,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget | None = None
     head: Head = Head()
     counter: Counter = ESTIMATE
-    options: Options = DEFAULT
+    options: Options = DEFAULT_OPTIONS
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):

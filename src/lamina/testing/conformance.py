@@ -21,16 +21,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.envelope import Envelope
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
+from lamina.core.layout import Layout
 from lamina.core.values import Budget, Form, Head, Ledger, Segment
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import Dialect, Marking, ParseMemo, PlainHead, Request, Tool
-from lamina.dialects.translate import options_for, translated
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.port import Dialect, Marking, PlainHead, Request, Tool
+from lamina.dialects.translate import choose_options, translate_head
 from lamina.errors import BadInput, BudgetExceeded
-from lamina.replay.generated_sessions import calls, session
+from lamina.replay.generated_sessions import generate_session, split_calls
 from lamina.testing.gallery import gallery
 
 MODELS = {
@@ -90,8 +91,8 @@ class DialectTrial:
         """Growing conversations: the request of each call of the model."""
         sessions = []
         for seed in self.seeds:
-            log = session(seed, turns=3, steps=4)
-            sessions.append([self.render_log(log_so_far) for log_so_far in calls(log)])
+            log = generate_session(seed, turns=3, steps=4)
+            sessions.append([self.render_log(log_so_far) for log_so_far in split_calls(log)])
         return sessions
 
     @cached_property
@@ -107,14 +108,14 @@ class DialectTrial:
 
     def render_log(self, log: Sequence[Segment]) -> dict[str, Any]:
         """A log in the words of the dialect, as a client would send it: the same bytes each time."""
-        options = options_for(self.subject, self.head)
+        options = choose_options(self.subject, self.head)
         request = self.subject.render(build(log, head=self.head, options=options))
-        plain: dict[str, Any] = msgspec.json.decode(canonical(request))
+        plain: dict[str, Any] = msgspec.json.decode(canonical_json(request))
         return plain
 
     def build_request(self, request: Request, **build_options: Any) -> Envelope:
         parsed = self.subject.parse(request)
-        options = options_for(self.subject, parsed.head, layout=AS_LOGGED)
+        options = choose_options(self.subject, parsed.head, layout=AS_LOGGED)
         return build(parsed.log, head=parsed.head, options=options, **build_options)
 
     def describe_violations(self, request: Request) -> str:
@@ -146,7 +147,7 @@ def untouched_means_untouched(trial: DialectTrial) -> None:
     """A request that fits comes back as it was, the same objects."""
     for request in trial.samples:
         rendered = trial.subject.render(trial.build_request(request))
-        assert canonical(rendered) == canonical(request)
+        assert canonical_json(rendered) == canonical_json(request)
         for name, value in request.items():
             if isinstance(value, list):
                 assert all(one is other for one, other in zip(rendered[name], value, strict=True)), name
@@ -230,8 +231,8 @@ def others_can_be_said(trial: DialectTrial) -> None:
         away = DialectTrial(other, MODELS[other.name], (), trial.seeds[:1])
         for request in away.samples:
             parsed = other.parse(request)
-            own = translated(parsed.head, other, trial.subject, model=trial.model)
-            options = options_for(trial.subject, own.head, layout=AS_LOGGED)
+            own = translate_head(parsed.head, other, trial.subject, model=trial.model)
+            options = choose_options(trial.subject, own.head, layout=AS_LOGGED)
             envelope = build(parsed.log, head=own.head, options=options)
             assert trial.describe_violations(trial.subject.render(envelope)) == ""
             mine = [e for e in envelope.entries if e.segment.origin != "lamina"]

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 from lamina.core.build import build
 from lamina.core.epochs import HISTORY_CHANGED
-from lamina.core.laws import LAWS, BuildInputs, Case, same
+from lamina.core.laws import LAWS, BuildInputs, Case, is_same_request
 from lamina.core.memo import Memo
 from lamina.core.values import Ledger, Segment
 from lamina.errors import BudgetExceeded
 from lamina.testing.properties import event
 from lamina.testing.strategies import Story
 
-__all__ = ["all_hold", "cases", "holds", "repeats", "same", "tell"]
+__all__ = ["all_hold", "cases", "holds", "is_same_request", "repeats", "tell"]
 
 
 def holds(name: str, story: Story) -> None:
@@ -61,7 +61,7 @@ def repeats(story: Story) -> None:
             assert _floor_of_failure(log, story, saved, memo) == error.floor  # noqa: PT017 - the same floor
             continue
         remembered = build(log, budget=story.budget, ledger=ledger, options=story.options, memo=memo)
-        assert same(one, remembered)
+        assert is_same_request(one, remembered)
         ledger = remembered.ledger
     tell(ledger)
 

@@ -25,7 +25,7 @@ from urllib.request import urlopen
 
 import msgspec
 
-from lamina.core.text.estimate import size
+from lamina.core.text.estimate import utf8_size
 from lamina.core.tokens import Counter, Framing
 
 MODEL = "tiny-letters"
@@ -57,7 +57,7 @@ TEMPLATE = """\
 
 COUNTER = Counter(
     name="upstream",
-    count=size,
+    count=utf8_size,
     exact=True,
     framing=Framing(name="upstream", request=11, message=13, call=60, tools=11, tool=100, tool_scale=1400),
 )
@@ -67,7 +67,7 @@ PATIENCE = 30.0
 """Seconds after which a server that does not answer is broken; it takes a fraction of one."""
 
 
-class Upstream(msgspec.Struct, frozen=True, kw_only=True):
+class ModelServer(msgspec.Struct, frozen=True, kw_only=True):
     """A server that answers at `url`. Each of its `slots` has a window of its own."""
 
     url: str
@@ -76,13 +76,13 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def upstream(*, window: int = 4096, slots: int = 1) -> Iterator[Upstream]:
+def run_model_server(*, window: int = 4096, slots: int = 1) -> Iterator[ModelServer]:
     """A server on a free port of the loopback interface, until the context ends."""
     server = _started(window, slots)
     try:
         url = server.listening_address
         _wait_for(f"{url}/slots")  # answered by its main loop: one that has not begun cannot be stopped
-        yield Upstream(url=url, window=window, slots=slots)
+        yield ModelServer(url=url, window=window, slots=slots)
     finally:
         del server  # its destructor stops it and waits for its threads
 

@@ -43,11 +43,11 @@ class StoreTrial:
         return self._open(self._folder)
 
 
-def bodies(count: int) -> list[bytes]:
+def make_bodies(count: int) -> list[bytes]:
     return [f"record {number}".encode() for number in range(count)]
 
 
-async def refused(call: Awaitable[object], kind: type[E]) -> E:
+async def expect_error(call: Awaitable[object], kind: type[E]) -> E:
     """The error that the call raises, which has to be of this kind."""
     try:
         answer = await call
@@ -56,7 +56,9 @@ async def refused(call: Awaitable[object], kind: type[E]) -> E:
     raise AssertionError(f"{kind.__name__} was due, not {answer!r}")
 
 
-async def retried(store: Store, where: Where, group: Sequence[bytes], key: str) -> tuple[StoredHead, int]:
+async def append_until_accepted(
+    store: Store, where: Where, group: Sequence[bytes], key: str
+) -> tuple[StoredHead, int]:
     """Appends a group to whatever is there, however often another is first; and how often it was."""
     once = Once(key=key, digest=hashlib.sha256(b"\0".join(group)).digest())
     conflicts = 0
@@ -77,7 +79,7 @@ async def _wait_randomly(dice: Random) -> None:
         await checkpoint()
 
 
-def turn(writer: int, number: int) -> list[bytes]:
+def make_turn(writer: int, number: int) -> list[bytes]:
     """One to three records that say whose they are."""
     return [f"{writer}/{number}/{part}".encode() for part in range(1 + (writer + number) % 3)]
 
@@ -87,7 +89,7 @@ def check_linear(page: RecordPage, *, writers: int, turns: int) -> None:
     bodies_in_order = [record.body for record in page.records]
     turns_in_order = []
     for (writer, number), group in groupby(bodies_in_order, key=_turn_of):
-        assert list(group) == turn(writer, number), f"the group of {(writer, number)} is broken"
+        assert list(group) == make_turn(writer, number), f"the group of {(writer, number)} is broken"
         turns_in_order.append((writer, number))
     for writer in range(writers):
         numbers = [number for by, number in turns_in_order if by == writer]
@@ -108,13 +110,13 @@ async def an_append_expects_what_was_read(trial: StoreTrial) -> None:
         before = await store.read(trial.where)
         for expected in (0, 1, 3):
             once = Once(key=f"k{expected}", digest=b"d")
-            conflict = await refused(
+            conflict = await expect_error(
                 store.append(trial.where, [b"x"], expect=expected, once=once, state=b"t"), Conflict
             )
             assert (conflict.expected, conflict.found) == (expected, 2)
             assert await store.read(trial.where) == before
         assert (await store.append(trial.where, [b"c"], expect=2)).count == 3
-        await refused(store.append(Where(trial.workspace, "none"), [b"x"], expect=1), Conflict)
+        await expect_error(store.append(Where(trial.workspace, "none"), [b"x"], expect=1), Conflict)
         assert len(await store.list(trial.workspace)) == 1
 
 
@@ -128,14 +130,14 @@ async def an_append_expects_the_state_that_was_read(trial: StoreTrial) -> None:
             once = Once(key=f"k{was!r}", digest=b"d")
             for expect in (None, 1):
                 append = store.append(trial.where, [b"x"], expect=expect, was=was, once=once, state=b"t")
-                conflict = await refused(append, Conflict)
+                conflict = await expect_error(append, Conflict)
                 assert (conflict.expected, conflict.found) == (1, 1)
                 assert "state" in str(conflict)
                 assert await store.read(trial.where) == before
-        conflict = await refused(store.append(trial.where, [], expect=7, was=b"two"), Conflict)
+        conflict = await expect_error(store.append(trial.where, [], expect=7, was=b"two"), Conflict)
         assert (conflict.expected, conflict.found) == (7, 1)
         assert await store.append(trial.where, [b"b"], was=b"two") == StoredHead(count=2, state=b"two")
-        await refused(store.append(Where(trial.workspace, "none"), [b"x"], was=b"s"), Conflict)
+        await expect_error(store.append(Where(trial.workspace, "none"), [b"x"], was=b"s"), Conflict)
         assert len(await store.list(trial.workspace)) == 1
 
 
@@ -147,7 +149,7 @@ async def of_two_writers_one_wins(trial: StoreTrial) -> None:
             won: dict[int, bool] = {}
 
             async def write(writer: int, number: int = number, there: int = there) -> None:
-                group = turn(writer, number)
+                group = make_turn(writer, number)
                 try:
                     await store.append(trial.where, group, expect=there, state=group[0])
                     won[writer] = True  # noqa: B023 - read within the round
@@ -160,8 +162,8 @@ async def of_two_writers_one_wins(trial: StoreTrial) -> None:
             assert sorted(won.values()) == [False, True]
             winner = max(won, key=lambda writer: won[writer])
             page = await store.read(trial.where, after=there)
-            assert [record.body for record in page.records] == turn(winner, number)
-            assert page.head.state == turn(winner, number)[0]
+            assert [record.body for record in page.records] == make_turn(winner, number)
+            assert page.head.state == make_turn(winner, number)[0]
 
 
 async def of_two_states_one_wins(trial: StoreTrial) -> None:
@@ -193,7 +195,9 @@ async def many_writers_make_one_history(trial: StoreTrial) -> None:
 
         async def write(writer: int) -> None:
             for number in range(TURNS):
-                await retried(store, trial.where, turn(writer, number), f"{writer}/{number}")
+                await append_until_accepted(
+                    store, trial.where, make_turn(writer, number), f"{writer}/{number}"
+                )
 
         async with anyio.create_task_group() as tasks:
             for writer in range(WRITERS):
@@ -211,7 +215,7 @@ async def groups_stand_together(trial: StoreTrial) -> None:
             dice = Random(writer)  # noqa: S311
             for number in range(TURNS):
                 await _wait_randomly(dice)
-                await store.append(trial.where, turn(writer, number))
+                await store.append(trial.where, make_turn(writer, number))
 
         async with anyio.create_task_group() as tasks:
             for writer in range(WRITERS):
@@ -226,7 +230,7 @@ async def repeats_at_once_are_kept_once(trial: StoreTrial) -> None:
 
         async def send(number: int) -> None:
             once = Once(key=str(number), digest=b"d")
-            heads.append(await store.append(trial.where, turn(0, number), once=once))
+            heads.append(await store.append(trial.where, make_turn(0, number), once=once))
 
         for number in range(10):
             async with anyio.create_task_group() as tasks:
@@ -234,7 +238,7 @@ async def repeats_at_once_are_kept_once(trial: StoreTrial) -> None:
                     tasks.start_soon(send, number)
             assert len(set(heads)) == number + 1
         bodies_there = [record.body for record in (await store.read(trial.where)).records]
-        assert bodies_there == [body for number in range(10) for body in turn(0, number)]
+        assert bodies_there == [body for number in range(10) for body in make_turn(0, number)]
 
 
 async def a_read_sees_one_moment(trial: StoreTrial) -> None:
@@ -244,7 +248,9 @@ async def a_read_sees_one_moment(trial: StoreTrial) -> None:
 
         async def write(writer: int) -> None:
             for number in range(TURNS):
-                await retried(store, trial.where, turn(writer, number), f"{writer}/{number}")
+                await append_until_accepted(
+                    store, trial.where, make_turn(writer, number), f"{writer}/{number}"
+                )
 
         async def look(number: int) -> None:
             dice = Random(number)  # noqa: S311

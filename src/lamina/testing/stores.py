@@ -22,7 +22,7 @@ from lamina.errors import BadInput, Conflict, KeyNeeded, Reused, StoreError, Wro
 from lamina.stores.paging import every_conversation
 from lamina.stores.port import (
     HEADER,
-    Listed,
+    ListedConversation,
     Once,
     Record,
     RecordPage,
@@ -33,7 +33,7 @@ from lamina.stores.port import (
     Within,
 )
 from lamina.testing.conformance import Conformance
-from lamina.testing.store_races import RACES, OpenStore, StoreTrial, bodies, refused
+from lamina.testing.store_races import RACES, OpenStore, StoreTrial, expect_error, make_bodies
 
 SECONDS = 300
 """A case that takes longer has met a deadlock."""
@@ -141,35 +141,37 @@ async def a_read_finds_what_it_names(trial: StoreTrial) -> None:
         ({"at": [0, 2, 4], "limit": 2}, [0, 2]),
     ]
     async with trial.open() as store:
-        await store.append(trial.where, bodies(5), state=b"s")
+        await store.append(trial.where, make_bodies(5), state=b"s")
         for options, numbers in reads:
             page = await store.read(trial.where, **options)  # type: ignore[arg-type]
             assert [record.seq for record in page.records] == numbers, options
-            assert [record.body for record in page.records] == [bodies(5)[seq] for seq in numbers], options
+            assert [record.body for record in page.records] == [make_bodies(5)[seq] for seq in numbers], (
+                options
+            )
             assert page.head == StoredHead(count=5, state=b"s"), options
 
 
 async def negative_numbers_are_refused(trial: StoreTrial) -> None:
     """A negative number is BadInput, in a read, a list and an append."""
     async with trial.open() as store:
-        await store.append(trial.where, bodies(3))
-        await refused(store.read(trial.where, after=-1), BadInput)
-        await refused(store.read(trial.where, last=-1), BadInput)
-        await refused(store.read(trial.where, at=[0, -1]), BadInput)
-        await refused(store.read(trial.where, limit=-1), BadInput)
-        await refused(store.list(trial.workspace, limit=-1), BadInput)
-        await refused(store.append(trial.where, [b"x"], expect=-1), BadInput)
+        await store.append(trial.where, make_bodies(3))
+        await expect_error(store.read(trial.where, after=-1), BadInput)
+        await expect_error(store.read(trial.where, last=-1), BadInput)
+        await expect_error(store.read(trial.where, at=[0, -1]), BadInput)
+        await expect_error(store.read(trial.where, limit=-1), BadInput)
+        await expect_error(store.list(trial.workspace, limit=-1), BadInput)
+        await expect_error(store.append(trial.where, [b"x"], expect=-1), BadInput)
         assert (await store.read(trial.where)).head.count == 3
 
 
 async def a_read_names_its_records_in_one_way(trial: StoreTrial) -> None:
     """`after`, `last` and `at` exclude each other: two of them are BadInput."""
     async with trial.open() as store:
-        await store.append(trial.where, bodies(3))
-        await refused(store.read(trial.where, after=1, last=1), BadInput)
-        await refused(store.read(trial.where, after=1, at=[1]), BadInput)
-        await refused(store.read(trial.where, last=1, at=[1]), BadInput)
-        await refused(store.read(trial.where, after=1, last=1, at=[]), BadInput)
+        await store.append(trial.where, make_bodies(3))
+        await expect_error(store.read(trial.where, after=1, last=1), BadInput)
+        await expect_error(store.read(trial.where, after=1, at=[1]), BadInput)
+        await expect_error(store.read(trial.where, last=1, at=[1]), BadInput)
+        await expect_error(store.read(trial.where, after=1, last=1, at=[]), BadInput)
 
 
 async def the_state_is_kept_with_the_group(trial: StoreTrial) -> None:
@@ -203,8 +205,8 @@ async def a_list_goes_page_by_page(trial: StoreTrial) -> None:
     names = ["b", "a", "é", "Z", "a/b", "aa", "漢", "🦉", "_", "10", "9"]
     async with trial.open() as store:
         for count, name in enumerate(names, 1):
-            await store.append(Where(trial.workspace, name), bodies(count))
-        whole = [Listed(conversation=name, count=names.index(name) + 1) for name in sorted(names)]
+            await store.append(Where(trial.workspace, name), make_bodies(count))
+        whole = [ListedConversation(conversation=name, count=names.index(name) + 1) for name in sorted(names)]
         assert list(await store.list(trial.workspace)) == whole
         assert [each async for each in every_conversation(store, trial.workspace, page=3)] == whole
         assert len(await store.list(trial.workspace, limit=3)) == 3
@@ -238,9 +240,9 @@ async def names_that_cannot_be_kept_are_refused(trial: StoreTrial) -> None:
     async with trial.open() as store:
         for name in NO_NAMES:
             where = Where(trial.workspace, name)
-            await refused(store.append(where, [b"x"]), BadInput)
-            await refused(store.read(where), BadInput)
-            await refused(store.delete(where), BadInput)
+            await expect_error(store.append(where, [b"x"]), BadInput)
+            await expect_error(store.read(where), BadInput)
+            await expect_error(store.delete(where), BadInput)
         for end in ("a", "b"):
             try:
                 await store.append(Where(trial.workspace, "n" * 100_000 + end), [end.encode()], expect=0)
@@ -257,14 +259,14 @@ async def a_group_is_kept_whole_or_not_at_all(trial: StoreTrial) -> None:
         await store.append(trial.where, [b"a"], state=b"s")
         for wrong in (object(), None, "text", 7):
             group: Sequence[bytes] = [b"b", wrong, b"c"]  # type: ignore[list-item]
-            await refused(store.append(trial.where, group, once=once, state=b"t"), BadInput)
+            await expect_error(store.append(trial.where, group, once=once, state=b"t"), BadInput)
             assert await store.read(trial.where) == RecordPage(
                 records=_numbered(b"a"), head=StoredHead(count=1, state=b"s")
             )
-        await refused(store.append(trial.where, [b"b"], state="text"), BadInput)  # type: ignore[arg-type]
-        await refused(store.append(trial.where, [b"b"], was="s"), BadInput)  # type: ignore[arg-type]
+        await expect_error(store.append(trial.where, [b"b"], state="text"), BadInput)  # type: ignore[arg-type]
+        await expect_error(store.append(trial.where, [b"b"], was="s"), BadInput)  # type: ignore[arg-type]
         fresh = Where(trial.workspace, "fresh")
-        await refused(store.append(fresh, [b"b", None]), BadInput)  # type: ignore[list-item]
+        await expect_error(store.append(fresh, [b"b", None]), BadInput)  # type: ignore[list-item]
         assert [one.conversation for one in await store.list(trial.workspace)] == [trial.where.conversation]
         assert (await store.append(trial.where, [b"b"], once=once)).count == 2
 
@@ -290,8 +292,12 @@ async def a_key_is_for_one_body(trial: StoreTrial) -> None:
     """With another digest it is Reused, and nothing is written; each conversation has keys of its own."""
     async with trial.open() as store:
         await store.append(trial.where, [b"a"], once=Once(key="k", digest=b"1"))
-        await refused(store.append(trial.where, [b"b"], once=Once(key="k", digest=b"2"), state=b"t"), Reused)
-        await refused(store.append(trial.where, [b"b"], expect=1, once=Once(key="k", digest=b"")), Reused)
+        await expect_error(
+            store.append(trial.where, [b"b"], once=Once(key="k", digest=b"2"), state=b"t"), Reused
+        )
+        await expect_error(
+            store.append(trial.where, [b"b"], expect=1, once=Once(key="k", digest=b"")), Reused
+        )
         assert await store.read(trial.where) == RecordPage(records=_numbered(b"a"), head=StoredHead(count=1))
         other = Where(trial.workspace, "other")
         assert (await store.append(other, [b"b"], once=Once(key="k", digest=b"2"))).count == 1
@@ -301,7 +307,7 @@ async def what_is_deleted_is_gone(trial: StoreTrial) -> None:
     """Records, state and keys; the next of this name begins at 0."""
     once = Once(key="k", digest=b"1")
     async with trial.open() as store:
-        await store.append(trial.where, bodies(3), once=once, state=b"s")
+        await store.append(trial.where, make_bodies(3), once=once, state=b"s")
         await store.append(Where(trial.workspace, "stays"), [b"a"])
         assert await store.delete(trial.where) is True
         assert await store.read(trial.where) == RecordPage()
@@ -327,7 +333,7 @@ async def bodies_of_any_size(trial: StoreTrial) -> None:
 async def many_records(trial: StoreTrial) -> None:
     """Thousands of records, in groups, are all there and in order."""
     async with trial.open() as store:
-        everything = bodies(trial.many)
+        everything = make_bodies(trial.many)
         for start in range(0, trial.many, 1000):
             await store.append(trial.where, everything[start : start + 1000], expect=start)
         assert [r.body for r in (await store.read(trial.where)).records] == everything
@@ -355,13 +361,13 @@ async def _check_replacing(trial: StoreTrial, store: Store) -> None:
         count=3, state=b"new"
     )
     whole = RecordPage(records=_numbered(b"A", b"B", b"C" * 9), head=StoredHead(count=3, state=b"new"))
-    await refused(store.replace(trial.where, {0: b"x"}, expect=2, state=b"x"), Conflict)
+    await expect_error(store.replace(trial.where, {0: b"x"}, expect=2, state=b"x"), Conflict)
     for was in (b"", b"older"):
-        conflict = await refused(store.replace(trial.where, {0: b"x"}, expect=3, was=was), Conflict)
+        conflict = await expect_error(store.replace(trial.where, {0: b"x"}, expect=3, was=was), Conflict)
         assert (conflict.expected, conflict.found) == (3, 3)
-    await refused(store.replace(trial.where, {0: b"x", 3: b"x"}, expect=3, state=b"x"), BadInput)
-    await refused(store.replace(trial.where, {0: b"x", 1: None}, expect=3), BadInput)  # type: ignore[dict-item]
-    await refused(store.replace(Where(trial.workspace, "none"), {}, expect=0, state=b"x"), StoreError)
+    await expect_error(store.replace(trial.where, {0: b"x", 3: b"x"}, expect=3, state=b"x"), BadInput)
+    await expect_error(store.replace(trial.where, {0: b"x", 1: None}, expect=3), BadInput)  # type: ignore[dict-item]
+    await expect_error(store.replace(Where(trial.workspace, "none"), {}, expect=0, state=b"x"), StoreError)
     assert await store.read(trial.where) == whole
     assert await store.append(trial.where, [b"a", b"b"], once=once) == StoredHead(count=2, state=b"new")
     head = await store.replace(trial.where, {}, expect=3, was=b"new", state=b"newest")
@@ -381,19 +387,19 @@ async def opened_again_everything_is_there(trial: StoreTrial) -> None:
     """Records, state, keys and lists, after the store was closed; also while another has it open."""
     once = Once(key="k", digest=b"1")
     async with trial.open() as store:
-        await store.append(trial.where, bodies(20), once=once, state=b"s")
+        await store.append(trial.where, make_bodies(20), once=once, state=b"s")
         await store.append(trial.where, [b"more"], state=b"t")
         before = await store.read(trial.where)
     async with trial.open() as store:
         assert await store.read(trial.where) == before
-        again = await store.append(trial.where, bodies(20), once=once, state=b"s")
+        again = await store.append(trial.where, make_bodies(20), once=once, state=b"s")
         assert again == StoredHead(count=20, state=b"t")
-        await refused(store.append(trial.where, [b"x"], once=Once(key="k", digest=b"2")), Reused)
+        await expect_error(store.append(trial.where, [b"x"], once=Once(key="k", digest=b"2")), Reused)
         async with trial.open() as second:
             assert (await second.append(trial.where, [b"y"], expect=21)).count == 22
         assert (await store.append(trial.where, [b"z"], expect=22)).count == 23
         assert list(await store.list(trial.workspace)) == [
-            Listed(conversation=trial.where.conversation, count=23)
+            ListedConversation(conversation=trial.where.conversation, count=23)
         ]
         assert await store.delete(trial.where)
     async with trial.open() as store:
@@ -407,16 +413,16 @@ async def a_sealed_store_gives_nothing_without_its_key(trial: StoreTrial) -> Non
         await store.append(HEADER, [b""], expect=0, state=b"header")
         await store.append(inner, [b"\x01sealed"], state=b"\x01")
         for where in (trial.where, Where(trial.workspace, "sealed")):
-            await refused(store.read(where), KeyNeeded)
-            await refused(store.append(where, [b"plain"]), KeyNeeded)
-            await refused(store.append(where, [], state=b"plain"), KeyNeeded)
-            await refused(store.delete(where), KeyNeeded)
+            await expect_error(store.read(where), KeyNeeded)
+            await expect_error(store.append(where, [b"plain"]), KeyNeeded)
+            await expect_error(store.append(where, [], state=b"plain"), KeyNeeded)
+            await expect_error(store.delete(where), KeyNeeded)
             if isinstance(store, Rekeyable):
-                await refused(store.replace(where, {0: b"plain"}, expect=1), KeyNeeded)
-        await refused(store.list(trial.workspace), KeyNeeded)
-        await refused(store.list(f"{trial.workspace}-other"), KeyNeeded)
+                await expect_error(store.replace(where, {0: b"plain"}, expect=1), KeyNeeded)
+        await expect_error(store.list(trial.workspace), KeyNeeded)
+        await expect_error(store.list(f"{trial.workspace}-other"), KeyNeeded)
         assert (await store.read(inner)).records == _numbered(b"\x01sealed")
-        assert list(await store.list(inner.workspace)) == [Listed(conversation="sealed", count=1)]
+        assert list(await store.list(inner.workspace)) == [ListedConversation(conversation="sealed", count=1)]
         assert (await store.append(inner, [b"\x01more"], expect=1)).count == 2
         assert (await store.read(HEADER)).head == StoredHead(count=1, state=b"header")
         assert await store.delete(inner)
@@ -426,7 +432,7 @@ async def a_plain_store_takes_no_seal(trial: StoreTrial) -> None:
     """Not while there is a plain conversation; and the header can be changed where there is one."""
     async with trial.open() as store:
         await store.append(trial.where, [b"plain"])
-        await refused(store.append(HEADER, [b""], expect=0, state=b"header"), WrongKey)
+        await expect_error(store.append(HEADER, [b""], expect=0, state=b"header"), WrongKey)
         assert await store.read(HEADER) == RecordPage()
         assert (await store.read(trial.where)).head.count == 1
         assert await store.delete(trial.where)

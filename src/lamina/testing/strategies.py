@@ -13,11 +13,11 @@ from random import Random
 
 import msgspec
 
-from lamina.core.arrange import Cap, Layout
 from lamina.core.bound_thinking import Binding
 from lamina.core.build import build
 from lamina.core.history_window import LastN
-from lamina.core.options import DEFAULT, Options
+from lamina.core.layout import Cap, Layout
+from lamina.core.options import DEFAULT_OPTIONS, Options
 from lamina.core.repair import Repairs
 from lamina.core.values import Budget, Part, Segment, Text, ToolCall, ToolResult
 from lamina.core.wording import TAGGED
@@ -75,7 +75,7 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
 
     logs: tuple[Log, ...]
     budget: Budget
-    options: Options = DEFAULT
+    options: Options = DEFAULT_OPTIONS
 
     @property
     def log(self) -> Log:

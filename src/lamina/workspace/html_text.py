@@ -36,7 +36,7 @@ class HtmlText(NamedTuple):
     text: str
 
 
-def page(html: str) -> HtmlText:
+def read_page(html: str) -> HtmlText:
     """The title and the text of a page."""
     reader = _Reader()
     for token in read_markup(html):

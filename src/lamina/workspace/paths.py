@@ -64,7 +64,7 @@ def split_path(path: str) -> tuple[str, ...]:
     """The names of a path; none for the root itself. Refuses paths that could lead elsewhere."""
     problem = _find_problem(path)
     if problem:
-        raise BadInput(problem, place=shown(path), hint=_HINT)
+        raise BadInput(problem, place=display_name(path), hint=_HINT)
     return tuple(name for name in path.split("/") if name not in {"", "."})
 
 
@@ -100,7 +100,7 @@ def is_plain(name: str) -> bool:
     return not any(unicodedata.category(char) in {"Cc", "Cf", "Cs", "Zl", "Zp"} for char in name)
 
 
-def shown(name: str) -> str:
+def display_name(name: str) -> str:
     """A name for a message: as it is if it is plain, else escaped. Long names are cut."""
     short = name
     if len(name) > 200:

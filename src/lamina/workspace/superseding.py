@@ -13,16 +13,16 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.arrange import pairs
 from lamina.core.orders import Batch, Move, Order, OrderView, goes_last, ladder
-from lamina.core.superseded_results import Exchange, superseded
-from lamina.core.text.subjects import SUBJECTS, ReadableCall, Subject, SubjectReader
+from lamina.core.selection import pair_calls
+from lamina.core.superseded_results import Exchange, find_superseded
+from lamina.core.text.subjects import SUBJECT_READERS, ReadableCall, Subject, SubjectReader
 from lamina.core.values import Entry, Form, ToolCall, ToolResult
 from lamina.errors import BadInput
 from lamina.workspace.paths import join_path, split_path
 
 
-def moved(call: ReadableCall) -> Subject | None:
+def read_move(call: ReadableCall) -> Subject | None:
     """A move as a write of both paths, for a table of subjects: readings of either path are outdated."""
     if call.name != "mv":
         return None
@@ -34,7 +34,7 @@ def moved(call: ReadableCall) -> Subject | None:
     return Subject(verb="write", resource="\n".join(dict.fromkeys(paths)))
 
 
-TABLE: tuple[SubjectReader, ...] = (moved, *SUBJECTS)
+TABLE: tuple[SubjectReader, ...] = (read_move, *SUBJECT_READERS)
 """The subjects of calls, with those of the workspace tools."""
 
 
@@ -55,13 +55,13 @@ ORDER = superseding(TABLE)
 def _lower_outdated(view: OrderView, table: tuple[SubjectReader, ...]) -> Iterator[Batch]:
     """Lowers results that this table takes for outdated and the core's table does not."""
     full_pairs = []
-    for call_index, result_index in pairs(view.entries):
+    for call_index, result_index in pair_calls(view.entries):
         if view.entries[result_index].form is Form.FULL:
             full_pairs.append((call_index, result_index))
     exchanges = [_make_exchange(view.entries[call], view.entries[result]) for call, result in full_pairs]
-    superseded_for_core = superseded(exchanges)
+    superseded_for_core = find_superseded(exchanges)
     free = frozenset(view.free())
-    for older, newer in sorted(superseded(exchanges, table=table).items()):
+    for older, newer in sorted(find_superseded(exchanges, table=table).items()):
         result_index = full_pairs[older][1]
         newer_result = view.entries[full_pairs[newer][1]]
         if older in superseded_for_core or result_index not in free:

@@ -22,7 +22,7 @@ from os import PathLike
 from typing import NamedTuple
 
 from lamina.errors import BadInput
-from lamina.workspace.paths import NOISE, SECRET, find_excluded, is_plain, join_path, shown, split_path
+from lamina.workspace.paths import NOISE, SECRET, display_name, find_excluded, is_plain, join_path, split_path
 
 LARGEST = 8 * 2**20
 """Bytes of one file, read or written: far more text than any context window takes."""
@@ -150,7 +150,7 @@ class Workspace:
         ):
             mode = self._check_replaceable(folder, name, path)
             if mode is not None and not replace:
-                raise BadInput("it is there already", place=shown(path), hint="choose another name")
+                raise BadInput("it is there already", place=display_name(path), hint="choose another name")
             new_mode = 0o644 if mode is None else mode & 0o777
             _write_and_rename(folder, name, data, new_mode)
             return mode is None
@@ -161,11 +161,11 @@ class Workspace:
             data = self.read(path)
             count = data.count(old) if old else 0
             if not count:
-                raise BadInput("the text is not there", place=shown(path), hint="read the file again")
+                raise BadInput("the text is not there", place=display_name(path), hint="read the file again")
             if count > 1 and not every:
                 problem = f"the text to replace is there {count} times"
                 hint = "give more of the lines around it, or replace all"
-                raise BadInput(problem, place=shown(path), hint=hint)
+                raise BadInput(problem, place=display_name(path), hint=hint)
             size = len(data) + count * (len(new) - len(old))
             self._check_size(size, path)  # before the replacement: a few bytes can become terabytes
             self.write(path, data.replace(old, new))
@@ -192,7 +192,7 @@ class Workspace:
         names = self._check_path(path, change=True)
         new_names = self._check_path(to, change=True)
         if new_names[: len(names)] == names:
-            raise BadInput("a folder cannot be moved into itself", place=shown(path))
+            raise BadInput("a folder cannot be moved into itself", place=display_name(path))
         with (
             self._changing,
             _refuse_os_errors(path),
@@ -202,20 +202,20 @@ class Workspace:
             if not stat.S_ISDIR(_mode_of(folder, name) or 0):
                 self._check_replaceable(folder, name, path, required=True)
             if _mode_of(new_folder, new_name) is not None:
-                raise BadInput("it is there already", place=shown(to), hint="remove it first")
+                raise BadInput("it is there already", place=display_name(to), hint="remove it first")
             os.rename(name, new_name, src_dir_fd=folder, dst_dir_fd=new_folder)
 
     def _check_size(self, size: int, path: str) -> None:
         if size > self.largest:
-            raise BadInput(f"{size:,} bytes", place=shown(path), hint=f"at most {self.largest:,}")
+            raise BadInput(f"{size:,} bytes", place=display_name(path), hint=f"at most {self.largest:,}")
 
     def _check_path(self, path: str, *, change: bool = False) -> tuple[str, ...]:
         """The names of a path, if it is allowed. `change`: the root itself is refused."""
         names = split_path(path)
         excluded_name = find_excluded(names, self.exclude)
         if excluded_name:
-            problem = f"{shown(excluded_name)!r} is excluded from this workspace"
-            raise BadInput(problem, place=shown(path), hint="ask for something else")
+            problem = f"{display_name(excluded_name)!r} is excluded from this workspace"
+            raise BadInput(problem, place=display_name(path), hint="ask for something else")
         if change and not names:
             raise BadInput("the root itself cannot be changed", place=".")
         return names
@@ -260,7 +260,7 @@ class Workspace:
     def _check_regular(self, status: os.stat_result, path: str) -> None:
         why = self._why_not(status)
         if why or stat.S_ISDIR(status.st_mode):
-            raise BadInput(f"it is {why or 'a folder'}, not a plain file", place=shown(path))
+            raise BadInput(f"it is {why or 'a folder'}, not a plain file", place=display_name(path))
 
     def _why_not(self, status: os.stat_result) -> str:
         """Why something is neither a folder nor a file that may be read, "" if it is one."""
@@ -282,7 +282,7 @@ class Workspace:
             return None
         self._check_regular(status, path)
         if not status.st_mode & 0o222:
-            raise BadInput("it may only be read", place=shown(path), hint="write another file")
+            raise BadInput("it may only be read", place=display_name(path), hint="write another file")
         return status.st_mode
 
     def _make_item(self, names: tuple[str, ...], folder: int) -> FolderItem:
@@ -290,7 +290,7 @@ class Workspace:
         path = join_path(names)
         name = names[-1]
         if not is_plain(name):
-            return FolderItem(join_path((*names[:-1], shown(name))), why="a name that cannot be shown")
+            return FolderItem(join_path((*names[:-1], display_name(name))), why="a name that cannot be shown")
         if find_excluded((name,), self.exclude):
             return FolderItem(path, why="excluded")
         try:
@@ -368,7 +368,7 @@ def _read_whole(file: int, most: int, path: str) -> bytes:
         size += len(chunk)
         if size > most:
             problem = f"larger than {most:,} bytes"
-            raise BadInput(problem, place=shown(path), hint="only smaller files are read")
+            raise BadInput(problem, place=display_name(path), hint="only smaller files are read")
     return b"".join(chunks)
 
 
@@ -397,7 +397,7 @@ def _refuse_os_errors(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         hint = "list the folder to see what is there"
-        raise BadInput(_describe_error(error), place=shown(path), hint=hint) from None
+        raise BadInput(_describe_error(error), place=display_name(path), hint=hint) from None
 
 
 _DESCRIPTIONS = {

@@ -16,15 +16,15 @@ from lamina.core.text.characters import (
     SPACES,
     UNPRINTABLE,
     WHITE_SPACE,
+    any_case_pattern,
     fold_case,
-    in_any_case,
-    in_quotes,
     is_alphanumeric,
     is_blank,
     is_digits,
     is_letter,
     is_printable,
     lower_ascii,
+    quote_text,
     spellings,
     split_lines,
     split_words,
@@ -114,18 +114,18 @@ def test_a_letter_in_any_case_is_what_a_pattern_that_ignores_case_finds(letter: 
 
 
 def test_a_word_in_any_case_is_a_pattern() -> None:
-    pattern = re.compile(in_any_case("a.task-1"))
+    pattern = re.compile(any_case_pattern("a.task-1"))
     assert pattern.fullmatch("A.TA\u017f\u212a-1")
     assert not pattern.fullmatch("abtask-1")
 
 
 @given(st.text(st.sampled_from("ab'\"\\\n\u00e9\u00a0\u200b漢\U0001f642\U000e0001\ud800")))
 def test_quotes_are_those_of_python(text: str) -> None:
-    assert in_quotes(text) == repr(text)
+    assert quote_text(text) == repr(text)
 
 
 def test_what_no_table_knows_yet_is_shown_as_it_is() -> None:
-    assert in_quotes("\U00088888") == "'\U00088888'"
+    assert quote_text("\U00088888") == "'\U00088888'"
 
 
 def test_single_characters_are_told_apart() -> None:

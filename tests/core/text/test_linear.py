@@ -16,18 +16,18 @@ from typing import NamedTuple
 import pytest
 
 from lamina.core.kinds import KINDS
-from lamina.core.text.arguments import shorter
+from lamina.core.text.arguments import shorten_arguments
 from lamina.core.text.characters import is_blank, split_lines, split_words
-from lamina.core.text.gist import clean, decisions, error_lines, one_line, paths
-from lamina.core.text.names import names
+from lamina.core.text.excerpts import clean_text, find_decisions, find_error_lines, find_paths, to_one_line
+from lamina.core.text.names import list_names
 from lamina.core.text.nesting import is_deeper
-from lamina.core.text.outline import indexed
-from lamina.core.text.subjects import subject
-from lamina.core.text.tagged import blocks, unescape
-from lamina.core.text.tags import inert, strip_tags
+from lamina.core.text.outline import outline_with_names
+from lamina.core.text.subjects import read_subject
+from lamina.core.text.tagged import find_blocks, unescape
+from lamina.core.text.tags import make_inert, strip_tags
 from lamina.core.wording import guard, unguard
 from lamina.dialects.ollama.fields import is_base64
-from lamina.dialects.text.layout import TextTurn, split, written
+from lamina.dialects.text.layout import TextTurn, join_turns, split_turns
 
 SIZE = 6_000
 GROWTH = 9  # between 4, which is linear, and 16, which is quadratic
@@ -41,45 +41,45 @@ class Call(NamedTuple):
 
 
 def run_shell(text: str) -> None:
-    subject(Call("bash", json.dumps({"command": text})))
+    read_subject(Call("bash", json.dumps({"command": text})))
 
 
 def patch(text: str) -> None:
-    subject(Call("apply_patch", json.dumps({"patch": text})))
+    read_subject(Call("apply_patch", json.dumps({"patch": text})))
 
 
 def lay_out(text: str) -> None:
-    prompt = written([TextTurn("user", text)])
-    split(prompt)
+    prompt = join_turns([TextTurn("user", text)])
+    split_turns(prompt)
 
 
 READERS: dict[str, Callable[[str], object]] = {
     "guard": guard,
     "unguard": unguard,
     "strip_tags": lambda text: strip_tags(text, TAGS[:2]),
-    "inert": lambda text: inert(text, len(text)),
-    "blocks": lambda text: blocks(text, TAGS),
+    "inert": lambda text: make_inert(text, len(text)),
+    "blocks": lambda text: find_blocks(text, TAGS),
     "unescape": unescape,
-    "names": lambda text: names((text,), limit=400),
+    "names": lambda text: list_names((text,), limit=400),
     "layout": lay_out,
     "base64": is_base64,
     "shell": run_shell,
     "patch": patch,
     "nesting": lambda text: is_deeper(text, 64),
-    "arguments": lambda text: shorter(json.dumps({"x": text}), limit=10, mark="[x]"),
-    "clean": clean,
-    "one line": lambda text: one_line(text, 200),
-    "decisions": lambda text: list(decisions(text)),
-    "errors": error_lines,
-    "paths": lambda text: list(paths(text)),
+    "arguments": lambda text: shorten_arguments(json.dumps({"x": text}), limit=10, mark="[x]"),
+    "clean": clean_text,
+    "one line": lambda text: to_one_line(text, 200),
+    "decisions": lambda text: list(find_decisions(text)),
+    "errors": find_error_lines,
+    "paths": lambda text: list(find_paths(text)),
     "blank": is_blank,
     "words": split_words,
     "lines": split_lines,
-    "code": lambda text: indexed(text, limit=2_000, name="a.py"),
-    "markdown": lambda text: indexed(text, limit=2_000, name="a.md"),
-    "table": lambda text: indexed(text, limit=2_000, name="a.csv"),
-    "JSON": lambda text: indexed(text, limit=2_000, name="a.json"),
-    "log": lambda text: indexed(text, limit=2_000, name="a.log"),
+    "code": lambda text: outline_with_names(text, limit=2_000, name="a.py"),
+    "markdown": lambda text: outline_with_names(text, limit=2_000, name="a.md"),
+    "table": lambda text: outline_with_names(text, limit=2_000, name="a.csv"),
+    "JSON": lambda text: outline_with_names(text, limit=2_000, name="a.json"),
+    "log": lambda text: outline_with_names(text, limit=2_000, name="a.log"),
 }
 
 # A beginning, what is repeated, and an end on which a match that was under way fails.

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.text.names import names
-from lamina.core.text.outline import indexed, outline_text
+from lamina.core.text.names import list_names
+from lamina.core.text.outline import outline_text, outline_with_names
 
 CODE = "\n".join(
     f"def load_{word}(path):\n    return parse_{word}(path)" for word in ("alpha", "beta", "gamma")
@@ -14,36 +14,38 @@ PROSE = "It was a quiet evening and nobody said much of anything. " * 40
 
 def test_names_are_identifiers_and_paths_the_most_frequent_first() -> None:
     text = "open src/app.py, then call load_all and load_all again, with HttpClient and word and x1"
-    assert names([text], limit=100) == "load_all, src/app.py, HttpClient"
+    assert list_names([text], limit=100) == "load_all, src/app.py, HttpClient"
 
 
 def test_plain_words_are_no_names() -> None:
-    assert names([PROSE], limit=500) == ""
+    assert list_names([PROSE], limit=500) == ""
 
 
 def test_names_of_several_texts_count_together() -> None:
-    assert names(["a_first a_second", "a_second"], limit=100).startswith("a_second")
+    assert list_names(["a_first a_second", "a_second"], limit=100).startswith("a_second")
 
 
 @given(st.text(), st.integers(0, 200))
 def test_names_stay_within_their_limit_and_stand_in_the_text(text: str, limit: int) -> None:
-    name_list = names([text], limit=limit)
+    name_list = list_names([text], limit=limit)
     assert len(name_list) <= limit
     assert all(name in text for name in name_list.split(", ") if name_list)
 
 
 def test_a_long_text_is_shown_with_its_names() -> None:
     text = CODE + "\n" + "# filler of no interest\n" * 200 + "\ndef the_last_one():\n    pass\n"
-    shown_text = indexed(text, limit=400, name="x.py")
+    shown_text = outline_with_names(text, limit=400, name="x.py")
     assert "parse_gamma" in shown_text
     assert "the_last_one" in shown_text
     assert len(shown_text) <= 400
 
 
 def test_a_text_without_names_is_only_outlined() -> None:
-    assert indexed(PROSE, limit=300) == outline_text(PROSE, limit=300)
+    assert outline_with_names(PROSE, limit=300) == outline_text(PROSE, limit=300)
 
 
 @given(st.text(max_size=3_000), st.integers(1, 600))
 def test_an_indexed_text_is_never_over_its_limit(text: str, limit: int) -> None:
-    assert indexed(text, limit=limit) == text or len(indexed(text, limit=limit)) <= limit
+    assert (
+        outline_with_names(text, limit=limit) == text or len(outline_with_names(text, limit=limit)) <= limit
+    )

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.text.arguments import shorter, telling
+from lamina.core.text.arguments import pick_telling_argument, shorten_arguments
 from lamina.core.text.nesting import is_deeper
 
 VALUES = st.recursive(
@@ -33,11 +33,11 @@ def test_depth_is_that_of_the_value_whatever_its_strings_hold(value: Any, limit:
 def test_arguments_nested_too_deeply_are_none_on_every_interpreter(levels: int) -> None:
     """The decoder gives up between 300 and 3,000 levels: where depends on the interpreter and the caller."""
     arguments = '{"path": "a.py", "deep": ' + "[" * levels + "]" * levels + "}"
-    assert telling(arguments) == ""
-    assert shorter(arguments, limit=2, mark="[x]") == "{}"
+    assert pick_telling_argument(arguments) == ""
+    assert shorten_arguments(arguments, limit=2, mark="[x]") == "{}"
 
 
 def test_arguments_nested_as_deeply_as_people_do_are_read() -> None:
     arguments = '{"path": "a.py", "deep": ' + "[" * 150 + "]" * 150 + "}"
-    assert telling(arguments) == "a.py"
-    assert json.loads(shorter(arguments, limit=10, mark="[x]")) == {"path": "a.py", "deep": "[x]"}
+    assert pick_telling_argument(arguments) == "a.py"
+    assert json.loads(shorten_arguments(arguments, limit=10, mark="[x]")) == {"path": "a.py", "deep": "[x]"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lamina.core.text.clipping import clip, clip_lines, shorten, truncate, truncate_bytes
-from lamina.core.text.markdown_outline import markdown
+from lamina.core.text.markdown_outline import outline_markdown
 from lamina.core.text.outline import outline_code, outline_text
 from lamina.core.text.row_outlines import outline_csv, outline_json
 
@@ -62,7 +62,7 @@ def test_outline_is_within_its_limit_or_the_text_itself(text: str, limit: int, n
 @given(TEXTS, LIMITS, st.integers(0, 300), st.integers(0, 30))
 def test_each_sort_keeps_its_limit_on_any_text(text: str, limit: int, preview: int, most: int) -> None:
     room = max(limit, 0)
-    assert len(markdown(text, limit=limit, preview=preview, most=most)) <= room
+    assert len(outline_markdown(text, limit=limit, preview=preview, most=most)) <= room
     assert len(outline_code(text, limit=limit)) <= max(room, len(text) if len(text) <= limit else 0)
     for short_text in (
         clip_lines(text, limit=limit),
@@ -251,12 +251,12 @@ def test_clip_lines_counts_one_line_as_one() -> None:
 
 def test_markdown_gives_back_sections_that_fit() -> None:
     text = "intro\n\n# One\n\nshort\n## Two\nshort too\n"
-    assert markdown(text, limit=1_000) == text
+    assert outline_markdown(text, limit=1_000) == text
 
 
 def test_markdown_shows_at_most_so_many_sections() -> None:
     text = "\n\n".join(f"## Section {number}\n\nText {number}." for number in range(1, 31))
-    short_text = markdown(text, limit=5_000, most=10)
+    short_text = outline_markdown(text, limit=5_000, most=10)
     assert "## Section 1\n" in short_text
     assert "## Section 10\n" in short_text
     assert "## Section 11" not in short_text
@@ -264,7 +264,7 @@ def test_markdown_shows_at_most_so_many_sections() -> None:
 
 
 def test_markdown_keeps_every_heading_of_a_paper() -> None:
-    short_text = markdown(PAPER, limit=len(PAPER) * 3 // 10, preview=300)
+    short_text = outline_markdown(PAPER, limit=len(PAPER) * 3 // 10, preview=300)
     assert [line for line in short_text.split("\n") if line.startswith("#")] == [
         f"## Part {n}" for n in range(12)
     ]
@@ -273,13 +273,13 @@ def test_markdown_keeps_every_heading_of_a_paper() -> None:
 
 
 def test_markdown_previews_shrink_to_what_fits() -> None:
-    roomy, tight = (markdown(PAPER, limit=limit, preview=300) for limit in (5_000, 1_500))
+    roomy, tight = (outline_markdown(PAPER, limit=limit, preview=300) for limit in (5_000, 1_500))
     assert 1_000 < len(tight) <= 1_500 < len(roomy)
     assert tight.count("## Part") == roomy.count("## Part") == 12
 
 
 def test_markdown_drops_sections_from_the_end_where_headings_alone_are_too_many() -> None:
-    short_text = markdown("\n".join(f"# Heading number {n}" for n in range(100)), limit=200, most=100)
+    short_text = outline_markdown("\n".join(f"# Heading number {n}" for n in range(100)), limit=200, most=100)
     assert short_text.startswith("# Heading number 0\n")
     heading_count = short_text.count("# Heading")
     assert short_text.endswith(f"[... {100 - heading_count} more sections omitted ...]")
@@ -289,7 +289,7 @@ def test_markdown_drops_sections_from_the_end_where_headings_alone_are_too_many(
 def test_markdown_takes_no_comment_in_a_fence_for_a_heading(fence: str) -> None:
     close = fence.strip().removesuffix("python")
     block = f"{fence}\n# comment\n" + "x = 1\n" * 100 + f"{close}\n"
-    short_text = markdown(f"# One\n{block}# Two\n{block}", limit=300, preview=60)
+    short_text = outline_markdown(f"# One\n{block}# Two\n{block}", limit=300, preview=60)
     assert [line for line in short_text.split("\n") if line.startswith("# ") and "comment" not in line] == [
         "# One",
         "# Two",
@@ -299,14 +299,14 @@ def test_markdown_takes_no_comment_in_a_fence_for_a_heading(fence: str) -> None:
 
 def test_markdown_fence_closes_only_with_its_own_mark() -> None:
     text = "# One\n````\n```\n# inside\n~~~\n````\n# Two\n" + "text " * 200
-    short_text = markdown(text, limit=400, preview=10)
+    short_text = outline_markdown(text, limit=400, preview=10)
     assert "# inside" not in short_text
     assert "# Two" in short_text
 
 
 def test_markdown_without_headings_is_shortened_as_one_text() -> None:
-    assert markdown("A" * 3_000, limit=9_000, preview=500) == "A" * 2_000 + "..."
+    assert outline_markdown("A" * 3_000, limit=9_000, preview=500) == "A" * 2_000 + "..."
     assert (
-        markdown("## Section 1\n" + "A" * 1_000, limit=9_000, preview=100)
+        outline_markdown("## Section 1\n" + "A" * 1_000, limit=9_000, preview=100)
         == "## Section 1\n" + "A" * 387 + "..."
     )

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lamina.core.text.clipping import clip_lines
-from lamina.core.text.code import signatures
+from lamina.core.text.code import find_signatures
 from lamina.core.text.outline import outline_code, outline_text
 from lamina.core.text.row_outlines import outline_csv, outline_json
 
@@ -41,7 +41,7 @@ class Thing(Base):
 
 
 def test_code_lists_signatures_with_their_lines() -> None:
-    assert [(sign.line, sign.text) for sign in signatures(PYTHON)] == [
+    assert [(sign.line, sign.text) for sign in find_signatures(PYTHON)] == [
         (1, '"""What the file does."""'),
         (5, 'def top(first: int, second: str = "x",) -> int:'),
         (9, '"""Says what it does.'),
@@ -70,7 +70,7 @@ def test_code_lists_signatures_with_their_lines() -> None:
     ],
 )
 def test_code_knows_a_definition_by_its_line(line: str) -> None:
-    assert [sign.text for sign in signatures(f"{line}\n")] == [line.strip()]
+    assert [sign.text for sign in find_signatures(f"{line}\n")] == [line.strip()]
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_code_knows_a_definition_by_its_line(line: str) -> None:
     ],
 )
 def test_code_leaves_other_lines_alone(line: str) -> None:
-    assert signatures(f"{line}\n") == []
+    assert find_signatures(f"{line}\n") == []
 
 
 def test_code_finds_a_brace_on_the_next_line() -> None:
-    assert [sign.text for sign in signatures("int main(int argc)\n{\n}\n")] == ["int main(int argc)"]
+    assert [sign.text for sign in find_signatures("int main(int argc)\n{\n}\n")] == ["int main(int argc)"]
 
 
 def test_code_keeps_indentation_and_counts_what_is_left_out() -> None:

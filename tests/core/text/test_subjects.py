@@ -7,7 +7,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.text.subjects import Subject, subject
+from lamina.core.text.subjects import Subject, read_subject
 
 PATHS = st.text(st.sampled_from("ab./"), min_size=1)
 
@@ -18,7 +18,7 @@ class Call(NamedTuple):
 
 
 def read(path: str) -> Subject | None:
-    return subject(Call("read_file", json.dumps({"path": path})))
+    return read_subject(Call("read_file", json.dumps({"path": path})))
 
 
 @given(PATHS)
@@ -33,5 +33,5 @@ def test_a_path_does_not_end_at_a_nul() -> None:
 
 
 def test_a_shell_reads_files_with_names_of_every_script() -> None:
-    told = subject(Call("bash", json.dumps({"command": "cat docs/données/漢字.md"})))
+    told = read_subject(Call("bash", json.dumps({"command": "cat docs/données/漢字.md"})))
     assert told == Subject(verb="read", resource="docs/données/漢字.md")

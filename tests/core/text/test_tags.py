@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lamina.core.text.tags import guard, is_balanced, tag, unguard
+from lamina.core.text.tags import guard, is_balanced, unguard, wrap_in_tag
 
 TAGS = ("file_context", "excerpt", "content")
 UNSEEN = (
@@ -22,8 +22,8 @@ MARKS = st.builds(
 def test_what_nobody_sees_hides_no_tag(disguised: str, sign: str) -> None:
     text = disguised.format(sign)
     assert guard(f"a {text} b", TAGS) == f"a <\\{text[1:]} b"
-    assert not is_balanced(tag("excerpt", {}, f"a {text} b"), TAGS)
-    assert is_balanced(tag("excerpt", {}, guard(f"a {text} b", TAGS)), TAGS)
+    assert not is_balanced(wrap_in_tag("excerpt", {}, f"a {text} b"), TAGS)
+    assert is_balanced(wrap_in_tag("excerpt", {}, guard(f"a {text} b", TAGS)), TAGS)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_what_is_no_tag_of_ours_is_not_touched(text: str) -> None:
 def test_disguised_tags_come_back_as_they_were(text: str) -> None:
     guarded = guard(text, TAGS)
     assert unguard(guarded, TAGS) == text
-    assert is_balanced(tag("excerpt", {}, guarded), TAGS)
+    assert is_balanced(wrap_in_tag("excerpt", {}, guarded), TAGS)
 
 
 @pytest.mark.parametrize("unit", ["\u200b", " ", "<\u200b", "< /", "<\u200b/\u200b"], ids=ascii)

@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 
 from lamina.agent import Action
 from lamina.cli.chat.lines import LineSource
-from lamina.cli.chat.screen import Screen, called
+from lamina.cli.chat.screen import Screen, describe_call
 from lamina.core.values import ToolCall
 
 QUESTION = "allow? [y]es, [n]o, [a]lways, or say what to do instead: "
@@ -41,7 +41,7 @@ class Approval:
         if not self._lines.asks:
             return NOBODY
         self._screen.end()
-        self._screen.show(f"the model wants to: {called(call)}")
+        self._screen.show(f"the model wants to: {describe_call(call)}")
         change = _describe_change(call)
         if change:
             self._screen.show(change)

@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from anyio import to_thread
 
-from lamina.context.files import files, made
+from lamina.context.files import files, make_file_segment
 from lamina.context.port import GatheredSegments
 from lamina.core.values import Segment
 from lamina.errors import BadInput
 from lamina.segments import image
-from lamina.sessions.attachments import MEDIA
+from lamina.sessions.attachments import MEDIA_TYPES
 from lamina.workspace.paths import NOISE
 from lamina.workspace.workspace import FolderItem, Workspace
 
@@ -84,10 +84,10 @@ def _find_path(mention: str, space: Workspace) -> str | None:
 
 def _read_file(path: str, space: Workspace) -> Segment:
     data = space.read(path)
-    media_type = MEDIA.get(PurePosixPath(path).suffix.lower(), "")
+    media_type = MEDIA_TYPES.get(PurePosixPath(path).suffix.lower(), "")
     if media_type.startswith("image/"):
         return image(data=base64.b64encode(data).decode(), media_type=media_type, key=path)
-    return made(path, data)
+    return make_file_segment(path, data)
 
 
 def path_choices(before: str, space: Workspace) -> Iterator[Choice]:

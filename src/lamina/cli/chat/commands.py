@@ -13,7 +13,7 @@ from lamina.cli.chat.conversation import TerminalChat
 from lamina.cli.chat.maps import NOTHING, reasons_table, segment_reason, spending_text, window_map
 from lamina.cli.explain import input_price
 from lamina.core.hashing import handle
-from lamina.core.recall import identified, names
+from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Form, Segment
 from lamina.core.wording import text_of
 from lamina.errors import BadInput, BudgetExceeded, NotFound
@@ -62,7 +62,7 @@ async def _why(chat: TerminalChat, key: str) -> None:
         return
     segment = _find_segment(chat, key)
     text = text_of(segment.parts)
-    segments_by_name = names(identified(chat.session.log))
+    segments_by_name = index_by_name(identify_segments(chat.session.log))
     reasons = [segment_reason(row, text) for row in rows if segments_by_name.get(row.ref) is segment]
     chat.screen.show("\n\n".join(reasons) or NOTHING)
 
@@ -193,7 +193,7 @@ def segment_name(segment: Segment) -> str:
     """What a segment is called: its key, else its handle."""
     if segment.key:
         return segment.key
-    [identity] = identified([segment])
+    [identity] = identify_segments([segment])
     return handle(identity.content)
 
 
@@ -204,7 +204,7 @@ def segment_names(log: tuple[Segment, ...]) -> list[str]:
 
 def _find_segment(chat: TerminalChat, key: str) -> Segment:
     """The segment with this key, handle or ref; or the only one whose name begins like that."""
-    segments_by_name = names(identified(chat.session.log))
+    segments_by_name = index_by_name(identify_segments(chat.session.log))
     if key in segments_by_name:
         return segments_by_name[key]
     start = key.rstrip("…")
@@ -222,7 +222,7 @@ def _find_segment(chat: TerminalChat, key: str) -> Segment:
 
 
 def _ref_of(chat: TerminalChat, segment: Segment) -> str:
-    return next(each.ref for each in identified(chat.session.log) if each.segment is segment)
+    return next(each.ref for each in identify_segments(chat.session.log) if each.segment is segment)
 
 
 def fresh_name() -> str:

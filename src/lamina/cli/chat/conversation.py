@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
-from lamina.agent import Agent, Spent, TurnOutcome
-from lamina.agent.outcome import Hear
+from lamina.agent import Agent, TurnCost, TurnOutcome
+from lamina.agent.outcome import Listener
 from lamina.cli.chat.attaching import attach_mentions, attach_path
 from lamina.cli.chat.screen import Screen
-from lamina.clients.events import CallUsage, Spoke
+from lamina.clients.events import TextEvent, UsageEvent
 from lamina.core.values import Role, Segment
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import Usage
-from lamina.dialects.sending import rendered
+from lamina.dialects.sending import render_request
+from lamina.dialects.usage import Usage
 from lamina.sessions import Session
-from lamina.sessions.turns import ASKED
+from lamina.sessions.turns import IS_PROMPT
 from lamina.stores.port import Store
 from lamina.summaries import Question
 from lamina.workspace.workspace import Workspace
@@ -39,8 +39,8 @@ class TerminalChat:
         self.space = space
         self.screen = screen
         self.queue: list[Segment] = []
-        self.last = Spent()
-        self.spent = Spent()
+        self.last = TurnCost()
+        self.spent = TurnCost()
         self.failed = False
         self.left = False
         self.after = ""
@@ -91,13 +91,13 @@ class TerminalChat:
     async def write(self, question: Question) -> str:
         """Asks the model for a summary: its words, and nothing of it in the log."""
         client = self.agent.client
-        request = rendered(question.envelope, DIALECTS[client.dialect])
+        request = render_request(question.envelope, DIALECTS[client.dialect])
         texts: list[str] = []
         async with client.send(request) as reply:
             async for event in reply:
-                if isinstance(event, Spoke):
+                if isinstance(event, TextEvent):
                     texts.append(event.text)
-                elif isinstance(event, CallUsage):
+                elif isinstance(event, UsageEvent):
                     self.spent = self.spent.after(_usage(event), self.session.setup.model)
         return "".join(texts)
 
@@ -120,7 +120,7 @@ class TerminalChat:
             self.screen.remark(note)
 
     async def _run_turn(self, turn: Callable[..., Awaitable[TurnOutcome]]) -> None:
-        hear: Hear = self.screen.hear
+        hear: Listener = self.screen.hear
         self.screen.wait()
         outcome = await turn(self.session, hear=hear)
         self.screen.end()
@@ -160,14 +160,14 @@ def is_unanswered(log: tuple[Segment, ...]) -> bool:
     """Whether the last message of the user has no word of the model after it."""
     last_question = None
     for at, segment in enumerate(log):
-        if segment.role is Role.USER and segment.meta.get(ASKED):
+        if segment.role is Role.USER and segment.meta.get(IS_PROMPT):
             last_question = at
     if last_question is None:
         return False
     return not any(segment.kind == "assistant" for segment in log[last_question + 1 :])
 
 
-def _usage(reported: CallUsage) -> Usage:
+def _usage(reported: UsageEvent) -> Usage:
     return Usage(
         input=reported.input, cached=reported.cached, written=reported.written, output=reported.output
     )

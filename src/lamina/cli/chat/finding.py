@@ -17,14 +17,14 @@ from urllib.request import ProxyHandler, Request, build_opener
 import msgspec
 from anyio import to_thread
 
-from lamina.clients.events import Sdk
+from lamina.clients.events import SdkClient
 from lamina.clients.known import client_for
 from lamina.clients.ollama import ollama_chat
 from lamina.core.tokens import Counter
 from lamina.core.values import Budget
 from lamina.errors import BadInput
 from lamina.models.facts import model as facts_of
-from lamina.models.facts import own_name
+from lamina.models.names import own_name
 
 TINY = "tiny"
 TINY_WINDOW, TINY_OUTPUT = 65_536, 48
@@ -65,7 +65,7 @@ class ReachedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model that can be asked. Without a budget it has its own window; `output` limits its answers."""
 
     model: str
-    client: Sdk
+    client: SdkClient
     where: str
     budget: Budget | None = None
     output: int | None = None
@@ -253,9 +253,9 @@ async def _serve_tiny_model() -> AsyncIterator[ReachedModel]:
     except ImportError as missing:
         hint = "install lamina[testing,openai]: this model is made on the spot"
         raise BadInput(f"{missing.name} is not installed", place="--model tiny", hint=hint) from None
-    from lamina.testing.model_server import COUNTER, MODEL, upstream  # noqa: PLC0415
+    from lamina.testing.model_server import COUNTER, MODEL, run_model_server  # noqa: PLC0415
 
-    server = upstream(window=TINY_WINDOW)
+    server = run_model_server(window=TINY_WINDOW)
     local = await to_thread.run_sync(server.__enter__)
     try:
         client = client_for("openai_chat", base_url=f"{local.url}/v1", api_key="none")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from lamina.agent import Spent
+from lamina.agent import TurnCost
 from lamina.cli.bar import tokens_by_layer
-from lamina.core.cut_target import limits
+from lamina.core.cut_target import derive_limits
 from lamina.core.envelope import Envelope
-from lamina.core.explanation import Manifest, ManifestRow, told
+from lamina.core.explanation import Manifest, ManifestRow, describe_cut
 from lamina.core.values import Budget, Form
 
 BAR_WIDTH, KEY_WIDTH, WHAT_WIDTH = 30, 28, 16
@@ -45,7 +45,7 @@ def _describe_size(manifest: Manifest) -> str:
 
 
 def _describe_limits(envelope: Envelope, budget: Budget) -> str:
-    cut_limits = limits(budget, envelope.head, envelope.entries)
+    cut_limits = derive_limits(budget, envelope.head, envelope.entries)
     reserve = budget.window - cut_limits.room
     return (
         f"window {budget.window:,}, {reserve:,} of it for the answer; "
@@ -58,7 +58,7 @@ def _describe_cuts(envelope: Envelope) -> str:
     if not cuts:
         return "no cut so far"
     noun = "cut" if len(cuts) == 1 else "cuts"
-    return f"{len(cuts)} {noun}; the last, {told(cuts[-1])}"
+    return f"{len(cuts)} {noun}; the last, {describe_cut(cuts[-1])}"
 
 
 def _count_forms(rows: Iterable[ManifestRow]) -> str:
@@ -97,7 +97,7 @@ def segment_reason(row: ManifestRow, text: str) -> str:
     return "\n".join(lines)
 
 
-def spending_text(last: Spent, total: Spent, next_cost: str) -> str:
+def spending_text(last: TurnCost, total: TurnCost, next_cost: str) -> str:
     """What the last turn and all turns of this run took, and what the next request costs."""
     lines = [
         f"last turn: {_describe_spent(last)}",
@@ -108,7 +108,7 @@ def spending_text(last: Spent, total: Spent, next_cost: str) -> str:
     return "\n".join(lines)
 
 
-def _describe_spent(spent: Spent) -> str:
+def _describe_spent(spent: TurnCost) -> str:
     if not spent.steps:
         return "nothing"
     noun = "call" if spent.steps == 1 else "calls"

@@ -13,10 +13,10 @@ import shutil
 import sys
 from typing import Any
 
-from lamina.agent.outcome import Heard, Ran
+from lamina.agent.outcome import ToolRunEvent, TurnEvent
 from lamina.cli.chat.markdown import DIM, PLAIN, Markdown, make_inert
 from lamina.cli.output import progress, tell
-from lamina.clients.events import CallUsage, Spoke, Stopped, Thought
+from lamina.clients.events import StopEvent, TextEvent, ThinkingEvent, UsageEvent
 from lamina.core.values import ToolCall, ToolResult
 from lamina.core.wording import text_of
 
@@ -70,15 +70,15 @@ class Screen:
         if self.live:
             self._waiting.enter_context(progress("waiting for the model; Ctrl-C interrupts"))
 
-    async def hear(self, event: Heard) -> None:
-        if isinstance(event, Stopped | CallUsage):
+    async def hear(self, event: TurnEvent) -> None:
+        if isinstance(event, StopEvent | UsageEvent):
             return
         self._waiting.close()
-        if isinstance(event, Spoke):
+        if isinstance(event, TextEvent):
             self._speak(event.text)
-        elif isinstance(event, Thought):
+        elif isinstance(event, ThinkingEvent):
             self._think()
-        elif isinstance(event, Ran):
+        elif isinstance(event, ToolRunEvent):
             self.remark(_describe_result(event))
             self.wait()
 
@@ -110,7 +110,7 @@ class Screen:
         return "\n".join(f"{DIM}{line}{PLAIN}" for line in text.split("\n"))
 
 
-def called(call: ToolCall) -> str:
+def describe_call(call: ToolCall) -> str:
     """A call in one line: its name, and what it is about."""
     text = f"{call.name} {_describe_arguments(call.arguments)}"
     line = " ".join(make_inert(text, lines=False).split())
@@ -130,15 +130,15 @@ def _describe_arguments(arguments: str) -> str:
     return " ".join(texts)
 
 
-def _describe_result(event: Ran) -> str:
+def _describe_result(event: ToolRunEvent) -> str:
     parts = event.result.parts
     first = parts[0] if parts else None
     if not isinstance(first, ToolResult):
-        return f"→ {called(event.call)} ({_count_lines(text_of(parts))})"
+        return f"→ {describe_call(event.call)} ({_count_lines(text_of(parts))})"
     text = text_of(first.content)
     if first.error:
-        return f"→ {called(event.call)}: {make_inert(text, lines=False)[:200]}"
-    return f"→ {called(event.call)} ({_count_lines(text)})"
+        return f"→ {describe_call(event.call)}: {make_inert(text, lines=False)[:200]}"
+    return f"→ {describe_call(event.call)} ({_count_lines(text)})"
 
 
 def _count_lines(text: str) -> str:

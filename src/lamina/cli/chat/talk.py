@@ -21,7 +21,7 @@ from pathlib import Path
 import anyio
 from anyio import to_thread
 
-from lamina.agent import Agent, offered, open_for
+from lamina.agent import Agent, open_for, workspace_actions
 from lamina.cli.chat.approving import Approval
 from lamina.cli.chat.attaching import Choice, path_choices
 from lamina.cli.chat.commands import COMMANDS, fresh_name, segment_names
@@ -186,7 +186,7 @@ class ChatRun:
         tools = self.arguments.tools
         offers = () if tools == "none" else workspace_tools(self.space, changes=tools == "all")
         approval = Approval(self.lines, self.screen, self.interrupts.stop)
-        return Agent(client=self.reached_model.client, actions=offered(offers), approve=approval)
+        return Agent(client=self.reached_model.client, actions=workspace_actions(offers), approve=approval)
 
     def _choices(self, before: str) -> Iterator[Choice]:
         """What Tab offers: commands, the keys that some of them take, and paths after @."""

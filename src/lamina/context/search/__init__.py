@@ -7,7 +7,7 @@ used), `ranking` scores them, `source` makes excerpts.
 from lamina.context.search.chunks import Chunk, chunks_of, fact, turns_of
 from lamina.context.search.embedders import local_embedder, server_embedder
 from lamina.context.search.index import Embedder, Hit, Index, open_index
-from lamina.context.search.source import SearchLimits, answered, excerpts, search, search_tool
+from lamina.context.search.source import SearchLimits, answer_search_call, excerpts, search, search_tool
 
 __all__ = [
     "Chunk",
@@ -15,7 +15,7 @@ __all__ = [
     "Hit",
     "Index",
     "SearchLimits",
-    "answered",
+    "answer_search_call",
     "chunks_of",
     "excerpts",
     "fact",

@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from lamina.context.search.chunks import Chunk
-from lamina.context.search.words import folded
+from lamina.context.search.words import fold_text
 
 
 class ChunkRow(msgspec.Struct, frozen=True):
@@ -145,8 +145,8 @@ def digest_of(chunk: Chunk) -> bytes:
 def index_text(chunk: Chunk) -> str:
     """The words of a chunk and of its head, identifiers in pieces."""
     if chunk.head:
-        return folded(f"{chunk.head}\n{chunk.text}")
-    return folded(chunk.text)
+        return fold_text(f"{chunk.head}\n{chunk.text}")
+    return fold_text(chunk.text)
 
 
 FIELDS = ("text", "place", "head", "section", "speaker", "at", "sort")

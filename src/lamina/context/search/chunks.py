@@ -19,7 +19,7 @@ import msgspec
 
 from lamina.context.search import grammar
 from lamina.core.text.characters import WHITE_SPACE, is_blank, lower_ascii
-from lamina.core.text.code import signatures
+from lamina.core.text.code import find_signatures
 from lamina.core.values import Entry, Role, Segment, Text, ToolResult
 
 Sort = Literal["text", "code", "turn"]
@@ -226,7 +226,7 @@ def _marks_by_lines(text: str, count: int) -> list[tuple[int, str]]:
     """Where definitions begin, by rules over single lines, for any language."""
     marks: list[tuple[int, str]] = []
     enclosing: list[tuple[int, str]] = []
-    for signature in signatures(text):
+    for signature in find_signatures(text):
         if signature.documents or signature.line > count:
             continue
         enclosing = [(indent, name) for indent, name in enclosing if indent < signature.indent]

@@ -24,7 +24,7 @@ from anyio.to_thread import run_sync
 from lamina.context.search import mentions, ranking
 from lamina.context.search.chunk_tables import ChunkChanges, ChunkRow, ChunkTables
 from lamina.context.search.chunks import Chunk
-from lamina.context.search.sqlite import MEMORY, SqliteShelf
+from lamina.context.search.sqlite import MEMORY, SqliteChunkTables
 from lamina.context.search.vectors import pack_vectors
 from lamina.core.text.characters import is_blank
 from lamina.errors import BadInput, StoreError
@@ -107,13 +107,13 @@ class Index:
                 vectors = await self._blobs(plan, vectors_by_text)
                 if await self._threaded(partial(self._shelf.write, source, plan, vectors)):
                     return len(plan.new)
-        raise too_busy(source)
+        raise source_is_busy(source)
 
     async def _blobs(self, plan: ChunkChanges, vectors_by_text: dict[str, bytes]) -> Sequence[bytes | None]:
         """The vectors of new chunks. `vectors_by_text` remembers them, in case the plan is made again."""
         if self._embedder is None:
             return [None] * len(plan.new)
-        texts = [embeddable(chunk) for _, chunk in plan.new]
+        texts = [text_to_embed(chunk) for _, chunk in plan.new]
         missing = list(dict.fromkeys(text for text in texts if text not in vectors_by_text))
         if missing:
             vectors = pack_vectors(await _embed(self._embedder, missing))
@@ -149,7 +149,7 @@ async def open_index(
 ) -> AsyncIterator[Index]:
     """An index in the file at `path`, or in memory. With an embedder it compares meaning besides words."""
     file = MEMORY if path is None else fspath(path)
-    async with open_with_tables(partial(SqliteShelf, file), embedder) as index:
+    async with open_with_tables(partial(SqliteChunkTables, file), embedder) as index:
         yield index
 
 
@@ -166,12 +166,12 @@ async def open_with_tables(
             await run_sync(tables.close)
 
 
-def too_busy(source: str) -> StoreError:
+def source_is_busy(source: str) -> StoreError:
     problem = f"others keep changing {source!r}"
     return StoreError(problem, hint="nothing was written; try again, or let one process index a source")
 
 
-def embeddable(chunk: Chunk) -> str:
+def text_to_embed(chunk: Chunk) -> str:
     """The text of a chunk that is embedded: who says it or its head, and its text."""
     if chunk.speaker and chunk.speaker not in mentions.ROLES:
         return f"{chunk.speaker}: {chunk.text}"

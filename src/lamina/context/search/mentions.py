@@ -50,7 +50,7 @@ ROLES = frozenset((USER, "assistant", "system", "tool"))
 """Speakers without a name. A question that has the word "user" does not mean one of them."""
 
 
-def dates(text: str) -> tuple[str, ...]:
+def find_dates(text: str) -> tuple[str, ...]:
     """The dates in a text: `2023-05-08`, `2023-05`, `2023`, or `-05-08` and `-05` without a year."""
     mentioned: list[str] = []
     for form in _FORMS:

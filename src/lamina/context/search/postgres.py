@@ -35,7 +35,7 @@ from lamina.context.search.chunk_tables import (
     plan_replacement,
 )
 from lamina.context.search.chunks import Chunk
-from lamina.context.search.index import TRIES, Embedder, Index, open_with_tables, too_busy
+from lamina.context.search.index import TRIES, Embedder, Index, open_with_tables, source_is_busy
 from lamina.context.search.vectors import Vectors, common_length
 from lamina.context.search.words import split_folded
 from lamina.errors import BadInput, Broken, StoreError
@@ -98,11 +98,11 @@ async def open_postgres_index(
     for name, value in (("workspace", workspace), ("schema", schema)):
         if not value or "\x00" in value:
             raise BadInput(f"{value!r}", place=name, hint="give it a name")
-    async with open_with_tables(partial(PostgresShelf, url, workspace, schema), embedder) as index:
+    async with open_with_tables(partial(PostgresChunkTables, url, workspace, schema), embedder) as index:
         yield index
 
 
-class PostgresShelf:
+class PostgresChunkTables:
     """The chunks of one workspace. If the connection was lost, the next call opens a new one."""
 
     def __init__(self, url: str, workspace: str, schema: str) -> None:
@@ -167,7 +167,7 @@ class PostgresShelf:
             gone = self._numbers(_clean(source))
             if self.write(source, ChunkChanges(gone, [], [], gone), []):
                 return len(gone)
-        raise too_busy(source)
+        raise source_is_busy(source)
 
     def sources(self) -> dict[str, int]:
         query = "SELECT source, count(*) FROM chunk WHERE space = %s GROUP BY source ORDER BY source"

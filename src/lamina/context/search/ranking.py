@@ -16,7 +16,7 @@ import msgspec
 
 from lamina.context.search import mentions
 from lamina.context.search.chunk_tables import Candidate, ChunkTables
-from lamina.context.search.words import is_code, terms
+from lamina.context.search.words import find_terms, is_code
 
 DEPTH = 200
 """How many chunks words may propose, and how many vectors may."""
@@ -61,7 +61,7 @@ def score_words(
     sources: Collection[str] | None = None,
 ) -> dict[int, float]:
     """The chunks that have words of the query, from 0 to 1."""
-    query_terms = terms(query, without=without)
+    query_terms = find_terms(query, without=without)
     if not query_terms:
         return {}
     matches = tables.matches(_choose_rarest(tables, query_terms), DEPTH, sources)
@@ -154,7 +154,7 @@ def _add_bonuses(
     query: str, people: Collection[str], candidates: Mapping[int, Candidate]
 ) -> dict[int, float]:
     """What is added for the speaker and the date that the query names. Two names do not count."""
-    days = mentions.dates(query)
+    days = mentions.find_dates(query)
     speaker = next(iter(people)) if len(people) == 1 else None
     if speaker is None and not days:
         return {}

@@ -18,7 +18,7 @@ import msgspec
 from lamina.context.search.chunks import texts_of
 from lamina.context.search.index import Hit, Index
 from lamina.core.text.characters import split_words
-from lamina.core.text.estimate import estimate
+from lamina.core.text.estimate import estimate_tokens
 from lamina.core.values import Entry, Segment
 from lamina.errors import BadInput
 from lamina.segments import excerpt
@@ -81,7 +81,7 @@ def search(
     sources: Collection[str] | None = None,
     already_sent: SentSegments | None = None,
     limits: SearchLimits = DEFAULT,
-    count: Count = estimate,
+    count: Count = estimate_tokens,
 ) -> Source:
     """A source that finds excerpts for each prompt.
 
@@ -120,14 +120,14 @@ def search_tool(name: str = "search") -> dict[str, Any]:
     }
 
 
-async def answered(
+async def answer_search_call(
     index: Index,
     arguments: str | dict[str, Any],
     *,
     sources: Collection[str] | None = None,
     room: int | None = None,
     limits: SearchLimits = DEFAULT,
-    count: Count = estimate,
+    count: Count = estimate_tokens,
 ) -> tuple[Segment, ...]:
     """Answers a call of the tool. Arguments that cannot be used raise BadInput with the reason."""
     request = _read_arguments(arguments)
@@ -155,7 +155,7 @@ def drop_sent_hits(hits: Iterable[Hit], sent: Iterable[Segment | Entry]) -> tupl
 
 
 def excerpts(
-    hits: Sequence[Hit], *, room: int, limits: SearchLimits = DEFAULT, count: Count = estimate
+    hits: Sequence[Hit], *, room: int, limits: SearchLimits = DEFAULT, count: Count = estimate_tokens
 ) -> tuple[Segment, ...]:
     """Hits, best first, as excerpts in at most `room` tokens, the most relevant last."""
     if not hits:

@@ -88,7 +88,7 @@ _decode_candidates = msgspec.json.Decoder(list[Candidate]).decode
 _decode_neighbours = msgspec.json.Decoder(list[Neighbour]).decode
 
 
-class SqliteShelf:
+class SqliteChunkTables:
     """Chunks in the file at `path`, or in memory. Vectors are loaded into memory when they are first used."""
 
     def __init__(self, path: str) -> None:

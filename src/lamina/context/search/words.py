@@ -36,7 +36,7 @@ STOP = frozenset(
 """English words that say nothing about what a query looks for."""
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """A text as it is indexed: identifiers in pieces and whole, everything else unchanged."""
     return _WORD.sub(lambda match: _spread_identifier(match[0]), text)
 
@@ -51,13 +51,13 @@ def _spread_identifier(word: str) -> str:
     return f"{' '.join(pieces)} {word.replace('_', '')}"
 
 
-def terms(query: str, *, without: Iterable[str] = ()) -> list[str]:
+def find_terms(query: str, *, without: Iterable[str] = ()) -> list[str]:
     """The words to look for, the most repeated first.
 
     The words of `without` (names of speakers) are left out if other words remain, and so are stop words.
     """
     amounts: Counter[str] = Counter()
-    for spaced_word in split_words(folded(query)):
+    for spaced_word in split_words(fold_text(query)):
         for word in _WORD.findall(spaced_word):
             amounts[fold_case(word)] += 1
     names = {fold_case(word) for name in without for word in split_words(name)}

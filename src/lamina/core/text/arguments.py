@@ -26,7 +26,7 @@ _LONGEST_PARSED = 100_000  # characters of arguments that are worth parsing for 
 _DEEPEST = 200  # objects inside each other
 
 
-def telling(arguments: str) -> str:
+def pick_telling_argument(arguments: str) -> str:
     """The argument by which a reader would know the call; "" if there is none."""
     if len(arguments) > _LONGEST_PARSED or is_deeper(arguments, _DEEPEST):
         return ""
@@ -43,7 +43,7 @@ def telling(arguments: str) -> str:
     return ""
 
 
-def shorter(arguments: str, *, limit: int, mark: str) -> str:
+def shorten_arguments(arguments: str, *, limit: int, mark: str) -> str:
     """JSON text of the object `arguments` in which values over `limit` characters are `mark`.
 
     `{size}` in the mark is the value's size in bytes. What is not a JSON object, or is nested too deeply,

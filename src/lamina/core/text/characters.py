@@ -156,7 +156,7 @@ def with_newlines(text: str) -> str:
     return _LINE_END.sub("\n", text)
 
 
-def in_quotes(text: str) -> str:
+def quote_text(text: str) -> str:
     """The text in quotes on one line, as `repr` writes it for plain text: what has no glyph is escaped."""
     if text.isascii():
         return repr(text)
@@ -193,7 +193,7 @@ def fold_case(text: str) -> str:
     return text.translate(_small_letters())
 
 
-def in_any_case(word: str) -> str:
+def any_case_pattern(word: str) -> str:
     """A pattern for a word of ASCII in capitals or small letters, and in letters that pass for them.
 
     For `is` it is `[iI\u0130\u0131][sS\u017f]`, with the letters themselves.

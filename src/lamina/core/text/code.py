@@ -51,7 +51,7 @@ class Signature(NamedTuple):
 NumberedLine = tuple[int, str]
 
 
-def signatures(text: str) -> list[Signature]:
+def find_signatures(text: str) -> list[Signature]:
     """Every definition of a source text, with its 1-based line number, in order."""
     lines = list(_number_lines(text.split("\n")))
     return list(_find_signatures(lines))

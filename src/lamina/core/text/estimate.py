@@ -19,7 +19,7 @@ UNIT = 100_000
 """The table is in units of 1e-5 token."""
 
 
-def estimate(text: str, *, family: str = "o200k") -> int:
+def estimate_tokens(text: str, *, family: str = "o200k") -> int:
     """Tokens of `text`, rounded up; never more than its bytes, which bound every byte-level tokenizer."""
     data = text.encode("utf-8", "surrogatepass")
     if not data:
@@ -36,7 +36,7 @@ def estimate(text: str, *, family: str = "o200k") -> int:
     return min(len(data), rounded_up)
 
 
-def size(text: str) -> int:
+def utf8_size(text: str) -> int:
     """UTF-8 bytes; a lone surrogate counts three, as its replacement would."""
     if text.isascii():
         return len(text)
@@ -45,7 +45,7 @@ def size(text: str) -> int:
 
 def bytes_by_3_5(text: str) -> int:
     """One token for every 3.5 bytes, rounded up."""
-    return -(-size(text) * 2 // 7)
+    return -(-utf8_size(text) * 2 // 7)
 
 
 def chars_by_4(text: str) -> int:
@@ -55,7 +55,7 @@ def chars_by_4(text: str) -> int:
 
 def bytes_by_4(text: str) -> int:
     """One token for every 4 bytes, rounded down."""
-    return size(text) // 4
+    return utf8_size(text) // 4
 
 
 def features(text: str) -> list[int]:

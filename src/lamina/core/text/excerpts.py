@@ -50,7 +50,7 @@ _FILE_SUFFIXES = frozenset(
 )
 
 
-def error_lines(text: str) -> list[str]:
+def find_error_lines(text: str) -> list[str]:
     """The first and the last two lines that look like errors: the cause, and how it ended."""
     if len(text) > 2 * _SEARCHED_FOR_ERRORS:
         text = f"{text[:_SEARCHED_FOR_ERRORS]}\n{text[-_SEARCHED_FOR_ERRORS:]}"
@@ -72,7 +72,7 @@ def error_lines(text: str) -> list[str]:
     return [*lines[:1], *lines[1:][-2:]]
 
 
-def decisions(text: str) -> Iterator[str]:
+def find_decisions(text: str) -> Iterator[str]:
     """The sentences that begin like a decision; a short one is a title, and has the next one with it."""
     sentences = [sentence for sentence in _SENTENCE_END.split(text) if not is_blank(sentence)]
     for sentence, following in pairwise([*sentences, ""]):
@@ -81,12 +81,12 @@ def decisions(text: str) -> Iterator[str]:
         decision = sentence[: 2 * LINE]
         if len(sentence) < _SHORTEST_DECISION:
             decision = f"{decision} {following[:LINE]}"
-        yield one_line(decision, LINE)
+        yield to_one_line(decision, LINE)
 
 
-def paths(text: str) -> Iterator[str]:
+def find_paths(text: str) -> Iterator[str]:
     """The words that look like a file or an address."""
-    words = _WORD.findall(clean(text[:_SEARCHED_FOR_PATHS]))
+    words = _WORD.findall(clean_text(text[:_SEARCHED_FOR_PATHS]))
     if len(text) > _SEARCHED_FOR_PATHS:
         words = words[:-1]  # the last one may be cut
     for word in words:
@@ -117,13 +117,13 @@ def _is_path(word: str) -> bool:
     return has_two_slashes and is_alphanumeric(word[-1])
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """The text without control characters; every kind of line break is a newline, a tab is four spaces."""
     with_plain_breaks = with_newlines(text.strip(WHITE_SPACE)).replace("\t", "    ")
     return _CONTROL.sub("", with_plain_breaks)
 
 
-def one_line(text: str, width: int) -> str:
+def to_one_line(text: str, width: int) -> str:
     """The start of a text on one line of at most `width` characters."""
-    words = split_words(_HIDDEN.sub("", clean(text)))
+    words = split_words(_HIDDEN.sub("", clean_text(text)))
     return shorten(" ".join(words), width - 4)

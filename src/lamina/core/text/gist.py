@@ -12,37 +12,45 @@ from typing import NamedTuple
 
 from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.text.clipping import clip
-from lamina.core.text.estimate import size
-from lamina.core.text.excerpts import LINE, NAME, clean, decisions, error_lines, one_line, paths
+from lamina.core.text.estimate import utf8_size
+from lamina.core.text.excerpts import (
+    LINE,
+    NAME,
+    clean_text,
+    find_decisions,
+    find_error_lines,
+    find_paths,
+    to_one_line,
+)
 from lamina.core.text.json_values import parse_json
 
 __all__ = (
-    "LEAST",
     "LINE",
+    "LONGEST_MESSAGE",
     "NAME",
-    "SAID",
-    "UNIQUE",
+    "SMALLEST_DIGEST",
+    "UNIQUE_CLAIMS",
     "GistPiece",
-    "asked",
-    "called",
-    "clean",
-    "decisions",
-    "error_lines",
-    "failures",
-    "merged",
-    "noted",
-    "one_line",
-    "paths",
-    "replied",
-    "size",
-    "told",
+    "clean_text",
+    "find_decisions",
+    "find_error_lines",
+    "find_paths",
+    "gather_call",
+    "gather_ending",
+    "gather_errors",
+    "gather_message",
+    "gather_reply",
+    "merge_equal_calls",
+    "print_gist",
+    "to_one_line",
+    "utf8_size",
 )
 
-LEAST = 80
+SMALLEST_DIGEST = 80
 """Characters below which a digest is one line."""
-SAID = 2_000
+LONGEST_MESSAGE = 2_000
 """Characters of one user message that are kept as they are."""
-UNIQUE = ("error", "noted", "path")
+UNIQUE_CLAIMS = ("error", "noted", "path")
 """Claims of which each text is kept once."""
 
 _UNITS = {"asked": "message", "error": "error", "noted": "note", "path": "path", "call": "call"}
@@ -72,10 +80,10 @@ class GistPiece(NamedTuple):
 # Choosing and printing pieces.
 
 
-def told(header: str, pieces: Sequence[GistPiece], limit: int) -> str:
+def print_gist(header: str, pieces: Sequence[GistPiece], limit: int) -> str:
     """The pieces that fit into `limit` characters under a header, in order; what does not fit is counted."""
     room = limit - len(header) - len(_count_remainder(pieces)) - 1
-    if limit < LEAST or room < 0:
+    if limit < SMALLEST_DIGEST or room < 0:
         return header
     lines_by_index = _choose_pieces(pieces, room)
     chosen = [(pieces[index], lines_by_index[index]) for index in sorted(lines_by_index)]
@@ -87,7 +95,7 @@ def told(header: str, pieces: Sequence[GistPiece], limit: int) -> str:
     return "\n".join(lines)
 
 
-def merged(pieces: Iterable[GistPiece]) -> list[GistPiece]:
+def merge_equal_calls(pieces: Iterable[GistPiece]) -> list[GistPiece]:
     """Equal calls in a row become one, with their number and the size of all their results."""
     merged_pieces: list[GistPiece] = []
     last_call: int | None = None
@@ -154,7 +162,7 @@ def _headings_of(piece: GistPiece) -> list[tuple[int, str]]:
 
 def _choose_message_width(messages: Sequence[GistPiece], room: int) -> int:
     """How much of each user message can stay, so that all of them do and a quarter is left for the rest."""
-    width = SAID
+    width = LONGEST_MESSAGE
     used = _measure_messages(messages, width)
     if used <= room:
         return width
@@ -191,7 +199,7 @@ def _indent_lines(text: str) -> str:
 
 def _squeeze_message(piece: GistPiece, room: int) -> str:
     """The start of a user message, on one line, where there is no room for both its ends."""
-    return f"  {piece.label}: {one_line(piece.text, room - len(piece.label) - 4)}"
+    return f"  {piece.label}: {to_one_line(piece.text, room - len(piece.label) - 4)}"
 
 
 def _arrange_lines(chosen: Sequence[tuple[GistPiece, str]]) -> Iterator[str]:
@@ -224,40 +232,42 @@ def _count_remainder(pieces: Sequence[GistPiece]) -> str:
 # Making pieces of messages and calls.
 
 
-def asked(text: str, turn: int, *, label: str = "asked") -> Iterator[GistPiece]:
+def gather_message(text: str, turn: int, *, label: str = "asked") -> Iterator[GistPiece]:
     """A user's message, and the paths in it."""
-    message = clean(text)
+    message = clean_text(text)
     if not message:
         return
     yield GistPiece("asked", turn, label, message)
-    for path in paths(text):
+    for path in find_paths(text):
         yield GistPiece("path", turn, "", path)
 
 
-def noted(text: str, turn: int) -> Iterator[GistPiece]:
+def gather_reply(text: str, turn: int) -> Iterator[GistPiece]:
     """The decisions and paths in a reply."""
-    for decision in decisions(text):
+    for decision in find_decisions(text):
         yield GistPiece("noted", turn, "noted", decision)
-    for path in paths(text):
+    for path in find_paths(text):
         yield GistPiece("path", turn, "", path)
 
 
-def replied(text: str, turn: int) -> Iterator[GistPiece]:
+def gather_ending(text: str, turn: int) -> Iterator[GistPiece]:
     """How a turn ended, where its last words hold no decision."""
     if text:
-        yield GistPiece("noted", turn, "replied", one_line(text, LINE))
+        yield GistPiece("noted", turn, "replied", to_one_line(text, LINE))
 
 
-def called(name: str, arguments: str, answer: str | None, turn: int, *, failed: bool) -> Iterator[GistPiece]:
+def gather_call(
+    name: str, arguments: str, answer: str | None, turn: int, *, failed: bool
+) -> Iterator[GistPiece]:
     """A call with its most telling argument and the size of its answer, and the paths that it names."""
     text_arguments = _read_text_arguments(arguments)
     telling_argument = _pick_telling_argument(text_arguments)
-    summary = one_line(f"{name} {one_line(telling_argument, NAME)}", 2 * NAME)
+    summary = to_one_line(f"{name} {to_one_line(telling_argument, NAME)}", 2 * NAME)
     if answer is None:
         yield GistPiece("call", turn, "call", summary, after=" -> no result")
     else:
         after = " (error)" if failed else ""
-        yield GistPiece("call", turn, "call", summary, size=size(answer), after=after)
+        yield GistPiece("call", turn, "call", summary, size=utf8_size(answer), after=after)
     for key, value in text_arguments.items():
         for path in _paths_in_argument(key, value):
             yield GistPiece("path", turn, "", path)
@@ -287,15 +297,15 @@ def _pick_telling_argument(text_arguments: Mapping[str, str]) -> str:
 def _paths_in_argument(key: str, value: str) -> Iterable[str]:
     is_one_path = key in _PATH_KEYS and len(value) <= NAME - 4
     if is_one_path:
-        return [one_line(value, NAME)]
-    return paths(value)
+        return [to_one_line(value, NAME)]
+    return find_paths(value)
 
 
-def failures(text: str, turn: int, *, failed: bool) -> Iterator[GistPiece]:
+def gather_errors(text: str, turn: int, *, failed: bool) -> Iterator[GistPiece]:
     """The errors in a result; of a failed call its first words, if nothing in them looks like an error."""
-    lines = error_lines(text)
+    lines = find_error_lines(text)
     if failed and not lines:
         first_words = text.strip(WHITE_SPACE)[: 2 * LINE]
         lines = [first_words or "the call failed and said nothing"]
     for line in lines:
-        yield GistPiece("error", turn, "error", one_line(line, LINE))
+        yield GistPiece("error", turn, "error", to_one_line(line, LINE))

@@ -23,7 +23,7 @@ class _Section(NamedTuple):
     body: str
 
 
-def markdown(text: str, *, limit: int, preview: int = PREVIEW, most: int = MOST) -> str:
+def outline_markdown(text: str, *, limit: int, preview: int = PREVIEW, most: int = MOST) -> str:
     """The headings in order, each with a preview of its section; byte-identical where nothing is cut.
 
     Previews shrink below `preview`, and sections go from the end, until the whole fits.

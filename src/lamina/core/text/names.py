@@ -15,7 +15,7 @@ _SHORTEST, _LONGEST = 5, 80
 _SEARCHED = 400_000  # characters of one text that are searched
 
 
-def names(texts: Iterable[str], *, limit: int) -> str:
+def list_names(texts: Iterable[str], *, limit: int) -> str:
     """The telling names of some texts, most frequent first, with commas, in at most `limit` characters."""
     counts: Counter[str] = Counter()
     for text in texts:

@@ -9,17 +9,23 @@ from __future__ import annotations
 
 from lamina.core.text.characters import WHITE_SPACE, lower_ascii, split_words
 from lamina.core.text.clipping import clip_lines, left_out_marker, shorten, truncate, truncate_bytes
-from lamina.core.text.code import Signature, is_definition, is_numbered, signatures
-from lamina.core.text.markdown_outline import MOST, is_heading, mark_fenced_lines, markdown, outline_sections
-from lamina.core.text.names import names
+from lamina.core.text.code import Signature, find_signatures, is_definition, is_numbered
+from lamina.core.text.markdown_outline import (
+    MOST,
+    is_heading,
+    mark_fenced_lines,
+    outline_markdown,
+    outline_sections,
+)
+from lamina.core.text.names import list_names
 from lamina.core.text.row_outlines import looks_tabular, outline_csv, outline_json
 
 __all__ = (
     "MOST",
-    "indexed",
-    "markdown",
     "outline_code",
+    "outline_markdown",
     "outline_text",
+    "outline_with_names",
     "shorten",
     "truncate",
     "truncate_bytes",
@@ -54,11 +60,11 @@ def outline_text(text: str, *, limit: int, name: str = "") -> str:
     return clip_lines(text, limit=limit)
 
 
-def indexed(text: str, *, limit: int, name: str = "") -> str:
+def outline_with_names(text: str, *, limit: int, name: str = "") -> str:
     """`text` itself if it fits, else its structure and, in up to half of `limit`, the names in it."""
     if len(text) <= limit:
         return text
-    name_list = names((text,), limit=limit // 2 - len(_NAMES_OPENING) - 1)
+    name_list = list_names((text,), limit=limit // 2 - len(_NAMES_OPENING) - 1)
     if not name_list:
         return outline_text(text, limit=limit, name=name)
     room = limit - len(_NAMES_OPENING) - len(name_list) - 1
@@ -67,7 +73,7 @@ def indexed(text: str, *, limit: int, name: str = "") -> str:
 
 def outline_code(text: str, *, limit: int) -> str:
     """The signatures with their line numbers; if not all fit, the outermost ones."""
-    found_signatures = signatures(text)
+    found_signatures = find_signatures(text)
     definitions = [signature for signature in found_signatures if not signature.documents]
     if len(text) <= limit or len(definitions) < _FEWEST_SIGNATURES:
         return clip_lines(text, limit=limit)

@@ -356,11 +356,16 @@ def _to_integer(value: Any) -> int | None:
     return int(float(value))
 
 
-SUBJECTS: tuple[SubjectReader, ...] = (_read_shell_call, _read_patch_call, _read_file_call, _read_query_call)
+SUBJECT_READERS: tuple[SubjectReader, ...] = (
+    _read_shell_call,
+    _read_patch_call,
+    _read_file_call,
+    _read_query_call,
+)
 """The readers, tried in order: the first that understands a call decides. Put your own in front."""
 
 
-def subject(call: ReadableCall, *, table: tuple[SubjectReader, ...] = SUBJECTS) -> Subject | None:
+def read_subject(call: ReadableCall, *, table: tuple[SubjectReader, ...] = SUBJECT_READERS) -> Subject | None:
     """What a call was about; None if its result neither replaces another nor can be replaced."""
     for reader in table:
         call_subject = reader(call)

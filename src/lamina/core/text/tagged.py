@@ -60,7 +60,7 @@ class TaggedBlocks(NamedTuple):
     unclosed: tuple[Opening, ...]
 
 
-def blocks(text: str, tags: Sequence[str]) -> TaggedBlocks:
+def find_blocks(text: str, tags: Sequence[str]) -> TaggedBlocks:
     """The blocks of these tags, none inside another. An opening tag that never closes is plain text."""
     found_blocks: list[TaggedBlock] = []
     between: list[str] = []
@@ -94,7 +94,7 @@ def blocks(text: str, tags: Sequence[str]) -> TaggedBlocks:
     )
 
 
-def pairs_of_tags(text: str) -> tuple[Opening, ...]:
+def find_tag_pairs(text: str) -> tuple[Opening, ...]:
     """The first opening of each tag that closes further on in the text."""
     last_closing = {match[1]: match.start() for match in _ANY_CLOSING.finditer(text)}
     first_opening: dict[str, int] = {}
@@ -105,7 +105,7 @@ def pairs_of_tags(text: str) -> tuple[Opening, ...]:
     return tuple(Opening(tag, place) for tag, place in first_opening.items())
 
 
-def unwrapped(text: str, tag: str) -> str:
+def unwrap_tag(text: str, tag: str) -> str:
     """What is in the last pair of this tag, else the text itself. The text before may talk about the tag."""
     end = text.rfind(f"</{tag}>")
     start = text.rfind(f"<{tag}>", 0, max(end, 0))

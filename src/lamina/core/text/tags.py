@@ -17,7 +17,7 @@ from lamina.core.text.characters import (
     LINE_ENDS,
     UNPRINTABLE,
     WHITE_SPACE,
-    in_any_case,
+    any_case_pattern,
     spellings,
     split_words,
 )
@@ -31,24 +31,24 @@ _GAP = f"[{WHITE_SPACE}{CONTROLS}{INVISIBLE}]*"
 _MOST_PASSES = 4  # of `strip_tags`
 
 
-def tag(name: str, attrs: Mapping[str, str], body: str) -> str:
+def wrap_in_tag(name: str, attrs: Mapping[str, str], body: str) -> str:
     """A body between tags on lines of their own, with attributes in the opening one."""
-    attributes = "".join(f' {key}="{escape(value)}"' for key, value in attrs.items())
+    attributes = "".join(f' {key}="{escape_attribute(value)}"' for key, value in attrs.items())
     return f"<{name}{attributes}>\n{body}\n</{name}>"
 
 
 def wrap_in_nested_tag(name: str, attrs: Mapping[str, str], body: str) -> str:
     """A body between tags, with an element for each attribute and one for the body."""
-    elements = "".join(f"<{key}>{escape(value)}</{key}>\n" for key, value in attrs.items())
+    elements = "".join(f"<{key}>{escape_attribute(value)}</{key}>\n" for key, value in attrs.items())
     return f"<{name}>\n{elements}<content>\n{body}\n</content>\n</{name}>"
 
 
-def escape(value: str) -> str:
+def escape_attribute(value: str) -> str:
     """An attribute value that stays inside its quotes and on its line."""
     return value.translate(_ESCAPES)
 
 
-def inert(text: str, limit: int) -> str:
+def make_inert(text: str, limit: int) -> str:
     """A name without brackets, quotes or control characters: nothing in it can end the line it is in."""
     harmless = _ENDS_A_LINE.sub(" ", text[: limit * 2])
     return " ".join(split_words(harmless))[:limit]
@@ -112,8 +112,8 @@ def _name_pattern(tags: tuple[str, ...]) -> str:
     alternatives: list[str] = []
     for letter, group in groupby(sorted(tags), key=lambda name: name[:1]):
         first_letters += [re.escape(spelling) for spelling in spellings(letter)]
-        rests = "|".join(in_any_case(name[1:]) for name in group)
-        alternatives.append(f"{in_any_case(letter)}(?:{rests})")
+        rests = "|".join(any_case_pattern(name[1:]) for name in group)
+        alternatives.append(f"{any_case_pattern(letter)}(?:{rests})")
     first = "".join(first_letters)
     names = "|".join(alternatives)
     return rf"({_GAP}(?:/{_GAP})?(?=[{first}])(?:{names})(?![A-Za-z0-9_]))"

@@ -23,7 +23,8 @@ from lamina.dialects.anthropic.render import render
 from lamina.dialects.anthropic.stream import stream
 from lamina.dialects.anthropic.system_messages import lasting, order
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty, text_or_empty
-from lamina.dialects.port import Dialect, Request, unsayable
+from lamina.dialects.origins import explain_foreign_segment
+from lamina.dialects.port import Dialect, Request
 from lamina.dialects.words import OPENING
 
 __all__ = ["DIALECT", "NAME", "find_binding", "recognises"]
@@ -86,7 +87,7 @@ def carries(segment: Segment) -> str:
         part = segment.parts[0]
         if isinstance(part, Thinking) and not part.signature:
             return "thinking without its signature, which the API refuses"
-    return unsayable(segment, NAME)
+    return explain_foreign_segment(segment, NAME)
 
 
 DIALECT = Dialect(

@@ -17,7 +17,7 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Segment
 from lamina.dialects.anthropic.blocks import refuse, to_mapping, to_mapping_or_empty
 from lamina.dialects.anthropic.parse import parse_message
-from lamina.dialects.anthropic.server import cleared
+from lamina.dialects.anthropic.server import read_cleared
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import Cleared, read_usage
 
@@ -35,7 +35,7 @@ def absorb(response: Any) -> Absorbed:
     content = message.get("content")
     if not isinstance(content, list):
         refuse("no list of blocks", "response.content", "give what the Messages API answered")
-    return _absorb_content(content, message.get("usage"), message.get("stop_reason"), cleared(message))
+    return _absorb_content(content, message.get("usage"), message.get("stop_reason"), read_cleared(message))
 
 
 def absorb_stream(events: Sequence[Any]) -> Absorbed:
@@ -93,7 +93,7 @@ class _StreamedMessage:
     def _take_message_delta(self, event: Mapping[str, Any], delta: Mapping[str, Any]) -> None:
         self.stop = delta.get("stop_reason") or self.stop
         if event.get("context_management"):
-            self.cleared = cleared(event)
+            self.cleared = read_cleared(event)
         self._add_usage(event)
 
     def finish(self) -> Absorbed:

@@ -13,8 +13,8 @@ from lamina.core.values import Head
 from lamina.dialects.anthropic.blocks import make_safe_name
 from lamina.dialects.anthropic.model import refuses_forced_tool, refuses_sampling
 from lamina.dialects.heads import list_untranslated, read_stream_switch, read_tools
-from lamina.dialects.json_values import drop_nulls, mapping_or_empty
-from lamina.dialects.port import OwnHead, PlainHead, Tool, number, texts
+from lamina.dialects.json_values import drop_nulls, mapping_or_empty, number_or_none, read_texts
+from lamina.dialects.port import OwnHead, PlainHead, Tool
 
 DEFAULT_OUTPUT = 8_192
 """Tokens of the answer if the caller names no limit. The API wants one, and every model allows this many."""
@@ -63,10 +63,10 @@ def plain_head(head: Head) -> PlainHead:
     return PlainHead(
         model=str(parameters.get("model", "")),
         tools=tools,
-        output=number(parameters.get("max_tokens")),
-        temperature=number(parameters.get("temperature")),
-        top_p=number(parameters.get("top_p")),
-        stop=texts(parameters.get("stop_sequences")),
+        output=number_or_none(parameters.get("max_tokens")),
+        temperature=number_or_none(parameters.get("temperature")),
+        top_p=number_or_none(parameters.get("top_p")),
+        stop=read_texts(parameters.get("stop_sequences")),
         choice=choice or "",
         answer=_read_answer_schema(output_config),
         effort=str(output_config.get("effort") or ""),

@@ -29,7 +29,8 @@ from lamina.dialects.anthropic.blocks import (
 from lamina.dialects.anthropic.message_scan import MessageScan
 from lamina.dialects.anthropic.model import read_model, refuses_system_messages
 from lamina.dialects.anthropic.pieces import Piece, build_segment
-from lamina.dialects.port import ParsedRequest, ParseMemo, Request
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
 
 ParsedMessage = tuple[Any, tuple[Segment, ...]]

@@ -13,7 +13,7 @@ from lamina.core.values import Part, Raw, Role, Segment
 from lamina.dialects.anthropic.blocks import to_mapping, to_mapping_or_empty
 from lamina.dialects.anthropic.extra_fields import collect_from_block, collect_from_message
 from lamina.dialects.anthropic.model import NAME
-from lamina.dialects.port import came_from
+from lamina.dialects.origins import record_origin
 
 PATH_ARGUMENTS = ("path", "file_path", "filepath", "filename", "file", "notebook_path")
 """Arguments of a call that say which file its result is about."""
@@ -56,7 +56,7 @@ def build_segment(
     `extra_fields` are the fields of the message besides role and content. They are counted with its last
     piece.
     """
-    meta = came_from(_NO_SEGMENT, NAME, message, first=is_first, count=count, block=piece.blocks)
+    meta = record_origin(_NO_SEGMENT, NAME, message, first=is_first, count=count, block=piece.blocks)
     if extra_fields and not is_first:
         # The first block, which holds the whole message, may be left out of a request.
         meta["wire"]["fields"] = extra_fields

@@ -19,7 +19,7 @@ from itertools import groupby
 from typing import Any
 
 from lamina.core.envelope import Envelope
-from lamina.core.repair import side
+from lamina.core.repair import find_side
 from lamina.core.values import Entry, Layer, Part, Raw, Role, Text, ToolCall, ToolResult
 from lamina.core.wording import text_of
 from lamina.dialects.anthropic.allowed_markers import remove_refused_markers
@@ -47,7 +47,7 @@ from lamina.dialects.anthropic.system_messages import (
     note_of,
     place_system_messages,
 )
-from lamina.dialects.port import groups, original, wire
+from lamina.dialects.origins import find_unchanged_message, group_sent_entries, read_note
 
 
 def render(envelope: Envelope) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def render(envelope: Envelope) -> dict[str, Any]:
     request = dict(envelope.head.parameters)
     system_entries: list[Entry] = []
     message_groups: list[list[Entry]] = []
-    for group in groups(envelope):
+    for group in group_sent_entries(envelope):
         if group[0].layer is Layer.SYSTEM:
             system_entries += group
         else:
@@ -75,7 +75,7 @@ def _render_system(entries: list[Entry]) -> Any:
     System messages before all other messages belong to the system text too. They came as messages, so they
     cannot be sent as they came.
     """
-    unchanged = original(entries, NAME)
+    unchanged = find_unchanged_message(entries, NAME)
     if unchanged is not None and to_mapping(unchanged) is None:
         return unchanged
     return _render_entries(entries)
@@ -115,7 +115,7 @@ def _holds_result(entry: Entry) -> bool:
 
 def _render_message(group: list[Entry], voice: str) -> Message | None:
     """The message for a group of entries; None if none of them has anything to send."""
-    unchanged = original(group, NAME)
+    unchanged = find_unchanged_message(group, NAME)
     if unchanged is not None and read_role(unchanged) == voice:
         return unchanged
     results_first = sorted(group, key=lambda entry: not _holds_result(entry))
@@ -135,7 +135,7 @@ def _render_message(group: list[Entry], voice: str) -> Message | None:
 def _read_extra_fields(entry: Entry) -> dict[str, Any]:
     """What the entry's message had besides role and content, if it was sent in the voice of its role."""
     note = note_of(entry)
-    if "of" in note and read_role(note["of"]) != side(entry.role):
+    if "of" in note and read_role(note["of"]) != find_side(entry.role):
         return {}
     message = to_mapping(note.get("message")) or note.get("fields", {})
     return {name: value for name, value in message.items() if name not in ("role", "content")}
@@ -162,7 +162,7 @@ def _render_entry(entry: Entry) -> list[Any]:
     part = entry.parts[0]
     if isinstance(part, ToolCall) and not is_safe_name(part.name):
         return [_render_block(entry, part, source_blocks)]
-    if source_blocks and wire(entry, NAME):
+    if source_blocks and read_note(entry, NAME):
         return list(source_blocks)
     blocks: list[Block] = []
     for part in entry.parts:

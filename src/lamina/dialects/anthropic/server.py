@@ -12,7 +12,7 @@ from typing import Any
 
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.dialects.json_values import list_or_empty, mapping_or_empty, read_field
-from lamina.dialects.port import Cleared
+from lamina.dialects.usage import Cleared
 
 BETAS = "anthropic-beta"
 """The header that names the betas of a request, with commas between them."""
@@ -23,7 +23,7 @@ _TYPES_WITH_BINDING = ("enabled", "adaptive")
 """Configurations of thinking that may have a `block_binding`."""
 
 
-def with_drop_block(request: Mapping[str, Any]) -> dict[str, Any]:
+def ask_to_drop_thinking(request: Mapping[str, Any]) -> dict[str, Any]:
     """The request, asking the server to drop thinking that no longer fits.
 
     A request that chooses another behaviour keeps it. So does a request without thinking: the field belongs
@@ -43,7 +43,7 @@ def asks_to_clear(request: Mapping[str, Any]) -> bool:
     return bool(mapping_or_empty(request.get("context_management")).get("edits"))
 
 
-def cleared(answer: Any) -> Cleared:
+def read_cleared(answer: Any) -> Cleared:
     """What an answer (a dict, or an object of the SDK) reports as cleared from its prompt."""
     tokens = 0
     tool_uses = 0
@@ -55,7 +55,7 @@ def cleared(answer: Any) -> Cleared:
     return Cleared(tokens=tokens, tool_uses=tool_uses, thinking_turns=thinking_turns)
 
 
-def merged_betas(*headers: str) -> str:
+def merge_betas(*headers: str) -> str:
     """Several values of the header as one: each beta once, in the order of its first mention."""
     betas: dict[str, None] = {}
     for header in headers:

@@ -11,11 +11,11 @@ from itertools import groupby
 from typing import Any
 
 from lamina.core.envelope import Envelope
-from lamina.core.repair import side
+from lamina.core.repair import find_side
 from lamina.core.values import Entry, Head, Layer, Raw, Ref, Role
 from lamina.dialects.anthropic.messages import is_server_result
 from lamina.dialects.anthropic.model import NAME, read_model, refuses_system_messages, takes_system_messages
-from lamina.dialects.port import ON_THE_WIRE, grouped
+from lamina.dialects.origins import ON_THE_WIRE, group_entries
 
 DEMOTED = "said in the user's voice: the model takes no system messages"
 """The line in the ledger's repairs. It is stored, so it may not change."""
@@ -36,7 +36,7 @@ class VoiceChooser:
 
     def choose(self, entry: Entry) -> str:
         if entry.role is not Role.SYSTEM:
-            return side(entry.role)
+            return find_side(entry.role)
         if self.refuses_system or f"{entry.ref}{ON_THE_WIRE}" in self.repairs:
             return "user"
         if self.takes_system or note_of(entry):
@@ -59,7 +59,7 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
 def order(entries: Sequence[Entry], head: Head) -> list[int]:
     """The positions of entries in the order in which they are sent."""
     positions = {id(entry): position for position, entry in enumerate(entries)}
-    placed = place_system_messages(grouped(entries), VoiceChooser(read_model(head.parameters)))
+    placed = place_system_messages(group_entries(entries), VoiceChooser(read_model(head.parameters)))
     return [positions[id(entry)] for group in placed for entry in group]
 
 

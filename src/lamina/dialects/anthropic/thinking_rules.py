@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lamina.core.bound_thinking import thinks
+from lamina.core.bound_thinking import is_thinking
 from lamina.core.build import build
-from lamina.core.hashing import stem
+from lamina.core.hashing import stem_of
 from lamina.core.values import Digest, Head, Ledger, Segment
 from lamina.dialects.anthropic.messages import Message, make_opening_message
 from lamina.dialects.anthropic.parse import parse
@@ -59,15 +59,15 @@ def _find_unbound_thoughts(log: Sequence[Segment], head: Head, ledger: Ledger) -
     """The numbers of thoughts, counted from 0, that do not come after what the ledger says."""
     recorded_prefixes: dict[str, list[Digest]] = {}
     for ref, prefix in ledger.bound.items():
-        recorded_prefixes.setdefault(stem(ref), []).append(prefix)
+        recorded_prefixes.setdefault(stem_of(ref), []).append(prefix)
 
     unbound: set[int] = set()
     envelope = build(log, head=head)
     number = 0
     prefix = envelope.root
     for entry in envelope.entries:
-        if thinks(entry):
-            recorded = recorded_prefixes.get(stem(entry.ref), [])
+        if is_thinking(entry):
+            recorded = recorded_prefixes.get(stem_of(entry.ref), [])
             if len(recorded) == 1 and recorded[0] != prefix:
                 unbound.add(number)
             number += 1

@@ -21,7 +21,8 @@ from lamina.dialects.gemini.plain import own_head, plain_head
 from lamina.dialects.gemini.prefix import mark, stream
 from lamina.dialects.gemini.render import lasting, render
 from lamina.dialects.gemini.wire import NAME
-from lamina.dialects.port import Dialect, Request, elsewhere, unsayable
+from lamina.dialects.origins import explain_foreign_segment, find_other_dialect
+from lamina.dialects.port import Dialect, Request
 from lamina.dialects.words import OPENING
 
 __all__ = ["DIALECT", "NAME", "carries", "recognises"]
@@ -36,12 +37,12 @@ def recognises(request: Request) -> bool:
 
 def carries(segment: Segment) -> str:
     """Why a segment of another dialect cannot be sent here; "" if it can."""
-    other_dialect = elsewhere(segment, NAME)
+    other_dialect = find_other_dialect(segment, NAME)
     if not other_dialect:
         return ""
     if not all(map(can_carry_media, segment.parts)):
         return f"media of {other_dialect} that {NAME} cannot fetch"
-    return unsayable(segment, NAME)
+    return explain_foreign_segment(segment, NAME)
 
 
 def _get_binding(_: object) -> Binding:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
-from lamina.dialects.beside import gemini_content, gemini_part
 from lamina.dialects.gemini.calls import GeminiCalls, make_orphan_id
 from lamina.dialects.gemini.contents import Unit, read_extra_fields, split_units
 from lamina.dialects.gemini.head import ParsedGeminiHead, read_head, split_system_parts
@@ -28,9 +27,12 @@ from lamina.dialects.gemini.wire import (
     is_safe_name,
     to_dict_or_empty,
 )
-from lamina.dialects.named_files import path_of
-from lamina.dialects.port import ParsedRequest, ParseMemo, Request, came_from
-from lamina.dialects.snapshots import snapshot
+from lamina.dialects.gemini_extra_fields import collect_from_content, collect_from_part
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.named_files import find_path
+from lamina.dialects.origins import record_origin
+from lamina.dialects.port import ParsedRequest, Request
+from lamina.dialects.snapshots import copy_message
 from lamina.errors import BadInput
 
 _ROLES = {"user": Role.USER, "model": Role.ASSISTANT, "function": Role.USER}
@@ -93,7 +95,7 @@ def _read_log(units: Sequence[Unit], memo: ParseMemo | None) -> tuple[Segment, .
     new_units = units[len(remembered) :]
     new_segments = [reader.read_unit(unit) for unit in new_units]
     if memo is not None:
-        copies = [snapshot(unit.message) for unit in new_units]
+        copies = [copy_message(unit.message) for unit in new_units]
         memo.known = [*remembered, *zip(copies, new_segments, strict=True)]
     return tuple(chain.from_iterable(old_segments + new_segments))
 
@@ -212,7 +214,7 @@ class _GeminiReader:
         else:
             call_id = call.id
             name = call.name
-            path = path_of(call.arguments)
+            path = find_path(call.arguments)
             if path:
                 attrs = {"path": path}
         part = ToolResult(id=call_id, name=name, content=result.content, error=result.error)
@@ -352,10 +354,10 @@ def _make_segments(
     """The pieces of a content as segments. The last also counts what the content has besides its pieces."""
     segments = []
     for i, piece in enumerate(pieces):
-        beside = gemini_content(NAME, read_extra_fields(message)) if i == len(pieces) - 1 else ()
+        beside = collect_from_content(NAME, read_extra_fields(message)) if i == len(pieces) - 1 else ()
         if len(piece.blocks) == 1:
             block = to_dict_or_empty(piece.blocks[0])
-            beside += gemini_part(NAME, piece.parts[0], block, read_signature(block))
+            beside += collect_from_part(NAME, piece.parts[0], block, read_signature(block))
         is_first = i == 0
         segment = Segment(
             role=piece.role,
@@ -364,7 +366,7 @@ def _make_segments(
             attrs=piece.attrs or {},
             joins=joins or not is_first,
             origin=NAME,
-            meta=came_from(_BLANK, NAME, message, first=is_first, count=count, block=piece.blocks),
+            meta=record_origin(_BLANK, NAME, message, first=is_first, count=count, block=piece.blocks),
             beside=beside,
         )
         segments.append(segment)

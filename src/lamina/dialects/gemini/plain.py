@@ -25,7 +25,8 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_empty,
     to_snake_case,
 )
-from lamina.dialects.port import OwnHead, PlainHead, Tool, number, texts
+from lamina.dialects.json_values import number_or_none, read_texts
+from lamina.dialects.port import OwnHead, PlainHead, Tool
 
 _READ_FIELDS = frozenset(
     """systemInstruction tools toolConfig maxOutputTokens temperature topP stopSequences responseMimeType
@@ -78,10 +79,10 @@ def plain_head(head: Head) -> PlainHead:
     return PlainHead(
         model=get_model(head.parameters),
         tools=tuple(tools),
-        output=number(settings.get("maxOutputTokens")),
-        temperature=number(settings.get("temperature")),
-        top_p=number(settings.get("topP")),
-        stop=texts(settings.get("stopSequences")),
+        output=number_or_none(settings.get("maxOutputTokens")),
+        temperature=number_or_none(settings.get("temperature")),
+        top_p=number_or_none(settings.get("topP")),
+        stop=read_texts(settings.get("stopSequences")),
         choice=choice or "",
         answer=answer_schema,
         effort=lower_ascii(_read_word(get_field(thinking, "thinkingLevel"))),

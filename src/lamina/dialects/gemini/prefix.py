@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
 from lamina.dialects.gemini.contents import split_units
 from lamina.dialects.gemini.head import (
     find_system_field,
@@ -87,7 +87,7 @@ def _read_tools(settings: Json, prefix: str) -> Iterator[StreamBlock]:
         yield StreamBlock(
             sort="tool",
             role="tools",
-            data=data_of(declaration),
+            data=encode_block(declaration),
             place=f"{prefix}tools{place}",
             name=get_text(declaration, "name") if sort == "function" else sort,
             opens=True,
@@ -103,7 +103,7 @@ def _read_system(settings: Json, place: str) -> Iterator[StreamBlock]:
         yield StreamBlock(
             sort="system",
             role="system",
-            data=data_of(("system", _read_part(part).content)),
+            data=encode_block(("system", _read_part(part).content)),
             place=place if part is system else f"{place}.parts[{i}]",
             opens=i == 0,
         )
@@ -119,7 +119,7 @@ def _read_contents(contents: Any) -> Iterator[StreamBlock]:
             yield StreamBlock(
                 sort=part.sort,
                 role=role,
-                data=data_of((role, part.content)),
+                data=encode_block((role, part.content)),
                 place=unit.place_of(i),
                 opens=i == 0,
                 name=part.name,
@@ -179,20 +179,20 @@ def _read_cache_settings(settings: Json) -> Iterator[tuple[str, bytes]]:
     calling_config = get_object(to_dict_or_empty(settings.get("toolConfig")), "functionCallingConfig")
     mode = _read_word(calling_config.get("mode"))
     if mode not in ("", "AUTO", "MODE_UNSPECIFIED"):
-        yield "tool_choice", data_of({**calling_config, "mode": mode})
+        yield "tool_choice", encode_block({**calling_config, "mode": mode})
     thinking = to_dict_or_empty(settings.get("thinkingConfig"))
     level = _read_word(get_field(thinking, "thinkingLevel"))
     if level:
-        yield "effort", data_of(level)
+        yield "effort", encode_block(level)
     budget = get_field(thinking, "thinkingBudget")
     if budget is not None:
-        yield "thinking", data_of(budget)
+        yield "thinking", encode_block(budget)
     answer_format = {name: settings[name] for name in _FORMAT_FIELDS if settings.get(name) is not None}
     if answer_format and answer_format != {"responseMimeType": "text/plain"}:
-        yield "format", data_of({name: to_dict_or_none(v) or v for name, v in answer_format.items()})
+        yield "format", encode_block({name: to_dict_or_none(v) or v for name, v in answer_format.items()})
     for name, field in _WORD_SETTINGS.items():
         if settings.get(field) is not None:
-            yield name, data_of(_read_word(settings[field]))
+            yield name, encode_block(_read_word(settings[field]))
 
 
 def _read_word(value: Any) -> Any:

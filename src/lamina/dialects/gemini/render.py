@@ -44,7 +44,13 @@ from lamina.dialects.gemini.wire import (
     to_dict_or_none,
     to_dicts,
 )
-from lamina.dialects.port import ON_THE_WIRE, elsewhere, grouped, original, wire
+from lamina.dialects.origins import (
+    ON_THE_WIRE,
+    find_other_dialect,
+    find_unchanged_message,
+    group_entries,
+    read_note,
+)
 from lamina.dialects.words import OPENING
 from lamina.errors import BadInput
 
@@ -102,7 +108,7 @@ def _current_turn(entries: Sequence[Entry]) -> list[Entry]:
 
 def _group_contents(entries: Sequence[Entry]) -> Iterator[tuple[str, list[Entry]]]:
     """Entries by content, each with the role of the content."""
-    for role, groups_in_a_row in groupby(grouped(entries), key=_role_of_group):
+    for role, groups_in_a_row in groupby(group_entries(entries), key=_role_of_group):
         groups = list(groups_in_a_row)
         join_groups = _join_results if role == "user" else _join_calls
         for group in join_groups(groups):
@@ -155,7 +161,7 @@ class _GeminiWriter:
         """The system text as it came, or as parts; None without any."""
         if not entries:
             return None
-        system = original(entries, NAME)
+        system = find_unchanged_message(entries, NAME)
         if system is not None:
             return system
         parts: list[Any] = []
@@ -167,7 +173,7 @@ class _GeminiWriter:
 
     def write_content(self, role: str, group: list[Entry]) -> Any:
         """The content of a group: as it came if nothing of it changed; None if it says nothing."""
-        content = original(group, NAME)
+        content = find_unchanged_message(group, NAME)
         if content is not None and not any(map(self._is_signed_here, group)):
             return content
         parts = [_wrap_text(part) for part in self._write_parts(group)]
@@ -197,12 +203,12 @@ class _GeminiWriter:
         if isinstance(part, ToolResult):
             return [self._write_result(entry, part)]
         old_blocks = _get_note(entry).get("block")
-        if old_blocks and wire(entry, NAME):
+        if old_blocks and read_note(entry, NAME):
             return list(old_blocks)
         old_text_block = _get_text_block(old_blocks)
         if old_text_block is not None:
             return [_replace_text(old_text_block, text_of(entry.parts))]
-        if isinstance(part, Thinking) and elsewhere(entry.segment, NAME):
+        if isinstance(part, Thinking) and find_other_dialect(entry.segment, NAME):
             return []
         blocks = [write_block(part, self.spell) for part in entry.parts]
         return [block for block in blocks if block is not None]

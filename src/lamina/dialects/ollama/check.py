@@ -13,6 +13,7 @@ from typing import Any
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Ledger, ToolCall
+from lamina.dialects.memos import CheckMemo
 from lamina.dialects.ollama.fields import (
     ROLES,
     is_base64,
@@ -22,8 +23,8 @@ from lamina.dialects.ollama.fields import (
     unwrap_picture,
 )
 from lamina.dialects.ollama.parse import TEXT_FIELDS
-from lamina.dialects.pairing import CallStep, id_at
-from lamina.dialects.port import CheckMemo, Request, Violation
+from lamina.dialects.pairing import CallStep, make_call_id
+from lamina.dialects.port import Request, Violation
 from lamina.dialects.rechecking import NoPast, recheck
 
 Faults = Iterator[tuple[str, str]]
@@ -329,7 +330,7 @@ def _read_step(view: OllamaMessageView) -> CallStep:
     step = CallStep()
     for i, call in enumerate(view.calls):
         name = _read_call_name(call)
-        call_id = text_or_empty(call.get("id")) or id_at(i, name)
+        call_id = text_or_empty(call.get("id")) or make_call_id(i, name)
         step.add(ToolCall(id=call_id, name=name))
     return step
 

@@ -16,7 +16,7 @@ import msgspec
 
 from lamina.core.text.characters import lower_ascii
 from lamina.core.values import Image, ToolCall
-from lamina.dialects.pairing import id_at
+from lamina.dialects.pairing import make_call_id
 from lamina.errors import BadInput
 
 NAME = "ollama"
@@ -111,7 +111,7 @@ def read_call(value: Any, index: int) -> ParsedOllamaCall:
     wire_arguments = function.get("arguments")
     call_id = block.get("id")
     if not isinstance(call_id, str) or not call_id:
-        call_id = id_at(index, name)
+        call_id = make_call_id(index, name)
     call = ToolCall(id=call_id, name=name, arguments=_read_arguments(wire_arguments))
     whole = isinstance(wire_arguments, Mapping) and name != ""
     return ParsedOllamaCall(call, whole)

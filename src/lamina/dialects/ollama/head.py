@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Head
+from lamina.dialects.json_values import number_or_none, read_texts
 from lamina.dialects.ollama.fields import name_or_unnamed, to_dict_or_empty
-from lamina.dialects.port import OwnHead, PlainHead, Tool, number, texts
+from lamina.dialects.port import OwnHead, PlainHead, Tool
 
 _READ_FIELDS = frozenset(("model", "format", "options", "think", "stream"))
 """Fields that `plain_head` reads."""
@@ -63,9 +64,9 @@ def plain_head(head: Head) -> PlainHead:
         model=str(parameters.get("model", "")),
         tools=tuple(tools),
         output=_read_output_limit(options),
-        temperature=number(options.get("temperature")),
-        top_p=number(options.get("top_p")),
-        stop=texts(options.get("stop")),
+        temperature=number_or_none(options.get("temperature")),
+        top_p=number_or_none(options.get("top_p")),
+        stop=read_texts(options.get("stop")),
         answer=answer_schema,
         effort=_read_effort(parameters.get("think")),
         stream=bool(parameters["stream"]) if "stream" in parameters else None,
@@ -101,7 +102,7 @@ def own_head(plain: PlainHead) -> OwnHead:
 
 def _read_output_limit(options: Mapping[str, Any]) -> Any:
     """The limit of the answer; None if there is none. A negative number means no limit."""
-    limit = number(options.get("num_predict"))
+    limit = number_or_none(options.get("num_predict"))
     if limit is not None and limit < 0:
         return None
     return limit

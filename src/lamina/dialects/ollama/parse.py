@@ -15,8 +15,9 @@ import msgspec
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Image, Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
-from lamina.dialects.beside import with_beside
-from lamina.dialects.named_files import path_of
+from lamina.dialects.chat_extra_fields import add_extra_fields
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.named_files import find_path
 from lamina.dialects.ollama.fields import (
     NAME,
     ROLES,
@@ -28,9 +29,10 @@ from lamina.dialects.ollama.fields import (
     read_text,
     to_dict,
 )
+from lamina.dialects.origins import record_origin
 from lamina.dialects.pairing import CallStep
-from lamina.dialects.port import ParsedRequest, ParseMemo, Request, came_from
-from lamina.dialects.snapshots import snapshot, unchanged
+from lamina.dialects.port import ParsedRequest, Request
+from lamina.dialects.snapshots import copy_message, count_unchanged
 from lamina.errors import BadInput
 
 TEXT_FIELDS = ("content", "thinking", "tool_name")
@@ -104,7 +106,7 @@ def read_message(message: Any, calls: OllamaCalls) -> tuple[Segment, ...]:
     segments = []
     for position, piece in enumerate(parsed.pieces):
         segments.append(_make_segment(piece, parsed.role, message, position, count))
-    return with_beside(NAME, segments, wire)
+    return add_extra_fields(NAME, segments, wire)
 
 
 def read_definition(tool: Any, place: str) -> dict[str, Any]:
@@ -156,7 +158,7 @@ def _make_segment(piece: _OllamaPiece, role: Role, message: Any, position: int, 
         attrs=piece.attrs,
         joins=not is_first,
         origin=NAME,
-        meta=came_from(_BLANK, NAME, message, first=is_first, count=count, block=piece.block),
+        meta=record_origin(_BLANK, NAME, message, first=is_first, count=count, block=piece.block),
     )
 
 
@@ -164,7 +166,7 @@ def _read_log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment,
     """All messages as segments. Messages that the memo has seen unchanged are not read again."""
     remembered: list[tuple[Any, tuple[Segment, ...]]] = []
     if memo is not None:
-        remembered = memo.known[: unchanged(messages, memo.known)]
+        remembered = memo.known[: count_unchanged(messages, memo.known)]
     old_segments = [segments for _, segments in remembered]
     calls = _restore_calls(old_segments)
     new_messages = messages[len(remembered) :]
@@ -175,7 +177,7 @@ def _read_log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment,
         except BadInput as error:
             raise add_outer_place(f"messages[{index}]", error) from None
     if memo is not None:
-        copies = map(snapshot, new_messages)
+        copies = map(copy_message, new_messages)
         memo.known = [*remembered, *zip(copies, new_segments, strict=True)]
     return tuple(chain.from_iterable(old_segments + new_segments))
 
@@ -264,7 +266,7 @@ def _read_tool(message: Mapping[str, Any], calls: OllamaCalls) -> _ParsedOllamaM
         result = ToolResult(id="", content=content, name=wire_name)
     else:
         result = ToolResult(id=call.id, content=content, name=call.name)
-        path = path_of(call.arguments)
+        path = find_path(call.arguments)
         if path:
             attrs["path"] = path
     names_its_call = wire_name in ("", result.name)

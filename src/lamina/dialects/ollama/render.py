@@ -29,9 +29,9 @@ from lamina.core.values import (
 from lamina.core.wording import text_of
 from lamina.dialects.ollama.fields import NAME, encode_picture, name_or_unnamed, to_dict, write_arguments
 from lamina.dialects.ollama.parse import TEXT_FIELDS
-from lamina.dialects.pairing import Result, reading_order
-from lamina.dialects.port import groups, original, wire
-from lamina.dialects.words import said
+from lamina.dialects.origins import find_unchanged_message, group_sent_entries, read_note
+from lamina.dialects.pairing import PairedResult, find_reading_order
+from lamina.dialects.words import write_as_text
 from lamina.errors import BadInput
 
 Json = dict[str, Any]
@@ -43,8 +43,8 @@ _WRITTEN_FIELDS = frozenset(("role", "content", "images", "thinking", "tool_call
 def render(envelope: Envelope) -> Json:
     """The request: parameters as they came, messages, tools."""
     writer = _OllamaWriter()
-    for group in groups(envelope):
-        message = original(group, NAME)
+    for group in group_sent_entries(envelope):
+        message = find_unchanged_message(group, NAME)
         if message is None:
             writer.write_group(group)
         else:
@@ -105,7 +105,7 @@ class _OllamaWriter:
     def __init__(self) -> None:
         self.messages: list[Any] = []
         self.calls: list[ToolCall] = []
-        self.results: list[tuple[Any, Result]] = []
+        self.results: list[tuple[Any, PairedResult]] = []
 
     def keep_message(self, message: Any, group: Sequence[Entry]) -> None:
         """Adds a message as it came."""
@@ -133,7 +133,7 @@ class _OllamaWriter:
 
     def flush_results(self) -> None:
         """Adds the results of a step that is complete, in an order in which they are read rightly."""
-        order = reading_order(self.calls, [result for _, result in self.results])
+        order = find_reading_order(self.calls, [result for _, result in self.results])
         for index in order:
             message, _ = self.results[index]
             self.messages.append(message)
@@ -145,7 +145,7 @@ class _OllamaWriter:
         fields = to_dict(message)
         name = fields.get("tool_name") or ""
         call_id = fields.get("tool_call_id") or ""
-        self.results.append((message, Result(asked=part.id, name=name, id=call_id)))
+        self.results.append((message, PairedResult(asked=part.id, name=name, id=call_id)))
 
     def _add_message(self, message: Any, group: Sequence[Entry]) -> None:
         """Adds a message that is not a result; None is a message that says nothing."""
@@ -214,7 +214,7 @@ def _write_result(entry: Entry, result: ToolResult) -> Json:
     old_message = _get_origin(entry)
     if old_message and _has_same_content(entry, result):
         return {"role": "tool", **other_fields, **_copy_content(old_message, result), "tool_name": name}
-    text = said(part for part in result.content if not _is_sendable_picture(part))
+    text = write_as_text(part for part in result.content if not _is_sendable_picture(part))
     message = {"role": "tool", **other_fields, "content": text, "tool_name": name}
     pictures = [part for part in result.content if isinstance(part, Image) and _is_sendable_picture(part)]
     if pictures:
@@ -277,7 +277,7 @@ def _write_text(part: Part) -> str:
 def _write_image(entry: Entry, picture: Image) -> Any:
     """The picture as it came, or as base64."""
     block = None
-    if wire(entry, NAME):
+    if read_note(entry, NAME):
         block = _get_block(entry)
     if block is None:
         return encode_picture(picture)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
 from lamina.dialects.ollama.fields import (
     NAME,
     add_outer_place,
@@ -144,7 +144,7 @@ def _read_calls(calls: Sequence[Any], role: str) -> Iterator[_MessageBlock]:
 
 def _encode(value: Any, place: str) -> bytes:
     try:
-        return data_of(value)
+        return encode_block(value)
     except BadInput as error:
         raise BadInput(error.problem, place=place, hint=error.hint) from None
 

@@ -19,7 +19,8 @@ from lamina.dialects.openai_chat.parse import parse
 from lamina.dialects.openai_chat.parts import NAME
 from lamina.dialects.openai_chat.render import render
 from lamina.dialects.openai_chat.stream import stream
-from lamina.dialects.port import Dialect, Request, unsayable
+from lamina.dialects.origins import explain_foreign_segment
+from lamina.dialects.port import Dialect, Request
 
 __all__ = ["DIALECT"]
 
@@ -87,7 +88,7 @@ def carries(segment: Segment) -> str:
     """Why a segment cannot be sent here; "" if it can. This API has no field for signed reasoning."""
     if isinstance(segment.parts[0], Thinking):
         return f"{NAME} takes no reasoning back"
-    return unsayable(segment, NAME)
+    return explain_foreign_segment(segment, NAME)
 
 
 def _get_binding(_: object) -> Binding:

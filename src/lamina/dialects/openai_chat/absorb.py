@@ -11,7 +11,7 @@ from typing import Any
 
 from lamina.core.values import Segment
 from lamina.dialects.openai_chat.calls import ChatCalls
-from lamina.dialects.openai_chat.parse import read
+from lamina.dialects.openai_chat.parse import read_message
 from lamina.dialects.openai_chat.parts import describe_value, to_dict, word_or_empty
 from lamina.dialects.port import Absorbed
 from lamina.dialects.usage import read_usage
@@ -31,7 +31,7 @@ def absorb(response: Any) -> Absorbed:
     message = choice.get("message")
     segments: tuple[Segment, ...] = ()
     if message is not None:
-        segments = read(message, 0, ChatCalls())
+        segments = read_message(message, 0, ChatCalls())
     return Absorbed(
         segments=segments,
         usage=read_usage(answer.get("usage")),
@@ -56,7 +56,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
     segments: tuple[Segment, ...] = ()
     if fields:
         message = {"role": "assistant", "content": None, **fields}
-        segments = read(message, 0, ChatCalls())
+        segments = read_message(message, 0, ChatCalls())
     return Absorbed(segments=segments, usage=read_usage(usage), stop=stop)
 
 

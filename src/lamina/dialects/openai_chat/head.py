@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from lamina.core.values import Head
+from lamina.dialects.json_values import number_or_none, read_texts
 from lamina.dialects.openai_chat.calls import make_safe_name
-from lamina.dialects.port import OwnHead, PlainHead, Tool, number, texts
+from lamina.dialects.port import OwnHead, PlainHead, Tool
 
 _READ_FIELDS = frozenset(
     """model max_tokens max_completion_tokens temperature top_p stop tool_choice stream response_format
@@ -52,10 +53,10 @@ def plain_head(head: Head) -> PlainHead:
     return PlainHead(
         model=str(parameters.get("model", "")),
         tools=tuple(tools),
-        output=number(output_limit),
-        temperature=number(parameters.get("temperature")),
-        top_p=number(parameters.get("top_p")),
-        stop=texts(parameters.get("stop")),
+        output=number_or_none(output_limit),
+        temperature=number_or_none(parameters.get("temperature")),
+        top_p=number_or_none(parameters.get("top_p")),
+        stop=read_texts(parameters.get("stop")),
         choice=choice or "",
         answer=answer_schema,
         effort=str(parameters.get("reasoning_effort", "")),

@@ -12,7 +12,7 @@ from typing import Any
 
 from lamina.dialects.openai_chat.parts import MARKER
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.unmarked import changed_in, without
+from lamina.dialects.same_objects import change_items, drop_field
 from lamina.errors import BadInput
 
 MARKABLE_TYPES = ("text", "image_url", "input_audio", "file", "refusal")
@@ -45,8 +45,8 @@ def mark(request: Request, marking: Marking) -> dict[str, Any]:
 
 def remove_refused_marks(request: dict[str, Any]) -> dict[str, Any]:
     """The request without breakpoints where the API refuses them (C6); the same object if it has none."""
-    with_bare_tools = changed_in(request, "tools", _remove_tool_mark)
-    allowed = changed_in(with_bare_tools, "messages", _remove_refused_message_marks)
+    with_bare_tools = change_items(request, "tools", _remove_tool_mark)
+    allowed = change_items(with_bare_tools, "messages", _remove_refused_message_marks)
     return allowed if isinstance(allowed, dict) else dict(allowed)
 
 
@@ -119,11 +119,11 @@ def _set_marker(part: Mapping[str, Any], lifetime: str | None) -> Mapping[str, A
 
 def _remove_tool_mark(tool: Any) -> Any:
     """A tool without a breakpoint, on itself or on its function."""
-    bare_tool = without(tool, MARKER)
+    bare_tool = drop_field(tool, MARKER)
     if not isinstance(bare_tool, Mapping):
         return bare_tool
     function = bare_tool.get("function")
-    bare_function = without(function, MARKER)
+    bare_function = drop_field(function, MARKER)
     if bare_function is function:
         return bare_tool
     return {**bare_tool, "function": bare_function}
@@ -134,9 +134,9 @@ def _remove_refused_message_marks(message: Any) -> Any:
     mapping = _to_mapping(message)
     if mapping is None:
         return message
-    allowed = without(mapping, MARKER)
-    allowed = changed_in(allowed, "tool_calls", _remove_mark)
-    allowed = changed_in(allowed, "content", _remove_refused_part_mark)
+    allowed = drop_field(mapping, MARKER)
+    allowed = change_items(allowed, "tool_calls", _remove_mark)
+    allowed = change_items(allowed, "content", _remove_refused_part_mark)
     if allowed is mapping:
         return message
     return allowed
@@ -153,7 +153,7 @@ def _remove_refused_part_mark(part: Any) -> Any:
 def _remove_mark(value: Any) -> Any:
     """A call or a part without a breakpoint; the same object if it has none."""
     mapping = _to_mapping(value)
-    bare = without(mapping, MARKER)
+    bare = drop_field(mapping, MARKER)
     if bare is mapping:
         return value
     return bare

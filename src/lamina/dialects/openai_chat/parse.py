@@ -15,8 +15,9 @@ import msgspec
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
-from lamina.dialects.beside import with_beside
-from lamina.dialects.named_files import path_of
+from lamina.dialects.chat_extra_fields import add_extra_fields
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.named_files import find_path
 from lamina.dialects.openai_chat.calls import LEGACY, ChatCalls, read_calls
 from lamina.dialects.openai_chat.parts import (
     MARKER,
@@ -29,8 +30,9 @@ from lamina.dialects.openai_chat.parts import (
     read_part,
     to_dict,
 )
-from lamina.dialects.port import ParsedRequest, ParseMemo, Request, came_from
-from lamina.dialects.snapshots import snapshot, unchanged
+from lamina.dialects.origins import record_origin
+from lamina.dialects.port import ParsedRequest, Request
+from lamina.dialects.snapshots import copy_message, count_unchanged
 from lamina.errors import BadInput
 
 REASONING = ("reasoning_content", "reasoning")
@@ -58,12 +60,12 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     return ParsedRequest(log=_read_log(messages, memo), head=_read_head(request))
 
 
-def read(message: Any, index: int, calls: ChatCalls) -> tuple[Segment, ...]:
+def read_message(message: Any, index: int, calls: ChatCalls) -> tuple[Segment, ...]:
     """One message as segments, of which the first carries the message. `calls` are the calls before it."""
     try:
         wire = to_dict(message)
-        read_message = _find_reader(wire)
-        parsed = read_message(wire, index, calls)
+        read_wire = _find_reader(wire)
+        parsed = read_wire(wire, index, calls)
     except BadInput as error:
         raise add_outer_place(f"messages[{index}]", error) from None
     # A dump of an SDK's object may have an empty list of calls, which providers refuse.
@@ -74,7 +76,7 @@ def read(message: Any, index: int, calls: ChatCalls) -> tuple[Segment, ...]:
     segments = []
     for position, piece in enumerate(parsed.pieces):
         segments.append(_make_segment(piece, parsed.role, message, position, count))
-    return with_beside(NAME, segments, wire)
+    return add_extra_fields(NAME, segments, wire)
 
 
 def read_extra_fields(message: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -153,7 +155,7 @@ def _make_segment(piece: _ChatPiece, role: Role, message: Any, position: int, co
         attrs=piece.attrs,
         joins=not is_first,
         origin=NAME,
-        meta=came_from(_BLANK, NAME, message, first=is_first, count=count, block=piece.block),
+        meta=record_origin(_BLANK, NAME, message, first=is_first, count=count, block=piece.block),
     )
 
 
@@ -161,15 +163,15 @@ def _read_log(messages: Sequence[Any], memo: ParseMemo | None) -> tuple[Segment,
     """All messages as segments. Messages that the memo has seen unchanged are not read again."""
     remembered: list[tuple[Any, tuple[Segment, ...]]] = []
     if memo is not None:
-        remembered = memo.known[: unchanged(messages, memo.known)]
+        remembered = memo.known[: count_unchanged(messages, memo.known)]
     log = [segment for _, segments in remembered for segment in segments]
     calls = _restore_calls(log)
     new_messages = messages[len(remembered) :]
     new_segments = []
     for index, message in enumerate(new_messages, start=len(remembered)):
-        new_segments.append(read(message, index, calls))
+        new_segments.append(read_message(message, index, calls))
     if memo is not None:
-        copies = map(snapshot, new_messages)
+        copies = map(copy_message, new_messages)
         memo.known = [*remembered, *zip(copies, new_segments, strict=True)]
     for segments in new_segments:
         log.extend(segments)
@@ -292,7 +294,7 @@ def _read_result(message: Mapping[str, Any], call: ToolCall | None, call_id: str
         return _ChatPiece("tool_result", part)
     part = ToolResult(id=call_id or call.id, content=_read_result_content(message), name=call.name)
     attrs = {}
-    path = path_of(call.arguments)
+    path = find_path(call.arguments)
     if path:
         attrs["path"] = path
     return _ChatPiece("tool_result", part, attrs=attrs)

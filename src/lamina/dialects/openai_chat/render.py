@@ -20,7 +20,7 @@ from lamina.dialects.openai_chat.calls import LEGACY, make_safe_name
 from lamina.dialects.openai_chat.mark import remove_refused_marks
 from lamina.dialects.openai_chat.parse import INSTEAD_OF_CONTENT, is_valid_content, read_extra_fields
 from lamina.dialects.openai_chat.parts import MARKER, NAME, to_dict, write_blocks
-from lamina.dialects.port import failed, groups, original, wire
+from lamina.dialects.origins import find_unchanged_message, group_sent_entries, read_note, write_failed_text
 from lamina.errors import BadInput
 
 Json = dict[str, Any]
@@ -29,8 +29,8 @@ Json = dict[str, Any]
 def render(envelope: Envelope) -> Json:
     """The request: parameters as they came, messages, tools."""
     writer = _ChatWriter(envelope)
-    for group in groups(envelope):
-        message = original(group, NAME)
+    for group in group_sent_entries(envelope):
+        message = find_unchanged_message(group, NAME)
         if message is None:
             writer.write_group(group)
         else:
@@ -213,7 +213,7 @@ class _ChatWriter:
                 self.media += write_blocks(part)
             else:
                 other_parts.append(part)
-        text = failed(result, text_of(other_parts))
+        text = write_failed_text(result, text_of(other_parts))
         if isinstance(old_content, list):
             return [{"type": "text", "text": text}]
         return text
@@ -329,7 +329,7 @@ def _write_entry(entry: Entry) -> list[Any]:
         for part in entry.parts:
             blocks += write_blocks(part)
         return blocks
-    if wire(entry, NAME):
+    if read_note(entry, NAME):
         return [block]
     old_block = to_dict(block)
     text = text_of(entry.parts)

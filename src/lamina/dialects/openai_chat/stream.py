@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
 from lamina.dialects.openai_chat.parse import REASONING
 from lamina.dialects.openai_chat.parts import (
     MARKER,
@@ -316,7 +316,7 @@ def _read_marker(part: Mapping[str, Any], lifetime: str) -> str:
 
 def _encode(value: Any, place: str) -> bytes:
     try:
-        return data_of(value)
+        return encode_block(value)
     except BadInput as error:
         raise BadInput(error.problem, place=place, hint=error.hint) from None
 

@@ -19,7 +19,8 @@ from lamina.dialects.openai_responses.parse import parse
 from lamina.dialects.openai_responses.parts import NAME, explain_unsendable
 from lamina.dialects.openai_responses.render import lasting, render
 from lamina.dialects.openai_responses.stream import stream
-from lamina.dialects.port import Dialect, Request, elsewhere, unsayable
+from lamina.dialects.origins import explain_foreign_segment, find_other_dialect
+from lamina.dialects.port import Dialect, Request
 
 __all__ = ["DIALECT"]
 
@@ -62,16 +63,16 @@ def carries(segment: Segment) -> str:
         return loose_reason
     first = segment.parts[0] if segment.parts else None
     if isinstance(first, Thinking):
-        return unsayable(segment, NAME) or f"{NAME} takes only its own reasoning back"
+        return explain_foreign_segment(segment, NAME) or f"{NAME} takes only its own reasoning back"
     if isinstance(first, Raw) and not first.data:
         return "says nothing"
     if segment.role is Role.ASSISTANT and isinstance(first, Image | Document):
         return f"{NAME} takes no pictures or documents from the assistant"
-    return unsayable(segment, NAME) or _explain_unsendable_media(segment)
+    return explain_foreign_segment(segment, NAME) or _explain_unsendable_media(segment)
 
 
 def _explain_unsendable_media(segment: Segment) -> str:
-    accepts_file_ids = elsewhere(segment, NAME) in _DIALECTS_WITH_SAME_FILES
+    accepts_file_ids = find_other_dialect(segment, NAME) in _DIALECTS_WITH_SAME_FILES
     parts: list[Part] = []
     for part in segment.parts:
         if isinstance(part, ToolResult):

@@ -12,6 +12,7 @@ from typing import Any
 
 from lamina.core.values import Ledger, Role
 from lamina.dialects.json_values import list_or_empty
+from lamina.dialects.memos import CheckMemo
 from lamina.dialects.openai_responses.call_rules import (
     call_ids_are_unique,
     call_ids_fit,
@@ -46,7 +47,7 @@ from lamina.dialects.openai_responses.request_rules import (
     tools_are_whole,
     truncation_is_known,
 )
-from lamina.dialects.port import CheckMemo, Request, Violation
+from lamina.dialects.port import Request, Violation
 from lamina.dialects.rechecking import recheck
 
 RULES: dict[str, Rule] = {

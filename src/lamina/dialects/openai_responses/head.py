@@ -12,9 +12,9 @@ from typing import Any
 
 from lamina.core.values import Head
 from lamina.dialects.heads import list_untranslated, read_stream_switch, read_tools
-from lamina.dialects.json_values import drop_nulls, mapping_or_empty, text_or_empty
+from lamina.dialects.json_values import drop_nulls, mapping_or_empty, number_or_none, text_or_empty
 from lamina.dialects.openai_responses.items import make_safe_name
-from lamina.dialects.port import OwnHead, PlainHead, Tool, number
+from lamina.dialects.port import OwnHead, PlainHead, Tool
 
 _NOT_FOR_THE_MODEL = frozenset(
     """metadata user safety_identifier store stream_options prompt_cache_key prompt_cache_options include
@@ -56,9 +56,9 @@ def plain_head(head: Head) -> PlainHead:
     return PlainHead(
         model=str(parameters.get("model", "")),
         tools=tools,
-        output=number(parameters.get("max_output_tokens")),
-        temperature=number(parameters.get("temperature")),
-        top_p=number(parameters.get("top_p")),
+        output=number_or_none(parameters.get("max_output_tokens")),
+        temperature=number_or_none(parameters.get("temperature")),
+        top_p=number_or_none(parameters.get("top_p")),
         choice=choice or "",
         answer=answer,
         effort=text_or_empty(reasoning.get("effort")),

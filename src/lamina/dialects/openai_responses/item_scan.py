@@ -17,7 +17,7 @@ from lamina.core.text.characters import is_blank
 from lamina.core.values import Part, Raw, Role, Segment, Text, Thinking, ToolCall, ToolResult
 from lamina.dialects.extra_fields import ExtraParts, collect_blank_texts
 from lamina.dialects.json_values import text_or_empty
-from lamina.dialects.named_files import path_of
+from lamina.dialects.named_files import find_path
 from lamina.dialects.openai_responses.calls import (
     CallRegister,
     is_sendable_call,
@@ -50,7 +50,7 @@ from lamina.dialects.openai_responses.json_objects import (
     read_object,
 )
 from lamina.dialects.openai_responses.parts import NAME, may_be_sent_by, parse_part
-from lamina.dialects.port import came_from
+from lamina.dialects.origins import record_origin
 from lamina.errors import BadInput
 
 REASONING_ALONE = "reasoning without the item that it led to"
@@ -230,7 +230,7 @@ class ItemScan:
         call = self.calls.take(call_id)
         if call is not None:
             attrs = {}
-            path = path_of(call.arguments)
+            path = find_path(call.arguments)
             if path:
                 attrs = {"path": path}
             result = ToolResult(id=call_id, content=parse_output(item), name=call.name)
@@ -337,7 +337,7 @@ def build_segment(
     beside: ExtraParts = (),
 ) -> Segment:
     """Turns one piece of an item into a segment, with `extra_note` among what is noted about its origin."""
-    meta = came_from(_NO_SEGMENT, NAME, source, first=is_first, count=count, block=piece.block)
+    meta = record_origin(_NO_SEGMENT, NAME, source, first=is_first, count=count, block=piece.block)
     meta["wire"] |= extra_note
     return Segment(
         role=role,

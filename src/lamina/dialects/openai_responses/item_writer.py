@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from lamina.core.arrange import pairs
+from lamina.core.selection import pair_calls
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Entry, Head, Part, Raw, Role, Text, Thinking, ToolCall, ToolResult
 from lamina.core.wording import text_of
@@ -38,7 +38,7 @@ from lamina.dialects.openai_responses.parts import (
     render_part,
 )
 from lamina.dialects.openai_responses.reasoning import ItemKey, item_key, note_of
-from lamina.dialects.port import failed, original, wire
+from lamina.dialects.origins import find_unchanged_message, read_note, write_failed_text
 
 PlacedEntries = list[tuple[int, Entry]]
 """Entries, each with its position in the envelope."""
@@ -75,7 +75,7 @@ class ItemWriter:
             self._call_types[part.id] = item_type
         loses_id = self._loses_id(group[0], note, item_type, lost_id=lost_id)
 
-        unchanged = original(group, NAME)
+        unchanged = find_unchanged_message(group, NAME)
         has_wrong_id = loses_id and "id" in item and item_type != "item_reference"
         if unchanged is not None and not has_wrong_id and not self._becomes_function(part):
             self.items.append(unchanged)
@@ -108,7 +108,7 @@ class ItemWriter:
             return [self._write_result(part, item, entry)]
         if read_type(item) == "message":
             return _rewrite_message(group, item)
-        if wire(entry, NAME):
+        if read_note(entry, NAME):
             return [item]
         if read_type(item) in OUTPUT_TYPES:
             text = text_of(entry.parts)
@@ -166,7 +166,7 @@ class ItemWriter:
             item = {"type": OUTPUT_TYPE_OF_CALL.get(call_type, "function_call_output")}
         elif _has_same_content(entry.segment.parts[0], result) and is_sendable_output(item):
             return {**item, find_call_id_field(item): result.id}
-        output = replace_output_text(item, failed(result, text_of(result.content)))
+        output = replace_output_text(item, write_failed_text(result, text_of(result.content)))
         if output is None:
             output = {**item, "output": _write_function_output(result, item)}
         return {**output, find_call_id_field(item): result.id}
@@ -181,7 +181,7 @@ class ItemWriter:
 def find_unwritable_calls(sent: PlacedEntries, without_id: frozenset[int]) -> Iterator[str]:
     """Ids of calls of built-in tools to be written as calls of functions, since half of the pair changed."""
     entries = [entry for _, entry in sent]
-    for call_index, result_index in pairs(entries):
+    for call_index, result_index in pair_calls(entries):
         call_entry = entries[call_index]
         call = call_entry.parts[0]
         note = note_of(call_entry)
@@ -233,7 +233,7 @@ def _rewrite_message(group: Sequence[Entry], item: Json) -> list[Any]:
 
 def _is_kept_empty_message(group: Sequence[Entry]) -> bool:
     """Whether it is a message that says nothing, and is sent as it came."""
-    return len(group) == 1 and bool(wire(group[0], NAME)) and "block" not in note_of(group[0])
+    return len(group) == 1 and bool(read_note(group[0], NAME)) and "block" not in note_of(group[0])
 
 
 def _rewrite_block(entry: Entry, role: str) -> Any:
@@ -243,7 +243,7 @@ def _rewrite_block(entry: Entry, role: str) -> Any:
     if block is not None:
         source = read_object(block)
     source_type = source.get("type")
-    if wire(entry, NAME):
+    if read_note(entry, NAME):
         if block is not None and may_be_sent_by(role, source):
             return block
         if source_type not in TEXT_FIELDS:
@@ -297,12 +297,12 @@ def _write_function_output(result: ToolResult, item: Json) -> Any:
     texts = [part.text for part in result.content if isinstance(part, Text)]
     is_one_text = len(texts) == len(result.content) <= 1
     if is_one_text and not markers:
-        return failed(result, "".join(texts))
+        return write_failed_text(result, "".join(texts))
     blocks: list[Json] = []
     error_is_told = not result.error
     for part in result.content:
         if isinstance(part, Text) and not error_is_told:
-            blocks.append({"type": "input_text", "text": failed(result, part.text)})
+            blocks.append({"type": "input_text", "text": write_failed_text(result, part.text)})
             error_is_told = True
         else:
             blocks.append(render_part(part))

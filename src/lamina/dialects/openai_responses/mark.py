@@ -15,7 +15,7 @@ from lamina.dialects.openai_responses.items import read_type
 from lamina.dialects.openai_responses.json_objects import Json, read_object_or_none
 from lamina.dialects.openai_responses.parts import MARKABLE_TYPES, MARKER_FIELD
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.same_objects import changed_in, keep_list, keep_source, set_field, without
+from lamina.dialects.same_objects import change_items, drop_field, keep_list, keep_source, set_field
 from lamina.errors import BadInput
 
 KEY_FIELD = "prompt_cache_key"
@@ -143,8 +143,8 @@ def _set_marker(part: Json, lifetime: str | None) -> Mapping[str, Any]:
 
 def remove_refused_markers(request: dict[str, Any]) -> dict[str, Any]:
     """The request without breakpoints that the API refuses; the same object if there are none."""
-    allowed = changed_in(request, "tools", lambda tool: without(tool, MARKER_FIELD))
-    allowed = changed_in(allowed, "input", _remove_from_item)
+    allowed = change_items(request, "tools", lambda tool: drop_field(tool, MARKER_FIELD))
+    allowed = change_items(allowed, "input", _remove_from_item)
     if isinstance(allowed, dict):
         return allowed
     return dict(allowed)
@@ -155,10 +155,10 @@ def _remove_from_item(source: Any) -> Any:
     item = read_object_or_none(source)
     if item is None:
         return source
-    allowed = without(item, MARKER_FIELD)
+    allowed = drop_field(item, MARKER_FIELD)
     field = _CONTENT_FIELDS.get(read_type(item))
     if field is not None:
-        allowed = changed_in(allowed, field, _remove_from_part)
+        allowed = change_items(allowed, field, _remove_from_part)
     return keep_source(source, item, allowed)
 
 
@@ -166,4 +166,4 @@ def _remove_from_part(source: Any) -> Any:
     part = read_object_or_none(source)
     if part is None or str(part.get("type")) in MARKABLE_TYPES:
         return source
-    return keep_source(source, part, without(part, MARKER_FIELD))
+    return keep_source(source, part, drop_field(part, MARKER_FIELD))

@@ -12,11 +12,12 @@ from typing import Any
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Role, Segment, Text
+from lamina.dialects.memos import ParseMemo
 from lamina.dialects.openai_responses.item_scan import ItemScan, Piece, build_segment
 from lamina.dialects.openai_responses.items import read_type
 from lamina.dialects.openai_responses.json_objects import describe_value
-from lamina.dialects.port import ParsedRequest, ParseMemo, Request
-from lamina.dialects.snapshots import snapshot, unchanged
+from lamina.dialects.port import ParsedRequest, Request
+from lamina.dialects.snapshots import copy_message, count_unchanged
 from lamina.errors import BadInput
 
 CONTINUATION_FIELDS = ("previous_response_id", "conversation", "prompt")
@@ -46,14 +47,14 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
     reused: list[ParsedItem] = []
     if memo is not None and memo.basis is not None and memo.basis[0] == basis:
         instructions = memo.basis[1]  # the same segment objects as before
-        reused = _drop_last_reasoning(memo.known[: unchanged(items, memo.known)])
+        reused = _drop_last_reasoning(memo.known[: count_unchanged(items, memo.known)])
 
     past = [segment for _, segments in reused for segment in segments]
     scan.replay(past)
     new_items = items[len(reused) :]
     new = scan.read(new_items, start=len(reused))
     if memo is not None:
-        copies = [snapshot(item) for item in new_items]
+        copies = [copy_message(item) for item in new_items]
         memo.basis = (basis, instructions)
         memo.known = _drop_last_reasoning([*reused, *zip(copies, new, strict=True)])
     log = (*instructions, *past, *chain.from_iterable(new))

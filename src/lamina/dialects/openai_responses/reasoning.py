@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.hashing import stem
+from lamina.core.hashing import stem_of
 from lamina.core.values import Entry, Form, Role, Thinking
 from lamina.dialects.openai_responses.parts import NAME
-from lamina.dialects.port import ON_THE_WIRE
+from lamina.dialects.origins import ON_THE_WIRE
 
 ItemKey = tuple[int, int]
 """Names an item: the identity of the object that it came as, and its position in the input."""
@@ -76,7 +76,9 @@ class _Planner:
         self.repairs = repairs
         self.sent_items = {item_key(entry) for entry in entries if entry.form is not Form.OMITTED}
         # The ledger names items by content, so of equal items nobody can say which one lost its id.
-        self.stem_counts = Counter(stem(entry.ref) for entry in entries if entry.segment.origin != "lamina")
+        self.stem_counts = Counter(
+            stem_of(entry.ref) for entry in entries if entry.segment.origin != "lamina"
+        )
         self.dropped: set[int] = set()
         self.without_id: set[int] = set()
         self.pending: list[int] = []
@@ -115,7 +117,7 @@ class _Planner:
         return key is not None and key in self.sent_items
 
     def _lost_id_before(self, entry: Entry) -> bool:
-        entry_stem = stem(entry.ref)
+        entry_stem = stem_of(entry.ref)
         return self.stem_counts[entry_stem] == 1 and f"{entry_stem}{ON_THE_WIRE}" in self.repairs
 
 

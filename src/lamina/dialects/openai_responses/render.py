@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lamina.core.envelope import Envelope
-from lamina.core.hashing import stem
+from lamina.core.hashing import stem_of
 from lamina.core.values import Entry, Form, Layer, Ref, Role, Text
 from lamina.core.wording import text_of
 from lamina.dialects.openai_responses.item_scan import to_item
@@ -25,7 +25,7 @@ from lamina.dialects.openai_responses.mark import remove_refused_markers
 from lamina.dialects.openai_responses.parse import continues_server_state
 from lamina.dialects.openai_responses.parts import NAME
 from lamina.dialects.openai_responses.reasoning import item_key, note_of, plan_reasoning
-from lamina.dialects.port import ON_THE_WIRE, original
+from lamina.dialects.origins import ON_THE_WIRE, find_unchanged_message
 from lamina.errors import BadInput
 
 WITHOUT_ID = "sent without its id: the reasoning that led to it was left out"
@@ -41,7 +41,7 @@ def lasting(envelope: Envelope) -> dict[Ref, str]:
         if entry.form is Form.OMITTED:
             continue
         if "id" in to_item(note_of(entry).get("of", {})):
-            lines[Ref(f"{stem(entry.ref)}{ON_THE_WIRE}")] = WITHOUT_ID
+            lines[Ref(f"{stem_of(entry.ref)}{ON_THE_WIRE}")] = WITHOUT_ID
     return lines
 
 
@@ -95,7 +95,7 @@ def _is_instruction(entry: Entry) -> bool:
 
 def _render_instructions(entries: list[Entry]) -> str:
     if len(entries) == 1:
-        unchanged = original(entries, NAME)
+        unchanged = find_unchanged_message(entries, NAME)
         if isinstance(unchanged, str):
             return unchanged
     return "\n\n".join(text_of(entry.parts) for entry in entries)

@@ -1,4 +1,4 @@
-"""One flat prompt, for completion endpoints and logs. `prompt_of` gives an envelope as such a text.
+"""One flat prompt, for completion endpoints and logs. `render_prompt` gives an envelope as such a text.
 
 Read `layout` first: it draws the prompt, writes it and reads it back.
 """
@@ -12,10 +12,10 @@ from lamina.dialects.text.absorb import absorb, absorb_stream
 from lamina.dialects.text.check import check
 from lamina.dialects.text.head import own_head, plain_head
 from lamina.dialects.text.parse import NAME, parse
-from lamina.dialects.text.render import carries, prompt_of, render
+from lamina.dialects.text.render import carries, render, render_prompt
 from lamina.dialects.text.stream import mark, stream
 
-__all__ = ["DIALECT", "prompt_of"]
+__all__ = ["DIALECT", "render_prompt"]
 
 _FIELDS_OF_OTHERS = frozenset(("messages", "contents", "input"))
 """Fields in which other wire formats have a conversation."""

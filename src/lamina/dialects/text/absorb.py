@@ -15,7 +15,7 @@ from lamina.core.values import Segment
 from lamina.dialects.openai_chat.parts import to_dict
 from lamina.dialects.port import Absorbed
 from lamina.dialects.text.parse import make_reply
-from lamina.dialects.usage import Usage, usage_in
+from lamina.dialects.usage import Usage, find_usage
 
 
 def absorb(response: Any) -> Absorbed:
@@ -32,7 +32,7 @@ def absorb_stream(events: Sequence[Any]) -> Absorbed:
         chunk = {"response": event} if isinstance(event, str) else to_dict(event, "response")
         choice = _first_choice(chunk.get("choices"))
         texts += _read_text(chunk, choice)
-        chunk_usage = usage_in(chunk)
+        chunk_usage = find_usage(chunk)
         if chunk_usage != Usage():
             usage = chunk_usage
         stop = _read_stop(chunk, choice) or stop

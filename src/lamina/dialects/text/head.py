@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from lamina.core.values import Head
-from lamina.dialects.port import OwnHead, PlainHead, number, texts
+from lamina.dialects.json_values import number_or_none, read_texts
+from lamina.dialects.port import OwnHead, PlainHead
 
 _READ_FIELDS = frozenset(("model", "max_tokens", "temperature", "top_p", "stop", "stream"))
 """Fields that `plain_head` reads."""
@@ -27,10 +28,10 @@ def plain_head(head: Head) -> PlainHead:
     parameters = {name: value for name, value in head.parameters.items() if value is not None}
     return PlainHead(
         model=str(parameters.get("model", "")),
-        output=number(parameters.get("max_tokens")),
-        temperature=number(parameters.get("temperature")),
-        top_p=number(parameters.get("top_p")),
-        stop=texts(parameters.get("stop")),
+        output=number_or_none(parameters.get("max_tokens")),
+        temperature=number_or_none(parameters.get("temperature")),
+        top_p=number_or_none(parameters.get("top_p")),
+        stop=read_texts(parameters.get("stop")),
         stream=bool(parameters["stream"]) if "stream" in parameters else None,
         left=tuple(name for name in parameters if name not in _FIELDS_WITHOUT_LOSS),
     )

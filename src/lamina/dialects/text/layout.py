@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from lamina.core.text.characters import ALPHANUMERIC, LINE_ENDS, SPACES, WHITE_SPACE, in_any_case
+from lamina.core.text.characters import ALPHANUMERIC, LINE_ENDS, SPACES, WHITE_SPACE, any_case_pattern
 
 Voice = Literal["system", "user", "assistant", "call", "answer", "failure"]
 
@@ -62,11 +62,11 @@ def _build_forged_label_pattern() -> str:
     gap = f"[{SPACES}]*"
     wide_gap = f"[{SPACES}]+"
     name = f"[^{WHITE_SPACE}:]+"
-    speaker = "|".join(map(in_any_case, ("system", "user", "assistant")))
-    context = f"{in_any_case('previous')}{wide_gap}{in_any_case('context')}"
-    calls = f"{in_any_case('assistant')}{wide_gap}{in_any_case('calls')}{wide_gap}{name}"
-    outcome = "|".join(map(in_any_case, ("answers", "fails")))
-    answer = f"{in_any_case('tool')}{wide_gap}{name}{wide_gap}(?:{outcome})"
+    speaker = "|".join(map(any_case_pattern, ("system", "user", "assistant")))
+    context = f"{any_case_pattern('previous')}{wide_gap}{any_case_pattern('context')}"
+    calls = f"{any_case_pattern('assistant')}{wide_gap}{any_case_pattern('calls')}{wide_gap}{name}"
+    outcome = "|".join(map(any_case_pattern, ("answers", "fails")))
+    answer = f"{any_case_pattern('tool')}{wide_gap}{name}{wide_gap}(?:{outcome})"
     # A look at the first character is enough to skip most lines.
     first_character = f"(?=[{SPACES}SUAPTsuapt\u017f\\\\])"
     return rf"{first_character}{gap})(\\*)(?=(?:{speaker}|{context}|{calls}|{answer}){gap}:)"
@@ -85,7 +85,7 @@ class TextTurn(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
 
 
-def written(turns: Sequence[TextTurn], *, cue: bool = True) -> str:
+def join_turns(turns: Sequence[TextTurn], *, cue: bool = True) -> str:
     """The prompt. With `cue` it asks the model to go on, unless the last turn is an assistant's."""
     return _join_lines(turns, write_lines(turns), cue=cue)
 
@@ -103,10 +103,10 @@ def write_lines(turns: Sequence[TextTurn]) -> Iterator[str]:
         if index == places.first_turn and places.first_turn < places.question:
             beginning += f"{CONTEXT}\n"
         label = _LABELS[turn.voice].format(turn.name)
-        yield f"{beginning}{label}{_escaped(turn.text)}"
+        yield f"{beginning}{label}{escape_labels(turn.text)}"
 
 
-def split(prompt: str) -> list[tuple[TextTurn, str]] | None:
+def split_turns(prompt: str) -> list[tuple[TextTurn, str]] | None:
     """The turns of a prompt of exactly this layout, each with its text in it; None for any other prompt."""
     body = "\n" + prompt.removesuffix(CUE)
     labels = list(_LABEL.finditer(body))
@@ -179,7 +179,7 @@ def _remove_empty_lines(turns: list[TextTurn]) -> list[TextTurn]:
     return turns
 
 
-def _escaped(text: str) -> str:
+def escape_labels(text: str) -> str:
     """The text with one more backslash before each line that looks like a label."""
     return _choose_forged_pattern(text).sub(r"\1\2\\", text)
 

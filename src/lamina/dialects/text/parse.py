@@ -12,10 +12,12 @@ from typing import Any
 
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Part, Raw, Role, Segment, Text, ToolCall, ToolResult
-from lamina.dialects.named_files import path_of
-from lamina.dialects.pairing import CallStep, id_at
-from lamina.dialects.port import ParsedRequest, ParseMemo, Request, came_from
-from lamina.dialects.text.layout import TextTurn, split
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.named_files import find_path
+from lamina.dialects.origins import record_origin
+from lamina.dialects.pairing import CallStep, make_call_id
+from lamina.dialects.port import ParsedRequest, Request
+from lamina.dialects.text.layout import TextTurn, split_turns
 from lamina.errors import BadInput
 
 NAME = "text"
@@ -32,7 +34,7 @@ def parse(request: Request, *, memo: ParseMemo | None = None) -> ParsedRequest:
         problem = f"a request of type {type(request).__name__}"
         raise BadInput(problem, hint="give an object with a prompt")
     prompt = read_prompt(request)
-    turns = [turn for turn, _ in split(prompt) or ()]
+    turns = [turn for turn, _ in split_turns(prompt) or ()]
     pieces = _read_turns(turns)
     if not pieces:
         pieces = [(prompt, _make_whole_prompt(prompt))]
@@ -123,7 +125,7 @@ class _TurnReader:
             if self.step.waiting:
                 return None
             self.step = CallStep()
-        call_id = id_at(len(self.step.calls), turn.name)
+        call_id = make_call_id(len(self.step.calls), turn.name)
         call = ToolCall(id=call_id, name=turn.name, arguments=turn.text)
         self.step.add(call)
         joins = last_voice in ("assistant", "call")
@@ -138,7 +140,7 @@ class _TurnReader:
         is_error = turn.voice == "failure"
         result = ToolResult(id=call.id, content=(Text(turn.text),), name=call.name, error=is_error)
         attrs = {}
-        path = path_of(call.arguments)
+        path = find_path(call.arguments)
         if path:
             attrs["path"] = path
         return _make_segment(Role.TOOL, "tool_result", result, turn.text, attrs=attrs)
@@ -160,5 +162,5 @@ def _make_segment(
         attrs=attrs or {},
         joins=joins,
         origin=NAME,
-        meta=came_from(_BLANK, NAME, message, first=not joins, count=1),
+        meta=record_origin(_BLANK, NAME, message, first=not joins, count=1),
     )

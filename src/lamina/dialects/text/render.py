@@ -22,11 +22,11 @@ from lamina.core.values import (
     ToolCall,
     ToolResult,
 )
-from lamina.dialects.pairing import Result, reading_order
-from lamina.dialects.port import groups
-from lamina.dialects.text.layout import TextTurn, Voice, make_label_name, written
+from lamina.dialects.origins import group_sent_entries
+from lamina.dialects.pairing import PairedResult, find_reading_order
+from lamina.dialects.text.layout import TextTurn, Voice, join_turns, make_label_name
 from lamina.dialects.text.parse import NAME
-from lamina.dialects.words import said
+from lamina.dialects.words import write_as_text
 from lamina.errors import BadInput
 
 _VOICES: dict[Role, Voice] = {Role.SYSTEM: "system", Role.ASSISTANT: "assistant", Role.USER: "user"}
@@ -37,15 +37,15 @@ def render(envelope: Envelope) -> dict[str, Any]:
     if not envelope.sent:
         hint = "add a message that says something"
         raise BadInput("nothing is left to send", place="prompt", hint=hint)
-    return {**envelope.head.parameters, "prompt": prompt_of(envelope)}
+    return {**envelope.head.parameters, "prompt": render_prompt(envelope)}
 
 
-def prompt_of(envelope: Envelope, *, cue: bool = True) -> str:
+def render_prompt(envelope: Envelope, *, cue: bool = True) -> str:
     """The whole conversation as one text. Without `cue` it does not ask for a reply: a transcript."""
     sent = envelope.sent
     if len(sent) == 1 and _is_whole_prompt(sent[0]):
         return _write_text(sent[0])
-    return written(_write_turns(envelope), cue=cue)
+    return join_turns(_write_turns(envelope), cue=cue)
 
 
 def carries(segment: Segment) -> str:
@@ -97,7 +97,7 @@ def _write_turns(envelope: Envelope) -> list[TextTurn]:
     """The turns. What leaves with its turn, such as the time, is said with the question, not after it."""
     temporary_entries = envelope.sent[len(envelope.lasting) :]
     writer = _TurnWriter()
-    for group in groups(envelope):
+    for group in group_sent_entries(envelope):
         belongs_to_question = group[0] in temporary_entries and writer.voice == "user"
         if not belongs_to_question:
             writer.end_turn()
@@ -120,7 +120,7 @@ class _TurnWriter:
         self.texts: list[str] = []
         self.voice: Voice = "user"
         self.calls: list[ToolCall] = []
-        self.results: list[tuple[TextTurn, Result]] = []
+        self.results: list[tuple[TextTurn, PairedResult]] = []
 
     def add_entry(self, entry: Entry) -> None:
         """Adds a result, a call, or a text of the turn that is not ended yet."""
@@ -146,7 +146,7 @@ class _TurnWriter:
 
     def flush_results(self) -> None:
         """Adds the results of a step that is complete, in an order in which they are read rightly."""
-        order = reading_order(self.calls, [result for _, result in self.results])
+        order = find_reading_order(self.calls, [result for _, result in self.results])
         for index in order:
             turn, _ = self.results[index]
             self.turns.append(turn)
@@ -165,8 +165,8 @@ class _TurnWriter:
         self.end_turn()
         name = make_label_name(entry.asked.name if entry.asked else result.name)
         voice: Voice = "failure" if result.error else "answer"
-        turn = TextTurn(voice, said(result.content), name)
-        self.results.append((turn, Result(asked=result.id, name=name)))
+        turn = TextTurn(voice, write_as_text(result.content), name)
+        self.results.append((turn, PairedResult(asked=result.id, name=name)))
 
 
 def _write_text(entry: Entry) -> str:
@@ -178,5 +178,5 @@ def _write_text(entry: Entry) -> str:
         if isinstance(part, Raw) and part.dialect == NAME:
             texts.append(str(part.data))
         else:
-            texts.append(said((part,)))
+            texts.append(write_as_text((part,)))
     return "\n".join(texts)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lamina.caches.stream import Sort, Stream, StreamBlock, data_of
+from lamina.caches.stream import Sort, Stream, StreamBlock, encode_block
 from lamina.dialects.port import Marking, Request
-from lamina.dialects.text.layout import TextTurn, Voice, split
+from lamina.dialects.text.layout import TextTurn, Voice, split_turns
 from lamina.dialects.text.parse import NAME, read_prompt
 from lamina.errors import BadInput
 
@@ -32,7 +32,7 @@ def stream(request: Request) -> Stream:
         problem = f"a request of type {type(request).__name__}"
         raise BadInput(problem, hint="give an object with a prompt")
     prompt = read_prompt(request)
-    turns = split(prompt) or [(TextTurn("user", prompt), prompt)]
+    turns = split_turns(prompt) or [(TextTurn("user", prompt), prompt)]
     blocks = []
     for index, (turn, text) in enumerate(turns):
         blocks.append(_make_block(index, turn, text))
@@ -60,7 +60,7 @@ def _make_block(index: int, turn: TextTurn, text: str) -> StreamBlock:
     return StreamBlock(
         sort=sort,
         role=role,
-        data=data_of(text),
+        data=encode_block(text),
         place=f"prompt[{index}]",
         opens=True,
         name=turn.name,

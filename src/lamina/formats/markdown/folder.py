@@ -22,9 +22,9 @@ import msgspec
 from anyio import to_thread
 
 from lamina.core.text.characters import WHITE_SPACE
-from lamina.formats.markdown.front_matter import parted
+from lamina.formats.markdown.front_matter import split_front_matter
 from lamina.formats.markdown.names import file_name, plain_name
-from lamina.formats.markdown.page import MarkdownChat, read, shown, write
+from lamina.formats.markdown.page import MarkdownChat, list_messages, read, write
 
 _FRONT_MATTER_BYTES = 64 * 1024  # front matter ends within these
 _TIME_FORMAT = "%Y/%m/%d %H:%M:%S"
@@ -39,7 +39,7 @@ async def save(
     now: Callable[[], float] = time.time,
 ) -> Path | None:
     """Write the page of a chat and return its path. A chat without messages has no page: None."""
-    messages = shown(chat.log)
+    messages = list_messages(chat.log)
     if not messages:
         return None
     first_text = ""
@@ -141,7 +141,7 @@ def _candidate_names(chat: MarkdownChat, zone: tzinfo) -> Iterator[str]:
 
 
 def _first_question(chat: MarkdownChat) -> str:
-    for message in shown(chat.log):
+    for message in list_messages(chat.log):
         if message.sender == "user":
             return message.text
     return ""
@@ -154,7 +154,7 @@ def _find_page(folder: Path, epoch: int, *, first_text: str = "") -> Path | None
     for path in sorted(folder.glob("*.md")):
         with path.open("rb") as file:
             head = file.read(_FRONT_MATTER_BYTES)
-        fields, _ = parted(head.decode("utf-8", "replace").replace("\r\n", "\n"))
+        fields, _ = split_front_matter(head.decode("utf-8", "replace").replace("\r\n", "\n"))
         if fields.get("epoch") != str(epoch):
             continue
         if not first_text or _begins_with(path, first_text):
@@ -163,7 +163,7 @@ def _find_page(folder: Path, epoch: int, *, first_text: str = "") -> Path | None
 
 
 def _begins_with(path: Path, first_text: str) -> bool:
-    messages = shown(_read_shown(path).log)
+    messages = list_messages(_read_shown(path).log)
     if not messages:
         return False
     return messages[0].text.strip(WHITE_SPACE) == first_text.strip(WHITE_SPACE)

@@ -24,7 +24,7 @@ _FRONT_MATTER = re.compile(
 )  # "---\ntopic: a\n---\n": group 1 is "topic: a\n"
 
 
-def front(fields: Mapping[str, str | int | Iterable[str]]) -> str:
+def format_front_matter(fields: Mapping[str, str | int | Iterable[str]]) -> str:
     """Write fields as front matter."""
     lines = ["---"]
     for name, value in fields.items():
@@ -39,7 +39,7 @@ def front(fields: Mapping[str, str | int | Iterable[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def parted(page: str) -> tuple[dict[str, str | list[str]], str]:
+def split_front_matter(page: str) -> tuple[dict[str, str | list[str]], str]:
     """Split a page into the fields of its front matter, none if it has no front matter, and the rest."""
     match = _FRONT_MATTER.match(page)
     if match is None:

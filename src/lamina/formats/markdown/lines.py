@@ -20,9 +20,6 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from lamina.core.text.characters import WHITE_SPACE
-from lamina.formats.markdown.front_matter import front, parted
-
-__all__ = ["GROUPS", "NO_TIME", "Message", "body", "front", "parse_messages", "parted"]
 
 NO_TIME = "Unknown time"
 GROUPS: Mapping[str, str] = {
@@ -59,7 +56,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     at: str = ""
 
 
-def body(messages: Iterable[Message]) -> str:
+def format_messages(messages: Iterable[Message]) -> str:
     """Write messages as the readable part of a page."""
     return "\n\n".join(_format_message(message) for message in messages)
 

@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from lamina.core.text.characters import WHITE_SPACE, split_words
-from lamina.core.text.outline import truncate_bytes
+from lamina.core.text.clipping import truncate_bytes
 
 MAX_NAME_BYTES = 100
 """Synced folders and encrypted ones accept less than the usual 255."""

@@ -24,14 +24,14 @@ from typing import Any
 
 import msgspec
 
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
 from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.values import Image, Role, Segment, Text
-from lamina.core.wording import named
+from lamina.core.wording import name_of
 from lamina.errors import BadInput
 from lamina.formats.codec import decode, encode
-from lamina.formats.markdown.front_matter import front, parted
-from lamina.formats.markdown.lines import Message, body, parse_messages
+from lamina.formats.markdown.front_matter import format_front_matter, split_front_matter
+from lamina.formats.markdown.lines import Message, format_messages, parse_messages
 from lamina.formats.markdown.mentions import Mention, mentions, replace_mentions
 from lamina.segments import assistant, user
 
@@ -74,7 +74,7 @@ def write(chat: MarkdownChat, *, hidden: bool = True) -> str:
     comment = ""
     if hidden:
         comment = _format_comment(chat) + "\n"
-    return f"{front(_page_fields(chat))}{comment}\n{body(shown(chat.log))}\n"
+    return f"{format_front_matter(_page_fields(chat))}{comment}\n{format_messages(list_messages(chat.log))}\n"
 
 
 def read(page: str, *, hidden: bool = True) -> MarkdownChat:
@@ -82,7 +82,7 @@ def read(page: str, *, hidden: bool = True) -> MarkdownChat:
     page = page.removeprefix("\ufeff")
     if page.startswith("---\r\n"):
         page = page.replace("\r\n", "\n")
-    fields, rest = parted(page)
+    fields, rest = split_front_matter(page)
     chat = _chat_of_fields(fields)
     if "lamina" not in fields:
         _, messages = parse_messages(rest.strip(WHITE_SPACE), exact=False)
@@ -95,12 +95,12 @@ def read(page: str, *, hidden: bool = True) -> MarkdownChat:
     if comment is None:
         return msgspec.structs.replace(chat, log=tuple(_log_of_messages(messages, {})))
     log, state = comment
-    if _show_same_text(shown(log), messages):
+    if _show_same_text(list_messages(log), messages):
         return msgspec.structs.replace(chat, log=log, state=state)
     return _read_edited_page(chat, messages, log)
 
 
-def shown(log: Iterable[Segment]) -> list[Message]:
+def list_messages(log: Iterable[Segment]) -> list[Message]:
     """The messages that a page shows of a log: those of user and model, each with its attachments."""
     messages: list[Message] = []
     pending: list[Mention] = []  # attachments that no message refers to yet
@@ -160,7 +160,7 @@ def _mention_of(segment: Segment) -> Mention | None:
     sort = _SORTS.get(segment.kind)
     if sort is None:
         return None
-    name = named(segment) or segment.key
+    name = name_of(segment) or segment.key
     if not name:
         return None
     return Mention(sort, name)
@@ -202,7 +202,7 @@ def _log_of_messages(
 
 def _show_same_text(written: Sequence[Message], messages: Sequence[Message]) -> bool:
     """Whether a page still shows what was written. Editors may change white space at the ends of lines."""
-    return _bare_lines(body(written)) == _bare_lines(body(messages))
+    return _bare_lines(format_messages(written)) == _bare_lines(format_messages(messages))
 
 
 def _bare_lines(text: str) -> list[str]:
@@ -210,7 +210,7 @@ def _bare_lines(text: str) -> list[str]:
 
 
 def _format_comment(chat: MarkdownChat) -> str:
-    records = [canonical({"lamina": VERSION, "state": chat.state}).decode()]
+    records = [canonical_json({"lamina": VERSION, "state": chat.state}).decode()]
     records += [encode(segment).decode() for segment in chat.log]
     return _COMMENT_START + "\n".join(_escape_record(record) for record in records) + _COMMENT_END
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
 
-from lamina.core.text.estimate import estimate
+from lamina.core.text.estimate import estimate_tokens
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput
 from lamina.models.counters.combining_marks import between_long_runs
@@ -100,8 +100,8 @@ def _count_samples(count: Callable[[str], int], family: str, text: str) -> int:
     for start in range(0, step * SAMPLES, step):
         sample = text[start : start + SAMPLE]
         counted += count(sample)
-        estimated += estimate(sample, family=family)
-    return -(-estimate(text, family=family) * counted // estimated)
+        estimated += estimate_tokens(sample, family=family)
+    return -(-estimate_tokens(text, family=family) * counted // estimated)
 
 
 _PROBE = "hello, world"

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 
-from lamina.core.text.estimate import estimate
+from lamina.core.text.estimate import estimate_tokens
 
 TextCount = Callable[[str], int]
 
@@ -37,7 +37,7 @@ def _count_or_estimate(count: TextCount, family: str, text: str) -> int:
             RuntimeWarning,
             stacklevel=2,
         )
-        return estimate(text, family=family)
+        return estimate_tokens(text, family=family)
 
 
 def _is_failure(error: BaseException) -> bool:

@@ -20,7 +20,7 @@ from urllib.request import Request, urlopen
 
 import msgspec
 
-from lamina.core.hashing import canonical
+from lamina.core.hashing import canonical_json
 from lamina.core.text.characters import is_blank
 from lamina.core.tokens import Counter
 from lamina.errors import BadInput, CountFailed
@@ -86,7 +86,7 @@ class Remote:
 
     def request(self, request: Json) -> int:
         """The tokens of a whole request, as the endpoint counts them."""
-        canonical(request)  # raises if it is not JSON; the request itself is sent in its own order
+        canonical_json(request)  # raises if it is not JSON; the request itself is sent in its own order
         try:
             return self._count_cached_request(msgspec.json.encode(request).decode())
         except BadInput:
@@ -262,7 +262,7 @@ class _Server:
         self._post = post
 
     def __call__(self, path: str, body: Json) -> dict[str, Any]:
-        answer = msgspec.json.decode(self._post(f"{self._base_url}{path}", canonical(body)))
+        answer = msgspec.json.decode(self._post(f"{self._base_url}{path}", canonical_json(body)))
         if not isinstance(answer, dict):
             raise TypeError(f"{path} answered {answer!r:.80}")
         return answer
@@ -313,4 +313,4 @@ def _to_text(value: Any) -> str:
             return value
         case {"parts": [*parts]}:
             return "".join(part.get("text", "") for part in parts)
-    return canonical(value).decode()
+    return canonical_json(value).decode()

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
 from lamina.core.hashing import handle
+from lamina.core.layout import Layout
 from lamina.core.memo import Memo
 from lamina.core.options import Options
-from lamina.core.orders import VERBATIM_LIMIT, Batch, Order, OrderView, steps
-from lamina.core.recall import identified, names
+from lamina.core.orders import VERBATIM_LIMIT, Batch, Order, OrderView, fold_steps
+from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.values import Budget, Entry, Form, Layer, Ledger
 from lamina.dialects import DIALECTS
-from lamina.dialects.port import ParseMemo
-from lamina.dialects.translate import options_for
+from lamina.dialects.memos import ParseMemo
+from lamina.dialects.translate import choose_options
 from lamina.fitting.request import Fitted, RequestMemo, fit_request
 from lamina.formats.checkpoint import oldest_first
 from lamina.replay.model_calls import CHAT
@@ -71,7 +71,7 @@ class OrderedRun:
     def __call__(self, request: dict[str, Any], _idle: float) -> PolicyRequest:
         chat = DIALECTS[CHAT]
         parsed = chat.parse(request, memo=self.parse_memo)
-        defaults = options_for(chat, parsed.head, layout=Layout(context="logged"))
+        defaults = choose_options(chat, parsed.head, layout=Layout(context="logged"))
         options = Options(
             layout=defaults.layout, repairs=defaults.repairs, binding=defaults.binding, order=self.order
         )
@@ -106,7 +106,7 @@ def ordered_policy(name: str, title: str) -> Policy:
         return Policy(
             name=name,
             title=title,
-            start=lambda setting: OrderedRun(setting, fold_steps, target=None),
+            start=lambda setting: OrderedRun(setting, fold_oldest_steps, target=None),
             recalls=True,
         )
     share_of_trigger = HEADROOM if name == "rfc_headroom" else 1.0
@@ -118,9 +118,9 @@ def ordered_policy(name: str, title: str) -> Policy:
     return Policy(name=name, title=title, start=start)
 
 
-def fold_steps(view: OrderView) -> Iterator[Batch]:
+def fold_oldest_steps(view: OrderView) -> Iterator[Batch]:
     """An order that folds whole old steps, oldest first, and lowers nothing before that."""
-    yield from steps(view, verbatim=VERBATIM_LIMIT)
+    yield from fold_steps(view, verbatim=VERBATIM_LIMIT)
 
 
 def count_lost(fitted: Fitted) -> tuple[int, int]:
@@ -128,8 +128,8 @@ def count_lost(fitted: Fitted) -> tuple[int, int]:
 
     The name is the handle in their own words, or the key of the digest that stands for them.
     """
-    identified_segments = list(identified(fitted.log))
-    segments_by_name = names(identified_segments)
+    identified_segments = list(identify_segments(fitted.log))
+    segments_by_name = index_by_name(identified_segments)
     segments_by_ref = {each.ref: each.segment for each in identified_segments}
     folds = {ref: fold for fold in fitted.ledger.folds for ref in fold.covers}
     sent_text = str(fitted.request["messages"])

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from lamina.core.arrange import Layout
 from lamina.core.build import build
+from lamina.core.layout import Layout
 from lamina.core.values import Head, Segment
 from lamina.dialects import DIALECTS
-from lamina.dialects.translate import options_for
+from lamina.dialects.translate import choose_options
 from lamina.errors import BadInput, LaminaError
 from lamina.formats.codec import decode
 from lamina.formats.markdown import read
@@ -68,7 +68,7 @@ def log_to_trace(log: Sequence[Segment], place: str, *, model: str = "") -> Trac
     """A log as the conversation that a provider would be sent."""
     dialect = DIALECTS[_most_common_dialect(log)]
     try:
-        options = options_for(dialect, Head(), layout=Layout(context="logged"))
+        options = choose_options(dialect, Head(), layout=Layout(context="logged"))
         request = dialect.render(build(log, options=options))
     except LaminaError as error:
         return UnreadableLine(place=place, reason=_reason(error))

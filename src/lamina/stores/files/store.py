@@ -42,7 +42,7 @@ from lamina.stores.files.names import folder_name, name_of
 from lamina.stores.port import (
     HEADER,
     RESERVED,
-    Listed,
+    ListedConversation,
     Once,
     Record,
     RecordPage,
@@ -149,7 +149,9 @@ class FilesStore:
 
         return await self._run(read)
 
-    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+    async def list(
+        self, workspace: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[ListedConversation]:
         check_workspace(workspace)
         check_read_arguments(limit=limit)
         return await self._run(partial(self._list, workspace, after, limit))
@@ -260,9 +262,9 @@ class FilesStore:
             write_file(self._root, MARK, msgspec.json.encode({"v": LAYOUT}))
             sync_folder(self._root)
 
-    def _list(self, workspace: str, after: str, limit: int) -> Sequence[Listed]:
+    def _list(self, workspace: str, after: str, limit: int) -> Sequence[ListedConversation]:
         self._check_key(workspace)
-        conversations: list[Listed] = []
+        conversations: list[ListedConversation] = []
         for name in sorted(self._conversation_names(workspace)):
             if len(conversations) == limit:
                 break
@@ -270,7 +272,7 @@ class FilesStore:
                 continue
             count = self._count_records(Where(workspace, name))
             if count is not None:
-                conversations.append(Listed(conversation=name, count=count))
+                conversations.append(ListedConversation(conversation=name, count=count))
         return conversations
 
     def _conversation_names(self, workspace: str) -> Iterator[str]:

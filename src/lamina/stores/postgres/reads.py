@@ -12,7 +12,7 @@ from typing import Any, LiteralString
 from lamina.errors import Damaged
 from lamina.stores.checks import check_key, select_places
 from lamina.stores.checksums import Checksums, StoredRow, check_records
-from lamina.stores.port import HEADER, RESERVED, Listed, Record, RecordPage, StoredHead, Where
+from lamina.stores.port import HEADER, RESERVED, ListedConversation, Record, RecordPage, StoredHead, Where
 from lamina.stores.postgres.connections import ConnectionCall
 from lamina.stores.postgres.heads import (
     HEADLESS,
@@ -127,7 +127,7 @@ _READ_AT = _READ + "seq = ANY(%(asked)s::bigint[])" + _END
 
 async def list_conversations(
     call: ConnectionCall, workspace: str, *, after: str, limit: int, with_sums: bool
-) -> Sequence[Listed]:
+) -> Sequence[ListedConversation]:
     query = _LIST
     if not with_sums:
         query = _LIST.replace("state_sum, sum", _NO_SUMS)
@@ -147,7 +147,7 @@ async def list_conversations(
     if with_sums:
         _check_listed(workspace, rows)
     rows.sort(key=lambda row: row[1])
-    return [Listed(conversation=name, count=count) for _, name, count, *_ in rows]
+    return [ListedConversation(conversation=name, count=count) for _, name, count, *_ in rows]
 
 
 def _check_listed(workspace: str, rows: Sequence[Row]) -> None:

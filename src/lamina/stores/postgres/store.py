@@ -29,7 +29,7 @@ from lamina.stores.checks import (
     check_where,
     check_workspace,
 )
-from lamina.stores.port import Listed, Once, Record, RecordPage, StoredHead, Where
+from lamina.stores.port import ListedConversation, Once, Record, RecordPage, StoredHead, Where
 from lamina.stores.postgres import reads, writes
 from lamina.stores.postgres import schema as schemas
 from lamina.stores.postgres.connections import (
@@ -123,7 +123,9 @@ class PostgresStore:
         read = partial(reads.read_page, where=where, after=after, last=last, at=at, limit=limit)
         return await self._run(partial(self._read_any_version, read), where.conversation)
 
-    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+    async def list(
+        self, workspace: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[ListedConversation]:
         check_workspace(workspace)
         check_read_arguments(limit=limit)
         _check_after(after)

@@ -156,7 +156,7 @@ def rewrap_card(card: Card, place: SealedPlace, primary: Key, key_of: Callable[[
     return msgspec.structs.replace(card, key=primary.id, data=tuple(data_keys))
 
 
-def signed_header(header: Header, root: bytes) -> bytes:
+def sign_header(header: Header, root: bytes) -> bytes:
     """The bytes of a header with its MAC."""
     return msgspec.json.encode(msgspec.structs.replace(header, mac=_header_mac(header, root)))
 
@@ -165,7 +165,7 @@ def is_header_authentic(header: Header, root: bytes) -> bool:
     return same(header.mac, _header_mac(header, root))
 
 
-def signed_card(card: Card, place: SealedPlace, key: Key) -> bytes:
+def sign_card(card: Card, place: SealedPlace, key: Key) -> bytes:
     """The bytes of a card with its MAC."""
     return msgspec.json.encode(msgspec.structs.replace(card, mac=_card_mac(card, place, key)))
 

@@ -24,8 +24,8 @@ from lamina.stores.checks import (
 )
 from lamina.stores.paging import attempts, every_conversation
 from lamina.stores.port import (
-    Closes,
-    Listed,
+    Closable,
+    ListedConversation,
     Once,
     Record,
     RecordPage,
@@ -114,17 +114,19 @@ class Sealed:
         )
         return RecordPage(records=records, head=StoredHead(count=page.state.count, state=page.state.body))
 
-    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+    async def list(
+        self, workspace: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[ListedConversation]:
         """As the port says. The counts are those of the store within; `read` verifies them."""
         check_workspace(workspace)
         check_read_arguments(limit=limit)
         await self.vault.unlock()
         counts = await self.count_within(self.vault.inner_workspace(workspace))
-        conversations: list[Listed] = []
+        conversations: list[ListedConversation] = []
         for inner_name, count in counts.items():
             name = await self._name_of(workspace, inner_name)
             if name and name > after:
-                conversations.append(Listed(conversation=name, count=count))
+                conversations.append(ListedConversation(conversation=name, count=count))
         await self._check_none_missing(workspace, counts)
         conversations.sort(key=lambda listed: listed.conversation)
         return conversations[:limit]
@@ -159,7 +161,7 @@ class Sealed:
             return True
 
     async def close(self) -> None:
-        if isinstance(self.store, Closes):
+        if isinstance(self.store, Closable):
             await self.store.close()
 
     def lock(self, where: Where) -> anyio.Lock:

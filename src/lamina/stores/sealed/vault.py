@@ -30,8 +30,8 @@ from lamina.stores.sealed.documents import (
     parse_document,
     rewrap_card,
     root_of,
-    signed_card,
-    signed_header,
+    sign_card,
+    sign_header,
     unwrap,
 )
 from lamina.stores.sealed.keys import Key, Passphrase
@@ -131,7 +131,7 @@ class Vault:
         key, how = await self._resolve_new(self._credentials[0])
         header, root = new_header(key, names=self._names_mode, how=how)
         try:
-            await self.store.append(HEADER, [b""], expect=0, state=signed_header(header, root))
+            await self.store.append(HEADER, [b""], expect=0, state=sign_header(header, root))
         except Conflict:
             return  # another process was first: its header is read next
 
@@ -181,7 +181,7 @@ class Vault:
             if new is None:
                 return header
             new = replace(new, change=header.change + 1)
-            state = signed_header(new, self._root)
+            state = sign_header(new, self._root)
             was = encode_document(header)
             try:
                 await self.store.append(HEADER, [b""], expect=header.change, was=was, state=state)
@@ -358,7 +358,7 @@ class Vault:
             change = previous.change
             was = encode_document(previous)
         key = self.key(card.key, where.conversation)
-        state = signed_card(replace(card, change=change + 1), self.place(where), key)
+        state = sign_card(replace(card, change=change + 1), self.place(where), key)
         await self.store.append(self._names.card_place(where), [b""], expect=change, was=was, state=state)
 
     def _cache(self, where: Where, open_card: OpenCard | None) -> None:

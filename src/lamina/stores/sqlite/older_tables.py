@@ -11,7 +11,7 @@ from typing import Any
 from lamina.errors import Damaged
 from lamina.stores.checks import select_places
 from lamina.stores.checksums import StoredRow, check_records
-from lamina.stores.port import Listed, RecordPage, StoredHead, Where
+from lamina.stores.port import ListedConversation, RecordPage, StoredHead, Where
 from lamina.stores.sqlite.links import SqliteConnection
 from lamina.stores.sqlite.record_rows import select_records
 from lamina.stores.sqlite.schema import NEWEST, WITH_SUMS, version_of
@@ -46,10 +46,10 @@ def read_older_page(
 
 def list_older_conversations(
     connection: SqliteConnection, workspace: str, *, after: str, limit: int
-) -> Sequence[Listed]:
+) -> Sequence[ListedConversation]:
     sql = "SELECT name, count FROM conversation WHERE workspace = ? AND name > ? ORDER BY name LIMIT ?"
     rows = connection.run(sql, (workspace, after, limit))
-    return [Listed(conversation=name, count=count) for name, count in rows]
+    return [ListedConversation(conversation=name, count=count) for name, count in rows]
 
 
 def select_older_records(connection: SqliteConnection, where: Where) -> list[Any]:

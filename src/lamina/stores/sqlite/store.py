@@ -28,7 +28,7 @@ from lamina.stores.checks import (
     check_where,
     check_workspace,
 )
-from lamina.stores.port import Listed, Once, Record, RecordPage, StoredHead, Where
+from lamina.stores.port import ListedConversation, Once, Record, RecordPage, StoredHead, Where
 from lamina.stores.sqlite import tables
 from lamina.stores.sqlite.links import Driver, usual_driver
 from lamina.stores.sqlite.readers import Readers, can_write
@@ -119,7 +119,9 @@ class SqliteStore:
         except Damaged as damage:
             raise _name_conversation(damage, where) from damage.__cause__
 
-    async def list(self, workspace: str, *, after: str = "", limit: int = 1000) -> Sequence[Listed]:
+    async def list(
+        self, workspace: str, *, after: str = "", limit: int = 1000
+    ) -> Sequence[ListedConversation]:
         check_workspace(workspace)
         check_read_arguments(limit=limit)
         list_page = partial(tables.list_conversations, workspace=workspace, after=after, limit=limit)

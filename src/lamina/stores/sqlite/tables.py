@@ -26,7 +26,7 @@ from lamina.stores.port import (
     HEADER,
     RESERVED,
     RESERVED_END,
-    Listed,
+    ListedConversation,
     Once,
     RecordPage,
     StoredHead,
@@ -185,7 +185,7 @@ def read_page(
 
 def list_conversations(
     connection: SqliteConnection, workspace: str, *, after: str, limit: int
-) -> Sequence[Listed]:
+) -> Sequence[ListedConversation]:
     older = not has_checksums(connection)
     _check_key(connection, workspace)
     if older:
@@ -201,7 +201,7 @@ def list_conversations(
     for row, (*_, has_uncounted) in zip(rows, results, strict=True):
         if has_uncounted:
             raise Damaged(_UNCOUNTED, conversation=row.name)
-    return [Listed(conversation=row.name, count=row.count) for row in rows]
+    return [ListedConversation(conversation=row.name, count=row.count) for row in rows]
 
 
 def check_readable(connection: SqliteConnection) -> None:
