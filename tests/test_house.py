@@ -195,7 +195,10 @@ def test_public_names_are_exactly_what_is_exported() -> None:
 
 
 def test_a_program_that_only_fits_imports_no_session() -> None:
-    code = "import sys, lamina; print('lamina.sessions' in sys.modules, lamina.Session.__name__, lamina.Agent.__name__)"
+    code = (
+        "import sys, lamina\n"
+        "print('lamina.sessions' in sys.modules, lamina.Session.__name__, lamina.Agent.__name__)"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False", "Session", "Agent"]
 
