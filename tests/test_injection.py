@@ -72,8 +72,8 @@ def unguarded(body: str, *_: object, **__: object) -> str:
     [
         (wording, "guard", unguarded, "fence, closing tag"),
         (digest_entries, "guard", unguarded, "fence, closing tag"),
-        (tags, "escape", unguarded, "fence, open quote"),
-        (wording, "inert", lambda text, limit: text[:limit], "handle, stub"),
+        (tags, "escape_attribute", unguarded, "fence, open quote"),
+        (wording, "make_inert", lambda text, limit: text[:limit], "handle, stub"),
         (layout, "escape_labels", unguarded, "role, flat labels"),
     ],
 )

@@ -187,7 +187,7 @@ def read_messages(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Which messages are read from scratch, from here on."""
     seen: list[int] = []
     parsing = import_module("lamina.dialects.openai_chat.parse")
-    read = parsing.read
+    read = parsing.read_message
 
     def counting(message: Any, index: int, calls: Any) -> Any:
         seen.append(index)

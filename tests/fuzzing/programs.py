@@ -12,8 +12,9 @@ _HEAD = '''"""Plays {script}"""
 
 import json
 
-from lamina import Budget, LaminaError, RequestMemo, fit_request
+from lamina import Budget, LaminaError, fit_request
 from lamina.core.tokens import CHARS4, ESTIMATE, RFC, STRICT
+from lamina.fitting import RequestMemo
 
 COUNTERS = {{"": None, "chars4": CHARS4, "estimate": ESTIMATE, "rfc": RFC, "strict": STRICT}}
 ledger, memo = None, RequestMemo()

@@ -27,8 +27,8 @@ Log = tuple[Segment, ...]
 SEEDS = range(1, 6)
 PRINT_DIGEST = """
 from lamina.core.hashing import digest
-from lamina.replay.generated_sessions import session
-print(digest(session(4, thinking=True)))
+from lamina.replay.generated_sessions import generate_session
+print(digest(generate_session(4, thinking=True)))
 """
 
 
