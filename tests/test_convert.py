@@ -98,3 +98,25 @@ def test_a_request_that_only_rendering_can_mend_is_mended() -> None:
     fitted = fit_request({"model": "gemini-3-pro", "contents": contents})
     assert DIALECTS["gemini"].check(fitted.request) == []
     assert fitted.envelope.notes == ("mended contents[1].parts[0]: calls_are_signed",)
+
+
+@pytest.mark.parametrize("target", ["ollama", "text"])
+def test_a_result_that_cannot_be_expressed_keeps_its_place_however_small_it_is(target: str) -> None:
+    """Its stub is larger than it is; left out, it would leave its call without a result."""
+    source = {"type": "base64", "media_type": "text/plain", "data": "YQ=="}
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "c1",
+        "content": [{"type": "document", "source": source}],
+    }
+    request = {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 10,
+        "messages": [
+            {"role": "user", "content": "What does it say?"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "read", "input": {}}]},
+            {"role": "user", "content": [result]},
+        ],
+    }
+    fitted = fit_request(request, to=target, model=MODELS[target])
+    assert [entry.form for entry in fitted.envelope.entries] == [Form.FULL, Form.FULL, Form.STUB]

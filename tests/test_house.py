@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import lamina
+from tools import house
 
 ROOT = Path(__file__).resolve().parent.parent
 SRC = ROOT / "src"
@@ -261,3 +262,25 @@ def _defaults(node: ast.AST) -> Iterator[ast.AST | None]:
         yield from node.kw_defaults
     elif isinstance(node, ast.AnnAssign):
         yield node.value
+
+
+def test_the_figures_of_the_house_see_what_they_count(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("class Plan: ...\n\n\ndef kept(found): return 1 if found else 2\n")
+    (tmp_path / "two.py").write_text("class Plan: ...\n\n\nclass Other: ...  # fmt: skip\n")
+    files = house.read_files(tmp_path)
+    figures = house.measure(files)
+    assert house.banned_names(files[0]) == ["kept (4)", "found (4)"]
+    assert list(house.type_clashes(files)) == ["Plan"]
+    assert figures.type_clashes == 50.0  # one of two names
+    assert figures.complexity == 200.0  # one line with two ways through it
+    assert figures.ternaries == figures.banned_names / 2 == 250.0  # one and two in four lines
+    assert figures.format_exemptions == 1
+
+
+def test_a_figure_that_got_worse_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    recorded = tomllib.loads(house.RECORD.read_text(encoding="utf-8"))
+    modules = recorded.pop("modules_of_fit_request")
+    today = house.Figures(**recorded)
+    assert house.report_what_got_worse(today, modules) == 0
+    assert house.report_what_got_worse(today._replace(complexity=today.complexity + 1), modules) == 1
+    assert "complexity is" in capsys.readouterr().out

@@ -21,7 +21,7 @@ from lamina.core.lowering import lower_entry, make_line
 from lamina.core.options import BuildContext
 from lamina.core.scale import weigh_entries
 from lamina.core.shortening import CHARACTERS_PER_TOKEN, compact_entry
-from lamina.core.values import Entry, Form, Segment, ToolResult
+from lamina.core.values import Entry, Form, Segment, ToolCall, ToolResult
 
 TOGETHER = 2
 """New results may together take one part in this many of the room; beyond it the largest are shortened."""
@@ -78,7 +78,8 @@ def _weigh_again(draft: Draft, context: BuildContext) -> Draft:
 def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: BuildContext) -> Draft:
     """Sends what the format cannot express as a stub.
 
-    Thinking is left out, and so is an entry that is smaller than its stub.
+    Thinking is left out, and so is an entry that is smaller than its stub. A call or a result is never left
+    out alone, since calls and results pair: it has a stub, whatever its size.
     """
     entries = list(draft.entries)
     lines = dict(draft.lines)
@@ -90,7 +91,9 @@ def _lower_uncarried(draft: Draft, carries: Callable[[Segment], str], context: B
         if not why:
             continue
         lowered = lower_entry(entry, Form.STUB, why, wording=context.wording)
-        if entry.segment.kind == "thinking" or context.scale.body(lowered) > context.scale.body(entry):
+        is_paired = isinstance(entry.parts[0], ToolCall | ToolResult)
+        is_larger = context.scale.body(lowered) > context.scale.body(entry)
+        if entry.segment.kind == "thinking" or (is_larger and not is_paired):
             lowered = lower_entry(entry, Form.OMITTED, why, wording=context.wording)
         entries[at] = lowered
         lines[entry.ref] = make_line(lowered, wording=context.wording)

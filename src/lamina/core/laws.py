@@ -357,9 +357,15 @@ def _check_names(case: Case) -> Iterator[str]:
 
 
 def lowering_shrinks(case: Case) -> Iterator[str]:
-    """A lower form has fewer tokens than the full one, in a tag or not, in the library or not."""
+    """A lower form has fewer tokens than the full one, in a tag or not, in the library or not.
+
+    What the format cannot express has no full form there, so its stub is compared with nothing.
+    """
+    carries = case.options.carries
     for entry in _find_logged(case.envelope):
         if entry.form in (Form.FULL, Form.OMITTED):
+            continue
+        if carries is not None and carries(entry.segment):
             continue
         tokens_in_full = _count_tokens(_find_full_parts(entry, case), case)
         tokens = _count_tokens(entry.parts, case)

@@ -29,7 +29,7 @@ from lamina.dialects.anthropic.blocks import (
 )
 from lamina.dialects.anthropic.model import NAME
 from lamina.dialects.anthropic.pieces import (
-    Piece,
+    MessagePiece,
     build_segment,
     find_subject,
     have_results_first,
@@ -162,10 +162,10 @@ class MessageScan:
         self.unread_past = []
         return self.older_calls.get(call_id)
 
-    def _read_pieces(self, message: Block, role: str) -> list[Piece]:
+    def _read_pieces(self, message: Block, role: str) -> list[MessagePiece]:
         content = message.get("content")
         if isinstance(content, str):
-            pieces = [Piece(ROLES[role], role, (Text(content),))]
+            pieces = [MessagePiece(ROLES[role], role, (Text(content),))]
         elif isinstance(content, LIST_TYPES):
             pieces = self._read_blocks(content, message, role)
         else:
@@ -176,15 +176,17 @@ class MessageScan:
             return [piece._replace(was_mended=True) for piece in pieces]
         return pieces
 
-    def _read_blocks(self, blocks: list[Any] | tuple[Any, ...], message: Block, role: str) -> list[Piece]:
-        pieces: list[Piece] = []
+    def _read_blocks(
+        self, blocks: list[Any] | tuple[Any, ...], message: Block, role: str
+    ) -> list[MessagePiece]:
+        pieces: list[MessagePiece] = []
         for position, block in enumerate(blocks):
             try:
                 pieces.append(self._read_block(block, role))
             except BadInput as error:
                 refuse_inside(f".content[{position}]", error)
         if not pieces:
-            return [Piece(ROLES[role], role, (self._read_empty_content(message, role),), [])]
+            return [MessagePiece(ROLES[role], role, (self._read_empty_content(message, role),), [])]
         if role == "assistant":
             return join_api_blocks(pieces)
         return pieces
@@ -196,14 +198,14 @@ class MessageScan:
             return Text("")
         return Raw(dialect=NAME, data=_select_extra_fields(message))
 
-    def _read_block(self, block: Any, role: str) -> Piece:
+    def _read_block(self, block: Any, role: str) -> MessagePiece:
         mapping = to_mapping(block)
         block_type = None
         if mapping is not None:
             block_type = mapping.get("type")
         if mapping is None or not isinstance(block_type, str) or block_type not in _ROLE_OF_BLOCK:
             part = parse_content_block(block)
-            return Piece(ROLES[role], role, (part,), [block], pinned=block_type == "compaction")
+            return MessagePiece(ROLES[role], role, (part,), [block], pinned=block_type == "compaction")
         owner = _ROLE_OF_BLOCK[block_type]
         if owner != role:
             hint = f"a {block_type} block belongs to the {owner}"
@@ -211,12 +213,12 @@ class MessageScan:
         if block_type == "tool_use":
             call = parse_call(mapping)
             has_unsafe_name = not is_safe_name(call.name)
-            return Piece(Role.ASSISTANT, "tool_call", (call,), [block], was_mended=has_unsafe_name)
+            return MessagePiece(Role.ASSISTANT, "tool_call", (call,), [block], was_mended=has_unsafe_name)
         if block_type == "tool_result":
             return self._read_result(block, mapping)
-        return Piece(Role.ASSISTANT, "thinking", (parse_thinking(mapping),), [block])
+        return MessagePiece(Role.ASSISTANT, "thinking", (parse_thinking(mapping),), [block])
 
-    def _read_result(self, block: Any, mapping: Block) -> Piece:
+    def _read_result(self, block: Any, mapping: Block) -> MessagePiece:
         call_id = read_text_field(mapping, "tool_use_id")
         call_segment = self._take_call(call_id)
         tool_name = ""
@@ -228,8 +230,8 @@ class MessageScan:
             attrs = find_subject(call_segment)
         result, mended_block = parse_result(mapping, call_id, tool_name)
         if mended_block is None:
-            return Piece(Role.TOOL, "tool_result", (result,), [block], attrs)
-        return Piece(Role.TOOL, "tool_result", (result,), [mended_block], attrs, was_mended=True)
+            return MessagePiece(Role.TOOL, "tool_result", (result,), [block], attrs)
+        return MessagePiece(Role.TOOL, "tool_result", (result,), [mended_block], attrs, was_mended=True)
 
 
 def _find_last_assistant(past: list[tuple[Segment, ...]]) -> int:
@@ -242,7 +244,7 @@ def _find_last_assistant(past: list[tuple[Segment, ...]]) -> int:
 
 
 def _build_segments(
-    pieces: list[Piece], message: Any, mapping: Block, *, count: int, joins: bool
+    pieces: list[MessagePiece], message: Any, mapping: Block, *, count: int, joins: bool
 ) -> tuple[Segment, ...]:
     extra_fields = None
     if len(mapping) > 2:

@@ -28,7 +28,7 @@ from lamina.dialects.anthropic.blocks import (
 )
 from lamina.dialects.anthropic.message_scan import MessageScan
 from lamina.dialects.anthropic.model import read_model, refuses_system_messages
-from lamina.dialects.anthropic.pieces import Piece, build_segment
+from lamina.dialects.anthropic.pieces import MessagePiece, build_segment
 from lamina.dialects.memos import ParseMemo
 from lamina.dialects.port import ParsedRequest, Request
 from lamina.errors import BadInput
@@ -131,13 +131,13 @@ def _parse_system(system: Any) -> list[Segment]:
     if not system:
         return []
     if isinstance(system, str):
-        piece = Piece(Role.SYSTEM, "system", (Text(system),))
+        piece = MessagePiece(Role.SYSTEM, "system", (Text(system),))
         return [build_segment(piece, system, is_first=True, count=1, joins=False)]
     if not isinstance(system, LIST_TYPES):
         refuse(f"a value of type {type(system).__name__}", "system", "give a string or a list of text blocks")
     segments: list[Segment] = []
     for position, block in enumerate(system):
-        piece = Piece(Role.SYSTEM, "system", (_parse_system_block(block, position),), [block])
+        piece = MessagePiece(Role.SYSTEM, "system", (_parse_system_block(block, position),), [block])
         is_first = position == 0
         segment = build_segment(piece, system, is_first=is_first, count=len(system), joins=not is_first)
         segments.append(segment)

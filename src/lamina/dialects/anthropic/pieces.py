@@ -24,7 +24,7 @@ PATH_LIMIT = 200
 _NO_SEGMENT = Segment(role=Role.USER, kind="user", parts=())
 
 
-class Piece(NamedTuple):
+class MessagePiece(NamedTuple):
     """A segment in the making.
 
     `blocks` are the content blocks that it came from; None if the message is one string. `was_mended` says
@@ -41,7 +41,7 @@ class Piece(NamedTuple):
 
 
 def build_segment(
-    piece: Piece,
+    piece: MessagePiece,
     message: Any,
     *,
     is_first: bool,
@@ -78,12 +78,12 @@ def build_segment(
     )
 
 
-def put_results_first(pieces: list[Piece]) -> list[Piece]:
+def put_results_first(pieces: list[MessagePiece]) -> list[MessagePiece]:
     """The tool results before everything else, which is where the API wants them (A6)."""
     return sorted(pieces, key=lambda piece: piece.kind != "tool_result")
 
 
-def have_results_first(pieces: Sequence[Piece]) -> bool:
+def have_results_first(pieces: Sequence[MessagePiece]) -> bool:
     """Whether no tool result comes after something else."""
     other_seen = False
     for piece in pieces:
@@ -94,14 +94,14 @@ def have_results_first(pieces: Sequence[Piece]) -> bool:
     return True
 
 
-def join_api_blocks(pieces: list[Piece]) -> list[Piece]:
+def join_api_blocks(pieces: list[MessagePiece]) -> list[MessagePiece]:
     """Joins blocks of the API's own that follow each other, such as a web search and its result.
 
     Each run becomes one piece, since neither of such blocks may be sent without the other.
     """
     if not any(_holds_api_block(piece) for piece in pieces):
         return pieces
-    joined: list[Piece] = []
+    joined: list[MessagePiece] = []
     for holds_api_block, pieces_in_a_row in groupby(pieces, key=_holds_api_block):
         run = list(pieces_in_a_row)
         if holds_api_block:
@@ -111,17 +111,17 @@ def join_api_blocks(pieces: list[Piece]) -> list[Piece]:
     return joined
 
 
-def _holds_api_block(piece: Piece) -> bool:
+def _holds_api_block(piece: MessagePiece) -> bool:
     return isinstance(piece.parts[0], Raw) and not piece.pinned
 
 
-def _join_run(run: list[Piece]) -> Piece:
+def _join_run(run: list[MessagePiece]) -> MessagePiece:
     parts: list[Part] = []
     blocks: list[Any] = []
     for piece in run:
         parts += piece.parts
         blocks += piece.blocks or ()
-    return Piece(run[0].role, run[0].kind, tuple(parts), blocks)
+    return MessagePiece(run[0].role, run[0].kind, tuple(parts), blocks)
 
 
 def find_subject(call_segment: Segment) -> dict[str, str]:

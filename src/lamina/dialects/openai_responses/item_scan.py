@@ -67,7 +67,7 @@ _KINDS = {Role.USER: "user", Role.SYSTEM: "system"}
 """The kind of a message's segments by its role; "assistant" for all others."""
 
 
-class Piece(msgspec.Struct, frozen=True, gc=False):
+class ItemPiece(msgspec.Struct, frozen=True, gc=False):
     """A segment in the making: its kind, its part, and the block of the item that it came from."""
 
     kind: str
@@ -80,7 +80,7 @@ class ReadItem(msgspec.Struct, frozen=True, gc=False):
     """An item in pieces. `is_sendable` says whether it may be sent as it came."""
 
     role: Role
-    pieces: list[Piece]
+    pieces: list[ItemPiece]
     is_sendable: bool = True
 
 
@@ -218,11 +218,11 @@ class ItemScan:
         if item_type in OUTPUT_TYPE_OF_CALL:
             call = parse_call(item)
             self.calls.add(call)
-            return ReadItem(role, [Piece("tool_call", call, item)], is_sendable_call(item))
+            return ReadItem(role, [ItemPiece("tool_call", call, item)], is_sendable_call(item))
         if item_type in OUTPUT_TYPES:
             return self._read_output(item)
         if item_type == "reasoning":
-            return ReadItem(role, [Piece("thinking", _parse_reasoning(item), item)])
+            return ReadItem(role, [ItemPiece("thinking", _parse_reasoning(item), item)])
         return self._read_server_item(item, role, is_repeated=is_repeated)
 
     def _read_output(self, item: Json) -> ReadItem:
@@ -234,23 +234,25 @@ class ItemScan:
             if path:
                 attrs = {"path": path}
             result = ToolResult(id=call_id, content=parse_output(item), name=call.name)
-            return ReadItem(Role.TOOL, [Piece("tool_result", result, item, attrs)], is_sendable_output(item))
+            return ReadItem(
+                Role.TOOL, [ItemPiece("tool_result", result, item, attrs)], is_sendable_output(item)
+            )
         may_answer_unseen_call = self.has_unseen_calls and is_valid_call_id(call_id)
         if may_answer_unseen_call and call_id not in self.unpaired_ids:
             self.unpaired_ids.add(call_id)
-            return ReadItem(Role.TOOL, [Piece("tool_result", Raw(dialect=NAME, data=item), item)])
+            return ReadItem(Role.TOOL, [ItemPiece("tool_result", Raw(dialect=NAME, data=item), item)])
         result = ToolResult(id=call_id, content=parse_output(item), name="")
-        return ReadItem(Role.TOOL, [Piece("tool_result", result, item)], is_sendable_output(item))
+        return ReadItem(Role.TOOL, [ItemPiece("tool_result", result, item)], is_sendable_output(item))
 
     def _read_server_item(self, item: Json, role: Role, *, is_repeated: bool) -> ReadItem:
         """An item that only the server understands. A reference to nothing becomes an empty text."""
         kind = "system" if role is Role.SYSTEM else "assistant"
         if read_type(item) == "item_reference":
             if is_repeated or not is_reference(item):
-                return ReadItem(role, [Piece(kind, Text(""))], is_sendable=False)
+                return ReadItem(role, [ItemPiece(kind, Text(""))], is_sendable=False)
             if may_refer_to_call(item):
                 self.has_unseen_calls = True
-        return ReadItem(role, [Piece(kind, Raw(dialect=NAME, data=item), item)])
+        return ReadItem(role, [ItemPiece(kind, Raw(dialect=NAME, data=item), item)])
 
 
 def to_item(value: Any) -> Json:
@@ -283,17 +285,17 @@ def _read_message(item: Json, role: Role) -> ReadItem:
         part: Part = Text(content)
         if is_blank(content):
             part = Raw(dialect=NAME, data="")
-        return ReadItem(role, [Piece(kind, part)])
+        return ReadItem(role, [ItemPiece(kind, part)])
     blocks = read_list(item, "content")
     if not blocks:
-        return ReadItem(role, [Piece(kind, Text(""))], is_sendable=False)
-    pieces: list[Piece] = []
+        return ReadItem(role, [ItemPiece(kind, Text(""))], is_sendable=False)
+    pieces: list[ItemPiece] = []
     for position, block in enumerate(blocks):
         part = parse_part(block, f"content[{position}]")
         if not isinstance(part, Text) or not is_blank(part.text):
-            pieces.append(Piece(kind, part, block))
+            pieces.append(ItemPiece(kind, part, block))
     if not pieces:
-        pieces = [Piece(kind, Raw(dialect=NAME, data=""))]
+        pieces = [ItemPiece(kind, Raw(dialect=NAME, data=""))]
     role_name = str(item["role"])
     is_sendable = all(may_be_sent_by(role_name, read_object(block)) for block in blocks)
     return ReadItem(role, pieces, is_sendable)
@@ -311,7 +313,7 @@ def _parse_reasoning(item: Json) -> Thinking:
     return Thinking(text="\n".join(texts), signature=signature)
 
 
-def _collect_extra_parts(piece: Piece, item: Json, *, is_last: bool) -> ExtraParts:
+def _collect_extra_parts(piece: ItemPiece, item: Json, *, is_last: bool) -> ExtraParts:
     """What a block holds for the model besides its part. What its item holds counts with the last piece."""
     extra: ExtraParts = ()
     if is_last:
@@ -325,7 +327,7 @@ def _collect_extra_parts(piece: Piece, item: Json, *, is_last: bool) -> ExtraPar
 
 
 def build_segment(
-    piece: Piece,
+    piece: ItemPiece,
     role: Role,
     source: Any,
     extra_note: Json,

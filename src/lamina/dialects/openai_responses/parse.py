@@ -13,7 +13,7 @@ from typing import Any
 from lamina.core.text.characters import is_blank
 from lamina.core.values import Head, Role, Segment, Text
 from lamina.dialects.memos import ParseMemo
-from lamina.dialects.openai_responses.item_scan import ItemScan, Piece, build_segment
+from lamina.dialects.openai_responses.item_scan import ItemPiece, ItemScan, build_segment
 from lamina.dialects.openai_responses.items import read_type
 from lamina.dialects.openai_responses.json_objects import describe_value
 from lamina.dialects.port import ParsedRequest, Request
@@ -91,7 +91,7 @@ def _parse_instructions(instructions: Any) -> tuple[Segment, ...]:
     if is_blank(instructions):
         return ()
     segment = build_segment(
-        Piece("system", Text(instructions)),
+        ItemPiece("system", Text(instructions)),
         Role.SYSTEM,
         instructions,
         {"field": "instructions"},
