@@ -17,7 +17,7 @@ export HYPOTHESIS_PROFILE
 
 .DEFAULT_GOAL := help
 .PHONY: help deps demo test check formatted linted typed layered housed documented
-.PHONY: seeds coverage house interpreters matrix bench torture peers docs format lock wheel clean
+.PHONY: seeds coverage house interpreters matrix bench torture mutants peers docs format lock wheel clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -84,6 +84,9 @@ torture: $(STAMP)  ## kill, starve and lie to a store, and count what it loses (
 $(BENCH_STAMP): $(STAMP) requirements/bench.txt
 	@sh tools/bootstrap.sh $(VENV) requirements/bench.txt
 	@touch $@
+
+mutants: $(STAMP)  ## turn 60 decisions of the source round, one at a time, and print which of them no test notices
+	@$(PYTHON_IN_VENV) -m tools.mutants $(ARGS)
 
 peers: $(STAMP)  ## install the libraries that the lab compares with, and try each (NAMES=...: only these)
 	@sh tools/peers.sh $(VENV) $(NAMES)
