@@ -8,6 +8,7 @@ VENV := .venv
 endif
 PYTHON_IN_VENV := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+USER_STAMP := $(if $(wildcard $(STAMP)),$(STAMP),$(VENV)-user/.installed)
 BENCH_STAMP := $(VENV)/.installed-bench
 CHECKED := $(wildcard src tests examples bench tools)
 
@@ -28,8 +29,13 @@ $(STAMP): requirements/dev.txt requirements/claude.txt requirements/uv.txt pypro
 	@sh tools/bootstrap.sh $(VENV)
 	@touch $@
 
-demo: $(STAMP)  ## see what lamina does, in one run
-	@$(VENV)/bin/lamina demo --once
+demo: $(USER_STAMP)  ## see what lamina does, in one run, with no more installed than a user has
+	@$(dir $(USER_STAMP))bin/lamina demo --once
+
+# Who has the environment of a contributor already needs no second one.
+$(VENV)-user/.installed: requirements/user.txt requirements/uv.txt pyproject.toml tools/bootstrap.sh
+	@sh tools/bootstrap.sh $(VENV)-user requirements/user.txt
+	@touch $@
 
 test: $(STAMP)  ## run the tests
 	@$(PYTHON_IN_VENV) -m pytest -n 2 --dist worksteal $(ARGS)
