@@ -21,7 +21,7 @@ from lamina.core.drafting import arrange_log, draft_log, repair_log
 from lamina.core.envelope import Envelope, seal
 from lamina.core.epochs import find_change
 from lamina.core.hashing import chain_root
-from lamina.core.ledger_upgrade import upgrade_ledger
+from lamina.core.ledger import upgrade_ledger
 from lamina.core.memo import Memo
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
 from lamina.core.scale import begins_with_assistant, make_scale
