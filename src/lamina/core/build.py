@@ -18,8 +18,7 @@ from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
 from lamina.core.drafting import arrange_log, draft_log, repair_log
-from lamina.core.envelope import Envelope, seal
-from lamina.core.epochs import find_change
+from lamina.core.envelope import Envelope, find_change, seal
 from lamina.core.hashing import chain_root
 from lamina.core.ledger import upgrade_ledger
 from lamina.core.memo import Memo

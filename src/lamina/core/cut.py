@@ -22,9 +22,9 @@ from lamina.core.cut_digests import join_digests
 from lamina.core.cut_moves import omit_repeated_system_text, take_moves
 from lamina.core.cut_progress import CutProgress, start_cut, without_digests
 from lamina.core.cut_target import CutLimits
-from lamina.core.digest_entries import lay_folds
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent
+from lamina.core.folds import lay_folds
 from lamina.core.history_window import LastN, fold_outside, refs_up_to
 from lamina.core.kinds import is_section
 from lamina.core.options import BuildContext

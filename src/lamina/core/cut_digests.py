@@ -7,14 +7,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from lamina.core.cut_progress import CutProgress, lay_request
-from lamina.core.digest_entries import is_digest, map_covered
 from lamina.core.folds import (
     FOLD_VERSION,
     find_digest_size,
     find_neighbours,
     find_runs,
     has_words,
+    is_digest,
     make_fold,
+    map_covered,
     measure_fold,
 )
 from lamina.core.folds import SHARE as DIGEST_SHARE

@@ -11,9 +11,8 @@ from lamina.core.cut_progress import CutProgress
 from lamina.core.folds import find_digest_size
 from lamina.core.ledger import SAME_TEXT_LATER, current_turn
 from lamina.core.library import IN_THE_LIBRARY, NAMED_IN_THE_LIST
-from lamina.core.lowering import make_line
+from lamina.core.lowering import make_line, shorten_entry
 from lamina.core.orders import Batch, Move, Order, OrderView, goes_last, repeated_system_text
-from lamina.core.shortening import shorten_entry
 from lamina.core.values import Entry, Form, Layer, Role
 
 _ATTEMPTS = 6

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from lamina.core.cut_target import CutLimits
-from lamina.core.digest_entries import is_digest, lay_folds
 from lamina.core.draft import Draft
 from lamina.core.entries import find_sent
+from lamina.core.folds import is_digest, lay_folds
 from lamina.core.ledger import current_turn
 from lamina.core.options import BuildContext
 from lamina.core.scale import weigh_entries

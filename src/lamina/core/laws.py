@@ -13,10 +13,9 @@ import msgspec
 
 from lamina.core.build import build
 from lamina.core.cut_moves import find_untouchable
-from lamina.core.digest_entries import map_covered
 from lamina.core.entries import begins_with
 from lamina.core.envelope import Envelope, find_unpaired, prefix_at
-from lamina.core.folds import FOLD_VERSION, has_words
+from lamina.core.folds import FOLD_VERSION, has_words, map_covered
 from lamina.core.hashing import canonical_json, handle
 from lamina.core.kinds import Kinds, kind_of
 from lamina.core.ledger import current_turn, said_beside_results

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 import msgspec
 
-from lamina.core.digest_entries import lay_folds, map_covered
 from lamina.core.entries import begins_with, is_empty, omit
+from lamina.core.folds import lay_folds, map_covered
 from lamina.core.hashing import short_handle, stem_of
 from lamina.core.lowering import lower_entry, lower_to_reference
 from lamina.core.recall import NamedSegment, identify_segments
