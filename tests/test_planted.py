@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from lamina.core import build, cut_moves, drafting, envelope, hashing, library, recall, repair, wording
+from lamina.core import build, cut, drafting, envelope, hashing, library, recall, repair, wording
 from lamina.core import orders as ladder
 from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied
@@ -83,7 +83,7 @@ def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
         )
         return 1
 
-    patch.setattr(cut_moves._Lowering, "take_one", unweighed)  # noqa: SLF001
+    patch.setattr(cut._Lowering, "take_one", unweighed)  # noqa: SLF001
 
 
 def a_tidy_hand(patch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from lamina.core.build import build
-from lamina.core.cut_moves import find_untouchable
+from lamina.core.cut import find_untouchable
 from lamina.core.entries import begins_with
 from lamina.core.envelope import Envelope, find_unpaired, prefix_at
 from lamina.core.folds import FOLD_VERSION, has_words, map_covered
