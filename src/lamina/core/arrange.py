@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from lamina.core.entries import omit
+from lamina.core.entries import continues_message, ends_turn, is_from_user, is_question, omit
 from lamina.core.kinds import Kinds, is_section, kind_of
 from lamina.core.layout import Layout
-from lamina.core.turns import continues_message, ends_turn, is_from_user, is_question
 from lamina.core.values import Entry, Layer, Ref, Role
 
 

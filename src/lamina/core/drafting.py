@@ -21,7 +21,18 @@ from lamina.core.draft import (
     RepairedPiece,
     find_boundary,
 )
-from lamina.core.entries import count_sent, find_last_sent, find_position, find_sent, omit
+from lamina.core.entries import (
+    OWN_TURN_ONLY,
+    TurnPosition,
+    age_entries,
+    count_sent,
+    find_last_sent,
+    find_leaving,
+    find_position,
+    find_sent,
+    omit,
+    place_entries,
+)
 from lamina.core.hashing import handle
 from lamina.core.kinds import is_section
 from lamina.core.ledger import SAME_TEXT_LATER, Applied, apply_ledger
@@ -31,7 +42,6 @@ from lamina.core.recall import identify_segments
 from lamina.core.repair import ScanMemory, repair
 from lamina.core.scale import weigh_entries
 from lamina.core.selection import omit_covered, omit_filtered
-from lamina.core.turns import OWN_TURN_ONLY, TurnPosition, age_entries, find_leaving, place_entries
 from lamina.core.values import Entry, Form, Ledger, LedgerLine, Ref, Role, Segment
 
 

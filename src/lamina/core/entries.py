@@ -1,4 +1,9 @@
-"""Entries of a request and their parts: leaving out, adding lamina's own, finding what is sent."""
+"""Entries of a request: leaving out, adding lamina's own, finding what is sent; their turns and steps.
+
+A turn begins when the user's side puts something in after the model spoke. A step is one message of the
+assistant with its results, or what the user said before it. The second half of this file says to which turn,
+step and layer an entry belongs, and what leaves when a turn is over.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +14,22 @@ from typing import Any
 import msgspec
 
 from lamina.core.hashing import content_digest, parts_digest
+from lamina.core.kinds import Kinds, is_section, is_turn_scoped, kind_of
+from lamina.core.layout import Layout
 from lamina.core.text.characters import is_blank
-from lamina.core.values import Entry, Form, Part, Ref, Role, Segment, Text
+from lamina.core.values import (
+    Entry,
+    Form,
+    Layer,
+    Part,
+    Ref,
+    Role,
+    Segment,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 
 
 def omit(entry: Entry, why: str) -> Entry:
@@ -73,3 +92,222 @@ def begins_with(parts: tuple[Part, ...], part_type: type | UnionType) -> bool:
 def is_empty(parts: tuple[Part, ...]) -> bool:
     """Whether parts have nothing to send: there are none, or only blank text."""
     return all(isinstance(part, Text) and is_blank(part.text) for part in parts)
+
+
+def pair_calls(entries: Sequence[Entry]) -> list[tuple[int, int]]:
+    """Positions of each call that is sent and of its result."""
+    result_pairs: list[tuple[int, int]] = []
+    waiting: dict[str, list[int]] = {}
+    for at, entry in enumerate(entries):
+        if not entry.parts:
+            continue
+        first = entry.parts[0]
+        if isinstance(first, ToolCall):
+            waiting.setdefault(first.id, []).append(at)
+        elif isinstance(first, ToolResult) and waiting.get(first.id):
+            call_at = waiting[first.id].pop()
+            result_pairs.append((call_at, at))
+    return result_pairs
+
+
+# Turns and steps.
+
+OWN_TURN_ONLY = "stands in its own turn only"
+"""Why something is not sent any more whose turn is over."""
+
+
+class TurnPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the counting of turns and steps has come.
+
+    `opening`: the user's side is putting things in. `talking`: the assistant's message is being written.
+    """
+
+    turn: int = -1
+    step: int = -1
+    opening: bool = False
+    talking: bool = False
+
+
+START = TurnPosition()
+
+
+def place_entries(
+    entries: Iterable[Entry], kinds: Kinds, *, position: TurnPosition = START
+) -> tuple[list[Entry], TurnPosition]:
+    """Entries with their turn, their step and their layer inside that turn, and the position after them."""
+    result: list[Entry] = []
+    for entry in entries:
+        position = _advance(position, entry, kinds)
+        layer = _find_layer(entry, kinds, opening=position.opening)
+        turn = max(position.turn, 0)
+        step = max(position.step, 0)
+        result.append(msgspec.structs.replace(entry, turn=turn, step=step, layer=layer))
+    return result, position
+
+
+def _advance(position: TurnPosition, entry: Entry, kinds: Kinds) -> TurnPosition:
+    """The position after this entry."""
+    if entry.form is Form.OMITTED or entry.segment.covers:
+        return position
+    if is_section(kinds, entry.segment) and not position.opening:
+        return position  # a changed section of the system text is not a question, and opens no turn
+    if is_from_user(entry, kinds):
+        opens_turn = position.opening or not continues_message(entry)
+        if opens_turn:
+            return _open_turn(position)
+    if entry.segment.role is Role.ASSISTANT:
+        step = position.step
+        if entry.opens or not position.talking:
+            step += 1
+        return TurnPosition(turn=position.turn, step=step, talking=True)
+    if entry.role is Role.SYSTEM:
+        return position
+    return TurnPosition(turn=position.turn, step=position.step)
+
+
+def _open_turn(position: TurnPosition) -> TurnPosition:
+    """The position in a turn that the user's side has opened."""
+    if position.opening:
+        return position
+    return TurnPosition(turn=position.turn + 1, step=position.step + 1, opening=True)
+
+
+def _find_layer(entry: Entry, kinds: Kinds, *, opening: bool) -> Layer:
+    """The layer inside the turn: the prompt, its attachments, or the steps that follow."""
+    if entry.layer in (Layer.SYSTEM, Layer.LIBRARY):
+        return entry.layer
+    if opening and entry.role is not Role.SYSTEM:
+        return Layer.TURN if kind_of(kinds, entry.segment).attachment else Layer.PROMPT
+    return Layer.TURN if is_section(kinds, entry.segment) else Layer.STEPS
+
+
+def age_entries(entries: Iterable[Entry], turn: int) -> list[Entry]:
+    """The entries, in which what belongs to a turn before `turn` is HISTORY."""
+    result: list[Entry] = []
+    for entry in entries:
+        if entry.turn < turn and entry.layer in (Layer.TURN, Layer.PROMPT, Layer.STEPS):
+            entry = msgspec.structs.replace(entry, layer=Layer.HISTORY)  # noqa: PLW2901
+        result.append(entry)
+    return result
+
+
+def is_from_user(entry: Entry, kinds: Kinds) -> bool:
+    """Whether the user's side put it in: a message, an attachment, or a changed section of system text."""
+    if is_section(kinds, entry.segment):
+        return True
+    if entry.role is not Role.USER or entry.segment.role is not Role.USER:
+        return False
+    return entry.segment.origin != "lamina"
+
+
+def is_question(entry: Entry, kinds: Kinds) -> bool:
+    """Whether it is neither an attachment nor a section of the system text."""
+    return not kind_of(kinds, entry.segment).attachment and not is_section(kinds, entry.segment)
+
+
+def continues_message(entry: Entry) -> bool:
+    """Whether an entry goes on with the message before it."""
+    return entry.segment.joins and not entry.opens
+
+
+def ends_turn(entry: Entry, kinds: Kinds) -> bool:
+    """Whether an entry stands at the end of its own turn, and leaves with it."""
+    if entry.role is not Role.USER or not kind_of(kinds, entry.segment).attachment:
+        return False
+    return is_turn_scoped(kinds, entry.segment)
+
+
+def count_leaving_tail(entries: Sequence[Entry], kinds: Kinds, layout: Layout) -> int:
+    """How many of the entries that are sent, counted from the end, leave when this turn is over."""
+    if layout.context == "logged":
+        return 0
+    tail = 0
+    for entry in reversed(entries):
+        if entry.form is Form.OMITTED:
+            continue
+        if not ends_turn(entry, kinds):
+            break
+        tail += 1
+    return tail
+
+
+def find_leaving(entries: Sequence[Entry], kinds: Kinds, layout: Layout, *, bound: bool) -> frozenset[int]:
+    """Positions of what stood in its own turn only, if that turn is over and leaving it out costs nothing.
+
+    If the model answered at once, without a call, such an entry was the last thing sent: no cache holds
+    anything behind it. After a call the next request went on behind it, so it stays until a cut leaves it
+    out. It also stays if the answer has thinking that is `bound` to all that was sent before it, and if it
+    came without a question. Only the log decides, not the forms of its entries, so every later build decides
+    the same. The last turn is not over.
+    """
+    if layout.context == "logged" or not entries:
+        return frozenset()
+    last_turn = entries[-1].turn
+    turns: dict[int, list[int]] = {}
+    has_turn_scoped = False
+    for at, entry in enumerate(entries):
+        if entry.turn != last_turn and not _has_own_place(entry, kinds):
+            turns.setdefault(entry.turn, []).append(at)
+            has_turn_scoped = has_turn_scoped or ends_turn(entry, kinds)
+    if not has_turn_scoped:
+        return frozenset()
+    leaving: set[int] = set()
+    for turn in turns.values():
+        leaving.update(_find_leaving_in_turn(entries, turn, kinds, bound=bound))
+    return frozenset(leaving)
+
+
+def _has_own_place(entry: Entry, kinds: Kinds) -> bool:
+    """Whether an entry stands where it was put: a digest, a summary, a section that a cut may promote."""
+    segment = entry.segment
+    if segment.origin == "lamina":
+        return True
+    if segment.covers:
+        return True
+    return is_section(kinds, segment)
+
+
+def _find_leaving_in_turn(
+    entries: Sequence[Entry], turn: Sequence[int], kinds: Kinds, *, bound: bool
+) -> Sequence[int]:
+    """The positions of one turn at which something leaves.
+
+    Read from its end, such a turn is: what opened no turn, the answer, what leaves, the question.
+    """
+    rest = list(turn)
+    while rest and _opens_no_turn(entries[rest[-1]], kinds):
+        rest.pop()
+    answer_step: int | None = None
+    while rest and _is_answer(entries[rest[-1]], answer_step, bound=bound):
+        answer_step = entries[rest.pop()].step
+    if answer_step is None:
+        return ()
+    leaving: list[int] = []
+    while rest and ends_turn(entries[rest[-1]], kinds):
+        leaving.append(rest.pop())
+    if rest and _is_question_of_user(entries[rest[-1]], kinds):
+        return leaving
+    return ()
+
+
+def _opens_no_turn(entry: Entry, kinds: Kinds) -> bool:
+    """A reminder, or an attachment that newer content of the next turn replaces."""
+    return entry.segment.role is Role.SYSTEM or is_from_user(entry, kinds)
+
+
+def _is_question_of_user(entry: Entry, kinds: Kinds) -> bool:
+    return is_from_user(entry, kinds) and is_question(entry, kinds)
+
+
+def _is_answer(entry: Entry, answer_step: int | None, *, bound: bool) -> bool:
+    """Whether this belongs to the model's last step, calls nothing, and has no bound thinking."""
+    if entry.segment.role is not Role.ASSISTANT:
+        return False
+    if answer_step is not None and entry.step != answer_step:
+        return False
+    for part in entry.segment.parts:
+        if isinstance(part, ToolCall):
+            return False
+        if bound and isinstance(part, Thinking):
+            return False
+    return True

@@ -16,11 +16,10 @@ import msgspec
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
 from lamina.core.drafting import draft_log
-from lamina.core.entries import begins_with, count_sent, find_sent
+from lamina.core.entries import OWN_TURN_ONLY, begins_with, count_leaving_tail, count_sent, find_sent
 from lamina.core.hashing import digest, handle, remove_markers
 from lamina.core.options import BuildContext
 from lamina.core.scale import TokenAccount
-from lamina.core.turns import OWN_TURN_ONLY, count_leaving_tail
 from lamina.core.values import (
     Cut,
     Digest,
@@ -38,7 +37,6 @@ from lamina.core.values import (
     ToolResult,
 )
 from lamina.errors import LawBroken
-
 
 TOOLS_CHANGED = "tools changed"
 SYSTEM_CHANGED = "system text changed"

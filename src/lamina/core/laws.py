@@ -13,7 +13,7 @@ import msgspec
 
 from lamina.core.build import build
 from lamina.core.cut import find_untouchable
-from lamina.core.entries import begins_with
+from lamina.core.entries import OWN_TURN_ONLY, begins_with
 from lamina.core.envelope import Envelope, find_unpaired, prefix_at
 from lamina.core.folds import FOLD_VERSION, has_words, map_covered
 from lamina.core.hashing import canonical_json, handle
@@ -24,7 +24,6 @@ from lamina.core.orders import goes_last
 from lamina.core.recall import identify_segments, index_by_name
 from lamina.core.text.characters import WHITE_SPACE
 from lamina.core.tokens import ESTIMATE, Counter, part_cost
-from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import (
     Budget,
     Digest,

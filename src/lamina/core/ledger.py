@@ -15,12 +15,11 @@ from typing import TypeVar
 
 import msgspec
 
-from lamina.core.entries import begins_with, is_empty, omit
+from lamina.core.entries import begins_with, is_empty, omit, pair_calls
 from lamina.core.folds import lay_folds, map_covered
 from lamina.core.hashing import short_handle, stem_of
 from lamina.core.lowering import lower_entry, lower_to_reference
 from lamina.core.recall import NamedSegment, identify_segments
-from lamina.core.selection import pair_calls
 from lamina.core.values import (
     LEDGER_VERSION,
     Digest,

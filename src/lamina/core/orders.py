@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from lamina.core.entries import OWN_TURN_ONLY, pair_calls
 from lamina.core.kinds import Kinds, Retention, is_section, is_turn_scoped, kind_of, priority, recoverable
-from lamina.core.selection import pair_calls
 from lamina.core.superseded_results import Exchange, find_superseded
-from lamina.core.turns import OWN_TURN_ONLY
 from lamina.core.values import Document, Entry, Form, Image, Layer, Role, Text, Thinking, ToolCall, ToolResult
 
 REPLY_LIMIT = 400

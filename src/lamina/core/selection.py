@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from lamina.core.entries import omit
+from lamina.core.entries import omit, pair_calls
 from lamina.core.hashing import short_handle
 from lamina.core.kinds import Kinds, Retention, kind_of, recoverable
 from lamina.core.layout import Layout
-from lamina.core.values import Entry, Form, Layer, Role, ToolCall, ToolResult
+from lamina.core.values import Entry, Form, Layer, Role
 
 
 def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
@@ -50,22 +50,6 @@ def _find_filter_reason(entry: Entry, layout: Layout) -> str:
     if layout.include.matches(entry):
         return ""
     return "filtered: not included"
-
-
-def pair_calls(entries: Sequence[Entry]) -> list[tuple[int, int]]:
-    """Positions of each call that is sent and of its result."""
-    result_pairs: list[tuple[int, int]] = []
-    waiting: dict[str, list[int]] = {}
-    for at, entry in enumerate(entries):
-        if not entry.parts:
-            continue
-        first = entry.parts[0]
-        if isinstance(first, ToolCall):
-            waiting.setdefault(first.id, []).append(at)
-        elif isinstance(first, ToolResult) and waiting.get(first.id):
-            call_at = waiting[first.id].pop()
-            result_pairs.append((call_at, at))
-    return result_pairs
 
 
 def omit_covered(entries: list[Entry], kinds: Kinds, *, name: Callable[[Entry], str]) -> list[Entry]:
