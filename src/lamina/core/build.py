@@ -23,8 +23,7 @@ from lamina.core.hashing import chain_root
 from lamina.core.ledger import upgrade_ledger
 from lamina.core.memo import Memo
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
-from lamina.core.scale import begins_with_assistant, make_scale
-from lamina.core.tokens import ESTIMATE, Counter
+from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
 from lamina.core.values import Budget, Head, Ledger, Segment
 
 NO_HEAD = Head()

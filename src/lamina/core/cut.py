@@ -50,7 +50,7 @@ from lamina.core.orders import (
     last_results,
     repeated_system_text,
 )
-from lamina.core.scale import weigh_entries
+from lamina.core.tokens import weigh_entries
 from lamina.core.values import Cut, Entry, Fold, Form, Layer, LedgerLine, Ref, Role
 from lamina.errors import BudgetExceeded
 

@@ -40,8 +40,8 @@ from lamina.core.library import hoist_attachments, refer_to_earlier, word_entrie
 from lamina.core.options import BuildContext, Options
 from lamina.core.recall import identify_segments
 from lamina.core.repair import ScanMemory, repair
-from lamina.core.scale import weigh_entries
 from lamina.core.selection import omit_covered, omit_filtered
+from lamina.core.tokens import weigh_entries
 from lamina.core.values import Entry, Form, Ledger, LedgerLine, Ref, Role, Segment
 
 

@@ -19,7 +19,7 @@ from lamina.core.drafting import draft_log
 from lamina.core.entries import OWN_TURN_ONLY, begins_with, count_leaving_tail, count_sent, find_sent
 from lamina.core.hashing import digest, handle, remove_markers
 from lamina.core.options import BuildContext
-from lamina.core.scale import TokenAccount
+from lamina.core.tokens import TokenAccount
 from lamina.core.values import (
     Cut,
     Digest,

@@ -20,10 +20,10 @@ from lamina.core.entries import find_sent, make_closing_line, make_own_entry, om
 from lamina.core.kinds import Kinds
 from lamina.core.orders import goes_last
 from lamina.core.repair import find_side
-from lamina.core.scale import Scale
 from lamina.core.text.characters import ALPHANUMERIC, split_lines
 from lamina.core.text.names import list_names
 from lamina.core.text.tags import wrap_in_tag
+from lamina.core.tokens import Scale
 from lamina.core.values import Entry, Fold, Form, Layer, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, guard, text_of
 

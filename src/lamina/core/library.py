@@ -18,8 +18,8 @@ from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
 from lamina.core.lowering import lower_to_reference
-from lamina.core.scale import Scale
 from lamina.core.text.tags import escape_attribute
+from lamina.core.tokens import Scale
 from lamina.core.values import Digest, Entry, Form, Layer, Ledger, LedgerLine, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, name_of, text_of
 

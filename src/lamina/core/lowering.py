@@ -11,8 +11,8 @@ import msgspec
 
 from lamina.core.entries import begins_with, omit
 from lamina.core.hashing import parts_digest
-from lamina.core.scale import Scale
 from lamina.core.text.arguments import pick_telling_argument
+from lamina.core.tokens import Scale
 from lamina.core.values import Entry, Form, LedgerLine, Part, Role, Segment, ToolCall, ToolResult
 from lamina.core.wording import COMPACT_LIMIT, Wording, name_of
 

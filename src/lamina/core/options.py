@@ -13,7 +13,7 @@ from lamina.core.kinds import KINDS, Kinds
 from lamina.core.layout import Layout
 from lamina.core.orders import Order, ladder
 from lamina.core.repair import AS_IS, Repairs
-from lamina.core.scale import Scale
+from lamina.core.tokens import Scale
 from lamina.core.values import Digest, Head, Ledger, Segment
 from lamina.core.wording import PLAIN, Wording
 
