@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from lamina.core import build, cut, drafting, envelope, hashing, library, recall, repair, wording
+from lamina.core import arrange, build, cut, envelope, hashing, recall, repair, wording
 from lamina.core import orders as ladder
 from lamina.core.laws import LAWS
 from lamina.core.ledger import Applied
@@ -41,7 +41,7 @@ def a_ledger_that_is_ignored(patch: pytest.MonkeyPatch) -> None:
     def ignored(entries: list[Entry], ledger: Ledger, **_rest: Any) -> Applied:
         return Applied(entries=entries, ledger=msgspec.structs.replace(ledger, lines={}, folds=()))
 
-    patch.setattr(drafting, "apply_ledger", ignored)
+    patch.setattr(arrange, "apply_ledger", ignored)
     unchecked(patch)
 
 
@@ -69,7 +69,7 @@ def a_ladder_without_respect(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_library_that_repeats(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(drafting, "refer_to_earlier", lambda entries, *_args, **_rest: (entries, {}))
+    patch.setattr(arrange, "refer_to_earlier", lambda entries, *_args, **_rest: (entries, {}))
 
 
 def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
@@ -87,12 +87,12 @@ def a_stub_that_grows(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_tidy_hand(patch: pytest.MonkeyPatch) -> None:
-    true = library.word_entries
+    true = arrange.word_entries
 
     def tidied(entries: Any, **rest: Any) -> Any:
         return [_tidy(entry) for entry in true(entries, **rest)]
 
-    patch.setattr(drafting, "word_entries", tidied)
+    patch.setattr(arrange, "word_entries", tidied)
 
 
 def _tidy(entry: Any) -> Any:

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from lamina.core import cut_target
 from lamina.core.admit import admit
+from lamina.core.arrange import arrange_log, draft_log, repair_log
 from lamina.core.cut import CutPlan, cut_to_fit, preview_cut
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
-from lamina.core.drafting import arrange_log, draft_log, repair_log
 from lamina.core.envelope import Envelope, find_change, seal
 from lamina.core.hashing import chain_root
 from lamina.core.ledger import upgrade_ledger

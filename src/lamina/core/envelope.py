@@ -13,9 +13,9 @@ from itertools import pairwise
 
 import msgspec
 
+from lamina.core.arrange import draft_log
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
-from lamina.core.drafting import draft_log
 from lamina.core.entries import OWN_TURN_ONLY, begins_with, count_leaving_tail, count_sent, find_sent
 from lamina.core.hashing import digest, handle, remove_markers
 from lamina.core.options import BuildContext

@@ -1,15 +1,13 @@
-"""Attachments that come again: once in full, then by reference.
+"""The hoisted layout: attachments of earlier turns stand compacted in LIBRARY, and later turns refer to them.
 
-In place, a later appearance of equal content refers to the one above it. Hoisted, the attachments of earlier
-turns stand compacted in LIBRARY: the newest content of each, in the order in which they were first seen.
-Later turns refer to them there. Chat applications that keep a context library in the system prompt are laid
-out like this. The role stays the user's: a dialect may print the layer beside the system text, but lamina
-gives it no authority.
+The library has the newest content of each, in the order in which they were first seen. Chat applications that
+keep a context library in the system prompt are laid out like this. The role stays the user's: a dialect may
+print the layer beside the system text, but lamina gives it no authority.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -17,10 +15,9 @@ from lamina.core.entries import OWN_TURN_ONLY, make_own_entry, omit
 from lamina.core.hashing import parts_digest
 from lamina.core.kinds import Kinds, is_turn_scoped, kind_of, recoverable
 from lamina.core.layout import Layout
-from lamina.core.lowering import lower_to_reference
 from lamina.core.text.tags import escape_attribute
 from lamina.core.tokens import Scale
-from lamina.core.values import Digest, Entry, Form, Layer, Ledger, LedgerLine, Ref, Role, Segment, Text
+from lamina.core.values import Entry, Form, Layer, Ledger, Role, Segment, Text
 from lamina.core.wording import Wording, name_of, text_of
 
 LIBRARY_TITLE = "## Context Library\n\nThe following notes are available for reference:"
@@ -29,76 +26,6 @@ IN_LIBRARY = "Context attached to this message:\n{names}\n\nFind them in the Con
 IN_THE_LIBRARY = "stands in the library"
 NAMED_IN_THE_LIST = "stands in the library, named in the list"
 """Why an attachment of this turn is not sent where it came."""
-
-
-def word_entries(entries: Iterable[Entry], *, kinds: Kinds, wording: Wording) -> list[Entry]:
-    """Entries in full, in the words of their kind. What is sent as it is stays the same object."""
-    return [_word_entry(entry, kinds, wording) for entry in entries]
-
-
-def _word_entry(entry: Entry, kinds: Kinds, wording: Wording) -> Entry:
-    """One entry in the words of its kind, if its kind has any."""
-    kind = kind_of(kinds, entry.segment)
-    if entry.form is not Form.FULL or entry.role is not entry.segment.role:
-        return entry
-    has_tag = wording.tagged or kind.attachment or kind.section
-    if not has_tag and entry.segment.kind not in wording.words:
-        return entry
-    parts = wording(entry.source, Form.FULL, entry.content)
-    return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts))
-
-
-def refer_to_earlier(
-    entries: list[Entry],
-    ledger: Ledger,
-    attachments: dict[Digest, Ref],
-    *,
-    kinds: Kinds,
-    wording: Wording,
-    scale: Scale,
-) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
-    """Later appearances of content that stands in full, as references, and the new ledger lines for them.
-
-    What is pinned is sent in full, since what it would refer to may be lowered. `attachments` maps content to
-    the entry that has it in full; it is brought up to date.
-    """
-    lines: dict[Ref, LedgerLine] = {}
-    result: list[Entry] = []
-    for entry in entries:
-        if entry.form is not Form.FULL or not kind_of(kinds, entry.segment).attachment:
-            result.append(entry)
-            continue
-        earlier = attachments.get(entry.content)
-        must_be_full = entry.segment.pinned or entry.segment.meta.get("override")
-        if earlier is None or must_be_full:
-            attachments[entry.content] = entry.ref
-            result.append(entry)
-            continue
-        reference = _make_reference(entry, earlier, wording, scale)
-        result.append(reference)
-        if entry.ref not in ledger.lines:
-            lines[entry.ref] = _make_reference_line(reference, wording)
-    return result, lines
-
-
-def _make_reference(entry: Entry, earlier: Ref, wording: Wording, scale: Scale) -> Entry:
-    """What is sent for content that stands in full above. If the content is smaller, nothing is sent."""
-    why = f"same content as {earlier} above"
-    reference = lower_to_reference(entry, Form.STUB, why, wording=wording)
-    if scale.body(reference) < scale.body(entry):
-        return reference
-    return omit(entry, why)
-
-
-def _make_reference_line(reference: Entry, wording: Wording) -> LedgerLine:
-    """What the ledger keeps of a reference."""
-    return LedgerLine(
-        form=reference.form,
-        why=reference.why,
-        wording=wording.version,
-        sent=reference.sent,
-        reference=reference.form is Form.STUB,
-    )
 
 
 def hoist_attachments(

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront, may_split_at
+from lamina.core.arrange import may_split_at
+from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
 from lamina.core.entries import count_sent, find_position
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import Kinds, kind_of

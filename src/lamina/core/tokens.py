@@ -541,7 +541,8 @@ def _find_lone_texts(entries: Sequence[Entry]) -> list[bool]:
 # What the model reads of a request's parameters: the format of its answer, and whatever else speaks to it.
 #
 # Parameters are as the provider has them, in any provider's shape and spelling. Every parameter counts that
-# is not listed as unread: a field that nobody here has heard of may be one that a server puts into the prompt.
+# is not listed as unread: a field that nobody here has heard of may be one that a server puts into the
+# prompt.
 
 
 ANSWER_FORMATS = frozenset(
