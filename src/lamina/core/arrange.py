@@ -36,7 +36,7 @@ from lamina.core.entries import (
 )
 from lamina.core.hashing import handle, parts_digest
 from lamina.core.kinds import Kinds, is_section, kind_of
-from lamina.core.layout import Layout
+from lamina.core.layout import NO_FILTER, Layout
 from lamina.core.ledger import SAME_TEXT_LATER, Applied, apply_ledger
 from lamina.core.library import hoist_attachments
 from lamina.core.lowering import lower_to_reference
@@ -87,9 +87,11 @@ def arrange_log(repaired: RepairedLog, context: BuildContext) -> Draft:
         pieces = _place_pieces(repaired, context)
     pieces = _omit_leaving(pieces, context)
     entries = _word_pieces(pieces, repaired, context)
-    applied = apply_ledger(
-        entries, repaired.ledger, wording=context.wording, with_folds=repaired.checkpoint is None
-    )
+    applied = Applied(entries=entries, ledger=repaired.ledger)
+    if repaired.ledger.lines or repaired.ledger.folds:
+        applied = apply_ledger(
+            entries, repaired.ledger, wording=context.wording, with_folds=repaired.checkpoint is None
+        )
     return _join_pieces(pieces, applied, repaired, context)
 
 
@@ -231,7 +233,9 @@ def _place_piece(
     if leads:
         entries = put_system_first(entries, ledger.promoted, context.kinds)
     entries, position = place_entries(entries, context.kinds, position=position)
-    return omit_filtered(entries, layout), position
+    if layout.include != NO_FILTER or layout.exclude != NO_FILTER:
+        entries = omit_filtered(entries, layout)
+    return entries, position
 
 
 def _find_open_turn(front: LogFront) -> int:

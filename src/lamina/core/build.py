@@ -24,7 +24,7 @@ from lamina.core.ledger import upgrade_ledger
 from lamina.core.memo import Memo
 from lamina.core.options import DEFAULT_OPTIONS, BuildContext, Options
 from lamina.core.tokens import ESTIMATE, Counter, begins_with_assistant, make_scale
-from lamina.core.values import Budget, Head, Ledger, Segment
+from lamina.core.values import LEDGER_VERSION, Budget, Head, Ledger, Segment
 
 NO_HEAD = Head()
 EMPTY_LEDGER = Ledger()
@@ -57,7 +57,8 @@ def build(
     limits = _find_limits(budget, draft, context)
     draft = admit(draft, limits, context)
     change = find_change(draft, context)
-    draft = cut_to_fit(draft, limits, context)
+    if _may_need_cut(draft, limits, context):
+        draft = cut_to_fit(draft, limits, context)
     envelope = seal(draft, context, limits=limits, change=change)
 
     memo.keep(draft, envelope, context)
@@ -98,6 +99,8 @@ def _make_context(
     idle: float,
 ) -> BuildContext:
     """What all stages share. The opening of the wire format counts only if the assistant speaks first."""
+    if ledger.version != LEDGER_VERSION:
+        ledger = upgrade_ledger(ledger, log)
     opening = ""
     if begins_with_assistant(log):
         opening = options.opening
@@ -105,7 +108,7 @@ def _make_context(
         options=options,
         head=head,
         scale=make_scale(counter, head, ledger.calibration, memo.counts(counter), opening=opening),
-        ledger=upgrade_ledger(ledger, log),
+        ledger=ledger,
         root=chain_root(head, options.salt),
         cold=idle > options.rates.ttl,
     )
@@ -116,3 +119,12 @@ def _find_limits(budget: Budget | None, draft: Draft, context: BuildContext) -> 
     if budget is None:
         return None
     return cut_target.derive_limits(budget, context.head, draft.entries, context.options.rates)
+
+
+def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext) -> bool:
+    """Whether history is limited to its last messages, or the budget asks for a cut."""
+    if context.options.window is not None:
+        return True
+    if limits is None:
+        return False
+    return limits.ask_for_cut(context.scale.total(draft.tokens), cold=context.cold)

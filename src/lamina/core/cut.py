@@ -128,7 +128,7 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
     tokens = context.scale.total(draft.tokens)
     must_wait = is_held_by_thinking(draft.entries, context.options.binding)
     is_over_room = tokens > limits.room
-    if not _is_cut_due(tokens, limits, context) or (must_wait and not is_over_room):
+    if not limits.ask_for_cut(tokens, cold=context.cold) or (must_wait and not is_over_room):
         return draft
     progress = _lower_to_target(draft, limits, context)
     if not is_over_room and tokens - progress.tokens < max(limits.least, 1):
@@ -139,13 +139,6 @@ def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Dra
         raise _budget_exceeded(progress.request, progress.tokens, limits.room, context)
     reason = OVER_THE_TRIGGER if tokens > limits.trigger else CACHE_IS_COLD
     return _finish_cut(progress, reason)
-
-
-def _is_cut_due(tokens: int, limits: CutLimits, context: BuildContext) -> bool:
-    """Whether the request is over the trigger, or the cache is cold and a cut would free enough."""
-    if tokens > limits.trigger:
-        return True
-    return context.cold and tokens - limits.target >= max(limits.least, 1)
 
 
 def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> CutProgress:

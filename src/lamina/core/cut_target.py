@@ -59,6 +59,12 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
     largest: int
     keep_last: int = 0
 
+    def ask_for_cut(self, tokens: int, *, cold: bool) -> bool:
+        """Whether a request is over the trigger, or the cache is cold and a cut would free enough."""
+        if tokens > self.trigger:
+            return True
+        return cold and tokens - self.target >= max(self.least, 1)
+
 
 DEFAULT_RATES = Rates()
 

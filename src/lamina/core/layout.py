@@ -30,6 +30,9 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         return ""
 
 
+NO_FILTER = Filter()
+
+
 class Cap(msgspec.Struct, frozen=True, kw_only=True):
     """At most `tokens` of attachments, by priority; beyond it they are sent in `form`."""
 
@@ -47,8 +50,8 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     library: Literal["in_place", "hoisted"] = "in_place"
     context: Literal["before", "after", "logged"] = "before"
-    include: Filter = Filter()
-    exclude: Filter = Filter()
+    include: Filter = NO_FILTER
+    exclude: Filter = NO_FILTER
     attachments: Cap | None = None
     prior_limit: int = 5_000
     prior_limits: dict[str, int] = {}

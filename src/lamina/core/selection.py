@@ -15,8 +15,6 @@ from lamina.core.values import Entry, Form, Layer, Role
 
 def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
     """Leaves out what the caller chose to leave out, each with the choice as its reason."""
-    if not layout.include and not layout.exclude:
-        return entries
     reasons = [_find_filter_reason(entry, layout) for entry in entries]
     if not any(reasons):
         return entries
