@@ -18,6 +18,7 @@ from lamina.core.kinds import Kinds, is_section, is_turn_scoped, kind_of
 from lamina.core.layout import Layout
 from lamina.core.text.characters import is_blank
 from lamina.core.values import (
+    Digest,
     Entry,
     Form,
     Layer,
@@ -61,6 +62,20 @@ def find_position(entries: Sequence[Entry], ref: Ref | None) -> int:
         if entry.ref == ref:
             return at
     return len(entries)
+
+
+def find_last_turn(entries: Sequence[Entry]) -> int:
+    """The turn in which these entries end; 0 if there are none."""
+    if not entries:
+        return 0
+    return entries[-1].turn
+
+
+def find_prefix(entries: Sequence[Entry], root: Digest) -> Digest:
+    """The hash of the stream up to the end of these entries; `root` if there are none."""
+    if not entries:
+        return root
+    return entries[-1].prefix
 
 
 def make_own_entry(segment: Segment, why: str, **place: Any) -> Entry:
@@ -138,47 +153,58 @@ def place_entries(
     result: list[Entry] = []
     for entry in entries:
         position = _advance(position, entry, kinds)
-        layer = _find_layer(entry, kinds, opening=position.opening)
-        turn = max(position.turn, 0)
-        step = max(position.step, 0)
-        result.append(msgspec.structs.replace(entry, turn=turn, step=step, layer=layer))
+        placed = msgspec.structs.replace(
+            entry,
+            turn=max(position.turn, 0),
+            step=max(position.step, 0),
+            layer=_find_layer(entry, kinds, opening=position.opening),
+        )
+        result.append(placed)
     return result, position
 
 
 def _advance(position: TurnPosition, entry: Entry, kinds: Kinds) -> TurnPosition:
-    """The position after this entry."""
-    if entry.form is Form.OMITTED or entry.segment.covers:
+    """The position after this entry.
+
+    What is left out and what stands for older segments belongs where the counting has come. So does a
+    changed section of the system text: it is not a question, and opens no turn. Whatever else the user's
+    side puts in opens one, unless it goes on with a message that does not, such as words beside a result.
+    """
+    segment = entry.segment
+    is_unsaid = entry.form is Form.OMITTED or bool(segment.covers)
+    is_changed_section = is_section(kinds, segment) and not position.opening
+    if is_unsaid or is_changed_section:
         return position
-    if is_section(kinds, entry.segment) and not position.opening:
-        return position  # a changed section of the system text is not a question, and opens no turn
     if is_from_user(entry, kinds):
-        opens_turn = position.opening or not continues_message(entry)
-        if opens_turn:
-            return _open_turn(position)
-    if entry.segment.role is Role.ASSISTANT:
-        step = position.step
-        if entry.opens or not position.talking:
-            step += 1
+        if position.opening:
+            return position
+        if not continues_message(entry):
+            return TurnPosition(turn=position.turn + 1, step=position.step + 1, opening=True)
+    if segment.role is Role.ASSISTANT:
+        begins_step = entry.opens or not position.talking
+        step = position.step + int(begins_step)
         return TurnPosition(turn=position.turn, step=step, talking=True)
     if entry.role is Role.SYSTEM:
         return position
     return TurnPosition(turn=position.turn, step=position.step)
 
 
-def _open_turn(position: TurnPosition) -> TurnPosition:
-    """The position in a turn that the user's side has opened."""
-    if position.opening:
-        return position
-    return TurnPosition(turn=position.turn + 1, step=position.step + 1, opening=True)
-
-
 def _find_layer(entry: Entry, kinds: Kinds, *, opening: bool) -> Layer:
-    """The layer inside the turn: the prompt, its attachments, or the steps that follow."""
+    """The layer inside the turn: the prompt, its attachments, or the steps that follow.
+
+    The system text and the library have their places already. A changed section of the system text stands
+    with the attachments, wherever it came.
+    """
     if entry.layer in (Layer.SYSTEM, Layer.LIBRARY):
         return entry.layer
-    if opening and entry.role is not Role.SYSTEM:
-        return Layer.TURN if kind_of(kinds, entry.segment).attachment else Layer.PROMPT
-    return Layer.TURN if is_section(kinds, entry.segment) else Layer.STEPS
+    is_message = entry.role is not Role.SYSTEM
+    if opening and is_message:
+        if kind_of(kinds, entry.segment).attachment:
+            return Layer.TURN
+        return Layer.PROMPT
+    if is_section(kinds, entry.segment):
+        return Layer.TURN
+    return Layer.STEPS
 
 
 def age_entries(entries: Iterable[Entry], turn: int) -> list[Entry]:
@@ -240,31 +266,28 @@ def find_leaving(entries: Sequence[Entry], kinds: Kinds, layout: Layout, *, boun
     came without a question. Only the log decides, not the forms of its entries, so every later build decides
     the same. The last turn is not over.
     """
-    if layout.context == "logged" or not entries:
+    if layout.context == "logged":
         return frozenset()
-    last_turn = entries[-1].turn
+    last_turn = find_last_turn(entries)
     turns: dict[int, list[int]] = {}
-    has_turn_scoped = False
+    turns_with_leaving: set[int] = set()
     for at, entry in enumerate(entries):
-        if entry.turn != last_turn and not _has_own_place(entry, kinds):
-            turns.setdefault(entry.turn, []).append(at)
-            has_turn_scoped = has_turn_scoped or ends_turn(entry, kinds)
-    if not has_turn_scoped:
-        return frozenset()
+        if entry.turn == last_turn or _has_own_place(entry, kinds):
+            continue
+        turns.setdefault(entry.turn, []).append(at)
+        if ends_turn(entry, kinds):
+            turns_with_leaving.add(entry.turn)
     leaving: set[int] = set()
-    for turn in turns.values():
-        leaving.update(_find_leaving_in_turn(entries, turn, kinds, bound=bound))
+    for turn in turns_with_leaving:
+        leaving.update(_find_leaving_in_turn(entries, turns[turn], kinds, bound=bound))
     return frozenset(leaving)
 
 
 def _has_own_place(entry: Entry, kinds: Kinds) -> bool:
     """Whether an entry stands where it was put: a digest, a summary, a section that a cut may promote."""
-    segment = entry.segment
-    if segment.origin == "lamina":
-        return True
-    if segment.covers:
-        return True
-    return is_section(kinds, segment)
+    is_own = entry.segment.origin == "lamina"
+    is_summary = bool(entry.segment.covers)
+    return is_own or is_summary or is_section(kinds, entry.segment)
 
 
 def _find_leaving_in_turn(
@@ -272,7 +295,8 @@ def _find_leaving_in_turn(
 ) -> Sequence[int]:
     """The positions of one turn at which something leaves.
 
-    Read from its end, such a turn is: what opened no turn, the answer, what leaves, the question.
+    Read from its end, such a turn is: what opened no turn, the answer, what leaves, the question. What opened
+    no turn is a reminder, or an attachment that newer content of the next turn replaces.
     """
     rest = list(turn)
     while rest and _opens_no_turn(entries[rest[-1]], kinds):
@@ -285,29 +309,28 @@ def _find_leaving_in_turn(
     leaving: list[int] = []
     while rest and ends_turn(entries[rest[-1]], kinds):
         leaving.append(rest.pop())
-    if rest and _is_question_of_user(entries[rest[-1]], kinds):
+    if not rest:
+        return ()
+    question = entries[rest[-1]]
+    if is_from_user(question, kinds) and is_question(question, kinds):
         return leaving
     return ()
 
 
 def _opens_no_turn(entry: Entry, kinds: Kinds) -> bool:
-    """A reminder, or an attachment that newer content of the next turn replaces."""
     return entry.segment.role is Role.SYSTEM or is_from_user(entry, kinds)
 
 
-def _is_question_of_user(entry: Entry, kinds: Kinds) -> bool:
-    return is_from_user(entry, kinds) and is_question(entry, kinds)
-
-
 def _is_answer(entry: Entry, answer_step: int | None, *, bound: bool) -> bool:
-    """Whether this belongs to the model's last step, calls nothing, and has no bound thinking."""
+    """Whether this belongs to the model's last step, calls nothing, and has no bound thinking.
+
+    `answer_step` is that step, if a later entry of it was seen.
+    """
     if entry.segment.role is not Role.ASSISTANT:
         return False
-    if answer_step is not None and entry.step != answer_step:
+    if answer_step not in (None, entry.step):
         return False
-    for part in entry.segment.parts:
-        if isinstance(part, ToolCall):
-            return False
-        if bound and isinstance(part, Thinking):
-            return False
-    return True
+    ends_answer: tuple[type, ...] = (ToolCall,)
+    if bound:
+        ends_answer = (ToolCall, Thinking)
+    return not any(isinstance(part, ends_answer) for part in entry.segment.parts)

@@ -8,7 +8,7 @@ a cut, with one of the reasons below.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -237,32 +237,66 @@ def layers_end(entries: Sequence[Entry], root: Digest, layer: Layer) -> Digest:
 
 
 def check_laws(envelope: Envelope, start: int = 0) -> None:
-    """Checks the laws that a build or its ledger could break. Entries before `start` were checked before."""
-    if envelope.room is not None and envelope.tokens > envelope.room:
-        raise LawBroken("within the room", f"{envelope.tokens:,} tokens in a room of {envelope.room:,}")
-    for entry in envelope.entries[start:]:
-        _check_entry(entry, envelope.ledger)
-    for before, after in pairwise(envelope.entries[start:]):
-        if after.layer is Layer.SYSTEM and before.layer is not Layer.SYSTEM:
-            raise LawBroken("append-only within an epoch", f"{after.ref} stands after {before.ref}")
+    """Checks the laws that a build or its ledger could break. Entries before `start` were checked before.
+
+    Calls and results were paired before too, unless a fold may have come between them.
+    """
+    new = envelope.entries[start:]
+    problems_by_law: dict[str, Iterable[str]] = {
+        "within the room": find_overflow(envelope),
+        "conservation": find_wrong_parts(new),
+        "forms never rise": _find_risen_forms(new, envelope.ledger),
+        "no authority is gained": find_gained_authority(new),
+        "append-only within an epoch": _find_late_system_text(new),
+    }
     if start == 0 or envelope.ledger.folds:
-        for problem in find_unpaired(envelope.sent):
-            raise LawBroken("calls and results pair", problem)
+        problems_by_law["calls and results pair"] = find_unpaired(envelope.sent)
+    for law, problems in problems_by_law.items():
+        for problem in problems:
+            raise LawBroken(law, problem)
 
 
-def _check_entry(entry: Entry, ledger: Ledger) -> None:
-    """Checks the laws that concern one entry alone."""
-    is_omitted = entry.form is Form.OMITTED
-    has_parts = bool(entry.parts)
-    if is_omitted is has_parts or not entry.why:
-        raise LawBroken("conservation", f"{entry.ref} has form {entry.form} and {len(entry.parts)} parts")
-    line = ledger.lines.get(entry.ref)
-    if line is not None and entry.form > line.form:
-        raise LawBroken("forms never rise", f"{entry.ref} is {entry.form}, the ledger has {line.form}")
-    if entry.role is Role.SYSTEM and entry.segment.role is not Role.SYSTEM:
-        raise LawBroken("no authority is gained", f"{entry.ref} became system text")
-    if entry.layer is Layer.SYSTEM and entry.role is not Role.SYSTEM:
-        raise LawBroken("no authority is gained", f"{entry.ref} stands among the system text")
+def find_overflow(envelope: Envelope) -> Iterator[str]:
+    """A request has at most as many tokens as its room."""
+    room = envelope.room
+    if room is not None and envelope.tokens > room:
+        yield f"{envelope.tokens:,} tokens in a room of {room:,}"
+
+
+def find_wrong_parts(entries: Iterable[Entry]) -> Iterator[str]:
+    """An entry has parts if it is sent and none if it is omitted, and it has a reason for either."""
+    for entry in entries:
+        is_omitted = entry.form is Form.OMITTED
+        has_parts = bool(entry.parts)
+        if is_omitted is has_parts:
+            yield f"{entry.ref} has form {entry.form} and {len(entry.parts)} parts"
+        if not entry.why:
+            yield f"{entry.ref} has no reason"
+
+
+def _find_risen_forms(entries: Iterable[Entry], ledger: Ledger) -> Iterator[str]:
+    """No entry has a higher form than its line in the ledger."""
+    for entry in entries:
+        line = ledger.lines.get(entry.ref)
+        if line is not None and entry.form > line.form:
+            yield f"{entry.ref} is {entry.form}, the ledger has {line.form}"
+
+
+def find_gained_authority(entries: Iterable[Entry]) -> Iterator[str]:
+    """Only what came as system text is sent as such, or stands among it."""
+    for entry in entries:
+        is_system_text = entry.role is Role.SYSTEM
+        if is_system_text and entry.segment.role is not Role.SYSTEM:
+            yield f"{entry.ref} became system text"
+        if entry.layer is Layer.SYSTEM and not is_system_text:
+            yield f"{entry.ref} stands among the system text"
+
+
+def _find_late_system_text(entries: Sequence[Entry]) -> Iterator[str]:
+    """The layer of system text comes first, so nothing in it follows another layer."""
+    for before, after in pairwise(entries):
+        if after.layer is Layer.SYSTEM and before.layer is not Layer.SYSTEM:
+            yield f"{after.ref} stands after {before.ref}"
 
 
 def find_unpaired(sent: Sequence[Entry]) -> Iterator[str]:
