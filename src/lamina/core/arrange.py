@@ -27,6 +27,7 @@ from lamina.core.entries import (
     find_last_sent,
     find_leaving,
     find_position,
+    find_prefix,
     find_sent,
     is_empty,
     is_from_user,
@@ -35,7 +36,7 @@ from lamina.core.entries import (
     place_entries,
 )
 from lamina.core.hashing import handle, parts_digest
-from lamina.core.kinds import Kinds, is_section, kind_of
+from lamina.core.kinds import Kinds, has_tag, is_section, kind_of
 from lamina.core.layout import NO_FILTER, Layout
 from lamina.core.ledger import SAME_TEXT_LATER, Applied, apply_ledger
 from lamina.core.library import hoist_attachments
@@ -334,7 +335,7 @@ def _replace_open_turn(
     if unchanged == len(front.entries):
         return front, unchanged
     before = front.entries[:open_at]
-    prefix = before[-1].prefix if before else context.root
+    prefix = find_prefix(before, context.root)
     weighed = weigh_entries(open_entries, context.scale, prefix=prefix, last_sent=find_last_sent(before))
     omitted_refs = {entry.ref for entry in weighed if entry.form is Form.OMITTED}
     attachments = {content: ref for content, ref in front.attachments.items() if ref not in omitted_refs}
@@ -354,9 +355,9 @@ def _word_pieces(pieces: _Pieces, repaired: RepairedLog, context: BuildContext) 
     """The entries of both pieces in the words of their kinds; covers and the library are in their places."""
     entries = pieces.first + pieces.second
     if not repaired.reaches_back:
-        return word_entries(entries, kinds=context.kinds, wording=context.wording)
+        return word_entries(entries, wording=context.wording)
     entries = omit_covered(entries, context.kinds, name=_name_of)
-    entries = word_entries(entries, kinds=context.kinds, wording=context.wording)
+    entries = word_entries(entries, wording=context.wording)
     if context.options.layout.library != "hoisted":
         return entries
     return hoist_attachments(
@@ -425,7 +426,7 @@ def _extend_front(
     extended = msgspec.structs.replace(
         front,
         entries=front.entries + weighed,
-        prefix=weighed[-1].prefix if weighed else front.prefix,
+        prefix=find_prefix(weighed, front.prefix),
         attachments=attachments,
         tokens=front.tokens + sum(entry.tokens for entry in weighed),
         sent=front.sent + count_sent(weighed),
@@ -638,21 +639,27 @@ def may_split(segment: Segment, before: Segment) -> bool:
     return not (follows_aside and begins_with(segment.parts, ToolCall))
 
 
-def word_entries(entries: Iterable[Entry], *, kinds: Kinds, wording: Wording) -> list[Entry]:
+def word_entries(entries: Iterable[Entry], *, wording: Wording) -> list[Entry]:
     """Entries in full, in the words of their kind. What is sent as it is stays the same object."""
-    return [_word_entry(entry, kinds, wording) for entry in entries]
+    return [_word_entry(entry, wording) for entry in entries]
 
 
-def _word_entry(entry: Entry, kinds: Kinds, wording: Wording) -> Entry:
+def _word_entry(entry: Entry, wording: Wording) -> Entry:
     """One entry in the words of its kind, if its kind has any."""
-    kind = kind_of(kinds, entry.segment)
-    if entry.form is not Form.FULL or entry.role is not entry.segment.role:
+    has_own_voice = entry.role is entry.segment.role
+    if entry.form is not Form.FULL or not has_own_voice:
         return entry
-    has_tag = wording.tagged or kind.attachment or kind.section
-    if not has_tag and entry.segment.kind not in wording.words:
+    if not is_worded(entry.segment, wording):
         return entry
     parts = wording(entry.source, Form.FULL, entry.content)
     return msgspec.structs.replace(entry, parts=parts, sent=parts_digest(entry.role, parts))
+
+
+def is_worded(segment: Segment, wording: Wording) -> bool:
+    """Whether a segment in full is sent in other words than its own: in a tag, or as its kind is worded."""
+    if wording.tagged or segment.kind in wording.words:
+        return True
+    return has_tag(wording.kinds, segment)
 
 
 def refer_to_earlier(

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from lamina.core.entries import begins_with, find_sent, omit
-from lamina.core.values import Digest, Entry, Form, Layer, Ledger, LedgerLine, Ref, Thinking
+from lamina.core.lowering import make_omitted_line
+from lamina.core.values import Digest, Entry, Layer, Ledger, LedgerLine, Ref, Thinking
 
 Binding = Literal["none", "strict", "drop"]
 """What a changed past does to thinking: nothing; makes the request invalid; or lets the provider drop it."""
@@ -93,5 +94,5 @@ def _omit_at(
     for at in positions:
         entry = entries[at]
         result[at] = omit(entry, why)
-        lines[entry.ref] = LedgerLine(form=Form.OMITTED, why=why, wording=0, sent=Digest(""), cut=cut)
+        lines[entry.ref] = make_omitted_line(why, cut=cut)
     return result, lines

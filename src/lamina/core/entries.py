@@ -43,6 +43,11 @@ def find_sent(entries: Iterable[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.form is not Form.OMITTED]
 
 
+def is_message(entry: Entry) -> bool:
+    """Whether an entry is sent, and is not system text."""
+    return entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM
+
+
 def count_sent(entries: Iterable[Entry]) -> int:
     """How many of the entries are sent."""
     return sum(entry.form is not Form.OMITTED for entry in entries)

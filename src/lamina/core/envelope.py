@@ -16,7 +16,15 @@ import msgspec
 from lamina.core.arrange import draft_log
 from lamina.core.cut_target import CutLimits
 from lamina.core.draft import Draft
-from lamina.core.entries import OWN_TURN_ONLY, begins_with, count_leaving_tail, count_sent, find_sent
+from lamina.core.entries import (
+    OWN_TURN_ONLY,
+    begins_with,
+    count_leaving_tail,
+    count_sent,
+    find_last_turn,
+    find_prefix,
+    find_sent,
+)
 from lamina.core.hashing import digest, handle, remove_markers
 from lamina.core.options import BuildContext
 from lamina.core.tokens import TokenAccount
@@ -86,9 +94,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def prefix(self) -> Digest:
         """The hash of the whole stream."""
-        if not self.entries:
-            return self.root
-        return self.entries[-1].prefix
+        return find_prefix(self.entries, self.root)
 
     @property
     def layers(self) -> Mapping[Layer, Digest]:
@@ -198,10 +204,7 @@ def _lasting_prefix(envelope: Envelope) -> Digest:
     """The hash of the stream without the tail."""
     if not envelope.tail:
         return envelope.prefix
-    lasting = envelope.lasting
-    if not lasting:
-        return envelope.root
-    return lasting[-1].prefix
+    return find_prefix(envelope.lasting, envelope.root)
 
 
 def prefix_at(
@@ -358,9 +361,9 @@ def _find_layout_change(entries: Sequence[Entry], last: SentMark, context: Build
     """What the hoisted layout changed when a turn was over, or else that the history was changed."""
     if layers_end(entries, context.root, Layer.LIBRARY) != last.library:
         return LIBRARY_GREW
-    turn = entries[-1].turn if entries else 0
+    turn_before = find_last_turn(entries) - 1
     for entry in entries:
-        if entry.why == OWN_TURN_ONLY and entry.turn == turn - 1:
+        if entry.why == OWN_TURN_ONLY and entry.turn == turn_before:
             return TURN_SCOPED
     return HISTORY_CHANGED
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from lamina.core import hashing
 from lamina.core.digests import write_digest, write_title
-from lamina.core.entries import find_sent, make_closing_line, make_own_entry, omit
+from lamina.core.entries import find_sent, is_message, make_closing_line, make_own_entry, omit
 from lamina.core.kinds import Kinds
 from lamina.core.orders import goes_last
 from lamina.core.repair import find_side
@@ -24,7 +24,7 @@ from lamina.core.text.characters import ALPHANUMERIC, split_lines
 from lamina.core.text.names import list_names
 from lamina.core.text.tags import wrap_in_tag
 from lamina.core.tokens import Scale
-from lamina.core.values import Entry, Fold, Form, Layer, Ref, Role, Segment, Text
+from lamina.core.values import Entry, Fold, Layer, Ref, Role, Segment, Text
 from lamina.core.wording import Wording, guard, text_of
 
 FOLD_VERSION = 2
@@ -57,7 +57,7 @@ def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int
                 runs.append([])
             runs[-1].append(at)
             in_run = True
-        elif entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM:
+        elif is_message(entry):
             in_run = False
     return runs
 
@@ -135,7 +135,10 @@ def measure_fold(fold: Fold, run: Sequence[Entry], scale: Scale, wording: Wordin
 
 
 def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[list[Fold]]:
-    """Groups of folds whose digests stand side by side in `entries`."""
+    """Groups of folds whose digests stand side by side in `entries`.
+
+    System text and lamina's own lines do not part two digests.
+    """
     by_key = {Ref(fold.key): fold for fold in folds}
     by_covered = map_covered(folds)
     groups: list[list[Fold]] = []
@@ -145,16 +148,11 @@ def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[lis
         if owner is not None:
             if owner not in group:
                 group.append(owner)
-        elif entry.form is not Form.OMITTED and not _is_transparent(entry):
+        elif is_message(entry) and entry.segment.origin != "lamina":
             groups.append(group)
             group = []
     groups.append(group)
     return [group for group in groups if group]
-
-
-def _is_transparent(entry: Entry) -> bool:
-    """System text and lamina's own lines do not part two digests."""
-    return entry.role is Role.SYSTEM or entry.segment.origin == "lamina"
 
 
 # Where digests stand in a request.
@@ -176,7 +174,7 @@ def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wordi
         fold = owner.get(entry.ref)
         if fold is None:
             result.append(entry)
-            if _is_sent_message(entry):
+            if is_message(entry):
                 before = entry.role
             continue
         if fold.key not in opened:
@@ -206,11 +204,6 @@ def is_digest(entry: Entry) -> bool:
     return entry.segment.kind == "digest" and entry.segment.origin == "lamina"
 
 
-def _is_sent_message(entry: Entry) -> bool:
-    """Whether an entry is sent, and is not system text."""
-    return entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM
-
-
 def _needs_words(fold: Fold, before: Role | None) -> bool:
     """Whether the first voice is needed: it has words of the user, or no message of the user comes before."""
     if fold.speaks or not fold.notes:
@@ -225,7 +218,7 @@ def _next_role(entries: Sequence[Entry], start: int, owner: Mapping[Ref, Fold]) 
         next_fold = owner.get(entry.ref)
         if next_fold is not None:
             return Role.USER if _needs_words(next_fold, Role.USER) else Role.ASSISTANT
-        if _is_sent_message(entry):
+        if is_message(entry):
             return entry.role
     return Role.ASSISTANT
 

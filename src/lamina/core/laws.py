@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from lamina.core.arrange import is_worded
 from lamina.core.build import build
 from lamina.core.cut import find_untouchable
 from lamina.core.entries import OWN_TURN_ONLY, begins_with
@@ -407,7 +408,7 @@ def _find_full_parts(entry: Entry, case: Case) -> Sequence[Part]:
     if entry.layer is Layer.LIBRARY:
         length = len(text_of(entry.source.parts))
         return wording.prior(entry.source, entry.content, limit=length)
-    if wording.tagged or _is_worded(entry, case):
+    if is_worded(entry.segment, case.options.wording):
         return wording(entry.source, Form.FULL, entry.content)
     return entry.source.parts
 
@@ -425,7 +426,7 @@ def untouched_means_untouched(case: Case) -> Iterator[str]:
     for entry in case.envelope.entries:
         has_own_voice = entry.role is entry.segment.role
         is_as_logged = entry.form is Form.FULL and has_own_voice
-        if not is_as_logged or _is_worded(entry, case):
+        if not is_as_logged or is_worded(entry.segment, case.options.wording):
             continue
         if _logged_parts(entry) != entry.parts and f"{entry.ref}:id" not in repairs:
             yield f"{entry.ref} was changed"
@@ -495,11 +496,6 @@ def _find_attachments(case: Case) -> list[Entry]:
 
 def _is_attachment(entry: Entry, case: Case) -> bool:
     return kind_of(case.kinds, entry.segment).attachment
-
-
-def _is_worded(entry: Entry, case: Case) -> bool:
-    """Whether the kind of an entry has words of its own, such as a tag."""
-    return has_tag(case.kinds, entry.segment) or entry.segment.kind in case.options.wording.words
 
 
 LAWS: dict[str, Callable[[Case], Iterator[str]]] = {

@@ -18,11 +18,10 @@ import msgspec
 from lamina.core.entries import begins_with, is_empty, omit, pair_calls
 from lamina.core.folds import lay_folds, map_covered
 from lamina.core.hashing import short_handle, stem_of
-from lamina.core.lowering import lower_entry, lower_to_reference
+from lamina.core.lowering import lower_entry, lower_to_reference, make_omitted_line
 from lamina.core.recall import NamedSegment, identify_segments
 from lamina.core.values import (
     LEDGER_VERSION,
-    Digest,
     Entry,
     Fold,
     Form,
@@ -66,11 +65,12 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
     """The ledger without what concerns segments that the user took back. For an explicit rewind only."""
     logged = frozenset(log)
     repaired = logged | frozenset(stem_of(ref) for ref in logged)
+    repairs = {name: what for name, what in ledger.repairs.items() if _repaired_ref(name) in repaired}
     return msgspec.structs.replace(
         ledger,
         lines=_select(ledger.lines, logged),
         folds=tuple(fold for fold in ledger.folds if logged.issuperset(fold.covers)),
-        repairs={name: what for name, what in ledger.repairs.items() if _repaired_ref(name) in repaired},
+        repairs=repairs,
         bound=_select(ledger.bound, logged),
         promoted=tuple(ref for ref in ledger.promoted if ref in logged),
     )
@@ -113,34 +113,27 @@ def apply_ledger(
 
 
 def _find_valid_lines(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]) -> dict[Ref, LedgerLine]:
-    """The lines that hold. Only lines of entries that are there can be undone."""
+    """The lines that hold. Only lines of entries that are there can be undone.
+
+    A line of a cut never concerns the prompt or the last step: only a rewind makes an old entry one of these
+    again. What entered lowered, since it did not fit or the format cannot express it, stays lowered. What is
+    pinned is sent in full. A reminder is sent again if the later one is gone.
+    """
     if not lines:
         return {}
     newest_system_text = {entry.content: at for at, entry in enumerate(entries) if entry.role is Role.SYSTEM}
     current = current_turn(entries)
     undone: set[Ref] = set()
     for at, entry in enumerate(entries):
-        previous = lines.get(entry.ref)
-        if previous is None:
+        line = lines.get(entry.ref)
+        if line is None:
             continue
+        is_cut_while_current = bool(line.cut) and at in current
         is_newest_text = newest_system_text.get(entry.content, at) <= at
-        if _is_undone(previous, entry, is_current=at in current, is_newest_text=is_newest_text):
+        is_needed_reminder = line.why == SAME_TEXT_LATER and is_newest_text
+        if entry.segment.pinned or is_cut_while_current or is_needed_reminder:
             undone.add(entry.ref)
-    return {ref: previous for ref, previous in lines.items() if ref not in undone}
-
-
-def _is_undone(previous: LedgerLine, entry: Entry, *, is_current: bool, is_newest_text: bool) -> bool:
-    """Whether a line does not hold any more.
-
-    A line of a cut never concerns the prompt or the last step: only a rewind makes an old entry one of these
-    again. What entered lowered, since it did not fit or the format cannot express it, stays lowered. What is
-    pinned is sent in full. A reminder is sent again if the later one is gone.
-    """
-    if entry.segment.pinned:
-        return True
-    if previous.cut and is_current:
-        return True
-    return previous.why == SAME_TEXT_LATER and is_newest_text
+    return {ref: line for ref, line in lines.items() if ref not in undone}
 
 
 def _lower_again(
@@ -176,22 +169,22 @@ def _omit_folded_thinking(
     result = list(entries)
     lines: dict[Ref, LedgerLine] = {}
     for at, entry in enumerate(entries):
-        if entry.form is not Form.FULL or not _is_thinking(entry):
-            continue
-        if entry.ref in fold_of:
+        is_sent_thinking = entry.form is Form.FULL and _is_thinking(entry)
+        if not is_sent_thinking or entry.ref in fold_of:
             continue
         outcome = _find_outcome(entries, at, fold_of)
-        if outcome is None or outcome.ref not in fold_of:
-            continue
-        result[at] = omit(entry, STEP_IS_FOLDED)
-        lines[entry.ref] = LedgerLine(
-            form=Form.OMITTED, why=STEP_IS_FOLDED, wording=0, sent=Digest(""), cut=fold_of[outcome.ref].cut
-        )
+        fold = fold_of.get(outcome.ref) if outcome else None
+        if fold is not None:
+            result[at] = omit(entry, STEP_IS_FOLDED)
+            lines[entry.ref] = make_omitted_line(STEP_IS_FOLDED, cut=fold.cut)
     return result, lines
 
 
 def _find_outcome(entries: Sequence[Entry], at: int, fold_of: Mapping[Ref, Fold]) -> Entry | None:
-    """What the model said or did in the same step after this thinking, or else before it."""
+    """What the model said or did in the same step after this thinking, or else before it.
+
+    What is left out counts only if a fold left it out: nothing else says what became of the step.
+    """
     after = range(at + 1, len(entries))
     before = range(at - 1, -1, -1)
     for positions in (after, before):
@@ -199,9 +192,9 @@ def _find_outcome(entries: Sequence[Entry], at: int, fold_of: Mapping[Ref, Fold]
             entry = entries[other]
             if entry.step != entries[at].step:
                 break
-            if entry.role is not Role.ASSISTANT or _is_thinking(entry):
-                continue
-            if entry.form is not Form.OMITTED or entry.ref in fold_of:
+            is_outcome = entry.role is Role.ASSISTANT and not _is_thinking(entry)
+            is_gone = entry.form is Form.OMITTED and entry.ref not in fold_of
+            if is_outcome and not is_gone:
                 return entry
     return None
 
@@ -216,38 +209,22 @@ def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
     If the user spoke within the turn, beside the results of tools, the newest of these words belong to the
     prompt. Thinking, or an item of the provider's own, that follows the last step belongs to it.
     """
-    last_turn, last_step = _find_last_turn_and_step(entries)
-    last_words = _find_last_words(entries, last_turn)
+    conversation = [entry for entry in entries if entry.layer is not Layer.SYSTEM]
+    last_turn = max((entry.turn for entry in conversation), default=0)
+    last_step = max((entry.step for entry in conversation if not _is_aside(entry)), default=0)
+    last_words = -1
+    for entry in conversation:
+        if entry.turn == last_turn and said_beside_results(entry):
+            last_words = max(last_words, entry.step)
     current: set[int] = set()
     for at, entry in enumerate(entries):
         if entry.layer is Layer.SYSTEM:
             continue
         is_prompt = entry.layer is Layer.PROMPT and entry.turn == last_turn
-        if is_prompt or entry.step >= last_step or (entry.step == last_words and said_beside_results(entry)):
+        is_last_words = entry.step == last_words and said_beside_results(entry)
+        if is_prompt or is_last_words or entry.step >= last_step:
             current.add(at)
     return frozenset(current)
-
-
-def _find_last_turn_and_step(entries: Sequence[Entry]) -> tuple[int, int]:
-    """The last turn and the last step. Thinking alone does not begin a step."""
-    last_turn = 0
-    last_step = 0
-    for entry in entries:
-        if entry.layer is Layer.SYSTEM:
-            continue
-        last_turn = max(last_turn, entry.turn)
-        if entry.step > last_step and not _is_aside(entry):
-            last_step = entry.step
-    return last_turn, last_step
-
-
-def _find_last_words(entries: Sequence[Entry], last_turn: int) -> int:
-    """The last step of this turn in which the user spoke beside results; -1 if there is none."""
-    last_words = -1
-    for entry in entries:
-        if entry.turn == last_turn and said_beside_results(entry):
-            last_words = max(last_words, entry.step)
-    return last_words
 
 
 def _is_aside(entry: Entry) -> bool:
@@ -258,11 +235,12 @@ def _is_aside(entry: Entry) -> bool:
 def said_beside_results(entry: Entry) -> bool:
     """Whether the user says this in a message with results of tools, within a turn."""
     segment = entry.segment
-    if entry.layer is not Layer.STEPS:
+    is_in_steps = entry.layer is Layer.STEPS
+    is_of_user = entry.role is Role.USER and segment.role is Role.USER
+    if not is_in_steps or not is_of_user:
         return False
-    if entry.role is not Role.USER or segment.role is not Role.USER:
-        return False
-    if segment.origin == "lamina" or segment.covers:
+    is_own = segment.origin == "lamina"
+    if is_own or segment.covers:
         return False
     return not is_empty(segment.parts)
 
@@ -314,11 +292,14 @@ def _find_structure(entries: Sequence[Entry]) -> _LogStructure:
 
 
 def _is_valid_fold(fold: Fold, log: _LogStructure) -> bool:
-    """Whether a fold holds for this log."""
+    """Whether a fold holds for this log.
+
+    All that it covers must be there in its order. A call before it may have its result before it too, but
+    not after it: the digest would stand between the two.
+    """
     positions = [log.position[ref] for ref in fold.covers if ref in log.position]
-    if not positions or len(positions) < len(fold.covers):
-        return False
-    if positions != sorted(positions):
+    is_complete = bool(positions) and len(positions) == len(fold.covers)
+    if not is_complete or positions != sorted(positions):
         return False
     first = positions[0]
     last = positions[-1]
@@ -331,13 +312,12 @@ def _is_valid_fold(fold: Fold, log: _LogStructure) -> bool:
 def _may_stand_in_fold(at: int, covers: frozenset[Ref], log: _LogStructure) -> bool:
     """Whether the entry at this position may stand between the first and the last entry of a fold."""
     entry = log.entries[at]
+    is_system_text = entry.role is Role.SYSTEM
     if entry.ref not in covers:
-        return entry.form is Form.OMITTED or entry.role is Role.SYSTEM
-    if entry.segment.pinned or entry.role is Role.SYSTEM:
-        return False
-    if at in log.current:
-        return False
-    return log.partner.get(entry.ref, entry.ref) in covers
+        return is_system_text or entry.form is Form.OMITTED
+    must_be_sent = is_system_text or entry.segment.pinned or at in log.current
+    partner = log.partner.get(entry.ref, entry.ref)
+    return partner in covers and not must_be_sent
 
 
 # Ledgers of older releases: their names of segments become the names of today.

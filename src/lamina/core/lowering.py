@@ -13,7 +13,7 @@ from lamina.core.entries import begins_with, omit
 from lamina.core.hashing import parts_digest
 from lamina.core.text.arguments import pick_telling_argument
 from lamina.core.tokens import Scale
-from lamina.core.values import Entry, Form, LedgerLine, Part, Role, Segment, ToolCall, ToolResult
+from lamina.core.values import Digest, Entry, Form, LedgerLine, Part, Role, Segment, ToolCall, ToolResult
 from lamina.core.wording import COMPACT_LIMIT, Wording, name_of
 
 
@@ -37,6 +37,11 @@ def make_line(lowered: Entry, *, wording: Wording, limit: int = 0, cut: int = 0)
     return LedgerLine(
         form=lowered.form, why=lowered.why, wording=wording.version, sent=lowered.sent, limit=limit, cut=cut
     )
+
+
+def make_omitted_line(why: str, *, cut: int) -> LedgerLine:
+    """What the ledger keeps of an entry that is left out. No wording has a part in that."""
+    return LedgerLine(form=Form.OMITTED, why=why, wording=0, sent=Digest(""), cut=cut)
 
 
 def replace_parts(entry: Entry, form: Form, parts: tuple[Part, ...], why: str) -> Entry:

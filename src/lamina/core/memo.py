@@ -12,12 +12,12 @@ import msgspec
 
 from lamina.core.arrange import may_split_at
 from lamina.core.draft import Draft, DraftCheckpoint, LogFront, NextFront
-from lamina.core.entries import count_sent, find_position
+from lamina.core.entries import count_sent, find_last_turn, find_position, find_prefix, is_message
 from lamina.core.envelope import Envelope
 from lamina.core.kinds import Kinds, kind_of
 from lamina.core.options import BuildContext
 from lamina.core.tokens import Counter
-from lamina.core.values import Digest, Entry, Fold, Form, Ref, Role, Segment
+from lamina.core.values import Digest, Entry, Fold, Form, Ref, Segment
 
 
 class Memo:
@@ -56,11 +56,10 @@ class Memo:
         if next_front is None or front is None:
             self.checkpoint = None
             return
-        entries = envelope.entries
         self.checkpoint = DraftCheckpoint(
             log=draft.log[: next_front.boundary],
             ledger=envelope.ledger,
-            last_turn=entries[-1].turn if entries else 0,
+            last_turn=find_last_turn(envelope.entries),
             options=context.options,
             counter=context.scale.counter,
             root=context.root,
@@ -85,7 +84,7 @@ def _front_as_sealed(
     return msgspec.structs.replace(
         front,
         entries=sealed,
-        prefix=sealed[-1].prefix if sealed else context.root,
+        prefix=find_prefix(sealed, context.root),
         attachments=_attachments_in_full(sealed, context.kinds),
         tokens=sum(entry.tokens for entry in sealed),
         sent=count_sent(sealed),
@@ -101,7 +100,7 @@ def _covers_any(folds: Sequence[Fold], entries: Sequence[Entry]) -> bool:
 def _ends_in_digest(entries: Sequence[Entry]) -> bool:
     """Whether a digest is the last thing that is said. How it ends depends on who speaks next."""
     for entry in reversed(entries):
-        if entry.form is not Form.OMITTED and entry.role is not Role.SYSTEM:
+        if is_message(entry):
             return entry.segment.kind == "digest"
     return False
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from lamina.core.entries import OWN_TURN_ONLY, begins_with, pair_calls
+from lamina.core.entries import OWN_TURN_ONLY, begins_with, is_message, pair_calls
 from lamina.core.kinds import Kinds, Retention, is_section, is_turn_scoped, kind_of, priority, recoverable
 from lamina.core.superseded_results import Exchange, find_superseded
 from lamina.core.values import (
@@ -255,9 +255,8 @@ def _is_sent_in_step(entry: Entry) -> bool:
 
     System text, digests and the library are sent outside of steps.
     """
-    if entry.form is Form.OMITTED or entry.role is Role.SYSTEM:
-        return False
-    return entry.segment.kind != "digest" and entry.layer is not Layer.LIBRARY
+    stands_outside = entry.segment.kind == "digest" or entry.layer is Layer.LIBRARY
+    return is_message(entry) and not stands_outside
 
 
 # The first rungs: disposable and superseded entries.

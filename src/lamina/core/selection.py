@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from lamina.core.entries import omit, pair_calls
+from lamina.core.entries import is_message, omit, pair_calls
 from lamina.core.hashing import short_handle
 from lamina.core.kinds import Kinds, Retention, kind_of, recoverable
 from lamina.core.layout import Layout
-from lamina.core.values import Entry, Form, Layer, Role
+from lamina.core.values import Entry, Form, Layer
 
 
 def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
@@ -103,10 +103,7 @@ def _find_covered(
 
 def _may_cover(entry: Entry, kinds: Kinds) -> bool:
     """Whether a summary may stand for an entry: it is sent, recoverable, and need not be sent in full."""
-    if entry.form is Form.OMITTED or entry.role is Role.SYSTEM:
+    if not is_message(entry) or entry.segment.pinned:
         return False
-    if entry.segment.pinned:
-        return False
-    if kind_of(kinds, entry.segment).retention is Retention.CRITICAL:
-        return False
-    return recoverable(kinds, entry.segment)
+    is_critical = kind_of(kinds, entry.segment).retention is Retention.CRITICAL
+    return recoverable(kinds, entry.segment) and not is_critical

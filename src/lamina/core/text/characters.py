@@ -130,15 +130,26 @@ def is_alphanumeric(character: str) -> bool:
 
 
 def is_digits(text: str) -> bool:
-    """Whether a text is one or more of the digits 0 to 9."""
+    """Whether a text is one or more of the digits 0 to 9.
+
+    `str.isdigit` alone would accept the digits of other scripts, and superscripts.
+    """
     return text.isascii() and text.isdigit()
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text: whatever is between white space."""
+    """The words of a text: whatever is between white space.
+
+    In ASCII, `str.split` means the same white space and is faster.
+    """
     if text.isascii():
         return text.split()
     return _BETWEEN_SPACES.findall(text)
+
+
+def word_set(text: str) -> frozenset[str]:
+    """The different words of a text, for tables that are written as one line of words."""
+    return frozenset(split_words(text))
 
 
 def split_lines(text: str) -> list[str]:
@@ -150,14 +161,20 @@ def split_lines(text: str) -> list[str]:
 
 
 def with_newlines(text: str) -> str:
-    """The text with a newline for every line end of another sort."""
+    r"""The text with a newline for every line end of another sort.
+
+    A carriage return before a newline belongs to it, so `a\r\nb` becomes `a\nb`.
+    """
     if not _RARE_LINE_END.search(text):
         return text
     return _LINE_END.sub("\n", text)
 
 
 def quote_text(text: str) -> str:
-    """The text in quotes on one line, as `repr` writes it for plain text: what has no glyph is escaped."""
+    """The text in quotes on one line, as `repr` writes it for plain text: what has no glyph is escaped.
+
+    `repr` itself asks the interpreter what is printable, and interpreters differ about that.
+    """
     if text.isascii():
         return repr(text)
     quote = "'"
@@ -169,6 +186,7 @@ def quote_text(text: str) -> str:
 
 
 def _escape_match(match: re.Match[str]) -> str:
+    r"""What has no glyph as an escape: `\x1b` for the character 27."""
     return match[0].encode("unicode_escape").decode("ascii")
 
 
@@ -219,6 +237,7 @@ def spellings(character: str) -> str:
 
 @cache
 def _alphanumeric() -> re.Pattern[str]:
+    """The pattern of one letter or digit. It is made at its first use, since it takes long to compile."""
     return re.compile(f"[{ALPHANUMERIC}]")
 
 

@@ -121,7 +121,10 @@ def truncate(text: str, limit: int, *, name: str = "") -> str:
 
 
 def truncate_bytes(text: str, limit: int) -> str:
-    """The longest prefix whose UTF-8 has at most `limit` bytes."""
+    """The longest prefix whose UTF-8 has at most `limit` bytes.
+
+    A character of three bytes that would pass the limit by one is left out as a whole.
+    """
     limit = max(limit, 0)
     data = text[:limit].encode("utf-8", "surrogatepass")
     end = min(len(data), limit)
@@ -131,6 +134,7 @@ def truncate_bytes(text: str, limit: int) -> str:
 
 
 def _continues_character(byte: int) -> bool:
+    """Whether a byte of UTF-8 is not the first one of its character."""
     return byte & 0xC0 == 0x80
 
 
@@ -147,7 +151,10 @@ def count_units(count: int, units: str) -> str:
 
 
 def measure(text: str, unit: str = "bytes") -> int:
-    """The size of a text in bytes, or in characters for any other unit."""
+    """The size of a text in bytes, or in characters for any other unit.
+
+    A text of ASCII need not be encoded for that, and most texts are.
+    """
     if unit != "bytes" or text.isascii():
         return len(text)
     return len(text.encode("utf-8", "surrogatepass"))

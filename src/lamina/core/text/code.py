@@ -74,7 +74,10 @@ def _number_lines(lines: Sequence[str]) -> Iterator[NumberedLine]:
 
 
 def is_numbered(lines: Iterable[str]) -> bool:
-    """Whether the first lines carry consecutive numbers, as tools that read files print them."""
+    """Whether the first lines carry consecutive numbers, as tools that read files print them.
+
+    `  7→def f():`, `  8→    pass` and `  9→` do. So a log whose lines begin with equal dates does not.
+    """
     matches = [_NUMBERED.match(line) for line in islice(lines, 3)]
     numbers = [int(match[1]) for match in matches if match]
     if len(numbers) < 3:
@@ -84,6 +87,11 @@ def is_numbered(lines: Iterable[str]) -> bool:
 
 
 def _find_signatures(lines: Sequence[NumberedLine]) -> Iterator[Signature]:
+    """The definitions among these lines, and the first line of each docstring.
+
+    A docstring may stand at the beginning of a file, or below a signature that ends with a colon. Comments
+    may stand before it. The lines that a signature goes on for are not looked at again.
+    """
     may_document = True  # a docstring may follow: the file begins, or a signature has just ended
     lines_to_skip = 0  # lines that belong to the signature before them
     for index, (number, line) in enumerate(lines):
@@ -110,7 +118,11 @@ def _line_after(lines: Sequence[NumberedLine], index: int) -> str:
 
 
 def is_definition(line: str, following: str = "") -> bool:
-    """Whether a line defines something. `following` is the line after it, which may hold the brace."""
+    """Whether a line defines something. `following` is the line after it, which may hold the brace.
+
+    `export async function load(id) {`, `pub fn run()`, `const add = (a, b) => a + b` and `int main(void)`
+    before a line `{` do. Words such as `export` and `pub` in front of a definition do not matter.
+    """
     line = line[:_WIDTH].rstrip(WHITE_SPACE)
     bare = line.lstrip(WHITE_SPACE)
     words = split_words(bare)
@@ -179,7 +191,10 @@ def _is_function_head(line: str, bare: str, *, has_modifiers: bool, brace_follow
 
 
 def _ends_with_name(head: str, words: Sequence[str]) -> bool:
-    """Whether the words before a bracket are types and a name, and not `while` or `return`."""
+    """Whether the words before a bracket are types and a name, and not `while` or `return`.
+
+    `static int find` are, and so is `*Foo::bar`. `else if` and `a + b` are not.
+    """
     if not words or words[0] in _CONTROL:
         return False
     if not _TYPE_AND_NAME.fullmatch(head):
@@ -212,4 +227,5 @@ def _join_continuations(bare: str, lines: Sequence[NumberedLine], index: int) ->
 
 
 def _count_open_brackets(line: str) -> int:
+    """How many more brackets a line opens than it closes. Braces do not count: a body goes on in them."""
     return line.count("(") + line.count("[") - line.count(")") - line.count("]")

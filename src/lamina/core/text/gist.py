@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from lamina.core.text.arguments import PATH_ARGUMENTS
 from lamina.core.text.characters import WHITE_SPACE, is_blank
 from lamina.core.text.clipping import clip
 from lamina.core.text.estimate import utf8_size
@@ -60,7 +61,7 @@ _SHORTEST_MESSAGE = 120  # characters that hold both ends of a message and the s
 _AROUND_MESSAGE = 12  # characters that a message takes besides its own, at most
 _LONGEST_ARGUMENTS = 200_000  # characters of arguments that are parsed
 
-_PATH_KEYS = ("path", "file_path", "filepath", "filename", "file", "notebook_path", "directory", "dir")
+_PATH_KEYS = (*PATH_ARGUMENTS, "directory", "dir")
 _TELLING_KEYS = (*_PATH_KEYS, "command", "cmd", "url", "uri", "query", "pattern", "q", "name", "key", "id")
 """Arguments that say what a call was about, the best first."""
 
@@ -81,7 +82,12 @@ class GistPiece(NamedTuple):
 
 
 def print_gist(header: str, pieces: Sequence[GistPiece], limit: int) -> str:
-    """The pieces that fit into `limit` characters under a header, in order; what does not fit is counted."""
+    """The pieces that fit into `limit` characters under a header, in order; what does not fit is counted.
+
+    Under the header `Earlier conversation, 4 messages folded.` a gist reads, with two spaces before each
+    piece: `Turn 1`, `asked: Fix the parser`, `call: read_file src/parse.py -> 812 bytes`, `paths:
+    src/parse.py`. Its last line may be `(and 3 more calls)`.
+    """
     room = limit - len(header) - len(_count_remainder(pieces)) - 1
     if limit < SMALLEST_DIGEST or room < 0:
         return header
@@ -112,10 +118,15 @@ def merge_equal_calls(pieces: Iterable[GistPiece]) -> list[GistPiece]:
 
 
 def _is_same_call(piece: GistPiece, other: GistPiece) -> bool:
+    """Whether two calls ask for the same and ended in the same way, whatever the sizes of their results."""
     return piece._replace(size=None, times=1) == other._replace(size=None, times=1)
 
 
 def _merge_calls(before: GistPiece, piece: GistPiece) -> GistPiece:
+    """The earlier call with one more repetition, and with the size of both results.
+
+    If the later call has no result, the size of the others is not shown either.
+    """
     total_size = None
     if piece.size is not None:
         total_size = piece.size + (before.size or 0)
@@ -146,6 +157,11 @@ def _choose_pieces(pieces: Sequence[GistPiece], room: int) -> dict[int, str]:
 
 
 def _order_by_importance(pieces: Sequence[GistPiece]) -> Iterator[int]:
+    """The indices of the pieces, claim by claim in the order of `_UNITS`.
+
+    Of each claim the first piece comes first, since a conversation begins with what it is about. The others
+    follow from the newest to the oldest.
+    """
     for claim in _UNITS:
         indices = [index for index, piece in enumerate(pieces) if piece.claim == claim]
         yield from indices[:1]
@@ -174,10 +190,16 @@ def _choose_message_width(messages: Sequence[GistPiece], room: int) -> int:
 
 
 def _measure_messages(messages: Sequence[GistPiece], width: int) -> int:
+    """Characters that these messages take if each is clipped to `width`."""
     return sum(len(_print_piece(message, width)) + _AROUND_MESSAGE for message in messages)
 
 
 def _print_piece(piece: GistPiece, width: int) -> str:
+    """A piece as it stands in the gist, without its headings.
+
+    `  call: read_file a.py, 3 times -> 1,204 bytes (error)` is a call that was made three times in a row. A
+    path is printed bare, since the paths of a turn share one line.
+    """
     if piece.claim == "path":
         return piece.text
     if piece.claim == "asked":
@@ -193,7 +215,10 @@ def _print_piece(piece: GistPiece, width: int) -> str:
 
 
 def _indent_lines(text: str) -> str:
-    """Each line that is not blank four spaces further in."""
+    """Each line that is not blank four spaces further in.
+
+    So no line of a message can pass for a line of the gist itself, which has two spaces or none.
+    """
     return "\n".join(line if is_blank(line) else f"    {line}" for line in text.split("\n"))
 
 
@@ -233,7 +258,10 @@ def _count_remainder(pieces: Sequence[GistPiece]) -> str:
 
 
 def gather_message(text: str, turn: int, *, label: str = "asked") -> Iterator[GistPiece]:
-    """A user's message, and the paths in it."""
+    """A user's message, and the paths in it.
+
+    A message of which nothing is left without control characters is not kept.
+    """
     message = clean_text(text)
     if not message:
         return
@@ -243,7 +271,7 @@ def gather_message(text: str, turn: int, *, label: str = "asked") -> Iterator[Gi
 
 
 def gather_reply(text: str, turn: int) -> Iterator[GistPiece]:
-    """The decisions and paths in a reply."""
+    """The decisions and paths in a reply. The rest of what a model says can be had again by asking it."""
     for decision in find_decisions(text):
         yield GistPiece("noted", turn, "noted", decision)
     for path in find_paths(text):
@@ -288,6 +316,7 @@ def _read_text_arguments(arguments: str) -> dict[str, str]:
 
 
 def _pick_telling_argument(text_arguments: Mapping[str, str]) -> str:
+    """The argument by which a reader would know the call: the best known one, else the first one."""
     for key in _TELLING_KEYS:
         if key in text_arguments:
             return text_arguments[key]
@@ -295,6 +324,10 @@ def _pick_telling_argument(text_arguments: Mapping[str, str]) -> str:
 
 
 def _paths_in_argument(key: str, value: str) -> Iterable[str]:
+    """The paths in one argument. One that is named like a path is one, even if it does not look like it.
+
+    `{"path": "Makefile"}` names a path, although `Makefile` alone in a sentence would not.
+    """
     is_one_path = key in _PATH_KEYS and len(value) <= NAME - 4
     if is_one_path:
         return [to_one_line(value, NAME)]
@@ -302,7 +335,10 @@ def _paths_in_argument(key: str, value: str) -> Iterable[str]:
 
 
 def gather_errors(text: str, turn: int, *, failed: bool) -> Iterator[GistPiece]:
-    """The errors in a result; of a failed call its first words, if nothing in them looks like an error."""
+    """The errors in a result; of a failed call its first words, if nothing in them looks like an error.
+
+    A failed call that said nothing is kept as well: that it failed is worth a line.
+    """
     lines = find_error_lines(text)
     if failed and not lines:
         first_words = text.strip(WHITE_SPACE)[: 2 * LINE]

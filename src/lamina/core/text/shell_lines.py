@@ -11,29 +11,25 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from lamina.core.text.characters import WHITE_SPACE, is_blank, split_words
+from lamina.core.text.characters import WHITE_SPACE, is_blank, split_words, word_set
 
 _LONGEST_LINE = 4096  # characters of a command line that are worth splitting
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(split_words(text))
-
-
 # Programs that change something: their output is a receipt.
-_CHANGING_PROGRAMS = _words(
+_CHANGING_PROGRAMS = word_set(
     "rm rmdir mv cp ln mkdir touch chmod chown kill pkill killall patch dd truncate"
-) | (_words("curl wget"))
+) | (word_set("curl wget"))
 # Programs that change something with one of the commands below (`git commit`), and nothing with others.
-_PROGRAMS_WITH_COMMANDS = _words("git gh npm pnpm yarn pip pip3 uv cargo go apt apt-get brew docker") | (
-    _words("kubectl systemctl")
+_PROGRAMS_WITH_COMMANDS = word_set("git gh npm pnpm yarn pip pip3 uv cargo go apt apt-get brew docker") | (
+    word_set("kubectl systemctl")
 )
 _CHANGING_COMMANDS = (
-    _words("add am api apply cherry-pick checkout clean clone close comment commit create delete deploy")
-    | _words(
+    word_set("add am api apply cherry-pick checkout clean clone close comment commit create delete deploy")
+    | word_set(
         "destroy down edit get init install merge mv publish pull push rebase remove reopen reset restart"
     )
-    | _words("restore revert review rm start stash stop switch uninstall up update upgrade")
+    | word_set("restore revert review rm start stash stop switch uninstall up update upgrade")
 )
 # A program and up to three words after it: in `cd x && sudo git -C y commit` first `cd` and `x`, then `git`
 # and `-C y commit`.
@@ -85,7 +81,10 @@ def split_clauses(line: str) -> list[ShellClause] | None:
 
 
 def _is_whole_document(body: str, clauses: Sequence[ShellClause]) -> bool:
-    """Whether `body` is one here-document that the clauses begin, and nothing more."""
+    """Whether `body` is one here-document that the clauses begin, and nothing more.
+
+    After `cat > a.txt <<EOF`, it is some lines, the line `EOF`, and at most white space.
+    """
     end_marks = [clause.words[0] for clause in clauses if clause.operator.startswith("<<") and clause.words]
     if len(end_marks) != 1:
         return False
@@ -160,7 +159,10 @@ def _operands_written(words: Sequence[str]) -> list[str]:
 
 
 def changes_something(line: str) -> bool:
-    """Whether any program in a command line is one that changes files, repositories or services."""
+    """Whether any program in a command line is one that changes files, repositories or services.
+
+    `rm a.py`, `cd x && git commit` and `sudo systemctl restart web` do; `git status` and `cargo test` do not.
+    """
     for program, arguments in _PROGRAM.findall(line):
         if program in _CHANGING_PROGRAMS:
             return True
