@@ -123,7 +123,10 @@ def _promote_sections(log: Sequence[Segment], context: BuildContext) -> Ledger:
 
 
 def _reaches_back(log: Sequence[Segment], ledger: Ledger, options: Options) -> bool:
-    """Whether something in this log, or in its layout, changes what stands before it."""
+    """Whether something in this log, or in its layout, changes what stands before it.
+
+    Then nothing that an earlier build made of the beginning can be used again, and the log is one piece.
+    """
     if options.layout.library == "hoisted" or ledger.promoted:
         return True
     if options.repairs.merge or options.repairs.strip_tags:
@@ -240,7 +243,10 @@ def _place_piece(
 
 
 def _find_open_turn(front: LogFront) -> int:
-    """The position in a front at which its last turn begins."""
+    """The position in a front at which its last turn begins.
+
+    What comes after the front may end this turn, and then it becomes history.
+    """
     open_turn = max(front.position.turn, 0)
     open_at = len(front.entries)
     while open_at and front.entries[open_at - 1].turn == open_turn:
@@ -258,7 +264,10 @@ def _checkpoint_holds(checkpoint: DraftCheckpoint, pieces: _Pieces, context: Bui
 
 
 def _takes_back(checkpoint: DraftCheckpoint, pieces: _Pieces) -> bool:
-    """Whether a turn or step was taken back, so that what was old at the checkpoint is not old any more."""
+    """Whether a turn or step was taken back, so that what was old at the checkpoint is not old any more.
+
+    A client that deletes its last messages makes an earlier question the prompt again.
+    """
     if pieces.after_second.step <= checkpoint.front.position.step:
         return True
     last_entries = pieces.second or pieces.first or pieces.front.entries
@@ -281,7 +290,10 @@ def _returns_what_left(pieces: _Pieces, ledger: Ledger) -> bool:
 
 
 def _lacks_repeated_text(pieces: _Pieces) -> bool:
-    """Whether system text was left out because it stands again later, and the client has taken that away."""
+    """Whether system text was left out because it stands again later, and the client has taken that away.
+
+    Then the older text must be sent again, and the front does not have it.
+    """
     omitted_text = {entry.content for entry in pieces.front.entries if entry.why == SAME_TEXT_LATER}
     if not omitted_text:
         return False
@@ -317,7 +329,10 @@ def _omit_leaving(pieces: _Pieces, context: BuildContext) -> _Pieces:
 
 
 def _omit_with_turn(entry: Entry, ledger: Ledger) -> Entry:
-    """The entry, omitted with its turn. If the ledger omits it, the reason in the ledger stays."""
+    """The entry, omitted with its turn. If the ledger omits it, the reason in the ledger stays.
+
+    So the same entry is explained in the same way by every build.
+    """
     line = ledger.lines.get(entry.ref)
     is_omitted_by_ledger = line is not None and line.form is Form.OMITTED
     if entry.form is Form.OMITTED or is_omitted_by_ledger:
@@ -328,7 +343,10 @@ def _omit_with_turn(entry: Entry, ledger: Ledger) -> Entry:
 def _replace_open_turn(
     front: LogFront, open_at: int, open_entries: list[Entry], context: BuildContext
 ) -> tuple[LogFront, int]:
-    """The front with these entries from `open_at` on, and how many of its first entries are as they were."""
+    """The front with these entries from `open_at` on, and how many of its first entries are as they were.
+
+    Only the last turn of the front is weighed again. The turns before it keep their hashes.
+    """
     unchanged = open_at
     while unchanged < len(front.entries) and front.entries[unchanged] is open_entries[unchanged - open_at]:
         unchanged += 1
@@ -372,7 +390,7 @@ def _word_pieces(pieces: _Pieces, repaired: RepairedLog, context: BuildContext) 
 
 
 def _name_of(entry: Entry) -> str:
-    """The name by which a summary covers an entry."""
+    """The name by which a summary covers an entry: its key, or its handle if it has none."""
     return entry.segment.key or handle(entry.content)
 
 
@@ -463,7 +481,10 @@ def _order_run(run: list[Entry], layout: Layout, kinds: Kinds) -> list[Entry]:
 
 
 def _find_opening_runs(entries: Iterable[Entry], kinds: Kinds) -> Iterator[list[Entry]]:
-    """Runs of what the user's side put in before the model spoke; everything else by itself."""
+    """Runs of what the user's side put in before the model spoke; everything else by itself.
+
+    `question, file, reply, question` are three runs: the question with its file, the reply, the question.
+    """
     run: list[Entry] = []
     for entry in entries:
         if is_from_user(entry, kinds) and (run or not continues_message(entry)):
@@ -500,7 +521,10 @@ def _keep_newest(run: list[Entry], names: list[str], *, replace_equal: bool = Fa
 
 
 def _name_by_key(run: Sequence[Entry], kinds: Kinds) -> list[str]:
-    """The key of each attachment, "" for everything else."""
+    """The key of each attachment, "" for everything else.
+
+    Only attachments replace each other: two messages with one key are two messages.
+    """
     names: list[str] = []
     for entry in run:
         is_attachment = kind_of(kinds, entry.segment).attachment
@@ -540,7 +564,10 @@ def _split_leaving(run: list[Entry], kinds: Kinds) -> tuple[list[Entry], list[En
 
 
 def _put_question_last(run: list[Entry], kinds: Kinds) -> list[Entry]:
-    """Moves the attachments that came after the question before it; sections stay behind it."""
+    """Moves the attachments that came after the question before it; sections stay behind it.
+
+    A question of several blocks, of which the later ones join the first, moves as a whole.
+    """
     questions = [at for at, entry in enumerate(run) if is_question(entry, kinds)]
     if not questions:
         return run
@@ -593,7 +620,10 @@ def put_system_first(entries: list[Entry], promoted: tuple[Ref, ...], kinds: Kin
 
 
 def _keep_newest_sections(system: list[Entry], kinds: Kinds) -> list[Entry]:
-    """Of sections with one key, only the newest is sent."""
+    """Of sections with one key, only the newest is sent.
+
+    The older ones stay entries, omitted with a reason: nothing of a log disappears.
+    """
     newest: dict[str, Ref] = {}
     for entry in system:
         if entry.segment.key and is_section(kinds, entry.segment):
@@ -609,7 +639,11 @@ def _keep_newest_sections(system: list[Entry], kinds: Kinds) -> list[Entry]:
 
 
 def find_boundary(log: Sequence[Segment], start: int) -> int:
-    """The last position from `start` on where a log may be split; `start` if there is none."""
+    """The last position from `start` on where a log may be split; `start` if there is none.
+
+    What stands before it is the front that the next build may begin from, so it should be as long as
+    possible.
+    """
     for at in range(len(log) - 1, start, -1):
         if may_split(log[at], log[at - 1]):
             return at
@@ -617,7 +651,10 @@ def find_boundary(log: Sequence[Segment], start: int) -> int:
 
 
 def may_split_at(log: Sequence[Segment], at: int) -> bool:
-    """Whether a log may be split before this position. At its beginning, nothing is before."""
+    """Whether a log may be split before this position. At its beginning, nothing is before.
+
+    Behind its end, nobody knows yet whether the next segment continues the last one.
+    """
     if at == 0:
         return True
     if at >= len(log):
@@ -640,7 +677,10 @@ def may_split(segment: Segment, before: Segment) -> bool:
 
 
 def word_entries(entries: Iterable[Entry], *, wording: Wording) -> list[Entry]:
-    """Entries in full, in the words of their kind. What is sent as it is stays the same object."""
+    """Entries in full, in the words of their kind. What is sent as it is stays the same object.
+
+    So a message that nobody changed leaves a dialect as the very object that came in.
+    """
     return [_word_entry(entry, wording) for entry in entries]
 
 

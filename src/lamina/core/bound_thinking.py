@@ -27,7 +27,11 @@ def is_thinking(entry: Entry) -> bool:
 
 
 def is_held_by_thinking(entries: Sequence[Entry], binding: Binding) -> bool:
-    """Whether the model waits, in an open tool loop, with thinking that a changed past would make invalid."""
+    """Whether the model waits, in an open tool loop, with thinking that a changed past would make invalid.
+
+    The provider wants the thinking of the last step back, together with the results of its calls. So nothing
+    before it may change until the model has answered.
+    """
     if binding != "strict" or not entries:
         return False
     last = entries[-1]
@@ -39,7 +43,10 @@ def is_held_by_thinking(entries: Sequence[Entry], binding: Binding) -> bool:
 def omit_thinking_after_cut(
     entries: list[Entry], entries_before: Sequence[Entry], *, binding: Binding, cut: int
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
-    """After a cut, entries without the thinking that was bound to what the cut changed."""
+    """After a cut, entries without the thinking that was bound to what the cut changed.
+
+    With `binding="drop"` the thinking of the last step stays: the provider drops it then.
+    """
     start = _find_first_change(entries, entries_before)
     last_step = entries[-1].step if entries else 0
     unbound: list[int] = []
@@ -52,7 +59,10 @@ def omit_thinking_after_cut(
 
 
 def _find_first_change(entries: Sequence[Entry], entries_before: Sequence[Entry]) -> int:
-    """The position of the first entry that is not sent as it was sent before."""
+    """The position of the first entry that is not sent as it was sent before.
+
+    Everything from there on has another past than when it was sent.
+    """
     sent_before = {entry.ref: entry.sent for entry in find_sent(entries_before)}
     for at, entry in enumerate(entries):
         if sent_before.get(entry.ref, "") != entry.sent:

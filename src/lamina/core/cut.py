@@ -12,7 +12,7 @@ are taken, and how digests are written. `cut_target` says where the limits are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -90,7 +90,10 @@ class CutPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) -> Draft:
-    """The fourth stage: the draft within the window of history and within the room, by at most one cut."""
+    """The fourth stage: the draft within the window of history and within the room, by at most one cut.
+
+    If both ask for a cut, the history goes first, and what the room still needs is part of the same cut.
+    """
     with_less_history = _cut_history(draft, context)
     if limits is None:
         return with_less_history or draft
@@ -100,7 +103,10 @@ def cut_to_fit(draft: Draft, limits: CutLimits | None, context: BuildContext) ->
 
 
 def preview_cut(draft: Draft, limits: CutLimits, context: BuildContext) -> CutPlan:
-    """What a cut would do; nothing is changed."""
+    """What a cut would do; nothing is changed.
+
+    A segment that a digest would stand for is listed too, with the form OMITTED.
+    """
     progress = _lower_to_target(draft, limits, context)
     after_cut = _finish_cut(progress, "planned")
     entries_after = {entry.ref: entry for entry in after_cut.entries}
@@ -124,7 +130,10 @@ def preview_cut(draft: Draft, limits: CutLimits, context: BuildContext) -> CutPl
 
 
 def _cut_for_room(draft: Draft, limits: CutLimits, context: BuildContext) -> Draft:
-    """The draft within the room. A cut is made when it is due, and waits while it would free too little."""
+    """The draft within the room. A cut is made when it is due, and waits while it would free too little.
+
+    Above the room nothing waits: then the cut is made, or `BudgetExceeded` says why it cannot be.
+    """
     tokens = context.scale.total(draft.tokens)
     must_wait = is_held_by_thinking(draft.entries, context.options.binding)
     is_over_room = tokens > limits.room
@@ -163,7 +172,10 @@ def _lower_to_target(draft: Draft, limits: CutLimits, context: BuildContext) -> 
 
 
 def _lower_as_last_resort(progress: CutProgress, enough: int) -> CutProgress:
-    """Lowers what cannot be recovered, and bounds the digests, as far as the room needs it."""
+    """Lowers what cannot be recovered, and bounds the digests, as far as the room needs it.
+
+    If the cut has freed too little so far, it goes on to `enough`: another one would soon follow otherwise.
+    """
     limits = progress.limits
     freed_too_little = progress.tokens_before - progress.tokens < limits.least
     goal = enough if freed_too_little else limits.room
@@ -193,7 +205,10 @@ def _lower_to_floor(progress: CutProgress) -> CutProgress:
 
 
 def _results_behind_thinking(view: OrderView) -> Iterator[Batch]:
-    """Results of the last step that no thinking follows: to shorten them changes no thinking's past."""
+    """Results of the last step that no thinking follows: to shorten them changes no thinking's past.
+
+    Nothing else may be touched while the model waits with bound thinking.
+    """
     last_thinking = -1
     for at, entry in enumerate(view.entries):
         if is_thinking(entry):
@@ -246,7 +261,10 @@ def _finish_cut(progress: CutProgress, reason: str) -> Draft:
 
 
 def _find_later_sections(entries: Sequence[Entry], context: BuildContext) -> tuple[Ref, ...]:
-    """Sections that came later. At a cut they take their place in the system text."""
+    """Sections that came later. At a cut they take their place in the system text.
+
+    Their bytes move, and a cut is the one moment at which that costs nothing more.
+    """
     later: list[Ref] = []
     for entry in entries:
         if entry.form is not Form.FULL or entry.layer is Layer.SYSTEM:
@@ -277,7 +295,10 @@ def _cut_history(draft: Draft, context: BuildContext) -> Draft | None:
 
 
 def _is_too_long(progress: CutProgress, window: LastN) -> bool:
-    """Whether folding freed nothing, or left more than the window allows."""
+    """Whether folding freed nothing, or left more than the window allows.
+
+    The digest of few short messages can be longer than these messages.
+    """
     return progress.tokens >= progress.tokens_before or bool(window.outside(progress.request))
 
 
@@ -312,7 +333,10 @@ def _cut_rest(first_cut: Draft, draft: Draft, limits: CutLimits, context: BuildC
 
 
 def _find_earlier(one: str, other: str, entries: Sequence[Entry]) -> str:
-    """The ref that stands first in the request before the cut. A digest of the cut itself is not there."""
+    """The ref that stands first in the request before the cut. A digest of the cut itself is not there.
+
+    It says from where on a cache has lost what it had.
+    """
     for entry in entries:
         if entry.ref in (one, other):
             return entry.ref
@@ -322,7 +346,10 @@ def _find_earlier(one: str, other: str, entries: Sequence[Entry]) -> str:
 def _budget_exceeded(
     entries: Sequence[Entry], floor: int, room: int, context: BuildContext, *, reason: str = ""
 ) -> BudgetExceeded:
-    """The error that names the floor and the largest segments in it."""
+    """The error that names the floor and the largest segments in it.
+
+    Tool definitions and parameters are named too: often they are what does not fit.
+    """
     rows = [(entry.segment.key or str(entry.ref), entry.tokens) for entry in find_sent(entries)]
     rows += context.scale.head_rows()
     rows.sort(key=lambda row: -row[1])
@@ -365,7 +392,10 @@ class CutProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changed(self) -> list[Entry]:
-        """Entries of the request before the cut that are sent differently now, or not at all."""
+        """Entries of the request before the cut that are sent differently now, or not at all.
+
+        Digests are not among them: they are new.
+        """
         sent_now = {entry.ref: entry.sent for entry in self.request}
         sent_before = find_sent(self.draft.entries)
         return [entry for entry in sent_before if sent_now.get(entry.ref) != entry.sent]
@@ -402,7 +432,10 @@ def lay_request(progress: CutProgress, folds: tuple[Fold, ...]) -> CutProgress:
 
 
 def without_digests(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries of the log, and those of lamina's own that belong to no fold."""
+    """The entries of the log, and those of lamina's own that belong to no fold.
+
+    Digests are laid anew whenever the folds change.
+    """
     return [entry for entry in entries if not is_digest(entry)]
 
 
@@ -530,7 +563,10 @@ class _Lowering:
 
 
 def find_untouchable(entries: Sequence[Entry]) -> frozenset[int]:
-    """Positions that no cut may touch: system text, what is pinned, the prompt, the last step."""
+    """Positions that no cut may touch: system text, what is pinned, the prompt, the last step.
+
+    A digest that stands in the last turn may be written anew, and an attachment of the prompt may be lowered.
+    """
     current = current_turn(entries)
     positions: set[int] = set()
     for at, entry in enumerate(entries):
@@ -540,9 +576,9 @@ def find_untouchable(entries: Sequence[Entry]) -> frozenset[int]:
 
 
 def _is_untouchable(entry: Entry, *, is_current: bool) -> bool:
-    if entry.role is Role.SYSTEM or entry.layer is Layer.SYSTEM:
-        return True
-    if entry.segment.pinned:
+    """Whether no cut may touch an entry, given whether it belongs to the prompt or the last step."""
+    is_system_text = entry.role is Role.SYSTEM or entry.layer is Layer.SYSTEM
+    if is_system_text or entry.segment.pinned:
         return True
     if entry.segment.kind == "digest":
         return False
@@ -550,7 +586,10 @@ def _is_untouchable(entry: Entry, *, is_current: bool) -> bool:
 
 
 def find_spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
-    """Positions that a cut would rather spare: the last `keep` assistant steps, what came with the prompt."""
+    """Positions that a cut would rather spare: the last `keep` assistant steps, what came with the prompt.
+
+    In the hoisted layout, what came with the prompt may stand in the library, with equal content.
+    """
     if keep == 0:
         return frozenset()
     first_step = _find_first_spared_step(entries, keep)
@@ -564,7 +603,10 @@ def find_spared(entries: Sequence[Entry], keep: int) -> frozenset[int]:
 
 
 def _find_first_spared_step(entries: Sequence[Entry], keep: int) -> int:
-    """The first of the last `keep` steps in which the assistant speaks."""
+    """The first of the last `keep` steps in which the assistant speaks.
+
+    If there are fewer than `keep`, it is the first step of all.
+    """
     spoken: set[int] = set()
     for entry in entries:
         if entry.segment.role is not Role.ASSISTANT or entry.segment.kind == "digest":
@@ -600,7 +642,10 @@ def write_digests(progress: CutProgress, digest_limit: int | None) -> CutProgres
 
 
 def _fold_run(run: Sequence[Entry], progress: CutProgress, digest_limit: int | None) -> Fold | None:
-    """A digest of the run that is smaller than it and keeps the user's words; None if there is none."""
+    """A digest of the run that is smaller than it and keeps the user's words; None if there is none.
+
+    A digest of its whole size is tried first, then one of a quarter. What cannot be folded stays as it is.
+    """
     run_tokens = sum(entry.tokens for entry in run)
     for share in _SHARES:
         fold = _write_digest(run, progress, digest_limit, share)
@@ -612,7 +657,10 @@ def _fold_run(run: Sequence[Entry], progress: CutProgress, digest_limit: int | N
 def _write_digest(
     run: Sequence[Entry], progress: CutProgress, digest_limit: int | None, share: int = 1
 ) -> Fold:
-    """A digest that keeps its size in tokens too: in dense scripts a character takes several tokens."""
+    """A digest that keeps its size in tokens too: in dense scripts a character takes several tokens.
+
+    Each try is shorter by as much as the last one was too long. A digest of one line cannot be shorter.
+    """
     context = progress.context
     counter = context.scale.counter
     is_bounded = digest_limit is not None
@@ -648,31 +696,48 @@ def _merge_digests(progress: CutProgress, digest_limit: int | None) -> CutProgre
 
     Digests of an older version are written anew: they did not keep the voices apart.
     """
-    sizes = _digest_sizes(progress.request)
-    most_tokens = progress.limits.room // DIGEST_SHARE
-    is_crowded = digest_limit is not None or sum(sizes.values()) > most_tokens
-    outdated = {fold.key for fold in progress.folds if fold.version < FOLD_VERSION}
-    if not is_crowded and not outdated:
+    groups = _find_groups_to_merge(progress, digest_limit)
+    if not groups:
         return progress
-    # A bounded digest is shorter, even where it takes the place of only one.
-    fewest = 2 if digest_limit is None else 1
+    sizes = _digest_sizes(progress.request)
     by_ref = {entry.ref: entry for entry in progress.request}
     folds = progress.folds
-    for group in find_neighbours(progress.request, _mergeable_folds(progress)):
-        is_outdated = any(fold.key in outdated for fold in group)
-        may_merge = is_crowded and len(group) >= fewest
-        if not is_outdated and not may_merge:
-            continue
+    for group in groups:
         run = _find_covered(group, by_ref)
         merged = _write_digest(run, progress, digest_limit)
         group_tokens = sum(sizes.get(fold.key, 0) for fold in group)
-        if is_outdated or _pays(merged, run, group_tokens, progress, digest_limit):
+        if _has_old_version(group) or _pays(merged, run, group_tokens, progress, digest_limit):
             folds = _replace_folds(folds, group, merged)
     return lay_request(progress, folds)
 
 
+def _find_groups_to_merge(progress: CutProgress, digest_limit: int | None) -> list[list[Fold]]:
+    """Groups of neighbouring folds that should have one digest.
+
+    A bounded digest is shorter, so one is written even where it takes the place of only one.
+    """
+    digest_tokens = sum(_digest_sizes(progress.request).values())
+    is_bounded = digest_limit is not None
+    is_crowded = is_bounded or digest_tokens > progress.limits.room // DIGEST_SHARE
+    fewest = 1 if is_bounded else 2
+    groups: list[list[Fold]] = []
+    for group in find_neighbours(progress.request, _mergeable_folds(progress)):
+        may_merge = is_crowded and len(group) >= fewest
+        if may_merge or _has_old_version(group):
+            groups.append(group)
+    return groups
+
+
+def _has_old_version(folds: Iterable[Fold]) -> bool:
+    """Whether one of these digests was written by a release that did not keep the voices apart."""
+    return any(fold.version < FOLD_VERSION for fold in folds)
+
+
 def _find_covered(folds: Sequence[Fold], by_ref: Mapping[Ref, Entry]) -> list[Entry]:
-    """The entries that these folds cover, in their order."""
+    """The entries that these folds cover, in their order.
+
+    An entry that the request does not have, since a window took it out, is passed over.
+    """
     covered: list[Entry] = []
     for fold in folds:
         covered += [by_ref[ref] for ref in fold.covers if ref in by_ref]
@@ -680,7 +745,10 @@ def _find_covered(folds: Sequence[Fold], by_ref: Mapping[Ref, Entry]) -> list[En
 
 
 def _mergeable_folds(progress: CutProgress) -> Sequence[Fold]:
-    """The folds that may be written anew."""
+    """The folds that may be written anew.
+
+    A cut for a window of history may not touch the digests of what is inside of the window.
+    """
     if progress.mergeable is None:
         return progress.folds
     return [fold for fold in progress.folds if progress.mergeable.issuperset(fold.covers)]
@@ -712,7 +780,11 @@ def join_digests(progress: CutProgress) -> CutProgress:
 
 
 def _find_foldable_runs(progress: CutProgress, owner: Mapping[Ref, Fold]) -> list[list[Entry]]:
-    """Entries in a row that are folded, or that this cut would fold."""
+    """Entries in a row that are folded, or that this cut would fold.
+
+    The digests that stand for them now are passed over, so that two folds with a few stubs between them are
+    one run.
+    """
     entries: list[Entry] = []
     foldable: set[int] = set()
     for at, entry in enumerate(progress.entries):
@@ -726,7 +798,10 @@ def _find_foldable_runs(progress: CutProgress, owner: Mapping[Ref, Fold]) -> lis
 
 
 def _digest_sizes(request: Sequence[Entry]) -> dict[str, int]:
-    """Tokens of each fold's digest in the request, by the key of the fold."""
+    """Tokens of each fold's digest in the request, by the key of the fold.
+
+    A digest has up to three entries: the user's words, the notes, and the line that ends them.
+    """
     sizes: dict[str, int] = {}
     for entry in request:
         if is_digest(entry):
@@ -738,10 +813,10 @@ def _digest_sizes(request: Sequence[Entry]) -> dict[str, int]:
 def _replace_folds(folds: tuple[Fold, ...], group: Sequence[Fold], merged: Fold) -> tuple[Fold, ...]:
     """The folds with `merged` in the place of a group. It answers to the keys of all that it replaces."""
     first = folds.index(group[0])
-    replaced = {fold.key for fold in group}
-    rest = [fold for fold in folds if fold.key not in replaced]
-    merged_keys: list[str] = []
+    answers_to: list[str] = []
     for fold in group:
-        merged_keys += [key for key in (fold.key, *fold.merged) if key != merged.key]
-    merged = msgspec.structs.replace(merged, merged=tuple(merged_keys))
-    return (*rest[:first], merged, *rest[first:])
+        answers_to += [fold.key, *fold.merged]
+    replaced = frozenset(fold.key for fold in group)
+    rest = [fold for fold in folds if fold.key not in replaced]
+    other_keys = tuple(key for key in answers_to if key != merged.key)
+    return (*rest[:first], msgspec.structs.replace(merged, merged=other_keys), *rest[first:])

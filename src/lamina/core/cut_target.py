@@ -60,7 +60,10 @@ class CutLimits(msgspec.Struct, frozen=True, kw_only=True):
     keep_last: int = 0
 
     def ask_for_cut(self, tokens: int, *, cold: bool) -> bool:
-        """Whether a request is over the trigger, or the cache is cold and a cut would free enough."""
+        """Whether a request is over the trigger, or the cache is cold and a cut would free enough.
+
+        A cold cache must be written anew in any case, so a cut costs nothing then.
+        """
         if tokens > self.trigger:
             return True
         return cold and tokens - self.target >= max(self.least, 1)
@@ -95,7 +98,10 @@ def derive_limits(
 
 
 def reserve(budget: Budget, head: Head) -> int:
-    """The budget's reserve, or else the request's limit of output or a constant, at most half the window."""
+    """The budget's reserve, or else the request's limit of output or a constant, at most half the window.
+
+    If a request has several limits of output, the largest counts.
+    """
     if budget.reserve is not None:
         return budget.reserve
     output_limits: list[int] = []
@@ -107,7 +113,10 @@ def reserve(budget: Budget, head: Head) -> int:
 
 
 def measure_growth(entries: Sequence[Entry]) -> int:
-    """Tokens that one of the last steps added, on average."""
+    """Tokens that one of the last steps added, on average.
+
+    Only the last entries are looked at, so that a long log costs no more than a short one.
+    """
     if not entries:
         return 0
     last_step = entries[-1].step

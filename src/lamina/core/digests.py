@@ -69,7 +69,10 @@ def write_digest(
 
 
 def write_title(segments: Sequence[Segment]) -> str:
-    """The shortest digest: one line with the number of messages."""
+    """The shortest digest: one line with the number of messages.
+
+    Segments that join the one before them are one message with it.
+    """
     count = 0
     for at, segment in enumerate(segments):
         if at == 0 or not segment.joins:
@@ -105,7 +108,10 @@ def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiec
 
 
 def _find_reply(segment: Segment, reply: str) -> str:
-    """The reply after this message of the assistant: its text, unless decisions are noted from it."""
+    """The reply after this message of the assistant: its text, unless decisions are noted from it.
+
+    The last words of a turn are kept only if nothing better is known of it.
+    """
     text = _show_parts(segment.parts)
     if not text:
         return reply
@@ -161,14 +167,20 @@ def _read_segment(
 
 
 def _read_call(call: ToolCall, result: ToolResult | None, turn: int) -> Iterable[GistPiece]:
-    """A call, with the size of its result and its failure, if it failed."""
+    """A call, with the size of its result and its failure, if it failed.
+
+    A call without a result was interrupted, and the digest says so.
+    """
     if result is None:
         return gather_call(call.name, call.arguments, None, turn, failed=False)
     return gather_call(call.name, call.arguments, _show_parts(result.content), turn, failed=result.error)
 
 
 def _read_user_segment(segment: Segment, turn: int, kinds: Kinds) -> Iterator[GistPiece]:
-    """The user's words. An attachment that can be had again is only named."""
+    """The user's words. An attachment that can be had again is only named.
+
+    `attached: file src/a.py -> 1,204 bytes` is all that a digest says of a file.
+    """
     text = _show_parts(segment.parts)
     if segment.kind not in kinds or not _can_be_attached_again(segment, kinds):
         yield from gather_message(text, turn, label=_find_label(segment, kinds))
@@ -195,6 +207,7 @@ def _find_label(segment: Segment, kinds: Kinds) -> str:
 
 
 def _can_be_attached_again(segment: Segment, kinds: Kinds) -> bool:
+    """Whether a segment is an attachment, and its full text can be had again."""
     return kind_of(kinds, segment).attachment and recoverable(kinds, segment)
 
 

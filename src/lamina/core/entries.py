@@ -39,7 +39,7 @@ def omit(entry: Entry, why: str) -> Entry:
 
 
 def find_sent(entries: Iterable[Entry]) -> list[Entry]:
-    """The entries that are sent."""
+    """The entries that are sent: those that have a form above OMITTED."""
     return [entry for entry in entries if entry.form is not Form.OMITTED]
 
 
@@ -54,7 +54,10 @@ def count_sent(entries: Iterable[Entry]) -> int:
 
 
 def find_last_sent(entries: Sequence[Entry]) -> Entry | None:
-    """The last entry that is sent."""
+    """The last entry that is sent; None if nothing is.
+
+    It says whose message is being written when more entries follow.
+    """
     for entry in reversed(entries):
         if entry.form is not Form.OMITTED:
             return entry
@@ -62,7 +65,10 @@ def find_last_sent(entries: Sequence[Entry]) -> Entry | None:
 
 
 def find_position(entries: Sequence[Entry], ref: Ref | None) -> int:
-    """The position of the entry with this ref; the end if there is none."""
+    """The position of the entry with this ref; the end if there is none.
+
+    The end is also where an entry would stand that is still to come.
+    """
     for at, entry in enumerate(entries):
         if entry.ref == ref:
             return at
@@ -213,7 +219,10 @@ def _find_layer(entry: Entry, kinds: Kinds, *, opening: bool) -> Layer:
 
 
 def age_entries(entries: Iterable[Entry], turn: int) -> list[Entry]:
-    """The entries, in which what belongs to a turn before `turn` is HISTORY."""
+    """The entries, in which what belongs to a turn before `turn` is HISTORY.
+
+    Only the layer changes. The bytes stay the same.
+    """
     result: list[Entry] = []
     for entry in entries:
         if entry.turn < turn and entry.layer in (Layer.TURN, Layer.PROMPT, Layer.STEPS):
@@ -232,7 +241,10 @@ def is_from_user(entry: Entry, kinds: Kinds) -> bool:
 
 
 def is_question(entry: Entry, kinds: Kinds) -> bool:
-    """Whether it is neither an attachment nor a section of the system text."""
+    """Whether it is neither an attachment nor a section of the system text.
+
+    The user's own message is what remains of a turn's opening then.
+    """
     return not kind_of(kinds, entry.segment).attachment and not is_section(kinds, entry.segment)
 
 
@@ -242,14 +254,20 @@ def continues_message(entry: Entry) -> bool:
 
 
 def ends_turn(entry: Entry, kinds: Kinds) -> bool:
-    """Whether an entry stands at the end of its own turn, and leaves with it."""
+    """Whether an entry stands at the end of its own turn, and leaves with it.
+
+    The time of day is such an attachment: it is true for one question only.
+    """
     if entry.role is not Role.USER or not kind_of(kinds, entry.segment).attachment:
         return False
     return is_turn_scoped(kinds, entry.segment)
 
 
 def count_leaving_tail(entries: Sequence[Entry], kinds: Kinds, layout: Layout) -> int:
-    """How many of the entries that are sent, counted from the end, leave when this turn is over."""
+    """How many of the entries that are sent, counted from the end, leave when this turn is over.
+
+    The next request continues the stream before them.
+    """
     if layout.context == "logged":
         return 0
     tail = 0
@@ -323,6 +341,7 @@ def _find_leaving_in_turn(
 
 
 def _opens_no_turn(entry: Entry, kinds: Kinds) -> bool:
+    """Whether an entry at the end of a turn is a reminder, or was put in by the user's side."""
     return entry.segment.role is Role.SYSTEM or is_from_user(entry, kinds)
 
 

@@ -78,6 +78,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
+        """The tokens of the whole request, with its tools and its framing."""
         return self.account.total
 
     @property
@@ -98,12 +99,15 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def layers(self) -> Mapping[Layer, Digest]:
-        """The hash of the stream up to the end of each layer that has entries."""
+        """The hash of the stream up to the end of each layer that has entries.
+
+        Two requests with one hash of a layer are equal up to its end.
+        """
         ends = {entry.layer: entry.prefix for entry in self.entries}
         return {layer: ends[layer] for layer in Layer if layer in ends}
 
     def entry(self, key: str) -> Entry:
-        """The newest entry with this key, ref or handle."""
+        """The newest entry with this key, ref or handle. Raises KeyError if there is none."""
         for entry in reversed(self.entries):
             if key and key in (entry.segment.key, entry.ref, handle(entry.content)):
                 return entry
@@ -133,7 +137,10 @@ def seal(draft: Draft, context: BuildContext, *, limits: CutLimits | None, chang
 
 
 def _find_cut(draft: Draft, envelope: Envelope, change: str) -> Cut | None:
-    """The cut of this build. A change of what was sent is its first cause, before the room."""
+    """The cut of this build. A change of what was sent is its first cause, before the room.
+
+    If the history was edited and the room was exceeded as well, the cache was lost by the edit.
+    """
     if not change:
         return draft.cut
     if draft.cut is not None:
@@ -170,7 +177,10 @@ def _next_ledger(draft: Draft, envelope: Envelope, cut: Cut | None, *, binds_thi
 
 
 def _bind_thinking(envelope: Envelope, previous: Ledger, start: int) -> dict[Ref, Digest]:
-    """What each block of thinking was bound to when it was first sent."""
+    """What each block of thinking was bound to when it was first sent.
+
+    A block that was sent before keeps its binding, even if its past has changed since.
+    """
     new: dict[Ref, Digest] = {}
     prefix = envelope.root
     if start:
@@ -230,7 +240,10 @@ def prefix_at(
 
 
 def layers_end(entries: Sequence[Entry], root: Digest, layer: Layer) -> Digest:
-    """The hash of the stream up to the end of this layer."""
+    """The hash of the stream up to the end of this layer.
+
+    Layers come in the order of the stream, so the search ends at the first entry of a later one.
+    """
     end = root
     for entry in entries:
         if entry.layer > layer:
@@ -303,7 +316,11 @@ def _find_late_system_text(entries: Sequence[Entry]) -> Iterator[str]:
 
 
 def find_unpaired(sent: Sequence[Entry]) -> Iterator[str]:
-    """What breaks the pairing of calls and results in a stream; nothing if each call has its one result."""
+    """What breaks the pairing of calls and results in a stream; nothing if each call has its one result.
+
+    A message of the assistant may go on after a call, with further calls or with text. Then the results of
+    all its calls follow, in any order, and nothing else stands among them.
+    """
     waiting: list[str] = []
     calling = False
     for entry in sent:
@@ -331,7 +348,11 @@ def find_unpaired(sent: Sequence[Entry]) -> Iterator[str]:
 
 
 def find_change(draft: Draft, context: BuildContext) -> str:
-    """What changed bytes that were sent, before a cut is made; "" if they are unchanged."""
+    """What changed bytes that were sent, before a cut is made; "" if they are unchanged.
+
+    The tools come first in a request, then the system text, then the messages. So the first of them that has
+    changed is the one that lost the cache.
+    """
     last = draft.ledger.mark
     if last is None or _continues(draft, last, context):
         return ""
@@ -358,7 +379,10 @@ def _continues(draft: Draft, last: SentMark, context: BuildContext) -> bool:
 
 
 def _find_layout_change(entries: Sequence[Entry], last: SentMark, context: BuildContext) -> str:
-    """What the hoisted layout changed when a turn was over, or else that the history was changed."""
+    """What the hoisted layout changed when a turn was over, or else that the history was changed.
+
+    In this layout a new turn moves attachments into the library, and takes out what was for one turn.
+    """
     if layers_end(entries, context.root, Layer.LIBRARY) != last.library:
         return LIBRARY_GREW
     turn_before = find_last_turn(entries) - 1
@@ -369,7 +393,10 @@ def _find_layout_change(entries: Sequence[Entry], last: SentMark, context: Build
 
 
 def _has_only_new_summaries(log: Sequence[Segment], context: BuildContext) -> bool:
-    """Whether this request would continue the last one without summaries that were written since."""
+    """Whether this request would continue the last one without summaries that were written since.
+
+    The log is drafted again without the newest summary, then without the newest two, and so on.
+    """
     last = context.ledger.mark
     if last is None:
         return False

@@ -93,7 +93,10 @@ def make_fold(run: Sequence[Entry], *, spare: int, cut: int, kinds: Kinds, bound
 
 
 def _count_words(segments: Iterable[Segment]) -> int:
-    """Characters of words that must stay, with what printing them on lines of their own adds."""
+    """Characters of words that must stay, with what printing them on lines of their own adds.
+
+    A message in a digest has a label before it, and four spaces before each of its lines.
+    """
     characters = 0
     for segment in segments:
         for part in segment.parts:
@@ -103,7 +106,10 @@ def _count_words(segments: Iterable[Segment]) -> int:
 
 
 def _add_names(notes: str, segments: Sequence[Segment], *, limit: int) -> str:
-    """The notes, and a line with names that occur in the segments."""
+    """The notes, and a line with names that occur in the segments.
+
+    By a name such as `parse_config` the model sees what it could recall.
+    """
     listed = list_names((text_of(segment.parts) for segment in segments), limit=limit)
     if not listed:
         return notes
@@ -114,7 +120,10 @@ def _add_names(notes: str, segments: Sequence[Segment], *, limit: int) -> str:
 
 
 def has_words(text: str, segments: Iterable[Segment]) -> bool:
-    """Whether a digest has the words of these segments, whatever stands between them."""
+    """Whether a digest has the words of these segments, whatever stands between them.
+
+    A digest indents lines and may break them elsewhere, so only letters and digits are compared.
+    """
     plain = _strip_to_words(text)
     for segment in segments:
         for line in split_lines(text_of(segment.parts)):
@@ -124,11 +133,15 @@ def has_words(text: str, segments: Iterable[Segment]) -> bool:
 
 
 def _strip_to_words(text: str) -> str:
+    """The letters and digits of a text, in their order."""
     return _BETWEEN_WORDS.sub("", text)
 
 
 def measure_fold(fold: Fold, run: Sequence[Entry], scale: Scale, wording: Wording) -> int:
-    """Tokens of a fold's digest, as messages of its own, at their most."""
+    """Tokens of a fold's digest, as messages of its own, at their most.
+
+    In the request it may join another message, and cost a little less.
+    """
     laid = lay_folds(run, (fold,), wording=wording)
     message_tokens = scale.counter.framing.message
     return sum(scale.body(entry) + message_tokens for entry in find_sent(laid))
@@ -195,7 +208,10 @@ def lay_folds(entries: Sequence[Entry], folds: Iterable[Fold], *, wording: Wordi
 
 
 def map_covered(folds: Iterable[Fold]) -> dict[Ref, Fold]:
-    """The fold of each ref that a fold covers."""
+    """The fold of each ref that a fold covers.
+
+    No ref is in two folds: what is folded once is never folded again on its own.
+    """
     return {ref: fold for fold in folds for ref in fold.covers}
 
 
@@ -205,7 +221,10 @@ def is_digest(entry: Entry) -> bool:
 
 
 def _needs_words(fold: Fold, before: Role | None) -> bool:
-    """Whether the first voice is needed: it has words of the user, or no message of the user comes before."""
+    """Whether the first voice is needed: it has words of the user, or no message of the user comes before.
+
+    Notes in the model's voice may not begin a conversation, nor follow the model's own message.
+    """
     if fold.speaks or not fold.notes:
         return True
     return before is None or find_side(before) != "user"

@@ -96,7 +96,10 @@ def stem_of(ref: Ref) -> str:
 
 
 def remove_markers(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Tool definitions without cache markers, which are no part of what a provider reads."""
+    """Tool definitions without cache markers, which are no part of what a provider reads.
+
+    So moving a marker is no change of the tools.
+    """
     return [_without_markers(tool) for tool in tools]
 
 
@@ -105,6 +108,9 @@ def _without_markers(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def extend_chain(before: Digest, sent: Digest, *, opens: bool) -> Digest:
-    """One link: the same parts in a message of their own, or continuing one, are different bytes."""
+    """One link: the same parts in a message of their own, or continuing one, are different bytes.
+
+    The joint tells the two apart: `+` opens a message, `~` continues one.
+    """
     joint = "+" if opens else "~"
     return Digest(sha256(f"{before}{joint}{sent}".encode()).hexdigest())

@@ -100,14 +100,21 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def audit(case: Case) -> None:
-    """Raises LawBroken with the first law that does not hold."""
+    """Raises LawBroken with the first law that does not hold.
+
+    The name in the error is that of the function, and of the property test for the law.
+    """
     for name, law in LAWS.items():
         for problem in law(case):
             raise LawBroken(name, problem)
 
 
 def deterministic(case: Case) -> Iterator[str]:
-    """Built again from the same inputs, it is the same; and its hashes say what was sent."""
+    """Built again from the same inputs, it is the same; and its hashes say what was sent.
+
+    Equal log, head, budget, ledger, counter and idle time give equal bytes, whatever the clock, the hash
+    seed, the process or the machine. A memo may make a build faster, and never changes it.
+    """
     envelope = case.envelope
     if prefix_at(envelope.entries, len(envelope.sent), envelope.root) != envelope.prefix:
         yield "the prefix hash is not that of the last entry sent"
@@ -137,12 +144,20 @@ def _comparable_fields(envelope: Envelope) -> tuple[object, ...]:
 
 
 def within_the_room(case: Case) -> Iterator[str]:
-    """A request has at most as many tokens as its room."""
+    """A request has at most as many tokens as its room.
+
+    The room is the window less the reserve, by the counter in use. If a request cannot be that small, the
+    build raises `BudgetExceeded` and there is nothing to audit.
+    """
     yield from find_overflow(case.envelope)
 
 
 def append_only_within_an_epoch(case: Case) -> Iterator[str]:
-    """Without a new cut, the last stream, up to its tail, is a prefix of this one."""
+    """Without a new cut, the last stream, up to its tail, is a prefix of this one.
+
+    When a turn ends, its entries become history in the same order and with the same bytes. What leaves with
+    its turn is the tail, behind which nothing was cached.
+    """
     if case.before is None or case.has_new_cut:
         return
     sent_before = [(entry.sent, entry.opens) for entry in case.before.lasting]
@@ -152,7 +167,11 @@ def append_only_within_an_epoch(case: Case) -> Iterator[str]:
 
 
 def forms_never_rise(case: Case) -> Iterator[str]:
-    """While the history is unchanged, no form rises. The prompt is whole, whatever the client changed."""
+    """While the history is unchanged, no form rises. The prompt is whole, whatever the client changed.
+
+    A line or fold of the ledger holds only as long as everything that it covers is in the log, unchanged and
+    in order. If the client edited its history, what no longer holds is undone at a recorded cut.
+    """
     yield from _check_prompt(case)
     yield from _check_folds(case)
     if case.before is None or not case.history_continues:
@@ -204,7 +223,10 @@ def _check_prompt(case: Case) -> Iterator[str]:
 
 
 def _check_folds(case: Case) -> Iterator[str]:
-    """A fold covers what is in the log, in order, and nothing that must be sent."""
+    """A fold covers what is in the log, in order, and nothing that must be sent.
+
+    The prompt, the last step, system text and what is pinned must be sent.
+    """
     entries = case.envelope.entries
     current = current_turn(entries)
     positions = {entry.ref: at for at, entry in enumerate(entries)}
@@ -224,12 +246,18 @@ def _check_folds(case: Case) -> Iterator[str]:
 
 
 def calls_and_results_pair(case: Case) -> Iterator[str]:
-    """Each call has its one result before anything else is said; no result stands alone."""
+    """Each call has its one result before anything else is said; no result stands alone.
+
+    Every provider refuses a request in which they do not pair, whatever the log looked like.
+    """
     yield from find_unpaired(case.envelope.sent)
 
 
 def conservation(case: Case) -> Iterator[str]:
-    """Every segment is exactly one entry with a reason, and the parts sum to the total."""
+    """Every segment is exactly one entry with a reason, and the parts sum to the total.
+
+    Nothing disappears without an explanation, and no token of the account belongs to two of its lines.
+    """
     entries = case.envelope.entries
     entry_refs = Tally(_logged_refs(case.envelope))
     segment_refs = Tally(each.ref for each in identify_segments(case.log))
@@ -245,7 +273,10 @@ def conservation(case: Case) -> Iterator[str]:
 
 
 def nothing_is_lost(case: Case) -> Iterator[str]:
-    """What was lowered comes back in full by its handle, or by the key of its digest."""
+    """What was lowered comes back in full by its handle, or by the key of its digest.
+
+    The log is the only store for that: it has every segment, so a handle never expires.
+    """
     by_name = index_by_name(identify_segments(case.log))
     for entry in _find_logged(case.envelope):
         if entry.form is Form.FULL:
@@ -277,7 +308,10 @@ def what_cannot_be_recovered_goes_last(case: Case) -> Iterator[str]:
 
 
 def _find_lost(case: Case) -> list[Entry]:
-    """Entries that cannot be recovered and are lowered, unless a digest has all their words."""
+    """Entries that cannot be recovered and are lowered, unless a digest has all their words.
+
+    A user's message under a digest is not lost: the digest quotes it.
+    """
     fold_of = map_covered(case.envelope.ledger.folds)
     lost: list[Entry] = []
     for entry in case.envelope.entries:
@@ -291,7 +325,10 @@ def _find_lost(case: Case) -> list[Entry]:
 
 
 def _find_lost_for_room(lost: Sequence[Entry], case: Case) -> list[Entry]:
-    """Those of the lost entries that the cut of this request lowered for want of room."""
+    """Those of the lost entries that the cut of this request lowered for want of room.
+
+    An older cut had its own reasons, and what stood in full then may be gone now.
+    """
     lowered_now = _find_lowered_now(case)
     window = case.options.window
     if window is not None:
@@ -313,7 +350,10 @@ def _find_lowered_now(case: Case) -> set[Ref]:
 
 
 def _find_large_in_full(case: Case) -> Iterator[Entry]:
-    """Entries that are sent in full, although a cut may lower them and would gain by it."""
+    """Entries that are sent in full, although a cut may lower them and would gain by it.
+
+    Lowering something small may not make it smaller, so small entries prove nothing.
+    """
     protected = find_untouchable(case.envelope.entries)
     for at, entry in enumerate(case.envelope.entries):
         may_be_lowered = at not in protected and entry.segment.origin != "lamina"
@@ -332,7 +372,10 @@ def _is_unrecoverable(entry: Entry, case: Case) -> bool:
 
 
 def once_in_full(case: Case) -> Iterator[str]:
-    """Equal content of attachments is sent in full once, however short. What is pinned may repeat it."""
+    """Equal content of attachments is sent in full once, however short. What is pinned may repeat it.
+
+    Later appearances refer to the first. Changed content is sent anew, and the old bytes stay where they are.
+    """
     contents: set[str] = set()
     for entry in _find_attachments(case):
         if entry.form is not Form.FULL:
@@ -418,7 +461,10 @@ def _count_tokens(parts: Sequence[Part], case: Case) -> int:
 
 
 def untouched_means_untouched(case: Case) -> Iterator[str]:
-    """What was not lowered or repaired has the parts that it came with; a result may have another id."""
+    """What was not lowered or repaired has the parts that it came with; a result may have another id.
+
+    Signatures and unknown fields are among these parts. They are never rebuilt.
+    """
     options = case.options
     if options.wording.tagged or options.repairs.strip_tags:
         return
@@ -443,7 +489,11 @@ def _logged_parts(entry: Entry) -> tuple[Part, ...]:
 
 
 def no_authority_is_gained(case: Case) -> Iterator[str]:
-    """Content stays in its role and closes or opens no tag; no tool is quoted in the user's voice."""
+    """Content stays in its role and closes or opens no tag; no tool is quoted in the user's voice.
+
+    Text of a file, a result or a digest is data. It can become neither system text nor the user's words,
+    whatever it says.
+    """
     sent = case.envelope.sent
     yield from find_gained_authority(sent)
     for entry in sent:
@@ -459,7 +509,11 @@ def no_authority_is_gained(case: Case) -> Iterator[str]:
 
 
 def _check_digest_voices(fold: Fold, by_ref: dict[Ref, Segment]) -> Iterator[str]:
-    """In the user's voice a digest has a title, headings, and words of the user."""
+    """In the user's voice a digest has a title, headings, and words of the user.
+
+    A line of somebody else's that is long enough not to be there by chance must not be in it, unless the user
+    said the same.
+    """
     texts_of_user: list[str] = []
     lines_of_others: list[str] = []
     for ref in fold.covers:

@@ -17,10 +17,14 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     keys: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
+        """Whether the filter chooses anything."""
         return bool(self.kinds or self.layers or self.keys)
 
     def matches(self, entry: Entry) -> str:
-        """Which of the lists names the entry, such as "kind file"; "" if none does."""
+        """Which of the lists names the entry, such as "kind file"; "" if none does.
+
+        The answer becomes the reason of an entry that is left out.
+        """
         if entry.segment.kind in self.kinds:
             return f"kind {entry.segment.kind}"
         if entry.layer in self.layers:

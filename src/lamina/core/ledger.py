@@ -77,7 +77,7 @@ def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
 
 
 def _select(by_ref: Mapping[Ref, _Value], refs: frozenset[Ref]) -> dict[Ref, _Value]:
-    """What belongs to these refs."""
+    """What belongs to these refs. The rest concerns segments that are gone."""
     return {ref: value for ref, value in by_ref.items() if ref in refs}
 
 
@@ -113,27 +113,34 @@ def apply_ledger(
 
 
 def _find_valid_lines(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]) -> dict[Ref, LedgerLine]:
-    """The lines that hold. Only lines of entries that are there can be undone.
-
-    A line of a cut never concerns the prompt or the last step: only a rewind makes an old entry one of these
-    again. What entered lowered, since it did not fit or the format cannot express it, stays lowered. What is
-    pinned is sent in full. A reminder is sent again if the later one is gone.
-    """
+    """The lines that hold. Only lines of entries that are there can be undone."""
     if not lines:
         return {}
     newest_system_text = {entry.content: at for at, entry in enumerate(entries) if entry.role is Role.SYSTEM}
     current = current_turn(entries)
     undone: set[Ref] = set()
     for at, entry in enumerate(entries):
-        line = lines.get(entry.ref)
-        if line is None:
+        previous = lines.get(entry.ref)
+        if previous is None:
             continue
-        is_cut_while_current = bool(line.cut) and at in current
         is_newest_text = newest_system_text.get(entry.content, at) <= at
-        is_needed_reminder = line.why == SAME_TEXT_LATER and is_newest_text
-        if entry.segment.pinned or is_cut_while_current or is_needed_reminder:
+        if _is_undone(previous, entry, is_current=at in current, is_newest_text=is_newest_text):
             undone.add(entry.ref)
-    return {ref: line for ref, line in lines.items() if ref not in undone}
+    return {ref: previous for ref, previous in lines.items() if ref not in undone}
+
+
+def _is_undone(previous: LedgerLine, entry: Entry, *, is_current: bool, is_newest_text: bool) -> bool:
+    """Whether a line does not hold any more.
+
+    A line of a cut never concerns the prompt or the last step: only a rewind makes an old entry one of these
+    again. What entered lowered, since it did not fit or the format cannot express it, stays lowered. What is
+    pinned is sent in full. A reminder is sent again if the later one is gone.
+    """
+    if entry.segment.pinned:
+        return True
+    if previous.cut and is_current:
+        return True
+    return previous.why == SAME_TEXT_LATER and is_newest_text
 
 
 def _lower_again(
@@ -155,7 +162,10 @@ def _lower_again(
 
 
 def _lower_as_before(entry: Entry, previous: LedgerLine, wording: Wording) -> Entry:
-    """The entry as its line says: a reference, or a lower form of its text."""
+    """The entry as its line says: a reference, or a lower form of its text.
+
+    The line has the wording's version and its limit, so that the same bytes come out as when it was written.
+    """
     if previous.reference:
         return lower_to_reference(entry, previous.form, previous.why, wording=wording)
     return lower_entry(entry, previous.form, previous.why, wording=wording, limit=previous.limit)
@@ -200,6 +210,7 @@ def _find_outcome(entries: Sequence[Entry], at: int, fold_of: Mapping[Ref, Fold]
 
 
 def _is_thinking(entry: Entry) -> bool:
+    """Whether an entry came as a block of reasoning, whether or not it is sent."""
     return begins_with(entry.segment.parts, Thinking)
 
 
@@ -209,13 +220,8 @@ def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
     If the user spoke within the turn, beside the results of tools, the newest of these words belong to the
     prompt. Thinking, or an item of the provider's own, that follows the last step belongs to it.
     """
-    conversation = [entry for entry in entries if entry.layer is not Layer.SYSTEM]
-    last_turn = max((entry.turn for entry in conversation), default=0)
-    last_step = max((entry.step for entry in conversation if not _is_aside(entry)), default=0)
-    last_words = -1
-    for entry in conversation:
-        if entry.turn == last_turn and said_beside_results(entry):
-            last_words = max(last_words, entry.step)
+    last_turn, last_step = _find_last_turn_and_step(entries)
+    last_words = _find_last_words(entries, last_turn)
     current: set[int] = set()
     for at, entry in enumerate(entries):
         if entry.layer is Layer.SYSTEM:
@@ -225,6 +231,31 @@ def current_turn(entries: Sequence[Entry]) -> frozenset[int]:
         if is_prompt or is_last_words or entry.step >= last_step:
             current.add(at)
     return frozenset(current)
+
+
+def _find_last_turn_and_step(entries: Sequence[Entry]) -> tuple[int, int]:
+    """The last turn and the last step. Thinking alone does not begin a step."""
+    last_turn = 0
+    last_step = 0
+    for entry in entries:
+        if entry.layer is Layer.SYSTEM:
+            continue
+        last_turn = max(last_turn, entry.turn)
+        if entry.step > last_step and not _is_aside(entry):
+            last_step = entry.step
+    return last_turn, last_step
+
+
+def _find_last_words(entries: Sequence[Entry], last_turn: int) -> int:
+    """The last step of this turn in which the user spoke beside results; -1 if there is none.
+
+    An agent's user may type while tools run. Clients send such words together with the results.
+    """
+    last_words = -1
+    for entry in entries:
+        if entry.turn == last_turn and said_beside_results(entry):
+            last_words = max(last_words, entry.step)
+    return last_words
 
 
 def _is_aside(entry: Entry) -> bool:
@@ -359,7 +390,11 @@ def upgrade_ledger(ledger: Ledger, log: Iterable[Segment]) -> Ledger:
 
 
 def name_by_count(segments: Iterable[NamedSegment]) -> Iterable[tuple[Ref, NamedSegment]]:
-    """Each segment with the name that version 1 gave it."""
+    """Each segment with the name that version 1 gave it.
+
+    The third segment of one content was `key@content#2`. That number shifted when the front of the log was
+    cut off, which is why names have said since then what comes before a segment.
+    """
     occurrences = Counter[str]()
     for each in segments:
         name = f"{each.segment.key or short_handle(each.content)}@{each.content[:16]}"

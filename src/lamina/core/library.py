@@ -93,7 +93,11 @@ class _Library:
         return [omit(older, f"newer content stands in the library as {entry.ref}")]
 
     def has(self, entry: Entry) -> bool:
-        """Whether an attachment stands here as it is."""
+        """Whether an attachment stands here as it is.
+
+        One that a cut has lowered to a handle does not: then the turn that attaches it again sends it in
+        full.
+        """
         same_name = self.attachments.get(_library_name(entry))
         if same_name is None or same_name.ref in self.lowered:
             return False
@@ -115,6 +119,7 @@ class _Library:
 
 
 def _library_name(entry: Entry) -> str:
+    """The name of an attachment in the library: its key, or its content if it has none."""
     return entry.segment.key or entry.content
 
 

@@ -18,7 +18,10 @@ from lamina.core.wording import COMPACT_LIMIT, Wording, name_of
 
 
 def lower_entry(entry: Entry, form: Form, why: str, *, wording: Wording, limit: int = 0) -> Entry:
-    """The entry in a lower form. `limit` bounds a COMPACT text in characters; 0 is the wording's own."""
+    """The entry in a lower form. `limit` bounds a COMPACT text in characters; 0 is the wording's own.
+
+    Whatever form it has now, it is worded from its source: lowering twice gives the same as lowering once.
+    """
     if form is Form.OMITTED:
         return omit(entry, why)
     if _is_late_result(entry):
@@ -87,7 +90,10 @@ TRIES = 6
 def shorten_entry(
     entry: Entry, form: Form, why: str, *, wording: Wording, scale: Scale, limit: int = 0
 ) -> tuple[Entry, int]:
-    """The entry in a lower form, and the limit in characters with which it is worded."""
+    """The entry in a lower form, and the limit in characters with which it is worded.
+
+    A call keeps its arguments as JSON, which has a limit of its own for each argument.
+    """
     lowered = lower_entry(entry, form, why, wording=wording, limit=limit)
     if form is not Form.COMPACT or isinstance(entry.segment.parts[0], ToolCall):
         return lowered, limit

@@ -32,7 +32,10 @@ class Memo:
         return self._counts.setdefault(counter, {})
 
     def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> DraftCheckpoint | None:
-        """The checkpoint, if this log continues its log and nothing else that it depends on has changed."""
+        """The checkpoint, if this log continues its log and nothing else that it depends on has changed.
+
+        Comparing the whole beginning of the log is cheap: its segments are mostly the same objects.
+        """
         checkpoint = self.checkpoint
         if checkpoint is None:
             return None
@@ -92,13 +95,19 @@ def _front_as_sealed(
 
 
 def _covers_any(folds: Sequence[Fold], entries: Sequence[Entry]) -> bool:
-    """Whether some fold covers one of these entries."""
+    """Whether some fold covers one of these entries.
+
+    Then the digest, which stands in the front, also stands for what comes after the front.
+    """
     refs = frozenset(entry.ref for entry in entries)
     return any(not refs.isdisjoint(fold.covers) for fold in folds)
 
 
 def _ends_in_digest(entries: Sequence[Entry]) -> bool:
-    """Whether a digest is the last thing that is said. How it ends depends on who speaks next."""
+    """Whether a digest is the last thing that is said. How it ends depends on who speaks next.
+
+    A closing line follows its notes only if the model speaks next, and the next build may say otherwise.
+    """
     for entry in reversed(entries):
         if is_message(entry):
             return entry.segment.kind == "digest"

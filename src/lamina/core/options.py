@@ -67,10 +67,12 @@ class BuildContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kinds(self) -> Kinds:
+        """The table of kinds of this build."""
         return self.options.kinds
 
     @property
     def wording(self) -> Wording:
+        """How this build words what it sends."""
         return self.options.wording
 
     @property

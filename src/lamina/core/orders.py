@@ -83,7 +83,10 @@ class OrderView(msgspec.Struct, frozen=True, kw_only=True):
     current: frozenset[int] = frozenset()
 
     def free(self) -> list[int]:
-        """Positions that may be lowered now, oldest first."""
+        """Positions that may be lowered now, oldest first.
+
+        The entries change while a cut takes moves, so what is free changes too.
+        """
         blocked = self.untouchable | self.spared
         positions = []
         for position, entry in enumerate(self.entries):
@@ -114,14 +117,20 @@ def ladder(view: OrderView) -> Iterator[Batch]:
 
 
 def last_resort(view: OrderView) -> Iterator[Batch]:
-    """When nothing else is left: what cannot be recovered, oldest first, then everything under digests."""
+    """When nothing else is left: what cannot be recovered, oldest first, then everything under digests.
+
+    By then the user's own words are lowered too. They can still be recalled by their handles.
+    """
     for position in _free_foreign(view):
         yield (Move(position, Form.STUB, "nothing else is left to lower"),)
     yield from fold_steps(view, verbatim=None)
 
 
 def _free_foreign(view: OrderView) -> list[int]:
-    """Positions that may be lowered, without those of segments that lamina added itself."""
+    """Positions that may be lowered, without those of segments that lamina added itself.
+
+    Its answers and closing lines are as short as they can be.
+    """
     return [position for position in view.free() if view.entries[position].segment.origin != "lamina"]
 
 
@@ -166,7 +175,10 @@ def repeated_system_text(view: OrderView) -> list[int]:
 
 
 def _is_reminder(view: OrderView, entry: Entry) -> bool:
-    """Whether an entry is system text that is sent in the middle of the conversation."""
+    """Whether an entry is system text that is sent in the middle of the conversation.
+
+    Agents repeat such text with every message, and only the newest copy matters.
+    """
     if entry.role is not Role.SYSTEM or entry.layer is Layer.SYSTEM:
         return False
     if entry.form is Form.OMITTED:
@@ -175,7 +187,11 @@ def _is_reminder(view: OrderView, entry: Entry) -> bool:
 
 
 def goes_last(entry: Entry, kinds: Kinds) -> bool:
-    """Critical, or not to be had again: lowered when nothing else is left. Images have their own rung."""
+    """Critical, or not to be had again: lowered when nothing else is left. Images have their own rung.
+
+    The user's own words go last, and text that the user selected somewhere. A file does not: it can be read
+    again.
+    """
     segment = entry.segment
     if begins_with(segment.parts, Image | Document):
         return False
@@ -286,7 +302,11 @@ def _drop_thinking(view: OrderView, free: list[int]) -> Iterator[Batch]:
 
 
 def _stub_superseded(view: OrderView, free: list[int]) -> Iterator[Batch]:
-    """Results that a later one, sent in full, makes redundant."""
+    """Results that a later one, sent in full, makes redundant.
+
+    Of three reads of one file the first two go. If the third is lowered already, none does: nothing would
+    show the file any more.
+    """
     positions: list[int] = []
     exchanges: list[Exchange] = []
     for call_position, result_position in pair_calls(view.entries):
@@ -402,7 +422,10 @@ def _stub_media(view: OrderView, free: list[int]) -> Iterator[RatedBatch]:
 
 
 def _fold_old_steps(view: OrderView) -> Iterator[RatedBatch]:
-    """Whole old steps, as they would be once everything in them is lowered."""
+    """Whole old steps, as they would be once everything in them is lowered.
+
+    So a step is folded only when lowering its parts one by one has little left to give.
+    """
     for batch in fold_steps(view, verbatim=VERBATIM_LIMIT):
         entries = [view.entries[move.at] for move in batch]
         tokens_left = sum(_tokens_when_lowered(view, entry) for entry in entries)

@@ -24,7 +24,11 @@ class NamedSegment(NamedTuple):
 
 
 def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) -> tuple[Segment, ...]:
-    """The segments that answer to `key`, in full; for a key that changed over time, the newest content."""
+    """The segments that answer to `key`, in full; for a key that changed over time, the newest content.
+
+    The key of a fold brings back everything that its digest stands for, in order. Raises NotFound for a key
+    that names nothing in this log.
+    """
     segments = list(identify_segments(log))
     fold = _find_fold(key, ledger)
     if fold is not None:
@@ -37,7 +41,10 @@ def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) ->
 
 
 def _find_fold(key: str, ledger: Ledger | None) -> Fold | None:
-    """The fold with this key, or the one that replaced it."""
+    """The fold with this key, or the one that replaced it.
+
+    Digests merge, and the model may still ask for one that it saw long ago.
+    """
     if ledger is None:
         return None
     for fold in ledger.folds:

@@ -80,6 +80,7 @@ class ScanMemory(msgspec.Struct):
     side: str = ""
 
     def copy(self) -> ScanMemory:
+        """A memory of its own for another scan, which changes nothing in this one."""
         return ScanMemory(refs=dict(self.refs), ids=dict(self.ids), content=self.content, side=self.side)
 
 
@@ -108,7 +109,10 @@ def repair(
 
 
 def find_side(role: Role) -> str:
-    """Whose message it is on the wire: results stand on the user's side."""
+    """Whose message it is on the wire: results stand on the user's side.
+
+    A result after a user's message therefore goes on with the same message, unless the log says otherwise.
+    """
     return "user" if role is Role.TOOL else role.value
 
 
@@ -184,7 +188,10 @@ class _Scan:
                 self._append(entry)
 
     def note_end(self) -> None:
-        """Remembers that a request ends with calls that are answered: the model goes on after the answers."""
+        """Remembers that a request ends with calls that are answered: the model goes on after the answers.
+
+        If the real results come later, the log does not show where that request ended. The ledger does.
+        """
         if not self._awaits_results() or self.repairs.dangling == "omit":
             return
         if any(entry.role is not Role.SYSTEM for entry in self.deferred):
@@ -219,7 +226,10 @@ class _Scan:
         return entry
 
     def _opens_message(self, segment: Segment) -> bool:
-        """Whether a segment begins a message, given whose message stands before it."""
+        """Whether a segment begins a message, given whose message stands before it.
+
+        A segment that joins continues the message before it only if both are of one side.
+        """
         if self.repairs.merge:
             return self.memory.side != segment.role.value
         if not segment.joins:
@@ -230,7 +240,10 @@ class _Scan:
         return before != find_side(segment.role)
 
     def _is_blank(self, entry: Entry) -> bool:
-        """Whether there is nothing to send. With tags around everything, only an entry without parts is."""
+        """Whether there is nothing to send. With tags around everything, only an entry without parts is.
+
+        Every provider refuses a message of white space.
+        """
         if self.wording.tagged and entry.parts:
             return False
         return is_empty(entry.parts)
@@ -266,7 +279,10 @@ class _Scan:
         return any(result_at is None for result_at in self.waiting.values())
 
     def _take_message(self, entry: Entry) -> None:
-        """Takes what the user's side or the system says. It may not stand between a call and its result."""
+        """Takes what the user's side or the system says. It may not stand between a call and its result.
+
+        While results may still come, it waits, so that none of them is cut off from its call.
+        """
         if self._awaits_results() and self.repairs.late == "append":
             self._defer(entry)
         else:
@@ -317,7 +333,10 @@ class _Scan:
         self.unanswered.setdefault(call.id, deque()).append(at)
 
     def _choose_id(self, entry: Entry, call: ToolCall) -> str:
-        """The call's own id, or one derived from the call alone, so that later calls cannot change it."""
+        """The call's own id, or one derived from the call alone, so that later calls cannot change it.
+
+        `call:1/a` becomes `call_1_a_` and eight hex digits for a provider that refuses colons in ids.
+        """
         is_bad = self.id_pattern is not None and not self.id_pattern.fullmatch(call.id)
         is_taken = False
         if self.repairs.unique_ids == "log":
@@ -331,7 +350,11 @@ class _Scan:
         return f"{safe}_{sha256(entry.ref.encode()).hexdigest()[:8]}"
 
     def _take_result(self, entry: Entry, result: ToolResult) -> None:
-        """Takes a result: the first or a second one of a call, or one that came late."""
+        """Takes a result: the first or a second one of a call, or one that came late.
+
+        While other calls wait, a result that belongs to none of them is put aside: it may not stand among
+        theirs.
+        """
         if self.unanswered.get(result.id):
             self._take_first_result(entry, result, self.unanswered[result.id].popleft())
         elif result.id in self.answered:
@@ -431,7 +454,10 @@ def _validate(segment: Segment) -> None:
 
 
 def _strip_entry(entry: Entry, tags: tuple[str, ...]) -> Entry:
-    """The entry without spans of these tags."""
+    """The entry without spans of these tags.
+
+    Its segment stays as it is in the log, so that the text can be recalled.
+    """
     stripped = tuple(_strip_part(part, tags) for part in entry.parts)
     if stripped == entry.parts:
         return entry
@@ -439,6 +465,7 @@ def _strip_entry(entry: Entry, tags: tuple[str, ...]) -> Entry:
 
 
 def _strip_part(part: Any, tags: tuple[str, ...]) -> Any:
+    """A part without these spans; of a result, each piece of its content. Arguments of calls stay."""
     match part:
         case Text(text):
             return Text(strip_tags(text, tags))

@@ -14,7 +14,10 @@ from lamina.core.values import Entry, Form, Layer
 
 
 def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
-    """Leaves out what the caller chose to leave out, each with the choice as its reason."""
+    """Leaves out what the caller chose to leave out, each with the choice as its reason.
+
+    A call and its result are left out together, whichever of the two the filter names.
+    """
     reasons = [_find_filter_reason(entry, layout) for entry in entries]
     if not any(reasons):
         return entries
@@ -37,7 +40,10 @@ def _add_partners(reasons: list[str], entries: Sequence[Entry]) -> None:
 
 
 def _find_filter_reason(entry: Entry, layout: Layout) -> str:
-    """Why the layout leaves an entry out; "" if it does not."""
+    """Why the layout leaves an entry out; "" if it does not.
+
+    Excluding wins over including. System text is sent unless it is excluded.
+    """
     if entry.form is Form.OMITTED:
         return ""
     excluded_by = layout.exclude.matches(entry)
@@ -51,7 +57,10 @@ def _find_filter_reason(entry: Entry, layout: Layout) -> str:
 
 
 def omit_covered(entries: list[Entry], kinds: Kinds, *, name: Callable[[Entry], str]) -> list[Entry]:
-    """Puts each summary in the place of what it covers. What may not be summarised stays as it is."""
+    """Puts each summary in the place of what it covers. What may not be summarised stays as it is.
+
+    Of several summaries each works on what the ones before it left.
+    """
     covers = [entry for entry in entries if _is_cover(entry)]
     for cover in covers:
         entries = _apply_cover(entries, cover, kinds, name)
@@ -59,7 +68,10 @@ def omit_covered(entries: list[Entry], kinds: Kinds, *, name: Callable[[Entry], 
 
 
 def _is_cover(entry: Entry) -> bool:
-    """Whether an entry is a summary that a client put in, and not a digest of lamina's own."""
+    """Whether an entry is a summary that a client put in, and not a digest of lamina's own.
+
+    A digest has covers as well, but a fold of the ledger laid it.
+    """
     if not entry.segment.covers or entry.segment.origin == "lamina":
         return False
     return entry.form is Form.FULL

@@ -131,11 +131,15 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name} {self.framing.name} {COUNTING}"
 
     def __call__(self, text: str) -> Count:
+        """The tokens of a text, and whether they are exact."""
         return Count(self.count(text), self.exact)
 
 
 def part_cost(part: Part, counter: Counter) -> int:
-    """One part, without message framing and without `framing.part`."""
+    """One part, without message framing and without `framing.part`.
+
+    Of thinking, the larger of its text and its signature counts.
+    """
     framing = counter.framing
     match part:
         case Text(text):
@@ -188,6 +192,7 @@ def _result_cost(result: ToolResult, counter: Counter) -> int:
 
 
 def _document_cost(document: Document, counter: Counter) -> int:
+    """A document by its tokens, if they are known; else by its text, by its data, or as one page."""
     if document.tokens is not None:
         return document.tokens
     cost = counter.count(document.name) + counter.count(document.context)
@@ -207,7 +212,10 @@ def _overlong_cost(name: str, counter: Counter) -> int:
 
 
 def tools_cost(tools: Sequence[dict[str, Any]], counter: Counter) -> int:
-    """A whole list of tool definitions, in any provider's shape. Not to be scaled again."""
+    """A whole list of tool definitions, in any provider's shape. Not to be scaled again.
+
+    `framing.tools` is paid once, if there is any tool, and `framing.tool` for each of them.
+    """
     framing = counter.framing
     texts = [text for tool in tools for text in definition_texts(tool)]
     if not texts:
@@ -250,7 +258,10 @@ def _divide_up(dividend: int, divisor: int) -> int:
 
 
 def calibration_for(counter: Counter, learnt: Calibration | None) -> Calibration | None:
-    """What was learnt, if it says something about this counter."""
+    """What was learnt, if it says something about this counter.
+
+    Without a sample, only a factor that somebody set by hand says something.
+    """
     if learnt is None or learnt.counter not in ("", counter.identity):
         return None
     if not learnt.samples and learnt.millis == 1000:
@@ -285,6 +296,7 @@ def calibrate(previous: Calibration | None, *, counted: int, reported: int, coun
 
 
 def _check_positive(name: str, value: int) -> None:
+    """Raises BadInput for a count that nothing can be learnt from: an answer that reports no input."""
     if value <= 0:
         hint = "skip answers that report no input tokens"
         raise BadInput(f"{name} is {value!r}", place="calibrate", hint=hint)
@@ -340,6 +352,7 @@ class TokenAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exact(self) -> bool:
+        """Whether the model's own tokenizer counted this request."""
         return self.basis == "exact"
 
     @property
@@ -349,6 +362,7 @@ class TokenAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
+        """All tokens of the request, by the counter in use."""
         return self.entries + self.head + self.margin
 
 
@@ -458,7 +472,10 @@ def make_scale(
 
 
 def begins_with_assistant(log: Iterable[Segment]) -> bool:
-    """Whether the assistant speaks first. Blank messages and results without a call are not sent."""
+    """Whether the assistant speaks first. Blank messages and results without a call are not sent.
+
+    Some wire formats must begin with the user, and put a line of their own before such a log.
+    """
     for segment in log:
         if segment.role is Role.SYSTEM or is_empty(segment.parts):
             continue
@@ -524,7 +541,10 @@ def _set_openings(entries: list[Entry], last_sent: Entry | None) -> list[Entry]:
 
 
 def _find_lone_texts(entries: Sequence[Entry]) -> list[bool]:
-    """Which entries are one lone text in a message of their own."""
+    """Which entries are one lone text in a message of their own.
+
+    For such a text `framing.part` is not paid.
+    """
     lone = [False] * len(entries)
     last: int | None = None
     for at, entry in enumerate(entries):
@@ -596,7 +616,10 @@ class ReadParameters(NamedTuple):
 
 
 def find_read_parameters(parameters: Mapping[str, Any]) -> ReadParameters:
-    """What of these parameters the model reads, as plain JSON."""
+    """What of these parameters the model reads, as plain JSON.
+
+    `{"text": {"format": F, "verbosity": "low"}}` has one format, and nothing else that is read.
+    """
     formats: list[Any] = []
     others: dict[str, Any] = {}
     for name, parameter in _flatten_parameters(parameters, depth=0):
@@ -615,7 +638,10 @@ def find_read_parameters(parameters: Mapping[str, Any]) -> ReadParameters:
 
 
 def _other_read_fields(holder: dict[str, Any]) -> dict[str, Any]:
-    """What the model reads of a parameter that has the format among other things, without the format."""
+    """What the model reads of a parameter that has the format among other things, without the format.
+
+    A field in it may be unread as well, such as the `effort` of an `output_config`.
+    """
     other_names = [name for name in holder if name != "format"]
     return {name: holder[name] for name in other_names if snake(name) not in UNREAD_PARAMETERS}
 
@@ -626,7 +652,11 @@ def snake(name: str) -> str:
 
 
 def _flatten_parameters(parameters: Mapping[Any, Any], *, depth: int) -> Iterator[tuple[str, Any]]:
-    """The parameters that may be read, by name in snake case; those that hold parameters are opened."""
+    """The parameters that may be read, by name in snake case; those that hold parameters are opened.
+
+    SDKs nest them: `config={"generation_config": {…}}` and `extra_body={…}` hold what counts by itself
+    elsewhere.
+    """
     for original_name, value in parameters.items():
         if not isinstance(original_name, str):
             continue
@@ -657,7 +687,10 @@ def _summary_instructions(value: Any) -> Iterator[str]:
 
 
 def _has_words(name: str, value: Any) -> bool:
-    """Whether a value has words in it. A choice of tools that names no tool is one of the API's own words."""
+    """Whether a value has words in it. A choice of tools that names no tool is one of the API's own words.
+
+    `tool_choice="auto"` is not read, `{"type": "function", "name": "find"}` is. Numbers and switches are not.
+    """
     if name in ("tool_choice", "function_call"):
         return isinstance(value, dict)
     return isinstance(value, str | dict | list) and bool(value)
@@ -665,15 +698,17 @@ def _has_words(name: str, value: Any) -> bool:
 
 def _to_json_value(value: Any, *, depth: int) -> Any:
     """A value as JSON. SDKs take classes for schemas; what is neither JSON nor one of those is not sent."""
-    if value is None or isinstance(value, str | bool | int | float):
-        return value
-    if depth > _DEEPEST:
-        return None
-    if isinstance(value, Mapping):
-        return {str(name): _to_json_value(item, depth=depth + 1) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_to_json_value(item, depth=depth + 1) for item in value]
-    return _to_json_value(_dump_model(value), depth=depth + 1)
+    match value:
+        case None | str() | bool() | int() | float():
+            return value
+        case _ if depth > _DEEPEST:
+            return None
+        case Mapping():
+            return {str(name): _to_json_value(item, depth=depth + 1) for name, item in value.items()}
+        case list() | tuple():
+            return [_to_json_value(item, depth=depth + 1) for item in value]
+        case _:
+            return _to_json_value(_dump_model(value), depth=depth + 1)
 
 
 def _dump_model(value: Any) -> Any:

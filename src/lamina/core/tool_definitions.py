@@ -20,7 +20,11 @@ _SCHEMA_FIELDS = ("input_schema", "parameters", "parametersJsonSchema", "paramet
 
 
 def definition_texts(tool: dict[str, Any]) -> Iterator[str]:
-    """The text of each function in a definition, and of whatever else there is in it."""
+    """The text of each function in a definition, and of whatever else there is in it.
+
+    One definition of Gemini's holds many functions, and so does a namespace. Others hold one, in the
+    definition itself or under `function`.
+    """
     match tool:
         case {"functionDeclarations": [*declarations]} | {"function_declarations": [*declarations]}:
             for declaration in declarations:
@@ -60,6 +64,7 @@ def _function_text(function: Any) -> str:
 
 
 def _join_texts(*values: Any) -> str:
+    """Those of the values that are text, without anything between them."""
     return "".join(value for value in values if isinstance(value, str))
 
 

@@ -237,7 +237,7 @@ def spellings(character: str) -> str:
 
 @cache
 def _alphanumeric() -> re.Pattern[str]:
-    """The pattern of one letter or digit. It is made at its first use, since it takes long to compile."""
+    """The pattern of one letter or digit, made at its first use."""
     return re.compile(f"[{ALPHANUMERIC}]")
 
 

@@ -271,7 +271,7 @@ def gather_message(text: str, turn: int, *, label: str = "asked") -> Iterator[Gi
 
 
 def gather_reply(text: str, turn: int) -> Iterator[GistPiece]:
-    """The decisions and paths in a reply. The rest of what a model says can be had again by asking it."""
+    """The decisions and paths in a reply."""
     for decision in find_decisions(text):
         yield GistPiece("noted", turn, "noted", decision)
     for path in find_paths(text):

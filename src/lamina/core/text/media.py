@@ -58,8 +58,8 @@ _TEXT_TYPES = (
 def count_media_tokens(data: str, media_type: str, *, page: int, count: TokenCount) -> int:
     """Tokens of base64 data of this type, where a page of a PDF takes `page` tokens.
 
-    A PDF is recognised by its first bytes too, since clients often give a wrong type. Text is counted with
-    `count`. Anything else takes at least a page.
+    A PDF is recognised by its first bytes too, whatever its type says. Text is counted with `count`. Anything
+    else takes at least a page.
     """
     raw = decode_base64(data)
     plain_type = lower_ascii(media_type.partition(";")[0])

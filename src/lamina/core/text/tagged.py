@@ -97,7 +97,7 @@ def find_blocks(text: str, tags: Sequence[str]) -> TaggedBlocks:
 def find_tag_pairs(text: str) -> tuple[Opening, ...]:
     """The first opening of each tag that closes further on in the text.
 
-    Importers report these, so that nobody wonders why a block of an unknown tag was read as plain text.
+    An importer can name those that it does not know, and does not read as blocks.
     """
     last_closing = {match[1]: match.start() for match in _ANY_CLOSING.finditer(text)}
     first_opening: dict[str, int] = {}
