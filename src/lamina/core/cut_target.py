@@ -120,8 +120,11 @@ def measure_growth(entries: Sequence[Entry]) -> int:
     if not entries:
         return 0
     last_step = entries[-1].step
-    recent = [entry for entry in entries[-_ENTRIES_PER_STEP * STEPS :] if entry.layer is not Layer.SYSTEM]
-    recent = [entry for entry in recent if entry.step > last_step - STEPS]
+    recent: list[Entry] = []
+    for entry in entries[-_ENTRIES_PER_STEP * STEPS :]:
+        is_recent = entry.step > last_step - STEPS
+        if is_recent and entry.layer is not Layer.SYSTEM:
+            recent.append(entry)
     if not recent:
         return 0
     steps = last_step - recent[0].step + 1

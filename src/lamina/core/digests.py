@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from lamina.core.kinds import KINDS, Kinds, kind_of, recoverable
+from lamina.core.text.clipping import count_units
 from lamina.core.text.estimate import utf8_size
 from lamina.core.text.excerpts import NAME, find_decisions, find_paths, to_one_line
 from lamina.core.text.gist import (
@@ -29,13 +30,13 @@ from lamina.core.text.gist import (
     print_gist,
 )
 from lamina.core.values import Document, Image, Part, Role, Segment, Text, ToolCall, ToolResult
+from lamina.core.wording import pick_name
 
 NOTES_TITLE = "What was done in it:"
 
 QUESTION_LABEL, QUOTATION_LABEL, SUMMARY_LABEL = "asked", "quoted", "earlier"
 """Labels of what a user said, of what a user marked elsewhere, and of what an earlier summary says."""
 
-_NAMES = ("path", "url", "source", "name", "title")
 _RESULTS = frozenset(("skill_result", "subagent_result"))
 _SUMMARIES = frozenset(("digest", "progress_summary"))
 
@@ -73,12 +74,8 @@ def write_title(segments: Sequence[Segment]) -> str:
 
     Segments that join the one before them are one message with it.
     """
-    count = 0
-    for at, segment in enumerate(segments):
-        if at == 0 or not segment.joins:
-            count += 1
-    unit = "message" if count == 1 else "messages"
-    return f"Earlier conversation, {count:,} {unit} folded."
+    beginnings = [at for at, segment in enumerate(segments) if at == 0 or not segment.joins]
+    return f"Earlier conversation, {count_units(len(beginnings), 'messages')} folded."
 
 
 def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiece]:
@@ -185,14 +182,9 @@ def _read_user_segment(segment: Segment, turn: int, kinds: Kinds) -> Iterator[Gi
     if segment.kind not in kinds or not _can_be_attached_again(segment, kinds):
         yield from gather_message(text, turn, label=_find_label(segment, kinds))
         return
-    name = ""
-    for attribute in _NAMES:
-        if segment.attrs.get(attribute):
-            name = segment.attrs[attribute]
-            break
-    yield GistPiece(
-        "call", turn, "attached", to_one_line(f"{segment.kind} {name}", NAME), size=utf8_size(text)
-    )
+    name = pick_name(segment.attrs)
+    summary = to_one_line(f"{segment.kind} {name}", NAME)
+    yield GistPiece("call", turn, "attached", summary, size=utf8_size(text))
     for path in find_paths(name):
         yield GistPiece("path", turn, "", path)
 

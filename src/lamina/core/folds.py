@@ -152,12 +152,13 @@ def find_neighbours(entries: Sequence[Entry], folds: Sequence[Fold]) -> list[lis
 
     System text and lamina's own lines do not part two digests.
     """
-    by_key = {Ref(fold.key): fold for fold in folds}
-    by_covered = map_covered(folds)
+    owners = map_covered(folds)
+    for fold in folds:
+        owners[Ref(fold.key)] = fold
     groups: list[list[Fold]] = []
     group: list[Fold] = []
     for entry in entries:
-        owner = by_key.get(entry.ref) or by_covered.get(entry.ref)
+        owner = owners.get(entry.ref)
         if owner is not None:
             if owner not in group:
                 group.append(owner)

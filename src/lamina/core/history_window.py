@@ -96,17 +96,17 @@ def _find_history_steps(entries: Sequence[Entry]) -> list[int]:
 def _counts_as_history(entry: Entry) -> bool:
     """Whether an entry is of a message of history that could be taken out.
 
-    System text and what is pinned stays, and lamina's own lines are no messages of the conversation.
+    What is pinned stays, and lamina's own lines are no messages of the conversation.
     """
-    if entry.layer is not Layer.HISTORY:
-        return False
-    if entry.role is Role.SYSTEM:
-        return False
-    return entry.segment.origin != "lamina" and not entry.segment.pinned
+    is_foreign = entry.segment.origin != "lamina"
+    return _is_in_history(entry) and is_foreign and not entry.segment.pinned
 
 
 def _may_fold(entry: Entry, outside: frozenset[int]) -> bool:
-    """Whether an entry of history stands in one of these steps. System text stays where it is."""
-    if entry.step not in outside:
-        return False
+    """Whether an entry of history stands in one of these steps."""
+    return entry.step in outside and _is_in_history(entry)
+
+
+def _is_in_history(entry: Entry) -> bool:
+    """Whether an entry is of history. System text among it stays where it is."""
     return entry.layer is Layer.HISTORY and entry.role is not Role.SYSTEM

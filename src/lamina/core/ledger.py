@@ -17,9 +17,9 @@ import msgspec
 
 from lamina.core.entries import begins_with, is_empty, omit, pair_calls
 from lamina.core.folds import lay_folds, map_covered
-from lamina.core.hashing import short_handle, stem_of
+from lamina.core.hashing import NamedSegment, short_handle, stem_of
 from lamina.core.lowering import lower_entry, lower_to_reference, make_omitted_line
-from lamina.core.recall import NamedSegment, identify_segments
+from lamina.core.recall import identify_segments
 from lamina.core.values import (
     LEDGER_VERSION,
     Entry,

@@ -34,16 +34,14 @@ class Memo:
     def checkpoint_for(self, log: tuple[Segment, ...], context: BuildContext) -> DraftCheckpoint | None:
         """The checkpoint, if this log continues its log and nothing else that it depends on has changed.
 
-        Comparing the whole beginning of the log is cheap: its segments are mostly the same objects.
+        Comparing the whole beginning of the log is cheap: its segments are mostly the same objects. So is
+        the ledger, if it is the one that the last build returned.
         """
         checkpoint = self.checkpoint
         if checkpoint is None:
             return None
-        if checkpoint.ledger is not context.ledger and checkpoint.ledger != context.ledger:
-            return None
-        if checkpoint.root != context.root or checkpoint.counter != context.scale.counter:
-            return None
-        if checkpoint.options != context.options:
+        depended_on = (checkpoint.ledger, checkpoint.root, checkpoint.counter, checkpoint.options)
+        if depended_on != (context.ledger, context.root, context.scale.counter, context.options):
             return None
         start = len(checkpoint.log)
         if log[:start] != checkpoint.log or not may_split_at(log, start):

@@ -6,21 +6,17 @@ never expires.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
-from lamina.core.hashing import content_digest, handle, make_ref, parts_digest, short_handle
-from lamina.core.values import Digest, Fold, Ledger, Ref, Role, Segment
+from lamina.core.hashing import (
+    NamedSegment,
+    SegmentNames,
+    handle,
+    parts_digest,
+    short_handle,
+)
+from lamina.core.values import Fold, Ledger, Ref, Segment
 from lamina.errors import NotFound
-
-
-class NamedSegment(NamedTuple):
-    """A segment with its ref and the digest of its content."""
-
-    ref: Ref
-    content: Digest
-    segment: Segment
 
 
 def recall(log: Iterable[Segment], key: str, *, ledger: Ledger | None = None) -> tuple[Segment, ...]:
@@ -73,16 +69,9 @@ def index_by_name(segments: Iterable[NamedSegment]) -> dict[str, Segment]:
 
 def identify_segments(log: Iterable[Segment]) -> Iterator[NamedSegment]:
     """Each segment of a log with the ref by which the ledger names it."""
-    occurrences = Counter[Ref]()
-    before = Digest("")
+    names = SegmentNames()
     for segment in log:
-        content = content_digest(segment, parts_digest(segment.role, segment.parts))
-        first_ref = make_ref(segment, content, before, 0)
-        ref = make_ref(segment, content, before, occurrences[first_ref])
-        yield NamedSegment(ref, content, segment)
-        occurrences[first_ref] += 1
-        if segment.role is not Role.SYSTEM:
-            before = content
+        yield names.name(segment, parts_digest(segment.role, segment.parts))
 
 
 def list_refs(log: Iterable[Segment]) -> Iterator[tuple[Ref, Segment]]:

@@ -17,10 +17,9 @@ from typing import Any, Literal
 import msgspec
 
 from lamina.core.entries import begins_with, find_last_sent, is_empty, make_closing_line, make_own_entry, omit
-from lamina.core.hashing import content_digest, make_ref, parts_digest
+from lamina.core.hashing import SegmentNames, parts_digest
 from lamina.core.text.tags import strip_tags
 from lamina.core.values import (
-    Digest,
     Entry,
     Ledger,
     Part,
@@ -70,18 +69,17 @@ AS_IS = Repairs()
 class ScanMemory(msgspec.Struct):
     """What a scan must remember of the log before it.
 
-    `refs` and `ids` count how often each ref and each call id has occurred. `content` is the content of the
-    last segment that is not system text. `side` says whose message is being written.
+    `names` are those of the segments so far, and `ids` counts how often each call id has occurred. `side`
+    says whose message is being written.
     """
 
-    refs: dict[str, int] = {}
+    names: SegmentNames = msgspec.field(default_factory=SegmentNames)
     ids: dict[str, int] = {}
-    content: Digest = Digest("")
     side: str = ""
 
     def copy(self) -> ScanMemory:
         """A memory of its own for another scan, which changes nothing in this one."""
-        return ScanMemory(refs=dict(self.refs), ids=dict(self.ids), content=self.content, side=self.side)
+        return ScanMemory(names=self.names.copy(), ids=dict(self.ids), side=self.side)
 
 
 def repair(
@@ -152,19 +150,19 @@ class _Scan:
 
     def _take_entry(self, entry: Entry) -> None:
         """Adds an entry by what it is: a result, a blank message, a call, or a message."""
-        first = entry.parts[0] if entry.parts else None
-        if isinstance(first, ToolResult):
-            self._take_result(entry, first)
-        elif self._is_blank(entry):
-            self._omit(entry, "empty")
-        elif isinstance(first, ToolCall):
-            self._take_call(entry, first)
-        elif entry.role is Role.ASSISTANT:
-            if entry.opens:
-                self.close()
-            self._append(entry)
-        else:
-            self._take_message(entry)
+        match entry.parts[:1]:
+            case (ToolResult() as result,):
+                self._take_result(entry, result)
+            case _ if self._is_blank(entry):
+                self._omit(entry, "empty")
+            case (ToolCall() as call,):
+                self._take_call(entry, call)
+            case _ if entry.role is Role.ASSISTANT:
+                if entry.opens:
+                    self.close()
+                self._append(entry)
+            case _:
+                self._take_message(entry)
 
     def close(self) -> None:
         """Ends the place for results: answers, or leaves out, each call that got none."""
@@ -204,17 +202,11 @@ class _Scan:
         """The segment as an entry with its ref, in full."""
         _validate(segment)
         sent = parts_digest(segment.role, segment.parts)
-        content = content_digest(segment, sent)
-        before = self.memory.content
-        if segment.role is not Role.SYSTEM:
-            self.memory.content = content
-        first_ref = make_ref(segment, content, before, 0)
-        occurrences = self.memory.refs.get(first_ref, 0)
-        self.memory.refs[first_ref] = occurrences + 1
+        named = self.memory.names.name(segment, sent)
         entry = Entry(
             segment=segment,
-            ref=make_ref(segment, content, before, occurrences),
-            content=content,
+            ref=named.ref,
+            content=named.content,
             role=segment.role,
             parts=segment.parts,
             sent=sent,

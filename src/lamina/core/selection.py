@@ -33,10 +33,10 @@ def _add_partners(reasons: list[str], entries: Sequence[Entry]) -> None:
     for call_at, result_at in pair_calls(entries):
         call_reason = reasons[call_at]
         result_reason = reasons[result_at]
-        if result_reason and not call_reason:
-            reasons[call_at] = f"{result_reason} (its result)"
-        elif call_reason and not result_reason:
-            reasons[result_at] = f"{call_reason} (its call)"
+        if not call_reason and not result_reason:
+            continue
+        reasons[call_at] = call_reason or f"{result_reason} (its result)"
+        reasons[result_at] = result_reason or f"{call_reason} (its call)"
 
 
 def _find_filter_reason(entry: Entry, layout: Layout) -> str:

@@ -642,8 +642,12 @@ def _other_read_fields(holder: dict[str, Any]) -> dict[str, Any]:
 
     A field in it may be unread as well, such as the `effort` of an `output_config`.
     """
-    other_names = [name for name in holder if name != "format"]
-    return {name: holder[name] for name in other_names if snake(name) not in UNREAD_PARAMETERS}
+    other_fields: dict[str, Any] = {}
+    for name, value in holder.items():
+        if name == "format" or snake(name) in UNREAD_PARAMETERS:
+            continue
+        other_fields[name] = value
+    return other_fields
 
 
 def snake(name: str) -> str:

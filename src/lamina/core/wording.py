@@ -223,12 +223,20 @@ def name_of(segment: Segment) -> str:
 
     Its attributes say it, the most specific first; otherwise the file name of a document in it.
     """
-    for name in ("path", "url", "source", "name", "title"):
-        if segment.attrs.get(name):
-            return segment.attrs[name]
+    name = pick_name(segment.attrs)
+    if name:
+        return name
     for part in segment.parts:
         if isinstance(part, Document) and part.name:
             return part.name
+    return ""
+
+
+def pick_name(attributes: Mapping[str, str]) -> str:
+    """The attribute that names a segment best; "" if none does."""
+    for attribute in ("path", "url", "source", "name", "title"):
+        if attributes.get(attribute):
+            return attributes[attribute]
     return ""
 
 
@@ -257,13 +265,15 @@ def _text_of_part(part: Part, *, data: bool) -> str:
 
 def _text_of_media(media: Image | Document, *, data: bool) -> str:
     """What a picture or document says: its text, or its data if that is asked for, or what it is."""
-    if isinstance(media, Document) and media.text:
-        return media.text
-    if data:
-        return media.data or media.url
-    if isinstance(media, Document):
-        return f"[Document {media.name}]"
-    return "[Image content]"
+    match media:
+        case Document(text=text) if text:
+            return text
+        case _ if data:
+            return media.data or media.url
+        case Document(name=name):
+            return f"[Document {name}]"
+        case _:
+            return "[Image content]"
 
 
 def _find_media(parts: Iterable[Part]) -> Iterator[Part]:

@@ -6,13 +6,14 @@ for anything else. Who wrote the messages, and in what order, is the caller's bu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
 from lamina.core.text.arguments import PATH_ARGUMENTS
 from lamina.core.text.characters import WHITE_SPACE, is_blank
-from lamina.core.text.clipping import clip
+from lamina.core.text.clipping import clip, count_units
 from lamina.core.text.estimate import utf8_size
 from lamina.core.text.excerpts import (
     LINE,
@@ -209,8 +210,7 @@ def _print_piece(piece: GistPiece, width: int) -> str:
     if piece.times > 1:
         line += f", {piece.times:,} times"
     if piece.size is not None:
-        unit = "byte" if piece.size == 1 else "bytes"
-        line += f" -> {piece.size:,} {unit}"
+        line += f" -> {count_units(piece.size, 'bytes')}"
     return line + piece.after
 
 
@@ -243,12 +243,13 @@ def _arrange_lines(chosen: Sequence[tuple[GistPiece, str]]) -> Iterator[str]:
 
 def _count_remainder(pieces: Sequence[GistPiece]) -> str:
     """What is left out, by claim: `(and 1 more error, 12 more calls)`; "" if nothing is."""
+    times: Counter[str] = Counter()
+    for piece in pieces:
+        times[piece.claim] += piece.times
     counts: list[str] = []
     for claim, unit in _UNITS.items():
-        count = sum(piece.times for piece in pieces if piece.claim == claim)
-        if count:
-            units = unit if count == 1 else f"{unit}s"
-            counts.append(f"{count:,} more {units}")
+        if times[claim]:
+            counts.append(count_units(times[claim], f"more {unit}s"))
     if not counts:
         return ""
     return f"(and {', '.join(counts)})"
@@ -304,15 +305,19 @@ def gather_call(
 def _read_text_arguments(arguments: str) -> dict[str, str]:
     """The arguments that are a text or a number, by name; empty if they are no JSON object.
 
-    `parse_json` gives numbers as the text that was written.
+    `parse_json` gives numbers as the text that was written. Blank text says nothing.
     """
     if len(arguments) > _LONGEST_ARGUMENTS:
         return {}
     values = parse_json(arguments)
     if not isinstance(values, dict):
         return {}
-    texts = {key: value for key, value in values.items() if isinstance(value, str)}
-    return {key: text for key, text in texts.items() if not is_blank(text)}
+    texts: dict[str, str] = {}
+    for key, value in values.items():
+        if not isinstance(value, str) or is_blank(value):
+            continue
+        texts[key] = value
+    return texts
 
 
 def _pick_telling_argument(text_arguments: Mapping[str, str]) -> str:

@@ -85,19 +85,18 @@ def find_first_table(value: Any, *, path: str = "", depth: int = 3) -> JsonTable
 
     In `{"meta": {}, "response": {"items": [{"id": 1}]}}` it is the array at `.response.items`.
     """
-    if not isinstance(value, dict) or not depth:
-        return JsonTable(path, value if _is_table(value) else [])
-    for key, item in value.items():
-        item_path = f"{path}.{key}"[:_LONGEST_PATH]
-        table = find_first_table(item, path=item_path, depth=depth - 1)
-        if table.rows:
-            return table
+    match value:
+        case [dict(), *_]:
+            return JsonTable(path, value)
+        case dict() if depth:
+            for key, item in value.items():
+                item_path = f"{path}.{key}"[:_LONGEST_PATH]
+                table = find_first_table(item, path=item_path, depth=depth - 1)
+                if table.rows:
+                    return table
+        case _:
+            pass
     return JsonTable(path, [])
-
-
-def _is_table(value: Any) -> bool:
-    """Whether a value is an array that begins with an object."""
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
 
 
 def abbreviate_value(value: Any, depth: int = 3) -> str:

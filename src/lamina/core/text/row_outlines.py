@@ -124,7 +124,7 @@ def _describe_column(rows: Sequence[Sequence[str]], column: int) -> str:
     Empty cells say nothing. A column of `12`, an empty cell and `7` holds integers.
     """
     cells = [row[column].strip('" ') for row in rows if column < len(row)]
-    values = [cell[:_LONGEST_CELL] for cell in cells if cell]
+    values = {cell[:_LONGEST_CELL] for cell in cells} - {""}
     if not values:
         return "nothing"
     for type_name, pattern in _CELL_TYPES:
