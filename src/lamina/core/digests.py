@@ -9,10 +9,10 @@ for the digest's own structure, and none of the structure addresses a reader.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from lamina.core.entries import pair_parts
 from lamina.core.kinds import KINDS, Kinds, kind_of, recoverable
 from lamina.core.text.clipping import count_units
 from lamina.core.text.estimate import utf8_size
@@ -79,9 +79,13 @@ def write_title(segments: Sequence[Segment]) -> str:
 
 
 def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiece]:
-    """Everything worth keeping, in chronological order; a path only where it first appears."""
+    """Everything worth keeping, in chronological order; a path only where it first appears.
+
+    A turn begins where the user speaks after somebody else. It ends with its last reply, if that holds no
+    decision: what was decided is noted already.
+    """
     segments = [segment for segment in segments if segment.role is not Role.SYSTEM]
-    results = iter(_pair_results(part for segment in segments for part in segment.parts))
+    results = _find_results([part for segment in segments for part in segment.parts])
     seen: set[tuple[str, str]] = set()
     turn = 1
     user_spoke = True
@@ -97,11 +101,24 @@ def _find_pieces(segments: Sequence[Segment], kinds: Kinds) -> Iterator[GistPiec
             reply = _find_reply(segment, reply)
         for piece in _read_segment(segment, turn, results, kinds):
             name = (piece.claim, piece.text)
-            if piece.claim in UNIQUE_CLAIMS and name in seen:
-                continue
-            seen.add(name)
-            yield piece
+            is_repeated = piece.claim in UNIQUE_CLAIMS and name in seen
+            if not is_repeated:
+                seen.add(name)
+                yield piece
     yield from gather_ending(reply, turn)
+
+
+def _find_results(parts: Sequence[Part]) -> Iterator[ToolResult | None]:
+    """The result of each call, in the order of the calls; None for a call that has none."""
+    result_at = dict(pair_parts(parts))
+    for at, part in enumerate(parts):
+        if not isinstance(part, ToolCall):
+            continue
+        answer = parts[result_at.get(at, at)]
+        if isinstance(answer, ToolResult):
+            yield answer
+        else:
+            yield None
 
 
 def _find_reply(segment: Segment, reply: str) -> str:
@@ -118,30 +135,23 @@ def _find_reply(segment: Segment, reply: str) -> str:
 
 
 def _is_from_user(segment: Segment) -> bool:
-    """Whether a segment is the user's: words or attachments, not the results of a call."""
+    """Whether a segment is the user's: words or attachments, not the results of a call.
+
+    Some clients send results in the user's role, as a kind or as a part of the message.
+    """
     if segment.role is not Role.USER or segment.kind in _RESULTS:
         return False
     return not any(isinstance(part, ToolCall | ToolResult) for part in segment.parts)
 
 
-def _pair_results(parts: Iterable[Part]) -> list[ToolResult | None]:
-    """The result of each call, in the order of the calls. Of calls with one id the earliest is answered."""
-    waiting: dict[str, deque[int]] = {}
-    results: list[ToolResult | None] = []
-    for part in parts:
-        if isinstance(part, ToolCall):
-            waiting.setdefault(part.id, deque()).append(len(results))
-            results.append(None)
-        elif isinstance(part, ToolResult) and waiting.get(part.id):
-            call_at = waiting[part.id].popleft()
-            results[call_at] = part
-    return results
-
-
 def _read_segment(
     segment: Segment, turn: int, results: Iterator[ToolResult | None], kinds: Kinds
 ) -> Iterator[GistPiece]:
-    """What one segment says that is worth keeping. `results` has the result of each call in turn."""
+    """What one segment says that is worth keeping. `results` has the result of each call in turn.
+
+    Of a call, what it asked and how large its answer was; of an answer, its errors; of a reply, its
+    decisions. Thinking and a provider's own blocks say nothing here.
+    """
     if _is_from_user(segment):
         yield from _read_user_segment(segment, turn, kinds)
         return
@@ -190,7 +200,10 @@ def _read_user_segment(segment: Segment, turn: int, kinds: Kinds) -> Iterator[Gi
 
 
 def _find_label(segment: Segment, kinds: Kinds) -> str:
-    """Whose words they are. A selection is kept word for word, but marked text is not a question."""
+    """Whose words they are. A selection is kept word for word, but marked text is not a question.
+
+    An earlier summary is nobody's words, and stands among the notes.
+    """
     if segment.kind in _SUMMARIES:
         return SUMMARY_LABEL
     if segment.kind in kinds and kind_of(kinds, segment).attachment:
@@ -204,7 +217,10 @@ def _can_be_attached_again(segment: Segment, kinds: Kinds) -> bool:
 
 
 def _show_parts(parts: Iterable[Part]) -> str:
-    """What parts say. Pictures and documents are named; thinking and raw blocks are not shown."""
+    """What parts say. Pictures and documents are named; thinking and raw blocks are not shown.
+
+    Calls and results are not shown either: they have lines of their own.
+    """
     texts = [_show_part(part) for part in parts]
     return "\n".join(text for text in texts if text)
 

@@ -7,6 +7,7 @@ step and layer an entry belongs, and what leaves when a turn is over.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from types import UnionType
 from typing import Any
@@ -111,29 +112,42 @@ def make_closing_line(key: str, text: str, *, kind: str = "user", **place: Any) 
 
 
 def begins_with(parts: tuple[Part, ...], part_type: type | UnionType) -> bool:
-    """Whether the first part is of this type. Calls, results and thinking are the only part of theirs."""
+    """Whether the first part is of this type. Calls, results and thinking are the only part of theirs.
+
+    So the first part says what a whole entry is.
+    """
     return bool(parts) and isinstance(parts[0], part_type)
 
 
 def is_empty(parts: tuple[Part, ...]) -> bool:
-    """Whether parts have nothing to send: there are none, or only blank text."""
+    """Whether parts have nothing to send: there are none, or only blank text.
+
+    A message of white space counts as empty, since every provider refuses it.
+    """
     return all(isinstance(part, Text) and is_blank(part.text) for part in parts)
 
 
 def pair_calls(entries: Sequence[Entry]) -> list[tuple[int, int]]:
     """Positions of each call that is sent and of its result."""
-    result_pairs: list[tuple[int, int]] = []
-    waiting: dict[str, list[int]] = {}
-    for at, entry in enumerate(entries):
-        if not entry.parts:
-            continue
-        first = entry.parts[0]
-        if isinstance(first, ToolCall):
-            waiting.setdefault(first.id, []).append(at)
-        elif isinstance(first, ToolResult) and waiting.get(first.id):
-            call_at = waiting[first.id].pop()
-            result_pairs.append((call_at, at))
-    return result_pairs
+    first_parts = [entry.parts[0] if entry.parts else None for entry in entries]
+    return pair_parts(first_parts)
+
+
+def pair_parts(parts: Iterable[Part | None]) -> list[tuple[int, int]]:
+    """Positions of each call and of its result, in the order of the results.
+
+    Clients do not always use an id only once. Of calls with one id the earliest is answered first, as repair
+    does it.
+    """
+    pairs: list[tuple[int, int]] = []
+    waiting: dict[str, deque[int]] = {}
+    for at, part in enumerate(parts):
+        if isinstance(part, ToolCall):
+            waiting.setdefault(part.id, deque()).append(at)
+        elif isinstance(part, ToolResult) and waiting.get(part.id):
+            call_at = waiting[part.id].popleft()
+            pairs.append((call_at, at))
+    return pairs
 
 
 # Turns and steps.
@@ -232,12 +246,14 @@ def age_entries(entries: Iterable[Entry], turn: int) -> list[Entry]:
 
 
 def is_from_user(entry: Entry, kinds: Kinds) -> bool:
-    """Whether the user's side put it in: a message, an attachment, or a changed section of system text."""
+    """Whether the user's side put it in: a message, an attachment, or a changed section of system text.
+
+    A result that came late is quoted in the model's voice, and lamina's own lines are nobody's.
+    """
     if is_section(kinds, entry.segment):
         return True
-    if entry.role is not Role.USER or entry.segment.role is not Role.USER:
-        return False
-    return entry.segment.origin != "lamina"
+    has_users_voice = entry.role is Role.USER and entry.segment.role is Role.USER
+    return has_users_voice and entry.segment.origin != "lamina"
 
 
 def is_question(entry: Entry, kinds: Kinds) -> bool:
@@ -249,7 +265,10 @@ def is_question(entry: Entry, kinds: Kinds) -> bool:
 
 
 def continues_message(entry: Entry) -> bool:
-    """Whether an entry goes on with the message before it."""
+    """Whether an entry goes on with the message before it.
+
+    It joins that message in the log, and nothing that was left out since has made it open one.
+    """
     return entry.segment.joins and not entry.opens
 
 
@@ -307,7 +326,10 @@ def find_leaving(entries: Sequence[Entry], kinds: Kinds, layout: Layout, *, boun
 
 
 def _has_own_place(entry: Entry, kinds: Kinds) -> bool:
-    """Whether an entry stands where it was put: a digest, a summary, a section that a cut may promote."""
+    """Whether an entry stands where it was put: a digest, a summary, a section that a cut may promote.
+
+    Such an entry says nothing about where a turn begins and ends.
+    """
     is_own = entry.segment.origin == "lamina"
     is_summary = bool(entry.segment.covers)
     return is_own or is_summary or is_section(kinds, entry.segment)
