@@ -77,7 +77,10 @@ def _find_first_new(draft: Draft, context: BuildContext) -> int:
 
 
 def _weigh_again(draft: Draft, context: BuildContext) -> Draft:
-    """The draft with tokens and hashes of what was lowered. No entry counts as unchanged any more."""
+    """The draft with tokens and hashes of what was lowered. No entry counts as unchanged any more.
+
+    So the seal checks the laws on all of them.
+    """
     entries = weigh_entries(draft.entries, context.scale, prefix=context.root)
     tokens = sum(entry.tokens for entry in entries)
     return msgspec.structs.replace(draft, entries=entries, tokens=tokens, unchanged=0, unchanged_sent=0)

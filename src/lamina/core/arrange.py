@@ -255,7 +255,11 @@ def _find_open_turn(front: LogFront) -> int:
 
 
 def _checkpoint_holds(checkpoint: DraftCheckpoint, pieces: _Pieces, context: BuildContext) -> bool:
-    """Whether the front is still what drafting the whole log would give."""
+    """Whether the front is still what drafting the whole log would give.
+
+    What comes after a front can change it in three ways, and each is looked for in the new part alone. If
+    none is there, the front is used as it is.
+    """
     if _takes_back(checkpoint, pieces):
         return False
     if _returns_what_left(pieces, context.ledger):
@@ -685,7 +689,10 @@ def word_entries(entries: Iterable[Entry], *, wording: Wording) -> list[Entry]:
 
 
 def _word_entry(entry: Entry, wording: Wording) -> Entry:
-    """One entry in the words of its kind, if its kind has any."""
+    """One entry in the words of its kind, if its kind has any.
+
+    A late result speaks in another voice than its segment, and has its words already.
+    """
     has_own_voice = entry.role is entry.segment.role
     if entry.form is not Form.FULL or not has_own_voice:
         return entry
@@ -696,7 +703,10 @@ def _word_entry(entry: Entry, wording: Wording) -> Entry:
 
 
 def is_worded(segment: Segment, wording: Wording) -> bool:
-    """Whether a segment in full is sent in other words than its own: in a tag, or as its kind is worded."""
+    """Whether a segment in full is sent in other words than its own: in a tag, or as its kind is worded.
+
+    Plain messages are not: they leave as they came.
+    """
     if wording.tagged or segment.kind in wording.words:
         return True
     return has_tag(wording.kinds, segment)

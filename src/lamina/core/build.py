@@ -122,7 +122,10 @@ def _find_limits(budget: Budget | None, draft: Draft, context: BuildContext) -> 
 
 
 def _may_need_cut(draft: Draft, limits: CutLimits | None, context: BuildContext) -> bool:
-    """Whether history is limited to its last messages, or the budget asks for a cut."""
+    """Whether history is limited to its last messages, or the budget asks for a cut.
+
+    Most requests need none, and are done after `admit`.
+    """
     if context.options.window is not None:
         return True
     if limits is None:

@@ -681,7 +681,10 @@ def _write_digest(
 def _pays(
     fold: Fold, run: Sequence[Entry], run_tokens: int, progress: CutProgress, digest_limit: int | None
 ) -> bool:
-    """Whether a digest is smaller than its run. Unless it is bounded, it must also have the user's words."""
+    """Whether a digest is smaller than its run. Unless it is bounded, it must also have the user's words.
+
+    A digest that lost words of the user would break the law that these are lowered last.
+    """
     context = progress.context
     if measure_fold(fold, run, context.scale, context.wording) >= run_tokens:
         return False
@@ -811,7 +814,10 @@ def _digest_sizes(request: Sequence[Entry]) -> dict[str, int]:
 
 
 def _replace_folds(folds: tuple[Fold, ...], group: Sequence[Fold], merged: Fold) -> tuple[Fold, ...]:
-    """The folds with `merged` in the place of a group. It answers to the keys of all that it replaces."""
+    """The folds with `merged` in the place of a group. It answers to the keys of all that it replaces.
+
+    The model may still recall a digest by the key that it saw in an earlier request.
+    """
     first = folds.index(group[0])
     answers_to: list[str] = []
     for fold in group:

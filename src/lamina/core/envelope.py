@@ -211,7 +211,10 @@ def _mark_sent(draft: Draft, envelope: Envelope) -> SentMark:
 
 
 def _lasting_prefix(envelope: Envelope) -> Digest:
-    """The hash of the stream without the tail."""
+    """The hash of the stream without the tail.
+
+    The tail is gone in the next request, so the mark must not include it.
+    """
     if not envelope.tail:
         return envelope.prefix
     return find_prefix(envelope.lasting, envelope.root)
@@ -280,7 +283,10 @@ def find_overflow(envelope: Envelope) -> Iterator[str]:
 
 
 def find_wrong_parts(entries: Iterable[Entry]) -> Iterator[str]:
-    """An entry has parts if it is sent and none if it is omitted, and it has a reason for either."""
+    """An entry has parts if it is sent and none if it is omitted, and it has a reason for either.
+
+    By the reasons a request is explained, so none may be missing.
+    """
     for entry in entries:
         is_omitted = entry.form is Form.OMITTED
         has_parts = bool(entry.parts)
@@ -291,7 +297,10 @@ def find_wrong_parts(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _find_risen_forms(entries: Iterable[Entry], ledger: Ledger) -> Iterator[str]:
-    """No entry has a higher form than its line in the ledger."""
+    """No entry has a higher form than its line in the ledger.
+
+    It may have a lower one: a fold omits what a line only shortened.
+    """
     for entry in entries:
         line = ledger.lines.get(entry.ref)
         if line is not None and entry.form > line.form:
@@ -299,7 +308,10 @@ def _find_risen_forms(entries: Iterable[Entry], ledger: Ledger) -> Iterator[str]
 
 
 def find_gained_authority(entries: Iterable[Entry]) -> Iterator[str]:
-    """Only what came as system text is sent as such, or stands among it."""
+    """Only what came as system text is sent as such, or stands among it.
+
+    Models obey system text, so nothing that a file or a tool says may become it.
+    """
     for entry in entries:
         is_system_text = entry.role is Role.SYSTEM
         if is_system_text and entry.segment.role is not Role.SYSTEM:
@@ -309,7 +321,10 @@ def find_gained_authority(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def _find_late_system_text(entries: Sequence[Entry]) -> Iterator[str]:
-    """The layer of system text comes first, so nothing in it follows another layer."""
+    """The layer of system text comes first, so nothing in it follows another layer.
+
+    If it did, the stream would have changed at its beginning.
+    """
     for before, after in pairwise(entries):
         if after.layer is Layer.SYSTEM and before.layer is not Layer.SYSTEM:
             yield f"{after.ref} stands after {before.ref}"

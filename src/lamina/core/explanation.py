@@ -48,7 +48,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def layers(self) -> dict[Layer, int]:
-        """Tokens by layer."""
+        """Tokens by layer, in the order of the request. Layers without a token are left out."""
         sums: Tally[Layer] = Tally()
         for row in self.rows:
             sums[row.layer] += row.tokens

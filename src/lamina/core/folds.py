@@ -48,7 +48,10 @@ def find_digest_size(room: int) -> int:
 
 
 def find_runs(entries: Sequence[Entry], folded: frozenset[int]) -> list[list[int]]:
-    """Runs of positions to fold. What is omitted already, and system text, does not end a run."""
+    """Runs of positions to fold. What is omitted already, and system text, does not end a run.
+
+    If 2, 3 and 6 are to be folded and a message stands at 5, there are two runs: 2 and 3, and 6 alone.
+    """
     runs: list[list[int]] = []
     in_run = False
     for at, entry in enumerate(entries):
@@ -217,7 +220,10 @@ def map_covered(folds: Iterable[Fold]) -> dict[Ref, Fold]:
 
 
 def is_digest(entry: Entry) -> bool:
-    """Whether an entry is a part of a fold's digest."""
+    """Whether an entry is a part of a fold's digest.
+
+    A client may log digests of its own, which are segments like any other.
+    """
     return entry.segment.kind == "digest" and entry.segment.origin == "lamina"
 
 
@@ -232,7 +238,10 @@ def _needs_words(fold: Fold, before: Role | None) -> bool:
 
 
 def _next_role(entries: Sequence[Entry], start: int, owner: Mapping[Ref, Fold]) -> Role:
-    """Who speaks after a digest. If nobody does, the model will."""
+    """Who speaks after a digest. If nobody does, the model will.
+
+    The next digest speaks in the user's voice, unless it has only notes.
+    """
     for at in range(start, len(entries)):
         entry = entries[at]
         next_fold = owner.get(entry.ref)
@@ -292,7 +301,10 @@ def _make_segment(fold: Fold, *, key: str, role: Role, text: str) -> Segment:
 
 
 def _digest_layer(at: Entry) -> Layer:
-    """The layer of what the digest covers; a digest never stands in the system text or the library."""
+    """The layer of what the digest covers; a digest never stands in the system text or the library.
+
+    Both are more stable than a digest, which a later cut may merge.
+    """
     if at.layer in (Layer.SYSTEM, Layer.LIBRARY):
         return Layer.HISTORY
     return at.layer

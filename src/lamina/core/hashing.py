@@ -104,6 +104,7 @@ def remove_markers(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _without_markers(tool: dict[str, Any]) -> dict[str, Any]:
+    """One definition without the fields that mark a cache boundary."""
     return {name: value for name, value in tool.items() if name not in MARKERS}
 
 

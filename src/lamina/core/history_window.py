@@ -43,7 +43,7 @@ class LastN(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def reason(self) -> str:
-        """Why a cut was made."""
+        """Why a cut was made, as the ledger records it."""
         return f"history beyond the last {self.messages:,} messages"
 
     def outside(self, entries: Sequence[Entry]) -> frozenset[int]:

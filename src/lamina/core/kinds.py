@@ -205,7 +205,10 @@ def is_section(kinds: Kinds, segment: Segment) -> bool:
 
 
 def has_tag(kinds: Kinds, segment: Segment) -> bool:
-    """Whether a segment is sent in the tag of its kind, as attachments and sections are."""
+    """Whether a segment is sent in the tag of its kind, as attachments and sections are.
+
+    A tagged wording puts everything else into tags too.
+    """
     kind = kind_of(kinds, segment)
     return kind.attachment or kind.section
 

@@ -81,11 +81,15 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kinds(self) -> Kinds:
+        """The table of kinds that the request was built with."""
         return self.options.kinds
 
     @property
     def has_new_cut(self) -> bool:
-        """Whether a cut was recorded since the request before."""
+        """Whether a cut was recorded since the request before.
+
+        Without a request before there is nothing that a cut could have changed.
+        """
         if self.before is None:
             return False
         return len(self.envelope.ledger.cuts) > len(self.before.ledger.cuts)
@@ -187,7 +191,8 @@ def _compare_forms(before: Entry, entry: Entry, case: Case) -> Iterator[str]:
     """What is wrong with the form of an entry, beside that of the same entry in the request before.
 
     The hoisted layout may put an attachment elsewhere at a recorded cut: it is only named while it stands in
-    the library, and if a cut lowers it there, it is sent in full in its own turn.
+    the library, and if a cut lowers it there, it is sent in full in its own turn. Other words in the same
+    form are allowed at a recorded cut too.
     """
     is_hoisted = case.options.layout.library == "hoisted"
     may_move = is_hoisted and case.has_new_cut and _is_attachment(entry, case)
@@ -201,7 +206,23 @@ def _compare_forms(before: Entry, entry: Entry, case: Case) -> Iterator[str]:
 def _check_prompt(case: Case) -> Iterator[str]:
     """The prompt is sent in full, and of the last step only results that do not fit are touched.
 
-    A filter, or a format that cannot express everything, may leave out anything.
+    Thinking may be left out even there: a provider refuses it if its past has changed.
+    """
+    for entry in _find_touched_now(case):
+        is_omitted = entry.form is Form.OMITTED
+        if entry.layer is Layer.PROMPT or said_beside_results(entry):
+            yield f"the prompt {entry.ref} is sent {entry.form}"
+        elif is_omitted and entry.segment.kind != "thinking":
+            yield f"{entry.ref} of the last step is not sent"
+        elif begins_with(entry.segment.parts, ToolCall):
+            yield f"the call {entry.ref} of the last step is sent {entry.form}"
+
+
+def _find_touched_now(case: Case) -> Iterator[Entry]:
+    """What belongs to the prompt or the last step, and is not sent in full although it came in order.
+
+    A filter, or a format that cannot express everything, may leave out anything. An attachment may be
+    replaced by a reference to equal content.
     """
     options = case.options
     is_filtered = bool(options.layout.include or options.layout.exclude)
@@ -212,29 +233,19 @@ def _check_prompt(case: Case) -> Iterator[str]:
     for at in current_turn(entries):
         entry = entries[at]
         is_whole = entry.form is Form.FULL
-        if is_whole or entry.ref in repairs or _is_attachment(entry, case):
-            continue
-        if entry.layer is Layer.PROMPT or said_beside_results(entry):
-            yield f"the prompt {entry.ref} is sent {entry.form}"
-        elif begins_with(entry.segment.parts, ToolCall) and entry.form is not Form.OMITTED:
-            yield f"the call {entry.ref} of the last step is sent {entry.form}"
-        elif entry.form is Form.OMITTED and entry.segment.kind != "thinking":
-            yield f"{entry.ref} of the last step is not sent"
+        may_differ = entry.ref in repairs or _is_attachment(entry, case)
+        if not is_whole and not may_differ:
+            yield entry
 
 
 def _check_folds(case: Case) -> Iterator[str]:
     """A fold covers what is in the log, in order, and nothing that must be sent.
 
-    The prompt, the last step, system text and what is pinned must be sent.
+    Otherwise its digest would speak of something that the user took back, or instead of the prompt.
     """
     entries = case.envelope.entries
-    current = current_turn(entries)
     positions = {entry.ref: at for at, entry in enumerate(entries)}
-    must_stand: set[Ref] = set()
-    for at, entry in enumerate(entries):
-        is_protected = entry.role is Role.SYSTEM or entry.segment.pinned
-        if is_protected or at in current:
-            must_stand.add(entry.ref)
+    must_stand = _find_protected(entries)
     for fold in case.envelope.ledger.folds:
         covered = [positions[ref] for ref in fold.covers if ref in positions]
         if len(covered) < len(fold.covers):
@@ -243,6 +254,15 @@ def _check_folds(case: Case) -> Iterator[str]:
             yield f"{fold.key} covers what stands in another order"
         for ref in must_stand.intersection(fold.covers):
             yield f"{fold.key} covers {ref}, which must stand"
+
+
+def _find_protected(entries: Sequence[Entry]) -> set[Ref]:
+    """What must be sent: the prompt, the last step, system text and what is pinned."""
+    protected = {entries[at].ref for at in current_turn(entries)}
+    for entry in entries:
+        if entry.role is Role.SYSTEM or entry.segment.pinned:
+            protected.add(entry.ref)
+    return protected
 
 
 def calls_and_results_pair(case: Case) -> Iterator[str]:
@@ -337,7 +357,10 @@ def _find_lost_for_room(lost: Sequence[Entry], case: Case) -> list[Entry]:
 
 
 def _find_lowered_now(case: Case) -> set[Ref]:
-    """Everything that the cut of this request put under a digest or gave a line in the ledger."""
+    """Everything that the cut of this request put under a digest or gave a line in the ledger.
+
+    A line or fold has the number of its cut, so older ones can be told apart.
+    """
     cut = case.envelope.cut
     if cut is None:
         return set()
@@ -363,10 +386,12 @@ def _find_large_in_full(case: Case) -> Iterator[Entry]:
 
 
 def _is_unrecoverable(entry: Entry, case: Case) -> bool:
-    """Whether an entry cannot be had again, and was not left out by choice."""
-    if entry.segment.origin == "lamina" or entry.role is Role.SYSTEM:
-        return False
-    if entry.why in BY_CHOICE:
+    """Whether an entry cannot be had again, and was not left out by choice.
+
+    System text cannot be had again either, but no cut touches it.
+    """
+    is_foreign = entry.segment.origin != "lamina" and entry.role is not Role.SYSTEM
+    if not is_foreign or entry.why in BY_CHOICE:
         return False
     return goes_last(entry, case.kinds)
 
@@ -411,7 +436,10 @@ def _check_turn_names(case: Case) -> Iterator[str]:
 
 
 def _find_names_twice(attachments: Iterable[Entry]) -> Iterator[str]:
-    """Attachments whose key another one of them has, with other content. Handles and overrides may repeat."""
+    """Attachments whose key another one of them has, with other content. Handles and overrides may repeat.
+
+    A reader who is shown two contents under one name cannot tell which of them is meant.
+    """
     contents: dict[str, Digest] = {}
     for entry in attachments:
         key = entry.segment.key
@@ -457,6 +485,7 @@ def _find_full_parts(entry: Entry, case: Case) -> Sequence[Part]:
 
 
 def _count_tokens(parts: Sequence[Part], case: Case) -> int:
+    """Tokens of these parts, without the framing of a message."""
     return sum(part_cost(part, case.counter) for part in parts)
 
 
@@ -549,6 +578,7 @@ def _find_attachments(case: Case) -> list[Entry]:
 
 
 def _is_attachment(entry: Entry, case: Case) -> bool:
+    """Whether lamina placed this entry next to a message, so that equal content may become a reference."""
     return kind_of(case.kinds, entry.segment).attachment
 
 

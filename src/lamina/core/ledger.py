@@ -62,7 +62,10 @@ class Applied(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rewind(ledger: Ledger, log: Iterable[Ref]) -> Ledger:
-    """The ledger without what concerns segments that the user took back. For an explicit rewind only."""
+    """The ledger without what concerns segments that the user took back. For an explicit rewind only.
+
+    If a client only cut off its history, the lines stay: the segments may come back, and must not rise then.
+    """
     logged = frozenset(log)
     repaired = logged | frozenset(stem_of(ref) for ref in logged)
     repairs = {name: what for name, what in ledger.repairs.items() if _repaired_ref(name) in repaired}
@@ -113,7 +116,10 @@ def apply_ledger(
 
 
 def _find_valid_lines(entries: Sequence[Entry], lines: Mapping[Ref, LedgerLine]) -> dict[Ref, LedgerLine]:
-    """The lines that hold. Only lines of entries that are there can be undone."""
+    """The lines that hold. Only lines of entries that are there can be undone.
+
+    The line of a segment that is gone stays. If the segment comes back, it is sent as it was before.
+    """
     if not lines:
         return {}
     newest_system_text = {entry.content: at for at, entry in enumerate(entries) if entry.role is Role.SYSTEM}
@@ -174,7 +180,10 @@ def _lower_as_before(entry: Entry, previous: LedgerLine, wording: Wording) -> En
 def _omit_folded_thinking(
     entries: list[Entry], folds: Sequence[Fold]
 ) -> tuple[list[Entry], dict[Ref, LedgerLine]]:
-    """The entries without thinking that led to what is folded now, and the lines for it."""
+    """The entries without thinking that led to what is folded now, and the lines for it.
+
+    Reasoning says nothing without the step that it led to.
+    """
     fold_of = map_covered(folds)
     result = list(entries)
     lines: dict[Ref, LedgerLine] = {}
@@ -259,12 +268,18 @@ def _find_last_words(entries: Sequence[Entry], last_turn: int) -> int:
 
 
 def _is_aside(entry: Entry) -> bool:
-    """Whether the model neither says nor does anything here: thinking, or an item of the provider's own."""
+    """Whether the model neither says nor does anything here: thinking, or an item of the provider's own.
+
+    Such a block may stand after the last step without beginning a new one.
+    """
     return entry.role is Role.ASSISTANT and begins_with(entry.segment.parts, Thinking | Raw)
 
 
 def said_beside_results(entry: Entry) -> bool:
-    """Whether the user says this in a message with results of tools, within a turn."""
+    """Whether the user says this in a message with results of tools, within a turn.
+
+    What stands for older segments is no speech, and neither are lamina's own lines.
+    """
     segment = entry.segment
     is_in_steps = entry.layer is Layer.STEPS
     is_of_user = entry.role is Role.USER and segment.role is Role.USER
@@ -341,7 +356,11 @@ def _is_valid_fold(fold: Fold, log: _LogStructure) -> bool:
 
 
 def _may_stand_in_fold(at: int, covers: frozenset[Ref], log: _LogStructure) -> bool:
-    """Whether the entry at this position may stand between the first and the last entry of a fold."""
+    """Whether the entry at this position may stand between the first and the last entry of a fold.
+
+    What the fold does not cover may be there only if it is left out, or is system text, which is never
+    folded. What it covers must be free to be folded, and its call or result must be covered too.
+    """
     entry = log.entries[at]
     is_system_text = entry.role is Role.SYSTEM
     if entry.ref not in covers:

@@ -67,6 +67,7 @@ class _Library:
     """
 
     def __init__(self, ledger: Ledger, layout: Layout, kinds: Kinds, wording: Wording) -> None:
+        """An empty library. What has a line below COMPACT was lowered by a cut to a handle at most."""
         self.layout = layout
         self.kinds = kinds
         self.wording = wording
@@ -148,7 +149,10 @@ def _refer_to_library(rest: Sequence[Entry], library: _Library, turn: int, *, sc
 
 
 def _is_in_library(entry: Entry, library: _Library, turn: int) -> bool:
-    """Whether this attachment came with this turn, and the library has it as it is."""
+    """Whether this attachment came with this turn, and the library has it as it is.
+
+    If its content has changed, or was lowered there, it is sent in its own turn.
+    """
     if entry.turn != turn or entry.form is not Form.FULL:
         return False
     return kind_of(library.kinds, entry.segment).attachment and library.has(entry)

@@ -113,7 +113,10 @@ def _ends_in_digest(entries: Sequence[Entry]) -> bool:
 
 
 def _attachments_in_full(entries: Sequence[Entry], kinds: Kinds) -> dict[Digest, Ref]:
-    """The entry that has each content in full."""
+    """The entry that has each content in full, which later appearances of it may refer to.
+
+    A cut may have lowered some of those that the front had before.
+    """
     attachments: dict[Digest, Ref] = {}
     for entry in entries:
         if entry.form is Form.FULL and kind_of(kinds, entry.segment).attachment:

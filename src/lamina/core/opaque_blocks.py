@@ -77,7 +77,11 @@ class OpaqueBlock:
         return rest
 
     def _take_field(self, name: str, value: str, block: Mapping[str, Any]) -> bool:
-        """Takes a field out if it is not text; returns whether it did."""
+        """Takes a field out if it is not text; returns whether it did.
+
+        Signatures and encrypted content are sealed. `data` is a file if the block names a media type, and
+        sealed if the block is of a sealed type. A generated image stands in `result`.
+        """
         block_type = block.get("type")
         if name in _SEALED_FIELDS:
             self.sealed.append(value)
@@ -97,7 +101,10 @@ class OpaqueBlock:
         return True
 
     def _count_source(self, block: Mapping[str, Any]) -> None:
-        """Counts a picture or document that is somewhere else, so that its size is unknown."""
+        """Counts a picture or document that is somewhere else, so that its size is unknown.
+
+        `{"type": "image", "source": {"type": "url", …}}` is one.
+        """
         source = block.get("source")
         if not isinstance(source, Mapping) or source.get("type") not in ("file", "url"):
             return

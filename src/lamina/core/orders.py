@@ -279,7 +279,10 @@ def _is_sent_in_step(entry: Entry) -> bool:
 
 
 def _drop_disposable(view: OrderView, free: list[int]) -> Iterator[Batch]:
-    """What is sent in its own turn only, and other disposable kinds. Thinking has a rung of its own."""
+    """What is sent in its own turn only, and other disposable kinds. Thinking has a rung of its own.
+
+    What was for one turn is left out as a whole, since a handle to it would be of no use.
+    """
     for position in free:
         entry = view.entries[position]
         is_disposable = kind_of(view.kinds, entry.segment).retention is Retention.DISPOSABLE
@@ -436,7 +439,10 @@ def _fold_old_steps(view: OrderView) -> Iterator[RatedBatch]:
 
 
 def _tokens_when_lowered(view: OrderView, entry: Entry) -> int:
-    """About what is left of an entry in its lowest form: a handle, or a shortened text."""
+    """About what is left of an entry in its lowest form: a handle, or a shortened text.
+
+    An order cannot know it exactly, since nothing is worded before a move is taken.
+    """
     has_stub = begins_with(entry.parts, ToolResult | Image | Document)
     if has_stub or kind_of(view.kinds, entry.segment).attachment:
         return min(entry.tokens, STUB_TOKENS)

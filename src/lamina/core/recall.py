@@ -75,6 +75,6 @@ def identify_segments(log: Iterable[Segment]) -> Iterator[NamedSegment]:
 
 
 def list_refs(log: Iterable[Segment]) -> Iterator[tuple[Ref, Segment]]:
-    """Each segment of a log with its ref."""
+    """Each segment of a log with its ref, for callers who do not need its content's digest."""
     for each in identify_segments(log):
         yield each.ref, each.segment

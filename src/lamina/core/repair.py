@@ -140,7 +140,11 @@ class _Scan:
         self.id_pattern = re.compile(repairs.id_pattern) if repairs.id_pattern else None
 
     def take(self, segment: Segment) -> None:
-        """Adds the next segment of the log."""
+        """Adds the next segment of the log.
+
+        If an earlier request ended before this segment, within one message of the model, the answers to its
+        calls come first, and the segment opens a new message.
+        """
         entry = self._identify(segment)
         if self._follows_ended_request(entry):
             self.close()
@@ -241,13 +245,16 @@ class _Scan:
         return is_empty(entry.parts)
 
     def _follows_ended_request(self, entry: Entry) -> bool:
-        """Whether an earlier request ended just before this entry, within the model's message."""
+        """Whether an earlier request ended just before this entry, within the model's message.
+
+        Its calls were answered then, so the model's message goes on as a new one after the answers.
+        """
         if entry.opens or entry.role is not Role.ASSISTANT:
             return False
         return self._awaits_results() and self._request_ended_here()
 
     def _request_ended_here(self) -> bool:
-        """Whether an earlier request ended after the last entry that is sent."""
+        """Whether an earlier request ended after the last entry that is sent, as the ledger remembers it."""
         last = find_last_sent(self.entries)
         return last is not None and f"{last.ref}:end" in self.ledger.repairs
 
@@ -267,7 +274,7 @@ class _Scan:
         return all(entry.role is Role.SYSTEM for entry in self.deferred)
 
     def _awaits_results(self) -> bool:
-        """Whether some call has no result yet."""
+        """Whether some call has no result yet, so that a result may still come for it."""
         return any(result_at is None for result_at in self.waiting.values())
 
     def _take_message(self, entry: Entry) -> None:
@@ -294,7 +301,10 @@ class _Scan:
         return len(self.entries) - 1
 
     def _omit(self, entry: Entry, why: str) -> None:
-        """Adds an entry that cannot be sent, with the reason."""
+        """Adds an entry that cannot be sent, with the reason.
+
+        It stays in its place, so that the request can be explained and the segment recalled.
+        """
         is_aside = entry.role is Role.SYSTEM and self._awaits_results()
         if is_aside or self._continues_after_system_text():
             # The model's message may go on after this entry.
@@ -306,7 +316,10 @@ class _Scan:
         self._note(entry.ref, why)
 
     def _note(self, ref: Ref, what: str) -> None:
-        """Records a repair, if the ledger does not have it already."""
+        """Records a repair, if the ledger does not have it already.
+
+        A repair that is made again, as it is in every later build, is no news.
+        """
         if self.ledger.repairs.get(ref) != what:
             self.new_repairs[ref] = what
 
@@ -400,7 +413,10 @@ class _Scan:
         self._append(make_closing_line(f"{entry.ref}!end", "[end of the late result]"))
 
     def _answer(self, call: Entry) -> None:
-        """Answers a call that has no result, and records it."""
+        """Answers a call that has no result, and records it.
+
+        The answer stands on the user's side, so whatever joins it continues that side's message.
+        """
         self._note(call.ref, ANSWERED)
         self.entries.append(_make_answer(call))
         self.memory.side = "tool" if self.repairs.merge else "user"
@@ -425,7 +441,10 @@ def _make_answer(call_entry: Entry) -> Entry:
 
 
 def _validate(segment: Segment) -> None:
-    """Raises BadInput if a tool call or result shares its segment, or has a role that cannot hold it."""
+    """Raises BadInput if a tool call or result shares its segment, or has a role that cannot hold it.
+
+    Everything after this relies on a call or a result being the only part of its segment.
+    """
     tool_parts = [part for part in segment.parts if isinstance(part, ToolCall | ToolResult)]
     if not tool_parts:
         return

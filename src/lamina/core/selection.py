@@ -29,7 +29,10 @@ def omit_filtered(entries: list[Entry], layout: Layout) -> list[Entry]:
 
 
 def _add_partners(reasons: list[str], entries: Sequence[Entry]) -> None:
-    """Gives the result of a call that is left out a reason too, and the call of such a result."""
+    """Gives the result of a call that is left out a reason too, and the call of such a result.
+
+    No provider takes one of the two without the other.
+    """
     for call_at, result_at in pair_calls(entries):
         call_reason = reasons[call_at]
         result_reason = reasons[result_at]
@@ -80,7 +83,10 @@ def _is_cover(entry: Entry) -> bool:
 def _apply_cover(
     entries: list[Entry], cover: Entry, kinds: Kinds, name: Callable[[Entry], str]
 ) -> list[Entry]:
-    """Puts one summary in the place of the first entry that it covers, and omits all that it covers."""
+    """Puts one summary in the place of the first entry that it covers, and omits all that it covers.
+
+    A call whose result is not covered stays, and so does its result: pairs are covered as a whole.
+    """
     cover_at = entries.index(cover)
     covered = _find_covered(entries[:cover_at], cover, kinds, name)
     for call_at, result_at in pair_calls(entries):
@@ -114,7 +120,10 @@ def _find_covered(
 
 
 def _may_cover(entry: Entry, kinds: Kinds) -> bool:
-    """Whether a summary may stand for an entry: it is sent, recoverable, and need not be sent in full."""
+    """Whether a summary may stand for an entry: it is sent, recoverable, and need not be sent in full.
+
+    A summary loses words, so the user's own words and other critical text may not be under one.
+    """
     if not is_message(entry) or entry.segment.pinned:
         return False
     is_critical = kind_of(kinds, entry.segment).retention is Retention.CRITICAL

@@ -118,7 +118,10 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def basis(self) -> Basis:
-        """What the numbers rest on, as reports say it."""
+        """What the numbers rest on, as reports say it.
+
+        The model's own tokenizer is exact. Counts that a provider reported make a counter measured.
+        """
         if self.exact:
             return "exact"
         if self.measured:
@@ -205,7 +208,10 @@ def _document_cost(document: Document, counter: Counter) -> int:
 
 
 def _overlong_cost(name: str, counter: Counter) -> int:
-    """What a name costs beyond the characters that the framing covers."""
+    """What a name costs beyond the characters that the framing covers.
+
+    Ids and names are short in every API, but nothing stops a client from sending a long one.
+    """
     if len(name) <= COVERED_CHARACTERS:
         return 0
     return counter.count(name[COVERED_CHARACTERS:])
@@ -245,7 +251,10 @@ def others_cost(others: Mapping[str, Any], counter: Counter) -> int:
 
 
 def scale_tokens(raw: int, counter: Counter, calibration: Calibration | None) -> int:
-    """A sum of costs with the framing's scale and the calibration applied, rounded up once."""
+    """A sum of costs with the framing's scale and the calibration applied, rounded up once.
+
+    Both are in thousandths, so no rounding of floats can differ between two machines.
+    """
     millis = 1000
     if calibration is not None:
         millis = calibration.millis
@@ -390,7 +399,10 @@ class Scale(msgspec.Struct, kw_only=True):
     besides: dict[Ref, _BesideParts] = {}
 
     def body(self, entry: Entry) -> int:
-        """The parts of an entry and what is sent beside them, without the framing of its message."""
+        """The parts of an entry and what is sent beside them, without the framing of its message.
+
+        Equal parts are counted once, in this build and, with a memo, in all builds of a conversation.
+        """
         tokens = self.counts.get(entry.sent)
         if tokens is None:
             tokens = sum(part_cost(part, self.counter) for part in entry.parts)
@@ -400,7 +412,10 @@ class Scale(msgspec.Struct, kw_only=True):
         return tokens
 
     def sent(self, entry: Entry) -> Digest:
-        """The digest of what is sent of an entry and beside its parts: its link in the chain."""
+        """The digest of what is sent of an entry and beside its parts: its link in the chain.
+
+        Most entries have nothing beside their parts, and then it is the digest of the parts alone.
+        """
         if not entry.segment.beside:
             return entry.sent
         return digest((entry.sent, self._weigh_beside(entry).digest))
@@ -416,7 +431,10 @@ class Scale(msgspec.Struct, kw_only=True):
         return beside
 
     def head_rows(self) -> list[tuple[str, int]]:
-        """What makes up the head, for an error that names what does not fit."""
+        """What makes up the head, for an error that names what does not fit.
+
+        Rows of no tokens are left out.
+        """
         rows = (("tools", self.tools), ("answer format", self.answer), ("parameters", self.parameters))
         return [(name, tokens) for name, tokens in rows if tokens]
 

@@ -200,7 +200,10 @@ def stub(segment: Segment, recall_key: str, *, verb: str = "trimmed") -> str:
 
 
 def describe_segment(segment: Segment) -> str:
-    """What a segment is, in a few words: its tool, its name, or its kind."""
+    """What a segment is, in a few words: its tool, its name, or its kind.
+
+    A result is `read_file src/app.py`, an attachment `note docs/spec.md`, a picture without a name `image`.
+    """
     match segment.parts[:1]:
         case (ToolResult() as result,):
             tool_name = result.name or segment.attrs.get("tool", "")
@@ -233,7 +236,10 @@ def name_of(segment: Segment) -> str:
 
 
 def pick_name(attributes: Mapping[str, str]) -> str:
-    """The attribute that names a segment best; "" if none does."""
+    """The attribute that names a segment best; "" if none does.
+
+    A path says more than a title: two notes may have one title.
+    """
     for attribute in ("path", "url", "source", "name", "title"):
         if attributes.get(attribute):
             return attributes[attribute]

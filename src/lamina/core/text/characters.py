@@ -85,7 +85,10 @@ _LOOK_ALIKES = {"i": "\u0130\u0131", "k": "\u212a", "s": "\u017f"}
 
 
 def _word_ranges() -> Iterator[str]:
-    """What lies beyond ASCII and is not in `_BETWEEN_WORDS`, as ranges of a pattern."""
+    """What lies beyond ASCII and is not in `_BETWEEN_WORDS`, as ranges of a pattern.
+
+    Its entries `ab-b1 b4` leave the range from `b2` to `b3` to letters and digits.
+    """
     start = 0x80
     for code_points in re.findall(r"(?<= )[0-9a-f]+(?:-[0-9a-f]+)?(?=[ \n])", _BETWEEN_WORDS):
         first_text, _, last_text = code_points.partition("-")
@@ -191,14 +194,20 @@ def _escape_match(match: re.Match[str]) -> str:
 
 
 def lower_ascii(text: str) -> str:
-    """Small letters for A to Z, everything else as it is: for names in protocols and programs."""
+    """Small letters for A to Z, everything else as it is: for names in protocols and programs.
+
+    `str.lower` would ask the interpreter's tables what a capital is.
+    """
     if text.isascii():
         return text.lower()
     return text.translate(_SMALL_ASCII)
 
 
 def upper_ascii(text: str) -> str:
-    """Capitals for a to z, everything else as it is."""
+    """Capitals for a to z, everything else as it is.
+
+    `str.upper` would change letters of other scripts, and some of them into two.
+    """
     if text.isascii():
         return text.upper()
     return text.translate(_CAPITAL_ASCII)
@@ -247,7 +256,10 @@ _CAPITAL_ASCII = {small: capital for capital, small in _SMALL_ASCII.items()}
 
 @cache
 def _small_letters() -> dict[int, int]:
-    """Each capital with its small letter, as `str.translate` takes them."""
+    """Each capital with its small letter, as `str.translate` takes them.
+
+    The table is made from `_CAPITALS` at its first use. It has one small letter for each capital, never two.
+    """
     table = {ord(capital): ord(small) for capital, small in _MORE_SMALL.items()}
     # One entry of the table: `100-12e/2+1` is first and last capital, every second one, one further.
     for entry in re.finditer(r"([0-9a-f]+)-([0-9a-f]+)(/2)?([+-][0-9]+)", _CAPITALS):

@@ -39,7 +39,10 @@ def shorten(text: str, limit: int) -> str:
 
 
 def _end_at_pause(text: str, limit: int) -> str:
-    """Ends a text after a sentence or paragraph in its second half, or a word in its last fifth."""
+    """Ends a text after a sentence or paragraph in its second half, or a word in its last fifth.
+
+    Only a text without any such pause is cut in the middle of a word.
+    """
     sentence_end = max(text.rfind(end) for end in _SENTENCE_ENDS)
     if 2 * sentence_end > limit:
         return text[: sentence_end + 1] + " ..."
@@ -68,7 +71,10 @@ def clip(text: str, limit: int, *, unit: str = "bytes") -> str:
 
 
 def _cut_end(text: str, limit: int) -> str:
-    """The start of a text, with an ellipsis if there is room for one."""
+    """The start of a text, with an ellipsis if there is room for one.
+
+    It is for limits in which the size of what is left out would take most of the room.
+    """
     if limit > SMALLEST_PIECE:
         return text[: _find_edge(text, limit - 3)] + "..."
     return text[: _find_edge(text, max(limit, 0))]
@@ -144,7 +150,10 @@ def left_out_marker(count: int, unit: str) -> str:
 
 
 def count_units(count: int, units: str) -> str:
-    """A number with its unit: `1 row`, `1,200 rows`."""
+    """A number with its unit: `1 row`, `1,200 rows`.
+
+    The unit is given in the plural.
+    """
     if count == 1:
         units = units.removesuffix("s")
     return f"{count:,} {units}"

@@ -159,7 +159,10 @@ def _opens_definition(words: Sequence[str], line: str) -> bool:
 
 
 def _binds_function(bare: str) -> bool:
-    """`const add = (a, b) => a + b` and `let run = function () {`."""
+    """Whether a line binds a function to a name: `const add = (a, b) => a + b`, `let run = function () {`.
+
+    `const total = (a + b) * 2` has a bracket in the same place, but neither an arrow nor a function.
+    """
     _, equals, value = bare.partition("=")
     value = value.lstrip(WHITE_SPACE)
     if not equals or not _ARROW.match(value):

@@ -135,6 +135,9 @@ def clean_text(text: str) -> str:
 
 
 def to_one_line(text: str, width: int) -> str:
-    """The start of a text on one line of at most `width` characters."""
+    """The start of a text on one line of at most `width` characters.
+
+    Runs of white space become one space, and what nobody sees is left out.
+    """
     words = split_words(_HIDDEN.sub("", clean_text(text)))
     return shorten(" ".join(words), width - 4)

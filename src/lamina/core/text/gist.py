@@ -178,7 +178,10 @@ def _headings_of(piece: GistPiece) -> list[tuple[int, str]]:
 
 
 def _choose_message_width(messages: Sequence[GistPiece], room: int) -> int:
-    """How much of each user message can stay, so that all of them do and a quarter is left for the rest."""
+    """How much of each user message can stay, so that all of them do and a quarter is left for the rest.
+
+    The width falls by a quarter at a time, until the messages fit or are as short as is worth reading.
+    """
     width = LONGEST_MESSAGE
     used = _measure_messages(messages, width)
     if used <= room:
@@ -228,7 +231,10 @@ def _squeeze_message(piece: GistPiece, room: int) -> str:
 
 
 def _arrange_lines(chosen: Sequence[tuple[GistPiece, str]]) -> Iterator[str]:
-    """The printed pieces under their turns, the paths of a turn on one line at its end."""
+    """The printed pieces under their turns, the paths of a turn on one line at its end.
+
+    A turn without a piece that fits has no heading either.
+    """
     for turn, group in groupby(chosen, key=lambda item: item[0].turn):
         yield f"Turn {turn}"
         path_lines: list[str] = []

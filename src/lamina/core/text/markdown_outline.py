@@ -121,7 +121,10 @@ def _sketch_sections(sections: Sequence[_Section], section_count: int, width: in
 
 
 def _join_preview(heading: str, body: str, preview: str) -> str:
-    """What follows a heading: its whole body, or the preview on lines of its own."""
+    """What follows a heading: its whole body, or the preview on lines of its own.
+
+    A whole body begins with the newline that ends its heading. A preview has none, so one is added.
+    """
     if preview is body:
         return body
     gap = "\n" if heading and preview else ""

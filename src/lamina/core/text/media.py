@@ -176,7 +176,10 @@ def _count_recording_tokens(raw: bytes, tokens_per_second: int) -> int:
 
 
 def _count_wave_seconds(raw: bytes) -> int:
-    """The length of a WAV file in seconds, rounded up; 0 if it is not a WAV file."""
+    """The length of a WAV file in seconds, rounded up; 0 if it is not a WAV file.
+
+    The chunk `fmt ` says how many bytes a second has. It is looked for in the first 4,096 bytes.
+    """
     if raw[:4] != b"RIFF" or raw[8:12] != b"WAVE":
         return 0
     format_at = raw.find(b"fmt ", 12, 4096)

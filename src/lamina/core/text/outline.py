@@ -158,14 +158,20 @@ def _recognise_syntax(text: str) -> str:
 
 
 def _has_json_ends(text: str) -> bool:
-    """Whether a text begins and ends with a bracket or brace."""
+    """Whether a text begins and ends with a bracket or brace.
+
+    White space around it does not matter. Whether it is JSON is only known after parsing it.
+    """
     first_character = text[:_SAMPLE_WIDTH].lstrip(WHITE_SPACE)[:1]
     last_character = text[-_SAMPLE_WIDTH:].rstrip(WHITE_SPACE)[-1:]
     return first_character in ("{", "[") and last_character in ("}", "]")
 
 
 def _sample_lines(text: str) -> list[str]:
-    """The starts of the first lines."""
+    """The starts of the first lines.
+
+    A log may have lines of megabytes, and its syntax shows in the first characters.
+    """
     start = text[: _SAMPLE_LINES * _SAMPLE_WIDTH]
     lines = start.split("\n", _SAMPLE_LINES)[:_SAMPLE_LINES]
     return [line[:_SAMPLE_WIDTH] for line in lines]

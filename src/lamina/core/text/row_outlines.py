@@ -59,7 +59,10 @@ def outline_json(text: str, *, limit: int) -> str:
 
 
 def _outline_object(value: dict[str, Any], text: str, limit: int) -> str:
-    """An object's keys; the rows of its first table too, where the keys leave room for them."""
+    """An object's keys; the rows of its first table too, where the keys leave room for them.
+
+    An answer of an API is often one object with a list in it, and the list is what was asked for.
+    """
     title = f"JSON object of {count_units(len(value), 'keys')}"
     widest_key = max(limit // 6, SMALLEST_PIECE)
     keys = [clip(f"  {quote_json(key)}: {describe_value(item)}", widest_key) for key, item in value.items()]

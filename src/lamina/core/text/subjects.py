@@ -285,7 +285,10 @@ def _read_arguments(call: ReadableCall) -> dict[str, Any]:
 
 
 def _pick_argument(arguments: Mapping[str, Any], *names: str) -> Any:
-    """The first of these arguments that is there, or None."""
+    """The first of these arguments that is there, or None.
+
+    Tools name the same argument differently, so each caller lists the names that it knows.
+    """
     for name in names:
         if name in arguments:
             return arguments[name]

@@ -138,7 +138,10 @@ def _decode_entity(entity: re.Match[str]) -> str:
 
 
 def _find_openings(text: str, tags: Sequence[str]) -> Iterator[re.Match[str]]:
-    """Every opening of these tags; group 1 is the tag, group 2 its attributes."""
+    """Every opening of these tags; group 1 is the tag, group 2 its attributes.
+
+    The longest names are tried first, so that `note_context` is not read as `note`.
+    """
     longest_first = sorted(tags, key=len, reverse=True)
     names = "|".join(re.escape(tag) for tag in longest_first)
     if not names:
