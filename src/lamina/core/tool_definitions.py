@@ -22,7 +22,7 @@ _SCHEMA_FIELDS = ("input_schema", "parameters", "parametersJsonSchema", "paramet
 def definition_texts(tool: dict[str, Any]) -> Iterator[str]:
     """The text of each function in a definition, and of whatever else there is in it.
 
-    One definition of Gemini's holds many functions, and so does a namespace. Others hold one, in the
+    One definition may hold many functions, and so may a namespace. Others hold one, in the
     definition itself or under `function`.
     """
     match tool:
